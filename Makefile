@@ -1,0 +1,44 @@
+# make lab    open the lessons in JupyterLab
+# make test   everything: style, types, unit tests, then every notebook
+# make check  style and types alone
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.PHONY: lab test check unit notebooks publish clean
+
+lab: .venv/lab.stamp
+	$(BIN)/jupyter lab notebooks/00_first_two_ranks.ipynb --ip=127.0.0.1 $(ROOT_FLAG)
+
+test: check unit notebooks
+
+check: .venv/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: .venv/test.stamp
+	$(BIN)/python -m pytest
+
+notebooks: .venv/test.stamp
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
+
+publish: .venv/test.stamp # run the notebooks and clean them for a commit
+	$(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/pip.stamp:
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/lab.stamp: .venv/pip.stamp pyproject.toml constraints.txt
+	$(PIP) -e ".[lab]"
+	touch $@
+
+.venv/test.stamp: .venv/pip.stamp pyproject.toml constraints.txt
+	$(PIP) -e ".[test]"
+	touch $@ .venv/lab.stamp

@@ -1,0 +1,108 @@
+"""The layers of a GPT-2 as a pipeline wants them: a chain, each with one value in and one value out.
+
+    Embed   input_ids (rows, time)            -> hidden (rows, time, width)
+    Block   hidden                            -> hidden
+    Head    hidden                            -> logits (rows, time, vocabulary)
+            (hidden, labels)                  -> loss sums (rows,), one per row
+
+The head and the loss are layers like the others. Left outside the pipe, they would run alone on one device while
+the rest waits: with a vocabulary of 50,257 they weigh as much as several blocks. Labels travel along with the
+hidden states. The layers hold the model's own modules, so they add no parameters.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.masking_utils import create_causal_mask
+from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+Value = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+
+IGNORED = -100  # the label of a token that is not predicted, as in transformers
+
+
+class Embed(nn.Module):
+    """Token plus position embedding: ids (rows, time) -> hidden (rows, time, width)."""
+
+    def __init__(self, model: GPT2LMHeadModel) -> None:
+        super().__init__()
+        self.wte, self.wpe, self.drop = model.transformer.wte, model.transformer.wpe, model.transformer.drop
+
+    def forward(self, value: Value) -> Value:
+        """Embed the ids and pass labels on."""
+        input_ids, labels = _parts(value)
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
+        return _joined(self.drop(self.wte(input_ids) + self.wpe(positions)), labels)
+
+
+class Block(nn.Module):
+    """A transformer block: hidden (rows, time, width) -> hidden; the tuple a block may return is opened here."""
+
+    def __init__(self, block: GPT2Block, config: GPT2Config) -> None:
+        super().__init__()
+        self.block = block
+        self._config = config
+
+    def forward(self, value: Value) -> Value:
+        """Run the block under a causal mask and pass labels on."""
+        hidden, labels = _parts(value)
+        # None where the kernel masks by itself (sdpa), a (1, 1, time, time) tensor where it does not (eager).
+        mask = create_causal_mask(self._config, inputs_embeds=hidden, attention_mask=None, past_key_values=None)
+        result = self.block(hidden, attention_mask=mask)
+        return _joined(result[0] if isinstance(result, tuple) else result, labels)
+
+
+class Head(nn.Module):
+    """Final norm, language-model head and, when labels come along, the loss summed over each row's targets."""
+
+    def __init__(self, model: GPT2LMHeadModel) -> None:
+        super().__init__()
+        self.ln_f, self.lm_head = model.transformer.ln_f, model.lm_head
+
+    def forward(self, value: Value) -> torch.Tensor:
+        """Logits (rows, time, vocabulary), or with labels the summed losses (rows,)."""
+        hidden, labels = _parts(value)
+        if labels is None:
+            return self.lm_head(self.ln_f(hidden))
+        # The token at time t predicts the label at t + 1; the last token predicts nothing.
+        logits = self.lm_head(self.ln_f(hidden[:, :-1])).float()
+        targets = labels[:, 1:].reshape(-1)
+        losses = functional.cross_entropy(logits.flatten(0, 1), targets, ignore_index=IGNORED, reduction="none")
+        return losses.view(len(labels), -1).sum(1)
+
+
+def layers_of(model: GPT2LMHeadModel) -> list[nn.Module]:
+    """The chain of a GPT-2: embedding, one layer per block, head."""
+    blocks = [Block(block, model.config) for block in model.transformer.h if isinstance(block, GPT2Block)]
+    return [Embed(model), *blocks, Head(model)]
+
+
+def layer_costs(config: GPT2Config, time: int = 128) -> list[float]:
+    """Multiplications per token of each layer of the chain, for `pllab.pipeline.balance`.
+
+    Example: 4 blocks of width 64 and a vocabulary of 2048 at 128 tokens -> the head weighs 2 blocks.
+
+    A block multiplies 12 width^2 weights and attends to `time` tokens twice; the head multiplies width x vocabulary
+    and its loss passes over the vocabulary a few times; a look-up in the embedding costs next to nothing.
+    """
+    width = config.n_embd
+    block = 12.0 * width**2 + 2.0 * time * width
+    head = float(width * config.vocab_size) + 16.0 * config.vocab_size
+    return [2.0 * width, *[block] * config.n_layer, head]
+
+
+def cut(layers: Sequence[nn.Module], sizes: Sequence[int]) -> list[nn.Sequential]:
+    """Cut a chain into consecutive stages of the given numbers of layers."""
+    ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
+    return [nn.Sequential(*layers[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
+
+
+def _parts(value: Value) -> tuple[torch.Tensor, torch.Tensor | None]:
+    return value if isinstance(value, tuple) else (value, None)
+
+
+def _joined(hidden: torch.Tensor, labels: torch.Tensor | None) -> Value:
+    return hidden if labels is None else (hidden, labels)

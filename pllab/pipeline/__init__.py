@@ -1,0 +1,32 @@
+"""The pipeline: layers cut into stages, micro-batches on a clock, one worker per device.
+
+clock.py       which stage works on which micro-batch at which tick
+split.py       an nn.Sequential cut where the device changes
+worker.py      one thread per device, with a queue in and a queue out
+compute.py     every cell of the clock to its worker, every result back
+pipe.py        the module that puts them together
+"""
+
+from pllab.pipeline.balance import balance
+from pllab.pipeline.clock import clock_cycles
+from pllab.pipeline.compute import compute
+from pllab.pipeline.microbatch import gather, scatter
+from pllab.pipeline.pipe import Pipe
+from pllab.pipeline.sleep import SleepStage
+from pllab.pipeline.split import WithDevice, split_module
+from pllab.pipeline.worker import Task, Workers, create_workers
+
+__all__ = [
+    "Pipe",
+    "SleepStage",
+    "Task",
+    "WithDevice",
+    "Workers",
+    "balance",
+    "clock_cycles",
+    "compute",
+    "create_workers",
+    "gather",
+    "scatter",
+    "split_module",
+]

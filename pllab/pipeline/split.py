@@ -1,0 +1,97 @@
+"""Cut an `nn.Sequential` into partitions: neighbours on one device become one stage.
+
+A module says where it lives by its parameters. A module without parameters, and a CPU lane (torch forgets the
+index of a CPU device), say it through `WithDevice`.
+"""
+
+from itertools import groupby
+
+import torch
+from torch import nn
+
+
+class WithDevice(nn.Module):
+    """Carry the device of a module that cannot say it itself.
+
+    Example: `nn.Sequential(WithDevice(nn.Linear(4, 4), "cpu:0"), WithDevice(nn.ReLU(), "cpu:1"))` has two
+    stages on two CPU lanes.
+
+    Raises:
+        ValueError: the device does not exist.
+    """
+
+    def __init__(self, module: nn.Module, device: torch.device | str) -> None:
+        super().__init__()
+        self.device = checked_device(device)
+        self.module = module.to(self.device)
+
+    def forward(self, *inputs: torch.Tensor) -> object:
+        """Run the module as it is."""
+        return self.module(*inputs)
+
+
+def split_module(sequential: nn.Sequential) -> tuple[list[nn.Sequential], list[torch.device]]:
+    """Cut at every change of device and return the partitions with their devices.
+
+    Example: layers on `cuda:0, cuda:0, cuda:1` -> two partitions of two and one layers, on `cuda:0` and
+    `cuda:1`. A device that comes back later starts a new partition; the order of the layers never changes.
+    A module without parameters and without `WithDevice` stays with the module before it.
+
+    Raises:
+        ValueError: there is nothing to split, or one module has parameters on two devices.
+
+    Lesson 07.
+    """
+    if not isinstance(sequential, nn.Sequential):
+        raise ValueError(
+            f"split_module cuts an nn.Sequential, not a {type(sequential).__name__}; wrap the layers in one"
+        )
+    if len(sequential) == 0:
+        raise ValueError("the nn.Sequential is empty; a pipeline needs at least one layer")
+    located = _located(list(sequential))
+    partitions, devices = [], []
+    for device, group in groupby(located, key=lambda pair: pair[0]):
+        partitions.append(nn.Sequential(*(module for _, module in group)))
+        devices.append(device)
+    return partitions, devices
+
+
+def checked_device(device: torch.device | str) -> torch.device:
+    """Return the device, or say why this machine does not have it.
+
+    Raises:
+        ValueError: the name is unknown, or the GPU is not there.
+    """
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"{device!r} is no device; use 'cpu:0', 'cpu:1', ... for lanes or 'cuda:0', ...") from error
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device {str(found)!r} is not on this machine, which has {torch.cuda.device_count()} GPUs; "
+            "use CPU lanes ('cpu:0', 'cpu:1') instead"
+        )
+    if found.type not in ("cpu", "cuda"):
+        raise ValueError(f"device {str(found)!r} is neither a CPU lane nor a CUDA GPU; use 'cpu:0' or 'cuda:0'")
+    return found
+
+
+def _located(modules: list[nn.Module]) -> list[tuple[torch.device, nn.Module]]:
+    """Pair each module with its device; one without any takes its predecessor's (or the first one found)."""
+    devices = [_device_of(index, module) for index, module in enumerate(modules)]
+    current = next((device for device in devices if device is not None), torch.device("cpu"))
+    located = []
+    for device, module in zip(devices, modules, strict=True):
+        current = current if device is None else device
+        located.append((current, module))
+    return located
+
+
+def _device_of(index: int, module: nn.Module) -> torch.device | None:
+    if isinstance(module, WithDevice):
+        return module.device
+    found = {tensor.device for tensor in [*module.parameters(), *module.buffers()]}
+    if len(found) > 1:
+        names = " and ".join(sorted(map(str, found)))
+        raise ValueError(f"layer {index} ({type(module).__name__}) lives on {names}; move it to one device")
+    return found.pop() if found else None

@@ -1,0 +1,164 @@
+"""What happened when: the one record of a run, whichever engine made it.
+
+Simulated, emulated and real runs all return a `Timeline`, so one picture can show a prediction above its
+measurement. Times are seconds on one clock; only differences mean anything. Standard library only.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol, Self
+
+Engine = Literal["simulated", "emulated", "real"]
+
+
+class ActionLike(Protocol):
+    """What a span needs to know of an action; `pllab.schedule.Action` is the one in use."""
+
+    @property
+    def stage(self) -> int:
+        """Number of the stage, from 0."""
+
+    @property
+    def kind(self) -> str:
+        """One of the letters F B I W C U R."""
+
+    @property
+    def microbatch(self) -> int:
+        """Number of the micro-batch, from 0."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """An action with its rank and its times in seconds: `Span(0, Action(0, Kind.F, 0), 0.0, 1.5)`."""
+
+    rank: int
+    action: ActionLike
+    start: float
+    end: float
+
+    @property
+    def duration(self) -> float:
+        """Seconds from start to end."""
+        return self.end - self.start
+
+
+# How many micro-batches an action adds to those a rank holds: the backward releases what the forward kept,
+# and each half of a split backward releases half.
+_IN_FLIGHT = {"F": 1.0, "B": -1.0, "I": -0.5, "W": -0.5}
+
+# Communication occupies the wire and not the device, so it is drawn but is not counted as busy.
+_NOT_BUSY = frozenset("C")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The spans of one run and the engine that made them.
+
+    Example, two stages and two micro-batches forward, one second each:
+
+        rank 0   F0 F1 ·         makespan 3 s, busy 4 s of 6 s,
+        rank 1   ·  F0 F1        bubble fraction 2/6, bubble overhead 2/4
+    """
+
+    spans: tuple[Span, ...]
+    engine: Engine
+    num_ranks: int
+
+    @classmethod
+    def of(cls, spans: Iterable[Span], engine: Engine, num_ranks: int | None = None) -> Self:
+        """Collect spans in order of start; the number of ranks defaults to the highest rank seen plus one."""
+        ordered = tuple(sorted(spans, key=lambda span: (span.start, span.rank)))
+        seen = 1 + max((span.rank for span in ordered), default=-1)
+        return cls(ordered, engine, seen if num_ranks is None else num_ranks)
+
+    def of_rank(self, rank: int) -> tuple[Span, ...]:
+        """The spans of one rank, in order of start."""
+        return tuple(span for span in self.spans if span.rank == rank)
+
+    @cached_property
+    def start(self) -> float:
+        """The earliest start, in seconds."""
+        return min((span.start for span in self.spans), default=0.0)
+
+    @cached_property
+    def end(self) -> float:
+        """The latest end, in seconds."""
+        return max((span.end for span in self.spans), default=0.0)
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first start to the last end."""
+        return self.end - self.start
+
+    @cached_property
+    def busy(self) -> float:
+        """Device-seconds in which a rank was computing; overlapping spans of one rank count once."""
+        return sum(_covered(self.of_rank(rank)) for rank in range(self.num_ranks))
+
+    @property
+    def idle(self) -> float:
+        """Device-seconds in which a rank was not computing."""
+        return self.makespan * self.num_ranks - self.busy
+
+    @property
+    def bubble_fraction(self) -> float:
+        """Idle over total device time; (p-1)/(m+p-1) for GPipe with p stages and m micro-batches."""
+        total = self.makespan * self.num_ranks
+        return self.idle / total if total else 0.0
+
+    @property
+    def bubble_overhead(self) -> float:
+        """Idle over busy device time; (p-1)/m for GPipe with p stages and m micro-batches."""
+        return self.idle / self.busy if self.busy else 0.0
+
+    @cached_property
+    def peak_in_flight(self) -> tuple[float, ...]:
+        """Per rank, the most micro-batches whose activations it held at once."""
+        return tuple(_peak(self.of_rank(rank)) for rank in range(self.num_ranks))
+
+    def from_zero(self) -> Self:
+        """The same run on a clock that starts at zero."""
+        moved = tuple(
+            Span(span.rank, span.action, span.start - self.start, span.end - self.start) for span in self.spans
+        )
+        return type(self)(moved, self.engine, self.num_ranks)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Plain rows for JSON and for widgets: rank, stage, kind, microbatch, start, end."""
+        return [
+            {
+                "rank": span.rank,
+                "stage": span.action.stage,
+                "kind": str(span.action.kind),
+                "microbatch": span.action.microbatch,
+                "start": span.start,
+                "end": span.end,
+            }
+            for span in self.spans
+        ]
+
+
+def _covered(spans: Sequence[Span]) -> float:
+    """Length of the union of the busy spans, in seconds."""
+    total, reached = 0.0, float("-inf")
+    for span in sorted(spans, key=lambda span: span.start):
+        if span.action.kind in _NOT_BUSY:
+            continue
+        total += max(0.0, span.end - max(span.start, reached))
+        reached = max(reached, span.end)
+    return total
+
+
+def _peak(spans: Sequence[Span]) -> float:
+    """Walk one rank's spans in order: a forward counts from its start, a release from its end."""
+    changes = [
+        (span.start if step > 0 else span.end, step)
+        for span in spans
+        if (step := _IN_FLIGHT.get(span.action.kind, 0.0))
+    ]
+    held = peak = 0.0
+    for _, step in sorted(changes):  # a release at the same instant comes before the next forward
+        held += step
+        peak = max(peak, held)
+    return peak

@@ -1,0 +1,194 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import GPT2LMHeadModel
+
+from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
+
+LANES = ["cpu:0", "cpu:1"]
+
+
+def batch(rows: int = 5, time: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    ids = torch.randint(0, 300, (rows, time))
+    labels = ids.clone()
+    labels[:, :3] = -100  # the source side
+    labels[0, 6:] = -100  # a short row
+    return ids, labels
+
+
+def both(**changes: object) -> tuple[GPT2LMHeadModelParallel, GPT2LMHeadModel]:
+    torch.manual_seed(0)
+    config = gpt2_config("tiny", vocab_size=300, **changes)
+    model, plain = GPT2LMHeadModelParallel(config), GPT2LMHeadModel(config)
+    plain.load_state_dict(model.state_dict())
+    return model, plain
+
+
+def assert_same_step(model: GPT2LMHeadModelParallel, plain: GPT2LMHeadModel) -> None:
+    ids, labels = batch()
+    loss, expected = model(ids, labels=labels).loss, plain(ids, labels=labels).loss
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    expected.backward()
+    for (name, a), (_, b) in zip(model.named_parameters(), plain.named_parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_mode_gives_transformers_loss_and_gradients(attention: str, tied: bool) -> None:
+    model, plain = both(attn_implementation=attention, tie_word_embeddings=tied)
+    for prepare in (
+        lambda: None,
+        lambda: model.parallelize(LANES),
+        lambda: model.prepare_pipeline_parallel(split_size=2),
+        lambda: model.prepare_pipeline_parallel(num_microbatches=3, recompute=True),
+        lambda: model.parallelize([f"cpu:{lane}" for lane in range(6)]),
+    ):
+        prepare()
+        model.zero_grad()
+        plain.zero_grad()
+        assert_same_step(model, plain)
+    model.close()
+
+
+def test_tied_embedding_stays_exact_over_three_sgd_steps() -> None:
+    model, plain = both()
+    model.parallelize(LANES)
+    model.prepare_pipeline_parallel(2)
+    ids, labels = batch()
+    for net in (model, plain):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(ids, labels=labels).loss.backward()
+            optimizer.step()
+    model.close()
+    assert model.lm_head.weight is model.transformer.wte.weight
+    torch.testing.assert_close(model.lm_head.weight, plain.lm_head.weight)
+
+
+def test_logits_equal_transformers() -> None:
+    model, plain = both()
+    ids, _ = batch()
+    model.prepare_pipeline_parallel(2)
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids).logits, plain(ids).logits)
+    model.close()
+
+
+def test_naive_model_parallel_never_has_two_devices_busy_and_a_pipeline_does_not_leave_the_head_out() -> None:
+    model, _ = both()
+    ids, labels = batch()
+    model.parallelize(LANES)
+    model(ids, labels=labels).loss.backward()
+    assert model.pipe is not None
+    spans = model.pipe.last_timeline.spans
+    assert [str(span.action) for span in spans] == ["0F0", "1F0", "1B0", "0B0"]
+    assert all(a.end <= b.start for a, b in zip(spans, spans[1:], strict=False))
+    names = [name for part in model.pipe.partitions for name, _ in part.named_parameters(remove_duplicate=False)]
+    assert len(names) == len(list(model.parameters())) + 1  # every parameter in a stage, the tied one in two
+    model.close()
+
+
+def test_ranks_share_a_batch_by_passing_the_number_of_targets() -> None:
+    model, plain = both()
+    ids, labels = batch()
+    total = int((labels[:, 1:] != -100).sum())
+    model.prepare_pipeline_parallel(2)
+    parts = [
+        model(ids[rows], labels=labels[rows], num_items_in_batch=total).loss for rows in (slice(0, 1), slice(1, 5))
+    ]
+    torch.testing.assert_close(sum(parts), plain(ids, labels=labels).loss)
+    model.close()
+
+
+def test_dropout_in_embedding_blocks_and_attention_follows_the_seed() -> None:
+    model, _ = both(dropout=0.2)
+    ids, labels = batch()
+
+    def loss(seed: int, recompute: bool) -> float:
+        model.prepare_pipeline_parallel(2, recompute=recompute)
+        torch.manual_seed(seed)
+        return float(model(ids, labels=labels).loss.detach())
+
+    assert loss(1, False) == loss(1, False) == loss(1, True) != loss(2, False)
+    model.eval()
+    assert loss(1, False) == loss(2, False)
+    model.close()
+
+
+def test_attention_dropout_in_the_fused_kernel_is_refused() -> None:
+    model, _ = both(dropout=0.2, attn_implementation="sdpa")
+    ids, labels = batch()
+    model.parallelize(LANES)
+    with pytest.raises(ValueError, match="attn_implementation='eager'"):
+        model(ids, labels=labels)
+    model.close()
+
+
+def test_weights_save_and_load_as_transformers(tmp_path: Path) -> None:
+    model, _ = both()
+    model.prepare_pipeline_parallel(2)
+    model.save_pretrained(tmp_path)
+    ids, labels = batch()
+    for kind in (GPT2LMHeadModel, GPT2LMHeadModelParallel):
+        loaded = kind.from_pretrained(tmp_path)
+        torch.testing.assert_close(loaded(ids, labels=labels).loss, model(ids, labels=labels).loss)
+    assert list(model.state_dict()) == list(GPT2LMHeadModel(model.config).state_dict())
+    model.close()
+
+
+def test_a_closed_model_generates_like_transformers() -> None:
+    model, plain = both()
+    ids, _ = batch()
+    model.parallelize(LANES)
+    model.close()
+    given = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(ids)}
+    assert torch.equal(model.generate(ids, **given), plain.generate(ids, **given))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda m: m.parallelize([f"cpu:{lane}" for lane in range(7)]), "7 stages are more than the 6 layers"),
+        (lambda m: m.parallelize(["cuda:97", "cpu:0"]), "'cuda:97' is not on this machine"),
+        (lambda m: m.prepare_pipeline_parallel(0), "split_size is 0"),
+        (lambda m: m.prepare_pipeline_parallel(2, num_microbatches=2), "give one of them"),
+        (lambda m: (m.parallelize(LANES), m(batch()[0], use_cache=True, past_key_values=())), "keeps no cache"),
+        (lambda m: (m.parallelize(LANES), m(batch()[0], attention_mask=torch.zeros(5, 12))), "attention_mask"),
+        (lambda m: (m.parallelize(LANES), m(None)), "input_ids is None"),
+        (lambda m: gpt2_config("huge"), "'huge' is none of"),
+    ],
+)
+def test_bad_input_gets_one_sentence(change: object, sentence: str) -> None:
+    model, _ = both()
+    with pytest.raises(ValueError, match=sentence):
+        change(model)  # type: ignore[operator]
+    model.close()
+
+
+def test_layer_costs_follow_the_flops_torch_counts() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, _ = both(attn_implementation="eager")  # the counter does not see into the fused kernel on a CPU
+    value: object = torch.randint(0, 300, (2, 64))
+    counted = []
+    for layer in layers_of(model):
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            value = layer(value)
+        counted.append(counter.get_total_flops() / (2 * 2 * 64))  # multiplications per token
+    costs = layer_costs(model.config, time=64)
+    assert costs[1:-1] == pytest.approx(counted[1:-1], rel=0.05)
+    assert costs[-1] == pytest.approx(counted[-1], rel=0.3)  # the loss passes over the logits cost no flops
+
+
+def test_the_room_imports_without_the_notebook_and_data_libraries() -> None:
+    code = "import sys, pllab.models, pllab.pipeline; print([m for m in sys.argv[1].split() if m in sys.modules])"
+    names = "datasets ipywidgets anywidget ipyparallel matplotlib"
+    out = subprocess.run([sys.executable, "-c", code, names], capture_output=True, text=True, check=True, timeout=120)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,368 @@
+import copy
+import gc
+import threading
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pllab.pipeline import Pipe, SleepStage, WithDevice
+
+
+def layers(dropout: float = 0.0) -> list[nn.Module]:
+    torch.manual_seed(0)
+    parts: list[nn.Module] = []
+    for _ in range(4):
+        parts += [nn.Linear(6, 6), nn.Tanh(), nn.Dropout(dropout)]
+    return parts
+
+
+def on_lanes(parts: list[nn.Module], lanes: int = 2) -> nn.Sequential:
+    return nn.Sequential(*(WithDevice(part, f"cpu:{index * lanes // len(parts)}") for index, part in enumerate(parts)))
+
+
+def gradients(module: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None, list[torch.Tensor]]:
+    module.zero_grad()
+    x = x.clone().requires_grad_()
+    y = module(x)
+    (y * torch.arange(y.numel()).view_as(y)).mean().backward()
+    return y.detach(), x.grad, [p.grad.clone() for p in module.parameters() if p.grad is not None]
+
+
+def assert_same(module: nn.Module, plain: nn.Module, x: torch.Tensor) -> None:
+    (y, dx, dw), (y_, dx_, dw_) = gradients(module, x), gradients(plain, x)
+    torch.testing.assert_close(y, y_)
+    torch.testing.assert_close(dx, dx_)
+    assert len(dw) == len(dw_)
+    for a, b in zip(dw, dw_, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("rows", range(1, 8))
+@pytest.mark.parametrize("split_size", [1, 2, 3, 9])
+def test_output_and_gradients_equal_the_plain_model(rows: int, split_size: int) -> None:
+    parts = layers()
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    with Pipe(on_lanes(parts), split_size, timeout_s=20) as pipe:
+        assert_same(pipe, plain, torch.randn(rows, 6))
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_any_number_of_lanes_with_and_without_recompute(lanes: int, recompute: bool) -> None:
+    parts = layers()
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    with Pipe(on_lanes(parts, lanes), num_microbatches=3, recompute=recompute, timeout_s=20) as pipe:
+        for _ in range(3):
+            assert_same(pipe, plain, torch.randn(7, 6))
+
+
+def test_a_lane_that_holds_two_stages() -> None:
+    parts = layers()
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    seq = nn.Sequential(*(WithDevice(part, f"cpu:{(index // 3) % 2}") for index, part in enumerate(parts)))
+    with Pipe(seq, 2, timeout_s=20) as pipe:
+        assert len(pipe.partitions) == 4
+        assert_same(pipe, plain, torch.randn(6, 6))
+        assert pipe.last_timeline.num_ranks == 2
+
+
+def test_stages_really_overlap() -> None:
+    """Stage 0 on micro-batch 1 and stage 1 on micro-batch 0 wait for each other; run in turn they never meet."""
+    meeting = threading.Barrier(2, timeout=5)
+
+    class Meet(nn.Module):
+        def __init__(self, skip: int) -> None:
+            super().__init__()
+            self.skip, self.calls = skip, 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            if self.calls != self.skip:
+                meeting.wait()
+            return x
+
+    # stage 0 meets on its calls 2, 3 and 4, stage 1 on its calls 1, 2 and 3
+    seq = nn.Sequential(WithDevice(Meet(skip=1), "cpu:0"), WithDevice(Meet(skip=4), "cpu:1"))
+    with Pipe(seq, 1, timeout_s=20) as pipe, torch.no_grad():
+        assert torch.equal(pipe(torch.arange(4.0)), torch.arange(4.0))
+
+
+def test_split_size_is_a_number_of_rows_and_num_microbatches_a_count() -> None:
+    with Pipe(on_lanes(layers()), split_size=2) as pipe:
+        pipe(torch.randn(8, 6))
+        assert len(pipe.last_timeline.of_rank(0)) == 4
+    with Pipe(on_lanes(layers()), num_microbatches=2) as pipe:
+        pipe(torch.randn(8, 6))
+        assert len(pipe.last_timeline.of_rank(0)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"split_size": 0}, "split_size is 0"),
+        ({"num_microbatches": -1}, "num_microbatches is -1"),
+        ({"split_size": 2, "num_microbatches": 4}, "give one of them"),
+    ],
+)
+def test_bad_splits_are_refused(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Pipe(on_lanes(layers()), **arguments)
+
+
+def test_tuples_travel_and_whole_numbers_carry_no_gradient() -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+            x, index = value
+            return x * self.weight[index], index
+
+    scales = [Scale(), Scale()]
+    x, index = torch.randn(5, requires_grad=True), torch.tensor([0, 1, 2, 0, 1])
+    with Pipe(on_lanes([*scales]), 2) as pipe:
+        y, index_out = pipe((x, index))
+        y.sum().backward()
+    assert torch.equal(index_out, index) and not index_out.requires_grad
+    torch.testing.assert_close(x.grad, torch.ones(5))
+    expected = torch.zeros(3).index_add(0, index, x.detach())
+    torch.testing.assert_close(scales[0].weight.grad, expected)
+    torch.testing.assert_close(scales[1].weight.grad, expected)
+
+
+def test_a_parameter_in_two_stages_gets_both_gradients() -> None:
+    torch.manual_seed(0)
+    first, last = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False)
+    last.weight = first.weight
+    parts = [first, nn.Tanh(), last]
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    seq = nn.Sequential(*(WithDevice(part, f"cpu:{lane}") for part, lane in zip(parts, (0, 0, 1), strict=True)))
+    with Pipe(seq, 2, timeout_s=20) as pipe:
+        for _ in range(2):
+            assert_same(pipe, plain, torch.randn(7, 6))
+
+
+def test_a_module_in_two_stages_is_refused() -> None:
+    layer = nn.Linear(6, 6)
+    with pytest.raises(ValueError, match="same module"):
+        Pipe(nn.Sequential(WithDevice(layer, "cpu:0"), WithDevice(layer, "cpu:1")))
+
+
+def test_frozen_layers_get_no_gradient_and_stop_none() -> None:
+    parts = layers()
+    for part in parts[:3] + parts[6:9]:
+        part.requires_grad_(False)
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    for recompute in (False, True):
+        with Pipe(on_lanes(parts, 4), 2, recompute=recompute) as pipe:
+            assert_same(pipe, plain, torch.randn(5, 6))
+
+
+def test_input_without_gradient_and_grad_mode_off() -> None:
+    with Pipe(on_lanes(layers()), 2) as pipe:
+        assert pipe(torch.randn(4, 6)).requires_grad
+        with torch.no_grad():
+            assert not pipe(torch.randn(4, 6)).requires_grad
+        pipe.requires_grad_(False)
+        assert not pipe(torch.randn(4, 6)).requires_grad
+
+
+def test_autocast_reaches_the_workers() -> None:
+    with Pipe(on_lanes([nn.Linear(6, 6), nn.Linear(6, 6)]), 2) as pipe, torch.autocast("cpu", dtype=torch.bfloat16):
+        assert pipe(torch.randn(4, 6)).dtype == torch.bfloat16
+
+
+def test_two_batches_in_flight_keep_their_own_activations() -> None:
+    parts = layers()
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    x, z = torch.randn(4, 6), torch.randn(4, 6)
+    with Pipe(on_lanes(parts), 2) as pipe:
+        (pipe(x) * pipe(z)).sum().backward()
+    (plain(x) * plain(z)).sum().backward()
+    for a, b in zip(pipe.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_backward_twice_is_refused() -> None:
+    with Pipe(on_lanes(layers()), 2) as pipe:
+        loss = pipe(torch.randn(4, 6)).sum()
+        loss.backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="went backward before"):
+            loss.backward()
+
+
+class Fails(nn.Module):
+    """Raise in forward, or in the backward of the given call."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.where == "forward":
+            raise ZeroDivisionError("by design")
+        if self.where == "backward":
+            x.register_hook(self._fail)
+        return x * 1.0
+
+    def _fail(self, grad: torch.Tensor) -> None:
+        raise ZeroDivisionError("by design")
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_an_exception_travels_with_its_stage_and_the_workers_survive(where: str, stage: int) -> None:
+    parts: list[nn.Module] = [nn.Linear(6, 6) for _ in range(3)]
+    bad = Fails(where)
+    parts[stage] = nn.Sequential(parts[stage], bad)
+    with Pipe(on_lanes(parts, 3), 1, timeout_s=20) as pipe:
+        with pytest.raises(ZeroDivisionError, match="by design") as caught:
+            pipe(torch.randn(4, 6)).sum().backward()
+        assert any(f"stage {stage}" in note for note in caught.value.__notes__)
+        threads = set(threading.enumerate())
+        bad.where = "nowhere"
+        pipe(torch.randn(4, 6)).sum().backward()
+        assert set(threading.enumerate()) == threads
+
+
+def test_a_stage_that_hangs_ends_in_a_sentence_and_the_pipe_works_again() -> None:
+    release = threading.Event()
+
+    class Hang(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            release.wait(5)
+            return x
+
+    with Pipe(on_lanes([nn.Linear(6, 6), Hang()]), 1, timeout_s=0.1) as pipe:
+        with pytest.raises(TimeoutError, match="stage 1 has not finished micro-batch 0"):
+            pipe(torch.randn(4, 6))
+        release.set()
+        assert pipe(torch.randn(4, 6)).shape == (4, 6)
+
+
+def test_an_interrupt_stops_the_run_and_the_pipe_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pllab.pipeline import run
+
+    with Pipe(on_lanes(layers()), 1) as pipe:
+        real = run.compute
+
+        def interrupted(work: Any, cells: Any, *rest: Any) -> Any:
+            real(work, list(cells)[:0], *rest)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(run, "compute", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pipe(torch.randn(4, 6))
+        monkeypatch.setattr(run, "compute", real)
+        assert pipe(torch.randn(4, 6)).shape == (4, 6)
+
+
+def test_no_thread_outlives_the_pipe() -> None:
+    before = set(threading.enumerate())
+    with Pipe(on_lanes(layers()), 2) as pipe:
+        pipe(torch.randn(4, 6)).sum().backward()
+    assert set(threading.enumerate()) == before
+    forgotten = Pipe(on_lanes(layers()), 2)
+    forgotten(torch.randn(4, 6))
+    gone = weakref.ref(forgotten)
+    del forgotten
+    gc.collect()
+    assert gone() is None and set(threading.enumerate()) == before
+
+
+def test_activations_are_freed_by_backward() -> None:
+    with Pipe(on_lanes(layers()), 1) as pipe:
+        alive: list[weakref.ref[torch.Tensor]] = []
+        hook = pipe.partitions[1][0].register_forward_hook(lambda *parts: alive.append(weakref.ref(parts[2])))
+        pipe(torch.randn(4, 6)).sum().backward()
+        hook.remove()
+        gc.collect()
+        assert len(alive) == 4 and all(tensor() is None for tensor in alive)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_dropout_depends_on_the_seed_and_on_nothing_else(recompute: bool) -> None:
+    def once(seed: int, recompute: bool) -> list[torch.Tensor]:
+        with Pipe(on_lanes(layers(dropout=0.5)), 2, recompute=recompute) as pipe:
+            torch.manual_seed(seed)
+            y, dx, dw = gradients(pipe, torch.ones(6, 6))
+            assert dx is not None
+            return [y, dx, *dw]
+
+    first = once(1, False)
+    assert all(torch.equal(a, b) for _ in range(5) for a, b in zip(first, once(1, recompute), strict=True))
+    assert not torch.equal(first[0], once(2, recompute)[0])
+
+
+def test_dropout_masks_differ_between_stages_and_micro_batches_and_keep_the_mean() -> None:
+    parts: list[nn.Module] = [nn.Dropout(0.5), nn.Dropout(0.5)]
+    with Pipe(on_lanes(parts), 100) as pipe:
+        torch.manual_seed(0)
+        both = pipe(torch.ones(200, 100))
+        parts[1].eval()
+        torch.manual_seed(0)
+        first = pipe(torch.ones(200, 100))
+    assert not torch.equal(first[:100], first[100:])
+    assert set(first.unique().tolist()) == {0.0, 2.0} and set(both.unique().tolist()) == {0.0, 4.0}
+    assert abs(both.mean().item() - 1.0) < 0.05  # 20,000 draws: five standard deviations are 0.06
+
+
+def test_fused_attention_dropout_is_refused_with_the_way_out() -> None:
+    class Attend(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = nn.Dropout(0.1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=self.drop.p if self.training else 0.0)
+
+    with Pipe(on_lanes([Attend(), nn.Identity()]), 1) as pipe:
+        with pytest.raises(ValueError, match="attn_implementation='eager'"):
+            pipe(torch.randn(4, 2, 3, 8))
+        pipe.eval()
+        pipe(torch.randn(4, 2, 3, 8))
+
+
+def test_the_timeline_holds_every_action_once_in_a_legal_order() -> None:
+    with Pipe(on_lanes(layers()), 1) as pipe:
+        pipe(torch.randn(3, 6)).sum().backward()
+        timeline = pipe.last_timeline
+    spans = {str(span.action): span for span in timeline.spans}
+    assert set(spans) == {f"{stage}{kind}{i}" for stage in range(2) for kind in "FB" for i in range(3)}
+    for i in range(3):
+        assert spans[f"0F{i}"].end <= spans[f"1F{i}"].start
+        assert spans[f"1B{i}"].end <= spans[f"0B{i}"].start
+    assert timeline.engine == "real" and timeline.start == 0.0
+    assert timeline.peak_in_flight == (3.0, 3.0)  # GPipe holds every micro-batch until backward
+
+
+def test_sleeping_stages_make_the_timeline_of_the_closed_form() -> None:
+    stages: list[nn.Module] = [SleepStage(0.02, 0.04) for _ in range(4)]
+    with Pipe(on_lanes(stages, 4), 1) as pipe:
+        pipe(torch.randn(4, 2, requires_grad=True)).sum().backward()
+        timeline = pipe.last_timeline
+    assert timeline.engine == "emulated" and len(timeline.spans) == 32
+    # (p - 1) / (m + p - 1) = 3 / 7; a loaded machine only ever adds idle time
+    assert 3 / 7 - 0.02 < timeline.bubble_fraction
+
+
+@pytest.mark.parametrize(
+    ("stage", "sentence"),
+    [(lambda x: x.sum(), "one value per row"), (lambda x: {"x": x}, "stage 1 has dict")],
+)
+def test_results_that_cannot_be_passed_on_are_refused(stage: Any, sentence: str) -> None:
+    class Apply(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return stage(x)
+
+    with Pipe(on_lanes([nn.Linear(6, 6), Apply()]), 1) as pipe, pytest.raises(ValueError, match=sentence):
+        pipe(torch.randn(4, 6))
+
+
+def test_partitions_and_devices_must_match() -> None:
+    with pytest.raises(ValueError, match="1 partitions need as many devices, not 2"):
+        Pipe.from_partitions([nn.Sequential(nn.ReLU())], ["cpu:0", "cpu:1"])

@@ -1,0 +1,62 @@
+import pytest
+import torch
+from torch import nn
+
+from pllab.pipeline import WithDevice, split_module
+
+
+def at(module: nn.Module, lane: int) -> WithDevice:
+    return WithDevice(module, f"cpu:{lane}")
+
+
+def test_neighbours_on_one_lane_stay_together_in_order() -> None:
+    layers = [nn.Linear(2, 2) for _ in range(4)]
+    partitions, devices = split_module(
+        nn.Sequential(at(layers[0], 0), at(layers[1], 0), at(layers[2], 1), at(layers[3], 1))
+    )
+    assert [[layer.module for layer in part] for part in partitions] == [layers[:2], layers[2:]]
+    assert devices == [torch.device("cpu", 0), torch.device("cpu", 1)]
+
+
+def test_a_lane_that_comes_back_is_a_new_stage() -> None:
+    partitions, devices = split_module(nn.Sequential(*(at(nn.Linear(2, 2), lane) for lane in (0, 1, 0))))
+    assert [str(device) for device in devices] == ["cpu:0", "cpu:1", "cpu:0"]
+    assert [len(part) for part in partitions] == [1, 1, 1]
+
+
+def test_a_layer_without_parameters_stays_with_the_layer_before_it() -> None:
+    partitions, _ = split_module(nn.Sequential(at(nn.Linear(2, 2), 0), nn.ReLU(), at(nn.Linear(2, 2), 1), nn.ReLU()))
+    assert [len(part) for part in partitions] == [2, 2]
+
+
+def test_a_leading_layer_without_parameters_joins_the_first_device() -> None:
+    partitions, devices = split_module(nn.Sequential(nn.Flatten(), at(nn.Linear(2, 2), 1)))
+    assert len(partitions) == 1 and devices == [torch.device("cpu", 1)]
+
+
+def test_a_layer_on_two_devices_is_refused_by_name() -> None:
+    torn = nn.Module()
+    torn.a = nn.Parameter(torch.zeros(1))
+    torn.b = nn.Parameter(torch.zeros(1, device="meta"))
+    with pytest.raises(ValueError, match="layer 1 .* lives on cpu and meta"):
+        split_module(nn.Sequential(nn.ReLU(), torn))
+
+
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [
+        ("gpu:0", "'gpu:0' is no device"),
+        ("cuda:97", "'cuda:97' is not on this"),
+        ("meta", "neither a CPU lane"),
+    ],
+)
+def test_an_unknown_device_is_refused_with_its_name(device: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        WithDevice(nn.ReLU(), device)
+
+
+def test_nothing_to_split_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        split_module(nn.Sequential())
+    with pytest.raises(ValueError, match="not a Linear"):
+        split_module(nn.Linear(2, 2))  # type: ignore[arg-type]

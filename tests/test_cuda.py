@@ -1,0 +1,177 @@
+"""The same code on GPUs. These tests need torch, transformers and pytest, and a GPU; others skip with their count."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from transformers import GPT2LMHeadModel
+
+from pllab import comm
+from pllab.models import GPT2LMHeadModelParallel, gpt2_config
+from pllab.parallel import DataParallel, average_gradients
+from pllab.pipeline import Pipe
+
+NUM_GPUS = torch.cuda.device_count()
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(NUM_GPUS < 1, reason=f"needs 1 GPU, found {NUM_GPUS}")]
+needs_two = pytest.mark.skipif(NUM_GPUS < 2, reason=f"needs 2 GPUs, found {NUM_GPUS}")
+needs_four = pytest.mark.skipif(NUM_GPUS < 4, reason=f"needs 4 GPUs, found {NUM_GPUS}")
+
+
+def spread(count: int) -> list[str]:
+    """`count` stages over the GPUs there are."""
+    return [f"cuda:{index % max(1, NUM_GPUS)}" for index in range(count)]
+
+
+def chain(width: int = 512, layers: int = 8, dropout: float = 0.0) -> list[nn.Sequential]:
+    torch.manual_seed(0)
+    blocks = [nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Dropout(dropout)) for _ in range(layers)]
+    return [nn.Sequential(*blocks[: layers // 2]), nn.Sequential(*blocks[layers // 2 :])]
+
+
+def on(devices: list[str], parts: list[nn.Sequential]) -> list[nn.Sequential]:
+    return [part.to(device) for part, device in zip(parts, devices, strict=True)]
+
+
+@pytest.mark.parametrize("devices", [spread(2), pytest.param(["cuda:0", "cuda:1"], marks=needs_two)])
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("start", ["cpu", "cuda:0"])
+def test_pipe_equals_the_plain_model_over_many_steps(devices: list[str], recompute: bool, start: str) -> None:
+    """A missing wait between streams shows as a wrong gradient in one of many steps."""
+    parts = chain()
+    plain = copy.deepcopy(nn.Sequential(*parts)).cuda()
+    with Pipe.from_partitions(on(devices, parts), devices, num_microbatches=8, recompute=recompute) as pipe:
+        for step in range(20):
+            x = torch.randn(64, 512, device=start).requires_grad_()
+            z = x.detach().cuda().requires_grad_()
+            pipe.zero_grad()
+            plain.zero_grad()
+            y = pipe(x)
+            assert y.device == torch.device(devices[-1])
+            y.square().mean().backward()
+            expected = plain(z)
+            expected.square().mean().backward()
+            torch.testing.assert_close(y.cuda(), expected, msg=f"output of step {step}")
+            torch.testing.assert_close(x.grad.cuda(), z.grad)
+            for a, b in zip(pipe.parameters(), plain.parameters(), strict=True):
+                torch.testing.assert_close(a.grad.cuda(), b.grad)
+
+
+def test_training_in_a_pipe_follows_the_plain_model() -> None:
+    """The optimizer runs on the caller's stream between batches; stages must wait for it, and it for them."""
+    parts = chain(width=1024)
+    plain = copy.deepcopy(nn.Sequential(*parts)).cuda()
+    devices = spread(2)
+    with Pipe.from_partitions(on(devices, parts), devices, num_microbatches=4) as pipe:
+        nets = [
+            (pipe, torch.optim.SGD(pipe.parameters(), lr=0.1)),
+            (plain, torch.optim.SGD(plain.parameters(), lr=0.1)),
+        ]
+        x = torch.randn(64, 1024, device="cuda:0")
+        for _ in range(20):
+            losses = []
+            for net, optimizer in nets:
+                optimizer.zero_grad()
+                loss = net(x).cuda().square().mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach())
+            torch.testing.assert_close(losses[0], losses[1])
+
+
+def test_dropout_follows_the_seed_with_two_stages_on_one_gpu() -> None:
+    parts = on(["cuda:0", "cuda:0"], chain(dropout=0.3))
+
+    def output(seed: int, recompute: bool) -> torch.Tensor:
+        with Pipe.from_partitions(parts, ["cuda:0", "cuda:0"], num_microbatches=4, recompute=recompute) as pipe:
+            torch.manual_seed(seed)
+            pipe.zero_grad()
+            y = pipe(torch.ones(32, 512, device="cuda"))
+            y.sum().backward()
+            return torch.cat([y.detach().flatten(), *(p.grad.flatten() for p in pipe.parameters())])
+
+    assert torch.equal(output(1, False), output(1, True))
+    assert not torch.equal(output(1, False), output(2, False))
+
+
+def test_stages_on_one_gpu_are_timed_by_events_in_a_legal_order() -> None:
+    parts = on(["cuda:0", "cuda:0"], chain(width=2048))
+    with Pipe.from_partitions(parts, ["cuda:0", "cuda:0"], num_microbatches=4) as pipe:
+        pipe(torch.randn(256, 2048, device="cuda")).sum().backward()
+        pipe(torch.randn(256, 2048, device="cuda")).sum().backward()
+        timeline = pipe.last_timeline
+    spans = {str(span.action): span for span in timeline.spans}
+    assert len(spans) == 16 and all(span.duration > 0 for span in spans.values())
+    slack = 1e-4  # events resolve about half a microsecond; the host's base a little more
+    assert all(spans[f"0F{i}"].end <= spans[f"1F{i}"].start + slack for i in range(4))
+    assert all(spans[f"1B{i}"].end <= spans[f"0B{i}"].start + slack for i in range(4))
+
+
+@pytest.mark.parametrize("devices", [spread(2), pytest.param(spread(4), marks=needs_four)])
+def test_gpt2_124m_takes_the_same_step_as_transformers(devices: list[str]) -> None:
+    config = gpt2_config("gpt2", vocab_size=50257)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModelParallel(config)
+    plain = GPT2LMHeadModel(config)
+    plain.load_state_dict(model.state_dict())
+    plain.cuda()
+    model.parallelize(devices, time=256)
+    model.prepare_pipeline_parallel(num_microbatches=4)
+    ids = torch.randint(50257, (8, 256), device="cuda:0")
+    loss, expected = model(ids, labels=ids).loss, plain(ids, labels=ids).loss
+    torch.testing.assert_close(loss.cuda(), expected, rtol=1e-4, atol=1e-4)
+    loss.backward()
+    expected.backward()
+    for (name, a), (_, b) in zip(model.named_parameters(), plain.named_parameters(), strict=True):
+        error = (a.grad.cuda() - b.grad).norm() / b.grad.norm()
+        assert error < 1e-3, f"{name}: {error:.1e}"
+    model.close()
+
+
+def test_gpt2_124m_trains_in_bfloat16() -> None:
+    torch.manual_seed(0)
+    model = GPT2LMHeadModelParallel(gpt2_config("gpt2", vocab_size=50257)).to(torch.bfloat16)
+    model.parallelize(spread(2), time=256)
+    model.prepare_pipeline_parallel(num_microbatches=4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    ids = torch.randint(50257, (8, 256), device="cuda:0")
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = model(ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] - 1.0
+    model.close()
+
+
+def _step(rank: int, world_size: int, strategy: str | None) -> tuple[str, str, float]:
+    """One step of a small GPT-2 on this rank's share: backend, strategy, and the distance from one process."""
+    device = torch.device("cuda", rank)
+    torch.manual_seed(0)
+    model = GPT2LMHeadModelParallel(gpt2_config("small")).to(device)
+    plain = copy.deepcopy(model)
+    ids = torch.randint(2048, (4 * world_size, 64), device=device, generator=torch.Generator(device).manual_seed(1))
+    plain(ids, labels=ids).loss.backward()
+    mine = ids[4 * rank : 4 * rank + 4]
+    name = "average"
+    if strategy == "average":
+        model(mine, labels=mine).loss.backward()
+        average_gradients(model)
+    else:
+        wrapped = DataParallel(model, strategy=strategy)
+        name = wrapped.strategy
+        wrapped(mine, labels=mine).loss.backward()
+    torch.cuda.synchronize()
+    pairs = zip(model.parameters(), plain.parameters(), strict=True)
+    return comm.backend_name(), name, max(((a.grad - b.grad).norm() / b.grad.norm()).item() for a, b in pairs)
+
+
+@pytest.mark.parametrize("world_size", [1, pytest.param(2, marks=needs_two), pytest.param(4, marks=needs_four)])
+@pytest.mark.parametrize("strategy", [None, "flat", "overlapped", "average"])
+def test_data_parallel_over_nccl_gives_the_one_process_gradient(world_size: int, strategy: str | None) -> None:
+    results = comm.launch(_step, world_size, strategy, backend="nccl", timeout_s=180)
+    for backend, name, error in results:
+        assert backend == "nccl" and error < 1e-4
+        assert strategy is not None or name == "overlapped"

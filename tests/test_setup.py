@@ -1,0 +1,81 @@
+"""The set-up files say one thing: dependencies once, versions once, two commands."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def named(requirement: str) -> str:
+    return normal(re.split(r"[\[<>=! ;]", requirement, maxsplit=1)[0])
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().split()
+    return {normal(name): version for name, _, version in (line.partition("==") for line in lines)}
+
+
+def test_every_dependency_is_pinned_to_what_was_tested() -> None:
+    extras = PROJECT["optional-dependencies"]
+    wanted = {named(line) for line in [*PROJECT["dependencies"], *extras["lab"], *extras["test"]]} - {"pllab"}
+    assert wanted <= set(pins()), f"not in constraints.txt: {wanted - set(pins())}"
+    assert pins()["torch"] == "2.13.0"
+
+
+def test_nothing_is_required_twice() -> None:
+    lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
+    names = [named(line) for line in lines if named(line) != "pllab"]
+    assert len(names) == len(set(names))
+
+
+def test_conda_users_get_the_package_and_no_second_list() -> None:
+    text = (ROOT / "environment.yml").read_text()
+    entries = re.findall(r"^\s+- (.+)$", text, flags=re.MULTILINE)
+    assert entries == [
+        "conda-forge",
+        f"python{PROJECT['requires-python']}",
+        "pip",
+        "pip:",
+        "-c constraints.txt",
+        "-e .[lab,test]",
+    ]
+
+
+@pytest.mark.parametrize("command", ["make lab", "make test"])
+def test_both_commands_are_in_the_readme_and_in_the_makefile(command: str) -> None:
+    assert command in (ROOT / "README.md").read_text()
+    assert re.search(rf"^{command.split()[1]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test")
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    text = (ROOT / "README.md").read_text()
+    targets = [target for target in re.findall(r"\]\(([^)#]+)", text) if "://" not in target]
+    assert targets
+    missing = [target for target in targets if not (ROOT / target).exists()]
+    assert not missing
+
+
+def test_every_picture_of_the_readme_has_a_text() -> None:
+    pictures = re.findall(r"!\[([^\]]*)\]", (ROOT / "README.md").read_text())
+    assert pictures and all(len(text) > 30 for text in pictures)
+
+
+def test_no_machine_path_is_committed() -> None:
+    for path in ROOT.glob("**/*"):
+        skipped = {".venv", ".git", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "workdir"}
+        if skipped & set(path.relative_to(ROOT).parts) or path.suffix not in {".py", ".md", ".ipynb", ".json", ".toml"}:
+            continue
+        for line in path.read_text().splitlines():
+            assert not re.search(r"(/home/|/root/|/Users/)[a-z]", line), f"{path.name}: {line.strip()[:80]}"
