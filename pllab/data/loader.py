@@ -1,0 +1,134 @@
+"""Give each rank its part of every batch, so that all ranks stay in step.
+
+`batch_size` is the global batch, the number of samples one optimizer step sees. Every global batch is
+partitioned among the ranks, so the batches of a training run do not depend on the number of ranks: one
+process and four processes with the same seed train on the same samples in the same steps.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import DataLoader
+
+from pllab.data.partition import DataPartitioner, Indexable, Partition
+
+Remainder = Literal["pad", "drop"]
+
+
+def partition_dataset(
+    rank: int,
+    world_size: int,
+    dataset: Indexable[Any],
+    batch_size: int = 128,
+    collate_fn: Callable[[list[Any]], Any] | None = None,
+    *,
+    seed: int = 1234,
+    remainder: Remainder = "pad",
+    shuffle: bool = True,
+) -> "ShareLoader":
+    """Load the share of one rank, `batch_size // world_size` samples a step.
+
+    Seven samples, 2 ranks, `batch_size=4`, `remainder="pad"` (sample 5 is repeated to fill up):
+
+                       step 0       step 1
+        global batch   5 2 6 0      1 3 4 5
+        rank 0         5 2          1 3
+        rank 1             6 0          4 5
+
+    With `remainder="drop"`, step 1 is `1 3`, one sample for each rank. Either way every rank makes the same
+    number of steps with the same number of samples in each, because a rank that makes a step more waits for
+    ever in its collective. The last step may be smaller than the others, on all ranks alike. "pad" repeats,
+    and "drop" leaves out, fewer samples than there are ranks; under "drop" a data set smaller than the world
+    gives every rank zero steps, and so does an empty one under either.
+
+    Call `loader.set_epoch(epoch)` before each epoch for a new order, the same on every rank. `shuffle=False`
+    keeps the order of the data set.
+
+    Raises:
+        ValueError: the world size, the rank, the batch size or the policy is impossible.
+
+    Source: `partition_dataset` of the course; the policies are those of torch.utils.data.DistributedSampler.
+    """
+    per_rank = rank_batch_size(batch_size, rank, world_size)
+    if remainder not in ("pad", "drop"):
+        raise ValueError(f'remainder {remainder!r} is no policy; choose "pad" or "drop"')
+    shares = _Shares(dataset, rank, world_size, batch_size, seed, remainder, shuffle)
+    return ShareLoader(shares, per_rank, collate_fn)
+
+
+def rank_batch_size(batch_size: int, rank: int, world_size: int) -> int:
+    """Samples per rank and step: `rank_batch_size(128, rank=0, world_size=4)` -> 32.
+
+    Raises:
+        ValueError: the rank is not in the world, or the batch cannot be shared equally.
+    """
+    if world_size < 1:
+        raise ValueError(f"world_size {world_size} is too small; at least one rank has to train")
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} is out of range; a world of {world_size} has ranks 0 to {world_size - 1}")
+    if batch_size < world_size:
+        raise ValueError(
+            f"batch_size {batch_size} is the global batch and smaller than the world of {world_size} ranks; "
+            f"use at least {world_size}"
+        )
+    below = batch_size // world_size * world_size
+    if batch_size != below:
+        raise ValueError(
+            f"batch_size {batch_size} is the global batch and cannot be divided by {world_size} ranks; "
+            f"use {below} or {below + world_size}"
+        )
+    return batch_size // world_size
+
+
+class ShareLoader(DataLoader[Any]):
+    """A DataLoader over one rank's share, which `set_epoch` deals anew."""
+
+    def __init__(self, shares: "_Shares", batch_size: int, collate_fn: Callable[[list[Any]], Any] | None) -> None:
+        self.shares = shares
+        self.share = shares.of_epoch(0)
+        # Its own generator: a loader that draws from torch's default one shifts the model's dropout masks.
+        generator = torch.Generator().manual_seed(shares.seed)
+        super().__init__(self.share, batch_size=batch_size, collate_fn=collate_fn, generator=generator)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take the order of this epoch; call it on every rank with the same number, before iterating."""
+        self.share.index = self.shares.of_epoch(epoch).index
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """How one rank's shares follow from the epoch: a rule that every rank computes alone."""
+
+    dataset: Indexable[Any]
+    rank: int
+    world_size: int
+    batch_size: int
+    seed: int
+    remainder: Remainder
+    shuffle: bool
+
+    def of_epoch(self, epoch: int) -> Partition[Any]:
+        """Partition every global batch of the epoch among the ranks; keep what falls to this one."""
+        order = self._order(epoch)
+        equal = [1 / self.world_size] * self.world_size
+        mine: list[int] = []
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            mine.extend(DataPartitioner(batch, equal, seed=None).use(self.rank))
+        return Partition(self.dataset, mine)
+
+    def _order(self, epoch: int) -> list[int]:
+        """All positions in the order of this epoch, padded or cut to a multiple of the world size."""
+        order = list(range(len(self.dataset)))
+        if self.shuffle:
+            random.Random(self.seed + epoch).shuffle(order)
+        left_over = len(order) % self.world_size
+        if left_over == 0:
+            return order
+        if self.remainder == "drop":
+            return order[: len(order) - left_over]
+        missing = self.world_size - left_over
+        return order + [order[i % len(order)] for i in range(missing)]

@@ -1,0 +1,181 @@
+"""All ranks in step: held against counting, one rank alone, and torch's DistributedSampler."""
+
+import pickle
+import random
+from collections import Counter
+from itertools import chain
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader, DistributedSampler
+
+from pllab.data import partition_dataset
+
+policies = st.sampled_from(["pad", "drop"])
+
+
+def loaders(num_samples, world_size, batch_size, **options):
+    return [
+        partition_dataset(rank, world_size, range(num_samples), batch_size, list, **options)
+        for rank in range(world_size)
+    ]
+
+
+def epoch_of(world, epoch):
+    """The batches of every rank: ranks x steps x samples."""
+    for loader in world:
+        loader.set_epoch(epoch)
+    return [list(loader) for loader in world]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    num_samples=st.integers(0, 200),
+    world_size=st.integers(1, 8),
+    per_rank=st.integers(1, 9),
+    remainder=policies,
+    epoch=st.integers(0, 5),
+    shuffle=st.booleans(),
+)
+def test_ranks_are_in_step_and_nothing_is_lost(num_samples, world_size, per_rank, remainder, epoch, shuffle):
+    world = loaders(num_samples, world_size, per_rank * world_size, remainder=remainder, shuffle=shuffle)
+    ranks = epoch_of(world, epoch)
+
+    # The same number of steps, the same number of samples in each, and as many as the loader announced.
+    sizes = [[len(batch) for batch in batches] for batches in ranks]
+    assert all(one == sizes[0] for one in sizes)
+    assert all(len(loader) == len(sizes[0]) for loader in world)
+    assert all(size == per_rank for size in sizes[0][:-1])
+    assert all(0 < size <= per_rank for size in sizes[0][-1:])
+
+    seen = Counter(chain.from_iterable(chain.from_iterable(ranks)))
+    assert all(0 <= sample < num_samples for sample in seen)
+    left_over = num_samples % world_size
+    if remainder == "drop":
+        assert seen.total() == len(seen) == num_samples - left_over
+    else:
+        assert len(seen) == num_samples
+        assert seen.total() == num_samples + (-num_samples % world_size if num_samples else 0)
+        if num_samples >= world_size:
+            assert max(seen.values(), default=1) <= 2
+
+
+@settings(deadline=None)
+@given(num_samples=st.integers(1, 200), world_size=st.integers(1, 8), remainder=policies)
+def test_share_lengths_are_those_of_distributed_sampler(num_samples, world_size, remainder):
+    for rank, loader in enumerate(loaders(num_samples, world_size, 2 * world_size, remainder=remainder)):
+        if remainder == "drop" and num_samples < world_size:
+            assert len(loader.dataset) == 0  # where the sampler of torch divides differently
+            continue
+        oracle = DistributedSampler(
+            range(num_samples),
+            world_size,
+            rank,
+            drop_last=remainder == "drop" and num_samples % world_size > 0,
+        )
+        assert len(loader.dataset) == len(oracle)
+
+
+@settings(deadline=None)
+@given(num_samples=st.integers(0, 200), world_size=st.sampled_from([2, 4, 8]), epoch=st.integers(0, 3))
+def test_global_batches_do_not_depend_on_the_world(num_samples, world_size, epoch):
+    # One process and many train on the same samples in the same steps; the padding alone is extra.
+    [alone] = epoch_of(loaders(num_samples, 1, 16), epoch)
+    ranks = epoch_of(loaders(num_samples, world_size, 16), epoch)
+    together = [list(chain.from_iterable(step)) for step in zip(*ranks, strict=True)]
+    assert [step[: len(whole)] for step, whole in zip(together, alone, strict=True)] == alone
+
+
+def test_145_files_3_ranks_batch_15_from_the_lesson():
+    pad = epoch_of(loaders(145, 3, 15, remainder="pad"), 0)
+    drop = epoch_of(loaders(145, 3, 15, remainder="drop"), 0)
+    assert [[len(batch) for batch in rank] for rank in pad] == [[5] * 9 + [4]] * 3
+    assert [[len(batch) for batch in rank] for rank in drop] == [[5] * 9 + [3]] * 3
+
+
+def test_every_epoch_has_its_own_order_and_all_ranks_know_it():
+    world = loaders(40, 4, 8)
+    epochs = [epoch_of(world, epoch) for epoch in range(3)]
+    assert epochs[0] != epochs[1] != epochs[2]
+    for ranks in epochs:
+        assert sorted(chain.from_iterable(chain.from_iterable(ranks))) == list(range(40))
+    assert epoch_of(world, 1) == epochs[1]  # going back gives the same order again
+    assert epoch_of(loaders(40, 4, 8), 2) == epochs[2]  # and so does a fresh process
+
+
+def test_samples_move_between_ranks_from_epoch_to_epoch():
+    first = [sorted(chain.from_iterable(rank)) for rank in epoch_of(loaders(40, 4, 8), 0)]
+    second = [sorted(chain.from_iterable(rank)) for rank in epoch_of(loaders(40, 4, 8), 1)]
+    assert first != second
+
+
+def test_without_set_epoch_the_order_is_that_of_epoch_0():
+    loader = partition_dataset(0, 2, range(20), 4, list)
+    assert list(loader) == list(loader) == epoch_of(loaders(20, 2, 4), 0)[0]
+
+
+def test_shuffle_false_keeps_the_order():
+    world = loaders(8, 2, 4, shuffle=False)
+    assert epoch_of(world, 0) == epoch_of(world, 3) == [[[0, 1], [4, 5]], [[2, 3], [6, 7]]]
+
+
+def test_another_seed_another_order():
+    assert epoch_of(loaders(40, 2, 8, seed=1), 0) != epoch_of(loaders(40, 2, 8, seed=2), 0)
+
+
+def test_a_data_set_smaller_than_the_world():
+    assert epoch_of(loaders(3, 8, 8, remainder="drop"), 0) == [[]] * 8
+    padded = epoch_of(loaders(3, 8, 8, remainder="pad"), 0)
+    assert [len(rank) for rank in padded] == [1] * 8
+    assert {rank[0][0] for rank in padded} == {0, 1, 2}
+
+
+def test_an_empty_data_set_gives_zero_steps():
+    assert epoch_of(loaders(0, 3, 3), 0) == [[]] * 3
+
+
+def test_the_batch_size_is_global_and_the_result_is_a_loader():
+    loader = partition_dataset(1, 4, torch.arange(64))
+    assert isinstance(loader, DataLoader)
+    assert loader.batch_size == 32
+    assert len(loader.dataset) == 16
+    assert next(iter(loader)).shape == (16,)  # torch's own collate function where none is given
+
+
+def test_loading_draws_from_no_global_generator():
+    # torch's DataLoader draws a seed from the default generator at each iteration, unless given its own.
+    loader = partition_dataset(0, 2, range(20), 4, list)
+    random.random(), torch.rand(1)
+    python, pytorch = random.getstate(), torch.get_rng_state()
+    loader.set_epoch(1)
+    list(loader)
+    assert random.getstate() == python
+    assert torch.equal(torch.get_rng_state(), pytorch)
+
+
+def test_a_share_travels_to_another_process():
+    share = partition_dataset(0, 2, list(range(20)), 4).dataset
+    assert list(pickle.loads(pickle.dumps(share))) == list(share)
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size", "batch_size", "message"),
+    [
+        (0, 0, 8, "world_size 0 is too small"),
+        (-1, 2, 8, "rank -1 is out of range"),
+        (2, 2, 8, "rank 2 is out of range; a world of 2 has ranks 0 to 1"),
+        (0, 4, 3, "batch_size 3 .* smaller than the world of 4 ranks; use at least 4"),
+        (0, 4, 0, "batch_size 0 .* smaller"),
+        (0, 4, 10, "batch_size 10 .* cannot be divided by 4 ranks; use 8 or 12"),
+    ],
+)
+def test_impossible_requests_are_refused(rank, world_size, batch_size, message):
+    with pytest.raises(ValueError, match=message):
+        partition_dataset(rank, world_size, range(100), batch_size)
+
+
+def test_an_unknown_policy_is_refused():
+    with pytest.raises(ValueError, match="remainder 'keep' is no policy"):
+        partition_dataset(0, 2, range(10), 2, remainder="keep")
