@@ -1,0 +1,96 @@
+// Helpers of every widget. Python puts this text in front of the widget's own module: no build step, no imports.
+
+const SVG_SPACE = "http://www.w3.org/2000/svg";
+
+/** Make an HTML element: attributes by name, functions become listeners, false and null are left out. */
+function element(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same for SVG. */
+function shape(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG_SPACE, tag), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name, value);
+    else if (value !== false && value !== null) node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** A real table with a header row: rows are lists of texts. */
+function tableOf(caption, headings, rows) {
+  const head = headings.map((text) => element("th", { scope: "col" }, text));
+  const body = rows.map((row) => element("tr", {}, ...row.map((text) => element("td", {}, text))));
+  return element(
+    "table",
+    {},
+    element("caption", {}, caption),
+    element("thead", {}, element("tr", {}, ...head)),
+    element("tbody", {}, ...body),
+  );
+}
+
+/** A button that stays pressed and keeps its state in a trait, so that Python can read and set it. */
+function toggleOf(model, trait, text) {
+  const flip = () => {
+    model.set(trait, !model.get(trait));
+    model.save_changes();
+  };
+  const button = element("button", { type: "button", click: flip }, text);
+  return [button, () => button.setAttribute("aria-pressed", String(Boolean(model.get(trait))))];
+}
+
+/** Call the function on changes of any of the traits; returns how to stop. */
+function listen(model, traits, react) {
+  for (const trait of traits) model.on(`change:${trait}`, react);
+  return () => {
+    for (const trait of traits) model.off(`change:${trait}`, react);
+  };
+}
+
+/** Call the function when the node's width changes (and once it has one); returns how to stop. */
+function watchWidth(node, react) {
+  let width = 0;
+  const observer = new ResizeObserver(() => {
+    if (node.clientWidth && node.clientWidth !== width) react((width = node.clientWidth));
+  });
+  observer.observe(node);
+  return () => observer.disconnect();
+}
+
+/** Wrap a function so that its failure is seen: widget callbacks otherwise fail in silence. */
+function guarded(root, work) {
+  return (...values) => {
+    try {
+      return work(...values);
+    } catch (error) {
+      root.dataset.plState = "error";
+      root.append(element("p", { class: "pl-error", role: "alert" }, `This widget failed: ${error.message}`));
+      throw error;
+    }
+  };
+}
+
+const MARKS = {
+  "..": [7, [["circle", { cx: 3.5, cy: 3.5, r: 1 }]]],
+  "--": [6, [["path", { d: "M0 3H6" }]]],
+  "||": [8, [["path", { d: "M4 0V8" }]]],
+  "xx": [10, [["path", { d: "M0 0L10 10M10 0L0 10" }]]],
+  "////": [8, [["path", { d: "M-2 2L2 -2M0 8L8 0M6 10L10 6" }]]],
+};
+
+/** The SVG pattern of a paint: its colour with its marks. The marks of idle time are grey, the others dark. */
+function patternOf(id, paint, isIdle) {
+  const [size, marks] = MARKS[paint.hatch];
+  const ground = shape("rect", { width: size, height: size, fill: isIdle ? "transparent" : paint.fill });
+  const ink = isIdle ? "#8c8c8c" : "rgba(0,0,0,.5)";
+  const drawn = marks.map(([tag, how]) =>
+    shape(tag, { ...how, stroke: ink, "stroke-width": 1, fill: tag === "circle" ? ink : "none" }),
+  );
+  const attributes = { id, width: size, height: size, patternUnits: "userSpaceOnUse" };
+  return shape("pattern", attributes, ground, ...drawn);
+}

@@ -1,0 +1,91 @@
+"""Figures that everybody can read: a picture and a sentence that says the same.
+
+JupyterLab drops the text alternative of a PNG output, so a figure is handed over as HTML with its own `alt`.
+It sits on a light panel of its own and therefore reads the same in a light and in a dark notebook.
+"""
+
+import base64
+import html
+import io
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pllab.show.theme import PANEL, matplotlib_style
+
+if TYPE_CHECKING:  # matplotlib takes half a second to import and `import pllab.show` should not
+    import matplotlib.figure
+
+DPI = 100
+_PANEL_STYLE = f"margin:0;background:{PANEL};color:#1f1f1f;padding:12px;border-radius:8px;display:inline-block"
+
+
+class Figure:
+    """A drawn matplotlib figure with its text alternative and caption.
+
+    A notebook shows it as `<figure><img alt=...><figcaption>...</figure>`; a terminal shows the sentence.
+    """
+
+    def __init__(self, fig: "matplotlib.figure.Figure", alt: str, caption: str | None = None) -> None:
+        self.alt = alt
+        self.caption = caption
+        self._fig = fig
+
+    @cached_property
+    def png(self) -> bytes:
+        """The picture as PNG at 100 dots per inch, free of dates and version numbers."""
+        return self._render("png")
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture to `path`, as PNG or SVG by its suffix, and return the path.
+
+        Raises:
+            ValueError: the suffix is neither `.png` nor `.svg`.
+        """
+        path = Path(path)
+        kind = path.suffix.lower().lstrip(".")
+        if kind not in ("png", "svg"):
+            raise ValueError(f"cannot save a figure as {path.name!r}; end the name in .png or .svg")
+        path.write_bytes(self.png if kind == "png" else self._render("svg"))
+        return path
+
+    def to_html(self) -> str:
+        """The figure as one HTML element that needs no other file."""
+        data = base64.b64encode(self.png).decode()
+        image = f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}" style="max-width:100%">'
+        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>" if self.caption else ""
+        return f'<figure style="{_PANEL_STYLE}">{image}{caption}</figure>'
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/html": self.to_html(), "text/plain": self.alt}
+
+    def _render(self, kind: str) -> bytes:
+        import matplotlib
+
+        buffer = io.BytesIO()
+        metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+        with matplotlib.rc_context(matplotlib_style()):
+            self._fig.savefig(buffer, format=kind, dpi=DPI, bbox_inches="tight", metadata=metadata)
+        return buffer.getvalue()
+
+
+def figure(fig: "matplotlib.figure.Figure", alt: str, caption: str | None = None) -> Figure:
+    """Give a matplotlib figure its text alternative, and close it so that no notebook shows it twice.
+
+    Example: `figure(fig, f"Loss falls from {first:.2f} to {last:.2f} in 200 steps")`. Make the sentence from
+    the data: it is what a reader without the picture gets.
+
+    Raises:
+        ValueError: `alt` is empty.
+    """
+    if not alt.strip():
+        raise ValueError(f"alt is {alt!r}; give the figure a sentence that says what it shows")
+    shown = Figure(fig, alt, caption)
+    shown.png  # noqa: B018 - draw now, before the caller changes the figure
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close(fig)
+    return shown

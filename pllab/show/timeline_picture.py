@@ -1,0 +1,189 @@
+"""The picture of a timeline: devices as rows, one box per span, idle time hatched.
+
+Several timelines share one time axis, each starting at zero, so a prediction can stand above its measurement.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pllab.show.figure import Figure, figure
+from pllab.show.theme import (
+    ENGINE_LABELS,
+    HATCH_GREY,
+    IDLE,
+    INK,
+    PANEL,
+    Paint,
+    matplotlib_style,
+    paint_of,
+    write_percent,
+    write_seconds,
+)
+from pllab.show.timeline_text import describe_timeline, has_several_stages, label_of
+from pllab.timeline import Span, Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WIDTH_IN = 9.6
+_ROW_IN = 0.44
+_WIRED_ROW_IN = 0.58  # a row with a strip for communication below the work
+_HEAD_IN = 0.42  # room above a timeline for its label
+_FOOT_IN = 1.08  # room below the last one for the axis and the legend
+_BOX = 0.8  # height of a box within its row of height 1
+_WIRE = 0.32  # height of the strip for communication, where there is any
+_FONT_PT = 10.0
+_SMALL_PT = 8.0  # 11 pixels at 100 dots per inch, the smallest that reads well
+_DIGIT_PT = 6.6  # width of a letter at that size, rounded up
+
+
+def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> Figure:
+    """Draw one or several timelines below each other on one time axis.
+
+    `titles` names them, one each; the engine and the bubble fraction are always written beside the name.
+
+    Raises:
+        ValueError: no timeline was given, or the titles are not one for each timeline.
+    """
+    if not timelines:
+        raise ValueError("draw_timeline() got 0 timelines; pass at least one Timeline")
+    if titles is not None and len(titles) != len(timelines):
+        raise ValueError(f"{len(titles)} titles do not fit {len(timelines)} timelines; give one title for each")
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    names = [""] * len(timelines) if titles is None else list(titles)
+    with matplotlib.rc_context(matplotlib_style()):
+        fig, panels = _lay_out(Canvas, timelines)
+        longest = max(timeline.makespan for timeline in timelines)
+        clock = _Clock.for_longest(longest)
+        for axes, timeline, name in zip(panels, timelines, names, strict=True):
+            _draw_one(axes, timeline.from_zero(), name, clock)
+        _finish_time_axis(panels[-1], clock)
+        _draw_legend(fig, timelines)
+        return figure(fig, _describe_all(timelines, names))
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """The shared time axis: its unit, how many of them a second has, and the longest run in that unit."""
+
+    unit: str
+    per_second: float
+    longest: float
+
+    @classmethod
+    def for_longest(cls, longest_s: float) -> "_Clock":
+        unit, per_second = ("s", 1.0) if longest_s >= 1 else ("ms", 1e3)
+        return cls(unit, per_second, longest_s * per_second or 1.0)
+
+    def points(self, duration: float) -> float:
+        """Width on paper of a duration in seconds, in points."""
+        return duration * self.per_second / self.longest * (_WIDTH_IN * 0.88) * 72
+
+
+def _lay_out(canvas: Any, timelines: Sequence[Timeline]) -> tuple[Any, list["Axes"]]:
+    """A figure with one panel per timeline, as high as it has devices, and fixed margins in inches."""
+    rows = [_WIRED_ROW_IN if _is_wired(timeline) else _ROW_IN for timeline in timelines]
+    heights = [row * timeline.num_ranks for row, timeline in zip(rows, timelines, strict=True)]
+    total = sum(heights) + _HEAD_IN * len(heights) + _FOOT_IN
+    fig = canvas(figsize=(_WIDTH_IN, total), facecolor=PANEL)
+    panels, top = [], total
+    for height in heights:
+        top -= _HEAD_IN + height
+        panels.append(fig.add_axes((0.1, top / total, 0.88, height / total)))
+    return fig, panels
+
+
+def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _Clock) -> None:
+    """One timeline into its panel: label, hatched rows, and the spans on top."""
+    axes.set_title(_label(timeline, name), loc="left", fontsize=11.5, fontweight="bold", pad=5)
+    axes.set_xlim(0, clock.longest)
+    axes.set_ylim(timeline.num_ranks - 0.5, -0.5)
+    axes.set_yticks(range(timeline.num_ranks), [f"device {rank}" for rank in range(timeline.num_ranks)])
+    axes.tick_params(length=0)
+    axes.set_xticks([])
+    axes.spines[:].set_visible(False)
+    wired, staged = _is_wired(timeline), has_several_stages(timeline)
+    for rank in range(timeline.num_ranks):
+        _draw_box(axes, (0.0, timeline.makespan * clock.per_second), _band(rank, "", wired), IDLE, 0.8)
+        for span in timeline.of_rank(rank):
+            _draw_span(axes, span, _band(rank, span.action.kind, wired), clock, staged)
+
+
+def _band(rank: int, kind: str, wired: bool) -> tuple[float, float]:
+    """Bottom and height of a box: communication runs on a strip below the work where a timeline has any."""
+    top = rank - _BOX / 2
+    if not wired:
+        return top, _BOX
+    return (top + _BOX - _WIRE, _WIRE) if kind == "C" else (top, _BOX - _WIRE)
+
+
+def _draw_span(axes: "Axes", span: Span, band: tuple[float, float], clock: _Clock, staged: bool) -> None:
+    paint = paint_of(span.action.kind)
+    start, width = span.start * clock.per_second, span.duration * clock.per_second
+    _draw_box(axes, (start, width), band, paint, min(0.9, 0.1 * clock.points(span.duration)))
+    label = label_of(span, staged)
+    size = _FONT_PT if band[1] > _WIRE else _SMALL_PT
+    if clock.points(span.duration) >= _DIGIT_PT * len(label) * size / _FONT_PT + 4:
+        # A plate of the fill colour keeps the letters clear of the pattern.
+        plate = {"facecolor": paint.fill, "edgecolor": "none", "pad": 0.8} if paint.hatch else None
+        middle = (start + width / 2, band[0] + band[1] / 2)
+        axes.text(*middle, label, color=paint.text, size=size, ha="center", va="center_baseline", bbox=plate)
+
+
+def _draw_box(axes: "Axes", run: tuple[float, float], band: tuple[float, float], paint: Paint, outline: float) -> None:
+    """A filled box, its pattern in a paler colour than its outline."""
+    edge = HATCH_GREY if paint is IDLE else INK
+    if paint.hatch:
+        pattern = edge if paint is IDLE else INK + "99"
+        axes.broken_barh([run], band, facecolor=paint.fill, edgecolor=pattern, hatch=paint.hatch, linewidth=0)
+    face = "none" if paint.hatch else paint.fill
+    axes.broken_barh([run], band, facecolor=face, edgecolor=edge, linewidth=outline)
+
+
+def _finish_time_axis(axes: "Axes", clock: _Clock) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=9, steps=[1, 2, 2.5, 5, 10]))
+    axes.tick_params(axis="x", length=4)
+    axes.spines["bottom"].set_visible(True)
+    axes.set_xlabel(f"time ({clock.unit})")
+
+
+def _draw_legend(fig: Any, timelines: Sequence[Timeline]) -> None:
+    from matplotlib.patches import Patch
+
+    kinds = dict.fromkeys(str(span.action.kind) for timeline in timelines for span in timeline.spans)
+    paints = [*(paint_of(kind) for kind in sorted(kinds, key="FRBIWCU".find)), IDLE]
+    handles = [
+        Patch(
+            facecolor=paint.fill,
+            edgecolor=HATCH_GREY if paint is IDLE else INK,
+            hatch=paint.hatch,
+            label=f"{paint.letter}  {paint.name}" if paint.letter else paint.name,
+        )
+        for paint in paints
+    ]
+    fig.legend(handles=handles, loc="lower center", ncols=min(len(handles), 5), frameon=False, fontsize=10)
+
+
+def _is_wired(timeline: Timeline) -> bool:
+    """Whether the timeline has communication to draw."""
+    return any(span.action.kind == "C" for span in timeline.spans)
+
+
+def _label(timeline: Timeline, name: str) -> str:
+    engine = ENGINE_LABELS[timeline.engine]
+    makespan, bubble = write_seconds(timeline.makespan), write_percent(timeline.bubble_fraction)
+    numbers = f"makespan {makespan}, bubble fraction {bubble}"
+    return f"{name}, {engine}: {numbers}" if name else f"{engine}: {numbers}"
+
+
+def _describe_all(timelines: Sequence[Timeline], names: Sequence[str]) -> str:
+    sentences = [
+        f"{name}, {describe_timeline(timeline)}" if name else describe_timeline(timeline)
+        for timeline, name in zip(timelines, names, strict=True)
+    ]
+    return "; ".join(sentences)

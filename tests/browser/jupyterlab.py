@@ -1,0 +1,124 @@
+"""A real JupyterLab for a test: own home, own copy of the notebooks, loopback, a free port, a secret token.
+
+Nothing of the user's settings is read or changed, and nothing is left: when the block ends the server stops its
+kernels, and a process that outlives it is an error.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+START_S = 90.0
+STOP_S = 30.0
+
+SETTINGS = {
+    # All cells stay in the page: Lab otherwise keeps only those on screen, and a test could not see the rest.
+    "notebook-extension/tracker": {"windowingMode": "none"},
+    "docmanager-extension/plugin": {"autosave": False},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+FLAGS = [
+    "--no-browser",
+    "--ServerApp.ip=127.0.0.1",
+    "--ServerApp.port=0",
+    "--ServerApp.allow_root=True",
+    "--LabApp.extension_manager=readonly",
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    "--LabApp.collaborative=False",
+]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running server: where it is, and the folder it serves."""
+
+    url: str
+    token: str
+    folder: Path
+
+    def address_of(self, notebook: str) -> str:
+        """The page of one notebook in simple mode, with the token."""
+        return f"{self.url}doc/tree/{notebook}?token={self.token}"
+
+
+@contextlib.contextmanager
+def jupyterlab(notebooks: list[Path], home: Path) -> Iterator[Lab]:
+    """Serve copies of the notebooks from `home`; everything the server writes goes there too."""
+    folder = home / "notebooks"
+    folder.mkdir(parents=True)
+    for notebook in notebooks:
+        shutil.copy(notebook, folder)
+    token = secrets.token_hex(16)
+    environment = _environment(home, token)
+    log = home / "server.log"
+    command = [sys.executable, "-m", "jupyterlab", *FLAGS, f"--ServerApp.root_dir={folder}"]
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, cwd=home, env=environment, stdout=output, stderr=output)
+        try:
+            yield Lab(_wait_for_url(server, home / "runtime", token, log), token, folder)
+        finally:
+            _stop(server)
+
+
+def _environment(home: Path, token: str) -> dict[str, str]:
+    """The user's environment without the user: a home, settings and a runtime folder of our own."""
+    settings = home / "settings" / "@jupyterlab"
+    for plugin, content in SETTINGS.items():
+        path = settings / f"{plugin}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "XDG_", "IPYTHON"))}
+    return kept | {
+        "HOME": str(home),
+        "JUPYTER_TOKEN": token,
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "IPYTHONDIR": str(home / "ipython"),
+    }
+
+
+def _wait_for_url(server: subprocess.Popen, runtime: Path, token: str, log: Path) -> str:
+    """The address the server wrote down, once it answers there."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and server.poll() is None:
+        for found in runtime.glob(f"jpserver-{server.pid}.json"):
+            with contextlib.suppress(urllib.error.URLError, json.JSONDecodeError, ConnectionError):
+                url = json.loads(found.read_text())["url"]
+                urllib.request.urlopen(f"{url}api/status?token={token}", timeout=5).close()
+                return url
+        time.sleep(0.1)
+    raise RuntimeError(f"jupyter lab did not answer within {START_S:g} s; its log ends: {log.read_text()[-2000:]}")
+
+
+def _stop(server: subprocess.Popen) -> None:
+    """Ask the server to end, wait for its whole family, and name whoever stayed."""
+    family = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family = psutil.Process(server.pid).children(recursive=True)
+    server.terminate()
+    try:
+        server.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    _, strays = psutil.wait_procs(family, timeout=STOP_S)
+    names = [" ".join(stray.cmdline())[:120] for stray in strays if stray.is_running()]
+    for stray in strays:
+        stray.kill()
+    psutil.wait_procs(strays, timeout=STOP_S)
+    assert not names, f"JupyterLab left processes behind: {names}"

@@ -1,0 +1,230 @@
+"""Each widget's own JavaScript in a bare page: keys, mouse, announcements, table, both colour schemes."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from pllab import show
+from pllab.schedule.action import Action, Kind
+from pllab.timeline import Span, Timeline
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
+bench = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(bench)
+
+AT_START = "t = 0 s: device 0 runs F0, device 1 is idle"
+AT_100 = "t = 100 ms: device 0 runs F1, device 1 runs F0"
+AT_END = "t = 400 ms: every device is done"
+both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
+
+
+@pytest.fixture
+def timeline():
+    """Two devices, three micro-batches forward, 100 ms each."""
+    spans = [
+        Span(rank, Action(rank, Kind.F, index), 0.1 * (rank + index), 0.1 * (rank + index + 1))
+        for rank in range(2)
+        for index in range(3)
+    ]
+    return Timeline.of(spans, "real", 2)
+
+
+@pytest.fixture
+def player(chromium_page, timeline):
+    return bench.mount(chromium_page, show.TimelinePlayer(timeline))
+
+
+@both_schemes
+def test_the_player_is_drawn_with_a_readable_ground(chromium_page, player):
+    expect(player.get_by_role("row")).to_have_count(2)
+    expect(player.get_by_role("gridcell")).to_have_count(6)
+    expect(player.locator(".pl-running")).to_have_count(1)
+    ink, ground = player.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
+    dark = chromium_page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert (brightness(ground) < brightness(ink)) is dark
+    assert abs(brightness(ground) - brightness(ink)) > 150
+
+
+def brightness(colour):
+    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+
+
+def test_keys_step_jump_and_stay_inside(chromium_page, player):
+    live = player.locator("[aria-live=polite]")
+    expect(live).to_have_text(AT_START)
+    player.get_by_role("grid").focus()
+    for key, sentence in [
+        ("ArrowRight", AT_100),
+        ("End", AT_END),
+        ("ArrowRight", AT_END),
+        ("Home", AT_START),
+    ]:
+        chromium_page.keyboard.press(key)
+        expect(live).to_have_text(sentence)
+    chromium_page.keyboard.press("ArrowLeft")
+    expect(live).to_have_text(AT_START)
+    assert chromium_page.evaluate("window.model.get('step')") == 0
+
+
+def test_keys_do_nothing_while_the_focus_is_elsewhere(chromium_page, player):
+    chromium_page.locator("#outside").focus()
+    chromium_page.keyboard.press("ArrowRight")
+    chromium_page.keyboard.press("End")
+    expect(player.locator(".pl-live")).to_have_text(AT_START)
+
+
+def test_a_key_with_control_is_not_ours(chromium_page, player):
+    player.get_by_role("grid").focus()
+    chromium_page.keyboard.press("Control+ArrowRight")
+    expect(player.locator(".pl-live")).to_have_text(AT_START)
+
+
+def test_our_keys_stop_at_the_widget_and_others_pass(chromium_page, player):
+    chromium_page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
+    player.get_by_role("grid").focus()
+    for key in ("ArrowRight", "ArrowDown", "Home", "Space", "s", "Escape"):
+        chromium_page.keyboard.press(key)
+    assert chromium_page.evaluate("window.passed") == ["s", "Escape"]
+
+
+def test_up_and_down_choose_the_device_that_is_spelled_out(chromium_page, player):
+    grid, info = player.get_by_role("grid"), player.locator(".pl-info")
+    grid.focus()
+    expect(info).to_have_text("F0 (forward) on device 0: 0 s to 100 ms, 100 ms")
+    chromium_page.keyboard.press("ArrowDown")
+    expect(info).to_have_text("device 1 is idle")
+    chromium_page.keyboard.press("ArrowRight")
+    expect(info).to_have_text("F0 (forward) on device 1: 100 ms to 200 ms, 100 ms")
+    active = grid.get_attribute("aria-activedescendant")
+    expect(player.locator(f"#{active}")).to_have_attribute("aria-label", info.text_content())
+
+
+def test_buttons_and_slider(chromium_page, player):
+    live = player.locator(".pl-live")
+    expect(player.get_by_role("button", name="Step back")).to_be_disabled()
+    player.get_by_role("button", name="Step forward").click()
+    expect(live).to_have_text(AT_100)
+    slider = player.get_by_role("slider", name="Time")
+    expect(slider).to_have_attribute("aria-valuetext", AT_100)
+    slider.focus()
+    chromium_page.keyboard.press("End")
+    expect(live).to_have_text(AT_END)
+    expect(player.get_by_role("button", name="Step forward")).to_be_disabled()
+
+
+def test_space_plays_to_the_end_without_a_flood_of_announcements(chromium_page, timeline):
+    chromium_page.clock.install()
+    player = bench.mount(chromium_page, show.TimelinePlayer(timeline))
+    live = player.locator(".pl-live")
+    player.get_by_role("grid").focus()
+    chromium_page.keyboard.press("Space")
+    expect(player.get_by_role("button", name="Pause")).to_be_visible()
+    expect(live).to_have_attribute("aria-live", "off")
+    chromium_page.clock.run_for(2_000)
+    chromium_page.keyboard.press("Space")
+    expect(player.get_by_role("button", name="Play")).to_be_visible()
+    expect(live).to_have_text(AT_100)
+    expect(live).to_have_attribute("aria-live", "polite")
+    chromium_page.keyboard.press("Space")
+    chromium_page.clock.run_for(10_000)
+    expect(live).to_have_text(AT_END)
+    expect(player.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_reduced_motion_plays_in_jumps(chromium_page, timeline):
+    chromium_page.emulate_media(reduced_motion="reduce")
+    chromium_page.clock.install()
+    player = bench.mount(chromium_page, show.TimelinePlayer(timeline))
+    player.get_by_role("button", name="Play").click()
+    before = player.locator(".pl-cursor").get_attribute("transform")
+    chromium_page.clock.run_for(600)
+    assert player.locator(".pl-cursor").get_attribute("transform") == before
+    chromium_page.clock.run_for(400)
+    expect(player.locator(".pl-live")).to_have_text(AT_100)
+
+
+def test_the_mouse_reads_times_and_sets_the_cursor(chromium_page, player):
+    cell = player.get_by_role("gridcell").nth(5)  # F2 on device 1
+    cell.hover()
+    expect(player.locator(".pl-info")).to_have_text("F2 (forward) on device 1: 300 ms to 400 ms, 100 ms")
+    cell.click()
+    expect(player.locator(".pl-live")).to_have_text("t = 300 ms: device 0 is idle, device 1 runs F2")
+
+
+@both_schemes
+def test_the_table_says_the_same(chromium_page, player):
+    toggle = player.get_by_role("button", name="Show as table")
+    toggle.click()
+    expect(toggle).to_have_attribute("aria-pressed", "true")
+    expect(player.locator(".pl-grid")).to_be_hidden()
+    expect(player.locator("tbody tr")).to_have_count(6)
+    expect(player.locator("th")).to_have_text(["Device", "Action", "Start", "End", "Duration"])
+    last = player.locator("tbody tr").last.locator("td")
+    expect(last).to_have_text(["device 1", "F2 forward", "300 ms", "400 ms", "100 ms"])
+    player.get_by_role("button", name="Step forward").click()
+    expect(player.locator("tr.pl-running")).to_have_count(2)
+    toggle.click()
+    expect(player.locator(".pl-grid")).to_be_visible()
+
+
+def test_python_moves_the_browser(chromium_page, player):
+    chromium_page.evaluate("window.model.set('step', 1)")
+    expect(player.locator(".pl-live")).to_have_text(AT_100)
+
+
+def test_the_projector_enlarges_and_targets_are_big_enough(chromium_page, player):
+    button = player.get_by_role("button", name="Projector")
+    small = button.bounding_box()["height"]
+    assert small >= 24
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    assert button.bounding_box()["height"] > 1.4 * small
+
+
+def test_a_narrow_page_redraws_and_unmounting_cleans_up(chromium_page, player):
+    chromium_page.set_viewport_size({"width": 420, "height": 700})
+    chromium_page.wait_for_function("document.querySelector('.pl-grid svg').clientWidth < 420")
+    chromium_page.evaluate("window.unmount()")
+    left = chromium_page.evaluate("Object.values(window.model.listeners).flat().length")
+    assert left == 0
+
+
+def test_a_failure_is_visible(chromium_page, player, request):
+    chromium_page.evaluate("() => { try { window.model.set('step', 99); } catch { /* it is also thrown */ } }")
+    expect(player).to_have_attribute("data-pl-state", "error")
+    expect(player.get_by_role("alert")).to_contain_text("This widget failed")
+
+
+@both_schemes
+def test_the_race_follows_its_traits(chromium_page):
+    race = show.Race(["one lane", "pipeline"], num_devices=2)
+    root = bench.mount(chromium_page, race)
+    expect(root.locator(".pl-value")).to_have_text(["waiting", "waiting"])
+    race.update("pipeline", 0.5, 100.0)
+    push(chromium_page, race)
+    expect(root.get_by_role("progressbar", name="pipeline")).to_have_attribute("aria-valuenow", "50")
+    expect(root.locator(".pl-value").last).to_have_text("100 tokens/s")
+    race.finish("one lane", [90.0, 95.0])
+    race.finish("pipeline", [1300.0, 1310.0])
+    push(chromium_page, race)
+    expect(root.locator("[aria-live=polite]")).to_have_text(race.news)
+    expect(root.locator(".pl-doubt")).to_have_text(race.state()["lanes"][1]["doubt"])
+    expect(root.locator(".pl-whisker").last).to_be_visible()
+    expect(root.locator(".pl-title")).to_have_text("2 devices, engine: real")
+    toggle = root.get_by_role("button", name="Show as table")
+    toggle.focus()
+    chromium_page.keyboard.press("Enter")
+    cells = root.locator("tbody tr").last.locator("td")
+    expect(cells).to_have_text(["pipeline", "100 %", "1,300 tokens/s", "1,300 to 1,310", "14.11x", ""])
+    expect(root.locator(".pl-race-picture")).to_be_hidden()
+
+
+def push(page, race):
+    """Do what the kernel does: send the changed traits."""
+    traits = {name: getattr(race, name) for name in ("lanes", "ticks", "top", "news")}
+    page.evaluate("traits => Object.entries(traits).forEach(([name, value]) => window.model.set(name, value))", traits)

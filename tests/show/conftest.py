@@ -1,0 +1,29 @@
+"""Timelines small enough to check by hand."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from pllab.schedule.action import Action, Kind
+from pllab.timeline import Span, Timeline
+
+# A GPU node has neither, and has other tests to run.
+collect_ignore_glob = [] if find_spec("matplotlib") and find_spec("anywidget") else ["test_*.py"]
+
+
+@pytest.fixture
+def forward_only():
+    """Two devices, three micro-batches forward, 100 ms each, on a clock that starts at 5 s: idle 2 of 8."""
+    spans = [
+        Span(rank, Action(rank, Kind.F, index), 5 + 0.1 * (rank + index), 5 + 0.1 * (rank + index + 1))
+        for rank in range(2)
+        for index in range(3)
+    ]
+    return Timeline.of(spans, "real", 2)
+
+
+@pytest.fixture
+def every_kind():
+    """One device that does one second of everything, communication beside the backward."""
+    spans = [Span(0, Action(0, kind, 0), float(second), second + 1.0) for second, kind in enumerate("FRBIWU")]
+    return Timeline.of([*spans, Span(0, Action(0, Kind.C, 0), 2.0, 3.0)], "emulated", 1)

@@ -1,0 +1,62 @@
+"""A figure is a picture and a sentence, never one without the other."""
+
+import base64
+import re
+
+import pytest
+from matplotlib.figure import Figure as Canvas
+
+from pllab.show import figure
+
+
+def canvas():
+    fig = Canvas(figsize=(2, 1))
+    fig.add_subplot().plot([1, 2])
+    return fig
+
+
+@pytest.mark.parametrize("alt", ["", "  \n"])
+def test_an_empty_alternative_is_refused(alt):
+    with pytest.raises(ValueError, match="give the figure a sentence"):
+        figure(canvas(), alt)
+
+
+def test_html_holds_the_png_and_escapes_the_sentence():
+    shown = figure(canvas(), 'a < b "quoted"', caption="<script>")
+    bundle = shown._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(shown) == 'a < b "quoted"'
+    assert 'alt="a &lt; b &quot;quoted&quot;"' in bundle["text/html"]
+    assert "<figcaption>&lt;script&gt;</figcaption>" in bundle["text/html"]
+    data = re.search(r"base64,([^\"]+)", bundle["text/html"]).group(1)
+    assert base64.b64decode(data) == shown.png
+    assert shown.png.startswith(b"\x89PNG")
+
+
+def test_no_caption_means_no_caption_element():
+    assert "figcaption" not in figure(canvas(), "a line").to_html()
+
+
+def test_the_same_figure_gives_the_same_bytes(tmp_path):
+    assert figure(canvas(), "a line").png == figure(canvas(), "a line").png
+    first = figure(canvas(), "a line").save(tmp_path / "one.svg").read_bytes()
+    assert first == figure(canvas(), "a line").save(tmp_path / "two.svg").read_bytes()
+
+
+def test_save_by_suffix(tmp_path):
+    shown = figure(canvas(), "a line")
+    assert shown.save(tmp_path / "line.png").read_bytes() == shown.png
+    assert b"<svg" in shown.save(str(tmp_path / "line.SVG")).read_bytes()
+    with pytest.raises(ValueError, match=r"line\.pdf.*\.png or \.svg"):
+        shown.save(tmp_path / "line.pdf")
+
+
+def test_pyplot_keeps_nothing():
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    before = pyplot.get_fignums()
+    fig, _ = pyplot.subplots()
+    figure(fig, "two axes")
+    assert pyplot.get_fignums() == before

@@ -1,0 +1,116 @@
+"""The race's arithmetic and its doubts, without a browser."""
+
+import json
+
+import pytest
+
+from pllab.show import Race
+
+
+@pytest.fixture
+def race():
+    return Race(["one lane", "pipeline"], num_devices=2)
+
+
+def lane(race, name):
+    return next(lane for lane in race.state()["lanes"] if lane["name"] == name)
+
+
+def test_a_running_lane_shows_progress_and_rate(race):
+    race.update("pipeline", progress=0.25, rate=1234.5)
+    assert (lane(race, "pipeline")["progress"], lane(race, "pipeline")["value"]) == (0.25, "1,230 tokens/s")
+    assert lane(race, "one lane")["value"] == "waiting"
+    assert race.top >= 1234.5
+
+
+def test_median_spread_and_speed_up(race):
+    race.finish("one lane", [90.0, 100.0, 130.0])
+    race.finish("pipeline", [170.0, 160.0, 150.0, 140.0])
+    home = lane(race, "pipeline")
+    assert (home["rate"], home["low"], home["high"]) == (155.0, 140.0, 170.0)
+    assert home["speedup"] == pytest.approx(1.55)
+    assert home["ratio"] == "1.55x"
+    assert home["doubt"] == ""
+    assert race.news == "pipeline finished: median 155 tokens/s, 1.55x."
+
+
+def test_no_speed_up_before_the_baseline_is_home(race):
+    race.update("one lane", 0.9, 100.0)
+    race.finish("pipeline", [150.0])
+    assert lane(race, "pipeline")["speedup"] is None
+
+
+def test_a_speed_up_above_the_number_of_devices_is_doubted(race):
+    race.finish("one lane", [100.0, 101.0])
+    race.finish("pipeline", [1440.0, 1450.0])
+    assert "14.38x is more than 2 devices can give" in lane(race, "pipeline")["doubt"]
+    assert lane(race, "pipeline")["doubt"] in race.news
+
+
+def test_a_difference_inside_the_spread_is_a_tie(race):
+    race.finish("one lane", [90.0, 100.0, 110.0])
+    race.finish("pipeline", [100.0, 105.0, 120.0])
+    assert "call it a tie" in lane(race, "pipeline")["doubt"]
+
+
+def test_the_axis_never_shrinks_and_holds_every_whisker(race):
+    race.update("pipeline", 0.1, 5000.0)
+    widest = race.top
+    race.update("pipeline", 0.2, 10.0)
+    assert race.top == pytest.approx(widest)
+    race.finish("pipeline", [10.0, 20.0, 9000.0])
+    assert race.top >= 9000.0
+    assert race.ticks[0]["at"] == 0 and race.ticks[-1]["at"] == 1
+
+
+def test_the_static_figure_has_the_numbers_of_the_state(race):
+    race.finish("one lane", [100.0, 102.0])
+    race.finish("pipeline", [150.0, 152.0], note="8 micro-batches")
+    alt = race.static().alt
+    for each in race.state()["lanes"]:
+        assert f"{each['name']}: median {each['value']} ({each['spread']}), {each['ratio']}" in alt
+    assert "8 micro-batches" in alt and "2 devices, engine: real" in alt
+
+
+def test_a_race_that_still_runs_can_be_printed(race):
+    race.update("pipeline", 0.5, 10.0)
+    assert "pipeline: 10 tokens/s, 50% of the way" in race.static().alt
+
+
+def test_traits_are_plain_json(race):
+    race.finish("pipeline", [10])
+    json.dumps([race.lanes, race.ticks, race.theme])
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda race: race.update("plpeline", 0.5, 1.0),
+            "'plpeline' does not run in this race; the names are",
+        ),
+        (lambda race: race.update("pipeline", 1.5, 1.0), "progress 1.5 of 'pipeline' is off the track"),
+        (lambda race: race.update("pipeline", 0.5, float("nan")), "rate nan of 'pipeline' is no throughput"),
+        (lambda race: race.finish("pipeline", []), "give one number above 0 for each run"),
+        (lambda race: race.finish("pipeline", [10.0, 0.0]), "give one number above 0 for each run"),
+        (lambda race: Race([], 2), "different names"),
+        (lambda race: Race(["a", "a"], 2), "different names"),
+        (lambda race: Race(["a"], 0), "at least 1 device"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_changes_nothing(race, call, sentence):
+    before = race.state()
+    with pytest.raises(ValueError, match=sentence):
+        call(race)
+    assert race.state() == before
+
+
+def test_unknown_keywords_are_refused():
+    with pytest.raises(TypeError, match="units"):
+        Race(["a"], 1, units="steps/s")
+
+
+def test_sources_are_local_and_small():
+    source = Race._esm + Race._css
+    assert len(source) <= 50_000
+    assert "http" not in source.replace("http://www.w3.org/2000/svg", "")

@@ -1,0 +1,73 @@
+"""The palette is readable: contrast as WCAG 2 defines it, computed here and not believed."""
+
+import pytest
+
+from pllab.schedule.action import Kind
+from pllab.show.theme import (
+    ILLEGAL,
+    PAINTS,
+    as_json,
+    paint_of,
+    round_step,
+    write_number,
+    write_percent,
+    write_seconds,
+)
+
+
+def luminance(colour):
+    channels = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other):
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_contrast_formula_on_the_known_extreme():
+    assert contrast("#000000", "#FFFFFF") == pytest.approx(21)
+
+
+@pytest.mark.parametrize("paint", [*PAINTS.values(), ILLEGAL], ids=lambda paint: paint.name)
+def test_every_letter_can_be_read_on_its_colour(paint):
+    assert contrast(paint.fill, paint.text) >= 4.5
+
+
+def test_every_kind_has_a_paint_and_no_two_look_alike():
+    assert set(PAINTS) == {str(kind) for kind in Kind}
+    # B and I are both the backward; the letter tells them apart
+    looks = {(paint.fill, paint.hatch) for letter, paint in PAINTS.items() if letter != "I"}
+    assert len(looks) == len(PAINTS) - 1
+
+
+def test_an_unknown_letter_is_drawn_as_illegal():
+    assert paint_of("?") is ILLEGAL
+
+
+def test_the_browser_gets_the_same_colours():
+    palette = as_json()
+    assert {letter: paint["fill"] for letter, paint in palette["paints"].items()} == {
+        letter: paint.fill for letter, paint in PAINTS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.11819, "0.118"), (12.34, "12.3"), (999.4, "999"), (1234.5, "1,230"), (1e6, "1,000,000")],
+)
+def test_numbers_have_three_digits(value, text):
+    assert write_number(value) == text
+
+
+def test_times_and_shares():
+    assert write_seconds(0.4121) == "412 ms"
+    assert write_seconds(3.5) == "3.5 s"
+    assert write_seconds(0) == "0 s"
+    assert write_percent(2 / 17) == "11.8 %"
+
+
+@pytest.mark.parametrize(("limit", "most", "step"), [(0.412, 7, 0.1), (1.0, 5, 0.2), (14_688, 5, 5000), (0, 5, 1)])
+def test_round_step(limit, most, step):
+    assert round_step(limit, most) == pytest.approx(step)

@@ -1,0 +1,80 @@
+"""What the picture holds, read back from its SVG: labels, engines and the axis, not pixels."""
+
+import re
+
+import pytest
+
+from pllab.schedule.action import Action, Kind
+from pllab.show import describe_timeline, draw_timeline
+from pllab.timeline import Span, Timeline
+
+
+def texts_of(shown, folder):
+    svg = shown.save(folder / "picture.svg").read_text()
+    return [re.sub(r"<[^>]+>", "", text) for text in re.findall(r"<text[^>]*>.*?</text>", svg, re.S)]
+
+
+def test_each_span_is_labelled_and_each_device_named(forward_only, tmp_path):
+    texts = texts_of(draw_timeline(forward_only), tmp_path)
+    assert sorted(text for text in texts if re.fullmatch(r"F\d", text)) == [
+        "F0",
+        "F0",
+        "F1",
+        "F1",
+        "F2",
+        "F2",
+    ]
+    assert {"device 0", "device 1", "time (ms)", "real: makespan 400 ms, bubble fraction 25.0 %"} <= set(texts)
+
+
+def test_the_clock_starts_at_zero(forward_only):
+    assert forward_only.start == 5
+    assert draw_timeline(forward_only).png == draw_timeline(forward_only.from_zero()).png
+
+
+def test_the_alternative_is_the_sentence(forward_only):
+    assert draw_timeline(forward_only).alt == describe_timeline(forward_only)
+
+
+def test_stacked_timelines_share_one_axis_and_name_their_engines(forward_only, tmp_path):
+    faster = Timeline.of([Span(s.rank, s.action, s.start / 2, s.end / 2) for s in forward_only.spans], "simulated")
+    shown = draw_timeline(faster, forward_only, titles=["prediction", "measurement"])
+    texts = texts_of(shown, tmp_path)
+    assert texts.count("time (ms)") == 1
+    assert any(text.startswith("prediction, simulated:") for text in texts)
+    assert any(text.startswith("measurement, real:") for text in texts)
+    assert shown.alt.count("makespan") == 2
+
+
+def test_every_kind_is_in_the_legend(every_kind, tmp_path):
+    texts = texts_of(draw_timeline(every_kind), tmp_path)
+    for entry in (
+        "F  forward",
+        "B  backward",
+        "W  backward, weights",
+        "C  communication",
+        "R  recompute",
+        "idle",
+    ):
+        assert entry in texts
+
+
+def test_labels_that_do_not_fit_are_left_out(tmp_path):
+    spans = [Span(0, Action(0, Kind.F, index), float(index), index + 1.0) for index in range(400)]
+    texts = texts_of(draw_timeline(Timeline.of(spans, "simulated")), tmp_path)
+    assert not [text for text in texts if re.fullmatch(r"F\d+", text)]
+
+
+def test_an_empty_timeline_can_be_drawn(tmp_path):
+    assert "nothing ran" in draw_timeline(Timeline.of([], "real", 2)).alt
+
+
+def test_bad_input_is_one_sentence(forward_only):
+    with pytest.raises(ValueError, match="pass at least one Timeline"):
+        draw_timeline()
+    with pytest.raises(ValueError, match="2 titles do not fit 1 timelines; give one title for each"):
+        draw_timeline(forward_only, titles=["a", "b"])
+
+
+def test_the_picture_is_small_enough_for_a_notebook(forward_only):
+    assert len(draw_timeline(forward_only).png) < 100_000
