@@ -1,0 +1,53 @@
+"""Process groups and messages: how ranks start, meet, exchange tensors and end, on a laptop or on many GPUs.
+
+The only room that calls torch.distributed by itself. Importing it needs torch and nothing else; `Ranks`, for
+notebooks, imports ipyparallel when it is used.
+"""
+
+from pllab.comm.backend import BackendPlan, plan_backend
+from pllab.comm.child import report
+from pllab.comm.collectives import (
+    Pending,
+    all_gather_object,
+    all_reduce,
+    all_reduce_async,
+    backend_name,
+    barrier,
+    broadcast,
+    rank,
+    receive,
+    send,
+    world_size,
+)
+from pllab.comm.errors import PeerError, RankError
+from pllab.comm.group import setup, teardown
+from pllab.comm.launch import launch
+from pllab.comm.ledger import Ledger, Message, record_messages
+from pllab.comm.ranks import Ranks, RanksInterrupted
+
+__all__ = [
+    "BackendPlan",
+    "Ledger",
+    "Message",
+    "PeerError",
+    "Pending",
+    "RankError",
+    "Ranks",
+    "RanksInterrupted",
+    "all_gather_object",
+    "all_reduce",
+    "all_reduce_async",
+    "backend_name",
+    "barrier",
+    "broadcast",
+    "launch",
+    "plan_backend",
+    "rank",
+    "receive",
+    "record_messages",
+    "report",
+    "send",
+    "setup",
+    "teardown",
+    "world_size",
+]

@@ -1,0 +1,151 @@
+"""One rank of a notebook: an ipyparallel engine that is in the process group before its first cell.
+
+Runs in its own process as `python -m pllab.comm.engine`, on a leash that its owner holds. The owner can also
+have the wires of the group cut: a rank that waits for a message inside gloo does not hear an interrupt, but
+it notices at once that the connection closed.
+"""
+
+import faulthandler
+import json
+import logging
+import os
+import signal
+import socket
+import stat
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+
+from pllab.comm.backend import BackendPlan
+from pllab.comm.group import setup, teardown
+from pllab.comm.leash import hold
+
+CUT = b"c"
+
+# File descriptors of the sockets that joining the group opened: the wires of this process.
+_wires: set[int] = set()
+
+
+@dataclass(frozen=True)
+class EngineJob:
+    """What an engine has to know; it travels as JSON on the command line."""
+
+    rank: int
+    world_size: int
+    backend: str | None
+    num_threads: int
+    init_file: str
+    connection_file: str
+    stack_file: str
+    timeout_s: float
+
+    def to_json(self) -> str:
+        """The job as one command line argument."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The job out of the command line argument."""
+        return cls(**json.loads(text))
+
+
+def enter_group(rank: int, world_size: int, backend: str | None, init_file: str, timeout_s: float) -> BackendPlan:
+    """Leave the old group, if any, and join the one that meets at `init_file`; remember its wires."""
+    _wires.clear()
+    teardown()
+    before = _sockets()
+    plan = setup(rank, world_size, backend, init_file=init_file, timeout_s=timeout_s)
+    _wires.update(_sockets() - before)
+    return plan
+
+
+def cut_wires() -> None:
+    """Close the connections of the group under whoever waits on them.
+
+    Only connected sockets: gloo aborts the process when its listening socket closes.
+    """
+    for number in list(_wires):
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as wire:
+            wire.getpeername()
+            wire.shutdown(socket.SHUT_RDWR)
+    if dist.is_initialized() and dist.get_backend() == "nccl":
+        dist.group.WORLD.abort()  # type: ignore[union-attr]
+
+
+def is_complete(connection_file: Path) -> bool:
+    """Whether the controller has written all of a connection file; it does not do so at one stroke."""
+    try:
+        json.loads(connection_file.read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
+
+
+def _sockets() -> set[int]:
+    """The open sockets of this process, by file descriptor."""
+    return {int(name) for name in os.listdir("/dev/fd") if _is_socket(int(name))}  # noqa: PTH208
+
+
+def _is_socket(number: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Join the group, then serve cells until the owner ends the process."""
+    job = EngineJob.from_json(sys.argv[1])
+    hold(str(Path(job.stack_file).parent), lambda byte: cut_wires() if byte == CUT else None)
+    stack = open(job.stack_file, "w")  # noqa: PTH123, SIM115 - faulthandler keeps the descriptor
+    faulthandler.register(signal.SIGUSR1, file=stack, all_threads=False)
+    torch.set_num_threads(job.num_threads)
+    plan = enter_group(job.rank, job.world_size, job.backend, job.init_file, job.timeout_s)
+    _serve(job, _names(job, plan))
+
+
+def _names(job: EngineJob, plan: BackendPlan) -> dict[str, Any]:
+    """What a cell finds ready."""
+    return {
+        "rank": job.rank,
+        "world_size": job.world_size,
+        "device": plan.device,
+        "torch": torch,
+        "dist": dist,
+        "_plan": plan,
+    }
+
+
+def _serve(job: EngineJob, names: dict[str, Any]) -> None:
+    # A GPU node with only torch and transformers imports this room too.
+    from ipyparallel.engine.app import IPEngine
+
+    deadline = time.monotonic() + job.timeout_s
+    while not is_complete(Path(job.connection_file)):
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"the controller was not ready after {job.timeout_s:g} s")
+        time.sleep(0.05)
+    engine = IPEngine(
+        id=job.rank,
+        url_file=job.connection_file,
+        timeout=30.0,
+        enable_nanny=False,  # the owner sees its processes itself,
+        max_heartbeat_misses=0,  # and the leash sees the owner
+        log_level=logging.CRITICAL,
+        user_ns=names,
+    )
+    engine.initialize([])
+    engine.start()
+
+
+if __name__ == "__main__":
+    # The importable twin of this module: its wires are the ones that a later enter_group() replaces.
+    from pllab.comm.engine import main as serve
+
+    serve()

@@ -1,0 +1,84 @@
+"""What goes wrong between ranks, in words: a rank that failed, and a peer that went away.
+
+A failing rank takes its peers down a moment later ("connection closed by peer"). The two classes keep the
+cause and its echo apart, so that the cause is what a person reads.
+"""
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_PEER_GONE = re.compile(
+    r"closed by peer|connection reset|connection closed|connection refused|broken pipe|socket closed"
+    r"|remote peer|peer .{0,40}closed|process exited",
+    re.IGNORECASE,
+)
+_TOO_LATE = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
+
+
+class RankError(RuntimeError):
+    """A rank raised, ended, was killed or did not finish; `.rank` says which one.
+
+    Example: `str(error)` begins with `rank 1 raised ValueError: the loss is not a number` and goes on with
+    the traceback as the rank saw it.
+    """
+
+    def __init__(self, rank: int, message: str) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+    def __reduce__(self) -> tuple[type["RankError"], tuple[int, str]]:
+        return type(self), (self.rank, str(self))
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython's hook: show the message alone; the frames of the waiting process explain nothing."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class PeerError(RuntimeError):
+    """A message could not be exchanged because another rank left, stopped or came too late.
+
+    It is the echo of a failure elsewhere: `launch` and `Ranks` report the cause instead when they know it.
+    """
+
+
+def is_echo(error: BaseException) -> bool:
+    """Whether the error only says that another rank went away: `PeerError`, or gloo's own words for it."""
+    return isinstance(error, RuntimeError) and sounds_like_echo(type(error).__name__, str(error))
+
+
+def sounds_like_echo(name: str, message: str) -> bool:
+    """The same question about an error that arrived as text: the name of its class and its message."""
+    return name == PeerError.__name__ or _PEER_GONE.search(message) is not None
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, for example `SIGKILL` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+@contextmanager
+def in_words(operation: str, rank: int) -> Iterator[None]:
+    """Turn the errors of a process group inside the block into a `PeerError` of one sentence.
+
+    Example: `[.../gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:24567` becomes
+    `all_reduce on rank 0 failed because another rank went away ...`. Other errors pass unchanged.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if _PEER_GONE.search(str(error)):
+            raise PeerError(
+                f"{operation} on rank {rank} failed because another rank went away; "
+                "look for the error of that rank, or for a rank that returned without making the same call"
+            ) from error
+        if _TOO_LATE.search(str(error)):
+            raise PeerError(
+                f"{operation} on rank {rank} waited until its deadline for another rank; "
+                "every rank has to make the same calls in the same order"
+            ) from error
+        raise

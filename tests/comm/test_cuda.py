@@ -1,0 +1,42 @@
+"""The same room on GPUs; needs torch and pytest only."""
+
+import pytest
+import torch
+
+from pllab.comm import all_gather_object, all_reduce, all_reduce_async, barrier, launch, plan_backend, setup, teardown
+
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs 1 GPU, found 0")]
+
+
+def test_nccl_in_a_world_of_one():
+    plan = setup(0, 1)
+    try:
+        assert (plan.name, plan.device) == ("nccl", torch.device("cuda", 0))
+        x = torch.ones(3, device=plan.device)
+        all_reduce(x)
+        all_reduce_async(x).wait()
+        barrier()
+        assert x.tolist() == [1, 1, 1]
+        assert all_gather_object("a") == ["a"]
+    finally:
+        teardown()
+
+
+def sum_on_device(rank, world_size):
+    x = torch.full((2,), float(rank), device=plan_backend(rank, world_size).device)
+    all_reduce(x)
+    barrier()
+    return str(x.device.type), x.tolist()
+
+
+@pytest.mark.ranks
+def test_two_ranks_share_what_there_is():
+    """nccl with two GPUs or more; gloo on the CPU when two ranks would share one."""
+    expected = "cuda" if torch.cuda.device_count() >= 2 else "cpu"
+    assert launch(sum_on_device, 2, timeout_s=120) == [(expected, [1.0, 1.0])] * 2
+
+
+@pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="needs fewer than 2 GPUs")
+def test_nccl_with_too_few_gpus_is_refused_before_anything_starts():
+    with pytest.raises(ValueError, match="2 ranks and 1 GPU"):
+        plan_backend(0, 2, "nccl")
