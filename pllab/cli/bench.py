@@ -1,0 +1,101 @@
+"""`pllab bench data-parallel | pipeline`: measure against the baselines, print the table, write JSON.
+
+The flags are the parameters of the measuring function, so what can be varied is written once.
+"""
+
+import importlib
+import inspect
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import tyro
+
+from pllab.cli.options import parse
+
+_BENCHES = {
+    "data-parallel": ("pllab.bench.data_parallel", "bench_data_parallel"),
+    "pipeline": ("pllab.bench.pipeline", "bench_pipeline"),
+}
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+_JsonFile = Annotated[Path | None, tyro.conf.arg(help="File for the numbers, the machine and the command.")]
+
+
+def run(words: Sequence[str]) -> int:
+    """Measure as the flags say; returns 0.
+
+    Raises:
+        ValueError: an unknown bench or flag, an implausible measurement, or no folder for the file.
+    """
+    if not words or words[0] in ("-h", "--help"):
+        print(f"usage: python -m pllab bench {{{','.join(_BENCHES)}}} [options]; each has its own --help")
+        return 0 if words else 2
+    if words[0] not in _BENCHES:
+        raise ValueError(f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
+    module, name = _BENCHES[words[0]]
+    function = getattr(importlib.import_module(module), name)
+    measure, path = parse(_with_file(function), words[1:], f"pllab bench {words[0]}")
+    result = measure()
+    print(result.table())
+    if path is not None:
+        write_json(path, {"command": _command(words), **result.to_json()})
+        print(f"numbers in {path}")
+    return 0
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write the file in one move, so that a reader sees a whole one.
+
+    Raises:
+        OSError: the folder is missing or cannot be written.
+    """
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".bench-", suffix=".json")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1)
+            file.write("\n")
+        Path(draft).chmod(0o644)
+        Path(draft).replace(path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
+def _command(words: Sequence[str]) -> str:
+    """The command to repeat the measurement: without the file, whose place is this machine's own matter."""
+    texts = iter(words)
+    kept = [word for word in texts if not (word == "--json" and next(texts, ""))]
+    return " ".join(["python -m pllab bench", *(word for word in kept if not word.startswith("--json="))])
+
+
+def _with_file(function: Callable[..., Any]) -> Callable[..., tuple[Callable[[], Any], Path | None]]:
+    """Bind the function's flags for a call later, and take one more, `--json`, checked before measuring."""
+
+    def bind(json: Path | None = None, **arguments: Any) -> tuple[Callable[[], Any], Path | None]:
+        if json is not None and not json.parent.is_dir():
+            raise ValueError(f"--json {str(json)!r} lies in a folder that does not exist; make it first")
+        return partial(function, **arguments), json
+
+    hints = get_type_hints(function, include_extras=True)
+    parameters = [
+        _as_flag(parameter, hints[parameter.name]) for parameter in inspect.signature(function).parameters.values()
+    ]
+    parameters.append(inspect.Parameter("json", _KEYWORD, default=None, annotation=_JsonFile))
+    vars(bind)["__signature__"] = inspect.Signature(parameters)
+    bind.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    bind.__doc__ = function.__doc__
+    return bind
+
+
+def _as_flag(parameter: inspect.Parameter, hint: Any) -> inspect.Parameter:
+    """A parameter as the flags see it: the fields of a record become flags of their own."""
+    records = [kind for kind in (hint, *get_args(hint)) if is_dataclass(kind)]
+    if not records:
+        return parameter.replace(kind=_KEYWORD, annotation=hint)
+    record: Any = records[0]
+    default = record() if parameter.default is None else parameter.default
+    return parameter.replace(kind=_KEYWORD, default=default, annotation=record)

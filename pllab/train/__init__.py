@@ -1,0 +1,25 @@
+"""One trainer for four modes: one device, data parallel, naive model parallel and pipeline.
+
+`TrainConfig` says what to train; `train` does it with live progress, validation, BLEU, checkpoints and JSON
+results; `save_plots` draws what several runs measured. Losses agree between modes, so that only time differs.
+"""
+
+from pllab.train.config import MODES, Mode, TrainConfig
+from pllab.train.metrics import EpochMetrics, Summary
+from pllab.train.plots import plot_scaling, save_plots
+from pllab.train.results import TrainResult, load_results
+from pllab.train.run import train, train_as_rank
+
+__all__ = [
+    "MODES",
+    "EpochMetrics",
+    "Mode",
+    "Summary",
+    "TrainConfig",
+    "TrainResult",
+    "load_results",
+    "plot_scaling",
+    "save_plots",
+    "train",
+    "train_as_rank",
+]

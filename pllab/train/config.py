@@ -1,0 +1,183 @@
+"""What to train and on how many devices: one frozen record, checked before anything starts.
+
+A wrong value is refused here, in the process of the person who wrote it, and not by the third of four ranks
+ten seconds later. The command line makes its flags from these fields, so each has its meaning below it.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Mode = Literal["single", "data_parallel", "model_parallel", "pipeline"]
+MODES: tuple[Mode, ...] = ("single", "data_parallel", "model_parallel", "pipeline")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """One training run, in any of the four modes.
+
+    Example: `TrainConfig(mode="pipeline", world_size=2, num_microbatches=4)` trains a GPT-2 of 4 layers on
+    two devices, 2 layers each, every batch of 32 examples in 4 micro-batches of 8.
+
+    Raises:
+        ValueError: a value is out of range or contradicts another; the message names it and the way out.
+    """
+
+    mode: Mode = "single"
+    """How devices share the work: not at all, parts of the batch, layers in turn, layers as a pipeline."""
+    world_size: int = 1
+    """Number of devices: ranks for data_parallel, lanes or GPUs for the other modes."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Kind of device; auto takes CUDA where there is a GPU."""
+    batch_size: int = 32
+    """Examples per optimizer step over all devices (the global batch)."""
+    num_epochs: int = 3
+    """Passes over the training data; the first is warm-up and left out of the means of several."""
+    learning_rate: float = 1e-3
+    """Step size of the optimizer, constant."""
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    """Update rule: AdamW without weight decay, or plain gradient descent."""
+    gradient_clipping: float | None = None
+    """Largest gradient norm over all parameters; none leaves gradients as they are."""
+    dataset: str = "docs"
+    """docs, numbers, iwslt14-de-en, tinyshakespeare, openwebtext, or the name or path of any data set."""
+    columns: tuple[str, ...] | None = None
+    """Column of the text, or columns of source and target, of a data set that is not known by name."""
+    max_length: int = 64
+    """Longest example in tokens; the rest is cut off."""
+    samples_per_epoch: int | None = 1024
+    """Most training examples in an epoch; none takes all."""
+    validation_samples: int | None = 128
+    """Most examples for the validation loss and for BLEU; none takes all."""
+    num_microbatches: int | None = None
+    """Micro-batches per batch of the pipeline; none makes twice as many as there are stages."""
+    split_size: int | None = None
+    """Rows per micro-batch of the pipeline, instead of num_microbatches."""
+    recompute: bool = False
+    """Compute a stage's forward again in its backward instead of keeping activations (pipeline)."""
+    n_layer: int = 4
+    """Transformer blocks of the GPT-2."""
+    n_embd: int = 128
+    """Width of the GPT-2."""
+    n_head: int = 4
+    """Attention heads; they divide the width."""
+    vocab_size: int = 1024
+    """Most entries of the tokenizer's vocabulary, which is trained on the data."""
+    dropout: float = 0.0
+    """Probability of dropping an activation of embedding and residual branches, 0 to less than 1."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Number type of parameters and activations."""
+    seed: int = 1234
+    """Seed of weights, order of the data and dropout."""
+    num_threads: int = 1
+    """Compute threads per CPU device."""
+    timeout_s: float = 86400.0
+    """Seconds after which ranks that have not finished are ended."""
+    workdir: str = "workdir"
+    """Folder of results, checkpoints and figures; made when missing."""
+    checkpoint: bool = False
+    """Save model and optimizer after every epoch (the newest is kept)."""
+    resume: bool = False
+    """Go on from the newest checkpoint of the same mode and world size in the work folder."""
+    bleu: bool = True
+    """Translate validation examples at the end where the data has sources."""
+    tensorboard: bool = False
+    """Write losses and rates for TensorBoard too."""
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
+        _check_ranges(self)
+        _check_devices(self)
+        _check_microbatches(self)
+
+    @property
+    def run_name(self) -> str:
+        """Name of the run's files in the work folder: `pipeline-2`."""
+        return f"{self.mode}-{self.world_size}"
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the model's layers lie on several devices."""
+        return self.mode in ("model_parallel", "pipeline")
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain values."""
+        return asdict(self)
+
+
+_CHOICES = {
+    "mode": MODES,
+    "device": ("auto", "cpu", "cuda"),
+    "optimizer": ("adamw", "sgd"),
+    "dtype": ("float32", "bfloat16"),
+}
+_COUNTS = (
+    "world_size batch_size num_epochs max_length samples_per_epoch validation_samples"
+    " n_layer n_embd n_head vocab_size num_threads num_microbatches split_size"
+)
+
+
+def _check_choices(config: TrainConfig) -> None:
+    for name, choices in _CHOICES.items():
+        if (value := getattr(config, name)) not in choices:
+            raise ValueError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+
+
+def _check_ranges(config: TrainConfig) -> None:
+    for name in _COUNTS.split():
+        value = getattr(config, name)
+        _require(value is None or value >= 1, f"{name} is {value}; give 1 or more")
+    for name in ("learning_rate", "timeout_s", "gradient_clipping"):
+        value = getattr(config, name)
+        _require(value is None or value > 0, f"{name} is {value}; give a number above 0")
+    _require(0 <= config.dropout < 1, f"dropout is {config.dropout}; give a probability from 0 to less than 1")
+    _require(
+        config.n_embd % config.n_head == 0,
+        f"n_embd {config.n_embd} is not divisible by n_head {config.n_head}; every head takes an equal share",
+    )
+    _require(config.max_length >= 2, f"max_length is {config.max_length}; give 2 or more, one to predict")
+    _require(
+        config.columns is None or len(config.columns) in (1, 2),
+        f"columns are {config.columns}; give one (text) or two (source and target)",
+    )
+
+
+def _check_devices(config: TrainConfig) -> None:
+    world_size, batch_size = config.world_size, config.batch_size
+    _require(
+        config.mode != "single" or world_size == 1,
+        f"world_size is {world_size} in mode single; give 1, or choose data_parallel, model_parallel or pipeline",
+    )
+    few = "smaller than" if batch_size < world_size else "not divisible by"
+    _require(
+        config.mode != "data_parallel" or batch_size % world_size == 0,
+        f"batch_size {batch_size} is {few} world_size {world_size}; "
+        "it counts the examples of all ranks together, so give a multiple",
+    )
+    _require(
+        not config.is_split or world_size <= config.n_layer,
+        f"{world_size} stages are more than the {config.n_layer} layers of the model; "
+        "give a smaller world_size or a larger n_layer",
+    )
+
+
+def _check_microbatches(config: TrainConfig) -> None:
+    count, size = config.num_microbatches, config.split_size
+    _require(
+        count is None or size is None,
+        f"num_microbatches {count} and split_size {size} say the same thing twice; "
+        "give the count or the rows of one micro-batch",
+    )
+    _require(
+        config.mode == "pipeline" or not (count or size or config.recompute),
+        f"num_microbatches, split_size and recompute belong to mode pipeline, not to {config.mode}; leave them out",
+    )
+    _require(
+        count is None or count <= config.batch_size,
+        f"num_microbatches {count} is more than the {config.batch_size} rows of a batch; "
+        "give fewer micro-batches or a larger batch_size",
+    )
+
+
+def _require(is_fine: bool, message: str) -> None:
+    if not is_fine:
+        raise ValueError(message)

@@ -1,0 +1,169 @@
+"""What a run leaves behind: a value for the caller and the same as JSON in the work folder.
+
+The JSON names configuration and machine, because a rate without them means nothing, and holds every epoch of
+every rank, so that means can be taken again.
+"""
+
+import json
+import math
+import os
+import platform
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pllab.train.config import TrainConfig
+from pllab.train.metrics import EpochMetrics, Summary, mean_time_s, total_tokens_per_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult:
+    """All that a run measured.
+
+    Example: `result.tokens_per_s.mean` is the throughput of all devices together.
+    """
+
+    config: TrainConfig
+    machine: dict[str, Any]
+    """Processor, cores, GPUs and library versions."""
+    backend: str
+    """Who carries messages and who computes, in a sentence."""
+    ranks: tuple[tuple[EpochMetrics, ...], ...]
+    """Per rank its epochs; a run in one process is one rank, however many devices it has."""
+    step_losses: tuple[float, ...]
+    """Loss of every step over the whole batch, before the step's update."""
+    bleu: float | None = None
+    """BLEU (0 to 100) of greedy translations of the validation examples; none without sources."""
+    path: Path | None = None
+    """Where the JSON was written."""
+
+    @property
+    def training_time_s(self) -> Summary:
+        """Mean over ranks of the seconds per epoch, summarised over epochs (see `Summary`)."""
+        return mean_time_s(self.ranks)
+
+    @property
+    def tokens_per_s(self) -> Summary:
+        """Sum over ranks of the tokens/s, summarised over epochs (see `Summary`)."""
+        return total_tokens_per_s(self.ranks)
+
+    @property
+    def validation_loss(self) -> float:
+        """Validation loss after the last epoch."""
+        return self.ranks[0][-1].validation_loss
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain values; what is not a number in a diverged run becomes null."""
+        plain = {
+            "config": self.config.to_json(),
+            "machine": self.machine,
+            "backend": self.backend,
+            "training_time_s": asdict(self.training_time_s),
+            "tokens_per_s": asdict(self.tokens_per_s),
+            "dropped_first_epoch": len(self.ranks[0]) > 1,
+            "validation_loss": self.validation_loss,
+            "bleu": self.bleu,
+            "ranks": [[asdict(e) | {"tokens_per_s": e.tokens_per_s} for e in epochs] for epochs in self.ranks],
+            "step_losses": list(self.step_losses),
+        }
+        return _finite(plain)
+
+
+def save_result(result: TrainResult) -> TrainResult:
+    """Write `WORKDIR/<mode>-<world size>.json` in one move and return the result with its path.
+
+    Raises:
+        ValueError: the work folder cannot be made or written.
+    """
+    folder = open_workdir(result.config.workdir)
+    path = folder / f"{result.config.run_name}.json"
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".result-", suffix=".json")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(result.to_json(), file, indent=1)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return replace(result, path=path)
+
+
+def load_results(workdir: str | Path) -> list[dict[str, Any]]:
+    """Read every result of a work folder, as `to_json` wrote it, ordered by mode and world size.
+
+    Raises:
+        ValueError: there is none, or a file is not JSON.
+    """
+    results = [result for path in sorted(Path(workdir).glob("*.json")) if "ranks" in (result := _read(path))]
+    if not results:
+        raise ValueError(f"workdir {str(workdir)!r} holds no results to draw; train into it first")
+    return sorted(results, key=lambda result: (result["config"]["mode"], result["config"]["world_size"]))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no JSON ({error}); remove it or train again") from error
+    return result if isinstance(result, dict) else {}
+
+
+def open_workdir(workdir: str) -> Path:
+    """Make the work folder when missing and prove that a file can be written there.
+
+    Raises:
+        ValueError: it cannot; the message names the folder and the reason.
+    """
+    folder = Path(workdir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ValueError(
+            f"workdir {workdir!r} cannot be written ({reason}); name a folder of your own with --workdir"
+        ) from error
+    return folder
+
+
+def describe_machine() -> dict[str, Any]:
+    """The machine and the libraries a number was measured on."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return {
+        "processor": _processor(),
+        "num_cores": num_cores(),
+        "gpus": gpus,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    """The processor's trade name where Linux tells it, else the architecture."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: replace what is not finite by null, all the way down."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,53 @@
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pllab.cli import main
+from pllab.cli.doctor import find_strays
+
+
+def test_the_report_names_what_there_is(capsys):
+    assert main(["doctor"]) == 0
+    output = capsys.readouterr().out
+    for word in ("cores", "memory", "torch", "GPUs", "2 ranks", "gloo", "chromium", "ipyparallel", "strays"):
+        assert word in output
+
+
+@pytest.mark.ranks
+def test_two_ranks_talk(capsys):
+    assert main(["doctor", "--ranks", "2"]) == 0
+    assert "2 ranks started, exchanged a tensor and ended" in capsys.readouterr().out
+
+
+def test_a_negative_count_is_refused(capsys):
+    assert main(["doctor", "--ranks", "-1"]) == 2
+    assert "ranks is -1" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a stray is looked for by its open files")
+def test_strays_are_those_with_our_mark_only(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    folder = tmp_path / "pllab-launch-x"
+    folder.mkdir()
+    program = "import sys, time; open_file = open(sys.argv[1], 'w'); print('ready', flush=True); time.sleep(60)"
+    started = [
+        subprocess.Popen([sys.executable, "-c", program, str(file)], stdout=subprocess.PIPE)
+        for file in (folder / "stack-0", tmp_path / "other")
+    ]
+    try:
+        for process in started:
+            process.stdout.readline()
+        found = " ".join(find_strays())
+        assert f"process {started[0].pid} in use by process {os.getpid()} " in found
+        assert f"process {started[1].pid} " not in found
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+    until = time.monotonic() + 10
+    while f"process {started[0].pid} " in " ".join(find_strays()):
+        assert time.monotonic() < until
+        time.sleep(0.05)

@@ -1,0 +1,146 @@
+import subprocess
+import sys
+
+import pytest
+
+from pllab import __version__
+from pllab.cli import main
+
+TINY = (
+    "--samples-per-epoch 16 --validation-samples 8 --batch-size 8 --max-length 16 --n-layer 2 --n-embd 16 "
+    "--n-head 2 --vocab-size 260 --num-epochs 1 --device cpu --quiet"
+).split()
+
+
+def refusal(capsys, *words):
+    """The sentence of a refused call."""
+    assert main(words) == 2
+    output = capsys.readouterr()
+    assert output.err.count("\n") == 1, output.err
+    assert "Traceback" not in output.err
+    assert "Error parsing config" not in output.err
+    return output.err.strip()
+
+
+def train(*words):
+    return ["train", *TINY, *words]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--mode", "tensor"], ["'tensor'", "pipeline"]),
+        (["--mode", "pipeline", "--num-microbatches", "0"], ["num_microbatches is 0", "1 or more"]),
+        (["--mode", "pipeline", "--split-size", "0"], ["split_size is 0"]),
+        (["--mode", "pipeline", "--split-size", "2", "--num-microbatches", "4"], ["split_size 2", "microbatches 4"]),
+        (["--mode", "pipeline", "--world-size", "3"], ["3 stages", "2 layers"]),
+        (["--mode", "data_parallel", "--world-size", "16"], ["batch_size 8", "smaller", "world_size 16"]),
+        (["--mode", "data_parallel", "--world-size", "3"], ["batch_size 8", "not divisible", "world_size 3"]),
+        (["--world-size", "0"], ["world_size is 0"]),
+        (["--world-size", "two"], ["two", "--world-size"]),
+        (["--wrold-size", "2"], ["--wrold-size"]),
+        (["--vocab-size", "8"], ["vocab_size 8"]),
+        (["--dataset", "numbers", "--max-length", "2"], ["max_length 2"]),
+    ],
+)
+def test_wrong_flags_are_one_sentence_with_the_value(words, expected, capsys, tmp_path):
+    sentence = refusal(capsys, *train("--workdir", str(tmp_path), *words))
+    assert all(word in sentence for word in expected), sentence
+
+
+def test_a_missing_dataset_and_missing_columns_name_the_way_out(capsys, tmp_path):
+    missing = str(tmp_path / "nowhere.jsonl")
+    sentence = refusal(capsys, *train("--workdir", str(tmp_path), "--dataset", missing))
+    assert "nowhere.jsonl" in sentence
+    assert "'docs'" in sentence
+    there = tmp_path / "there.jsonl"
+    there.write_text('{"question": "a", "answer": "b"}\n')
+    sentence = refusal(capsys, *train("--workdir", str(tmp_path), "--dataset", str(there)))
+    assert "question" in sentence
+    assert "columns" in sentence
+    words = train("--workdir", str(tmp_path), "--dataset", str(there), "--columns", "frage", "answer")
+    assert "frage" in refusal(capsys, *words)
+
+
+def test_an_unwritable_workdir_is_named(capsys, tmp_path):
+    file = tmp_path / "taken"
+    file.write_text("")
+    for workdir in (file, file / "below"):
+        sentence = refusal(capsys, *train("--workdir", str(workdir)))
+        assert str(workdir) in sentence
+        assert "--workdir" in sentence
+
+
+def test_columns_of_any_data_set_train(tmp_path, capsys):
+    there = tmp_path / "there.jsonl"
+    there.write_text('{"question": "was", "answer": "what is it"}\n' * 60)
+    words = train("--workdir", str(tmp_path), "--dataset", str(there), "--columns", "question", "answer")
+    assert main(words) == 0
+    assert "BLEU" in capsys.readouterr().out
+
+
+def test_commands_and_help(capsys):
+    assert "'trian'" in refusal(capsys, "trian")
+    assert "'pipelines'" in refusal(capsys, "bench", "pipelines")
+    assert main(["--help"]) == 0
+    assert main(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+    assert main([]) == 2
+
+
+def test_traceback_on_request():
+    with pytest.raises(ValueError, match="'trian'"):
+        main(["trian", "--traceback"])
+
+
+def test_a_run_prints_its_numbers_and_draws_both_figures(capsys, tmp_path):
+    assert (
+        main(
+            train(
+                "--workdir",
+                str(tmp_path),
+                "--num-epochs",
+                "2",
+                "--max-length",
+                "64",
+                "--vocab-size",
+                "300",
+                "--dataset",
+                "numbers",
+                "--plot",
+            )
+        )
+        == 0
+    )
+    output = capsys.readouterr()
+    assert output.err == ""  # quiet
+    for word in ("epoch 1", "epoch 2", "+-", "tokens/s", "validation loss", "BLEU", "single-1.json"):
+        assert word in output.out
+    assert (tmp_path / "single-1.json").exists()
+    assert (tmp_path / "figures" / "tokens_per_s.png").exists()
+
+
+def test_a_pipeline_has_two_stages_unless_told_otherwise(capsys, tmp_path):
+    assert main(train("--workdir", str(tmp_path), "--mode", "pipeline")) == 0
+    assert "cpu:0, cpu:1" in capsys.readouterr().out
+    assert main(train("--workdir", str(tmp_path), "--mode", "pipeline", "--world_size=1")) == 0
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["pipeline-1.json", "pipeline-2.json"]
+
+
+def test_bars_are_on_stderr_and_end(capsys, tmp_path):
+    words = [word for word in train("--workdir", str(tmp_path)) if word != "--quiet"]
+    assert main(words) == 0
+    output = capsys.readouterr()
+    assert "rank 0 epoch 1/1" in output.err
+    assert "2/2" in output.err
+    assert "step/s" not in output.out
+
+
+def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
+    words = train("--workdir", str(tmp_path), "--mode", "pipeline", "--world-size", "9")
+    done = subprocess.run([sys.executable, "-m", "pllab", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        "pllab: 9 stages are more than the 2 layers of the model; give a smaller world_size or a larger n_layer\n"
+    )

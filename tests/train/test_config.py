@@ -1,0 +1,52 @@
+import pytest
+
+from pllab.train import TrainConfig
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"mode": "tensor"}, ["'tensor'", "pipeline"]),
+        ({"device": "tpu"}, ["'tpu'"]),
+        ({"world_size": 0}, ["world_size is 0"]),
+        ({"mode": "data_parallel", "world_size": -1}, ["world_size is -1"]),
+        ({"world_size": 2}, ["world_size is 2", "single"]),
+        (
+            {"mode": "data_parallel", "world_size": 4, "batch_size": 2},
+            ["batch_size 2", "smaller", "world_size 4"],
+        ),
+        ({"mode": "data_parallel", "world_size": 4, "batch_size": 30}, ["batch_size 30", "not divisible"]),
+        ({"mode": "pipeline", "num_microbatches": 0}, ["num_microbatches is 0"]),
+        ({"mode": "pipeline", "split_size": 0}, ["split_size is 0"]),
+        (
+            {"mode": "pipeline", "num_microbatches": 4, "split_size": 8},
+            ["num_microbatches 4", "split_size 8"],
+        ),
+        ({"mode": "pipeline", "num_microbatches": 33}, ["33", "32 rows"]),
+        ({"mode": "data_parallel", "num_microbatches": 2}, ["belong to mode pipeline", "data_parallel"]),
+        ({"mode": "pipeline", "world_size": 5}, ["5 stages", "4 layers"]),
+        ({"mode": "model_parallel", "world_size": 5}, ["5 stages", "4 layers"]),
+        ({"n_head": 3}, ["n_embd 128", "n_head 3"]),
+        ({"dropout": 1.0}, ["dropout is 1.0"]),
+        ({"learning_rate": 0.0}, ["learning_rate is 0.0"]),
+        ({"learning_rate": float("nan")}, ["learning_rate is nan"]),
+        ({"gradient_clipping": -1.0}, ["gradient_clipping is -1.0"]),
+        ({"columns": ("a", "b", "c")}, ["'c'"]),
+        ({"max_length": 1}, ["max_length is 1"]),
+        ({"samples_per_epoch": 0}, ["samples_per_epoch is 0"]),
+        ({"timeout_s": 0}, ["timeout_s is 0"]),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(fields, words):
+    with pytest.raises(ValueError) as refused:
+        TrainConfig(**fields)
+    message = str(refused.value)
+    assert all(word in message for word in words), message
+    assert "\n" not in message
+
+
+def test_every_mode_has_a_valid_default():
+    for mode in ("data_parallel", "model_parallel", "pipeline"):
+        config = TrainConfig(mode=mode, world_size=2)
+        assert config.run_name == f"{mode}-2"
+        assert config.to_json()["mode"] == mode

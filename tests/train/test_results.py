@@ -1,0 +1,77 @@
+import json
+
+import pytest
+
+from pllab.train import EpochMetrics, TrainConfig, TrainResult, load_results, plot_scaling, save_plots
+from pllab.train.results import open_workdir, save_result
+
+
+def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.0)):
+    num_ranks = world_size if mode == "data_parallel" else 1
+    epochs = [
+        tuple(
+            EpochMetrics(
+                rank=rank,
+                epoch=epoch,
+                training_time_s=time,
+                num_tokens=300,
+                training_loss=loss,
+                validation_loss=loss,
+            )
+            for epoch, time in enumerate(seconds)
+        )
+        for rank in range(num_ranks)
+    ]
+    config = TrainConfig(mode=mode, world_size=world_size, workdir=str(workdir))
+    return TrainResult(
+        config=config, machine={}, backend="one process on cpu", ranks=tuple(epochs), step_losses=(loss,)
+    )
+
+
+def test_a_saved_result_reads_back_with_its_numbers(tmp_path):
+    saved = save_result(result(tmp_path, "data_parallel", 2))
+    assert saved.path == tmp_path / "data_parallel-2.json"
+    (read,) = load_results(tmp_path)
+    assert read["tokens_per_s"]["mean"] == pytest.approx(2 * (300.0 + 100.0) / 2)
+    assert read["training_time_s"]["mean"] == 2.0
+    assert read["dropped_first_epoch"] is True
+    assert [[epoch["rank"] for epoch in epochs] for epochs in read["ranks"]] == [[0, 0, 0], [1, 1, 1]]
+    assert [path.name for path in tmp_path.iterdir()] == ["data_parallel-2.json"]  # no draft is left
+
+
+def test_a_diverged_run_still_writes_json_that_others_can_read(tmp_path):
+    saved = save_result(result(tmp_path, loss=float("nan")))
+    text = saved.path.read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["validation_loss"] is None
+
+
+def test_other_json_in_the_folder_is_no_result(tmp_path):
+    (tmp_path / "notes.json").write_text("[1, 2]")
+    with pytest.raises(ValueError, match="holds no results"):
+        load_results(tmp_path)
+    (tmp_path / "broken.json").write_text("{")
+    with pytest.raises(ValueError, match="broken.json is no JSON"):
+        load_results(tmp_path)
+
+
+def test_a_workdir_that_is_a_file_is_refused_by_name(tmp_path):
+    file = tmp_path / "taken"
+    file.write_text("")
+    with pytest.raises(ValueError, match="taken.*cannot be written"):
+        open_workdir(str(file))
+    with pytest.raises(ValueError, match="below.*cannot be written"):
+        open_workdir(str(file / "below"))
+
+
+def test_both_figures_say_their_numbers(tmp_path):
+    save_result(result(tmp_path))
+    save_result(result(tmp_path, "data_parallel", 2))
+    paths = save_plots(tmp_path)
+    assert [path.name for path in paths] == ["training_time_s.png", "tokens_per_s.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+    alternative = plot_scaling(load_results(tmp_path), "tokens_per_s").alt
+    assert "single on 1 device 200" in alternative
+    assert "data parallel on 2 devices 400" in alternative
+    with pytest.raises(ValueError, match="'speed'"):
+        plot_scaling([], "speed")

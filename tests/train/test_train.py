@@ -1,0 +1,161 @@
+import itertools
+
+import pytest
+import torch
+
+from pllab.train import TrainConfig, load_results, train
+
+TINY = {
+    "batch_size": 8,
+    "samples_per_epoch": 24,
+    "validation_samples": 10,
+    "max_length": 24,
+    "n_layer": 2,
+    "n_embd": 32,
+    "n_head": 2,
+    "vocab_size": 300,
+    "device": "cpu",
+}
+SGD = {**TINY, "optimizer": "sgd", "learning_rate": 0.1, "num_epochs": 2}
+MODES = {
+    "model_parallel": {"mode": "model_parallel", "world_size": 2},
+    "pipeline": {"mode": "pipeline", "world_size": 2},
+    "pipeline, ragged": {"mode": "pipeline", "world_size": 2, "split_size": 3, "recompute": True},
+}
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    return train(TrainConfig(**SGD, dataset="numbers", workdir=str(tmp_path_factory.mktemp("single"))))
+
+
+def assert_same_losses(result, expected):
+    assert len(result.step_losses) == 6
+    assert result.step_losses == pytest.approx(expected.step_losses, abs=1e-5)
+    assert result.validation_loss == pytest.approx(expected.validation_loss, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_modes_in_one_process_have_the_losses_of_one_device(name, single, tmp_path):
+    result = train(TrainConfig(**SGD, **MODES[name], dataset="numbers", workdir=str(tmp_path)))
+    assert_same_losses(result, single)
+
+
+@pytest.mark.ranks
+def test_two_ranks_have_the_losses_of_one_device(single, tmp_path):
+    """Number words have unequal numbers of target tokens, so a mean of means would show."""
+    events = []
+    config = TrainConfig(**SGD, mode="data_parallel", world_size=2, dataset="numbers", workdir=str(tmp_path))
+    result = train(config, on_progress=events.append)
+    assert_same_losses(result, single)
+    assert len(result.ranks) == 2
+    tokens = [epochs[0].num_tokens for epochs in result.ranks]
+    assert tokens[0] != tokens[1]
+    assert sum(tokens) == single.ranks[0][0].num_tokens
+    assert {event["rank"] for event in events} == {0, 1}
+    assert {event["epoch"] for event in events} == {0, 1}
+
+
+def test_the_loss_falls_and_every_step_is_counted(tmp_path):
+    events = []
+    config = TrainConfig(**{**TINY, "samples_per_epoch": 80}, num_epochs=4, learning_rate=3e-3, workdir=str(tmp_path))
+    result = train(config, on_progress=events.append)
+    assert result.validation_loss < result.step_losses[0] - 0.5
+    assert len(result.step_losses) == 4 * 10
+    assert result.bleu is None  # plain text has no source
+    last = [event for event in events if event["step"] == event["num_steps"]]
+    assert [event["epoch"] for event in last] == [0, 1, 2, 3]
+    assert [event["tokens"] for event in last] == [epoch.num_tokens for epoch in result.ranks[0]]
+    assert all(early["seconds"] <= late["seconds"] for early, late in itertools.pairwise(events[:2]))
+    assert load_results(tmp_path)[0]["validation_loss"] == pytest.approx(result.validation_loss)
+
+
+def test_translation_has_a_bleu(single):
+    assert 0.0 <= single.bleu <= 100.0
+
+
+def test_resuming_repeats_the_uninterrupted_run(tmp_path):
+    options = {**TINY, "dropout": 0.1, "dataset": "numbers", "bleu": False}
+    whole = train(TrainConfig(**options, num_epochs=2, workdir=str(tmp_path / "whole")))
+    stopped = str(tmp_path / "stopped")
+    first = train(TrainConfig(**options, num_epochs=1, checkpoint=True, workdir=stopped))
+    second = train(TrainConfig(**options, num_epochs=2, resume=True, workdir=stopped))
+    assert first.step_losses + second.step_losses == whole.step_losses
+    with pytest.raises(ValueError, match="num_epochs is 1"):
+        train(TrainConfig(**options, num_epochs=1, resume=True, workdir=stopped))
+
+
+def test_clipping_limits_a_step(tmp_path):
+    """With a norm near zero plain gradient descent does not move."""
+    options = {**SGD, "gradient_clipping": 1e-9, "num_epochs": 1}
+    still = train(TrainConfig(**options, workdir=str(tmp_path)))
+    start = train(TrainConfig(**{**options, "learning_rate": 1e-30}, workdir=str(tmp_path)))
+    assert still.step_losses == pytest.approx(start.step_losses, abs=1e-6)
+
+
+def test_every_epoch_has_a_new_order(tmp_path):
+    """Without learning an epoch in the same order would repeat the losses of its steps."""
+    options = {**SGD, "learning_rate": 1e-30}
+    losses = train(TrainConfig(**options, workdir=str(tmp_path))).step_losses
+    assert losses[:3] != pytest.approx(losses[3:], abs=1e-4)
+
+
+def test_bfloat16_and_tensorboard(tmp_path):
+    config = TrainConfig(**TINY, num_epochs=1, dtype="bfloat16", tensorboard=True, workdir=str(tmp_path))
+    result = train(config)
+    assert 0.0 < result.validation_loss < 10.0
+    assert list(tmp_path.glob("single-1/tensorboard/events.*"))
+
+
+def test_threads_are_put_back(tmp_path):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        train(TrainConfig(**{**TINY, "samples_per_epoch": 8}, num_epochs=1, workdir=str(tmp_path)))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_cuda_without_a_gpu_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no CUDA GPU"):
+        train(TrainConfig(**{**TINY, "device": "cuda"}, workdir=str(tmp_path)))
+
+
+def test_too_little_data_for_a_batch_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="24 training examples, fewer than batch_size 32"):
+        train(TrainConfig(**{**TINY, "batch_size": 32}, workdir=str(tmp_path)))
+
+
+CUDA = {**SGD, "device": "cuda"}
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs 1 GPU")
+@pytest.mark.parametrize("name", MODES)
+def test_modes_agree_on_one_gpu(name, tmp_path):
+    """Stages share the GPU; float32 on a GPU adds in another order, so the bound is wider."""
+    alone = train(TrainConfig(**CUDA, workdir=str(tmp_path)))
+    result = train(TrainConfig(**CUDA, **MODES[name], workdir=str(tmp_path)))
+    assert result.step_losses == pytest.approx(alone.step_losses, abs=1e-3)
+
+
+@pytest.mark.cuda
+@pytest.mark.ranks
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs 1 GPU")
+def test_a_world_of_one_trains_over_nccl(tmp_path):
+    alone = train(TrainConfig(**CUDA, workdir=str(tmp_path)))
+    result = train(TrainConfig(**CUDA, mode="data_parallel", workdir=str(tmp_path)))
+    assert "nccl" in result.backend
+    assert result.step_losses == pytest.approx(alone.step_losses, abs=1e-3)
+
+
+@pytest.mark.cuda
+@pytest.mark.ranks
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs 2 GPUs")
+def test_two_gpus_train_over_nccl(tmp_path):
+    alone = train(TrainConfig(**CUDA, workdir=str(tmp_path)))
+    result = train(TrainConfig(**CUDA, mode="data_parallel", world_size=2, workdir=str(tmp_path)))
+    assert "nccl" in result.backend
+    assert result.step_losses == pytest.approx(alone.step_losses, abs=1e-3)
