@@ -1,0 +1,229 @@
+"""What data parallelism costs: one training step with different ways to average the gradients.
+
+All ways alternate within one group of ranks, so they share the machine's weather. Memory is measured apart,
+each way in processes of its own, because what one way allocated would hide what the next one needs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pllab import comm
+from pllab.bench import memory
+from pllab.bench.measure import Comparison, Implausible, compare
+from pllab.parallel import DataParallel, average_gradients, broadcast_parameters
+
+NO_COMMUNICATION = "no communication"
+OURS = "DataParallel"
+DDP = "torch DDP"
+PER_PARAMETER = "one all-reduce per parameter"
+WAYS = (NO_COMMUNICATION, OURS, DDP, PER_PARAMETER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A GPT-2 and the batch of one rank: `Workload(num_layers=12, width=768, num_heads=12)` is GPT-2 124M."""
+
+    num_layers: int = 6
+    width: int = 256
+    num_heads: int = 4
+    vocab_size: int = 2048
+    batch_size: int = 8
+    num_tokens: int = 128
+    dtype: str = "float32"
+
+
+DEFAULT_WORKLOAD = Workload()
+
+
+@dataclass(frozen=True)
+class DataParallelBench:
+    """Step times of all ways, their memory, and the workload and ranks they were measured with.
+
+    `peak_bytes` is, per way, the most memory a rank held during some steps beyond the bare model: gradients,
+    buffers for messages, optimizer state and activations. It is empty where it was not measured.
+    """
+
+    workload: Workload
+    world_size: int
+    reason: str
+    comparison: Comparison
+    peak_bytes: Mapping[str, int]
+
+    @property
+    def ratio_to_ddp(self) -> float:
+        """Median of our step time over DDP's; the aim is at most 0.90 on shared cores."""
+        return self.comparison.ratio(OURS, DDP).median
+
+    @property
+    def ratio_to_no_communication(self) -> float:
+        """Median of our step time over that of ranks which do not talk; the aim is at most 1.10."""
+        return self.comparison.ratio(OURS, NO_COMMUNICATION).median
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dump`."""
+        return {
+            "workload": asdict(self.workload),
+            "world_size": self.world_size,
+            "reason": self.reason,
+            "ratio_to_ddp": self.ratio_to_ddp,
+            "ratio_to_no_communication": self.ratio_to_no_communication,
+            "peak_bytes": dict(self.peak_bytes),
+            **self.comparison.to_json(),
+        }
+
+    def table(self) -> str:
+        """The result as text: times and ratios, then memory, then the two figures that count."""
+        memory = [f"peak memory, {way}: {size / 2**20:.1f} MiB" for way, size in self.peak_bytes.items()]
+        return "\n".join(
+            [
+                self.comparison.table(),
+                *memory,
+                self.reason,
+                f"{OURS} to {DDP}: {self.ratio_to_ddp:.3f}",
+                f"{OURS} to {NO_COMMUNICATION}: {self.ratio_to_no_communication:.3f}",
+            ]
+        )
+
+
+def bench_data_parallel(
+    workload: Workload = DEFAULT_WORKLOAD,
+    *,
+    world_size: int = 2,
+    repeats: int = 9,
+    warmup: int = 1,
+    backend: str | None = None,
+    with_memory: bool = True,
+    timeout_s: float = 600.0,
+) -> DataParallelBench:
+    """Measure one step (forward, backward, average, AdamW) of GPT-2 in each of the four ways.
+
+    Example: `print(bench_data_parallel().table())` takes about a minute on two cores.
+
+    Args:
+        workload: the model and the batch per rank; by default 6 layers of 256, 8 x 128 tokens.
+        world_size: the number of ranks, each with one thread on a CPU or one GPU.
+        repeats: rounds that count.
+        warmup: rounds before.
+        backend: "gloo" or "nccl"; by default planned from ranks and GPUs.
+        with_memory: whether to measure memory too, which starts a group per way.
+        timeout_s: the most seconds any one group may take.
+
+    Raises:
+        Implausible: a check of the comparison failed, or the ways did not train the same model.
+    """
+    results = comm.launch(_time_ways, world_size, workload, repeats, warmup, backend=backend, timeout_s=timeout_s)
+    comparison, reason = results[0]
+    peaks: dict[str, int] = {}
+    for way in WAYS if with_memory else ():
+        by_rank = comm.launch(_peak_bytes, world_size, workload, way, backend=backend, timeout_s=timeout_s)
+        if None not in by_rank:
+            peaks[way] = max(by_rank)
+    return DataParallelBench(workload, world_size, reason, comparison, peaks)
+
+
+class _Trainer:
+    """A model that trains in one way; every way starts from the same weights and sees the same batch."""
+
+    def __init__(self, workload: Workload, way: str) -> None:
+        device = "cuda" if comm.backend_name() == "nccl" else "cpu"
+        self.way = way
+        self.inner = _gpt2(workload).to(device, getattr(torch, workload.dtype))
+        generator = torch.Generator().manual_seed(comm.rank())
+        shape = (workload.batch_size, workload.num_tokens)
+        self.tokens = torch.randint(workload.vocab_size, shape, generator=generator).to(device)
+
+    def wrap(self) -> None:
+        """Make ready for the first step; what this allocates counts as the way's memory."""
+        self.model = _wrap(self.inner, self.way)
+        self.optimizer = torch.optim.AdamW(self.inner.parameters(), lr=1e-4)
+
+    def step(self) -> None:
+        """One step of training."""
+        self.optimizer.zero_grad()
+        self.loss = self.model(input_ids=self.tokens, labels=self.tokens).loss
+        self.loss.backward()
+        if self.way == PER_PARAMETER:
+            average_gradients(self.inner)
+        self.optimizer.step()
+
+
+def _wrap(model: nn.Module, way: str) -> nn.Module:
+    """The model as this way trains it."""
+    if way == OURS:
+        return DataParallel(model)
+    if way == DDP:
+        return DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if way == PER_PARAMETER:
+        broadcast_parameters(model)
+    return model
+
+
+def _time_ways(rank: int, world_size: int, workload: Workload, repeats: int, warmup: int) -> tuple[Comparison, str]:
+    """What each rank runs: all ways in turn, in step with the other ranks."""
+    del rank
+    trainers = {way: _Trainer(workload, way) for way in WAYS}
+    for trainer in trainers.values():
+        trainer.wrap()
+    steps: dict[str, Callable[[], object]] = {way: trainer.step for way, trainer in trainers.items()}
+    tokens = world_size * workload.batch_size * workload.num_tokens
+    comparison = compare(steps, repeats, warmup, baseline=DDP, tokens=tokens, in_step=True)
+    check_same_work({way: trainers[way].loss.item() for way in WAYS if way != NO_COMMUNICATION})
+    return comparison, str(trainers[OURS].model.reason)
+
+
+def check_same_work(losses: Mapping[str, float], tolerance: float = 0.01) -> None:
+    """Ways that average gradients train the same model, so after equally many steps their losses agree.
+
+    Raises:
+        Implausible: a loss is further from DDP's than the tolerance.
+    """
+    for way, loss in losses.items():
+        if not abs(loss - losses[DDP]) <= tolerance * abs(losses[DDP]):
+            raise Implausible(
+                f"check of equal work failed: after the same steps {way} has loss {loss:.4f} and {DDP} "
+                f"{losses[DDP]:.4f}"
+            )
+
+
+def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_steps: int = 4) -> int | None:
+    """The most memory during some steps, less what the bare model held before; None where it cannot be read.
+
+    On a GPU it is what torch allocated. On Linux it is this process's resident memory as the kernel counts it,
+    with the high-water mark reset before the way allocates anything.
+    """
+    del rank, world_size
+    trainer = _Trainer(workload, way)
+    before = memory.watch()
+    trainer.wrap()
+    for _ in range(num_steps):
+        trainer.step()
+    return None if before is None else memory.highest() - before
+
+
+def _gpt2(workload: Workload) -> nn.Module:
+    """A GPT-2 with the same random weights in every process, without dropout."""
+    # Imported here because it takes a second that other commands need not spend.
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        n_layer=workload.num_layers,
+        n_embd=workload.width,
+        n_head=workload.num_heads,
+        vocab_size=workload.vocab_size,
+        n_positions=workload.num_tokens,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        use_cache=False,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    model = GPT2LMHeadModel(config)
+    model.loss_type = "ForCausalLM"  # said here, or transformers warns that it guesses
+    return model

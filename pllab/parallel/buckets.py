@@ -1,0 +1,113 @@
+"""Gradients that live in the message: flat tensors of which every gradient is a view.
+
+A message has a fixed cost, so few large ones are cheaper than one per parameter. If gradients were collected
+into a buffer before sending and spread again afterwards, each byte would be copied twice and held twice. Here
+`parameter.grad` *is* a piece of the buffer: one pass puts a fresh gradient there and divides it by the number
+of ranks, the buffer is summed in place, and the optimizer reads the result where it lies.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import nn
+
+
+class Bucket:
+    """The gradients of some parameters side by side in one flat tensor.
+
+    Drawn, for a weight of 2 x 3 and a bias of 2 in the last bucket of a model with two parameters:
+
+        flat    | w w w w w w | b b | u u |      one message
+        views    (2, 3)        (2,)               weight.grad, bias.grad
+        used                          (2,)        1 where this rank has a gradient
+
+    The last bucket carries a number per parameter of the model, so that ranks learn which parameters nobody
+    used without a message of its own.
+
+    Source: `gradient_as_bucket_view=True` of `torch.nn.parallel.DistributedDataParallel`.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], num_used: int = 0) -> None:
+        self.parameters = tuple(parameters)
+        first = self.parameters[0]
+        sizes = [parameter.numel() for parameter in self.parameters]
+        self.flat = torch.zeros(sum(sizes) + num_used, dtype=first.dtype, device=first.device)
+        *pieces, self.used = self.flat.split([*sizes, num_used])
+        self.views = tuple(piece.view_as(parameter) for piece, parameter in zip(pieces, self.parameters, strict=True))
+        self._stored: set[int] = set()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the message."""
+        return self.flat.numel() * self.flat.element_size()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every gradient was stored since the last `empty`."""
+        return len(self._stored) == len(self.parameters)
+
+    def empty(self) -> None:
+        """Begin a new backward: no gradient is stored yet. The numbers stay."""
+        self._stored.clear()
+
+    def keep(self, index: int) -> None:
+        """Move a parameter's gradient into its view as it is, for a later backward to add to."""
+        self._move(index, 1)
+
+    def store(self, index: int, num_ranks: int) -> None:
+        """Move a parameter's gradient into its view, divided by the number of ranks, ready to be summed."""
+        self._move(index, num_ranks)
+        self._stored.add(index)
+
+    def store_rest(self, num_ranks: int) -> None:
+        """Make ready what this backward did not touch: divide earlier gradients, write zeros for none."""
+        for index, parameter in enumerate(self.parameters):
+            if index in self._stored:
+                continue
+            if parameter.grad is None:
+                self.views[index].zero_()
+            else:
+                self.store(index, num_ranks)
+
+    @torch.no_grad()
+    def _move(self, index: int, divisor: int) -> None:
+        """One pass over one gradient; autograd has already added to the view if the gradient lived there."""
+        parameter, view = self.parameters[index], self.views[index]
+        gradient = parameter.grad
+        assert gradient is not None, "the hook runs after the gradient was accumulated"
+        if gradient is view:
+            if divisor != 1:
+                view.div_(divisor)
+            return
+        if gradient.is_sparse:
+            raise ValueError(
+                f"a parameter of shape {list(parameter.shape)} has a sparse gradient, which no flat bucket "
+                "can hold; build the Embedding with sparse=False"
+            )
+        torch.div(gradient, divisor, out=view)
+        parameter.grad = view
+
+
+def plan_buckets(parameters: Iterable[nn.Parameter], bucket_bytes: float) -> list[Bucket]:
+    """Fill buckets in reverse order of the parameters, which is about the order of their gradients.
+
+    A bucket holds one data type on one device, and at most `bucket_bytes` unless one parameter is larger.
+
+    Example: parameters of 4, 4, 4 and 8 bytes, buckets of 8 bytes -> [8], [4, 4], [4].
+    """
+    ordered = [parameter for parameter in parameters if parameter.requires_grad][::-1]
+    groups: list[list[nn.Parameter]] = []
+    latest: dict[tuple[torch.dtype, torch.device], list[nn.Parameter]] = {}
+    for parameter in ordered:
+        kind = (parameter.dtype, parameter.device)
+        group = latest.get(kind)
+        if group is None or _num_bytes([*group, parameter]) > bucket_bytes:
+            group = latest[kind] = []
+            groups.append(group)
+        group.append(parameter)
+    return [Bucket(group, num_used=len(ordered) if group is groups[-1] else 0) for group in groups]
+
+
+def _num_bytes(parameters: Iterable[nn.Parameter]) -> int:
+    """Bytes of these parameters together."""
+    return sum(parameter.numel() * parameter.element_size() for parameter in parameters)

@@ -1,0 +1,239 @@
+"""Data parallelism to train with: each rank runs the whole model on its share of the batch.
+
+`average_gradients` sends one message per parameter after backward. `DataParallel` sends few large ones, by
+itself, at the end of `loss.backward()` or while it still runs. This file knows when to send; `buckets.py`
+knows where gradients live.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, get_args
+
+import torch
+from torch import nn
+
+from pllab import comm
+from pllab.parallel.broadcast import broadcast_parameters, check_same_model
+from pllab.parallel.buckets import Bucket, plan_buckets
+
+Strategy = Literal["flat", "overlapped"]
+
+_MIB = 2**20
+
+
+class DataParallel(nn.Module):
+    """A model whose gradients are averaged over the ranks by the time `loss.backward()` returns.
+
+    Example, on every rank, with an ordinary loop:
+
+        model = DataParallel(model)                # rank 0's weights everywhere
+        loss = model(input_ids, labels=labels).loss
+        loss.backward()                            # gradients are now the mean over the ranks
+        optimizer.step()
+
+    Drawn, for three gradients that appear in the order c, b, a:
+
+        flat         backward  c  b  a |          all_reduce [c b a] | step
+        overlapped   backward  c  b  a |          wait | step
+        (messages)              [c][b ][a ]
+
+    The wrapped model is `.module`, so `model.module.state_dict()` saves and loads without this class.
+    A parameter which no rank used keeps `grad = None`; one that only some ranks used is averaged with zeros
+    for the others. Buffers, such as running means, are equal at the start and then belong to each rank.
+
+    Every rank must call `backward()` equally often, on a loss that reaches at least one parameter. A module
+    that runs backwards of its own on other threads (a pipeline) needs `no_sync` around it and then
+    `average_now()`.
+
+    Args:
+        module: the same model on each rank.
+        strategy: when to send; by default "overlapped" for nccl, else "flat". `.reason` says why.
+        bucket_bytes: the most bytes in one message of the overlapped strategy.
+
+    Raises:
+        ValueError: an unknown strategy, buckets of no size, nothing to train, or ranks with different models.
+
+    Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020.
+    """
+
+    def __init__(self, module: nn.Module, strategy: Strategy | None = None, bucket_bytes: int = 25 * _MIB) -> None:
+        super().__init__()
+        backend = comm.backend_name()
+        self.strategy: Strategy = _choose(strategy, backend)
+        self.bucket_bytes = _checked_size(bucket_bytes)
+        self.reason = _why(self.strategy, strategy is not None, backend, bucket_bytes)
+        check_same_model(module)
+        broadcast_parameters(module)
+        self.module = module
+        self.buckets: list[Bucket] = []
+        self._hooks: list[Any] = []
+        self._is_synchronizing = True
+        self._plan()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the wrapped model on this rank's share of the batch."""
+        if torch.is_grad_enabled():
+            if self._planned_for != _trainable(self.module):
+                self._plan()
+            self._begin()
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Collect gradients without sending them; the next backward outside sends the sum of all.
+
+        Example, one step of two micro-batches and one message:
+
+            with model.no_sync():
+                loss(model(first)).backward()
+            loss(model(second)).backward()
+        """
+        before, self._is_synchronizing = self._is_synchronizing, False
+        try:
+            yield
+        finally:
+            self._is_synchronizing = before
+
+    def average_now(self) -> None:
+        """Average the gradients that `no_sync` collected, without another backward; one set of messages."""
+        self._begin()
+        self._finish()
+
+    def _plan(self) -> None:
+        """Lay out the buckets and hook each parameter; again when some were frozen, moved or cast."""
+        for hook in self._hooks:
+            hook.remove()
+        self._planned_for = _trainable(self.module)
+        parameters = list(self.module.parameters())
+        self.buckets = plan_buckets(parameters, self.bucket_bytes if self.strategy == "overlapped" else float("inf"))
+        if not self.buckets:
+            raise ValueError(
+                f"all {len(parameters)} parameters of {type(self.module).__name__} are frozen, so there is "
+                "nothing to average; unfreeze one, or train without DataParallel"
+            )
+        self._hooks = [
+            parameter.register_post_accumulate_grad_hook(_hook(weakref.WeakMethod(self._arrived), number, index))
+            for number, bucket in enumerate(self.buckets)
+            for index, parameter in enumerate(bucket.parameters)
+        ]
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget an unfinished backward, so that one that raised leaves nothing behind."""
+        self._is_finish_queued = False
+        self._num_sent = 0
+        self._works: list[Any] = []
+        for bucket in self.buckets:
+            bucket.empty()
+
+    def _arrived(self, number: int, index: int) -> None:
+        """A gradient is ready: put it in its bucket, and send the bucket if it is that one's turn."""
+        bucket = self.buckets[number]
+        if not self._is_synchronizing:
+            bucket.keep(index)
+            return
+        if not self._is_finish_queued:
+            # Autograd runs it at the end of this backward, on the thread that called backward.
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+            self._is_finish_queued = True
+        bucket.store(index, comm.world_size())
+        if self.strategy == "overlapped":
+            self._send_full()
+
+    def _send_full(self) -> None:
+        """Send full buckets, never before an earlier one: ranks pair messages by their order."""
+        while self._num_sent < len(self.buckets) and self.buckets[self._num_sent].is_full:
+            self._send()
+
+    def _send(self) -> None:
+        """Sum the next bucket over the ranks; the last one tells which gradients this rank has."""
+        bucket = self.buckets[self._num_sent]
+        self._num_sent += 1
+        if self._num_sent == len(self.buckets):
+            _write_used(bucket.used, self._has_gradient())
+        if self.strategy == "overlapped":
+            self._works.append(comm.all_reduce_async(bucket.flat))
+        else:
+            comm.all_reduce(bucket.flat)
+
+    def _finish(self) -> None:
+        """End of backward: send what is left, wait for all, and hand out gradients that only others had."""
+        while self._num_sent < len(self.buckets):
+            self.buckets[self._num_sent].store_rest(comm.world_size())
+            self._send()
+        for work in self._works:
+            work.wait()
+        self._adopt_gradients_of_others()
+        self._begin()
+
+    def _adopt_gradients_of_others(self) -> None:
+        """Where this rank had no gradient but another had one, the mean is in the view already."""
+        mine = self._has_gradient()
+        if all(mine):
+            return
+        used = self.buckets[-1].used.tolist()  # on a GPU this waits, so only ranks that miss a gradient ask
+        slots = ((bucket, index) for bucket in self.buckets for index in range(len(bucket.parameters)))
+        for (bucket, index), is_mine, num_users in zip(slots, mine, used, strict=True):
+            if num_users and not is_mine:
+                bucket.parameters[index].grad = bucket.views[index]
+
+    def _has_gradient(self) -> list[bool]:
+        """Per parameter in the order of the buckets, whether this rank has a gradient."""
+        return [parameter.grad is not None for bucket in self.buckets for parameter in bucket.parameters]
+
+
+def _choose(strategy: Strategy | None, backend: str | None) -> Strategy:
+    """Overlap where other hardware than the computing one moves the bytes."""
+    if strategy is None:
+        return "overlapped" if backend == "nccl" else "flat"
+    if strategy not in get_args(Strategy):
+        raise ValueError(f"strategy {strategy!r} is unknown; choose one of {', '.join(get_args(Strategy))}")
+    return strategy
+
+
+def _why(strategy: Strategy, was_asked: bool, backend: str | None, bucket_bytes: int) -> str:
+    """The choice in a sentence."""
+    what = {
+        "flat": "one flat message after backward",
+        "overlapped": f"messages of up to {bucket_bytes / _MIB:.3g} MiB while backward still runs",
+    }[strategy]
+    if was_asked:
+        return f"{strategy}: {what}, as asked"
+    if strategy == "overlapped":
+        return f"overlapped: {what}, because {backend} moves them beside the computation on the GPU"
+    if backend is None:
+        return f"flat: {what}, which stays here because this process has no group"
+    return f"flat: {what}, because {backend} sends with the same processor cores that compute backward"
+
+
+def _checked_size(bucket_bytes: int) -> int:
+    """A bucket of at least one byte."""
+    if bucket_bytes < 1:
+        raise ValueError(f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
+    return bucket_bytes
+
+
+def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]:
+    """What the buckets depend on: which parameters are trained, their type and their place."""
+    return [(id(p), p.dtype, p.device) for p in module.parameters() if p.requires_grad]
+
+
+def _hook(
+    arrived: weakref.WeakMethod[Callable[[int, int], None]], number: int, index: int
+) -> Callable[[torch.Tensor], None]:
+    """A hook that keeps neither wrapper nor buckets alive, and does nothing once they are gone."""
+
+    def hook(_: torch.Tensor) -> None:
+        if (method := arrived()) is not None:
+            method(number, index)
+
+    return hook
+
+
+def _write_used(used: torch.Tensor, has_gradient: list[bool]) -> None:
+    """Write ones and zeros; all ones, the usual case, costs no copy from the host."""
+    if all(has_gradient):
+        used.fill_(1)
+    else:
+        used.copy_(torch.tensor(has_gradient, dtype=used.dtype))

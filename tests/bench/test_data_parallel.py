@@ -1,0 +1,55 @@
+"""The benchmark on a model small enough to say nothing about speed: that all ways run and are told apart."""
+
+import json
+
+import pytest
+
+from pllab.bench.data_parallel import (
+    DDP,
+    NO_COMMUNICATION,
+    OURS,
+    PER_PARAMETER,
+    WAYS,
+    DataParallelBench,
+    Workload,
+    bench_data_parallel,
+    check_same_work,
+)
+from pllab.bench.measure import Comparison, Implausible
+
+TINY = Workload(num_layers=1, width=8, num_heads=2, vocab_size=32, batch_size=2, num_tokens=8)
+
+
+@pytest.mark.ranks
+def test_all_ways_run_and_train_the_same_model() -> None:
+    result = bench_data_parallel(TINY, repeats=2, with_memory=False, backend="gloo", timeout_s=120.0)
+    assert tuple(result.comparison.seconds) == WAYS
+    assert {len(seconds) for seconds in result.comparison.seconds.values()} == {2}
+    assert result.comparison.tokens == 2 * 2 * 8  # ranks, rows, tokens per row
+    assert result.reason.startswith("flat")
+    assert json.loads(json.dumps(result.to_json()))["workload"]["num_layers"] == 1
+
+
+def example() -> DataParallelBench:
+    seconds = {NO_COMMUNICATION: (0.5, 0.6), OURS: (0.55, 0.66), DDP: (1.1, 1.32), PER_PARAMETER: (2.0, 2.0)}
+    return DataParallelBench(TINY, 2, "flat: because", Comparison(seconds, DDP), {OURS: 2**20, DDP: 2**21})
+
+
+def test_the_two_ratios_are_to_ddp_and_to_no_communication() -> None:
+    result = example()
+    assert result.ratio_to_ddp == pytest.approx(0.5)
+    assert result.ratio_to_no_communication == pytest.approx(1.1)
+
+
+def test_the_table_tells_memory_and_reason() -> None:
+    table = example().table()
+    assert "peak memory, DataParallel: 1.0 MiB" in table
+    assert "flat: because" in table
+
+
+def test_a_way_that_trains_another_model_is_refused() -> None:
+    check_same_work({DDP: 2.0, OURS: 2.001})
+    with pytest.raises(Implausible, match="DataParallel has loss 2.5000 and torch DDP 2.0000"):
+        check_same_work({DDP: 2.0, OURS: 2.5})
+    with pytest.raises(Implausible):
+        check_same_work({DDP: 2.0, OURS: float("nan")})

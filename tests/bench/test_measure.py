@@ -1,0 +1,139 @@
+"""Comparisons on a clock that the runs move themselves, so that no test depends on a real second."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pllab.bench.measure import Comparison, Implausible, Spread, check_rate, check_speedup, compare, machine
+from pllab.comm import launch
+
+
+class Weather:
+    """A clock, and runs that take a given time, slowed by a factor that drifts from call to call."""
+
+    def __init__(self, drift: float = 0.0) -> None:
+        self.now, self.calls, self.drift = 0.0, [], drift
+
+    def clock(self) -> float:
+        return self.now
+
+    def run(self, name: str, seconds: float) -> Callable[[], None]:
+        def step() -> None:
+            self.now += seconds * (1 + self.drift * len(self.calls))
+            self.calls.append(name)
+
+        return step
+
+
+def test_runs_alternate_and_the_warm_up_is_dropped() -> None:
+    weather = Weather(drift=1.0)
+    result = compare({"a": weather.run("a", 1.0), "b": weather.run("b", 1.0)}, repeats=2, warmup=1, clock=weather.clock)
+    assert weather.calls == ["a", "b"] * 3
+    assert result.seconds == {"a": (3.0, 5.0), "b": (4.0, 6.0)}
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    result = Comparison({"ddp": (0.8, 0.4, 1.2), "flat": (0.6, 0.3, 0.9)}, "ddp")
+    assert result.ratio("flat") == pytest.approx((0.75, 0.75, 0.75))
+    assert result.ratio("ddp", to="flat").median == pytest.approx(4 / 3)
+    assert result.notes == ()
+
+
+def test_throughput_is_total_over_total() -> None:
+    # The mean of the rates would be (100 + 25) / 2.
+    assert Comparison({"a": (1.0, 4.0)}, "a", tokens=100).tokens_per_s("a") == pytest.approx(40.0)
+    assert Comparison({"a": (1.0,)}, "a").tokens_per_s("a") is None
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([5.0], (5, 5, 5)), ([1.0, 2.0, 3.0, 4.0, 5.0], (3, 2, 4)), ([1.0, 3.0], (2, 1.5, 2.5))],
+)
+def test_spread(values: list[float], expected: tuple[float, ...]) -> None:
+    assert Spread.of(values) == expected
+
+
+def test_a_difference_within_the_spread_is_said_so() -> None:
+    result = Comparison({"a": (1.0, 1.0, 1.0, 1.0), "b": (0.9, 1.1, 0.95, 1.05)}, "a")
+    assert len(result.notes) == 1
+    assert "b and a cannot be told apart" in result.notes[0]
+    assert result.notes[0] in result.table()
+
+
+def test_more_speed_than_devices_is_refused_and_keeps_its_times() -> None:
+    weather = Weather()
+    with pytest.raises(Implausible, match=r"speed-up failed: pipe is 14\.40x as fast on 2 devices") as caught:
+        compare(
+            {"plain": weather.run("plain", 14.4), "pipe": weather.run("pipe", 1.0)},
+            repeats=3,
+            num_devices=2,
+            clock=weather.clock,
+        )
+    assert caught.value.comparison is not None
+    assert caught.value.comparison.seconds["pipe"] == pytest.approx((1.0, 1.0, 1.0))
+
+
+def test_noise_above_the_number_of_devices_is_allowed() -> None:
+    check_speedup(2.1, 2)
+    with pytest.raises(Implausible):
+        check_speedup(2.3, 2)
+
+
+def test_a_rate_must_be_tokens_over_time() -> None:
+    check_rate(250.0, tokens=1000, seconds=4.0)
+    with pytest.raises(Implausible, match="500 tokens/s is claimed, and 1000 tokens in 4 s are 250"):
+        check_rate(500.0, tokens=1000, seconds=4.0)
+
+
+def test_a_run_without_time_is_refused() -> None:
+    weather = Weather()
+    with pytest.raises(Implausible, match="nothing took 0"):
+        compare({"nothing": weather.run("nothing", 0.0)}, clock=weather.clock)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"runs": {}}, "0 runs, repeats=9"),
+        ({"runs": {"a": list}, "repeats": 0}, "repeats=0"),
+        ({"runs": {"a": list}, "warmup": -1}, "warmup=-1"),
+        ({"runs": {"a": list}, "baseline": "b"}, "baseline 'b' is not among the runs; choose one of a"),
+    ],
+)
+def test_bad_requests(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        compare(**arguments)
+
+
+def test_json_and_table_tell_the_same() -> None:
+    result = Comparison({"a": (2.0, 2.0), "longer": (1.0, 1.0)}, "a", tokens=10, machine=machine("emulated"))
+    told = json.loads(json.dumps(result.to_json()))
+    assert told["runs"]["longer"]["ratio"] == 0.5
+    assert told["runs"]["longer"]["tokens_per_s"] == 10.0
+    assert told["machine"]["engine"] == "emulated"
+    assert "longer    1.0000" in result.table()
+    assert "0.500" in result.table()
+
+
+def test_the_machine_has_no_host_name() -> None:
+    import socket
+
+    described = machine()
+    assert {"cpu", "cores", "device", "torch", "engine"} <= described.keys()
+    assert socket.gethostname() not in map(str, described.values())
+
+
+def measure_together(rank: int, world_size: int) -> Comparison:
+    """Rank 0 is slow at a, rank 1 at b."""
+    weather = Weather()
+    runs = {"a": weather.run("a", 3.0 - rank), "b": weather.run("b", 1.0 + rank)}
+    return compare(runs, repeats=2, in_step=True, clock=weather.clock)
+
+
+@pytest.mark.ranks
+def test_ranks_in_step_agree_on_the_slowest() -> None:
+    results = launch(measure_together, 2, backend="gloo", timeout_s=60.0)
+    for result in results:
+        assert result.seconds == {"a": (3.0, 3.0), "b": (2.0, 2.0)}
