@@ -20,8 +20,9 @@ from pllab.parallel import DataParallel, average_gradients, broadcast_parameters
 NO_COMMUNICATION = "no communication"
 OURS = "DataParallel"
 DDP = "torch DDP"
+DDP_VIEWS = "torch DDP, bucket views"
 PER_PARAMETER = "one all-reduce per parameter"
-WAYS = (NO_COMMUNICATION, OURS, DDP, PER_PARAMETER)
+WAYS = (NO_COMMUNICATION, OURS, DDP, DDP_VIEWS, PER_PARAMETER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +157,8 @@ def _wrap(model: nn.Module, way: str) -> nn.Module:
     """The model as this way trains it."""
     if way == OURS:
         return DataParallel(model)
-    if way == DDP:
-        return DistributedDataParallel(model, gradient_as_bucket_view=True)
+    if way in (DDP, DDP_VIEWS):
+        return DistributedDataParallel(model, gradient_as_bucket_view=way == DDP_VIEWS)
     if way == PER_PARAMETER:
         broadcast_parameters(model)
     return model

@@ -18,7 +18,7 @@ from pllab.pipeline.compute import Cell, Upstream, compute
 from pllab.pipeline.microbatch import Tensors
 from pllab.pipeline.record import Record
 from pllab.pipeline.stage import Saved, Stage, as_inputs
-from pllab.pipeline.stream import HostStream, Packet
+from pllab.pipeline.stream import Base, HostStream, Packet
 from pllab.pipeline.worker import Workers
 from pllab.schedule import Action, Kind
 
@@ -54,6 +54,10 @@ class Run:
     def forward(self, micro_batches: Sequence[Tensors]) -> list[Packet]:
         """Run the clock cycles; return the last stage's packets in order of micro-batches."""
         self._num_microbatches = len(micro_batches)
+        first: Base | None = None
+        for stream in self._plan.streams:
+            stream.begin()
+            first = stream.start_clock(first)
         self._prepare([(i, 0) for i in range(len(micro_batches))], [_packet(batch) for batch in micro_batches])
         finished = self._sweep(self._forward_cell, self._ticks())
         last = len(self._plan.stages) - 1
@@ -84,9 +88,9 @@ class Run:
             self._arrivals[cell].set_result(packet)
 
     def _sweep(self, work: Callable[[int, int], Packet], ticks: Iterator[list[Cell]]) -> dict[Cell, Packet]:
-        plan, first = self._plan, None
+        plan = self._plan
         for stream in plan.streams:
-            first = stream.begin(first)
+            stream.begin()
         try:
             cells = [cell for tick in ticks for cell in tick]
             return compute(work, cells, plan.workers.in_queues, plan.workers.out_queues, plan.timeout_s)

@@ -73,7 +73,7 @@ def checked_device(device: torch.device | str) -> torch.device:
         )
     if found.type not in ("cpu", "cuda"):
         raise ValueError(f"device {str(found)!r} is neither a CPU lane nor a CUDA GPU; use 'cpu:0' or 'cuda:0'")
-    return found
+    return torch.device("cuda", 0) if found == torch.device("cuda") else found
 
 
 def _located(modules: list[nn.Module]) -> list[tuple[torch.device, nn.Module]]:

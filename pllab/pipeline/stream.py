@@ -23,11 +23,21 @@ class Packet(NamedTuple):
 Mark = float | torch.cuda.Event  # a point in time: host seconds, or an event on a stream
 
 
+class Base(NamedTuple):
+    """Zero on a GPU's clock: an event, and the host's time when it was queued."""
+
+    event: torch.cuda.Event
+    host_s: float
+
+
 class HostStream:
     """A CPU lane: what a call did is done when it returns, so there is nothing to order."""
 
-    def begin(self, first: torch.cuda.Event | None = None) -> torch.cuda.Event | None:
+    def begin(self) -> None:
         """Nothing to wait for."""
+
+    def start_clock(self, first: Base | None) -> Base | None:
+        """The host's clock always runs."""
         return first
 
     def end(self) -> None:
@@ -64,17 +74,23 @@ class CudaStream(HostStream):
         self.device = device
         self.compute = torch.cuda.Stream(device)
         self.copy = torch.cuda.Stream(device)
-        self._base: tuple[torch.cuda.Event, float] | None = None
+        self._base: Base | None = None
 
-    def begin(self, first: torch.cuda.Event | None = None) -> torch.cuda.Event:
-        """Start a sweep after all the caller has queued; GPUs start their clocks after the first GPU's."""
+    def begin(self) -> None:
+        """Start a sweep after all that the caller has queued."""
         self.compute.wait_stream(torch.cuda.current_stream(self.device))
+
+    def start_clock(self, first: Base | None) -> Base:
+        """Take the first stage's zero, or on another GPU one right after it."""
+        if first is not None and first.event.device == self.device:
+            self._base = first
+            return first
         if first is not None:
-            self.compute.wait_event(first)
-        base = torch.cuda.Event(enable_timing=True)
-        base.record(self.compute)
-        self._base = (base, time.perf_counter())
-        return first or base
+            self.compute.wait_event(first.event)
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self.compute)
+        self._base = Base(event, time.perf_counter() if first is None else first.host_s)
+        return first or self._base
 
     def end(self) -> None:
         """What the caller queues from here on runs after this stage."""
@@ -108,8 +124,7 @@ class CudaStream(HostStream):
         """The event's time in host seconds, once the stream has reached it."""
         assert isinstance(mark, torch.cuda.Event) and self._base is not None
         mark.synchronize()
-        event, host_s = self._base
-        return host_s + event.elapsed_time(mark) / 1e3
+        return self._base.host_s + self._base.event.elapsed_time(mark) / 1e3
 
     def _copy(self, tensor: torch.Tensor, ready: torch.cuda.Event | None, device: torch.device) -> torch.Tensor:
         if ready is not None:

@@ -1,0 +1,236 @@
+"""The cases of exercise 09.2: `compute(batches, schedule, partitions, devices, in_queues, out_queues)`.
+
+It runs one clock cycle on the workers and puts each result back in `batches`. That a cycle is concurrent is shown
+by a meeting: two stages that each wait for the other. No clock is read.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.lesson_09_bench import Bench, Compute, Schedule, Stage, started_threads
+
+# Seconds a stage waits for the other; a concurrent cycle meets at once and never waits this long.
+_MEETING_S = 4.0
+
+
+def results(compute: Compute) -> None:
+    """Three ticks with held-back workers; every batch must have passed the stages in order."""
+    seen: list[tuple[int, int]] = []
+    stages = [_numbered(stage, seen) for stage in range(2)]
+    batches: list[Any] = [torch.full((2, 3), float(i)) for i in range(2)]
+    with Bench(compute, stages, held=True) as bench:
+        for schedule in ([(0, 0)], [(1, 0), (0, 1)], [(1, 1)]):
+            seen.clear()
+            bench.cycle(batches, schedule)
+            _judge_calls(sorted(seen), sorted(schedule))
+            _judge_values(batches, schedule)
+
+
+def on_workers(compute: Compute) -> None:
+    """Each stage notes its thread; starting a thread during a call is noted too."""
+    ran_on: dict[int, threading.Thread] = {}
+
+    def noting(stage: int) -> Stage:
+        def run(x: torch.Tensor) -> torch.Tensor:
+            ran_on[stage] = threading.current_thread()
+            return x + 1
+
+        return run
+
+    with Bench(compute, [noting(0), noting(1)]) as bench:
+        for _ in range(3):
+            with started_threads() as started:
+                bench.cycle(_two_batches(), [(1, 0), (0, 1)])
+            _judge_threads(ran_on, bench.threads, len(started))
+
+
+def together(compute: Compute) -> None:
+    """Both stages of one cycle wait for each other, several times over."""
+    meeting = threading.Barrier(2)
+    alone: list[int] = []
+
+    def meet(stage: int) -> Stage:
+        def run(x: torch.Tensor) -> torch.Tensor:
+            try:
+                meeting.wait(timeout=_MEETING_S)
+            except threading.BrokenBarrierError:
+                alone.append(stage)
+            return x
+
+        return run
+
+    with Bench(compute, [meet(0), meet(1)]) as bench:
+        for _ in range(3):
+            bench.cycle(_two_batches(), [(1, 0), (0, 1)])
+            if alone:
+                raise Wrong(
+                    "sequential",
+                    "The stages of one cycle never ran at the same time: one waited for the other, which "
+                    "had not been "
+                    "given out yet. Give out all tasks of the cycle first, then wait for their results.",
+                )
+
+
+def exception(compute: Compute) -> None:
+    """Stage 1 raises; the caller must get that exception, and see the line that raised it."""
+    batches = _two_batches()
+    with Bench(compute, [_plus_one, _explode]) as bench:
+        try:
+            bench.cycle(batches, [(1, 0), (0, 1)])
+        except _Burst as error:
+            if "_explode" not in _frames(error):
+                raise Wrong(
+                    "lost_traceback",
+                    "The exception came back without the line of the stage that raised it; "
+                    "exc_info[1].with_traceback(exc_info[2]) carries it along.",
+                ) from None
+        except Exception as error:
+            if not _chained(error):
+                raise Wrong(
+                    "wrong_exception",
+                    f"The stage raised {_Burst(_BANG)!r} and the caller got {error!r}; raise the worker's "
+                    "own exception.",
+                ) from None
+        else:
+            _judge_silence(batches)
+
+
+def after_exception(compute: Compute) -> None:
+    """A cycle whose first stage fails, then a good one: workers live, no old result is left in a queue."""
+    failing = [True]
+
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return _explode(x) if failing[0] else x + 1
+
+    with Bench(compute, [first, _times_ten]) as bench:
+        try:
+            bench.cycle(_two_batches(), [(1, 0), (0, 1)])
+        except Exception:
+            failing[0] = False  # expected: the case before this one judged it
+        batches: list[Any] = [torch.full((1,), 3.0), torch.full((1,), 5.0)]
+        bench.cycle(batches, [(1, 0), (0, 1)])
+        if not all(thread.is_alive() for thread in bench.threads):
+            raise Wrong("dead_worker", "After an exception a worker thread was gone; workers must survive a bad task.")
+        if [float(batch) for batch in batches] != [30.0, 6.0]:
+            raise Wrong(
+                "stale_result",
+                "After an exception the next cycle got a result of the cycle before: take the results of "
+                "all tasks "
+                "out of the queues before you raise.",
+            )
+
+
+class _Burst(Exception):
+    """Raised by a stage on purpose; a class of its own, so that nothing else can be taken for it."""
+
+
+_BANG = "stage 1 failed on purpose"
+
+
+def _explode(_: torch.Tensor) -> torch.Tensor:
+    raise _Burst(_BANG)
+
+
+def _plus_one(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def _times_ten(x: torch.Tensor) -> torch.Tensor:
+    return x * 10
+
+
+def _two_batches() -> list[Any]:
+    return [torch.zeros(1), torch.zeros(1)]
+
+
+def _numbered(stage: int, seen: list[tuple[int, int]]) -> Stage:
+    """Stage 0 turns batch i into i + 10, stage 1 that into i + 110; both note the pair they were given."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        seen.append((int(x.flatten()[0]) % 10, stage))
+        return x + 10.0 * 10**stage
+
+    return run
+
+
+def _judge_calls(seen: Schedule, schedule: Schedule) -> None:
+    if seen == schedule:
+        return
+    if len(seen) < len(schedule):
+        raise Wrong(
+            "task_missing",
+            f"The schedule has {len(schedule)} pairs and the stages were called {len(seen)} times.",
+        )
+    if len(set(seen)) < len(seen):
+        raise Wrong(
+            "late_binding",
+            f"The workers computed (micro-batch, stage) {seen} instead of {schedule}: the task looks i and "
+            "j up when it "
+            "runs, and by then the loop has moved on.",
+        )
+    raise Wrong("wrong_pair", f"The workers computed (micro-batch, stage) {seen}, the schedule says {schedule}.")
+
+
+def _judge_values(batches: Sequence[Any], schedule: Schedule) -> None:
+    for i, j in schedule:
+        right = i + (10.0 if j == 0 else 110.0)
+        got = batches[i]
+        if isinstance(got, tuple):
+            raise Wrong("whole_tuple", "A worker answers (True, result); you stored the whole pair in batches.")
+        if not isinstance(got, torch.Tensor) or not torch.equal(got, torch.full((2, 3), right)):
+            raise Wrong(
+                "wrong_place",
+                f"After the cycle {schedule} batches[{i}] is not the output of stage {j} for micro-batch "
+                f"{i}; "
+                "the result of pair (i, j) comes from out_queues[j] and belongs in batches[i].",
+            )
+
+
+def _judge_threads(ran_on: dict[int, threading.Thread], workers: Sequence[threading.Thread], started: int) -> None:
+    if started or not {ran_on[0], ran_on[1]} <= {*workers, threading.current_thread()}:
+        raise Wrong(
+            "threads_per_call",
+            "Your function started threads of its own; the workers behind in_queues are there already, and "
+            "a thread "
+            "per call piles up.",
+        )
+    if threading.current_thread() in (ran_on[0], ran_on[1]):
+        raise Wrong(
+            "no_workers",
+            "A stage ran on the caller's own thread; put a Task in in_queues[j] and let the worker run it.",
+        )
+    if ran_on[0] is not workers[0] or ran_on[1] is not workers[1]:
+        raise Wrong("wrong_worker", "Stage j ran on another device's worker; its task belongs in in_queues[j].")
+
+
+def _judge_silence(batches: Sequence[Any]) -> None:
+    if not all(isinstance(batch, torch.Tensor) for batch in batches):
+        raise Wrong(
+            "exception_as_activation",
+            "The stage failed and its exception was stored in batches as if it were a result; look at the "
+            "first half "
+            "of (ok, result).",
+        )
+    raise Wrong(
+        "swallowed",
+        "The stage raised and your function returned as if nothing had happened; training would go on with old data.",
+    )
+
+
+def _frames(error: BaseException) -> list[str]:
+    names = []
+    trace = error.__traceback__
+    while trace is not None:
+        names.append(trace.tb_frame.f_code.co_name)
+        trace = trace.tb_next
+    return names
+
+
+def _chained(error: BaseException) -> bool:
+    """Whether the stage's own exception, with its line, stands behind this one (`raise ... from ...`)."""
+    behind = error.__cause__ or error.__context__
+    return behind is not None and (isinstance(behind, _Burst) and "_explode" in _frames(behind) or _chained(behind))

@@ -1,0 +1,172 @@
+"""The cases of exercise 09.3: `forward(x, split_size, partitions, devices, compute)`.
+
+A method as in the course, `forward(self, x)` with the rest on `self`, is taken too. `compute` is a double
+that runs one clock cycle in place and notes what it was asked; it refuses a cycle that breaks a rule.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+
+from pllab.lesson.exercise import Wrong
+
+Forward = Callable[..., Any]
+
+# Rows of the batch, split_size, number of stages. The first one tells a size from a count: 4 pieces or 2.
+_SHAPES = [
+    (7, 2, 2),
+    *((rows, size, stages) for rows in range(1, 8) for size in (1, 3, 8) for stages in (1, 2, 3)),
+]
+
+
+def rows(forward: Forward) -> None:
+    """The micro-batches that reach the first stage have split_size rows, except the last."""
+    for num_rows, split_size, num_stages in _SHAPES:
+        got = _run(forward, num_rows, split_size, num_stages).rows
+        right = [len(piece) for piece in torch.arange(num_rows).split(split_size)]
+        if got == right:
+            continue
+        if not got:
+            raise Wrong("missing_tick", "compute was not called once; each clock cycle is one call of compute.")
+        by_count = [len(piece) for piece in torch.arange(num_rows).chunk(split_size)]
+        asked = f"A batch of {num_rows} rows with split_size {split_size}"
+        if got == by_count:
+            raise Wrong(
+                "size_as_count",
+                f"{asked} came in pieces of {got} rows instead of {right}: split_size is the number of "
+                "rows of a "
+                "micro-batch, not the number of micro-batches.",
+            )
+        raise Wrong("wrong_rows", f"{asked} came in pieces of {got} rows instead of {right}.")
+
+
+def ticks(forward: Forward) -> None:
+    """Everything passes every stage, in the number of cycles the clock has."""
+    for num_rows, split_size, num_stages in _SHAPES:
+        ran = _run(forward, num_rows, split_size, num_stages)
+        behind = [i for i, stages in enumerate(ran.done) if stages < num_stages]
+        if behind:
+            raise Wrong(
+                "missing_tick",
+                f"Micro-batch {behind[-1]} left the pipe after {ran.done[behind[-1]]} of {num_stages} "
+                "stages: "
+                "the last clock cycles are missing.",
+            )
+        right = len(ran.done) + num_stages - 1
+        if ran.ticks != right:
+            raise Wrong(
+                "unpipelined",
+                f"{len(ran.done)} micro-batches on {num_stages} stages took {ran.ticks} cycles; m + p - 1 "
+                f"is {right}. "
+                "Pairs of one cycle belong in one call of compute.",
+            )
+
+
+def outputs(forward: Forward) -> None:
+    """Against the plain model, in evaluation order of its rows."""
+    for num_rows, split_size, num_stages in _SHAPES:
+        ran = _run(forward, num_rows, split_size, num_stages)
+        plain = ran.model(ran.x)
+        asked = f"for a batch of {num_rows} rows with split_size {split_size}"
+        _judge_output(ran.output, plain, asked)
+
+
+def gradients(forward: Forward) -> None:
+    """The same loss through the pipe and the plain model: gradients of every weight and of the input."""
+    ran = _run(forward, 7, 3, 3)
+    if not ran.output.requires_grad:
+        raise Wrong(
+            "no_gradient",
+            "The output has no gradient: somewhere on the way it was detached, or under no_grad.",
+        )
+    tensors = [ran.x, *ran.model.parameters()]
+    weight = torch.arange(float(ran.output.numel())).view_as(ran.output)
+    got = torch.autograd.grad((ran.output * weight).sum(), tensors, allow_unused=True)
+    right = torch.autograd.grad((ran.model(ran.x) * weight).sum(), tensors)
+    for mine, theirs in zip(got, right, strict=True):
+        if mine is None:
+            raise Wrong("no_gradient", "A weight or the input got no gradient: somewhere on the way it was detached.")
+        if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5):
+            raise Wrong(
+                "wrong_gradient",
+                "The output is right and the gradients are not: something was scaled or cut.",
+            )
+
+
+class _Ran:
+    """One run of the student's function: what came out, and what the double of `compute` saw."""
+
+    def __init__(self, num_rows: int, num_stages: int) -> None:
+        generator = torch.Generator().manual_seed(100 * num_rows + num_stages)
+        self.model = nn.Sequential(*(nn.Sequential(nn.Linear(3, 3), nn.Tanh()) for _ in range(num_stages)))
+        for parameter in self.model.parameters():
+            nn.init.normal_(parameter, generator=generator)
+        self.x = torch.randn(num_rows, 3, generator=generator, requires_grad=True)
+        self.rows: list[int] = []
+        self.done: list[int] = []
+        self.ticks = 0
+        self.output: Any = None
+
+    def compute(self, batches: Any, schedule: Sequence[tuple[int, int]]) -> None:
+        """Run one clock cycle in place, and refuse one that cannot run."""
+        if not isinstance(batches, list):
+            raise Wrong(
+                "not_a_list",
+                "compute puts its results back into batches, so it needs a list, not a "
+                f"{type(batches).__name__}; "
+                "x.split gives a tuple.",
+            )
+        if not self.done:
+            self.rows = [len(batch) for batch in batches]
+            self.done = [0] * len(batches)
+        self.ticks += 1
+        pairs = list(schedule)
+        if len({j for _, j in pairs}) < len(pairs):
+            raise Wrong("two_on_one_stage", f"The cycle {pairs} gives one stage two micro-batches at once.")
+        for i, j in pairs:
+            if not (0 <= i < len(batches) and 0 <= j < len(self.model)):
+                raise Wrong(
+                    "wrong_clock",
+                    f"The pair ({i}, {j}) names micro-batch {i} of {len(batches)} and stage {j} of "
+                    f"{len(self.model)}; "
+                    "clock_cycles wants the number of micro-batches first, then the number of stages.",
+                )
+            if self.done[i] != j:
+                raise Wrong(
+                    "wrong_clock",
+                    f"Stage {j} was given micro-batch {i}, which has passed {self.done[i]} stages.",
+                )
+        for i, j in pairs:
+            batches[i] = self.model[j](batches[i])
+            self.done[i] += 1
+
+
+def _run(forward: Forward, num_rows: int, split_size: int, num_stages: int) -> _Ran:
+    ran = _Ran(num_rows, num_stages)
+    partitions = list(ran.model)
+    devices = [torch.device("cpu", stage) for stage in range(num_stages)]
+    if next(iter(inspect.signature(forward).parameters), "") == "self":
+        owner = SimpleNamespace(split_size=split_size, partitions=partitions, devices=devices, compute=ran.compute)
+        ran.output = forward(owner, ran.x)
+    else:
+        ran.output = forward(ran.x, split_size, partitions, devices, ran.compute)
+    return ran
+
+
+def _judge_output(got: Any, plain: torch.Tensor, asked: str) -> None:
+    if not isinstance(got, torch.Tensor):
+        raise Wrong("no_tensor", f"forward should return one tensor, and it returned a {type(got).__name__} {asked}.")
+    if got.shape != plain.shape:
+        raise Wrong(
+            "lost_rows",
+            f"The output has shape {tuple(got.shape)}, the plain model's has {tuple(plain.shape)} {asked}.",
+        )
+    if torch.allclose(got, plain, rtol=1e-5, atol=1e-6):
+        return
+    if torch.allclose(got.sort(dim=0).values, plain.sort(dim=0).values, rtol=1e-5, atol=1e-6):
+        raise Wrong("out_of_order", f"The rows are right and in another order than they went in {asked}.")
+    raise Wrong("wrong_output", f"The output differs from the plain model's {asked}.")

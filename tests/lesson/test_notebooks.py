@@ -1,0 +1,142 @@
+"""The committed notebooks: clean, readable, the same skeleton in each, and hints that agree with the registry."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from pllab.lesson.clean import clean, problems, read_problems
+from pllab.lesson.exercise import exercises_of
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+SKELETON = [
+    "Predict",
+    "Run",
+    "Investigate",
+    "Exercises",
+    "Break it",
+    "What to remember",
+    "Further reading",
+]
+
+
+def _read(path):
+    return nbformat.read(path, as_version=nbformat.NO_CONVERT)
+
+
+def _markdown(path):
+    return "\n\n".join(cell.source for cell in _read(path).cells if cell.cell_type == "markdown")
+
+
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def test_the_three_first_lessons_are_there():
+    assert {path.name[:2] for path in NOTEBOOKS} >= {"00", "09", "16"}
+
+
+@every_notebook
+def test_a_committed_notebook_has_no_problem(path):
+    assert read_problems(path) == []
+    nbformat.validate(_read(path))
+
+
+@every_notebook
+def test_cell_ids_begin_with_the_lessons_number(path):
+    ids = [cell.id for cell in _read(path).cells]
+    assert all(name.startswith(f"{path.name[:2]}-") for name in ids)
+    assert len(set(ids)) == len(ids)
+
+
+@every_notebook
+def test_every_lesson_has_the_same_skeleton(path):
+    text = _markdown(path)
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SKELETON
+    assert re.search(rf"^# {path.name[:2]} \S", text)
+    assert "**You will be able to**" in text
+    assert "**Needs**" in text
+    remembered = text.partition("## What to remember")[2].partition("## Further")[0]
+    assert remembered.count("\n- ") == 3
+
+
+@every_notebook
+def test_exercises_are_those_of_the_registry(path):
+    lesson, cells = path.name[:2], {cell.id: cell for cell in _read(path).cells}
+    for exercise in exercises_of(lesson):
+        start = f"{lesson}-ex{exercise.id.partition('.')[2]}"
+        text = cells[start].source
+        assert f"### Exercise {exercise.id} {exercise.title} ({exercise.minutes} min," in text
+        assert re.findall(r"</summary>\n\n(.*?)\n\n</details>", text, re.DOTALL) == list(exercise.hints)
+        assert "raise NotImplementedError" in cells[f"{start}-stub"].source
+        check = cells[f"{start}-check"]
+        assert "nbval-check-output" in check.metadata.tags
+        assert f"{exercise.id} {exercise.title}: not attempted" in check.outputs[0].data["text/plain"]
+        hidden = cells[f"{start}-solution"]
+        assert hidden.metadata.tags == ["solution", "hide-cell"]
+        assert hidden.metadata.jupyter.source_hidden
+
+
+@every_notebook
+def test_links_between_notebooks_lead_somewhere(path):
+    for name in re.findall(r"\]\(([^):]+\.ipynb)\)", _markdown(path)):
+        assert (path.parent / name).exists(), name
+
+
+def _notebook(*cells, **metadata):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# 01 One", id="01-title"), *cells])
+    notebook.metadata.update(metadata)
+    return clean(notebook)
+
+
+def _ran(source="1", outputs=(), name="01-cell"):
+    return nbformat.v4.new_code_cell(source, id=name, execution_count=1, outputs=list(outputs))
+
+
+def _shows(**data):
+    mime = {key.replace("_", "/", 1): value for key, value in data.items()}
+    return nbformat.v4.new_output("display_data", data=mime)
+
+
+def test_cleaning_takes_out_what_differs_between_runs():
+    cell = _ran(outputs=[_shows(text_plain="x")])
+    cell.outputs[0].data["application/vnd.jupyter.widget-view+json"] = {"model_id": "1"}
+    cell.metadata.update({"execution": {"iopub.status.busy": "now"}, "collapsed": True, "tags": ["solution"]})
+    cleaned = _notebook(cell, widgets={"state": {}}, language_info={"name": "python", "version": "3.11.7"})
+    assert problems(cleaned) == []
+    assert cleaned.cells[1].id == "01-cell"
+    assert cleaned.cells[1].metadata == {"tags": ["solution"]}
+    assert cleaned.cells[1].outputs[0].data == {"text/plain": "x"}
+
+
+@pytest.mark.parametrize(
+    ("cell", "problem"),
+    [
+        (_ran(outputs=[nbformat.v4.new_output("error", ename="KeyError")]), "an error, KeyError"),
+        (_ran(outputs=[nbformat.v4.new_output("stream", name="stderr", text="warning")]), "writes to stderr"),
+        (_ran(outputs=[_shows(image_png="AAAA")]), "picture has no text alternative"),
+        (_ran(outputs=[_shows(text_html='<img src="x.png">')]), "image has no text alternative"),
+        (_ran(outputs=[_shows(text_html='<img alt=" " src="x.png">')]), "image has no text alternative"),
+        (_ran(outputs=[_shows(text_plain="saved /home/jane/x.json")]), "a folder of one machine"),
+        (_ran(name="4f2a77c0"), "give it a readable id"),
+        (nbformat.v4.new_code_cell("1", id="01-cell"), "it was not executed"),
+        (nbformat.v4.new_markdown_cell("![](x.png)", id="01-cell"), "image has no text alternative"),
+        (nbformat.v4.new_markdown_cell("### Deep", id="01-cell"), "do not skip a level"),
+        (nbformat.v4.new_markdown_cell("# Again", id="01-cell"), "exactly one heading of level 1"),
+        (nbformat.v4.new_markdown_cell("## Run\n\n## Run", id="01-cell"), "comes twice"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_what_a_reader_could_not_use_is_refused(cell, problem):
+    assert [found for found in problems(_notebook(cell)) if problem in found]
+
+
+def test_a_comment_in_a_code_block_is_no_heading_and_a_picture_with_words_is_fine():
+    fence = nbformat.v4.new_markdown_cell("```bash\n# not a heading\n```\n\n## Run", id="01-fence")
+    picture = _ran(outputs=[_shows(text_html='<img alt="two bars" src="data:image/png;base64,/tmp/x">')])
+    assert problems(_notebook(fence, picture)) == []
+
+
+def test_a_large_notebook_is_refused():
+    assert problems(_notebook(), num_bytes=400_001) == ["it has 400001 bytes, more than 400000; draw smaller pictures"]
