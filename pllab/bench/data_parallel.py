@@ -16,6 +16,7 @@ from pllab import comm
 from pllab.bench import memory
 from pllab.bench.measure import Comparison, Implausible, compare
 from pllab.parallel import DataParallel, average_gradients, broadcast_parameters
+from pllab.show import Figure
 
 NO_COMMUNICATION = "no communication"
 OURS = "DataParallel"
@@ -77,6 +78,10 @@ class DataParallelBench:
             **self.comparison.to_json(),
         }
 
+    def picture(self) -> Figure:
+        """Step times as bars, with the quartiles as whiskers."""
+        return self.comparison.picture("One training step, by the way gradients are averaged")
+
     def table(self) -> str:
         """The result as text: times and ratios, then memory, then the two figures that count."""
         memory = [f"peak memory, {way}: {size / 2**20:.1f} MiB" for way, size in self.peak_bytes.items()]
@@ -101,7 +106,7 @@ def bench_data_parallel(
     with_memory: bool = True,
     timeout_s: float = 600.0,
 ) -> DataParallelBench:
-    """Measure one step (forward, backward, average, AdamW) of GPT-2 in each of the four ways.
+    """Measure one step (forward, backward, average, AdamW) of GPT-2 in every way.
 
     Example: `print(bench_data_parallel().table())` takes about a minute on two cores.
 

@@ -14,6 +14,7 @@ import torch
 
 from pllab import comm
 from pllab.bench.machine import machine
+from pllab.show import Figure, figure
 from pllab.timeline import Engine
 
 __all__ = ["Comparison", "Implausible", "Spread", "check_rate", "check_speedup", "compare", "machine"]
@@ -120,6 +121,22 @@ class Comparison:
             "runs": runs,
             "notes": list(self.notes),
         }
+
+    def picture(self, title: str) -> Figure:
+        """Median seconds as bars, with the quartiles as whiskers; the sentence names every run."""
+        from matplotlib.figure import Figure as Canvas
+
+        names = list(self.seconds)
+        times = [self.time(name) for name in names]
+        fig = Canvas(figsize=(8.0, 0.5 * len(names) + 1.4), layout="constrained")
+        axes = fig.add_subplot()
+        spread = [[time.median - time.low for time in times], [time.high - time.median for time in times]]
+        axes.barh(names, [time.median for time in times], xerr=spread, color="#0072B2", edgecolor="black", capsize=4)
+        axes.invert_yaxis()
+        axes.set_xlabel("seconds (median, quartiles)")
+        axes.set_title(f"{title} ({self.machine.get('engine', 'real')})", loc="left")
+        told = ", ".join(f"{name} {time.median:.3f} s" for name, time in zip(names, times, strict=True))
+        return figure(fig, f"{title}: {told}")
 
     def table(self) -> str:
         """The comparison as text, one line per run and one per note."""

@@ -47,6 +47,9 @@ class PipelineWorkload:
     dtype: str = "float32"
 
 
+DEFAULT_WORKLOAD = PipelineWorkload()
+
+
 @dataclass(frozen=True)
 class PipelineBench:
     """Step times of all ways, and the timeline of one pipelined step."""
@@ -100,7 +103,7 @@ class PipelineBench:
 
 
 def bench_pipeline(
-    workload: PipelineWorkload | None = None,
+    workload: PipelineWorkload = DEFAULT_WORKLOAD,
     *,
     device: str | None = None,
     repeats: int = 9,
@@ -122,14 +125,13 @@ def bench_pipeline(
     Raises:
         Implausible: a check of the comparison failed, or the ways did not compute the same gradients.
     """
-    work = workload or PipelineWorkload()
     if (device or ("cuda" if torch.cuda.is_available() else "cpu")) == "cuda":
-        comparison, timeline = _measure(0, 1, work, "cuda", repeats, warmup)
+        comparison, timeline = _measure(0, 1, workload, "cuda", repeats, warmup)
     else:
         comparison, timeline = comm.launch(
-            _measure, 2, work, "cpu", repeats, warmup, backend="gloo", timeout_s=timeout_s
+            _measure, 2, workload, "cpu", repeats, warmup, backend="gloo", timeout_s=timeout_s
         )[0]
-    return PipelineBench(work, comparison, timeline)
+    return PipelineBench(workload, comparison, timeline)
 
 
 def _measure(

@@ -24,6 +24,8 @@ _BENCHES = {
 }
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _JsonFile = Annotated[Path | None, tyro.conf.arg(help="File for the numbers, the machine and the command.")]
+_PictureFile = Annotated[Path | None, tyro.conf.arg(help="File for the picture, .png or .svg.")]
+_FILES = {"json": _JsonFile, "picture": _PictureFile}
 
 
 def run(words: Sequence[str]) -> int:
@@ -39,12 +41,14 @@ def run(words: Sequence[str]) -> int:
         raise ValueError(f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
     module, name = _BENCHES[words[0]]
     function = getattr(importlib.import_module(module), name)
-    measure, path = parse(_with_file(function), words[1:], f"pllab bench {words[0]}")
+    measure, files = parse(_with_files(function), words[1:], f"pllab bench {words[0]}")
     result = measure()
     print(result.table())
-    if path is not None:
+    if (path := files["json"]) is not None:
         write_json(path, {"command": _command(words), **result.to_json()})
         print(f"numbers in {path}")
+    if (path := files["picture"]) is not None:
+        print(f"picture in {result.picture().save(path)}")
     return 0
 
 
@@ -66,25 +70,29 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def _command(words: Sequence[str]) -> str:
-    """The command to repeat the measurement: without the file, whose place is this machine's own matter."""
+    """The command to repeat the measurement: without the files, whose place is this machine's own matter."""
+    flags = tuple(f"--{name}" for name in _FILES)
     texts = iter(words)
-    kept = [word for word in texts if not (word == "--json" and next(texts, ""))]
-    return " ".join(["python -m pllab bench", *(word for word in kept if not word.startswith("--json="))])
+    kept = [word for word in texts if not (word in flags and next(texts, ""))]
+    joined = tuple(f"{flag}=" for flag in flags)
+    return " ".join(["python -m pllab bench", *(word for word in kept if not word.startswith(joined))])
 
 
-def _with_file(function: Callable[..., Any]) -> Callable[..., tuple[Callable[[], Any], Path | None]]:
-    """Bind the function's flags for a call later, and take one more, `--json`, checked before measuring."""
+def _with_files(function: Callable[..., Any]) -> Callable[..., tuple[Callable[[], Any], dict[str, Path | None]]]:
+    """Bind the function's flags for a call later, and take a flag per file, checked before measuring."""
 
-    def bind(json: Path | None = None, **arguments: Any) -> tuple[Callable[[], Any], Path | None]:
-        if json is not None and not json.parent.is_dir():
-            raise ValueError(f"--json {str(json)!r} lies in a folder that does not exist; make it first")
-        return partial(function, **arguments), json
+    def bind(**arguments: Any) -> tuple[Callable[[], Any], dict[str, Path | None]]:
+        files: dict[str, Path | None] = {name: arguments.pop(name, None) for name in _FILES}
+        for name, path in files.items():
+            if path is not None and not path.parent.is_dir():
+                raise ValueError(f"--{name} {str(path)!r} lies in a folder that does not exist; make it first")
+        return partial(function, **arguments), files
 
     hints = get_type_hints(function, include_extras=True)
     parameters = [
         _as_flag(parameter, hints[parameter.name]) for parameter in inspect.signature(function).parameters.values()
     ]
-    parameters.append(inspect.Parameter("json", _KEYWORD, default=None, annotation=_JsonFile))
+    parameters += [inspect.Parameter(name, _KEYWORD, default=None, annotation=kind) for name, kind in _FILES.items()]
     vars(bind)["__signature__"] = inspect.Signature(parameters)
     bind.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     bind.__doc__ = function.__doc__

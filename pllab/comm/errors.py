@@ -4,6 +4,7 @@ A failing rank takes its peers down a moment later ("connection closed by peer")
 cause and its echo apart, so that the cause is what a person reads.
 """
 
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ _PEER_GONE = re.compile(
     r"|remote peer|peer .{0,40}closed|process exited",
     re.IGNORECASE,
 )
+_PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 _TOO_LATE = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
 
 
@@ -71,6 +73,12 @@ def in_words(operation: str, rank: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        if _PORT_TAKEN.search(str(error)):
+            port = os.environ.get("MASTER_PORT", "")
+            raise OSError(
+                f"{operation} on rank {rank} failed because another program has port {port} (MASTER_PORT); "
+                "start with torchrun --standalone, which picks a free one, or with pllab.comm.launch, which needs none"
+            ) from error
         if _PEER_GONE.search(str(error)):
             raise PeerError(
                 f"{operation} on rank {rank} failed because another rank went away; "

@@ -13,12 +13,12 @@ from pllab.data.partition import DataPartitioner, Partition, share_counts
 from pllab.data.tokens import Tokenizer, train_tokenizer
 
 __all__ = [
+    "IGNORED",
     "Block",
     "Collate",
     "DataPartitioner",
     "DatasetError",
     "Example",
-    "IGNORED",
     "Partition",
     "Remainder",
     "ShareLoader",

@@ -23,6 +23,13 @@ class Table:
     def to_json(self):
         return {"repeats": self.repeats, "width": self.width}
 
+    def picture(self):
+        return self
+
+    def save(self, path):
+        path.write_text("picture")
+        return path
+
 
 def bench_pipeline(workload: Work | None = None, *, repeats: int = 9) -> Table:
     """Stand in for the real bench, which takes minutes.
@@ -51,6 +58,13 @@ def test_the_table_is_printed_and_the_numbers_written(capsys, tmp_path):
     assert (numbers["repeats"], numbers["width"]) == (3, 4)
     assert numbers["command"] == "python -m pllab bench pipeline --repeats 3 --width 4"
     assert [path.name for path in tmp_path.iterdir()] == ["numbers.json"]
+
+
+def test_the_picture_is_drawn_and_no_file_is_in_the_stored_command(capsys, tmp_path):
+    words = ["bench", "pipeline", "--picture", str(tmp_path / "x.png"), f"--json={tmp_path / 'x.json'}", "--width", "2"]
+    assert main(words) == 0
+    assert (tmp_path / "x.png").read_text() == "picture"
+    assert json.loads((tmp_path / "x.json").read_text())["command"] == "python -m pllab bench pipeline --width 2"
 
 
 def test_a_missing_folder_is_found_before_measuring(capsys, tmp_path):

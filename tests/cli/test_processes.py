@@ -66,6 +66,7 @@ def test_torchrun_trains_with_the_same_command(tmp_path):
         capture_output=True,
         text=True,
         timeout=240,
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # torchrun leaves a folder for logs behind
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("validation loss  ") == 1  # rank 0 alone tells

@@ -1,6 +1,7 @@
 """Entering and leaving the group in this process, and under torchrun."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -52,6 +53,16 @@ def test_twice_is_an_error_that_names_the_group_there_is():
         setup(0, 1, "gloo")
 
 
+def test_an_occupied_port_is_named_with_the_way_out(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for name, value in (TORCHRUN | {"RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(OSError, match=rf"another program has port {port} .* torchrun --standalone"):
+            setup(0, 2, "gloo", timeout_s=5)
+    assert not dist.is_initialized()
+
+
 def test_two_ranks_without_a_meeting_point_are_told_the_two_ways(monkeypatch):
     for name in TORCHRUN:
         monkeypatch.delenv(name, raising=False)
@@ -87,7 +98,12 @@ def test_torchrun(tmp_path):
     program.write_text(PROGRAM)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, str(program), str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+        [*command, str(program), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # torchrun leaves a folder for logs behind
     )
     assert done.returncode == 0, done.stderr
     written = [(tmp_path / str(number)).read_text().split() for number in range(2)]
