@@ -102,6 +102,8 @@ def _is_socket(number: int) -> bool:
 def main() -> None:
     """Join the group, then serve cells until the owner ends the process."""
     job = EngineJob.from_json(sys.argv[1])
+    # A shell's background job ignores Ctrl-C and so would we; the owner interrupts cells by this signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     hold(str(Path(job.stack_file).parent), lambda byte: cut_wires() if byte == CUT else None)
     stack = open(job.stack_file, "w")  # noqa: PTH123, SIM115 - faulthandler keeps the descriptor
     faulthandler.register(signal.SIGUSR1, file=stack, all_threads=False)

@@ -32,14 +32,14 @@ def check(
     exercise_id: str,
     solution: Callable[..., Any] | None,
     *,
-    deadline_s: float = 20.0,
+    deadline_s: float | None = None,
     strict: bool | None = None,
 ) -> Verdict:
     """Check a solution: not attempted, not yet with a hint, or right; it never raises unless it is strict.
 
     Example: `check("09.1", make_tasks)` as the last line of a cell shows the verdict under it.
 
-    deadline_s: seconds that all cases together may take.
+    deadline_s: seconds that all cases together may take; by default what the exercise says.
     strict: raise for everything that is not right; by default the switch `PLLAB_STRICT=1` in the environment
     decides.
 
@@ -48,7 +48,7 @@ def check(
         NotRight: only when strict, with the verdict as its message.
     """
     exercise = find(exercise_id)
-    verdict = _judge(exercise, solution, deadline_s)
+    verdict = _judge(exercise, solution, exercise.deadline_s if deadline_s is None else deadline_s)
     if (_is_strict() if strict is None else strict) and verdict.outcome is not Outcome.RIGHT:
         raise NotRight(str(verdict))
     return verdict

@@ -40,7 +40,8 @@ class Case:
 class Exercise:
     """An exercise of a lesson.
 
-    `id` is "09.1", `difficulty` goes from 1 to 3, `hints` from the symptom to almost the answer.
+    `id` is "09.1", `difficulty` goes from 1 to 3, `hints` from the symptom to almost the answer. `deadline_s` is
+    how long all cases together may take; an exercise that starts ranks needs more than the default.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Exercise:
     difficulty: int
     cases: tuple[Case, ...]
     hints: tuple[str, str, str]
+    deadline_s: float = 20.0
 
     @property
     def heading(self) -> str:

@@ -17,10 +17,3 @@ print(sorted({name.split(".")[0] for name in sys.modules} & set(forbidden.split(
 def test_importing_the_room_imports_none_of_the_text_libraries():
     result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
     assert result.stdout == "[]\n", result.stderr
-
-
-def test_all_public_names_are_there_and_sorted():
-    import pllab.data
-
-    assert sorted(pllab.data.__all__) == pllab.data.__all__
-    assert all(hasattr(pllab.data, name) for name in pllab.data.__all__)

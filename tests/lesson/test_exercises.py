@@ -1,6 +1,8 @@
 """Every wrong solution is refused with its own hint, and every right one passes."""
 
 import threading
+from importlib import import_module
+from pathlib import Path
 
 import cloudpickle
 import pytest
@@ -8,12 +10,15 @@ import pytest
 from pllab.lesson import Outcome, check
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.exercises import lesson_09_compute
-from tests.lesson import mutants_00, mutants_09, mutants_16, variants_00, variants_09, variants_16
 from tests.lesson.judge import judged
 
-WRONG = [*mutants_00.WRONG, *mutants_09.WRONG, *mutants_16.WRONG]
-RIGHT = [*variants_00.RIGHT, *variants_09.RIGHT, *variants_16.RIGHT]
-EXERCISES = [exercise for lesson in ("00", "09", "16") for exercise in exercises_of(lesson)]
+LESSONS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("mutants_*.py"))
+MUTANTS = [import_module(f"tests.lesson.mutants_{lesson}") for lesson in LESSONS]
+VARIANTS = [import_module(f"tests.lesson.variants_{lesson}") for lesson in LESSONS]
+WRONG = [wrong for module in MUTANTS for wrong in module.WRONG]
+HANGING = [wrong for module in MUTANTS for wrong in getattr(module, "HANGING", [])]
+RIGHT = [right for module in VARIANTS for right in module.RIGHT]
+EXERCISES = [exercise for lesson in LESSONS for exercise in exercises_of(lesson)]
 
 
 def _name(value):
@@ -37,16 +42,16 @@ def test_a_right_solution_passes(exercise_id, solution):
 def test_a_right_solution_passes_in_the_process_of_a_check(exercise):
     """Sent by value, as a function of a notebook cell is."""
     solution = next(solution for exercise_id, solution in RIGHT if exercise_id == exercise.id)
-    for module in (variants_00, variants_09, variants_16):
+    for module in VARIANTS:
         cloudpickle.register_pickle_by_value(module)
     try:
         assert check(exercise.id, solution, deadline_s=60.0).outcome is Outcome.RIGHT
     finally:
-        for module in (variants_00, variants_09, variants_16):
+        for module in VARIANTS:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-@pytest.mark.parametrize(("exercise_id", "hint_id", "solution"), mutants_09.HANGING, ids=_name)
+@pytest.mark.parametrize(("exercise_id", "hint_id", "solution"), HANGING, ids=_name)
 def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution):
     verdict = check(exercise_id, solution, deadline_s=2.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
