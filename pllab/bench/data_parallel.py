@@ -22,8 +22,9 @@ NO_COMMUNICATION = "no communication"
 OURS = "DataParallel"
 DDP = "torch DDP"
 DDP_VIEWS = "torch DDP, bucket views"
+SOCKETS = "DataParallel over sockets"
 PER_PARAMETER = "one all-reduce per parameter"
-WAYS = (NO_COMMUNICATION, OURS, DDP, DDP_VIEWS, PER_PARAMETER)
+WAYS = (NO_COMMUNICATION, OURS, DDP, DDP_VIEWS, SOCKETS, PER_PARAMETER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,8 @@ class Workload:
     width: int = 256
     num_heads: int = 4
     vocab_size: int = 2048
-    batch_size: int = 8
-    num_tokens: int = 128
+    batch_size: int = 1
+    num_tokens: int = 192
     dtype: str = "float32"
 
 
@@ -47,7 +48,9 @@ class DataParallelBench:
     """Step times of all ways, their memory, and the workload and ranks they were measured with.
 
     `peak_bytes` is, per way, the most memory a rank held during some steps beyond the bare model: gradients,
-    buffers for messages, optimizer state and activations. It is empty where it was not measured.
+    buffers for messages, optimizer state and activations. Memory that ranks share is counted once, although
+    it is resident in each: over all ranks it is what its owners reserved. It is empty where it was not
+    measured. `gradient_bytes` is what each rank has to have averaged per step.
     """
 
     workload: Workload
@@ -55,6 +58,7 @@ class DataParallelBench:
     reason: str
     comparison: Comparison
     peak_bytes: Mapping[str, int]
+    gradient_bytes: int
 
     @property
     def ratio_to_ddp(self) -> float:
@@ -75,6 +79,7 @@ class DataParallelBench:
             "ratio_to_ddp": self.ratio_to_ddp,
             "ratio_to_no_communication": self.ratio_to_no_communication,
             "peak_bytes": dict(self.peak_bytes),
+            "gradient_bytes": self.gradient_bytes,
             **self.comparison.to_json(),
         }
 
@@ -89,6 +94,7 @@ class DataParallelBench:
             [
                 self.comparison.table(),
                 *memory,
+                f"gradients: {self.gradient_bytes / 1e6:.1f} MB per rank and step",
                 self.reason,
                 f"{OURS} to {DDP}: {self.ratio_to_ddp:.3f}",
                 f"{OURS} to {NO_COMMUNICATION}: {self.ratio_to_no_communication:.3f}",
@@ -111,7 +117,8 @@ def bench_data_parallel(
     Example: `print(bench_data_parallel().table())` takes about a minute on two cores.
 
     Args:
-        workload: the model and the batch per rank; by default 6 layers of 256, 8 x 128 tokens.
+        workload: the model and the batch per rank; by default 6 layers of 256, 1 x 192 tokens, which is
+            little to compute for 21 MB of gradients, so that sending them shows.
         world_size: the number of ranks, each with one thread on a CPU or one GPU.
         repeats: rounds that count.
         warmup: rounds before.
@@ -123,13 +130,13 @@ def bench_data_parallel(
         Implausible: a check of the comparison failed, or the ways did not train the same model.
     """
     results = comm.launch(_time_ways, world_size, workload, repeats, warmup, backend=backend, timeout_s=timeout_s)
-    comparison, reason = results[0]
+    comparison, reason, gradient_bytes = results[0]
     peaks: dict[str, int] = {}
-    for way in WAYS if with_memory else ():
+    for way in comparison.seconds if with_memory else ():
         by_rank = comm.launch(_peak_bytes, world_size, workload, way, backend=backend, timeout_s=timeout_s)
         if None not in by_rank:
             peaks[way] = max(by_rank)
-    return DataParallelBench(workload, world_size, reason, comparison, peaks)
+    return DataParallelBench(workload, world_size, reason, comparison, peaks, gradient_bytes)
 
 
 class _Trainer:
@@ -160,8 +167,8 @@ class _Trainer:
 
 def _wrap(model: nn.Module, way: str) -> nn.Module:
     """The model as this way trains it."""
-    if way == OURS:
-        return DataParallel(model)
+    if way in (OURS, SOCKETS):
+        return DataParallel(model, "flat" if way == SOCKETS else None)
     if way in (DDP, DDP_VIEWS):
         return DistributedDataParallel(model, gradient_as_bucket_view=way == DDP_VIEWS)
     if way == PER_PARAMETER:
@@ -169,17 +176,21 @@ def _wrap(model: nn.Module, way: str) -> nn.Module:
     return model
 
 
-def _time_ways(rank: int, world_size: int, workload: Workload, repeats: int, warmup: int) -> tuple[Comparison, str]:
+def _time_ways(
+    rank: int, world_size: int, workload: Workload, repeats: int, warmup: int
+) -> tuple[Comparison, str, int]:
     """What each rank runs: all ways in turn, in step with the other ranks."""
     del rank
-    trainers = {way: _Trainer(workload, way) for way in WAYS}
+    ways = [way for way in WAYS if way != SOCKETS or comm.backend_name() == "gloo"]
+    trainers = {way: _Trainer(workload, way) for way in ways}
     for trainer in trainers.values():
         trainer.wrap()
     steps: dict[str, Callable[[], object]] = {way: trainer.step for way, trainer in trainers.items()}
     tokens = world_size * workload.batch_size * workload.num_tokens
     comparison = compare(steps, repeats, warmup, baseline=DDP, tokens=tokens, in_step=True)
-    check_same_work({way: trainers[way].loss.item() for way in WAYS if way != NO_COMMUNICATION})
-    return comparison, str(trainers[OURS].model.reason)
+    check_same_work({way: trainers[way].loss.item() for way in ways if way != NO_COMMUNICATION})
+    gradient_bytes = sum(p.numel() * p.element_size() for p in trainers[OURS].inner.parameters())
+    return comparison, str(trainers[OURS].model.reason), gradient_bytes
 
 
 def check_same_work(losses: Mapping[str, float], tolerance: float = 0.01) -> None:
@@ -200,7 +211,7 @@ def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_st
     """The most memory during some steps, less what the bare model held before; None where it cannot be read.
 
     On a GPU it is what torch allocated. On Linux it is this process's resident memory as the kernel counts it,
-    with the high-water mark reset before the way allocates anything.
+    with the high-water mark reset before the way allocates anything, and with shared memory counted once.
     """
     del rank, world_size
     trainer = _Trainer(workload, way)
@@ -208,7 +219,10 @@ def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_st
     trainer.wrap()
     for _ in range(num_steps):
         trainer.step()
-    return None if before is None else memory.highest() - before
+    comm.barrier()  # the last to write has written
+    highest = memory.highest() if before is not None else 0
+    comm.barrier()  # nobody gives back what is shared before all have counted it
+    return None if before is None else highest - before
 
 
 def _gpt2(workload: Workload) -> nn.Module:

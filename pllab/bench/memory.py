@@ -1,11 +1,18 @@
-"""The most memory this process holds while something runs: torch's count on a GPU, the kernel's on Linux."""
+"""The most memory this process holds while something runs: torch's count on a GPU, the kernel's on Linux.
+
+Memory that ranks share is resident in each of them. It is counted once: a page that two ranks have mapped
+counts half in each (the kernel's proportional set size), which over all ranks is what its owner reserved.
+"""
 
 import ctypes
+import re
 from pathlib import Path
 
 import torch
 
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+_SHARED = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \S+ +/dev/shm/")  # such a line begins a mapping in smaps
+_MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")
 
 
 def watch() -> int | None:
@@ -32,8 +39,27 @@ def _return_freed_memory() -> None:
 
 
 def highest() -> int:
-    """The most bytes held since `watch`."""
-    return torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else _status_bytes("VmHWM")
+    """The most bytes held since `watch`, less what is held for other ranks.
+
+    Every rank has to call it while all of them still hold what they share.
+    """
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    return _status_bytes("VmHWM") - held_for_others(Path("/proc/self/smaps").read_text())
+
+
+def held_for_others(smaps: str) -> int:
+    """Bytes of shared memory that are resident here and counted elsewhere, from the text of /proc/self/smaps.
+
+    Example: two ranks map 8 MiB of /dev/shm each, and each other's: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB.
+    """
+    num_kib, is_shared = 0, False
+    for line in smaps.splitlines():
+        if _MAPPING.match(line):
+            is_shared = _SHARED.match(line) is not None
+        elif is_shared and line.startswith(("Rss:", "Pss:")):
+            num_kib += int(line.split()[1]) * (1 if line.startswith("Rss:") else -1)
+    return num_kib * 1024
 
 
 def _status_bytes(key: str) -> int:

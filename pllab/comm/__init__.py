@@ -24,6 +24,7 @@ from pllab.comm.group import setup, teardown
 from pllab.comm.launch import launch
 from pllab.comm.ledger import Ledger, Message, record_messages
 from pllab.comm.ranks import Ranks, RanksInterrupted
+from pllab.comm.shared import SharedBuffer, shared_buffer
 
 __all__ = [
     "BackendPlan",
@@ -34,6 +35,7 @@ __all__ = [
     "RankError",
     "Ranks",
     "RanksInterrupted",
+    "SharedBuffer",
     "all_gather_object",
     "all_reduce",
     "all_reduce_async",
@@ -48,6 +50,7 @@ __all__ = [
     "report",
     "send",
     "setup",
+    "shared_buffer",
     "teardown",
     "world_size",
 ]

@@ -6,10 +6,17 @@ into a buffer before sending and spread again afterwards, each byte would be cop
 of ranks, the buffer is summed in place, and the optimizer reads the result where it lies.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import nn
+
+NewFlat = Callable[[int, torch.dtype, torch.device], torch.Tensor]
+
+
+def new_zeros(numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """The usual memory of a bucket: zeros of this process alone."""
+    return torch.zeros(numel, dtype=dtype, device=device)
 
 
 class Bucket:
@@ -22,17 +29,16 @@ class Bucket:
         used                          (2,)        1 where this rank has a gradient
 
     The last bucket carries a number per parameter of the model, so that ranks learn which parameters nobody
-    used without a message of its own.
+    used without a message of its own: those that `flat` holds beyond the gradients.
 
     Source: `gradient_as_bucket_view=True` of `torch.nn.parallel.DistributedDataParallel`.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], num_used: int = 0) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], flat: torch.Tensor) -> None:
         self.parameters = tuple(parameters)
-        first = self.parameters[0]
+        self.flat = flat
         sizes = [parameter.numel() for parameter in self.parameters]
-        self.flat = torch.zeros(sum(sizes) + num_used, dtype=first.dtype, device=first.device)
-        *pieces, self.used = self.flat.split([*sizes, num_used])
+        *pieces, self.used = flat.split([*sizes, flat.numel() - sum(sizes)])
         self.views = tuple(piece.view_as(parameter) for piece, parameter in zip(pieces, self.parameters, strict=True))
         self._stored: set[int] = set()
 
@@ -69,6 +75,13 @@ class Bucket:
             else:
                 self.store(index, num_ranks)
 
+    def write_used(self, has_gradient: Sequence[bool]) -> None:
+        """Write ones and zeros; all ones, the usual case, costs no copy from the host."""
+        if all(has_gradient):
+            self.used.fill_(1)
+        else:
+            self.used.copy_(torch.tensor(has_gradient, dtype=self.used.dtype))
+
     @torch.no_grad()
     def _move(self, index: int, divisor: int) -> None:
         """One pass over one gradient; autograd has already added to the view if the gradient lived there."""
@@ -88,10 +101,13 @@ class Bucket:
         parameter.grad = view
 
 
-def plan_buckets(parameters: Iterable[nn.Parameter], bucket_bytes: float) -> list[Bucket]:
+def plan_buckets(
+    parameters: Iterable[nn.Parameter], bucket_bytes: float, new_flat: NewFlat = new_zeros
+) -> list[Bucket]:
     """Fill buckets in reverse order of the parameters, which is about the order of their gradients.
 
-    A bucket holds one data type on one device, and at most `bucket_bytes` unless one parameter is larger.
+    A bucket holds one data type on one device, and at most `bucket_bytes` unless one parameter is larger. Its
+    memory is `new_flat(numel, dtype, device)`.
 
     Example: parameters of 4, 4, 4 and 8 bytes, buckets of 8 bytes -> [8], [4, 4], [4].
     """
@@ -105,7 +121,13 @@ def plan_buckets(parameters: Iterable[nn.Parameter], bucket_bytes: float) -> lis
             group = latest[kind] = []
             groups.append(group)
         group.append(parameter)
-    return [Bucket(group, num_used=len(ordered) if group is groups[-1] else 0) for group in groups]
+    return [_new_bucket(group, len(ordered) if group is groups[-1] else 0, new_flat) for group in groups]
+
+
+def _new_bucket(group: Sequence[nn.Parameter], num_used: int, new_flat: NewFlat) -> Bucket:
+    """A bucket with room for the gradients of a group and for `num_used` more numbers."""
+    numel = sum(parameter.numel() for parameter in group) + num_used
+    return Bucket(group, new_flat(numel, group[0].dtype, group[0].device))
 
 
 def _num_bytes(parameters: Iterable[nn.Parameter]) -> int:

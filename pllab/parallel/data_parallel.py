@@ -1,14 +1,14 @@
 """Data parallelism to train with: each rank runs the whole model on its share of the batch.
 
 `average_gradients` sends one message per parameter after backward. `DataParallel` sends few large ones, by
-itself, at the end of `loss.backward()` or while it still runs. This file knows when to send; `buckets.py`
-knows where gradients live.
+itself, at the end of `loss.backward()` or while it still runs; ranks of one host sum in memory and send none.
+This file knows when; `buckets.py` knows where gradients live.
 """
 
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,8 +16,7 @@ from torch import nn
 from pllab import comm
 from pllab.parallel.broadcast import broadcast_parameters, check_same_model
 from pllab.parallel.buckets import Bucket, plan_buckets
-
-Strategy = Literal["flat", "overlapped"]
+from pllab.parallel.strategy import Strategy, checked_strategy, first_choice, in_words, without_sharing
 
 _MIB = 2**20
 
@@ -37,6 +36,7 @@ class DataParallel(nn.Module):
         flat         backward  c  b  a |          all_reduce [c b a] | step
         overlapped   backward  c  b  a |          wait | step
         (messages)              [c][b ][a ]
+        shared       backward  c  b  a | sum | step
 
     The wrapped model is `.module`, so `model.module.state_dict()` saves and loads without this class.
     A parameter which no rank used keeps `grad = None`; one that only some ranks used is averaged with zeros
@@ -48,21 +48,21 @@ class DataParallel(nn.Module):
 
     Args:
         module: the same model on each rank.
-        strategy: when to send; by default "overlapped" for nccl, else "flat". `.reason` says why.
+        strategy: when and how to sum; by default "overlapped" for nccl, "shared" for gloo where all ranks can
+            share memory (`pllab.comm.shared_buffer`), else "flat". `.reason` says why.
         bucket_bytes: the most bytes in one message of the overlapped strategy.
 
     Raises:
-        ValueError: an unknown strategy, buckets of no size, nothing to train, or ranks with different models.
+        ValueError: an unknown strategy, "shared" where memory cannot be shared, buckets of no size, nothing to
+            train, or ranks with different models.
 
     Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020.
     """
 
     def __init__(self, module: nn.Module, strategy: Strategy | None = None, bucket_bytes: int = 25 * _MIB) -> None:
         super().__init__()
-        backend = comm.backend_name()
-        self.strategy: Strategy = _choose(strategy, backend)
+        self._asked = checked_strategy(strategy)
         self.bucket_bytes = _checked_size(bucket_bytes)
-        self.reason = _why(self.strategy, strategy is not None, backend, bucket_bytes)
         check_same_model(module)
         broadcast_parameters(module)
         self.module = module
@@ -106,7 +106,7 @@ class DataParallel(nn.Module):
             hook.remove()
         self._planned_for = _trainable(self.module)
         parameters = list(self.module.parameters())
-        self.buckets = plan_buckets(parameters, self.bucket_bytes if self.strategy == "overlapped" else float("inf"))
+        self._lay_out(parameters)
         if not self.buckets:
             raise ValueError(
                 f"all {len(parameters)} parameters of {type(self.module).__name__} are frozen, so there is "
@@ -118,6 +118,29 @@ class DataParallel(nn.Module):
             for index, parameter in enumerate(bucket.parameters)
         ]
         self._begin()
+
+    def _lay_out(self, parameters: list[nn.Parameter]) -> None:
+        """Make the buckets, and with them the choice: whether ranks can share memory is known once they do."""
+        backend = comm.backend_name()
+        self.strategy: Strategy = self._asked or first_choice(backend)
+        self._shared: list[comm.SharedBuffer] = []
+        if self.strategy == "shared":
+            self.buckets = plan_buckets(parameters, float("inf"), self._new_shared)
+            if len(self._shared) < len(self.buckets):
+                self._shared.clear()
+                self.strategy = without_sharing(self._asked, sum(bucket.num_bytes for bucket in self.buckets))
+        if self.strategy != "shared":
+            limit = self.bucket_bytes if self.strategy == "overlapped" else float("inf")
+            self.buckets = plan_buckets(parameters, limit)
+        self.reason = in_words(self.strategy, self._asked is not None, backend, self.bucket_bytes)
+
+    def _new_shared(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Memory of a bucket that all ranks can sum; where there is none, any memory, for a plan to throw away."""
+        buffer = comm.shared_buffer(numel, dtype, device)
+        if buffer is None:
+            return torch.empty(numel, dtype=dtype, device=device)
+        self._shared.append(buffer)
+        return buffer.tensor
 
     def _begin(self) -> None:
         """Forget an unfinished backward, so that one that raised leaves nothing behind."""
@@ -148,12 +171,15 @@ class DataParallel(nn.Module):
 
     def _send(self) -> None:
         """Sum the next bucket over the ranks; the last one tells which gradients this rank has."""
-        bucket = self.buckets[self._num_sent]
+        number = self._num_sent
+        bucket = self.buckets[number]
         self._num_sent += 1
         if self._num_sent == len(self.buckets):
-            _write_used(bucket.used, self._has_gradient())
+            bucket.write_used(self._has_gradient())
         if self.strategy == "overlapped":
             self._works.append(comm.all_reduce_async(bucket.flat))
+        elif self.strategy == "shared":
+            self._shared[number].all_reduce()
         else:
             comm.all_reduce(bucket.flat)
 
@@ -183,30 +209,6 @@ class DataParallel(nn.Module):
         return [parameter.grad is not None for bucket in self.buckets for parameter in bucket.parameters]
 
 
-def _choose(strategy: Strategy | None, backend: str | None) -> Strategy:
-    """Overlap where other hardware than the computing one moves the bytes."""
-    if strategy is None:
-        return "overlapped" if backend == "nccl" else "flat"
-    if strategy not in get_args(Strategy):
-        raise ValueError(f"strategy {strategy!r} is unknown; choose one of {', '.join(get_args(Strategy))}")
-    return strategy
-
-
-def _why(strategy: Strategy, was_asked: bool, backend: str | None, bucket_bytes: int) -> str:
-    """The choice in a sentence."""
-    what = {
-        "flat": "one flat message after backward",
-        "overlapped": f"messages of up to {bucket_bytes / _MIB:.3g} MiB while backward still runs",
-    }[strategy]
-    if was_asked:
-        return f"{strategy}: {what}, as asked"
-    if strategy == "overlapped":
-        return f"overlapped: {what}, because {backend} moves them beside the computation on the GPU"
-    if backend is None:
-        return f"flat: {what}, which stays here because this process has no group"
-    return f"flat: {what}, because {backend} sends with the same processor cores that compute backward"
-
-
 def _checked_size(bucket_bytes: int) -> int:
     """A bucket of at least one byte."""
     if bucket_bytes < 1:
@@ -229,11 +231,3 @@ def _hook(
             method(number, index)
 
     return hook
-
-
-def _write_used(used: torch.Tensor, has_gradient: list[bool]) -> None:
-    """Write ones and zeros; all ones, the usual case, costs no copy from the host."""
-    if all(has_gradient):
-        used.fill_(1)
-    else:
-        used.copy_(torch.tensor(has_gradient, dtype=used.dtype))

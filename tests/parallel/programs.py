@@ -1,8 +1,13 @@
 """What the ranks of these tests run; in a module, because a new process imports functions by name."""
 
+import gc
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -20,7 +25,8 @@ from pllab.parallel import (
 )
 
 NUM_STEPS = 3
-HOWS = ("average", "flat", "overlapped", "ddp")
+STRATEGIES = ("flat", "overlapped", *(["shared"] if sys.platform == "linux" else []))
+HOWS = ("average", *STRATEGIES, "ddp")
 SMALL = 400  # bytes of a bucket: several buckets even for a tiny model
 
 
@@ -276,6 +282,38 @@ def odd_memory(rank: int, world_size: int) -> dict[str, Any]:
     return {"weights": weights(inner), "views": through_views, "average": gradients(inner)}
 
 
+def sharing(rank: int, world_size: int) -> dict[str, Any]:
+    """The choice where ranks share memory and where rank 1 has none to share, and what a dropped wrapper keeps."""
+    first = DataParallel(Odd())
+    seen: dict[str, Any] = {"default": (first.strategy, first.reason), "mapped": num_shared_mappings()}
+    loss_of(first, *share(0, rank, world_size)).backward()
+    del first
+    gc.collect()
+    seen["dropped"] = num_shared_mappings()
+    with pytest.MonkeyPatch.context() as patch:
+        if rank == 1:
+            patch.setattr(os, "posix_fallocate", _no_space)
+        second = DataParallel(Odd())
+        seen["full"] = (second.strategy, second.reason, num_shared_mappings())
+        seen["asked"] = _sentence(lambda: DataParallel(Odd(), "shared"))
+        loss_of(second, *share(0, rank, world_size)).backward()
+        seen["gradients"] = gradients(second.module)
+    second.module.frozen.requires_grad_(True)  # new buckets, and there is space by now
+    second.zero_grad()
+    loss_of(second, *share(0, rank, world_size)).backward()
+    seen["later"] = (second.strategy, num_shared_mappings())
+    return seen
+
+
+def _no_space(descriptor: int, start: int, length: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def num_shared_mappings() -> int:
+    """How many pieces of shared memory this process sees."""
+    return Path("/proc/self/maps").read_text().count(" /dev/shm/")
+
+
 def refusals(rank: int, world_size: int) -> dict[str, str]:
     """The sentences for models and gradients that differ between ranks."""
     uneven = Branches()
@@ -302,11 +340,18 @@ def run_all(rank: int, world_size: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for how in HOWS:
         results[f"train {how}"] = train(rank, world_size, how)
-    for how in ("flat", "overlapped"):
+    for how in STRATEGIES:
         for program in (branches, accumulate, views):
             results[f"{program.__name__} {how}"] = program(rank, world_size, how)
     for how in ("token_weighted", "mean of means"):
         results[f"tokens {how}"] = tokens(rank, world_size, how)
     for plain in (touched_before_no_sync, mixed_types, unfreeze, after_error, overlap, odd_memory, refusals):
         results[plain.__name__] = plain(rank, world_size)
+    if "shared" in STRATEGIES:
+        results["sharing"] = sharing(rank, world_size)
     return results
+
+
+def train_all(rank: int, world_size: int) -> dict[str, Any]:
+    """The same training in each way that any world can take."""
+    return {how: train(rank, world_size, how)["weights"] for how in HOWS if how != "shared" or world_size > 1}

@@ -13,7 +13,9 @@ from pllab.parallel import DataParallel
 from tests.parallel import programs
 
 Results = list[dict[str, Any]]
-STRATEGIES = ("flat", "overlapped")
+STRATEGIES = programs.STRATEGIES
+
+linux = pytest.mark.skipif("shared" not in STRATEGIES, reason="memory is shared through /proc and /dev/shm")
 
 
 def one_process(num_steps: int = programs.NUM_STEPS) -> dict[str, torch.Tensor]:
@@ -51,6 +53,14 @@ def test_three_steps_equal_one_process_with_the_whole_batch(ranks: Results, how:
         assert_same(result[f"train {how}"]["weights"], one_process())
 
 
+@pytest.mark.ranks
+@pytest.mark.parametrize("size", [1, 4])
+def test_any_number_of_ranks_equals_one_process(size: int) -> None:
+    for result in comm.launch(programs.train_all, size, backend="gloo", timeout_s=120.0):
+        for weights in result.values():
+            assert_same(weights, one_process())
+
+
 def test_the_comparison_above_would_notice_a_missing_step() -> None:
     with pytest.raises(AssertionError):
         assert_same(one_process(2), one_process(3))
@@ -69,6 +79,8 @@ def test_number_of_messages(ranks: Results) -> None:
     for result in ranks:
         assert result["train average"]["counts"] == [(3, 3)] * programs.NUM_STEPS
         assert result["train flat"]["counts"] == [(1, 1)] * programs.NUM_STEPS
+        if "shared" in STRATEGIES:
+            assert result["train shared"]["counts"] == [(1, 1)] * programs.NUM_STEPS
         num_buckets = result["train overlapped"]["num_buckets"]
         assert num_buckets > 1
         assert result["train overlapped"]["counts"] == [(num_buckets, num_buckets)] * programs.NUM_STEPS
@@ -91,7 +103,7 @@ def test_parameters_used_by_some_ranks_or_none(ranks: Results, how: str) -> None
 def test_accumulation_sends_once_and_sums(ranks: Results, how: str) -> None:
     for result in ranks:
         accumulated = result[f"accumulate {how}"]
-        per_step = 1 if how == "flat" else accumulated["num_buckets"]
+        per_step = 1 if how != "overlapped" else accumulated["num_buckets"]
         assert accumulated["counts"] == [(0, per_step)] * 3
         expected = one_gradient(0, 1, 2)
         for gradients in accumulated["gradients"]:
@@ -116,6 +128,37 @@ def test_gradients_live_in_the_buckets(ranks: Results, how: str) -> None:
         assert result[f"views {how}"]["inside"] == [True, True, True]
         numbers = sum(parameter.numel() for parameter in trained) + len(trained)
         assert result[f"views {how}"]["num_bytes"] == numbers * 8
+
+
+@linux
+@pytest.mark.ranks
+def test_shared_and_flat_have_the_same_bits(ranks: Results) -> None:
+    for result in ranks:
+        for name, weight in result["train flat"]["weights"].items():
+            assert torch.equal(weight, result["train shared"]["weights"][name]), name
+
+
+@linux
+@pytest.mark.ranks
+def test_ranks_of_one_host_share_memory_and_give_it_back(ranks: Results) -> None:
+    for result in ranks:
+        assert result["sharing"]["default"] == (
+            "shared",
+            "shared: one sum in memory after backward, because all 2 ranks are on this host",
+        )
+        assert result["sharing"]["mapped"] - result["sharing"]["dropped"] == 2  # one bucket: the own and the peer's
+
+
+@linux
+@pytest.mark.ranks
+def test_one_rank_without_memory_to_share_makes_all_send(ranks: Results) -> None:
+    for result in ranks:
+        strategy, reason, mapped = result["sharing"]["full"]
+        assert (strategy, mapped) == ("flat", result["sharing"]["dropped"])
+        assert reason.endswith("compute backward, and the ranks cannot share memory")
+        assert "leave strategy out" in result["sharing"]["asked"]
+        assert_same(result["sharing"]["gradients"], one_gradient(0))
+        assert result["sharing"]["later"] == ("shared", mapped + 2)
 
 
 @pytest.mark.ranks
@@ -219,7 +262,8 @@ def test_a_dropped_wrapper_frees_its_buckets_and_stops_sending() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"strategy": "eager"}, "strategy 'eager' is unknown; choose one of flat, overlapped"),
+        ({"strategy": "shared"}, "needs two or more gloo ranks, all on one Linux host .*; leave strategy out"),
+        ({"strategy": "eager"}, "strategy 'eager' is unknown; choose one of flat, overlapped, shared"),
         ({"bucket_bytes": 0}, "bucket_bytes=0 holds nothing"),
     ],
 )
@@ -235,7 +279,7 @@ def test_nothing_to_train() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs one CUDA GPU")
-@pytest.mark.parametrize("strategy", [None, *STRATEGIES])
+@pytest.mark.parametrize("strategy", [None, "flat", "overlapped"])
 def test_one_gpu_with_nccl(strategy: Any) -> None:
     comm.setup(0, 1)
     try:

@@ -1,0 +1,250 @@
+"""The sum in memory against torch's all-reduce, in worlds of one to four, and that nothing of it stays behind."""
+
+import gc
+import hashlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pllab.comm import (
+    Message,
+    PeerError,
+    RankError,
+    all_gather_object,
+    all_reduce,
+    barrier,
+    launch,
+    rank,
+    record_messages,
+    shared,
+    shared_buffer,
+)
+
+SIZES = (0, 1, 1023, 1025, 5000, 20_001)
+TYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm")
+
+
+def fractions(number, numel, dtype):
+    return torch.rand(numel, generator=torch.Generator().manual_seed(number)).to(dtype)
+
+
+def mappings():
+    """The lines of this process's map that lie in /dev/shm."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if " /dev/shm/" in line]
+
+
+def descriptors():
+    """What this process has open in /dev/shm."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [target for link in links if (target := str(link.readlink())).startswith("/dev/shm")]
+
+
+def free_bytes():
+    """What is left of /dev/shm."""
+    status = os.statvfs("/dev/shm")
+    return status.f_bfree * status.f_frsize
+
+
+def sums(number, size):
+    """For every size and type: whether two sums are torch's, how far one of fractions is off, and its bits."""
+    outcome = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared, "_BLOCK", 700)  # several blocks in a chunk, the last one shorter
+        for numel in SIZES:
+            for dtype in TYPES:
+                buffer = shared_buffer(numel, dtype)
+                started_at_zero = not buffer.tensor.any()
+                right = started_at_zero and _twice_like_torch(buffer, number)
+                outcome[numel, dtype] = (right, *_fractions(buffer, number, size))
+    return outcome
+
+
+def _twice_like_torch(buffer, number):
+    """Two rounds of small integers, which no type rounds; the second shows that the first was over."""
+    generator = torch.Generator().manual_seed(number)
+    sent = torch.randint(-3, 4, buffer.tensor.shape, generator=generator).to(buffer.tensor.dtype)
+    buffer.tensor.copy_(sent)
+    for _ in range(2):
+        buffer.all_reduce()
+        all_reduce(sent)
+        buffer.tensor.mul_(number + 1)
+        sent.mul_(number + 1)
+    return torch.equal(buffer.tensor, sent)
+
+
+def _fractions(buffer, number, size):
+    """The largest error of a sum of fractions in units of the type's precision, and a digest of its bits."""
+    numel, dtype = buffer.tensor.numel(), buffer.tensor.dtype
+    buffer.tensor.copy_(fractions(number, numel, dtype))
+    buffer.all_reduce()
+    exact = sum(fractions(other, numel, dtype).double() for other in range(size))
+    error = (buffer.tensor.double() - exact).abs().max().item() if numel else 0.0
+    return error / torch.finfo(dtype).eps, hashlib.sha256(buffer.tensor.view(torch.uint8).numpy().tobytes()).digest()
+
+
+@linux
+@pytest.mark.ranks
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_same_sum_as_torch_and_the_same_bits_everywhere(size, nothing_left):
+    outcomes = launch(sums, size, backend="gloo", timeout_s=60)
+    for what, (_, _, bits) in outcomes[0].items():
+        assert all(outcome[what][0] for outcome in outcomes), what
+        assert max(outcome[what][1] for outcome in outcomes) <= size**2, what  # fractions are below 1
+        assert {outcome[what][2] for outcome in outcomes} == {bits}, what
+
+
+@pytest.mark.parametrize("numel", [0, 1, 1024, 1025, 5000, 10**6])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+def test_the_chunks_are_all_numbers_once(numel, size):
+    chunks = [shared._chunk(numel, number, size) for number in range(size)]
+    assert [chunks[0][0], chunks[-1][1]] == [0, numel]
+    assert all(before[1] == after[0] for before, after in zip(chunks, chunks[1:], strict=False))
+
+
+def alone(number, size):
+    return shared_buffer(3, torch.float32) is None
+
+
+@pytest.mark.ranks
+def test_a_world_of_one_shares_nothing():
+    assert shared_buffer(3, torch.float32) is None
+    assert launch(alone, 1, backend="gloo", timeout_s=60) == [True]
+
+
+def one_message(number, size):
+    buffer = shared_buffer(5, torch.float64)
+    with record_messages() as ledger:
+        buffer.all_reduce()
+    return ledger.messages
+
+
+@linux
+@pytest.mark.ranks
+def test_the_ledger_has_one_message():
+    assert launch(one_message, 2, backend="gloo", timeout_s=60) == [[Message("all_reduce", (5,), 40, None, 0)]] * 2
+
+
+def let_go(number, size):
+    buffer = shared_buffer(5000, torch.float32)
+    view = buffer.tensor[:10]
+    seen = [len(mappings()), len(descriptors()), all(line.endswith("(deleted)") for line in mappings())]
+    barrier()
+    del buffer
+    gc.collect()
+    seen.append(len(mappings()))
+    view.fill_(1)  # a view keeps the own memory, and only that
+    del view
+    gc.collect()
+    return [*seen, len(mappings()), len(descriptors())]
+
+
+@linux
+@pytest.mark.ranks
+def test_the_mappings_go_with_the_buffer():
+    for mapped, opened, nameless, kept, left, open_after in launch(let_go, 2, backend="gloo", timeout_s=60):
+        assert (mapped, kept, left) == (2, 1, 0)
+        assert (opened, open_after) == (0, 0)
+        assert nameless
+
+
+def killed(number, size, failing):
+    buffer = shared_buffer(2**24, torch.float32)  # 64 MiB, to be told from what others do on this machine
+    buffer.all_reduce()
+    if number == failing:
+        os.kill(os.getpid(), signal.SIGKILL)
+    buffer.all_reduce()
+
+
+@linux
+@pytest.mark.ranks
+def test_a_killed_rank_leaves_nothing_behind(nothing_left):
+    before = free_bytes()
+    with pytest.raises(RankError, match="rank 1 was killed by signal 9"):
+        launch(killed, 2, 1, backend="gloo", timeout_s=60)
+    assert free_bytes() > before - 2**26
+
+
+def peer_left(number, size):
+    buffer = shared_buffer(5, torch.float32)
+    if number == 0:
+        return None
+    try:
+        buffer.all_reduce()
+    except PeerError as error:
+        return str(error)
+    return "nothing"
+
+
+@linux
+@pytest.mark.ranks
+def test_a_peer_that_left_is_the_same_sentence_as_for_messages():
+    _, sentence = launch(peer_left, 2, backend="gloo", timeout_s=60)
+    assert sentence.startswith("all_reduce on rank 1 failed because another rank went away")
+
+
+def refused(number, size):
+    """One rank at a time cannot take part, each for another reason; then both can again."""
+    gets = []
+    for spoil in (_no_space, _other_host, _wrong_file, _no_descriptor):
+        with pytest.MonkeyPatch.context() as patch:
+            if number == 1:
+                spoil(patch)
+            gets.append(shared_buffer(5000, torch.float32))
+        gets.append(len(mappings()) + len(descriptors()))
+    device = torch.device("meta" if number == 1 else "cpu")
+    return [*gets, shared_buffer(5, torch.float32, device), shared_buffer(5, torch.float32) is None]
+
+
+def _no_space(patch):
+    def fallocate(descriptor, start, length):
+        raise OSError(28, "No space left on device")
+
+    patch.setattr(os, "posix_fallocate", fallocate)
+
+
+def _other_host(patch):
+    patch.setattr(shared, "_BOOT_ID", Path("/proc/self/comm"))
+
+
+def _wrong_file(patch):
+    """As if the other rank's pid meant another process here: the file is there, and it is another one."""
+    patch.setattr(shared, "_file_id", lambda descriptor: (0, 0))
+
+
+def _no_descriptor(patch):
+    patch.setattr(shared, "_map", _not_permitted)
+
+
+def _not_permitted(*_):
+    raise PermissionError(13, "Permission denied")
+
+
+@linux
+@pytest.mark.ranks
+def test_when_one_rank_cannot_none_gets_a_buffer():
+    for outcome in launch(refused, 2, backend="gloo", timeout_s=60):
+        assert outcome == [None, 0] * 4 + [None, False]
+
+
+def uneven(number, size):
+    try:
+        shared_buffer(5 + number, torch.float32)
+    except ValueError as error:
+        return str(error), all_gather_object(rank())
+    return None
+
+
+@linux
+@pytest.mark.ranks
+def test_different_sizes_are_refused_everywhere():
+    sentence = (
+        "rank 1 asks for a shared buffer of 6 x torch.float32, rank 0 for 5 x torch.float32; "
+        "ask for the same on every rank"
+    )
+    assert launch(uneven, 2, backend="gloo", timeout_s=60) == [(sentence, [0, 1])] * 2
