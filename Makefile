@@ -10,7 +10,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 .PHONY: lab test check unit notebooks publish clean
 
 lab: .venv/lab.stamp
-	$(BIN)/jupyter lab notebooks/00_first_two_ranks.ipynb --ip=127.0.0.1 $(ROOT_FLAG)
+	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
 
 test: check unit notebooks
 

@@ -27,10 +27,18 @@ def _left(psutil, temp, before):
     children = [
         _command(process)
         for process in psutil.Process().children(recursive=True)
-        if process not in before and process.is_running() and "resource_tracker" not in _command(process)
+        if process not in before and process.is_running() and not _is_anothers(psutil, process, before)
     ]
     alive = [thread.name for thread in threading.enumerate() if thread not in before]
     return [*children, *alive, *(path.name for path in temp.iterdir())]
+
+
+def _is_anothers(psutil, process, before):
+    """Whether it belongs to Python's resource tracker, or to a program that ran before the test (a browser)."""
+    try:
+        return "resource_tracker" in _command(process) or any(parent in before for parent in process.parents())
+    except psutil.Error:
+        return False
 
 
 def _command(process):
