@@ -10,14 +10,33 @@ from pllab.show.timeline_picture import draw_timeline
 from pllab.show.timeline_text import describe_timeline
 
 if TYPE_CHECKING:
+    from pllab.show.clock import ClockPlayer
+    from pllab.show.cut_editor import CutEditor
     from pllab.show.player import TimelinePlayer
     from pllab.show.race import Race
 
-__all__ = ["Figure", "Race", "TimelinePlayer", "describe_timeline", "draw_timeline", "figure"]
+__all__ = [
+    "ClockPlayer",
+    "CutEditor",
+    "Figure",
+    "Race",
+    "TimelinePlayer",
+    "describe_timeline",
+    "draw_timeline",
+    "figure",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import the widgets when they are first asked for: a machine without anywidget can still draw."""
+    if name == "CutEditor":
+        from pllab.show.cut_editor import CutEditor
+
+        return CutEditor
+    if name == "ClockPlayer":
+        from pllab.show.clock import ClockPlayer
+
+        return ClockPlayer
     if name == "TimelinePlayer":
         from pllab.show.player import TimelinePlayer
 
