@@ -1,0 +1,47 @@
+import torch
+from torch import nn
+
+from pllab.pipeline import tie_gradients
+
+
+def copies(*grads: float | None) -> list[nn.Parameter]:
+    made = [nn.Parameter(torch.ones(2)) for _ in grads]
+    for copy, grad in zip(made, grads, strict=True):
+        copy.grad = None if grad is None else torch.full((2,), grad)
+    return made
+
+
+def test_both_copies_get_the_sum_in_tensors_of_their_own() -> None:
+    first, last = copies(1.0, 10.0)
+    tie_gradients(first, last)
+    assert first.grad.tolist() == last.grad.tolist() == [11.0, 11.0]
+    first.grad.zero_()
+    assert last.grad.tolist() == [11.0, 11.0]
+
+
+def test_a_copy_without_a_gradient_counts_as_zero() -> None:
+    for grads in ((1.0, None), (None, 1.0)):
+        first, last = copies(*grads)
+        tie_gradients(first, last)
+        assert first.grad.tolist() == last.grad.tolist() == [1.0, 1.0]
+        assert first.grad.data_ptr() != last.grad.data_ptr()
+    first, last = copies(None, None)
+    tie_gradients(first, last)
+    assert first.grad is None and last.grad is None
+
+
+def test_two_copies_train_like_one_weight() -> None:
+    start = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    ids = torch.arange(5)
+    one = nn.Parameter(start.clone())
+    first, last = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    for _ in range(3):
+        for look_up, score, weights in ((one, one, [one]), (first, last, [first, last])):
+            optimizer = torch.optim.SGD(weights, lr=0.5)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(torch.tanh(look_up[ids]) @ score.T, ids.flip(0)).backward()
+            if len(weights) == 2:
+                tie_gradients(first, last)
+            optimizer.step()
+    assert torch.equal(first, last)
+    torch.testing.assert_close(first, one)
