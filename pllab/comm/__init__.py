@@ -24,7 +24,10 @@ from pllab.comm.group import setup, teardown
 from pllab.comm.launch import launch
 from pllab.comm.ledger import Ledger, Message, record_messages
 from pllab.comm.ranks import Ranks, RanksInterrupted
+from pllab.comm.ring import ring_pass
+from pllab.comm.session import run_in_group
 from pllab.comm.shared import SharedBuffer, shared_buffer
+from pllab.comm.subgroups import make_groups, sum_in_group
 
 __all__ = [
     "BackendPlan",
@@ -43,14 +46,18 @@ __all__ = [
     "barrier",
     "broadcast",
     "launch",
+    "make_groups",
     "plan_backend",
     "rank",
     "receive",
     "record_messages",
     "report",
+    "ring_pass",
+    "run_in_group",
     "send",
     "setup",
     "shared_buffer",
+    "sum_in_group",
     "teardown",
     "world_size",
 ]

@@ -10,15 +10,21 @@ from pllab.show.timeline_picture import draw_timeline
 from pllab.show.timeline_text import describe_timeline
 
 if TYPE_CHECKING:
+    from pllab.show.buckets import BucketSlider
     from pllab.show.clock import ClockPlayer
     from pllab.show.cut_editor import CutEditor
+    from pllab.show.fingerprint import GradientFingerprint
+    from pllab.show.index_map import IndexMap
     from pllab.show.player import TimelinePlayer
     from pllab.show.race import Race
 
 __all__ = [
+    "BucketSlider",
     "ClockPlayer",
     "CutEditor",
     "Figure",
+    "GradientFingerprint",
+    "IndexMap",
     "Race",
     "TimelinePlayer",
     "describe_timeline",
@@ -37,6 +43,18 @@ def __getattr__(name: str) -> Any:
         from pllab.show.clock import ClockPlayer
 
         return ClockPlayer
+    if name == "IndexMap":
+        from pllab.show.index_map import IndexMap
+
+        return IndexMap
+    if name == "GradientFingerprint":
+        from pllab.show.fingerprint import GradientFingerprint
+
+        return GradientFingerprint
+    if name == "BucketSlider":
+        from pllab.show.buckets import BucketSlider
+
+        return BucketSlider
     if name == "TimelinePlayer":
         from pllab.show.player import TimelinePlayer
 

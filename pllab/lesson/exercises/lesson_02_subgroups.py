@@ -1,0 +1,136 @@
+"""The cases of exercise 02.3: `my_groups(members)` makes all groups and returns those of this rank.
+
+The ranks first list which groups they would ask torch for, without making any: lists that differ are a deadlock,
+and nobody has to wait for it. Then they make the groups. A sum in a group, to which each rank gives a one in its
+own place, lists the members.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pllab import comm
+from pllab.comm.subgroups import list_new_groups, sum_in_group
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.lesson_02_meeting import late, on_ranks, stuck
+
+MyGroups = Callable[[list[list[int]]], Any]
+Members = list[list[int]]
+
+_APART: Members = [[0, 2], [1]]
+_OVERLAPPING: Members = [[0, 1], [1, 2], [0, 1, 2]]
+
+
+def same_calls(my_groups: MyGroups) -> None:
+    """All ranks ask for the same groups, in the same order, and each gets its own."""
+    worlds = on_ranks(use_groups, my_groups, 3, [_APART, _OVERLAPPING])
+    for members, seen in zip([_APART, _OVERLAPPING], zip(*worlds, strict=False), strict=False):
+        _judge(members, list(seen))
+
+
+def use_groups(rank: int, world_size: int, my_groups: MyGroups, tasks: list[Members]) -> list[dict[str, Any]]:
+    """On every rank: compare the calls, make the groups, and find out by a sum who is in them."""
+    results = []
+    for members in tasks:
+        results.append(_use(rank, world_size, my_groups, members))
+        if any(comm.all_gather_object("found" not in results[-1])):
+            break  # the groups of a rank that failed are in no order
+    return results
+
+
+def _use(rank: int, world_size: int, my_groups: MyGroups, members: Members) -> dict[str, Any]:
+    lists = comm.all_gather_object(_asked(my_groups, members))
+    seen: dict[str, Any] = {"rank": rank, "lists": lists}
+    if None not in lists and (any(asked != lists[0] for asked in lists) or _not_asked_for(members, lists[0])):
+        return seen
+    try:
+        groups = my_groups([list(ranks) for ranks in members])
+    except Exception as error:
+        return seen | {"stuck": stuck(error)}
+    if not isinstance(groups, list | tuple):
+        return seen | {"no_list": repr(groups)[:80]}
+    seen["num_groups"] = len(groups)
+    if any(comm.all_gather_object(len(groups) != sum(rank in ranks for ranks in members))):
+        return seen
+    try:
+        return seen | {"found": [_members(group, rank, world_size) for group in groups]}
+    except Exception as error:
+        return seen | {"stuck": stuck(error)}
+
+
+def _asked(my_groups: MyGroups, members: Members) -> list[tuple[int, ...]] | None:
+    """The groups that this rank would ask for; None when the function needs real groups to come to its end."""
+    with list_new_groups() as asked:
+        try:
+            my_groups([list(ranks) for ranks in members])
+        except Exception:
+            return None
+    return asked
+
+
+def _members(group: Any, rank: int, world_size: int) -> list[int]:
+    present = torch.zeros(world_size)
+    present[rank] = 1.0
+    sum_in_group(group, present)
+    return [other for other in range(world_size) if present[other]]
+
+
+def _judge(members: Members, seen: list[dict[str, Any]]) -> None:
+    lists = seen[0]["lists"]
+    _judge_calls(lists)
+    if None not in lists and (missing := _not_asked_for(members, lists[0])):
+        raise Wrong("wrong_members", f"No rank asked for a group of {missing}; the ranks asked for {lists[0]}.")
+    _judge_ends(seen)
+    mine = [[ranks for ranks in members if one["rank"] in ranks] for one in seen]
+    for one, right in zip(seen, mine, strict=True):
+        if one["num_groups"] != len(right):
+            raise Wrong(
+                "wrong_number",
+                f"Of the groups {members}, rank {one['rank']} belongs to {len(right)}, and it returned "
+                f"{one['num_groups']}; all ranks make all groups, and each keeps its own.",
+            )
+    for one, right in zip(seen, mine, strict=True):
+        if one["found"] != right:
+            raise _mistaken(one["rank"], one["found"], right)
+
+
+def _not_asked_for(members: Members, asked: list[tuple[int, ...]]) -> list[list[int]]:
+    """The lists of ranks for which nobody makes a group; none when the calls could not be seen."""
+    made = {tuple(sorted(ranks)) for ranks in asked}
+    return [ranks for ranks in members if made and tuple(sorted(ranks)) not in made]
+
+
+def _judge_calls(lists: list[list[tuple[int, ...]] | None]) -> None:
+    """The calls of the ranks side by side."""
+    if None in lists or all(asked == lists[0] for asked in lists):
+        return
+    told = "; ".join(f"rank {rank}: {', '.join(map(str, asked or ())) or 'none'}" for rank, asked in enumerate(lists))
+    if len({tuple(sorted(asked or ())) for asked in lists}) > 1:
+        raise Wrong(
+            "members_only",
+            f"The ranks ask for different groups ({told}) and would wait for each other for ever. new_group is a "
+            "call of all ranks, also of those that are not in the group.",
+        )
+    raise Wrong(
+        "order_differs",
+        f"The ranks ask for the same groups in different orders ({told}) and would wait for each other for ever. "
+        "The members find each other by the number of the call: one order for all ranks.",
+    )
+
+
+def _judge_ends(seen: list[dict[str, Any]]) -> None:
+    failed = sorted((one["stuck"] for one in seen if "stuck" in one), key=late)
+    if failed and late(failed[0]):
+        raise Wrong("not_together", f"The ranks made the same calls, and then one waited for another: {failed[0]}.")
+    if failed:
+        raise Wrong("raised", f"Your function raised {failed[0]}.")
+    for one in seen:
+        if "no_list" in one:
+            raise Wrong("no_list", f"Rank {one['rank']} returned {one['no_list']}; return a list of its groups.")
+
+
+def _mistaken(rank: int, found: list[list[int]], right: list[list[int]]) -> Wrong:
+    if sorted(found) == sorted(right):
+        return Wrong("wrong_order", f"Rank {rank} belongs to {right}, in this order, and returned {found}.")
+    return Wrong("wrong_members", f"Rank {rank} belongs to {right}, and a sum in its groups reaches {found}.")

@@ -1,0 +1,243 @@
+"""The cases of exercise 05.2: `average_gradients(model)` makes three ranks equal to one process.
+
+The steps are SGD's: it shows a constant factor in the gradient, which Adam divides away.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.lesson_05_ratio import judge_gradients
+from pllab.lesson.exercises.lesson_05_watch import WORLD_SIZE, Attempt, Ran, attempt, log_of, run
+
+Average = Callable[[nn.Module], Any]
+Gradients = dict[str, torch.Tensor | None]
+
+_ROWS = 4  # per rank
+_STEPS = 3
+_SLACK_BYTES = 128  # a solution may also tell the others which gradients it has
+
+
+class Small(nn.Module):
+    """A model with the three special cases: a frozen layer, one that forward never calls, a weight used twice."""
+
+    def __init__(self, *, frozen: bool = False, unused: bool = False, tied: bool = False) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 6)
+        self.middle = nn.Linear(6, 6).requires_grad_(not frozen)
+        self.hidden = nn.Linear(6, 6)
+        if unused:
+            self.unused = nn.Linear(6, 20)
+        self.head = nn.Linear(6, 11, bias=False)
+        if tied:
+            self.head.weight = self.embed.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(rows,) int64 -> (rows, 11)."""
+        logits: torch.Tensor = self.head(torch.tanh(self.hidden(torch.tanh(self.middle(self.embed(tokens))))))
+        return logits
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One rank around one call: its gradients before and after, and the parameters that the call changed."""
+
+    attempt: Attempt
+    local: Gradients
+    after: Gradients
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One rank after three steps: its last call, calls per step, weights, and the first gradients before and after."""
+
+    attempt: Attempt
+    calls_per_step: tuple[int, ...]
+    gradient_bytes: int
+    weights: dict[str, torch.Tensor]
+    first: tuple[Gradients, Gradients]
+
+
+def average_on_ranks(rank: int, _: int, average_gradients: Average, folder: str) -> dict[str, Any]:
+    """Inside a rank: a plain model, one with a frozen layer, one with an unused layer, then three steps of all."""
+    log, results = log_of(folder, rank), dict[str, Any]()
+    for name, model in {"plain": _make(), "frozen": _make(frozen=True), "unused": _make(unused=True)}.items():
+        results[name] = _one_call(model, rank, average_gradients, log)
+        if results[name].attempt.error:
+            return results
+    model = _make(frozen=True, unused=True, tied=True)
+    counts, attempted, gradients = list[int](), Attempt([]), list[Gradients]()
+    for step in range(_STEPS):
+        _backward(model, step, slice(_ROWS * rank, _ROWS * (rank + 1)))
+        gradients.append(_gradients(model))
+        _, attempted = attempt(log, average_gradients, model)
+        gradients.append(_gradients(model))
+        counts.append(len(attempted.calls))
+        if attempted.error:
+            break
+        _sgd_step(model)
+    num_bytes = sum(4 * p.grad.numel() for p in model.parameters() if p.grad is not None)
+    return results | {
+        "steps": Trained(attempted, tuple(counts), num_bytes, _weights(model), (gradients[0], gradients[1]))
+    }
+
+
+def one_process() -> dict[str, torch.Tensor]:
+    """The weights after three steps of one process with the whole batch."""
+    model = _make(frozen=True, unused=True, tied=True)
+    for step in range(_STEPS):
+        _backward(model, step, slice(None))
+        _sgd_step(model)
+    return _weights(model)
+
+
+def _make(**kinds: bool) -> Small:
+    torch.manual_seed(5)
+    return Small(**kinds)
+
+
+def _sgd_step(model: nn.Module) -> None:
+    """Plain SGD with learning rate 0.5; the first step of torch.optim imports torch._dynamo, which takes seconds."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter.sub_(parameter.grad, alpha=0.5)
+
+
+def _backward(model: nn.Module, step: int, rows: slice) -> None:
+    """The gradient of the mean loss over some rows of the batch that all ranks share."""
+    generator = torch.Generator().manual_seed(step)
+    tokens, targets = torch.randint(11, (2, _ROWS * WORLD_SIZE), generator=generator)
+    model.zero_grad()
+    nn.functional.cross_entropy(model(tokens[rows]), targets[rows]).backward()
+
+
+def _one_call(model: nn.Module, rank: int, average_gradients: Average, log: str) -> Seen:
+    """One backward and one call; the weights are moved apart in between, so that averaging them would show."""
+    _backward(model, 0, slice(_ROWS * rank, _ROWS * (rank + 1)))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(rank)
+    local, before = _gradients(model), _weights(model)
+    _, attempted = attempt(log, average_gradients, model)
+    changed = tuple(name for name, weight in _weights(model).items() if not torch.equal(weight, before[name]))
+    return Seen(attempted, local, _gradients(model), changed)
+
+
+def _gradients(model: nn.Module) -> Gradients:
+    return {name: None if p.grad is None else p.grad.detach().clone() for name, p in model.named_parameters()}
+
+
+def _weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+@lru_cache(maxsize=1)
+def _run(average_gradients: Average) -> Ran:
+    """All cases ask about the same run."""
+    return run(average_on_ranks, average_gradients)
+
+
+def the_mean(average_gradients: Average) -> None:
+    """A plain model: every gradient is the mean over the ranks, on every rank, and nothing else moved."""
+    try:
+        seen: list[Seen] = _run(average_gradients).of("plain")
+    except Wrong as wrong:
+        raise _none_returned(wrong) from None
+    _judge_changed(seen)
+    judge_gradients([each.local for each in seen], [each.after for each in seen], _calls(seen))
+
+
+def skipped(average_gradients: Average) -> None:
+    """A frozen and an unused parameter have no gradient, neither before nor after."""
+    for kind, words in {"frozen": "is frozen", "unused": "is not used in forward"}.items():
+        try:
+            seen: list[Seen] = _run(average_gradients).of(kind)
+        except Wrong as wrong:
+            if wrong.hint_id != "raised":
+                raise
+            why = f"A parameter that {words} has grad None on all ranks, and your function did not expect that"
+            raise Wrong(f"{kind}_crash", f"{why}. {wrong.sentence}") from None
+        _judge_changed(seen)
+        for name, gradient in seen[0].local.items():
+            if gradient is None and any(each.after[name] is not None for each in seen):
+                raise Wrong(
+                    "invented_gradient",
+                    f"{name} {words}: its gradient was None on all ranks and is a tensor now, which weight decay "
+                    "and momentum would act on.",
+                )
+        judge_gradients([each.local for each in seen], [each.after for each in seen], _calls(seen))
+
+
+def few_messages(average_gradients: Average) -> None:
+    """What has no gradient sends nothing, and a tied weight is sent once."""
+    for each in _run(average_gradients).of("steps"):
+        sent = each.attempt.num_bytes()
+        if each.calls_per_step[-1] and sent > each.gradient_bytes + _SLACK_BYTES:
+            raise Wrong(
+                "sent_twice",
+                f"The gradients have {each.gradient_bytes} bytes and your calls moved {sent}: a tied weight has two "
+                "names and one gradient, or something without a gradient was sent.",
+            )
+
+
+def equals_one_process(average_gradients: Average) -> None:
+    """Three SGD steps with a frozen, an unused and a tied parameter against one process with the whole batch."""
+    seen: list[Trained] = _run(average_gradients).of("steps")
+    right = one_process()
+    for rank, each in enumerate(seen):
+        if 0 in each.calls_per_step and any(each.calls_per_step):
+            raise Wrong(
+                "not_every_step",
+                f"In the three steps you made {', '.join(map(str, each.calls_per_step))} calls; "
+                "every step has new gradients to average.",
+            )
+        wrong = [name for name in right if not torch.allclose(each.weights[name], right[name], rtol=1e-4, atol=1e-5)]
+        if wrong and _only_the_tied([each.first for each in seen]):
+            raise Wrong(
+                "tied_twice",
+                "In the first step only embed.weight has another gradient than in one process: it is tied, and its one "
+                "gradient was treated twice.",
+            )
+        if wrong:
+            raise Wrong(
+                "parts_from_one_process",
+                f"After three SGD steps {', '.join(wrong)} on rank {rank} differs from one process.",
+            )
+
+
+def _only_the_tied(first: list[tuple[Gradients, Gradients]]) -> bool:
+    """Whether the mean over the ranks is right but for the weight that is used twice."""
+    untied = [[{**each[moment], "embed.weight": None} for each in first] for moment in (0, 1)]
+    try:
+        judge_gradients(untied[0], untied[1], num_calls=1)
+    except Wrong:
+        return False
+    return True
+
+
+def _none_returned(wrong: Wrong) -> Wrong:
+    """In the plain model every gradient is there, so a None comes from the call itself."""
+    if wrong.hint_id == "raised" and "NoneType" in wrong.sentence:
+        return Wrong("none_returned", f"all_reduce works in place and returns None. {wrong.sentence}")
+    return wrong
+
+
+def _judge_changed(seen: list[Seen]) -> None:
+    for each in seen:
+        if each.changed:
+            raise Wrong(
+                "parameters_changed",
+                f"Your function changed the parameter {each.changed[0]} itself; only .grad is to be averaged, "
+                "the step is the optimizer's.",
+            )
+
+
+def _calls(seen: list[Seen]) -> int:
+    return sum(len(each.attempt.calls) for each in seen)

@@ -1,0 +1,154 @@
+"""The cases of exercise 05.1: `broadcast_parameters(model)` gives every rank the numbers of rank 0."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.lesson_05_watch import Attempt, Ran, attempt, log_of, run
+
+Broadcast = Callable[[nn.Module], Any]
+Numbers = dict[str, torch.Tensor]
+
+
+class Block(nn.Module):
+    """Parameters, a frozen layer, a tied weight, and the buffers of a batch norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 5)
+        self.norm = nn.BatchNorm1d(5)
+        self.frozen = nn.Linear(5, 5).requires_grad_(False)
+        self.head = nn.Linear(5, 7)
+        self.head.weight = self.embed.weight
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One rank: its numbers before and after, and whether the model still holds the same tensors."""
+
+    attempt: Attempt
+    before: Numbers
+    after: Numbers
+    same_tensors: bool
+    frozen: bool
+
+
+def start_apart(rank: int, _: int, broadcast_parameters: Broadcast, folder: str) -> dict[str, Seen]:
+    """Inside a rank: a model with numbers of its own; then the student's function."""
+    torch.manual_seed(100 + rank)
+    model = Block()
+    with torch.no_grad():
+        for tensor in chain(model.parameters(), model.buffers()):
+            tensor.add_(rank + 1)  # a batch norm starts equal on all ranks
+    before, tensors = _numbers(model), _identities(model)
+    _, attempted = attempt(log_of(folder, rank), broadcast_parameters, model)
+    same = tensors == _identities(model)
+    frozen = not any(parameter.requires_grad for parameter in model.frozen.parameters())
+    return {"start": Seen(attempted, before, _numbers(model), same, frozen)}
+
+
+def _numbers(model: nn.Module) -> Numbers:
+    named = chain(model.named_parameters(), model.named_buffers())
+    return {name: tensor.detach().clone() for name, tensor in named}
+
+
+def _identities(model: nn.Module) -> list[int]:
+    return [id(tensor) for tensor in chain(model.parameters(), model.buffers())]
+
+
+@lru_cache(maxsize=1)
+def _run(broadcast_parameters: Broadcast) -> Ran:
+    """All cases ask about the same run."""
+    return run(start_apart, broadcast_parameters)
+
+
+def all_parameters(broadcast_parameters: Broadcast) -> None:
+    """Every parameter that is trained equals rank 0's, everywhere."""
+    seen: list[Seen] = _run(broadcast_parameters).of("start")
+    names = [name for name in seen[0].before if name.startswith(("embed", "norm.w", "norm.b", "head"))]
+    wrong = _different(seen, names)
+    if not wrong:
+        return
+    _judge_origin(seen, wrong)
+    if len(wrong) < len(names):
+        raise Wrong(
+            "not_all_parameters",
+            f"{', '.join(wrong)} still differs from rank 0's on another rank; every parameter has to go out.",
+        )
+    if not any(each.attempt.calls for each in seen):
+        raise Wrong(
+            "nothing_sent", "No rank sent or received anything, and each still has the numbers of its own seed."
+        )
+    raise Wrong(
+        "not_stored",
+        "Messages were sent, and the parameters are what they were: the result went into another tensor, "
+        "such as a copy.",
+    )
+
+
+def everything_else(broadcast_parameters: Broadcast) -> None:
+    """Frozen parameters and buffers, which no gradient will ever bring together."""
+    seen: list[Seen] = _run(broadcast_parameters).of("start")
+    if wrong := _different(seen, [name for name in seen[0].before if name.startswith("frozen")]):
+        raise Wrong(
+            "frozen_forgotten",
+            f"{', '.join(wrong)} is frozen, and still has another value on each rank; it takes part in forward too.",
+        )
+    if wrong := _different(seen, [name for name in seen[0].before if name.startswith("norm.")]):
+        raise Wrong(
+            "buffers_forgotten",
+            f"{', '.join(wrong)} is a buffer, not a parameter, and still has another value on each rank; "
+            "model.buffers() lists them.",
+        )
+
+
+def in_place(broadcast_parameters: Broadcast) -> None:
+    """The optimizer holds the tensors that were there before, and what was frozen stays frozen."""
+    seen: list[Seen] = _run(broadcast_parameters).of("start")
+    if not all(each.same_tensors for each in seen):
+        raise Wrong(
+            "replaced",
+            "The model holds new tensors now, and an optimizer made before still holds the old ones; "
+            "write into the old ones.",
+        )
+    if not all(each.frozen for each in seen):
+        raise Wrong("unfrozen", "The frozen layer is trained now; requires_grad must stay as it was.")
+
+
+def _judge_origin(seen: list[Seen], wrong: list[str]) -> None:
+    """All ranks agree, but not on the numbers of rank 0."""
+    name = wrong[0]
+    values = [each.after[name] for each in seen]
+    if not all(torch.equal(value, values[0]) for value in values):
+        return
+    for rank, each in enumerate(seen):
+        if torch.equal(values[0], each.before[name]):
+            raise Wrong("wrong_source", f"All ranks now have {name} of rank {rank}; the source is rank 0.")
+    before = torch.stack([each.before[name] for each in seen])
+    if torch.allclose(values[0], before.mean(0), atol=1e-5) or torch.allclose(values[0], before.sum(0), atol=1e-5):
+        raise Wrong(
+            "averaged",
+            f"All ranks now have a sum or mean for {name}: no rank's own start, and what rank 0 had loaded is lost.",
+        )
+    if not any(each.attempt.calls for each in seen):
+        raise Wrong(
+            "re_seeded",
+            "All ranks agree without a single message: you drew the weights again. What rank 0 had loaded is lost.",
+        )
+
+
+def _different(seen: list[Seen], names: list[str]) -> list[str]:
+    return [
+        name
+        for name in names
+        if any(not torch.equal(each.after.get(name, _NONE), seen[0].before[name]) for each in seen)
+    ]
+
+
+_NONE = torch.empty(0)

@@ -1,0 +1,153 @@
+"""The cases of exercise 05.3: `token_weighted(loss_sum, num_tokens)` when the ranks have unequal numbers of targets."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.lesson_05_watch import Attempt, Ran, attempt, log_of, run
+
+Weighted = Callable[[torch.Tensor, int], Any]
+
+# Targets of rank 0, 1 and 2.
+_COUNTS = {"unequal": (10, 100, 40), "empty": (10, 0, 5)}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One rank: what is wrong with its loss, or the gradient of it before any averaging."""
+
+    attempt: Attempt
+    trouble: str = ""
+    gradient: torch.Tensor | None = None
+
+
+def weigh_on_ranks(rank: int, _: int, token_weighted: Weighted, folder: str) -> dict[str, Seen]:
+    """Inside a rank: two steps with unequal shares, and the gradient that the student's loss has."""
+    results: dict[str, Seen] = {}
+    for name, counts in _COUNTS.items():
+        weight, loss_sum = _loss(slice(sum(counts[:rank]), sum(counts[: rank + 1])))
+        loss, attempted = attempt(log_of(folder, rank), token_weighted, loss_sum, counts[rank])
+        results[name] = _learn(weight, loss, attempted)
+        if attempted.error or results[name].trouble:
+            return results
+    return results
+
+
+def _loss(rows: slice) -> tuple[nn.Parameter, torch.Tensor]:
+    """A weight, and the sum of its losses over these rows of a data set that all ranks know."""
+    generator = torch.Generator().manual_seed(9)
+    x = torch.randn(150, 4, generator=generator)
+    targets = torch.randint(3, (150,), generator=generator)
+    weight = nn.Parameter(torch.randn(4, 3, generator=generator))
+    return weight, nn.functional.cross_entropy((x @ weight)[rows], targets[rows], reduction="sum")
+
+
+def _learn(weight: nn.Parameter, loss: Any, attempted: Attempt) -> Seen:
+    """Backward of the student's loss; the mean over the ranks is taken after the run."""
+    if attempted.error:
+        return Seen(attempted)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        return Seen(attempted, trouble="no_loss")
+    if not loss.requires_grad:
+        return Seen(attempted, trouble="no_gradient")
+    if not bool(loss.isfinite().all()):
+        return Seen(attempted, trouble="not_finite")
+    (gradient,) = torch.autograd.grad(loss.sum(), weight)
+    return Seen(attempted, gradient=gradient)
+
+
+def right_gradient(counts: tuple[int, ...]) -> torch.Tensor:
+    """The gradient of one process with all the targets: the mean over them."""
+    weight, loss_sum = _loss(slice(0, sum(counts)))
+    (gradient,) = torch.autograd.grad(loss_sum / sum(counts), weight)
+    return gradient
+
+
+@lru_cache(maxsize=1)
+def _run(token_weighted: Weighted) -> Ran:
+    """All cases ask about the same run."""
+    return run(weigh_on_ranks, token_weighted)
+
+
+def unequal(token_weighted: Weighted) -> None:
+    """10, 100 and 40 targets: the averaged gradient is that of one process with 150."""
+    _judge(_run(token_weighted), "unequal")
+
+
+def one_empty(token_weighted: Weighted) -> None:
+    """A rank without a single target takes part and adds nothing."""
+    _judge(_run(token_weighted), "empty")
+
+
+def _judge(ran: Ran, step: str) -> None:
+    seen: list[Seen] = ran.of(step)
+    counts = _COUNTS[step]
+    for each in seen:
+        if each.trouble == "no_loss":
+            raise Wrong("no_loss", "Return the loss as one tensor; backward starts from it.")
+        if each.trouble == "no_gradient":
+            raise Wrong(
+                "no_gradient",
+                "Backward cannot start from what you returned: it is cut off from the model. "
+                "Scale loss_sum itself, not a copy or its number.",
+            )
+        if each.trouble == "not_finite":
+            raise Wrong(
+                "not_finite",
+                f"With {_said(counts)} targets a rank's loss is not a finite number: it divided by its own 0 targets.",
+            )
+    got = torch.stack([each.gradient for each in seen if each.gradient is not None]).mean(0)
+    right = right_gradient(counts)
+    if torch.allclose(got, right, rtol=1e-4, atol=1e-6):
+        return
+    raise _named(got, right, counts)
+
+
+def _named(got: torch.Tensor, right: torch.Tensor, counts: tuple[int, ...]) -> Wrong:
+    """What the gradient is instead."""
+    num_ranks, total = len(counts), sum(counts)
+    shares = [_share(counts, rank) for rank in range(num_ranks)]
+    of_means = torch.stack([share / max(1, count) for share, count in zip(shares, counts, strict=True)]).mean(0)
+    if _close(got, of_means):
+        return Wrong(
+            "mean_of_means",
+            f"That is a mean of means: the ranks have {_said(counts)} targets, and each counts the same. "
+            "Divide by the targets of all ranks.",
+        )
+    twice = torch.stack([share * count for share, count in zip(shares, counts, strict=True)]).sum(0) / total**2
+    if _close(got, twice) or _close(got, twice / num_ranks):
+        return Wrong("weighted_twice", "A sum already weighs each rank by its targets, and you weigh it once more.")
+    factor = float((got * right).sum() / (right * right).sum())
+    if not _close(got, factor * right):
+        return Wrong("wrong_weights", f"With {_said(counts)} targets the ranks do not count by their targets.")
+    if abs(factor * num_ranks - 1) < 1e-3:
+        return Wrong(
+            "averaged_away",
+            f"Every gradient is {num_ranks} times too small: averaging divides by the {num_ranks} ranks after you, "
+            "so the loss has to be as many times larger.",
+        )
+    if abs(factor / (total / num_ranks) - 1) < 1e-3:
+        return Wrong("not_divided", f"The gradient is a sum over targets; divide by the {total} targets of all ranks.")
+    return Wrong(
+        "wrong_factor", f"With {_said(counts)} targets the gradient is {factor:.3g} times that of one process."
+    )
+
+
+def _share(counts: tuple[int, ...], rank: int) -> torch.Tensor:
+    """The gradient of one rank's summed loss."""
+    weight, loss_sum = _loss(slice(sum(counts[:rank]), sum(counts[: rank + 1])))
+    (gradient,) = torch.autograd.grad(loss_sum, weight)
+    return gradient
+
+
+def _close(got: torch.Tensor, right: Any) -> bool:
+    return torch.allclose(got, right, rtol=1e-3, atol=1e-6)
+
+
+def _said(counts: tuple[int, ...]) -> str:
+    return ", ".join(map(str, counts[:-1])) + f" and {counts[-1]}"

@@ -1,0 +1,242 @@
+"""How lesson 05 watches a student's function on real ranks: every collective call, every error, no endless wait.
+
+Students may call torch.distributed directly, past the ledger of `pllab.comm`, so the calls are read where both
+arrive: at the methods of torch's process group. (CommDebugMode reads them at the dispatcher, and the first use of a
+dispatch mode imports sympy on every rank, which takes seconds.) Each call is written to a file before it is made, so
+that it is known even when it never comes back.
+"""
+
+import json
+import os
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import ProcessGroup  # only to listen to it: nothing is called here
+
+from pllab.comm import RankError
+from pllab.comm.errors import is_echo
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.on_ranks import Program, run_on_ranks
+
+WORLD_SIZE = 3  # with two ranks, a 2 written into the code would pass for the number of ranks
+_DEADLINE_S = 8.0  # for one call of the student's function; the start of the processes is not in it
+_LATE = "late"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of torch.distributed: its name, the elements and bytes it hands over, its root if it has one."""
+
+    name: str
+    num_elements: int
+    num_bytes: int
+    root: int | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One call of the student's function on one rank; `error` is empty when it returned."""
+
+    calls: list[Call]
+    error: str = ""
+    kind: str = ""
+    echo: bool = False
+
+    def num_bytes(self) -> int:
+        """The bytes of the busiest kind of call: a reduce and a broadcast of the same tensor count once."""
+        names = {call.name for call in self.calls}
+        return max((sum(call.num_bytes for call in self.calls if call.name == name) for name in names), default=0)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What all ranks came back with; `results` is empty when a rank died, `calls` is known even then."""
+
+    results: list[dict[str, Any]]
+    calls: list[list[Call]]
+    failure: str = ""
+    late: bool = False
+
+    def of(self, step: str) -> list[Any]:
+        """What every rank saw in a step of the program.
+
+        Raises:
+            Wrong: a rank died, raised, waited for ever, or the ranks did not make the same calls.
+        """
+        if not self.results:
+            agree(self.calls)
+            if self.late:
+                raise Wrong("hang", "A rank waits for a message that no other rank sends.")
+            raise Wrong("crashed", f"The ranks did not survive your function: {self.failure}.")
+        seen = [result[step] for result in self.results if step in result]
+        attempts: list[Attempt] = [each.attempt for each in seen]
+        for attempt in attempts:
+            if attempt.error and not attempt.echo:
+                raise _raised(attempt)
+        agree([attempt.calls for attempt in attempts])
+        if len(seen) < len(self.results) or any(attempt.error for attempt in attempts):
+            raise Wrong("hang", "A rank waits for a message that no other rank sends.")
+        return seen
+
+
+def _raised(attempt: Attempt) -> Exception:
+    if attempt.kind == "NotImplementedError":
+        return NotImplementedError()
+    return Wrong("raised", f"On a rank your function raised {attempt.error}.")
+
+
+_METHODS: tuple[str, ...] = (
+    "allreduce",
+    "broadcast",
+    "reduce",
+    "allgather",
+    "gather",
+    "scatter",
+    "alltoall",
+    "reduce_scatter",
+)
+_METHODS += ("allreduce_coalesced", "all_gather_single", "reduce_scatter_single", "barrier", "send", "recv")
+
+
+@contextmanager
+def _listen(note: Callable[[Call], None]) -> Iterator[None]:
+    """Read every call of torch.distributed inside the block, before it is made."""
+    methods = {name: getattr(ProcessGroup, name) for name in _METHODS if hasattr(ProcessGroup, name)}
+    for name, method in methods.items():
+        setattr(ProcessGroup, name, _noting(name, method, note))
+    try:
+        yield
+    finally:
+        for name, method in methods.items():
+            setattr(ProcessGroup, name, method)
+
+
+def _noting(name: str, method: Callable[..., Any], note: Callable[[Call], None]) -> Callable[..., Any]:
+    def call(group: Any, *args: Any, **options: Any) -> Any:
+        note(_read(name, args))
+        return method(group, *args, **options)
+
+    return call
+
+
+def _read(name: str, args: Sequence[Any]) -> Call:
+    handed_over = args[1 if name == "allgather" else 0] if args else []
+    tensors = _tensors(handed_over)
+    root = getattr(args[-1], "rootRank", None) if name == "broadcast" else None
+    num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return Call(name, sum(tensor.numel() for tensor in tensors), num_bytes, root)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for each in value for tensor in _tensors(each)] if isinstance(value, list | tuple) else []
+
+
+def attempt(log: str, solution: Callable[..., Any], *arguments: Any) -> tuple[Any, Attempt]:
+    """Call the student's function inside a rank; return its value and what was seen, whatever happens.
+
+    log: the file for this rank's calls; a function that does not return in time ends the process.
+    """
+    calls: list[Call] = []
+
+    def note(call: Call) -> None:
+        calls.append(call)
+        _append(log, json.dumps(asdict(call)))
+
+    timer = threading.Timer(_DEADLINE_S, _give_up, [log])
+    timer.daemon = True
+    timer.start()
+    try:
+        with _listen(note):
+            return solution(*arguments), Attempt(calls)
+    except Exception as error:
+        text = traceback.format_exception_only(error)[0].strip().rstrip(".")
+        return None, Attempt(calls, text + _where(error, solution), type(error).__name__, is_echo(error))
+    finally:
+        timer.cancel()
+
+
+def _give_up(log: str) -> None:
+    _append(log, json.dumps(_LATE))
+    os._exit(1)
+
+
+def _append(log: str, line: str) -> None:
+    with Path(log).open("a") as file:
+        file.write(line + "\n")
+
+
+def _where(error: BaseException, solution: Callable[..., Any]) -> str:
+    """` (line 3 of average_gradients)`: the innermost line of the student's own code."""
+    name = getattr(getattr(solution, "__code__", None), "co_filename", "")
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
+    return f" (line {own[-1].lineno} of {own[-1].name})" if own else ""
+
+
+def run(program: Program, solution: Callable[..., Any]) -> Ran:
+    """Run `program(rank, world_size, solution, log)` on the ranks and collect what they saw."""
+    with tempfile.TemporaryDirectory(prefix="pllab-watch-") as folder:
+        try:
+            results, failure = run_on_ranks(program, solution, WORLD_SIZE, folder, timeout_s=45.0), ""
+        except RankError as error:
+            results, failure = [], str(error).partition("\n")[0]
+        logs = [_read_log(log_of(folder, rank)) for rank in range(WORLD_SIZE)]
+    calls = [[Call(**line) for line in log if line != _LATE] for log in logs]
+    return Ran(results, calls, failure, late=any(_LATE in log for log in logs))
+
+
+def log_of(folder: str, rank: int) -> str:
+    """The file into which a rank writes its calls."""
+    return str(Path(folder, f"calls-{rank}"))
+
+
+def _read_log(name: str) -> list[Any]:
+    path = Path(name)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def agree(calls: Sequence[Sequence[Call]]) -> None:
+    """Every rank must make the same collective calls in the same order; send and receive have partners instead.
+
+    Raises:
+        Wrong: they do not.
+    """
+    ours = [[call for call in of_rank if call.name not in ("send", "recv")] for of_rank in calls]
+    for number, row in enumerate(zip_longest(*ours), start=1):
+        there = [call for call in row if call is not None]
+        if len({call.root for call in there}) > 1 and len(there) > 1:
+            raise Wrong(
+                "own_source",
+                f"In call {number} the ranks name the sources {_listed([call.root for call in there])}; "
+                "all must name the same one.",
+            )
+        if len(there) < len(row):
+            counts = _listed([len(of_rank) for of_rank in ours])
+            raise Wrong(
+                "not_all_ranks",
+                f"The ranks made {counts} collective calls; a rank that makes one waits until all others make it too.",
+            )
+        if len({_kind(call) for call in there}) > 1:
+            said = ", ".join(f"rank {rank} {call.name} of {call.num_elements}" for rank, call in enumerate(there))
+            raise Wrong(
+                "other_order",
+                f"Call {number} is not the same on all ranks ({said} numbers); calls are paired by order.",
+            )
+
+
+def _kind(call: Call) -> tuple[str, int]:
+    """What must agree; a gather or scatter may hand over nothing on most ranks."""
+    return call.name, call.num_elements if call.name in ("allreduce", "broadcast", "reduce") else 0
+
+
+def _listed(numbers: Sequence[Any]) -> str:
+    return ", ".join(str(number) for number in numbers[:-1]) + f" and {numbers[-1]}"

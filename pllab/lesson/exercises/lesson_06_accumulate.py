@@ -1,0 +1,147 @@
+"""The cases of exercise 06.3: `accumulate(model, loss_of, micro_batches)`, several backwards and one set of messages.
+
+The loss notes when it is computed and when its backward begins, and how many messages the ledger has by then.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from pllab.comm import record_messages
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, seen_on_ranks
+
+LossOf = Callable[[torch.Tensor], torch.Tensor]
+Accumulate = Callable[[nn.Module, LossOf, list[torch.Tensor]], Any]
+
+_NUM_MICRO_BATCHES = 3
+_WIDTH = 4
+
+
+class _Event(NamedTuple):
+    """What happened to which micro-batch, and how many messages there were by then."""
+
+    kind: str
+    micro_batch: int
+    num_messages: int
+
+
+@dataclass
+class Seen:
+    """What one rank saw, beside the truth of one process that has all the data, and some well-known wrong ones."""
+
+    got: list[torch.Tensor | None]
+    truth: list[torch.Tensor]
+    local: list[torch.Tensor]
+    last: list[torch.Tensor]
+    num_messages: int = 0
+    events: list[_Event] = field(default_factory=list)
+
+
+def program(rank: int, world_size: int, accumulate: Accumulate) -> Seen:
+    """One call on one rank."""
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.Tanh(), nn.Linear(_WIDTH, _WIDTH))
+    data = [[torch.randn(6, _WIDTH) for _ in range(_NUM_MICRO_BATCHES)] for _ in range(world_size)]
+    everything = [x for share in data for x in share]
+    seen = Seen([], _alone(model, everything), _alone(model, data[rank]), _alone(model, [one[-1] for one in data]))
+    numbers = {id(x): number for number, x in enumerate(data[rank])}
+    with record_messages() as ledger:
+
+        def loss_of(x: torch.Tensor) -> torch.Tensor:
+            number = numbers.get(id(x), -1)
+            seen.events.append(_Event("forward", number, ledger.count()))
+            loss: torch.Tensor = model(x).square().mean()
+            loss.register_hook(lambda _: seen.events.append(_Event("backward", number, ledger.count())))
+            return loss
+
+        accumulate(model, loss_of, list(data[rank]))
+    seen.got = [parameter.grad for parameter in model.parameters()]
+    seen.num_messages = ledger.count()
+    return seen
+
+
+def _alone(model: nn.Module, batches: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The gradient of the mean loss over these batches, in one process."""
+    model = deepcopy(model)
+    model(torch.cat(batches)).square().mean().backward()
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+@lru_cache(maxsize=1)
+def _seen(accumulate: Accumulate) -> list[Seen]:
+    """One launch for all cases."""
+    return seen_on_ranks(program, accumulate)
+
+
+def one_graph_at_a_time(accumulate: Accumulate) -> None:
+    """Each micro-batch runs forward and backward before the next one."""
+    wanted = [(kind, number) for number in range(_NUM_MICRO_BATCHES) for kind in ("forward", "backward")]
+    for one in _seen(accumulate):
+        happened = [(event.kind, event.micro_batch) for event in one.events]
+        if sorted(happened) != sorted(wanted):
+            used = len({number for kind, number in happened if kind == "backward"})
+            raise Wrong(
+                "not_every_batch",
+                f"{used} of {_NUM_MICRO_BATCHES} micro-batches ran forward and backward exactly once; run each once.",
+            )
+        if [kind for kind, _ in happened] != [kind for kind, _ in wanted]:
+            raise Wrong(
+                "graphs_kept",
+                "The next forward ran before the backward of the one before it, so several graphs were in memory. "
+                "Accumulation exists to hold one; call backward() for each micro-batch.",
+            )
+
+
+def one_set_of_messages(accumulate: Accumulate) -> None:
+    """No message before the last backward has begun, and at most one per parameter."""
+    for one in _seen(accumulate):
+        limit, before = len(one.truth), one.events[-1].num_messages
+        if one.num_messages == 0:
+            raise Wrong("unseen", "The ledger saw no message; average with functions of pllab.comm.")
+        if before and one.num_messages > before:
+            raise Wrong(
+                "every_backward",
+                f"{one.num_messages} messages for {limit} parameters, {before} of them before the last backward: "
+                "each backward sends again what was sent before. Average once, after the last.",
+            )
+        if before:
+            raise Wrong(
+                "before_the_end",
+                f"All {before} messages left before the last backward, so what it adds is never averaged. Accumulate "
+                "to the end, then average.",
+            )
+        if one.num_messages > limit:
+            raise Wrong("too_many", f"{one.num_messages} messages for {limit} parameters; one each is enough.")
+
+
+def equals_one_process(accumulate: Accumulate) -> None:
+    """The gradient is that of one process with all micro-batches of all ranks."""
+    for one in _seen(accumulate):
+        for got, truth, local, last in zip(one.got, one.truth, one.local, one.last, strict=True):
+            _judge(got, truth, local, last)
+
+
+def _judge(got: torch.Tensor | None, truth: torch.Tensor, local: torch.Tensor, last: torch.Tensor) -> None:
+    """Name the bug from the numbers."""
+    k, w = _NUM_MICRO_BATCHES, WORLD_SIZE
+    if close(got, truth):
+        return
+    if got is None:
+        raise Wrong("gone", "A parameter has no gradient afterwards; leave the mean in parameter.grad.")
+    factors = {k: ("not_divided", "times the number of micro-batches: backward adds up, so divide each loss by it")}
+    factors[w] = ("sum", "times the number of ranks: all_reduce sums, so divide by world_size()")
+    factors[k * w] = ("sum", "times micro-batches and ranks: both were added up and neither was divided")
+    for factor, (hint_id, words) in factors.items():
+        if close(got, truth * factor):
+            raise Wrong(hint_id, f"The gradient is {factor} times too large, {words}.")
+    if any(close(got, last * factor) for factor in (1, w, 1 / k, w / k)):
+        raise Wrong("only_last", "Only the last micro-batch is in the gradient: the ones before were thrown away.")
+    if any(close(got, local * factor) for factor in (1, k, 1 / w)):
+        raise Wrong("not_averaged", "Each rank has the gradient of its own share; average over the ranks.")
+    raise Wrong("value", "The gradient is not that of one process with all the data.")

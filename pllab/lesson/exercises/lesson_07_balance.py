@@ -1,0 +1,201 @@
+"""The cases of exercise 07.2: `balance(costs, num_stages)` against every possible cut.
+
+A wrong answer is named by what it has in common with the usual short cuts, over all inputs: equal numbers of
+layers, a greedy filling, the smallest sum of squares, a cut that is one layer off.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import accumulate, combinations, pairwise
+from typing import Any
+
+from pllab.lesson.exercise import Wrong
+
+Balance = Callable[[list[float], int], Any]
+Question = tuple[list[float], int]
+
+
+def well_formed(balance: Balance) -> None:
+    """As many stages as asked for, none empty, every layer in one."""
+    for costs, num_stages in _questions():
+        _sizes(balance, costs, num_stages)
+
+
+def optimal(balance: Balance) -> None:
+    """No other cut has a faster slowest stage."""
+    questions = _questions()
+    answers = [_sizes(balance, costs, num_stages) for costs, num_stages in questions]
+    wrong = [
+        (question, sizes)
+        for question, sizes in zip(questions, answers, strict=True)
+        if _slowest(question[0], sizes) > _best(*question) + 1e-9
+    ]
+    if not wrong:
+        return
+    (costs, num_stages), sizes = wrong[0]
+    optimum = min(_every_cut(len(costs), num_stages), key=lambda other: _slowest(costs, other))
+    said = (
+        f"For costs {costs} and {num_stages} stages you cut {sizes}: the slowest stage costs "
+        f"{_slowest(costs, sizes):g}. The cut {optimum} has a slowest stage of {_best(costs, num_stages):g}."
+    )
+    raise Wrong(*_named(questions, answers, wrong, said))
+
+
+def edges(balance: Balance) -> None:
+    """One stage; as many stages as layers; a single layer; costs of zero."""
+    for costs, num_stages in (([3, 1, 2], 1), ([3, 1, 2], 3), ([5], 1), ([0, 0, 0, 7], 2), ([0.0, 0.0], 2)):
+        sizes = _sizes(balance, [float(cost) for cost in costs], num_stages)
+        if _slowest(costs, sizes) > _best(costs, num_stages) + 1e-9:
+            raise Wrong("not_optimal", f"For costs {costs} and {num_stages} stages you cut {sizes}.")
+
+
+def too_many(balance: Balance) -> None:
+    """More stages than layers cannot be filled."""
+    try:
+        answer = balance([1.0, 2.0], 3)
+    except ValueError:
+        return
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        raise Wrong(
+            "too_many_crash",
+            f"3 stages for 2 layers made your function raise {type(error).__name__}; say what is wrong with a "
+            "ValueError before you start.",
+        ) from None
+    raise Wrong(
+        "too_many_accepted",
+        f"2 layers cannot fill 3 stages, and your function returned {answer!r}; raise a ValueError that says so.",
+    )
+
+
+def _questions() -> list[Question]:
+    """The lesson's own example, the classic trap for a greedy filling, and small random costs."""
+    draw = random.Random(7)
+    fixed: list[Question] = [([1, 1, 1, 1, 4], 2), ([1, 1, 1, 1, 1, 1, 1, 4], 2), ([2, 3, 4, 5, 1], 2)]
+    sizes = [(num_layers, num_stages) for num_layers in range(2, 9) for num_stages in range(2, min(5, num_layers))]
+    return fixed + [([float(draw.randint(1, 9)) for _ in range(n)], p) for n, p in sizes for _ in range(3)]
+
+
+def _sizes(balance: Balance, costs: list[float], num_stages: int) -> list[int]:
+    """The answer as a list of whole numbers that describe a cut at all."""
+    answer = balance(list(costs), num_stages)
+    asked = f"for {len(costs)} layers and {num_stages} stages"
+    try:
+        sizes = [int(size) for size in answer]
+    except (TypeError, ValueError):
+        raise Wrong(
+            "no_list",
+            f"balance returns the number of layers of each stage, such as [4, 1], and it returned {answer!r} {asked}.",
+        ) from None
+    if len(sizes) != num_stages:
+        raise Wrong("wrong_number", f"You returned {sizes}, which is {len(sizes)} numbers of layers, {asked}.")
+    if min(sizes) < 1:
+        raise Wrong("empty_stage", f"You returned {sizes} {asked}; every stage needs at least one layer.")
+    if sum(sizes) != len(costs):
+        raise Wrong(
+            "off_by_one",
+            f"You returned {sizes} {asked}: these are {sum(sizes)} layers. Look at where the last stage begins and "
+            "where it ends.",
+        )
+    return sizes
+
+
+def _named(
+    questions: Sequence[Question], answers: Sequence[list[int]], wrong: Sequence[tuple[Question, list[int]]], said: str
+) -> tuple[str, str]:
+    """The class of the bug and its sentence."""
+
+    def always(rule: Callable[[list[float], int], list[int]]) -> bool:
+        return all(rule(*question) == sizes for question, sizes in zip(questions, answers, strict=True))
+
+    if always(_even_first) or always(_even_last):
+        return "equal_counts", f"{said} Equal numbers of layers are not equal costs."
+    if always(_greedy_over) or always(_greedy_under):
+        return "greedy", f"{said} Filling a stage up to its fair share decides too early: the rest may not fit."
+    if all(sizes in _first_and_last(len(costs), p) for (costs, p), sizes in zip(questions, answers, strict=True)):
+        return "sum_not_max", f"{said} The sum over the stages is the same for every cut; make the largest one small."
+    if all(_squares(costs, sizes) <= _least_squares(costs, p) + 1e-9 for (costs, p), sizes in wrong):
+        return "sum_not_max", f"{said} You made the stages alike on average; only the slowest one counts."
+    if all(_near(costs, sizes) for (costs, _), sizes in wrong):
+        return "off_by_one", f"{said} One layer more or less would be right: look at the ends of your ranges."
+    return "not_optimal", f"{said} Try every place for the last cut, and the best cut of what stands before it."
+
+
+def _every_cut(num_layers: int, num_stages: int) -> list[list[int]]:
+    inner = combinations(range(1, num_layers), num_stages - 1)
+    return [[b - a for a, b in pairwise([0, *cut, num_layers])] for cut in inner]
+
+
+def _stage_costs(costs: Sequence[float], sizes: Sequence[int]) -> list[float]:
+    return [sum(costs[a:b]) for a, b in pairwise([0, *accumulate(sizes)])]
+
+
+def _slowest(costs: Sequence[float], sizes: Sequence[int]) -> float:
+    return max(_stage_costs(costs, sizes))
+
+
+def _best(costs: Sequence[float], num_stages: int) -> float:
+    return min(_slowest(costs, sizes) for sizes in _every_cut(len(costs), num_stages))
+
+
+def _squares(costs: Sequence[float], sizes: Sequence[int]) -> float:
+    return sum(cost**2 for cost in _stage_costs(costs, sizes))
+
+
+def _least_squares(costs: Sequence[float], num_stages: int) -> float:
+    return min(_squares(costs, sizes) for sizes in _every_cut(len(costs), num_stages))
+
+
+def _even_first(costs: Sequence[float], num_stages: int) -> list[int]:
+    """Equal counts, the rest on the first stages."""
+    share, rest = divmod(len(costs), num_stages)
+    return [share + (stage < rest) for stage in range(num_stages)]
+
+
+def _even_last(costs: Sequence[float], num_stages: int) -> list[int]:
+    """Equal counts, the whole rest on the last stage."""
+    share, rest = divmod(len(costs), num_stages)
+    return [*[share] * (num_stages - 1), share + rest]
+
+
+def _first_and_last(num_layers: int, num_stages: int) -> list[list[int]]:
+    """The first and the last cut that an enumeration meets."""
+    rest = num_layers - num_stages + 1
+    return [[*[1] * (num_stages - 1), rest], [rest, *[1] * (num_stages - 1)]]
+
+
+def _greedy_over(costs: Sequence[float], num_stages: int) -> list[int]:
+    """Fill each stage until it has at least the fair share."""
+    return _greedy(costs, num_stages, lambda filled, _cost, share: filled >= share)
+
+
+def _greedy_under(costs: Sequence[float], num_stages: int) -> list[int]:
+    """Fill each stage as long as it stays within the fair share."""
+    return _greedy(costs, num_stages, lambda filled, cost, share: filled + cost > share)
+
+
+def _greedy(costs: Sequence[float], num_stages: int, full: Callable[[float, float, float], bool]) -> list[int]:
+    share, sizes, filled = sum(costs) / num_stages, [0], 0.0
+    for number, cost in enumerate(costs):
+        to_open = num_stages - len(sizes)
+        must = len(costs) - number == to_open
+        if sizes[-1] and to_open and (must or full(filled, cost, share)):
+            sizes.append(0)
+            filled = 0.0
+        sizes[-1] += 1
+        filled += cost
+    return sizes
+
+
+def _near(costs: Sequence[float], sizes: list[int]) -> bool:
+    """Whether moving one cut by one layer gives the optimum."""
+    best = _best(costs, len(sizes))
+    for stage in range(len(sizes) - 1):
+        for step in (-1, 1):
+            moved = list(sizes)
+            moved[stage] += step
+            moved[stage + 1] -= step
+            if min(moved) > 0 and _slowest(costs, moved) <= best + 1e-9:
+                return True
+    return False

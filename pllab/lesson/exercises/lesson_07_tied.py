@@ -1,0 +1,153 @@
+"""The cases of exercise 07.3: `tie_gradients(first, last)` on the two copies of a tied embedding.
+
+The oracle is a plain model with one embedding that looks up and scores. SGD shows a wrong factor; Adam would hide it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from pllab.lesson.exercise import Wrong
+
+Tie = Callable[[nn.Parameter, nn.Parameter], Any]
+
+_VOCABULARY, _WIDTH, _STEPS, _RATE = 6, 4, 3, 0.5
+
+
+def one_call(tie: Tie) -> None:
+    """Gradients that tell by their values what became of them: 1 and 10."""
+    first, last = _copies(1.0, 10.0)
+    before = first.detach().clone()
+    tie(first, last)
+    if not (torch.equal(first, before) and torch.equal(last, before)):
+        raise Wrong("touched_weights", "The weights themselves have changed; only the gradients are to be added.")
+    _judge(_value_of(first, "first"), _value_of(last, "last"))
+
+
+def three_steps(tie: Tie) -> None:
+    """Two stages with a copy each, against one model with one matrix."""
+    plain, pair = _Plain(), _Pair()
+    for step in range(_STEPS):
+        batch = _batch(step)
+        _train(plain, batch, lambda: None)
+        _train(pair, batch, lambda: tie(pair.look_up, pair.score))
+        apart = float((pair.look_up - pair.score).detach().abs().max())
+        if apart > 1e-5:
+            raise Wrong("drifted", f"After step {step + 1} the two copies differ by up to {apart:.2g}.")
+    for copy in (pair.look_up, pair.score):
+        if not torch.allclose(copy, plain.weight, rtol=1e-4, atol=1e-5):
+            raise Wrong("not_the_plain_model", "After 3 steps the copies are equal, and not the plain model's weight.")
+
+
+def two_tensors(tie: Tie) -> None:
+    """One tensor for both would be added to twice by the next backward."""
+    first, last = _copies(1.0, 10.0)
+    tie(first, last)
+    assert first.grad is not None and last.grad is not None, "the case before this one has seen to it"
+    if first.grad is last.grad or first.grad.data_ptr() == last.grad.data_ptr():
+        raise Wrong(
+            "one_tensor",
+            "After your call both copies hold the very same tensor as their gradient: the next backward adds to it "
+            "twice. The two live on two devices; give each one its own.",
+        )
+
+
+def missing(tie: Tie) -> None:
+    """A copy whose stage had nothing to learn in this batch."""
+    for grads in ((1.0, None), (None, 1.0), (None, None)):
+        first, last = _copies(*grads)
+        try:
+            tie(first, last)
+        except (Wrong, NotImplementedError):
+            raise
+        except Exception as error:
+            raise Wrong(
+                "crash_without_gradient",
+                f"A copy's grad is None and your function raised {type(error).__name__}; None counts as zero.",
+            ) from None
+        values = [0.0 if copy.grad is None else float(copy.grad.mean()) for copy in (first, last)]
+        right = sum(grad or 0.0 for grad in grads)
+        if values != [right, right]:
+            raise Wrong(
+                "ignores_missing",
+                f"With gradients {grads[0]} and {grads[1]} the copies should both have {right:g} and have "
+                f"{values[0]:g} and {values[1]:g}; otherwise they take different steps.",
+            )
+
+
+class _Plain(nn.Module):
+    """One matrix that looks up and scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(_start())
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(functional.embedding(ids, self.weight)) @ self.weight.T
+
+
+class _Pair(nn.Module):
+    """The same with a copy in each of two stages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.look_up, self.score = nn.Parameter(_start()), nn.Parameter(_start())
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(functional.embedding(ids, self.look_up)) @ self.score.T
+
+
+def _start() -> torch.Tensor:
+    return torch.randn(_VOCABULARY, _WIDTH, generator=torch.Generator().manual_seed(7))
+
+
+def _batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    numbers = torch.randint(_VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(step))
+    return numbers[0], numbers[1]
+
+
+def _train(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor], before_step: Callable[[], Any]) -> None:
+    """One step; the optimizer is made here, so the function under test only sees gradients."""
+    ids, targets = batch
+    optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
+    optimizer.zero_grad(set_to_none=True)
+    functional.cross_entropy(model(ids), targets).backward()
+    before_step()
+    optimizer.step()
+
+
+def _copies(*grads: float | None) -> tuple[nn.Parameter, nn.Parameter]:
+    first, last = nn.Parameter(_start()), nn.Parameter(_start())
+    for copy, grad in zip((first, last), grads, strict=True):
+        copy.grad = None if grad is None else torch.full_like(copy, grad)
+    return first, last
+
+
+def _value_of(copy: nn.Parameter, name: str) -> float:
+    if copy.grad is None:
+        raise Wrong("lost_gradient", f"After your call the {name} copy has no gradient at all; it needs the sum.")
+    return float(copy.grad.mean())
+
+
+def _judge(first: float, last: float) -> None:
+    """What two numbers say about the function: the gradients were 1 and 10."""
+    if (first, last) == (11.0, 11.0):
+        return
+    said = f"The gradients were 1 and 10 and both should be 11 now; they are {first:g} and {last:g}."
+    if (first, last) == (1.0, 10.0):
+        raise Wrong("unchanged", f"{said} Nothing was added; store the sum in first.grad and in last.grad.")
+    if first == last == 5.5:
+        raise Wrong("averaged", f"{said} These are two halves of one gradient, not two opinions: add, do not average.")
+    if 11.0 in (first, last) and {first, last} & {1.0, 10.0}:
+        raise Wrong("one_copy_only", f"{said} Only one copy takes the whole step, and the copies drift apart.")
+    if first == last and first in (1.0, 10.0):
+        raise Wrong("one_gradient", f"{said} One of the two gradients was thrown away.")
+    if max(first, last) > 11.0:
+        raise Wrong(
+            "counted_twice",
+            f"{said} A gradient was counted twice: keep the sum apart before you change the first of them.",
+        )
+    raise Wrong("wrong_gradient", said)

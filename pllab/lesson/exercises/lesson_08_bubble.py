@@ -1,0 +1,225 @@
+"""The cases of exercises 08.2 to 08.4: the two bubble numbers, and the fewest micro-batches for a given one.
+
+The truth is counted: idle and busy cells of the clock's grid. A wrong answer is compared with the formulas that
+people take for the right one, so that the hint can name the mix-up.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from pllab.lesson.exercise import Wrong
+
+Number = Callable[[int, int], Any]
+Fewest = Callable[[int, float], Any]
+
+# Micro-batches and stages; m above, below and equal to p.
+_SHAPES = [(8, 4), (4, 8), (5, 3), (3, 3), (1, 4), (12, 2), (64, 8)]
+
+
+def fraction_everywhere(fraction: Number) -> None:
+    """Against the count of cells, for all shapes together."""
+    _judge_number(fraction, _share_of_all, _NOT_THE_FRACTION)
+
+
+def overhead_everywhere(overhead: Number) -> None:
+    """Against the count of cells, for all shapes together."""
+    _judge_number(overhead, _share_of_busy, _NOT_THE_OVERHEAD)
+
+
+def no_bubble(number: Number) -> None:
+    """A single stage never waits."""
+    for m in (1, 3, 8):
+        _judge_type(number(m, 1))
+        if number(m, 1) != 0:
+            raise Wrong("one_stage", f"A single stage never waits, so for m = {m} and p = 1 the answer is 0.")
+
+
+def enough(fewest: Fewest) -> None:
+    """The bubble fraction of the answer is at most the one that was asked for."""
+    for p, limit in _LIMITS:
+        m = _number_of_batches(fewest, p, limit)
+        if _share_of_all(m, p) > limit:
+            _name_the_mistake(fewest)
+            raise Wrong(
+                "not_enough",
+                f"For p = {p} and at most {limit:g} you answered m = {m}, whose bubble fraction is "
+                f"{float(_share_of_all(m, p)):.3f}. A part of a micro-batch does not exist: round up.",
+            )
+
+
+def no_more_than_enough(fewest: Fewest) -> None:
+    """One micro-batch less would not do."""
+    for p, limit in _LIMITS:
+        m = _number_of_batches(fewest, p, limit)
+        if m > 1 and _share_of_all(m - 1, p) <= limit:
+            _name_the_mistake(fewest)
+            raise Wrong(
+                "not_smallest",
+                f"For p = {p} and at most {limit:g} you answered m = {m}, and m = {m - 1} is enough: its bubble "
+                f"fraction is {float(_share_of_all(m - 1, p)):.3f}.",
+            )
+
+
+def one_stage_needs_one(fewest: Fewest) -> None:
+    """Without a bubble one micro-batch is enough; so it is where much idle time is allowed."""
+    for p, limit in ((1, 0.1), (1, 0.5), (2, 0.9)):
+        m = _number_of_batches(fewest, p, limit)
+        if m != 1:
+            raise Wrong("one_is_enough", f"For p = {p} and at most {limit:g} one micro-batch is enough, not {m}.")
+
+
+# Stages and the largest fraction. The powers of two are met exactly by some m, without rounding; the others by none.
+_LIMITS = [(4, 0.25), (3, 0.5), (8, 0.125), (4, 0.07), (2, 0.15), (8, 0.3), (5, 0.45)]
+
+
+def _cells(m: int, p: int) -> tuple[int, int]:
+    """Idle and busy cells of the clock's grid: p stages times m + p - 1 ticks, of which m p work."""
+    busy = m * p
+    return (m + p - 1) * p - busy, busy
+
+
+def _share_of_all(m: int, p: int) -> Fraction:
+    idle, busy = _cells(m, p)
+    return Fraction(idle, idle + busy)
+
+
+def _share_of_busy(m: int, p: int) -> Fraction:
+    idle, busy = _cells(m, p)
+    return Fraction(idle, busy)
+
+
+_Suspect = tuple[str, Callable[[int, int], float], str]
+
+_BOTH: list[_Suspect] = [
+    ("whole_part", lambda m, p: (p - 1) // (m + p - 1), "The answer is cut to a whole number: / divides, // cuts."),
+    ("whole_part", lambda m, p: (p - 1) // m, "The answer is cut to a whole number: / divides, // cuts."),
+    (
+        "extra_stage",
+        lambda m, p: p / m,
+        "You divided p by m. The first stage never waits for another to begin: p stages make p - 1 idle ticks.",
+    ),
+    (
+        "extra_stage",
+        lambda m, p: p / (m + p - 1),
+        "You counted p idle ticks. A stage is idle in p - 1 ticks: the first stage starts at once.",
+    ),
+    (
+        "extra_tick",
+        lambda m, p: (p - 1) / (m + p),
+        "You counted m + p ticks. The clock ticks m + p - 1 times: the last stage works on its first micro-batch "
+        "while others are still at work.",
+    ),
+    (
+        "busy_for_idle",
+        lambda m, p: m / (m + p - 1),
+        "That is the share of time in which the devices work. The bubble is the rest.",
+    ),
+    (
+        "there_and_back",
+        lambda m, p: 2 * (p - 1) / m,
+        "You counted the bubble of forward and backward, and the work of one of them. The work doubles as well.",
+    ),
+    (
+        "there_and_back",
+        lambda m, p: 2 * (p - 1) / (m + p - 1),
+        "You counted the bubble of forward and backward, and the time of one of them. The time doubles as well.",
+    ),
+    ("upside_down", lambda m, p: (m + p - 1) / max(1, p - 1), "That is total over idle time; turn it around."),
+    ("upside_down", lambda m, p: m / max(1, p - 1), "That is busy over idle time; turn it around."),
+]
+
+_NOT_THE_FRACTION: list[_Suspect] = [
+    (
+        "overhead_for_fraction",
+        lambda m, p: (p - 1) / m,
+        "That is the bubble overhead, idle over busy time. The bubble fraction divides by all device time.",
+    ),
+    (
+        "swapped_arguments",
+        lambda m, p: (m - 1) / (m + p - 1),
+        "The number of micro-batches comes first, then the number of stages; you took them the other way round.",
+    ),
+    ("percent", lambda m, p: 100 * (p - 1) / (m + p - 1), "That is the fraction in per cent; leave out the 100."),
+    *_BOTH,
+]
+
+_NOT_THE_OVERHEAD: list[_Suspect] = [
+    (
+        "fraction_for_overhead",
+        lambda m, p: (p - 1) / (m + p - 1),
+        "That is the bubble fraction, idle over all device time. The bubble overhead divides by busy time.",
+    ),
+    (
+        "swapped_arguments",
+        lambda m, p: (m - 1) / p,
+        "The number of micro-batches comes first, then the number of stages; you took them the other way round.",
+    ),
+    ("percent", lambda m, p: 100 * (p - 1) / m, "That is the overhead in per cent; leave out the 100."),
+    *_BOTH,
+]
+
+
+def _judge_number(number: Number, right: Callable[[int, int], Fraction], suspects: list[_Suspect]) -> None:
+    got = {(m, p): _judge_type(number(m, p)) for m, p in _SHAPES}
+    off = [(m, p) for m, p in _SHAPES if not math.isclose(got[m, p], right(m, p), rel_tol=1e-9)]
+    if not off:
+        return
+    for hint_id, formula, sentence in suspects:
+        if all(math.isclose(got[m, p], formula(m, p), rel_tol=1e-9) for m, p in _SHAPES):
+            raise Wrong(hint_id, sentence)
+    m, p = off[0]
+    idle, busy = _cells(m, p)
+    raise Wrong(
+        "wrong_number",
+        f"For m = {m} and p = {p} you answered {got[m, p]:.4g}, and the grid of the clock has {idle} idle cells, "
+        f"{busy} busy ones and {idle + busy} in all.",
+    )
+
+
+def _judge_type(answer: Any) -> float:
+    if answer is None:
+        raise Wrong("nothing", "Your function returned None; return the number.")
+    if isinstance(answer, str | bool) or not hasattr(answer, "__float__"):
+        raise Wrong("no_number", f"Your function should return one number, and it returned {answer!r}.")
+    return float(answer)
+
+
+def _number_of_batches(fewest: Fewest, p: int, limit: float) -> int:
+    """The answer as a whole number of at least 1."""
+    answer = _judge_type(fewest(p, limit))
+    asked = f"For p = {p} and at most {limit:g} you answered {answer:g}"
+    if answer != int(answer):
+        raise Wrong("not_whole", f"{asked}; micro-batches come in whole numbers. Round up.")
+    if answer < 1:
+        raise Wrong("no_micro_batch", f"{asked}; without a micro-batch nothing runs. The smallest number is 1.")
+    return int(answer)
+
+
+def _name_the_mistake(fewest: Fewest) -> None:
+    """Raise the hint of a well-known mistake, if it explains the answers to all questions."""
+    answers = [_number_of_batches(fewest, p, limit) for p, limit in _LIMITS]
+    for hint_id, formula, sentence in _NOT_THE_FEWEST:
+        if answers == [formula(p, limit) for p, limit in _LIMITS]:
+            raise Wrong(hint_id, sentence)
+
+
+def _first(holds: Callable[[int], bool]) -> int:
+    return next(m for m in range(1, 10_000) if holds(m))
+
+
+_NOT_THE_FEWEST: list[tuple[str, Callable[[int, float], int], str]] = [
+    (
+        "overhead_for_fraction",
+        lambda p, limit: _first(lambda m: _share_of_busy(m, p) <= limit),
+        "Your answers are right for the bubble overhead, idle over busy time. The question is about the bubble "
+        "fraction, idle over all time.",
+    ),
+    (
+        "strictly_below",
+        lambda p, limit: _first(lambda m: _share_of_all(m, p) < limit),
+        "A fraction of exactly the limit is allowed: at most 0.25 means <=, and 4 stages with 9 micro-batches have "
+        "exactly 0.25.",
+    ),
+]

@@ -1,0 +1,215 @@
+"""The cases of exercise 08.1: `clock_cycles(num_batches, num_partitions)` gives the ticks of the clock.
+
+A list or a generator of ticks is taken, a tick may be any collection of pairs, and the pairs of a tick may come in
+any order. What is judged is the schedule: every pair once, no stage twice in a tick, no result used before it is
+there, and as few ticks as possible. The rules are checked on the cells; no other clock is asked.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from pllab.lesson.exercise import Wrong
+
+ClockCycles = Callable[[int, int], Any]
+Pair = tuple[int, int]
+Ticks = list[list[Pair]]
+
+# Micro-batches and stages. The first tells a clock without its last tick from one that never drains; two are square,
+# and swapped numbers show in the others.
+_SHAPES = [(4, 3), (3, 2), (3, 3), (8, 4), (5, 5), (12, 7)]
+
+ENDLESS = ("endless", "Your clock never stops: a loop that counts ticks needs an end, m + p - 1 ticks.")
+
+
+def pairs_of_numbers(clock_cycles: ClockCycles) -> None:
+    """There are ticks, they hold pairs, and the pairs name micro-batches and stages that exist."""
+    for m, p in _SHAPES:
+        _judge_pairs(_ticks(clock_cycles, m, p), m, p)
+
+
+def complete(clock_cycles: ClockCycles) -> None:
+    """Every micro-batch passes every stage, once."""
+    for m, p in _SHAPES:
+        _judge_complete(_ticks(clock_cycles, m, p), m, p)
+
+
+def one_action_each(clock_cycles: ClockCycles) -> None:
+    """A stage works on one micro-batch at a time."""
+    for m, p in _SHAPES:
+        _judge_single(_ticks(clock_cycles, m, p))
+
+
+def in_order(clock_cycles: ClockCycles) -> None:
+    """Stage j works on a micro-batch in a later tick than stage j - 1 did."""
+    for m, p in _SHAPES:
+        _judge_order(_ticks(clock_cycles, m, p))
+
+
+def as_short_as_possible(clock_cycles: ClockCycles) -> None:
+    """The clock ticks m + p - 1 times, and something works in each tick."""
+    for m, p in _SHAPES:
+        _judge_length(_ticks(clock_cycles, m, p), m, p)
+
+
+def fewer_than_stages(clock_cycles: ClockCycles) -> None:
+    """All rules again with fewer micro-batches than stages."""
+    _at_the_edge(clock_cycles, [(2, 3), (3, 5), (1, 4), (2, 8)], "few_batches", "fewer micro-batches than stages")
+
+
+def one_stage(clock_cycles: ClockCycles) -> None:
+    """All rules again with a single stage, also for a single micro-batch."""
+    _at_the_edge(clock_cycles, [(4, 1), (1, 1)], "one_stage", "a single stage")
+
+
+def _at_the_edge(clock_cycles: ClockCycles, shapes: list[Pair], hint_id: str, where: str) -> None:
+    for m, p in shapes:
+        try:
+            _judge_all(_ticks(clock_cycles, m, p), m, p)
+        except NotImplementedError:
+            raise
+        except Wrong as wrong:
+            sentence = f"Right so far, but not with {where}, m = {m} and p = {p}: {wrong.sentence}"
+            raise Wrong(hint_id, sentence) from None
+        except Exception as error:
+            raise Wrong(
+                hint_id,
+                f"Right so far, but with {where}, m = {m} and p = {p}, your clock raised {type(error).__name__}: "
+                f"{error}. One range for the stages of a tick, with a lower and an upper end, holds for every m and p.",
+            ) from None
+
+
+def _judge_all(ticks: Ticks, m: int, p: int) -> None:
+    _judge_pairs(ticks, m, p)
+    _judge_complete(ticks, m, p)
+    _judge_single(ticks)
+    _judge_order(ticks)
+    _judge_length(ticks, m, p)
+
+
+def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
+    """The ticks as lists of pairs, each copied when it comes; a clock that runs on is cut and refused."""
+    given = clock_cycles(m, p)
+    if given is None:
+        raise Wrong("nothing", "clock_cycles returned None; yield each tick, or return a list of all ticks.")
+    if not isinstance(given, Iterable):
+        raise Wrong("no_ticks", f"clock_cycles should give ticks, lists of pairs, and it gave {given!r}.")
+    most = 2 * (m * p + m + p)
+    ticks = [_pairs(tick) for tick in islice(given, most + 1)]
+    if len(ticks) > most:
+        raise Wrong("endless", f"For m = {m} and p = {p} your clock ticked more than {most} times. {ENDLESS[1]}")
+    return ticks
+
+
+def _pairs(tick: Any) -> list[Pair]:
+    if isinstance(tick, tuple) and len(tick) == 2 and not isinstance(tick[0], Iterable):
+        raise Wrong(
+            "flat",
+            f"Your clock gave the pair {tick!r} where a tick was expected: a tick is a list of the pairs that run at "
+            "the same time, also when it holds only one.",
+        )
+    try:
+        return [(int(i), int(j)) for i, j in tick]
+    except (TypeError, ValueError):
+        raise Wrong(
+            "no_ticks", f"A tick is a list of pairs (micro-batch, stage), and your clock gave {tick!r}."
+        ) from None
+
+
+def _judge_pairs(ticks: Ticks, m: int, p: int) -> None:
+    cells = {pair for tick in ticks for pair in tick}
+    asked = f"For m = {m} micro-batches and p = {p} stages"
+    if not cells:
+        raise Wrong(
+            "empty",
+            f"{asked} your clock gave no pair at all. A loop over an empty schedule runs zero times, and nothing that "
+            "stands inside it can fail; so this is asked first.",
+        )
+    outside = sorted((i, j) for i, j in cells if not (0 <= i < m and 0 <= j < p))
+    if not outside:
+        return
+    if all(0 <= i < p and 0 <= j < m for i, j in cells):
+        raise Wrong(
+            "swapped_pair",
+            f"{asked} your clock gave the pair {outside[0]}: a pair is (micro-batch, stage), in this order.",
+        )
+    if min(i for i, _ in cells) == min(j for _, j in cells) == 1:
+        raise Wrong("counts_from_one", f"{asked} your clock gave the pair {outside[0]}: both numbers start at 0.")
+    raise Wrong(
+        "outside",
+        f"{asked} your clock gave the pair {outside[0]}, and there are only micro-batches 0 to {m - 1} and stages 0 to "
+        f"{p - 1}. At the start not all stages have work, at the end neither; both ends of the range need a limit.",
+    )
+
+
+def _judge_complete(ticks: Ticks, m: int, p: int) -> None:
+    times = Counter(pair for tick in ticks for pair in tick)
+    missing = [(i, j) for i in range(m) for j in range(p) if (i, j) not in times]
+    asked = f"For m = {m} and p = {p}"
+    if missing == [(m - 1, p - 1)]:
+        raise Wrong(
+            "missing_tick",
+            f"{asked} the pair {missing[0]} never comes: the last tick is missing, and the last micro-batch never "
+            "leaves the pipe. The first tick has number 0 and the last m + p - 2.",
+        )
+    if missing:
+        raise Wrong("missing_pair", f"{asked} these pairs never come: {_listed(missing)}. {_DRAIN}")
+    twice = sorted(pair for pair, number in times.items() if number > 1)
+    if twice:
+        raise Wrong("duplicate", f"{asked} the pair {twice[0]} comes {times[twice[0]]} times; once is the rule.")
+
+
+_DRAIN = "The clock runs until the last micro-batch has left the last stage."
+
+
+def _listed(pairs: list[Pair]) -> str:
+    """The first few pairs: `(2, 2), (3, 1), (3, 2)`, and dots where there are more."""
+    return ", ".join(map(str, pairs[:4])) + (", ..." if len(pairs) > 4 else "")
+
+
+def _judge_single(ticks: Ticks) -> None:
+    for number, tick in enumerate(ticks):
+        for stage, work in Counter(j for _, j in tick).items():
+            if work > 1:
+                raise Wrong(
+                    "two_on_one_stage",
+                    f"Tick {number} is {tick}: it gives stage {stage} {work} micro-batches at once, and a stage works "
+                    "on one.",
+                )
+
+
+def _judge_order(ticks: Ticks) -> None:
+    when = {pair: number for number, tick in enumerate(ticks) for pair in tick}
+    for (i, j), number in sorted(when.items()):
+        if j == 0 or when[i, j - 1] < number:
+            continue
+        if when[i, j - 1] == number:
+            raise Wrong(
+                "no_skew",
+                f"In tick {number} both stage {j - 1} and stage {j} work on micro-batch {i}. Stage {j} needs the "
+                "result of the stage before it, so it comes one tick later.",
+            )
+        raise Wrong(
+            "wrong_order",
+            f"Stage {j} works on micro-batch {i} in tick {number}, and stage {j - 1} only in tick {when[i, j - 1]}: "
+            "the result is used before it is there.",
+        )
+
+
+def _judge_length(ticks: Ticks, m: int, p: int) -> None:
+    asked = f"For m = {m} and p = {p}"
+    if [] in ticks:
+        raise Wrong("empty_tick", f"{asked} tick {ticks.index([])} is empty: all devices would wait for nothing.")
+    if len(ticks) == m * p and m > 1 < p:
+        raise Wrong(
+            "unpipelined",
+            f"{asked} your clock ticks {m * p} times, one pair at a time: nothing overlaps. Pairs that do not wait for "
+            "each other belong in one tick.",
+        )
+    if len(ticks) != m + p - 1:
+        raise Wrong(
+            "too_long",
+            f"{asked} your clock ticks {len(ticks)} times, and {m + p - 1} are enough: micro-batch i can be on stage j "
+            "in tick i + j.",
+        )

@@ -1,0 +1,102 @@
+"""The gradient fingerprint's own JavaScript in a bare page: keys, list, announcements, table, both colour schemes."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from pllab import show
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
+bench = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(bench)
+
+RIGHT = {"wte": [1.0, 2.0], "w": [3.0, 4.0], "b": [5.0], "frozen": None}
+WAYS = {
+    "summed": {"wte": [2.0, 4.0], "w": [6.0, 8.0], "b": [10.0], "frozen": None},
+    "mixed": {"wte": [2.0, -1.0], "w": [3.0, 4.0], "b": None, "frozen": None},
+}
+both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
+
+
+@pytest.fixture
+def root(chromium_page):
+    return bench.mount(chromium_page, show.GradientFingerprint(RIGHT, WAYS, num_ranks=2))
+
+
+@both_schemes
+def test_every_parameter_has_its_ratio_and_the_verdict_is_there(root):
+    expect(root.get_by_role("gridcell")).to_have_count(4)
+    expect(root.locator(".pl-ratio")).to_have_text(["x 2", "x 2", "x 2", "none"])
+    expect(root.locator(".pl-verdict")).to_contain_text("the sum over 2 ranks and not the mean")
+    expect(root.locator(".pl-chosen .pl-name")).to_have_text("wte")
+
+
+def test_keys_choose_a_parameter_and_a_way_and_stay_inside(chromium_page, root):
+    grid, live = root.get_by_role("grid"), root.locator(".pl-live")
+    grid.focus()
+    for key, sentence in [
+        ("ArrowRight", "w: the gradient is 2 times the right one"),
+        ("End", "frozen: the gradient is None, as it should be"),
+        ("ArrowRight", "frozen: the gradient is None, as it should be"),
+        ("ArrowLeft", "b: the gradient is 2 times the right one"),
+        ("ArrowDown", "b: the gradient is None, and one process has one"),
+        ("ArrowDown", "b: the gradient is None, and one process has one"),
+        ("Home", "wte: the gradient is no multiple of the right one: 100.0 % of it points elsewhere"),
+    ]:
+        chromium_page.keyboard.press(key)
+        expect(live).to_have_text(sentence)
+    active = grid.get_attribute("aria-activedescendant")
+    expect(root.locator(f"#{active}")).to_have_attribute("aria-label", live.text_content())
+    expect(root.locator(".pl-ratio")).to_have_text(["! 0", "1", "! none", "none"])
+    expect(root.get_by_role("combobox", name="Way")).to_have_value("mixed")
+
+
+def test_keys_do_nothing_while_the_focus_is_elsewhere_or_control_is_held(chromium_page, root):
+    chromium_page.locator("#outside").focus()
+    chromium_page.keyboard.press("End")
+    root.get_by_role("grid").focus()
+    chromium_page.keyboard.press("Control+End")
+    expect(root.locator(".pl-live")).to_have_text("wte: the gradient is 2 times the right one")
+
+
+def test_our_keys_stop_at_the_widget_and_others_pass(chromium_page, root):
+    chromium_page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
+    root.get_by_role("grid").focus()
+    for key in ("ArrowRight", "ArrowUp", "Home", "s", "Escape"):
+        chromium_page.keyboard.press(key)
+    assert chromium_page.evaluate("window.passed") == ["s", "Escape"]
+
+
+def test_list_and_mouse(chromium_page, root):
+    root.get_by_role("combobox", name="Way").select_option("mixed")
+    expect(root.locator(".pl-verdict")).to_contain_text("mixed: Only wte, b differ (2 of 4)")
+    root.get_by_role("gridcell").nth(1).click()
+    expect(root.locator(".pl-live")).to_have_text("w: the gradient equals the right one")
+    assert chromium_page.evaluate("window.model.get('cell')") == 1
+
+
+@both_schemes
+def test_the_table_says_the_same(root):
+    root.get_by_role("button", name="Show as table").click()
+    expect(root.locator(".pl-grid")).to_be_hidden()
+    expect(root.locator("tbody tr")).to_have_count(4)
+    first = root.locator("tbody tr").first.locator("td")
+    expect(first).to_have_text(["wte", "x 2", "wte: the gradient is 2 times the right one"])
+
+
+def test_python_moves_the_browser_and_unmounting_cleans_up(chromium_page, root):
+    chromium_page.evaluate("window.model.set('way', 1)")
+    expect(root.locator(".pl-verdict")).to_contain_text("mixed:")
+    chromium_page.evaluate("window.unmount()")
+    assert chromium_page.evaluate("Object.values(window.model.listeners).flat().length") == 0
+
+
+def test_a_failure_is_visible(chromium_page, root):
+    chromium_page.evaluate("() => { try { window.model.set('way', 99); } catch { /* it is also thrown */ } }")
+    expect(root).to_have_attribute("data-pl-state", "error")
+    expect(root.get_by_role("alert")).to_contain_text("This widget failed")

@@ -1,0 +1,145 @@
+"""The index map's own JavaScript in a bare page: sliders, keys, announcements, table, both colour schemes."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from pllab import show
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
+bench = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(bench)
+
+NUMBER = 29
+both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
+
+
+def deal(world_size, epoch, remainder):
+    """Cards, two a step; the epoch turns the stack, and "drop" leaves the rest out."""
+    order = [(sample + 5 * epoch) % NUMBER for sample in range(NUMBER)]
+    if remainder == "drop":
+        order = order[: NUMBER - NUMBER % world_size]
+    else:
+        order += order[: -NUMBER % world_size]
+    shares = [order[rank::world_size] for rank in range(world_size)]
+    return [[share[start : start + 2] for start in range(0, len(share), 2)] for share in shares]
+
+
+@pytest.fixture
+def widget():
+    return show.IndexMap(NUMBER, deal)
+
+
+@pytest.fixture
+def root(chromium_page, widget):
+    return bench.mount(chromium_page, widget)
+
+
+def summary_of(widget, world_size, epoch, remainder):
+    return widget.maps[f"{world_size}/{remainder}"][epoch]["summary"]
+
+
+@both_schemes
+def test_squares_marks_and_a_readable_ground(chromium_page, root, widget):
+    expect(root.get_by_role("gridcell")).to_have_count(NUMBER)
+    expect(root.get_by_role("row")).to_have_count(3)
+    expect(root.locator(".pl-live")).to_have_text(summary_of(widget, 4, 0, "pad"))
+    expect(root.locator(".pl-again")).to_have_count(3)
+    expect(root.locator(".pl-sample b").nth(5)).to_have_text("r1 s1")
+    expect(root.locator(".pl-sample b").nth(0)).to_have_text("r0 s1 +1")
+    ink, ground = root.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
+    dark = chromium_page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert (brightness(ground) < brightness(ink)) is dark
+    assert abs(brightness(ground) - brightness(ink)) > 150
+
+
+def brightness(colour):
+    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+
+
+def test_sliders_and_list_choose_the_map(chromium_page, root, widget):
+    live = root.locator("[aria-live=polite]")
+    root.get_by_role("slider", name="Epoch").focus()
+    chromium_page.keyboard.press("ArrowRight")
+    expect(live).to_have_text(summary_of(widget, 4, 1, "pad"))
+    root.get_by_role("slider", name="Ranks").focus()
+    chromium_page.keyboard.press("Home")
+    chromium_page.keyboard.press("ArrowRight")
+    expect(live).to_have_text(summary_of(widget, 2, 1, "pad"))
+    root.get_by_role("combobox", name="Left over").select_option("drop")
+    expect(live).to_have_text(summary_of(widget, 2, 1, "drop"))
+    expect(root.locator(".pl-nobody b")).to_have_text("none")
+    chosen = ["world_size", "epoch", "remainder"]
+    assert chromium_page.evaluate("names => names.map((name) => window.model.get(name))", chosen) == [2, 1, "drop"]
+
+
+def test_arrow_keys_choose_the_sample_that_is_spelled_out(chromium_page, root, widget):
+    grid, info = root.get_by_role("grid"), root.locator(".pl-info")
+    sentences = widget.maps["4/pad"][0]["sentences"]
+    expect(info).to_have_text(sentences[0])
+    grid.focus()
+    for key, sample in [
+        ("ArrowRight", 1),
+        ("ArrowDown", 11),
+        ("End", 28),
+        ("ArrowRight", 28),
+        ("ArrowDown", 28),
+        ("ArrowUp", 18),
+        ("Home", 0),
+        ("ArrowLeft", 0),
+    ]:
+        chromium_page.keyboard.press(key)
+        expect(info).to_have_text(sentences[sample])
+    active = grid.get_attribute("aria-activedescendant")
+    expect(root.locator(f"#{active}")).to_have_attribute("aria-label", sentences[0])
+    root.get_by_role("gridcell").nth(17).click()
+    expect(info).to_have_text(sentences[17])
+
+
+def test_our_keys_stop_at_the_widget_and_work_only_there(chromium_page, root, widget):
+    chromium_page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
+    chromium_page.locator("#outside").focus()
+    chromium_page.keyboard.press("ArrowRight")
+    expect(root.locator(".pl-info")).to_have_text(widget.maps["4/pad"][0]["sentences"][0])
+    root.get_by_role("grid").focus()
+    for key in ("ArrowDown", "s", "Escape", "Control+ArrowRight"):
+        chromium_page.keyboard.press(key)
+    root.get_by_role("slider", name="Ranks").focus()
+    chromium_page.keyboard.press("ArrowLeft")
+    assert chromium_page.evaluate("window.passed") == ["ArrowRight", "s", "Escape", "Control", "ArrowRight"]
+
+
+@both_schemes
+def test_the_table_says_the_same(root, widget):
+    toggle = root.get_by_role("button", name="Show as table")
+    toggle.click()
+    expect(toggle).to_have_attribute("aria-pressed", "true")
+    expect(root.locator(".pl-map")).to_be_hidden()
+    rows = widget.maps["4/pad"][0]["rows"]
+    expect(root.locator("tbody tr")).to_have_count(len(rows))
+    expect(root.locator("th")).to_have_text(["Rank", "Step", "Samples"])
+    expect(root.locator("tbody tr").last.locator("td")).to_have_text(rows[-1])
+    toggle.click()
+    expect(root.locator(".pl-map")).to_be_visible()
+
+
+def test_the_projector_enlarges_and_targets_are_big_enough(root):
+    square, button = root.get_by_role("gridcell").first, root.get_by_role("button", name="Projector")
+    small = button.bounding_box()["height"]
+    assert small >= 24
+    assert min(square.bounding_box()[side] for side in ("width", "height")) >= 24
+    button.click()
+    assert button.bounding_box()["height"] > 1.4 * small
+
+
+def test_unmounting_cleans_up_and_a_failure_is_visible(chromium_page, root):
+    chromium_page.evaluate("() => { try { window.model.set('epoch', 9); } catch { /* it is also thrown */ } }")
+    expect(root).to_have_attribute("data-pl-state", "error")
+    expect(root.get_by_role("alert")).to_contain_text("This widget failed")
+    chromium_page.evaluate("window.unmount()")
+    assert chromium_page.evaluate("Object.values(window.model.listeners).flat().length") == 0

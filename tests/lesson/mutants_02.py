@@ -1,0 +1,280 @@
+"""Wrong solutions of lesson 02, each with the hint that must refuse it."""
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+# 02.1 ring_pass(x)
+
+
+def all_send_first(x):
+    received = torch.empty_like(x)
+    dist.send(x, (dist.get_rank() + 1) % dist.get_world_size())
+    dist.recv(received, (dist.get_rank() - 1) % dist.get_world_size())
+    return received
+
+
+def all_receive_first(x):
+    received = torch.empty_like(x)
+    dist.recv(received, (dist.get_rank() - 1) % dist.get_world_size())
+    dist.send(x, (dist.get_rank() + 1) % dist.get_world_size())
+    return received
+
+
+def waits_for_the_send_first(x):
+    received = torch.empty_like(x)
+    dist.isend(x, (dist.get_rank() + 1) % dist.get_world_size()).wait()
+    dist.recv(received, (dist.get_rank() - 1) % dist.get_world_size())
+    return received
+
+
+def _exchange(x, received, to, source):
+    sending = dist.isend(x, to)
+    dist.recv(received, source)
+    sending.wait()
+
+
+def the_other_way_round(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    if size == 1:
+        return x.clone()
+    _exchange(x, received, (rank - 1) % size, (rank + 1) % size)
+    return received
+
+
+def returns_its_own(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    if size > 1:
+        _exchange(x, received, (rank + 1) % size, (rank - 1) % size)
+    return x
+
+
+def forgets_to_return_what_it_received(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    _exchange(x, received, (rank + 1) % size, (rank - 1) % size)
+
+
+def receives_into_the_sent_tensor(x):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if size == 1:
+        return x
+    if rank % 2:
+        before = x.clone()
+        dist.recv(x, (rank - 1) % size)
+        dist.send(before, (rank + 1) % size)
+    else:
+        dist.send(x, (rank + 1) % size)
+        dist.recv(x, (rank - 1) % size)
+    return x
+
+
+def only_in_pairs(x):
+    """Even and odd ranks exchange: right in every even world of two."""
+    rank, received = dist.get_rank(), torch.empty_like(x)
+    _exchange(x, received, rank ^ 1, rank ^ 1)
+    return received
+
+
+def the_ring_is_a_line(x):
+    rank, received = dist.get_rank(), torch.empty_like(x)
+    _exchange(x, received, rank + 1, rank - 1)
+    return received
+
+
+def sends_to_itself_when_alone(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    _exchange(x, received, (rank + 1) % size, (rank - 1) % size)
+    return received
+
+
+def waits_for_anybody_when_alone(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    if size == 1:
+        dist.recv(received)
+    else:
+        _exchange(x, received, (rank + 1) % size, (rank - 1) % size)
+    return received
+
+
+def does_not_wait(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.zeros_like(x)
+    sending = dist.isend(x, (rank + 1) % size)
+    receiving = dist.irecv(received, (rank - 1) % size)
+    early = received.clone()
+    sending.wait()
+    receiving.wait()
+    return early
+
+
+# 02.2 run_in_group(rank, world_size, init_file, work)
+
+
+def fixed_port(rank, world_size, init_file, work):
+    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29471", rank=rank, world_size=world_size)
+    try:
+        return work()
+    finally:
+        dist.destroy_process_group()
+
+
+def store_on_a_fixed_port(rank, world_size, init_file, work):
+    store = dist.TCPStore("127.0.0.1", 29473, world_size, is_master=rank == 0, timeout=timedelta(seconds=20))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
+    try:
+        return work()
+    finally:
+        dist.destroy_process_group()
+
+
+def never_leaves(rank, world_size, init_file, work):
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
+    return work()
+
+
+def leaves_only_when_all_is_well(rank, world_size, init_file, work):
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
+    result = work()
+    dist.destroy_process_group()
+    return result
+
+
+def counts_from_the_end(rank, world_size, init_file, work):
+    rank = world_size - 1 - rank
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
+    try:
+        return work()
+    finally:
+        dist.destroy_process_group()
+
+
+def a_group_for_each(rank, world_size, init_file, work):
+    dist.init_process_group("gloo", init_method=f"file://{init_file}-{rank}", rank=0, world_size=1)
+    try:
+        return work()
+    finally:
+        dist.destroy_process_group()
+
+
+def everybody_is_rank_0(rank, world_size, init_file, work):
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=0, world_size=world_size)
+    try:
+        return work()
+    finally:
+        dist.destroy_process_group()
+
+
+def swallows_the_exception(rank, world_size, init_file, work):
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
+    try:
+        return work()
+    except Exception as error:
+        print("something went wrong:", error)  # noqa: T201
+    finally:
+        dist.destroy_process_group()
+
+
+def returns_in_finally(rank, world_size, init_file, work):
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
+    result = None
+    try:
+        result = work()
+    finally:
+        dist.destroy_process_group()
+        return result  # noqa: B012 - the bug
+
+
+def forgets_the_value(rank, world_size, init_file, work):
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
+    try:
+        work()
+    finally:
+        dist.destroy_process_group()
+
+
+def works_first(rank, world_size, init_file, work):
+    result = work()
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
+    dist.destroy_process_group()
+    return result
+
+
+# 02.3 my_groups(members)
+
+
+def only_members_call(members):
+    return [dist.new_group(ranks) for ranks in members if dist.get_rank() in ranks]
+
+
+def my_own_first(members):
+    rank = dist.get_rank()
+    order = sorted(range(len(members)), key=lambda index: rank not in members[index])
+    made = {index: dist.new_group(members[index]) for index in order}
+    return [made[index] for index in sorted(made) if rank in members[index]]
+
+
+def backwards_on_odd_ranks(members):
+    rank = dist.get_rank()
+    order = reversed(range(len(members))) if rank % 2 else range(len(members))
+    made = {index: dist.new_group(members[index]) for index in order}
+    return [made[index] for index in sorted(made) if rank in members[index]]
+
+
+def all_groups_to_everybody(members):
+    return [dist.new_group(ranks) for ranks in members]
+
+
+def only_the_first_of_mine(members):
+    groups = [dist.new_group(ranks) for ranks in members]
+    return [group for ranks, group in zip(members, groups, strict=True) if dist.get_rank() in ranks][:1]
+
+
+def the_world_for_every_group(members):
+    groups = [dist.new_group() for _ in members]
+    return [group for ranks, group in zip(members, groups, strict=True) if dist.get_rank() in ranks]
+
+
+def large_groups_first(members):
+    members = sorted(members, key=len, reverse=True)
+    groups = [dist.new_group(ranks) for ranks in members]
+    return [group for ranks, group in zip(members, groups, strict=True) if dist.get_rank() in ranks]
+
+
+def one_group_alone(members):
+    groups = [dist.new_group(ranks) for ranks in members]
+    return next(group for ranks, group in zip(members, groups, strict=True) if dist.get_rank() in ranks)
+
+
+WRONG = [
+    ("02.1", "deadlock", all_send_first),
+    ("02.1", "deadlock", all_receive_first),
+    ("02.1", "deadlock", waits_for_the_send_first),
+    ("02.1", "wrong_neighbour", the_other_way_round),
+    ("02.1", "own_tensor", returns_its_own),
+    ("02.1", "no_tensor", forgets_to_return_what_it_received),
+    ("02.1", "sent_changed", receives_into_the_sent_tensor),
+    ("02.1", "no_such_rank", only_in_pairs),
+    ("02.1", "no_such_rank", the_ring_is_a_line),
+    ("02.1", "alone", sends_to_itself_when_alone),
+    ("02.1", "alone", waits_for_anybody_when_alone),
+    ("02.1", "not_received", does_not_wait),
+    ("02.2", "fixed_port", fixed_port),
+    ("02.2", "fixed_port", store_on_a_fixed_port),
+    ("02.2", "open_group", never_leaves),
+    ("02.2", "open_after_error", leaves_only_when_all_is_well),
+    ("02.2", "wrong_rank", counts_from_the_end),
+    ("02.2", "wrong_rank", a_group_for_each),
+    ("02.2", "never_met", everybody_is_rank_0),
+    ("02.2", "swallowed", swallows_the_exception),
+    ("02.2", "swallowed", returns_in_finally),
+    ("02.2", "wrong_value", forgets_the_value),
+    ("02.2", "no_group", works_first),
+    ("02.3", "members_only", only_members_call),
+    ("02.3", "order_differs", my_own_first),
+    ("02.3", "order_differs", backwards_on_odd_ranks),
+    ("02.3", "wrong_number", all_groups_to_everybody),
+    ("02.3", "wrong_number", only_the_first_of_mine),
+    ("02.3", "wrong_members", the_world_for_every_group),
+    ("02.3", "wrong_order", large_groups_first),
+    ("02.3", "no_list", one_group_alone),
+]

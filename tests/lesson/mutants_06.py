@@ -1,0 +1,352 @@
+"""Wrong solutions of lesson 06, each with the hint that must refuse it."""
+
+import torch
+
+from pllab.comm import all_reduce, all_reduce_async, broadcast, world_size
+from pllab.parallel import average_gradients
+from pllab.parallel.overlap import average_in_backward
+
+# 06.1 average_flat(model)
+
+
+def _gradients(model):
+    return [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def _by_dtype(gradients):
+    return [[g for g in gradients if g.dtype == dtype] for dtype in dict.fromkeys(g.dtype for g in gradients)]
+
+
+def _cut(flat, gradients):
+    pieces = flat.split([g.numel() for g in gradients])
+    return [piece.view_as(g) for piece, g in zip(pieces, gradients, strict=True)]
+
+
+def _put_back(gradients, flat):
+    for gradient, piece in zip(gradients, _cut(flat, gradients), strict=True):
+        gradient.copy_(piece)
+
+
+def _mean(gradients):
+    flat = torch.cat([g.flatten() for g in gradients])
+    all_reduce(flat)
+    return flat / world_size()
+
+
+def message_per_parameter(model):
+    average_gradients(model)
+
+
+def message_per_shape(model):
+    for gradient in _gradients(model):
+        _put_back([gradient], _mean([gradient]))
+
+
+def sum_not_mean(model):
+    for gradients in _by_dtype(_gradients(model)):
+        _put_back(gradients, _mean(gradients) * world_size())
+
+
+def restored_in_reverse(model):
+    for gradients in _by_dtype(_gradients(model)):
+        flat = _mean(gradients)
+        for gradient in gradients[::-1]:
+            piece, flat = flat.split([gradient.numel(), flat.numel() - gradient.numel()])
+            gradient.copy_(piece.view_as(gradient))
+
+
+def offset_counts_those_without(model):
+    for gradients in _by_dtype(_gradients(model)):
+        flat, start = torch.cat([_mean(gradients), torch.zeros(12, dtype=gradients[0].dtype)]), 0
+        for parameter in model.parameters():
+            if parameter.dtype != flat.dtype:
+                continue
+            if parameter.grad is not None:
+                parameter.grad.copy_(flat[start : start + parameter.numel()].view_as(parameter))
+            start += parameter.numel()
+
+
+def dtype_lost(model):
+    gradients = _gradients(model)
+    flat = torch.cat([g.flatten().float() for g in gradients])
+    all_reduce(flat)
+    _put_back(gradients, flat / world_size())
+
+
+def forgets_none(model):
+    gradients = [p.grad for p in model.parameters()]
+    flat = torch.cat([g.flatten() for g in gradients])
+    all_reduce(flat)
+    _put_back(gradients, flat / world_size())
+
+
+def zeros_for_none(model):
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    for gradients in _by_dtype(_gradients(model)):
+        _put_back(gradients, _mean(gradients))
+
+
+def never_written_back(model):
+    for gradients in _by_dtype(_gradients(model)):
+        _mean(gradients)
+
+
+def written_into_a_copy(model):
+    for gradients in _by_dtype(_gradients(model)):
+        for gradient, piece in zip(gradients, _cut(_mean(gradients), gradients), strict=True):
+            gradient.clone().copy_(piece)
+
+
+def rank_0_kept(model):
+    for gradients in _by_dtype(_gradients(model)):
+        flat = torch.cat([g.flatten() for g in gradients])
+        broadcast(flat, source=0)
+        _put_back(gradients, flat)
+
+
+def sends_nothing(model):
+    for gradients in _by_dtype(_gradients(model)):
+        flat = torch.cat([g.flatten() for g in gradients])
+        gathered = [None] * world_size()
+        torch.distributed.all_gather_object(gathered, flat)
+        _put_back(gradients, torch.stack(gathered).mean(0))
+
+
+# 06.2 install(model)
+
+
+def _trained(model):
+    return [p for p in model.parameters() if p.requires_grad][::-1]
+
+
+def _in_order(model, divide=True, reset=True, keep=True, order=None, start=all_reduce_async):  # noqa: C901 - the switches
+    """The right solution with a switch for each thing that can be forgotten."""
+    order = order or _trained(model)
+    ready, sent, works = set(), [], []
+
+    def send(parameter):
+        work = start(parameter.grad)
+        sent.append(parameter)
+        if keep:
+            works.append(work)
+
+    def hook(parameter):
+        ready.add(parameter)
+        while len(sent) < len(order) and order[len(sent)] in ready:
+            send(order[len(sent)])
+
+    for parameter in order:
+        parameter.register_post_accumulate_grad_hook(hook)
+
+    def wait():
+        for parameter in order[len(sent) :]:
+            if parameter.grad is not None:
+                send(parameter)
+        for work in works:
+            if work is not None:
+                work.wait()
+        for parameter in sent if divide else ():
+            parameter.grad /= world_size()
+        if reset:
+            for memory in (ready, sent, works):
+                memory.clear()
+
+    return wait
+
+
+def sums(model):
+    return _in_order(model, divide=False)
+
+
+def waits_on_nothing(model):
+    return _in_order(model, keep=False)
+
+
+def forgets_to_reset(model):
+    return _in_order(model, reset=False)
+
+
+def in_order_of_the_parameters(model):
+    return _in_order(model, order=[p for p in model.parameters() if p.requires_grad])
+
+
+def blocks_in_the_hook(model):
+    return _in_order(model, start=all_reduce)
+
+
+def waits_in_the_hook(model):
+    def hook(parameter):
+        work = all_reduce_async(parameter.grad)
+        work.wait()
+        parameter.grad /= world_size()
+
+    for parameter in _trained(model):
+        parameter.register_post_accumulate_grad_hook(hook)
+    return lambda: None
+
+
+def one_bucket_for_all(model):
+    return average_in_backward(model, bucket_bytes=float("inf"))
+
+
+def only_after_backward(model):
+    return lambda: average_gradients(model)
+
+
+def as_they_come(model):
+    works, sent = [], []
+
+    def hook(parameter):
+        works.append(all_reduce_async(parameter.grad))
+        sent.append(parameter)
+
+    for parameter in _trained(model):
+        parameter.register_post_accumulate_grad_hook(hook)
+
+    def wait():
+        for work in works:
+            work.wait()
+        for parameter in sent:
+            parameter.grad /= world_size()
+        works.clear()
+        sent.clear()
+
+    return wait
+
+
+def sends_the_argument(model):
+    works = []
+
+    def hook(gradient):
+        works.append(all_reduce_async(gradient))
+
+    for parameter in _trained(model):
+        parameter.register_post_accumulate_grad_hook(hook)
+
+    def wait():
+        for work in works:
+            work.wait()
+        works.clear()
+
+    return wait
+
+
+def divides_the_argument(model):
+    works = []
+
+    def hook(gradient):
+        gradient /= world_size()
+        works.append(all_reduce_async(gradient))
+
+    for parameter in _trained(model):
+        parameter.register_post_accumulate_grad_hook(hook)
+    return lambda: [work.wait() for work in works]
+
+
+def hooks_the_frozen(model):
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda parameter: all_reduce_async(parameter.grad))
+    return lambda: None
+
+
+def returns_nothing(model):
+    as_they_come(model)
+
+
+# 06.3 accumulate(model, loss_of, micro_batches)
+
+
+def after_every_backward(model, loss_of, micro_batches):
+    for x in micro_batches:
+        (loss_of(x) / len(micro_batches)).backward()
+        average_gradients(model)
+
+
+def hooks_fire_every_time(model, loss_of, micro_batches):
+    wait = average_in_backward(model, bucket_bytes=1)
+    for x in micro_batches:
+        (loss_of(x) / len(micro_batches)).backward()
+        wait()
+
+
+def before_the_last(model, loss_of, micro_batches):
+    *first, last = micro_batches
+    for x in first:
+        (loss_of(x) / len(micro_batches)).backward()
+    average_gradients(model)
+    (loss_of(last) / len(micro_batches)).backward()
+
+
+def never_divided(model, loss_of, micro_batches):
+    for x in micro_batches:
+        loss_of(x).backward()
+    average_gradients(model)
+
+
+def sum_over_ranks(model, loss_of, micro_batches):
+    for x in micro_batches:
+        (loss_of(x) / len(micro_batches)).backward()
+    for parameter in model.parameters():
+        all_reduce(parameter.grad)
+
+
+def zeroes_in_between(model, loss_of, micro_batches):
+    for x in micro_batches:
+        model.zero_grad()
+        (loss_of(x) / len(micro_batches)).backward()
+    average_gradients(model)
+
+
+def one_backward_for_all(model, loss_of, micro_batches):
+    (sum(loss_of(x) for x in micro_batches) / len(micro_batches)).backward()
+    average_gradients(model)
+
+
+def only_the_first(model, loss_of, micro_batches):
+    loss_of(micro_batches[0]).backward()
+    average_gradients(model)
+
+
+def never_sent(model, loss_of, micro_batches):
+    for x in micro_batches:
+        (loss_of(x) / len(micro_batches)).backward()
+
+
+WRONG = [
+    ("06.1", "message_each", message_per_parameter),
+    ("06.1", "message_each", message_per_shape),
+    ("06.1", "sum", sum_not_mean),
+    ("06.1", "wrong_parameter", restored_in_reverse),
+    ("06.1", "wrong_parameter", offset_counts_those_without),
+    ("06.1", "dtype_lost", dtype_lost),
+    ("06.1", "none_gradient", forgets_none),
+    ("06.1", "none_filled", zeros_for_none),
+    ("06.1", "not_restored", never_written_back),
+    ("06.1", "not_restored", written_into_a_copy),
+    ("06.1", "rank_0_kept", rank_0_kept),
+    ("06.1", "unseen", sends_nothing),
+    ("06.2", "sum", sums),
+    ("06.2", "waits_on_nothing", waits_on_nothing),
+    ("06.2", "second_step", forgets_to_reset),
+    ("06.2", "starts_late", in_order_of_the_parameters),
+    ("06.2", "starts_late", one_bucket_for_all),
+    ("06.2", "blocks_backward", blocks_in_the_hook),
+    ("06.2", "blocks_backward", waits_in_the_hook),
+    ("06.2", "after_backward", only_after_backward),
+    ("06.2", "order_differs", as_they_come),
+    ("06.2", "takes_parameter_for_gradient", sends_the_argument),
+    ("06.2", "takes_parameter_for_gradient", divides_the_argument),
+    ("06.2", "hooks_a_frozen_one", hooks_the_frozen),
+    ("06.2", "no_wait", returns_nothing),
+    ("06.3", "every_backward", after_every_backward),
+    ("06.3", "every_backward", hooks_fire_every_time),
+    ("06.3", "before_the_end", before_the_last),
+    ("06.3", "not_divided", never_divided),
+    ("06.3", "sum", sum_over_ranks),
+    ("06.3", "only_last", zeroes_in_between),
+    ("06.3", "graphs_kept", one_backward_for_all),
+    ("06.3", "not_every_batch", only_the_first),
+    ("06.3", "unseen", never_sent),
+]

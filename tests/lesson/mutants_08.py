@@ -1,0 +1,346 @@
+"""Wrong solutions of lesson 08, each with the hint that must refuse it."""
+
+import math
+
+from pllab.pipeline import clock_cycles
+
+# 08.1 clock_cycles(num_batches, num_partitions)
+
+
+def empty_schedule(m, p):
+    return iter(())
+
+
+def only_empty_ticks(m, p):
+    return [[] for _ in range(m + p - 1)]
+
+
+def forgets_to_return(m, p):
+    ticks = list(clock_cycles(m, p))
+    ticks.sort()
+
+
+def number_of_ticks(m, p):
+    return m + p - 1
+
+
+def pairs_without_ticks(m, p):
+    for tick in clock_cycles(m, p):
+        yield from tick
+
+
+def stages_without_micro_batches(m, p):
+    return [[j for _, j in tick] for tick in clock_cycles(m, p)]
+
+
+def missing_last_tick(m, p):
+    for k in range(m + p - 2):
+        yield [(k - j, j) for j in range(p) if 0 <= k - j < m]
+
+
+def never_drains(m, p):
+    for k in range(m):
+        yield [(k - j, j) for j in range(p) if 0 <= k - j < m]
+
+
+def stage_first(m, p):
+    for tick in clock_cycles(m, p):
+        yield [(j, i) for i, j in tick]
+
+
+def swapped_sizes(m, p):
+    return clock_cycles(p, m)
+
+
+def counts_from_one(m, p):
+    return [[(i + 1, j + 1) for i, j in tick] for tick in clock_cycles(m, p)]
+
+
+def no_limit_at_the_end(m, p):
+    for k in range(m + p - 1):
+        yield [(k - j, j) for j in range(min(k + 1, p))]
+
+
+def no_limit_at_the_start(m, p):
+    for k in range(m + p - 1):
+        yield [(k - j, j) for j in range(max(0, k - m + 1), p)]
+
+
+def no_skew(m, p):
+    return [[(i, j) for j in range(p)] for i in range(m)]
+
+
+def all_in_one_tick(m, p):
+    return [[(i, j) for i in range(m) for j in range(p)]]
+
+
+def stage_after_stage(m, p):
+    return [[(i, j) for i in range(m)] for j in range(p)]
+
+
+def from_the_last_stage(m, p):
+    for k in range(m + p - 1):
+        yield [(k - p + 1 + j, j) for j in range(p) if 0 <= k - p + 1 + j < m]
+
+
+def backward_order(m, p):
+    return reversed(list(clock_cycles(m, p)))
+
+
+def first_pair_twice(m, p):
+    ticks = list(clock_cycles(m, p))
+    return [ticks[0], *ticks]
+
+
+def one_after_the_other(m, p):
+    return [[(i, j)] for i in range(m) for j in range(p)]
+
+
+def extra_empty_tick(m, p):
+    for k in range(m + p):
+        yield [(k - j, j) for j in range(p) if 0 <= k - j < m]
+
+
+def waits_a_tick_between_stages(m, p):
+    for k in range(m + 2 * p - 2):
+        yield [(k - 2 * j, j) for j in range(p) if 0 <= k - 2 * j < m]
+
+
+def never_stops(m, p):
+    k = 0
+    while True:
+        yield [(k - j, j) for j in range(p) if 0 <= k - j < m]
+        k += 1
+
+
+def three_phases(m, p):
+    """Fill, run full, drain; with m < p there is no time in which all stages work."""
+    ticks = [[(k - j, j) for j in range(k + 1)] for k in range(p - 1)]
+    ticks += [[(k - j, j) for j in range(p)] for k in range(p - 1, m)]
+    ticks += [[(m - 1 - (j - first), j) for j in range(first, p)] for first in range(1, p)]
+    return ticks
+
+
+def crashes_with_few(m, p):
+    filling = list(range(m))[p - 1]
+    return list(clock_cycles(filling + m - p + 1, p))
+
+
+def refuses_one_stage(m, p):
+    if p < 2:
+        raise ValueError("a pipeline has two stages")
+    return clock_cycles(m, p)
+
+
+def idles_with_one_stage(m, p):
+    return [*clock_cycles(m, p), []] if p == 1 else clock_cycles(m, p)
+
+
+# 08.2 bubble_fraction(num_batches, num_partitions)
+
+
+def overhead(m, p):
+    return (p - 1) / m
+
+
+def p_over_all(m, p):
+    return p / (m + p - 1)
+
+
+def one_tick_too_many(m, p):
+    return (p - 1) / (m + p)
+
+
+def busy_share(m, p):
+    return m / (m + p - 1)
+
+
+def whole_fraction(m, p):
+    return (p - 1) // (m + p - 1)
+
+
+def stages_first(m, p):
+    return (m - 1) / (m + p - 1)
+
+
+def in_per_cent(m, p):
+    return 100 * (p - 1) / (m + p - 1)
+
+
+def doubles_the_bubble(m, p):
+    return 2 * (p - 1) / (m + p - 1)
+
+
+def one_over_m(m, p):
+    return 1 / m
+
+
+def as_a_text(m, p):
+    return f"{(p - 1) / (m + p - 1):.1%}"
+
+
+def says_nothing(m, p):
+    print((p - 1) / (m + p - 1))  # noqa: T201 - the bug
+
+
+def at_least_something(m, p):
+    return (p - 1) / (m + p - 1) if p > 1 else 0.001
+
+
+# 08.3 bubble_overhead(num_batches, num_partitions)
+
+
+def fraction(m, p):
+    return (p - 1) / (m + p - 1)
+
+
+def p_over_m(m, p):
+    return p / m
+
+
+def m_over_idle(m, p):
+    return m / (p - 1) if p > 1 else 0
+
+
+def whole_overhead(m, p):
+    return (p - 1) // m
+
+
+def stages_first_overhead(m, p):
+    return (m - 1) / p
+
+
+def doubles_the_overhead(m, p):
+    return 2 * (p - 1) / m
+
+
+def idle_cells(m, p):
+    return p * (p - 1)
+
+
+def never_without(m, p):
+    return max(1, p - 1) / m
+
+
+# 08.4 fewest_batches(num_partitions, fraction)
+
+
+def for_the_overhead(p, limit):
+    return max(1, math.ceil((p - 1) / limit))
+
+
+def rounds_down(p, limit):
+    return max(1, int((p - 1) * (1 - limit) / limit))
+
+
+def does_not_round(p, limit):
+    return max(1, (p - 1) * (1 - limit) / limit)
+
+
+def strictly_below(p, limit):
+    m = 1
+    while (p - 1) / (m + p - 1) >= limit and p > 1:
+        m += 1
+    return m
+
+
+def doubles_until_enough(p, limit):
+    m = 1
+    while (p - 1) / (m + p - 1) > limit:
+        m *= 2
+    return m
+
+
+def always_many(p, limit):
+    return 1000
+
+
+def nothing_for_one_stage(p, limit):
+    return math.ceil((p - 1) * (1 - limit) / limit)
+
+
+def at_least_the_stages(p, limit):
+    m = p
+    while (p - 1) / (m + p - 1) > limit:
+        m += 1
+    return m
+
+
+def at_least_two(p, limit):
+    return max(2, math.ceil((p - 1) * (1 - limit) / limit))
+
+
+WRONG = [
+    ("08.1", "empty", empty_schedule),
+    ("08.1", "empty", only_empty_ticks),
+    ("08.1", "nothing", forgets_to_return),
+    ("08.1", "no_ticks", number_of_ticks),
+    ("08.1", "flat", pairs_without_ticks),
+    ("08.1", "no_ticks", stages_without_micro_batches),
+    ("08.1", "missing_tick", missing_last_tick),
+    ("08.1", "missing_pair", never_drains),
+    ("08.1", "swapped_pair", stage_first),
+    ("08.1", "swapped_pair", swapped_sizes),
+    ("08.1", "counts_from_one", counts_from_one),
+    ("08.1", "outside", no_limit_at_the_end),
+    ("08.1", "outside", no_limit_at_the_start),
+    ("08.1", "no_skew", no_skew),
+    ("08.1", "two_on_one_stage", all_in_one_tick),
+    ("08.1", "two_on_one_stage", stage_after_stage),
+    ("08.1", "wrong_order", from_the_last_stage),
+    ("08.1", "wrong_order", backward_order),
+    ("08.1", "duplicate", first_pair_twice),
+    ("08.1", "unpipelined", one_after_the_other),
+    ("08.1", "empty_tick", extra_empty_tick),
+    ("08.1", "too_long", waits_a_tick_between_stages),
+    ("08.1", "endless", never_stops),
+    ("08.1", "few_batches", three_phases),
+    ("08.1", "few_batches", crashes_with_few),
+    ("08.1", "one_stage", refuses_one_stage),
+    ("08.1", "one_stage", idles_with_one_stage),
+    ("08.2", "overhead_for_fraction", overhead),
+    ("08.2", "extra_stage", p_over_all),
+    ("08.2", "extra_stage", p_over_m),
+    ("08.2", "extra_tick", one_tick_too_many),
+    ("08.2", "busy_for_idle", busy_share),
+    ("08.2", "whole_part", whole_fraction),
+    ("08.2", "swapped_arguments", stages_first),
+    ("08.2", "percent", in_per_cent),
+    ("08.2", "there_and_back", doubles_the_bubble),
+    ("08.2", "wrong_number", one_over_m),
+    ("08.2", "no_number", as_a_text),
+    ("08.2", "nothing", says_nothing),
+    ("08.2", "one_stage", at_least_something),
+    ("08.3", "fraction_for_overhead", fraction),
+    ("08.3", "extra_stage", p_over_m),
+    ("08.3", "upside_down", m_over_idle),
+    ("08.3", "whole_part", whole_overhead),
+    ("08.3", "swapped_arguments", stages_first_overhead),
+    ("08.3", "there_and_back", doubles_the_overhead),
+    ("08.3", "wrong_number", idle_cells),
+    ("08.3", "one_stage", never_without),
+    ("08.4", "overhead_for_fraction", for_the_overhead),
+    ("08.4", "not_enough", rounds_down),
+    ("08.4", "not_whole", does_not_round),
+    ("08.4", "strictly_below", strictly_below),
+    ("08.4", "not_smallest", doubles_until_enough),
+    ("08.4", "not_smallest", always_many),
+    ("08.4", "not_smallest", at_least_the_stages),
+    ("08.4", "no_micro_batch", nothing_for_one_stage),
+    ("08.4", "one_is_enough", at_least_two),
+]
+
+
+# Solutions that never come back from their first tick
+
+
+def counts_no_tick(m, p):
+    ticks = []
+    k = 0
+    while k < m + p - 1:
+        if k >= m + p - 2:
+            k += 1
+    return ticks
+
+
+HANGING = [("08.1", "endless", counts_no_tick)]

@@ -1,0 +1,131 @@
+"""Right solutions of lesson 08 that look different."""
+
+import math
+from fractions import Fraction
+from itertools import count
+
+# 08.1
+
+
+def filters_the_stages(num_batches, num_partitions):
+    for k in range(num_batches + num_partitions - 1):
+        yield [(k - j, j) for j in range(num_partitions) if 0 <= k - j < num_batches]
+
+
+def bounds_the_range(num_batches, num_partitions):
+    for k in range(num_batches + num_partitions - 1):
+        yield [(k - j, j) for j in range(max(1 + k - num_batches, 0), min(1 + k, num_partitions))]
+
+
+def sorts_the_cells_into_a_list(num_batches, num_partitions):
+    ticks = [[] for _ in range(num_batches + num_partitions - 1)]
+    for i in range(num_batches):
+        for j in range(num_partitions):
+            ticks[i + j].append((i, j))
+    return ticks
+
+
+def sets_of_lists(num_batches, num_partitions):
+    ticks = {}
+    for j in range(num_partitions):
+        for i in range(num_batches):
+            ticks.setdefault(i + j, set()).add((i, j))
+    return tuple(ticks[k] for k in sorted(ticks))
+
+
+def moves_the_front(num_batches, num_partitions):
+    """Keep one list of what is in the pipe, and hand the same list out each time."""
+    inside, waiting = [], iter(range(num_batches))
+    while True:
+        inside[:] = [(i, j + 1) for i, j in inside if j + 1 < num_partitions]
+        if (i := next(waiting, None)) is not None:
+            inside.append((i, 0))
+        if not inside:
+            return
+        yield inside
+
+
+def ticks_that_are_generators(num_batches, num_partitions):
+    for k in range(num_batches + num_partitions - 1):
+        yield ([k - j, j] for j in reversed(range(num_partitions)) if k - j in range(num_batches))
+
+
+# 08.2
+
+
+def formula(num_batches, num_partitions):
+    return (num_partitions - 1) / (num_batches + num_partitions - 1)
+
+
+def one_minus_busy(num_batches, num_partitions):
+    return 1 - num_batches / (num_batches + num_partitions - 1)
+
+
+def counts_the_cells(num_batches, num_partitions):
+    ticks = list(filters_the_stages(num_batches, num_partitions))
+    return sum(num_partitions - len(tick) for tick in ticks) / (len(ticks) * num_partitions)
+
+
+def exactly(num_batches, num_partitions):
+    return Fraction(num_partitions - 1, num_batches + num_partitions - 1)
+
+
+# 08.3
+
+
+def overhead_formula(num_batches, num_partitions):
+    return (num_partitions - 1) / num_batches
+
+
+def from_the_fraction(num_batches, num_partitions):
+    share = formula(num_batches, num_partitions)
+    return share / (1 - share)
+
+
+def counts_idle_over_busy(num_batches, num_partitions):
+    ticks = list(filters_the_stages(num_batches, num_partitions))
+    busy = sum(map(len, ticks))
+    return (len(ticks) * num_partitions - busy) / busy
+
+
+# 08.4
+
+
+def counts_up(num_partitions, fraction):
+    m = 1
+    while (num_partitions - 1) / (m + num_partitions - 1) > fraction:
+        m += 1
+    return m
+
+
+def solves_for_m(num_partitions, fraction):
+    return max(1, math.ceil((num_partitions - 1) * (1 - fraction) / fraction))
+
+
+def solves_the_other_way(num_partitions, fraction):
+    return max(math.ceil((num_partitions - 1) / fraction - (num_partitions - 1)), 1)
+
+
+def takes_the_first(num_partitions, fraction):
+    return next(m for m in count(1) if formula(m, num_partitions) <= fraction)
+
+
+RIGHT = [
+    ("08.1", filters_the_stages),
+    ("08.1", bounds_the_range),
+    ("08.1", sorts_the_cells_into_a_list),
+    ("08.1", sets_of_lists),
+    ("08.1", moves_the_front),
+    ("08.1", ticks_that_are_generators),
+    ("08.2", formula),
+    ("08.2", one_minus_busy),
+    ("08.2", counts_the_cells),
+    ("08.2", exactly),
+    ("08.3", overhead_formula),
+    ("08.3", from_the_fraction),
+    ("08.3", counts_idle_over_busy),
+    ("08.4", counts_up),
+    ("08.4", solves_for_m),
+    ("08.4", solves_the_other_way),
+    ("08.4", takes_the_first),
+]
