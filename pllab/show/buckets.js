@@ -106,6 +106,9 @@ function render({ model, el }) {
     show();
   }
 
+  // The slider's own keys, and not JupyterLab's, which folds headings with the arrows.
+  slider.addEventListener("keydown", (event) => event.stopPropagation());
+
   const stops = [
     listen(model, ["step"], guarded(root, show)),
     listen(model, ["table", "projector"], guarded(root, showView)),

@@ -42,7 +42,7 @@ def lesson(number):
 WIDGETS = {
     "00": (".pl-player", "[role=grid]", "ArrowRight"),
     "02": None,
-    "04": (".pl-index-map", "[role=grid]", "ArrowRight"),
+    "04": (".pl-index-map", "input[type=range]", "ArrowRight"),
     "05": (".pl-fingerprint", "[role=grid]", "ArrowDown"),
     "06": (".pl-buckets", "input[type=range]", "ArrowRight"),
     "07": (".pl-cut-editor", "[role=slider]", "ArrowDown"),
