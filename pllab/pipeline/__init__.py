@@ -6,6 +6,7 @@ split.py       an nn.Sequential cut where the device changes
 worker.py      one thread per device, with a queue in and a queue out
 compute.py     every cell of the clock to its worker, every result back
 pipe.py        the module that puts them together
+tied.py        two copies of one weight, kept in step
 """
 
 from pllab.pipeline.balance import balance
