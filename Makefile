@@ -23,7 +23,7 @@ unit: .venv/test.stamp
 	$(BIN)/python -m pytest
 
 notebooks: .venv/test.stamp
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=240 -p no:cacheprovider notebooks
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
 	$(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb

@@ -74,8 +74,10 @@ def test_every_picture_of_the_readme_has_a_text() -> None:
 
 def test_no_machine_path_is_committed() -> None:
     for path in ROOT.glob("**/*"):
-        skipped = {".venv", ".git", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "workdir", "tests"}
+        skipped = {".venv", ".git", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "workdir"}
         if skipped & set(path.relative_to(ROOT).parts) or path.suffix not in {".py", ".md", ".ipynb", ".json", ".toml"}:
+            continue
+        if path.name == "test_notebooks.py":  # it shows such a path to the check of notebooks, which must find it
             continue
         for line in path.read_text().splitlines():
             assert not re.search(r"(/home/|/root/|/Users/)[a-z]", line), f"{path.name}: {line.strip()[:80]}"
