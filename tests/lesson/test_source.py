@@ -1,6 +1,8 @@
 """Source on show: the package's own text, with a file name that means something on every machine."""
 
+import html
 import inspect
+import re
 
 import pytest
 
@@ -25,6 +27,23 @@ def test_a_solution_lists_its_pieces():
     shown = solution(clock_cycles, Workers.close, note="Tick, then end.")
     assert shown.title == "Solution. Tick, then end."
     assert shown.code.count("# pllab/pipeline/") == 2
+
+
+def test_a_solution_stays_folded_until_it_is_opened():
+    page = solution(clock_cycles, note="The answer is 42.")._repr_html_()
+    summary = page.partition("</summary>")[0]
+    assert page.startswith("<details><summary>")
+    assert "42" not in summary
+    assert "42" in page
+
+
+def test_the_page_holds_the_code_unchanged_and_follows_the_theme():
+    page = show_source(clock_cycles)._repr_html_()
+    body = page.partition("<pre")[2].partition(">")[2].partition("</pre>")[0]
+    assert html.unescape(re.sub(r"<[^>]+>", "", body)) == inspect.getsource(clock_cycles)
+    colours = re.findall(r"color:([^;\"]+)", page)
+    assert colours
+    assert all(colour.startswith("var(--jp-") for colour in colours)
 
 
 def test_what_has_no_source_is_refused():
