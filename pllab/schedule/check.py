@@ -160,6 +160,8 @@ def _circle(schedule: Schedule, heads: list[int], first_need: Callable[[Action],
 
 def _wait(action: Action, need: Action, blocked_by: tuple[Action, int]) -> str:
     head, rank = blocked_by
+    if head == need:  # next on its rank, and itself what waits next in the circle
+        return f"{action} waits for {need}"
     behind = "it" if head == action else str(head)
     return f"{action} waits for {need}, which comes after {behind} on rank {rank}"
 

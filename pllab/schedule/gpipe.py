@@ -1,10 +1,12 @@
 """GPipe: all forwards, then all backwards."""
 
 from pllab.schedule.action import Action, Kind
+from pllab.schedule.pause import collector_paused
 from pllab.schedule.schedule import Schedule
 from pllab.schedule.sizes import check_sizes
 
 
+@collector_paused()
 def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
     """Every stage runs all forwards, then all backwards: simple, and it holds all `m` micro-batches at once.
 

@@ -1,10 +1,12 @@
 """1F1B: after a warm-up, one forward and one backward in turn, so that few activations are held."""
 
 from pllab.schedule.action import Action, Kind
+from pllab.schedule.pause import collector_paused
 from pllab.schedule.schedule import Schedule
 from pllab.schedule.sizes import check_sizes
 
 
+@collector_paused()
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     """Stage `s` of `p` warms up with `p - s - 1` forwards, then alternates, then drains.
 
@@ -24,6 +26,7 @@ def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     return _alternating(num_stages, num_microbatches, 1, "1F1B")
 
 
+@collector_paused()
 def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     """1F1B with a warm-up twice as long, `2(p - s) - 2` forwards, so that messages travel while devices compute.
 

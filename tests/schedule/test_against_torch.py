@@ -1,0 +1,114 @@
+"""Our schedules through torch.distributed.pipelining's reader, validator and writer, and its orders through ours."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from torch.distributed.pipelining import schedules as theirs
+from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+from pllab.schedule import (
+    Schedule,
+    check,
+    dual_pipe_v,
+    eager_one_f_one_b,
+    gpipe,
+    interleaved,
+    looped_breadth_first,
+    one_f_one_b,
+    v_half,
+    v_min,
+    zb_h1,
+    zb_h2,
+    zbv,
+)
+from pllab.simulate import Costs, simulate
+
+Generator = Callable[[int, int], Schedule]
+EVERY = [gpipe, one_f_one_b, eager_one_f_one_b, interleaved, looped_breadth_first, zb_h1, zb_h2]
+EVERY += [zbv, v_half, v_min, dual_pipe_v]
+SIZES = [(1, 1), (1, 3), (2, 1), (2, 4), (3, 2), (3, 7), (4, 8), (5, 4)]
+
+
+def reader(schedule: Schedule) -> theirs.PipelineScheduleMulti:
+    """A multi-stage schedule of torch's without stages: enough to load, validate and dump an order."""
+    made = object.__new__(theirs.PipelineScheduleMulti)
+    made.pipeline_order = {}
+    made.pp_group_size, made._num_stages = schedule.num_ranks, schedule.num_stages
+    made._n_microbatches, made._stages = schedule.num_microbatches, []
+    return made
+
+
+@pytest.mark.parametrize("generator", EVERY)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_torch_reads_accepts_and_writes_back_ours(generator: Generator, sizes: tuple[int, int], tmp_path: Path) -> None:
+    schedule = generator(*sizes)
+    ours, back = tmp_path / "ours.csv", tmp_path / "back.csv"
+    ours.write_text(schedule.to_csv())
+    made = reader(schedule)
+    made._load_csv(str(ours))
+    assert made.stage_index_to_group_rank == schedule.rank_of_stage
+    assert [list(map(str, row)) for row in made.pipeline_order.values()] == [list(map(str, r)) for r in schedule.rows]
+    made._dump_csv(str(back))
+    assert back.read_text().split() == ours.read_text().split()
+    assert Schedule.from_csv(back.read_text()) == schedule
+
+
+@pytest.mark.parametrize(
+    ("their_name", "sizes"),
+    [
+        ("Interleaved1F1B", (3, 6)),
+        ("LoopedBFS", (3, 6)),
+        ("InterleavedZeroBubble", (4, 8)),
+        ("ZBVZeroBubble", (3, 8)),
+        ("ZBVZeroBubble", (4, 2)),
+        ("DualPipeV", (3, 8)),
+    ],
+)
+def test_we_read_and_accept_what_torch_writes(their_name: str, sizes: tuple[int, int], tmp_path: Path) -> None:
+    """With blanks where it idles, and with pairs that run as one: each becomes its two actions."""
+    rows = get_schedule_ops(their_name, *sizes)
+    made = object.__new__(theirs.PipelineScheduleMulti)
+    made.pipeline_order = dict(enumerate(rows))
+    made._dump_csv(str(tmp_path / "theirs.csv"))
+    schedule = Schedule.from_csv((tmp_path / "theirs.csv").read_text())
+    check(schedule)
+    parts = [[part for item in row if item for part in item.sub_actions or (item,)] for row in rows]
+    assert [list(map(str, row)) for row in schedule.rows] == [list(map(str, row)) for row in parts]
+
+
+def torchs(name: str, p: int, m: int, stages_per_rank: int) -> Schedule:
+    rows = get_schedule_ops(name, p, m, num_stages_per_rank=stages_per_rank)
+    parts = ([str(part) for item in row if item for part in item.sub_actions or (item,)] for row in rows)
+    return Schedule.of(parts)
+
+
+@pytest.mark.parametrize("v", [2, 3])
+def test_interleaved_is_torch_s_order_where_torch_has_one(v: int) -> None:
+    for p, m in [(2, 2), (2, 6), (3, 3), (3, 5), (3, 8), (4, 4), (4, 7), (4, 16), (5, 10), (6, 9), (6, 14)]:
+        assert m % (m // p) == 0  # the others torch refuses
+        assert interleaved(p, m, v) == torchs("Interleaved1F1B", p, m, v)
+
+
+@pytest.mark.parametrize("v", [2, 3])
+def test_breadth_first_goes_up_in_torch_s_order_and_takes_as_long(v: int) -> None:
+    for p, m in [(2, 2), (2, 5), (3, 4), (4, 9)]:
+        ours, torch_order = looped_breadth_first(p, m, v), torchs("LoopedBFS", p, m, v)
+        assert simulate(ours).makespan == simulate(torch_order).makespan
+        for mine, other in zip(ours.rows, torch_order.rows, strict=True):
+            assert mine[: v * m] == other[: v * m]
+            assert sorted(mine) == sorted(other)
+
+
+@pytest.mark.parametrize("p", [2, 3, 5])
+def test_zbv_is_never_slower_than_torch_s_when_messages_take_no_time(p: int) -> None:
+    for m in (1, 2, p, 2 * p - 2, 2 * p - 1, 3 * p):
+        their_order = torchs("ZBVZeroBubble", p, m, 2)
+        for costs in (Costs(1.0, 1.0, 1.0), Costs(1.0, 1.2, 0.7), Costs(1.0, 1.0, 0.5)):
+            assert simulate(zbv(p, m), costs).makespan <= simulate(their_order, costs).makespan + 1e-9
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 7, 8])
+def test_dual_pipe_v_is_torch_s_order_where_torch_has_one(p: int) -> None:
+    for m in (2 * p, 2 * p + 1, 2 * p + 6):  # fewer than the stages torch refuses
+        assert dual_pipe_v(p, m) == torchs("DualPipeV", p, m, 2)

@@ -1,0 +1,187 @@
+"""Every generator over a grid of sizes: legal, with the memory and the bubble that its paper and docstring claim."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from pllab.schedule import (
+    Schedule,
+    check,
+    dual_pipe_v,
+    eager_one_f_one_b,
+    gpipe,
+    interleaved,
+    looped_breadth_first,
+    one_f_one_b,
+    peak_in_flight,
+    v_half,
+    v_min,
+    zb_h1,
+    zb_h2,
+    zbv,
+)
+from pllab.simulate import Costs, simulate
+
+Generator = Callable[[int, int], Schedule]
+ONE_STAGE = [gpipe, one_f_one_b, eager_one_f_one_b, zb_h1, zb_h2]
+IN_A_V = [zbv, v_half, v_min, dual_pipe_v]
+LOOPED = [partial(family, stages_per_rank=v) for family in (interleaved, looped_breadth_first) for v in range(1, 5)]
+RANKS, MICROBATCHES = range(1, 9), range(1, 21)
+WHOLE = Costs(forward=1.0, backward_input=1.0, backward_weight=1.0)
+
+
+def name(generator: Generator) -> str:
+    if isinstance(generator, partial):
+        return f"{generator.func.__name__}-{generator.keywords['stages_per_rank']}"
+    return generator.__name__  # type: ignore[attr-defined]
+
+
+every_generator = pytest.mark.parametrize("generator", [*ONE_STAGE, *LOOPED, *IN_A_V], ids=name)
+
+
+def idle(schedule: Schedule, costs: Costs = WHOLE) -> float:
+    """How long the busiest rank does not compute, from the first start to the last end."""
+    timeline = simulate(schedule, costs)
+    busy = (sum(span.duration for span in timeline.of_rank(rank)) for rank in range(schedule.num_ranks))
+    return timeline.makespan - max(busy)
+
+
+def gap_inside(schedule: Schedule) -> float:
+    """The longest that a rank waits between its own first start and its own last end."""
+    rows = map(simulate(schedule, WHOLE).of_rank, range(schedule.num_ranks))
+    return max(row[-1].end - row[0].start - sum(span.duration for span in row) for row in rows)
+
+
+@every_generator
+def test_every_size_is_legal_and_has_every_stage_where_it_belongs(generator: Generator) -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            schedule = generator(p, m)
+            check(schedule)
+            assert (schedule.num_ranks, schedule.num_microbatches) == (p, m)
+            for rank in range(p):
+                if generator in ONE_STAGE:
+                    assert schedule.stages_of_rank(rank) == (rank,)
+                elif generator in IN_A_V:
+                    assert schedule.stages_of_rank(rank) == (rank, 2 * p - 1 - rank)
+                else:
+                    assert schedule.stages_of_rank(rank) == tuple(range(rank, schedule.num_stages, p))
+
+
+@every_generator
+@pytest.mark.parametrize("sizes", [(0, 4), (4, 0), (-1, 4), (4, True), (2.0, 4)], ids=str)
+def test_a_size_that_is_none_is_refused_by_name(generator: Generator, sizes: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=r"(num_stages|num_ranks|num_microbatches) is .*; it is a whole number from 1"):
+        generator(*sizes)
+
+
+@pytest.mark.parametrize("family", [interleaved, looped_breadth_first])
+def test_stages_per_rank_is_checked_too(family: Callable[..., Schedule]) -> None:
+    with pytest.raises(ValueError, match="stages_per_rank is 0; it is a whole number from 1"):
+        family(2, 2, stages_per_rank=0)
+
+
+@pytest.mark.parametrize("v", range(1, 5))
+def test_looped_families_have_the_bubble_of_their_papers(v: int) -> None:
+    """(p-1)/(v m) from m = p on, also where p does not divide m; interleaved with fewer waits for each missing one."""
+    for p in RANKS:
+        for m in MICROBATCHES:
+            work, bubble = Costs(forward=1.0, backward_input=1.5, backward_weight=0.5), (p - 1) / (v * m)
+            if m >= p:
+                assert simulate(looped_breadth_first(p, m, v), work).bubble_overhead == pytest.approx(bubble)
+                assert simulate(interleaved(p, m, v), work).bubble_overhead == pytest.approx(bubble)
+            else:
+                assert idle(interleaved(p, m, v)) == 3 * (p - 1) + 3 * (p - m) * (v - 1)
+
+
+def test_interleaved_with_one_stage_a_rank_is_as_fast_as_1f1b() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert simulate(interleaved(p, m, 1)).makespan == simulate(one_f_one_b(p, m)).makespan
+
+
+@pytest.mark.parametrize("v", range(1, 5))
+def test_interleaved_holds_what_megatron_holds(v: int) -> None:
+    """The warm-up and one more: p(v-1) + 2(p-r-1) + 1 where p divides m; breadth-first holds everything."""
+    for p in RANKS:
+        for m in range(p, 21, p):
+            most = [min(v * m, p * (v - 1) + 2 * (p - r - 1) + 1) for r in range(p)]
+            assert list(peak_in_flight(interleaved(p, m, v))) == most
+            assert list(peak_in_flight(looped_breadth_first(p, m, v))) == [v * m] * p
+
+
+def test_zb_h1_has_a_third_of_the_bubble_and_1f1b_s_memory() -> None:
+    for p in RANKS:
+        for m in range(p, 21):
+            assert idle(zb_h1(p, m)) == p - 1
+            assert idle(one_f_one_b(p, m)) == 3 * (p - 1)
+            assert list(peak_in_flight(zb_h1(p, m))) == [p - s / 2 for s in range(p)]
+
+
+def test_zb_h2_never_waits_and_holds_2p_minus_1() -> None:
+    for p in RANKS:
+        for m in range(2 * p - 1, 21):
+            assert gap_inside(zb_h2(p, m)) == 0
+            assert idle(zb_h2(p, m)) == p - 1  # the last rank starts that much later
+            assert max(peak_in_flight(zb_h2(p, m))) == peak_in_flight(zb_h2(p, m))[0] == 2 * p - 1
+
+
+def test_zbv_never_waits_and_holds_2p_on_every_rank() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert max(peak_in_flight(zbv(p, m))) <= 2 * p
+            if m >= 2 * p - 1:
+                assert gap_inside(zbv(p, m)) == 0
+                assert peak_in_flight(zbv(p, m)) == (2 * p,) * p
+
+
+def test_v_half_holds_half_and_waits_half_as_long() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert max(peak_in_flight(v_half(p, m))) <= 2 * ((p + 2) // 2)  # the paper's, in half-size stages
+            if m > p:
+                assert max(peak_in_flight(v_half(p, m))) == (p + 1 if p % 2 else p + 2)
+                assert idle(v_half(p, m)) == {1: 0, 2: 2}.get(p, 3 * p - 4 if p % 2 else 3 * p - 6)
+
+
+def test_v_min_holds_a_third_and_waits_two_thirds_as_long() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert max(peak_in_flight(v_min(p, m))) <= 2 * ((p + 4) // 3)  # the paper's, in half-size stages
+            assert idle(v_min(p, m)) == max(0, 4 * p - 5)
+
+
+@pytest.mark.parametrize("p", [13, 24, 33, 64])
+def test_the_shares_of_memory_hold_for_many_ranks(p: int) -> None:
+    assert max(peak_in_flight(v_half(p, p + 1))) <= p + 2
+    assert max(peak_in_flight(v_min(p, p + 1))) <= 2 * p / 3 + 8 / 3
+
+
+def test_dual_pipe_v_idles_once_through_the_pipeline_and_holds_2p_plus_1() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert max(peak_in_flight(dual_pipe_v(p, m))) <= 2 * p + 1
+            if m >= 2 * p:
+                assert idle(dual_pipe_v(p, m)) == p - 1
+
+
+@pytest.mark.parametrize("generator", [zb_h1, zb_h2, *IN_A_V], ids=name)
+def test_none_is_slower_than_1f1b_for_equal_costs(generator: Generator) -> None:
+    """Few micro-batches included; a stage of a V is half the work of a stage of 1F1B."""
+    share = 0.5 if generator in IN_A_V else 1.0
+    costs = Costs(forward=share, backward_input=share, backward_weight=share)
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert simulate(generator(p, m), costs).makespan <= simulate(one_f_one_b(p, m)).makespan
+
+
+def test_v_half_and_v_min_name_what_they_were_given() -> None:
+    assert [generator(2, 2).name for generator in IN_A_V] == ["ZB-V", "V-half", "V-min", "DualPipeV"]
+
+
+@every_generator
+def test_rows_grow_linearly_with_the_micro_batches(generator: Generator) -> None:
+    """The same number of further actions for every further round of micro-batches: nothing is kept or repeated."""
+    few, more, most = (generator(4, m).num_actions for m in (16, 32, 48))
+    assert most - more == more - few

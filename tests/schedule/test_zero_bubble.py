@@ -1,0 +1,137 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pllab.schedule import Held, Kind, Schedule, check, one_f_one_b, peak_in_flight, zero_bubble
+from pllab.schedule.zero_bubble_floor import floor_of_longest, floor_of_makespan
+from pllab.schedule.zero_bubble_workload import Workload
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Timeline
+from tests.schedule.every_order import every_schedule
+
+# Zero Bubble (Qi et al., 2024), tables of the profiled models: stages, micro-batches, F, I, W and message in ms, then
+# the bubble rate of 1F1B, of their scheduler within the memory of 1F1B, and within twice as much.
+PUBLISHED = [
+    (8, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.1585, 0.0433),
+    (8, 32, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.1242, 0.0039),
+    (8, 64, 18.546, 18.097, 9.321, 0.762, 0.1240, 0.0674, 0.0026),
+    (8, 24, 29.718, 29.444, 19.927, 0.527, 0.2347, 0.1323, 0.0029),
+    (8, 32, 29.802, 29.428, 19.530, 0.577, 0.1898, 0.1045, 0.0022),
+    (8, 64, 29.935, 29.621, 19.388, 0.535, 0.1091, 0.0554, 0.0010),
+    (16, 48, 11.347, 11.248, 8.132, 0.377, 0.2552, 0.1397, 0.0066),
+    (16, 64, 11.307, 11.254, 8.101, 0.379, 0.2082, 0.1088, 0.0054),
+    (16, 128, 11.325, 11.308, 8.109, 0.378, 0.1251, 0.0576, 0.0028),
+    (32, 96, 10.419, 10.207, 7.715, 0.408, 0.2646, 0.1421, 0.0038),
+    (32, 128, 10.408, 10.204, 7.703, 0.408, 0.2168, 0.1106, 0.0029),
+    (32, 256, 10.402, 10.248, 7.698, 0.460, 0.1352, 0.0594, 0.0018),
+]
+names = [f"p{p}-m{m}-F{f}" for p, m, f, *_ in PUBLISHED]
+
+
+def longest(timeline: Timeline) -> float:
+    """The paper's cost of a step: the longest time of one rank from its first start to its last end."""
+    rows = [timeline.of_rank(rank) for rank in range(timeline.num_ranks)]
+    return max(max(span.end for span in row) - row[0].start for row in rows)
+
+
+def bubble(schedule: Schedule, costs: Costs) -> float:
+    work = schedule.num_microbatches * (costs.duration(0, Kind.F) + costs.duration(0, Kind.B))
+    return 1 - work / longest(simulate(schedule, costs))
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=names)
+def test_the_published_bubbles_are_reached(row: tuple[float, ...]) -> None:
+    p, m, (*cost, p2p), (published_1f1b, within_1p, within_2p) = int(row[0]), int(row[1]), row[2:6], row[6:]
+    costs = Costs(*cost, p2p)
+    assert round(bubble(one_f_one_b(p, m), costs), 4) == published_1f1b  # the same measure as the paper's
+    for limit, published in ((p, within_1p), (2 * p, within_2p)):
+        schedule = zero_bubble(p, m, costs, limit)
+        check(schedule, memory_limit=limit)
+        assert round(bubble(schedule, costs), 4) <= published
+
+
+seconds = st.integers(0, 30).map(lambda tenths: tenths / 10)
+
+
+@st.composite
+def questions(draw: st.DrawFn, most: int = 5) -> tuple[int, int, Costs, float, Held]:
+    p, m = draw(st.integers(1, most)), draw(st.integers(1, most + 3))
+    cost = st.one_of(seconds, st.tuples(*[seconds] * p))
+    costs = Costs(draw(cost), draw(cost), draw(cost), draw(seconds))
+    limit = draw(st.sampled_from([1.0, 1.25, 2.0, p, p + 0.5, 2 * p, 100.0]).filter(lambda limit: limit >= 1))
+    return p, m, costs, limit, Held(draw(st.sampled_from([0.0, 0.3, 0.5, 0.634, 1.0])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=questions())
+def test_every_question_gets_a_legal_schedule_within_the_memory(question: tuple[int, int, Costs, float, Held]) -> None:
+    p, m, costs, limit, held = question
+    schedule = zero_bubble(p, m, costs, limit, held)
+    check(schedule, limit, held)
+    assert (schedule.num_stages, schedule.num_microbatches, schedule.num_ranks) == (p, m, p)
+    assert schedule.num_actions == 3 * p * m and schedule.is_split
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=questions())
+def test_it_is_never_worse_than_1f1b_in_the_memory_of_1f1b(question: tuple[int, int, Costs, float, Held]) -> None:
+    p, m, costs, limit, held = question
+    plain = one_f_one_b(p, m)
+    ours = simulate(zero_bubble(p, m, costs, max(limit, *peak_in_flight(plain)), held), costs)
+    theirs = simulate(plain, costs)
+    assert ours.makespan <= theirs.makespan * (1 + 1e-9)
+    assert longest(ours) <= longest(theirs) * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=questions())
+def test_nothing_is_below_its_floors(question: tuple[int, int, Costs, float, Held]) -> None:
+    p, m, costs, limit, held = question
+    work = Workload.of(p, m, costs, limit, held)
+    timeline = simulate(zero_bubble(p, m, costs, limit, held), costs)
+    assert longest(timeline) >= floor_of_longest(work) * (1 - 1e-9)
+    assert timeline.makespan >= floor_of_makespan(work) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 6), (4, 8), (4, 16), (8, 24)])
+def test_equal_costs_have_a_third_of_the_bubble_and_with_twice_the_memory_none(p: int, m: int) -> None:
+    third = simulate(zero_bubble(p, m, Costs(), p), Costs())
+    assert third.makespan == 3 * m + p - 1  # 1F1B has 3 * m + 3 * (p - 1)
+    assert longest(simulate(zero_bubble(p, m, Costs(), 2 * p - 1), Costs())) == 3 * m
+
+
+UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), 0.25)
+
+
+@pytest.mark.parametrize("limit", [1, 1.5, 2])
+@pytest.mark.parametrize("costs", [Costs(), Costs(2.0, 1.0, 3.0, 0.5), UNEQUAL])
+def test_two_by_two_is_as_short_as_the_best_of_all_orders(costs: Costs, limit: float) -> None:
+    ours = simulate(zero_bubble(2, 2, costs, limit), costs)
+    everything = [simulate(schedule, costs) for schedule in every_schedule(2, 2, limit, Held())]
+    assert longest(ours) == pytest.approx(min(map(longest, everything)))
+    last_end_first = simulate(zero_bubble(2, 2, costs, limit, makespan_first=True), costs)
+    assert last_end_first.makespan == pytest.approx(min(timeline.makespan for timeline in everything))
+
+
+def test_the_same_question_gets_the_same_schedule() -> None:
+    costs = Costs(18.513, 18.086, 9.331, 0.626)  # random changes decide here
+    assert zero_bubble(8, 32, costs, 16) == zero_bubble(8, 32, costs, 16)
+
+
+@pytest.mark.parametrize("limit", [0.99, 0, -1, float("nan")])
+def test_memory_for_less_than_one_is_refused(limit: float) -> None:
+    with pytest.raises(ValueError, match="memory_limit is .* at least 1"):
+        zero_bubble(2, 2, Costs(), limit)
+
+
+@pytest.mark.parametrize(("p", "m", "name"), [(0, 1, "num_stages"), (1, 0, "num_microbatches")])
+def test_no_size_is_refused_by_name(p: int, m: int, name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is 0"):
+        zero_bubble(p, m, Costs(), 4)
+
+
+def test_the_drawn_example_is_the_schedule() -> None:
+    rows = ["F0 F1 F2 I0 W0 I1 W1 I2 W2", "F0 I0 F1 I1 F2 I2 W0 W1 W2"]
+    assert zero_bubble(2, 3, Costs(), 3) == Schedule.of(
+        [[f"{s}{a}" for a in row.split()] for s, row in enumerate(rows)]
+    )
