@@ -7,7 +7,9 @@ measurement. Times are seconds on one clock; only differences mean anything. Sta
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, Self
+from itertools import accumulate
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 Engine = Literal["simulated", "emulated", "real"]
 
@@ -28,8 +30,7 @@ class ActionLike(Protocol):
         """Number of the micro-batch, from 0."""
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """An action with its rank and its times in seconds: `Span(0, Action(0, Kind.F, 0), 0.0, 1.5)`."""
 
     rank: int
@@ -42,10 +43,6 @@ class Span:
         """Seconds from start to end."""
         return self.end - self.start
 
-
-# How many micro-batches an action adds to those a rank holds: the backward releases what the forward kept,
-# and each half of a split backward releases half.
-_IN_FLIGHT = {"F": 1.0, "B": -1.0, "I": -0.5, "W": -0.5}
 
 # Communication occupies the wire and not the device, so it is drawn but is not counted as busy.
 _NOT_BUSY = frozenset("C")
@@ -68,23 +65,31 @@ class Timeline:
     @classmethod
     def of(cls, spans: Iterable[Span], engine: Engine, num_ranks: int | None = None) -> Self:
         """Collect spans in order of start; the number of ranks defaults to the highest rank seen plus one."""
-        ordered = tuple(sorted(spans, key=lambda span: (span.start, span.rank)))
-        seen = 1 + max((span.rank for span in ordered), default=-1)
+        by_rank = sorted(spans, key=itemgetter(0))
+        seen = 1 + by_rank[-1].rank if by_rank else 0
+        ordered = tuple(sorted(by_rank, key=itemgetter(2)))  # keeps the ranks in order where starts are the same
         return cls(ordered, engine, seen if num_ranks is None else num_ranks)
 
     def of_rank(self, rank: int) -> tuple[Span, ...]:
         """The spans of one rank, in order of start."""
-        return tuple(span for span in self.spans if span.rank == rank)
+        return self._by_rank.get(rank, ())
+
+    @cached_property
+    def _by_rank(self) -> dict[int, tuple[Span, ...]]:
+        rows: dict[int, list[Span]] = {}
+        for span in self.spans:
+            rows.setdefault(span.rank, []).append(span)
+        return {rank: tuple(row) for rank, row in rows.items()}
 
     @cached_property
     def start(self) -> float:
         """The earliest start, in seconds."""
-        return min((span.start for span in self.spans), default=0.0)
+        return min(map(itemgetter(2), self.spans), default=0.0)
 
     @cached_property
     def end(self) -> float:
         """The latest end, in seconds."""
-        return max((span.end for span in self.spans), default=0.0)
+        return max(map(itemgetter(3), self.spans), default=0.0)
 
     @property
     def makespan(self) -> float:
@@ -94,7 +99,12 @@ class Timeline:
     @cached_property
     def busy(self) -> float:
         """Device-seconds in which a rank was computing; overlapping spans of one rank count once."""
-        return sum(_covered(self.of_rank(rank)) for rank in range(self.num_ranks))
+        return sum(self.busy_of_ranks)
+
+    @cached_property
+    def busy_of_ranks(self) -> tuple[float, ...]:
+        """Per rank, the seconds in which it was computing."""
+        return tuple(_covered(self.of_rank(rank)) for rank in range(self.num_ranks))
 
     @property
     def idle(self) -> float:
@@ -114,8 +124,27 @@ class Timeline:
 
     @cached_property
     def peak_in_flight(self) -> tuple[float, ...]:
-        """Per rank, the most micro-batches whose activations it held at once."""
-        return tuple(_peak(self.of_rank(rank)) for rank in range(self.num_ranks))
+        """Per rank, the most micro-batches whose activations it held at once; I and W release a half each."""
+        return self.peak_held()
+
+    def peak_held(self, input_share: float = 0.5) -> tuple[float, ...]:
+        """The peak in flight where I releases `input_share` of a micro-batch and W the rest."""
+        steps = (self.held_over_time(rank, input_share) for rank in range(self.num_ranks))
+        return tuple(max((held for _, held in held_after), default=0.0) for held_after in steps)
+
+    def held_over_time(self, rank: int, input_share: float = 0.5) -> list[tuple[float, float]]:
+        """The memory staircase of one rank: `(seconds, micro-batches held from then on)`, in order.
+
+        Example: `[(0.0, 1.0), (3.0, 0.0)]` for a forward that starts at 0 and its backward that ends at 3.
+        """
+        steps = {"F": 1.0, "B": -1.0, "I": -input_share, "W": input_share - 1.0}
+        changes = [
+            (span.start if kind == "F" else span.end, steps[kind])
+            for span in self.of_rank(rank)
+            if (kind := span.action.kind) in steps
+        ]
+        changes.sort(key=itemgetter(0))  # at one instant the order of the row holds
+        return list(zip(map(itemgetter(0), changes), accumulate(map(itemgetter(1), changes)), strict=True))
 
     def from_zero(self) -> Self:
         """The same run on a clock that starts at zero."""
@@ -142,23 +171,9 @@ class Timeline:
 def _covered(spans: Sequence[Span]) -> float:
     """Length of the union of the busy spans, in seconds."""
     total, reached = 0.0, float("-inf")
-    for span in sorted(spans, key=lambda span: span.start):
+    for span in sorted(spans, key=itemgetter(2)):
         if span.action.kind in _NOT_BUSY:
             continue
         total += max(0.0, span.end - max(span.start, reached))
         reached = max(reached, span.end)
     return total
-
-
-def _peak(spans: Sequence[Span]) -> float:
-    """Walk one rank's spans in order: a forward counts from its start, a release from its end."""
-    changes = [
-        (span.start if step > 0 else span.end, step)
-        for span in spans
-        if (step := _IN_FLIGHT.get(span.action.kind, 0.0))
-    ]
-    held = peak = 0.0
-    for _, step in sorted(changes):  # a release at the same instant comes before the next forward
-        held += step
-        peak = max(peak, held)
-    return peak

@@ -62,3 +62,39 @@ def test_from_zero_moves_the_clock_and_nothing_else() -> None:
 def test_rows_are_plain_values() -> None:
     row = {"rank": 0, "stage": 0, "kind": "F", "microbatch": 3, "start": 0.0, "end": 1.0}
     assert Timeline.of([Span(0, Action(0, Kind.F, 3), 0.0, 1.0)], "real").to_rows() == [row]
+
+
+def test_the_share_of_a_split_backward_is_a_parameter() -> None:
+    spans = [Span(0, Action(0, kind, n // 2), n, n + 1) for n, kind in enumerate([Kind.F, Kind.I, Kind.F, Kind.W])]
+    timeline = Timeline.of(spans, "simulated")
+    assert timeline.peak_in_flight == (1.5,)
+    assert timeline.peak_held(0.0) == (2.0,) and timeline.peak_held(1.0) == (1.0,)
+    assert timeline.held_over_time(0, 0.25) == [(0, 1.0), (2, 0.75), (2, 1.75), (4, 1.0)]
+
+
+def test_work_without_duration_counts_in_the_order_of_the_row() -> None:
+    spans = [Span(0, Action(0, kind, m), 1.0, 1.0) for m in (0, 1) for kind in (Kind.F, Kind.B)]
+    assert Timeline.of(spans, "simulated").peak_in_flight == (1.0,)
+
+
+@given(
+    spans=st.lists(
+        st.builds(
+            lambda rank, start, length, m: Span(rank, Action(0, Kind.F, m), float(start), float(start + length)),
+            st.integers(0, 3),
+            st.integers(0, 5),
+            st.integers(0, 3),
+            st.integers(0, 99),
+        )
+    )
+)
+def test_spans_come_in_order_of_start_then_rank_then_as_given(spans: list[Span]) -> None:
+    timeline = Timeline.of(spans, "real", num_ranks=4)
+    assert timeline.spans == tuple(sorted(spans, key=lambda span: (span.start, span.rank)))
+    assert (
+        timeline.num_ranks == 4 and Timeline.of(spans, "real").num_ranks == max((s.rank for s in spans), default=-1) + 1
+    )
+    assert [timeline.of_rank(rank) for rank in range(5)] == [
+        tuple(span for span in timeline.spans if span.rank == rank) for rank in range(5)
+    ]
+    assert timeline.busy == sum(timeline.busy_of_ranks)

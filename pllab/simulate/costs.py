@@ -1,0 +1,124 @@
+"""What work and messages cost: the only numbers a simulation takes."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from pllab.schedule import Kind
+
+PerStage = float | Iterable[float]
+"""One number for all stages, or one per stage."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of work per stage, and of a message from one stage to the next.
+
+    Example, two stages of which the second is slower, and messages of half a second:
+
+        >>> costs = Costs(forward=(1.0, 2.0), p2p=0.5)
+        >>> costs.duration(1, Kind.F), costs.duration(1, Kind.B), costs.message(0, 1)
+        (2.0, 2.0, 0.5)
+
+    Assumptions: an action always takes the same time, whatever else runs; a rank does one action at a time and
+    starts it without delay; a message leaves when its action ends, takes `p2p + activation_bytes / bandwidth`
+    seconds, occupies neither device and shares its wire with no other; within a rank it takes no time. The gradient
+    that comes back through a boundary is as large as the activation that went up.
+
+    Args:
+        forward: seconds of F.
+        backward_input: seconds of I, the gradient of the input.
+        backward_weight: seconds of W, the gradient of the weights; B takes I and W together.
+        p2p: latency of a message between ranks, in seconds.
+        bandwidth: bytes per second between ranks; infinite by default.
+        activation_bytes: what a stage sends to the next for one micro-batch.
+        backward: seconds of a whole backward B; by default I and W together, which a measured split need not add up to.
+
+    Raises:
+        ValueError: a cost is negative or no finite number, or the values per stage are of different lengths.
+    """
+
+    forward: PerStage = 1.0
+    backward_input: PerStage = 1.0
+    backward_weight: PerStage = 1.0
+    p2p: float = 0.0
+    bandwidth: float = math.inf
+    activation_bytes: PerStage = 0.0
+    backward: PerStage | None = None
+
+    def __post_init__(self) -> None:
+        lengths: dict[str, int] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Iterable) and not isinstance(value, str):
+                value = tuple(value)
+                object.__setattr__(self, field.name, value)
+                lengths[field.name] = len(value)
+            if value is not None or field.name != "backward":
+                _check(field.name, value)
+        if len(set(lengths.values())) > 1:
+            counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"the costs are for different numbers of stages ({counts}); give one value per stage")
+
+    @property
+    def num_stages(self) -> int | None:
+        """How many stages the costs are for; None when every cost is one number for all."""
+        return next((len(value) for value in vars(self).values() if isinstance(value, tuple)), None)
+
+    def check_stages(self, num_stages: int) -> None:
+        """Refuse a number of stages the costs are not for.
+
+        Raises:
+            ValueError: naming both numbers.
+        """
+        if self.num_stages not in (None, num_stages):
+            given = f"costs are given for {self.num_stages} stages and the schedule has {num_stages}"
+            raise ValueError(f"{given}; give one value per stage, or one number for all")
+
+    def duration(self, stage: int, kind: Kind) -> float:
+        """How long an action occupies its device, in seconds; B takes I and W together.
+
+        Raises:
+            ValueError: the costs are for fewer stages, or say nothing of this kind.
+        """
+        if kind == Kind.F:
+            return _of_stage(self.forward, stage)
+        if kind == Kind.I:
+            return _of_stage(self.backward_input, stage)
+        if kind == Kind.W:
+            return _of_stage(self.backward_weight, stage)
+        if kind == Kind.B:
+            if self.backward is not None:
+                return _of_stage(self.backward, stage)
+            return _of_stage(self.backward_input, stage) + _of_stage(self.backward_weight, stage)
+        raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
+
+    def message(self, sender: int, receiver: int) -> float:
+        """How long a result travels from one stage to its neighbour on another rank, in seconds."""
+        return self.p2p + _of_stage(self.activation_bytes, min(sender, receiver)) / self.bandwidth
+
+
+def _check(name: str, value: object) -> None:
+    """Refuse what is no cost; only a bandwidth may be infinite, and it may not be zero."""
+    if isinstance(value, tuple) and name not in ("p2p", "bandwidth"):
+        if not value:
+            raise ValueError(f"{name} has no values; give one per stage, or one number for all")
+        for stage, one in enumerate(value):
+            _check(f"{name} of stage {stage}", one)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} is {value!r}; it is a number")
+    elif name == "bandwidth":
+        if not value > 0:
+            raise ValueError(f"bandwidth is {value}; it is above 0, in bytes per second")
+    elif not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value}; it is a finite number from 0")
+
+
+def _of_stage(cost: PerStage, stage: int) -> float:
+    if not isinstance(cost, tuple):
+        assert isinstance(cost, int | float)
+        return cost
+    if not 0 <= stage < len(cost):
+        raise ValueError(f"costs are given for {len(cost)} stages, and there is a stage {stage}; give one per stage")
+    value: float = cost[stage]
+    return value

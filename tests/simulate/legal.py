@@ -1,0 +1,48 @@
+"""Random legal schedules and costs for the tests of this room."""
+
+import random
+
+from hypothesis import strategies as st
+
+from pllab.schedule import Action, Kind, Schedule
+from pllab.schedule.needs import needs
+from pllab.simulate import Costs
+
+seconds = st.integers(0, 6).map(float)
+positive = st.integers(1, 6).map(float)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """Stages dealt to ranks at random, backwards split or not stage by stage, actions in a random possible order."""
+    num_stages, num_microbatches = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    chance = random.Random(draw(st.integers(0, 2**32)))
+    num_ranks = chance.randint(1, num_stages)
+    ranks = [*range(num_ranks), *(chance.randrange(num_ranks) for _ in range(num_stages - num_ranks))]
+    chance.shuffle(ranks)
+    left = [
+        Action(stage, kind, m)
+        for stage in range(num_stages)
+        for kinds in [chance.choice(["FB", "FIW"])]
+        for kind in map(Kind, kinds)
+        for m in range(num_microbatches)
+    ]
+    present, done = set(left), set[Action]()
+    rows: list[list[Action]] = [[] for _ in range(num_ranks)]
+    while left:
+        able = [action for action in left if done.issuperset(needs(action, num_stages, present))]
+        action = chance.choice(able)
+        rows[ranks[action.stage]].append(action)
+        left.remove(action)
+        done.add(action)
+    return Schedule.of(rows)
+
+
+@st.composite
+def runs(draw: st.DrawFn, cost: st.SearchStrategy[float] = seconds) -> tuple[Schedule, Costs]:
+    """A schedule and costs per stage, whole numbers, so that sums are exact."""
+    schedule = draw(schedules())
+    per_stage = st.lists(cost, min_size=schedule.num_stages, max_size=schedule.num_stages)
+    work = [draw(per_stage) for _ in range(3)]
+    sizes = draw(per_stage)
+    return schedule, Costs(*work, p2p=draw(seconds), bandwidth=0.5, activation_bytes=sizes)

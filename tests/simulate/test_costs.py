@@ -1,0 +1,55 @@
+import math
+
+import pytest
+
+from pllab.schedule import CostsLike, Kind
+from pllab.simulate import Costs
+
+
+def test_one_number_counts_for_every_stage() -> None:
+    costs: CostsLike = Costs(1.0, 2.0, 3.0, p2p=0.5)
+    assert [costs.duration(stage, kind) for stage in (0, 7) for kind in Kind if kind in "FIWB"] == [
+        1.0,
+        5.0,
+        2.0,
+        3.0,
+    ] * 2
+    assert costs.message(3, 4) == costs.message(4, 3) == 0.5
+
+
+def test_one_value_per_stage() -> None:
+    costs = Costs([1.0, 2.0], backward_input=(3.0, 4.0), activation_bytes=[10.0, 0.0], bandwidth=5.0)
+    assert [costs.duration(1, kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)] == [2.0, 4.0, 1.0, 5.0]
+    assert costs.num_stages == 2 and hash(costs) == hash(Costs((1.0, 2.0), (3.0, 4.0), 1.0, 0.0, 5.0, (10.0, 0.0)))
+    assert costs.message(0, 1) == costs.message(1, 0) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"forward": -1.0}, "forward is -1.0; it is a finite number from 0"),
+        ({"backward_input": math.nan}, "backward_input is nan; it is a finite number from 0"),
+        ({"backward_weight": math.inf}, "backward_weight is inf; it is a finite number from 0"),
+        ({"p2p": "1"}, "p2p is '1'; it is a number"),
+        ({"p2p": (1.0, 2.0)}, r"p2p is \(1.0, 2.0\); it is a number"),
+        ({"forward": True}, "forward is True; it is a number"),
+        ({"forward": (1.0, math.nan)}, "forward of stage 1 is nan"),
+        ({"forward": ()}, "forward has no values"),
+        ({"bandwidth": 0}, "bandwidth is 0; it is above 0"),
+        ({"bandwidth": math.nan}, "bandwidth is nan; it is above 0"),
+        (
+            {"forward": (1.0, 2.0), "activation_bytes": (1.0,)},
+            r"different numbers of stages \(forward 2, activation_bytes 1\)",
+        ),
+    ],
+)
+def test_an_impossible_cost_is_refused(arguments: dict[str, float], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Costs(**arguments)
+
+
+def test_a_stage_or_kind_without_cost_is_refused() -> None:
+    with pytest.raises(ValueError, match="given for 2 stages, and there is a stage 2"):
+        Costs(forward=(1.0, 2.0)).duration(2, Kind.F)
+    with pytest.raises(ValueError, match="no cost is known of 'U'"):
+        Costs().duration(0, Kind.U)

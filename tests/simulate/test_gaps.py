@@ -1,0 +1,108 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+
+from pllab.schedule import Action, Schedule, gpipe, needs, one_f_one_b
+from pllab.simulate import Costs, Gap, gaps, simulate
+from pllab.timeline import Span, Timeline
+from tests.simulate.legal import runs
+
+
+def told(found: tuple[Gap, ...]) -> list[str]:
+    return [f"{gap.rank} {gap.start:g}-{gap.end:g} {gap.cause} {gap.waited_for}" for gap in found]
+
+
+def test_the_causes_of_a_small_pipeline_by_hand() -> None:
+    schedule = one_f_one_b(2, 2)
+    assert told(gaps(schedule, simulate(schedule))) == [
+        "0 2-4 action 1B0",
+        "0 6-7 action 1B1",
+        "1 0-1 start-up 0F0",
+        "1 7-9 drain None",
+    ]
+    assert told(gaps(schedule, simulate(schedule, Costs(p2p=0.5)))) == [
+        "0 2-4.5 action 1B0",
+        "0 4.5-5 message 1B0",
+        "0 7-7.5 action 1B1",
+        "0 7.5-8 message 1B1",
+        "1 0-1.5 start-up 0F0",
+        "1 7.5-10 drain None",
+    ]
+
+
+@given(run=runs())
+def test_the_gaps_of_a_rank_are_its_idle_time_and_nothing_else(run: tuple[Schedule, Costs]) -> None:
+    schedule, costs = run
+    timeline = simulate(schedule, costs)
+    found = gaps(schedule, timeline)
+    assert sum(gap.duration for gap in found) == timeline.idle
+    for rank in range(schedule.num_ranks):
+        own = [gap for gap in found if gap.rank == rank]
+        assert all(a.end <= b.start for a, b in pairwise(own))
+        for gap in own:
+            assert not any(span.start < gap.end and gap.start < span.end for span in timeline.of_rank(rank))
+
+
+@given(run=runs())
+def test_a_gap_ends_when_what_it_waits_for_is_done_or_there(run: tuple[Schedule, Costs]) -> None:
+    schedule, costs = run
+    timeline = simulate(schedule, costs)
+    spans = {span.action: span for span in timeline.spans}
+    for gap in gaps(schedule, timeline, costs):
+        assert gap.cause in ("start-up", "action", "message", "drain")
+        if gap.cause == "drain":
+            assert gap.end == timeline.end and gap.start == timeline.of_rank(gap.rank)[-1].end
+            continue
+        row = schedule.rows[gap.rank]
+        receiver = next(action for action in row if gap.waited_for in needs(action, schedule.num_stages, spans))
+        computed, started = spans[gap.waited_for].end, spans[receiver].start
+        if gap.cause == "start-up":
+            assert receiver == row[0] and gap.end == started
+        elif gap.cause == "action":
+            assert gap.end == computed
+        else:
+            assert computed <= gap.start and gap.end == started
+            assert started == computed + costs.message(gap.waited_for.stage, receiver.stage)
+
+
+def test_what_is_left_of_a_measured_wait_is_message_and_launch_by_the_costs() -> None:
+    schedule = gpipe(2, 1)
+    times = {"0F0": (5.0, 6.0), "1F0": (7.5, 8.5), "1B0": (8.75, 10.75), "0B0": (12.0, 14.0)}
+    spans = [Span(int(text[0]), Action.parse(text), *pair) for text, pair in times.items()]
+    timeline = Timeline.of(spans, "real")
+    assert told(gaps(schedule, timeline)) == [
+        "0 6-10.75 action 1B0",
+        "0 10.75-12 message 1B0",
+        "1 5-7.5 start-up 0F0",
+        "1 8.5-8.75 launch None",
+        "1 10.75-14 drain None",
+    ]
+    assert told(gaps(schedule, timeline, Costs(p2p=1.0)))[:3] == [
+        "0 6-10.75 action 1B0",
+        "0 10.75-11.75 message 1B0",
+        "0 11.75-12 launch None",
+    ]
+
+
+def test_communication_leaves_a_rank_idle_and_overlapping_work_does_not() -> None:
+    schedule = gpipe(1, 1)
+    spans = [
+        Span(0, Action.parse("0F0"), 0.0, 3.0),
+        Span(0, Action.parse("0R0"), 1.0, 2.0),
+        Span(0, Action.parse("0C0"), 3.0, 4.0),
+        Span(0, Action.parse("0B0"), 4.0, 5.0),
+    ]
+    timeline = Timeline.of(spans, "real", num_ranks=2)
+    assert told(gaps(schedule, timeline)) == ["0 3-4 launch None", "1 0-5 drain None"]
+    assert sum(gap.duration for gap in gaps(schedule, timeline)) == timeline.idle
+
+
+def test_a_timeline_of_another_schedule_is_refused() -> None:
+    with pytest.raises(ValueError, match="the timeline has 0B1 and the schedule has not"):
+        gaps(gpipe(2, 1), simulate(gpipe(2, 2)))
+
+
+def test_a_gap_says_what_it_waits_for() -> None:
+    first = gaps(one_f_one_b(2, 2), simulate(one_f_one_b(2, 2)))[0]
+    assert str(first) == "rank 0 is idle for 2 s at 2 s: it waits for 1B0"

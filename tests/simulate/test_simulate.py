@@ -1,0 +1,194 @@
+import gc
+import pickle
+from graphlib import TopologicalSorter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pllab.schedule import Action, Kind, Schedule, ScheduleError, check, gpipe, needs, one_f_one_b, peak_in_flight
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Span
+from tests.simulate.legal import runs, schedules, seconds
+
+
+def longest_paths(schedule: Schedule, costs: Costs) -> dict[Action, float]:
+    """Another simulator: each action's start is the longest path to it through the graph of rows and data."""
+    present = set(schedule.actions())
+    graph: dict[Action, dict[Action, float]] = {action: {} for action in present}
+    for row in schedule.rows:
+        for before, action in zip(row, row[1:], strict=False):
+            graph[action][before] = 0.0
+    for action in present:
+        for need in needs(action, schedule.num_stages, present):
+            far = schedule.rank_of_stage[need.stage] != schedule.rank_of_stage[action.stage]
+            lag = costs.message(need.stage, action.stage) if far else 0.0
+            graph[action][need] = max(lag, graph[action].get(need, 0.0))
+    starts: dict[Action, float] = {}
+    for action in TopologicalSorter(graph).static_order():
+        starts[action] = max(
+            (starts[before] + costs.duration(before.stage, before.kind) + lag for before, lag in graph[action].items()),
+            default=0.0,
+        )
+    return starts
+
+
+@given(run=runs())
+def test_every_action_starts_at_the_end_of_its_longest_path(run: tuple[Schedule, Costs]) -> None:
+    schedule, costs = run
+    timeline = simulate(schedule, costs)
+    assert {span.action: span.start for span in timeline.spans} == longest_paths(schedule, costs)
+    assert all(span.duration == costs.duration(span.action.stage, span.action.kind) for span in timeline.spans)
+
+
+@given(run=runs())
+def test_the_rows_come_back_in_order_on_their_ranks(run: tuple[Schedule, Costs]) -> None:
+    schedule, costs = run
+    timeline = simulate(schedule, costs)
+    assert timeline.engine == "simulated" and timeline.num_ranks == schedule.num_ranks
+    rows = tuple(tuple(span.action for span in timeline.of_rank(rank)) for rank in range(schedule.num_ranks))
+    assert rows == schedule.rows
+    assert list(timeline.spans) == sorted(timeline.spans, key=lambda span: (span.start, span.rank))
+    assert pickle.loads(pickle.dumps(timeline)) == timeline
+
+
+@given(run=runs())
+def test_no_run_is_shorter_than_its_work(run: tuple[Schedule, Costs]) -> None:
+    schedule, costs = run
+    timeline = simulate(schedule, costs)
+    work = [sum(costs.duration(action.stage, action.kind) for action in row) for row in schedule.rows]
+    assert timeline.busy_of_ranks == tuple(work) and timeline.busy == sum(work)
+    assert timeline.makespan >= max(work)
+    one_batch = sum(costs.duration(stage, kind) for stage in range(schedule.num_stages) for kind in "FI")
+    assert timeline.makespan >= one_batch
+    assert timeline.peak_in_flight == peak_in_flight(schedule)
+
+
+@given(run=runs(), more=seconds)
+def test_slower_messages_delay_and_never_occupy(run: tuple[Schedule, Costs], more: float) -> None:
+    schedule, costs = run
+    slower = Costs(
+        costs.forward,
+        costs.backward_input,
+        costs.backward_weight,
+        costs.p2p + more,
+        bandwidth=costs.bandwidth,
+        activation_bytes=costs.activation_bytes,
+    )
+    before, after = simulate(schedule, costs), simulate(schedule, slower)
+    assert after.makespan >= before.makespan and after.busy == before.busy
+    if schedule.num_ranks == 1:
+        assert after.makespan == before.makespan
+
+
+def test_a_message_delays_its_receiver_only_between_ranks() -> None:
+    rows = [["0F0", "1F0", "1B0", "0B0"]]
+    assert simulate(Schedule.of(rows), Costs(p2p=10.0)).makespan == 6.0
+    timeline = simulate(Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]), Costs(p2p=0.5))
+    assert [(str(span.action), span.start) for span in timeline.of_rank(0)] == [
+        ("0F0", 0.0),
+        ("0F1", 1.0),
+        ("0B0", 5.0),
+        ("0B1", 8.0),
+    ]
+
+
+def test_bytes_and_bandwidth_are_time_per_boundary() -> None:
+    costs = Costs(p2p=1.0, bandwidth=2.0, activation_bytes=(4.0, 6.0, 100.0))
+    timeline = simulate(gpipe(3, 1), costs)
+    starts = {str(span.action): span.start for span in timeline.spans}
+    assert (starts["1F0"], starts["2F0"]) == (1.0 + 3.0, 5.0 + 4.0)
+    assert (starts["2B0"], starts["1B0"], starts["0B0"]) == (10.0, 12.0 + 4.0, 18.0 + 3.0)
+
+
+ILLEGAL = {
+    "deadlock": [["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]],
+    "backward first": [["0B0", "0F0"]],
+    "missing forward": [["0F0", "0B0"], ["1B0"]],
+    "missing backward": [["0F0", "0B0", "0F1"], ["1F0", "1B0", "1F1", "1B1"]],
+    "missing micro-batch": [["0F0", "0B0", "0F2", "0B2"]],
+    "twice": [["0F0", "0F0", "0B0"]],
+    "twice, the second for a missing one": [["0F0", "0F0", "0B0", "0B1"]],
+    "both ways": [["0F0", "0B0", "0I0", "0W0"]],
+    "no weight gradient": [["0F0", "0I0"], ["1F0", "1B0"]],
+    "weight gradient of nothing": [["0F0", "0B0", "0W0"]],
+    "weight gradient first": [["0F0", "0W0", "0I0"]],
+    "two homes": [["0F0"], ["0B0"]],
+    "idle rank": [["0F0", "0B0"], []],
+    "empty": [[]],
+    "no rank": [],
+    "foreign kind": [["0F0", "0B0", "0U0"]],
+    "missing stage": [["0F0", "0B0"], ["2F0", "2B0"]],
+    "huge": [["0F0", "0B0", "0F99999999999", "0B99999999999"]],
+}
+
+
+@pytest.mark.parametrize("rows", ILLEGAL.values(), ids=ILLEGAL.keys())
+def test_an_illegal_schedule_is_refused_with_the_sentence_of_check(rows: list[list[str]]) -> None:
+    schedule = Schedule.of(rows)
+    with pytest.raises(ScheduleError) as expected:
+        check(schedule)
+    with pytest.raises(ScheduleError) as refused:
+        simulate(schedule)
+    assert str(refused.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("bad", [Action(1, Kind.B, -1), Action(-1, Kind.F, 1)])
+def test_a_number_below_zero_takes_no_other_micro_batchs_place(bad: Action) -> None:
+    # step 2 of micro-batch -1 would have the same inbox as step 1 of micro-batch 1
+    schedule = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", bad, "1B0", "1B1"]])
+    with pytest.raises(ScheduleError, match="counts below zero"):
+        simulate(schedule)
+
+
+@given(schedule=schedules(), data=st.data())
+def test_a_mutated_schedule_is_simulated_exactly_when_it_is_legal(schedule: Schedule, data: st.DataObject) -> None:
+    rows = [list(row) for row in schedule.rows]
+    actions = [(rank, place) for rank, row in enumerate(rows) for place in range(len(row))]
+    (rank, place), (other, target) = data.draw(st.sampled_from(actions)), data.draw(st.sampled_from(actions))
+    how = data.draw(st.sampled_from(["swap", "drop", "copy", "move", "kind"]))
+    if how == "swap":
+        rows[rank][place], rows[other][target] = rows[other][target], rows[rank][place]
+    elif how == "kind":
+        rows[rank][place] = rows[rank][place]._replace(kind=rows[other][target].kind)
+    else:
+        action = rows[rank][place]
+        if how != "copy":
+            del rows[rank][place]
+        if how != "drop":
+            rows[other].insert(target, action)
+    mutated = Schedule.of(rows)
+    try:
+        check(mutated)
+    except ScheduleError as error:
+        with pytest.raises(ScheduleError) as refused:
+            simulate(mutated)
+        assert str(refused.value) == str(error)
+    else:
+        assert len(simulate(mutated).spans) == mutated.num_actions
+
+
+def test_costs_for_other_stages_are_refused() -> None:
+    with pytest.raises(ValueError, match="costs are given for 3 stages and the schedule has 2"):
+        simulate(gpipe(2, 2), Costs(forward=(1.0, 1.0, 1.0)))
+    with pytest.raises(ValueError, match="costs are given for 1 stages and the schedule has 2"):
+        simulate(gpipe(2, 2), Costs(p2p=1.0, activation_bytes=[8.0]))
+
+
+def test_the_first_span_and_a_makespan() -> None:
+    timeline = simulate(one_f_one_b(2, 2))
+    assert timeline.makespan == 9.0
+    assert timeline.spans[0] == Span(0, Action.parse("0F0"), 0.0, 1.0)
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_collector_is_left_as_it_was(was_on: bool) -> None:
+    (gc.enable if was_on else gc.disable)()
+    try:
+        simulate(one_f_one_b(2, 2))
+        assert gc.isenabled() is was_on
+        with pytest.raises(ScheduleError):
+            simulate(Schedule.of(ILLEGAL["deadlock"]))
+        assert gc.isenabled() is was_on
+    finally:
+        gc.enable()
