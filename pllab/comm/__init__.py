@@ -23,6 +23,7 @@ from pllab.comm.errors import PeerError, RankError
 from pllab.comm.group import setup, teardown
 from pllab.comm.launch import launch
 from pllab.comm.ledger import Ledger, Message, record_messages
+from pllab.comm.point_to_point import Travelling, one_way_groups, receive_async, send_async
 from pllab.comm.ranks import Ranks, RanksInterrupted
 from pllab.comm.ring import ring_pass
 from pllab.comm.session import run_in_group
@@ -39,6 +40,7 @@ __all__ = [
     "Ranks",
     "RanksInterrupted",
     "SharedBuffer",
+    "Travelling",
     "all_gather_object",
     "all_reduce",
     "all_reduce_async",
@@ -47,14 +49,17 @@ __all__ = [
     "broadcast",
     "launch",
     "make_groups",
+    "one_way_groups",
     "plan_backend",
     "rank",
     "receive",
+    "receive_async",
     "record_messages",
     "report",
     "ring_pass",
     "run_in_group",
     "send",
+    "send_async",
     "setup",
     "shared_buffer",
     "sum_in_group",

@@ -10,6 +10,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pllab.comm.listen import unheard
+
 _PEER_GONE = re.compile(
     r"closed by peer|connection reset|connection closed|connection refused|broken pipe|socket closed"
     r"|remote peer|peer .{0,40}closed|process exited",
@@ -68,10 +70,12 @@ def in_words(operation: str, rank: int) -> Iterator[None]:
     """Turn the errors of a process group inside the block into a `PeerError` of one sentence.
 
     Example: `[.../gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:24567` becomes
-    `all_reduce on rank 0 failed because another rank went away ...`. Other errors pass unchanged.
+    `all_reduce on rank 0 failed because another rank went away ...`. Other errors pass unchanged. Every call of
+    torch.distributed in this room stands in such a block, and the ledger does not hear it a second time.
     """
     try:
-        yield
+        with unheard():
+            yield
     except RuntimeError as error:
         if _PORT_TAKEN.search(str(error)):
             port = os.environ.get("MASTER_PORT", "")

@@ -55,7 +55,7 @@ def partition_dataset(
     per_rank = rank_batch_size(batch_size, rank, world_size)
     if remainder not in ("pad", "drop"):
         raise ValueError(f'remainder {remainder!r} is no policy; choose "pad" or "drop"')
-    shares = _Shares(dataset, rank, world_size, batch_size, seed, remainder, shuffle)
+    shares = RankShares(dataset, rank, world_size, batch_size, seed, remainder, shuffle)
     return ShareLoader(shares, per_rank, collate_fn)
 
 
@@ -86,7 +86,7 @@ def rank_batch_size(batch_size: int, rank: int, world_size: int) -> int:
 class ShareLoader(DataLoader[Any]):
     """A DataLoader over one rank's share, which `set_epoch` deals anew."""
 
-    def __init__(self, shares: "_Shares", batch_size: int, collate_fn: Callable[[list[Any]], Any] | None) -> None:
+    def __init__(self, shares: "RankShares", batch_size: int, collate_fn: Callable[[list[Any]], Any] | None) -> None:
         self.shares = shares
         self.share = shares.of_epoch(0)
         # Its own generator: a loader that draws from torch's default one shifts the model's dropout masks.
@@ -99,8 +99,12 @@ class ShareLoader(DataLoader[Any]):
 
 
 @dataclass(frozen=True)
-class _Shares:
-    """How one rank's shares follow from the epoch: a rule that every rank computes alone."""
+class RankShares:
+    """How one rank's shares follow from the epoch: a rule that every rank computes alone.
+
+    Eight samples, two ranks and batches of four: `RankShares(data, 0, 2, 4, 1234, "pad", True).of_epoch(0)` has
+    four samples, two of each batch, and the one of rank 1 has the other four. Epoch 1 deals them anew.
+    """
 
     dataset: Indexable[Any]
     rank: int

@@ -106,7 +106,7 @@ def rank_0_kept(model):
         _put_back(gradients, flat)
 
 
-def sends_nothing(model):
+def gathers_objects(model):
     for gradients in _by_dtype(_gradients(model)):
         flat = torch.cat([g.flatten() for g in gradients])
         gathered = [None] * world_size()
@@ -326,7 +326,7 @@ WRONG = [
     ("06.1", "not_restored", never_written_back),
     ("06.1", "not_restored", written_into_a_copy),
     ("06.1", "rank_0_kept", rank_0_kept),
-    ("06.1", "unseen", sends_nothing),
+    ("06.1", "message_each", gathers_objects),
     ("06.2", "sum", sums),
     ("06.2", "waits_on_nothing", waits_on_nothing),
     ("06.2", "second_step", forgets_to_reset),

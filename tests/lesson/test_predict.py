@@ -30,6 +30,13 @@ def test_the_guess_is_judged_against_measurement_and_spread(guess, said):
     assert sentence.endswith(f"{said}.")
 
 
+@pytest.mark.parametrize(
+    ("measured", "said"), [(8.21e-6, "below 0.001 s"), (0.0, "0 s"), (0.0012, "0.0012 s"), (12345.0, "12,300 s")]
+)
+def test_numbers_are_written_as_people_read_them(measured, said):
+    assert reveal_sentence(_ask(), measured, "real") == f"Measured (real): {said}. You made no guess."
+
+
 def test_a_measurement_off_the_axis_is_still_drawn():
     shown = draw_reveal(_ask(), 9.5, "real")
     assert shown.png.startswith(b"\x89PNG")

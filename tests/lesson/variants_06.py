@@ -3,6 +3,7 @@
 from itertools import groupby
 
 import torch
+import torch.distributed as dist
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from pllab.comm import all_reduce, all_reduce_async, world_size
@@ -35,6 +36,17 @@ def in_the_larger_type(model):
     flat /= world_size()
     for gradient, piece in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(piece.view_as(gradient))
+
+
+def with_torch_itself(model):
+    """The ledger hears direct calls too."""
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    for dtype in {g.dtype: None for g in gradients}:
+        same = [g for g in gradients if g.dtype == dtype]
+        flat = torch.cat([g.flatten() for g in same])
+        dist.all_reduce(flat)
+        for gradient, piece in zip(same, (flat / dist.get_world_size()).split([g.numel() for g in same]), strict=True):
+            gradient.copy_(piece.view_as(gradient))
 
 
 def with_torchs_helpers(model):
@@ -149,6 +161,7 @@ RIGHT = [
     ("06.1", one_buffer_per_dtype),
     ("06.1", in_the_larger_type),
     ("06.1", with_torchs_helpers),
+    ("06.1", with_torch_itself),
     ("06.1", average_flat),
     ("06.2", hooks_in_fixed_order),
     ("06.2", package_with_small_buckets),

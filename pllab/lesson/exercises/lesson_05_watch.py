@@ -1,9 +1,7 @@
 """How lesson 05 watches a student's function on real ranks: every collective call, every error, no endless wait.
 
-Students may call torch.distributed directly, past the ledger of `pllab.comm`, so the calls are read where both
-arrive: at the methods of torch's process group. (CommDebugMode reads them at the dispatcher, and the first use of a
-dispatch mode imports sympy on every rank, which takes seconds.) Each call is written to a file before it is made, so
-that it is known even when it never comes back.
+The ledger hears every call before it is made, and it is written to a file there and then, so that it is known even
+when the call never comes back.
 """
 
 import json
@@ -11,17 +9,14 @@ import os
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
+from math import prod
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch._C._distributed_c10d import ProcessGroup  # only to listen to it: nothing is called here
-
-from pllab.comm import RankError
+from pllab.comm import Message, RankError, record_messages
 from pllab.comm.errors import is_echo
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.on_ranks import Program, run_on_ranks
@@ -32,20 +27,10 @@ _LATE = "late"
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call of torch.distributed: its name, the elements and bytes it hands over, its root if it has one."""
-
-    name: str
-    num_elements: int
-    num_bytes: int
-    root: int | None
-
-
-@dataclass(frozen=True)
 class Attempt:
     """One call of the student's function on one rank; `error` is empty when it returned."""
 
-    calls: list[Call]
+    calls: list[Message]
     error: str = ""
     kind: str = ""
     echo: bool = False
@@ -61,7 +46,7 @@ class Ran:
     """What all ranks came back with; `results` is empty when a rank died, `calls` is known even then."""
 
     results: list[dict[str, Any]]
-    calls: list[list[Call]]
+    calls: list[list[Message]]
     failure: str = ""
     late: bool = False
 
@@ -93,62 +78,14 @@ def _raised(attempt: Attempt) -> Exception:
     return Wrong("raised", f"On a rank your function raised {attempt.error}.")
 
 
-_METHODS: tuple[str, ...] = (
-    "allreduce",
-    "broadcast",
-    "reduce",
-    "allgather",
-    "gather",
-    "scatter",
-    "alltoall",
-    "reduce_scatter",
-)
-_METHODS += ("allreduce_coalesced", "all_gather_single", "reduce_scatter_single", "barrier", "send", "recv")
-
-
-@contextmanager
-def _listen(note: Callable[[Call], None]) -> Iterator[None]:
-    """Read every call of torch.distributed inside the block, before it is made."""
-    methods = {name: getattr(ProcessGroup, name) for name in _METHODS if hasattr(ProcessGroup, name)}
-    for name, method in methods.items():
-        setattr(ProcessGroup, name, _noting(name, method, note))
-    try:
-        yield
-    finally:
-        for name, method in methods.items():
-            setattr(ProcessGroup, name, method)
-
-
-def _noting(name: str, method: Callable[..., Any], note: Callable[[Call], None]) -> Callable[..., Any]:
-    def call(group: Any, *args: Any, **options: Any) -> Any:
-        note(_read(name, args))
-        return method(group, *args, **options)
-
-    return call
-
-
-def _read(name: str, args: Sequence[Any]) -> Call:
-    handed_over = args[1 if name == "allgather" else 0] if args else []
-    tensors = _tensors(handed_over)
-    root = getattr(args[-1], "rootRank", None) if name == "broadcast" else None
-    num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    return Call(name, sum(tensor.numel() for tensor in tensors), num_bytes, root)
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [tensor for each in value for tensor in _tensors(each)] if isinstance(value, list | tuple) else []
-
-
 def attempt(log: str, solution: Callable[..., Any], *arguments: Any) -> tuple[Any, Attempt]:
     """Call the student's function inside a rank; return its value and what was seen, whatever happens.
 
     log: the file for this rank's calls; a function that does not return in time ends the process.
     """
-    calls: list[Call] = []
+    calls: list[Message] = []
 
-    def note(call: Call) -> None:
+    def note(call: Message) -> None:
         calls.append(call)
         _append(log, json.dumps(asdict(call)))
 
@@ -156,7 +93,7 @@ def attempt(log: str, solution: Callable[..., Any], *arguments: Any) -> tuple[An
     timer.daemon = True
     timer.start()
     try:
-        with _listen(note):
+        with record_messages(note):
             return solution(*arguments), Attempt(calls)
     except Exception as error:
         text = traceback.format_exception_only(error)[0].strip().rstrip(".")
@@ -190,7 +127,7 @@ def run(program: Program, solution: Callable[..., Any]) -> Ran:
         except RankError as error:
             results, failure = [], str(error).partition("\n")[0]
         logs = [_read_log(log_of(folder, rank)) for rank in range(WORLD_SIZE)]
-    calls = [[Call(**line) for line in log if line != _LATE] for log in logs]
+    calls = [[_message(**line) for line in log if line != _LATE] for log in logs]
     return Ran(results, calls, failure, late=any(_LATE in log for log in logs))
 
 
@@ -204,19 +141,24 @@ def _read_log(name: str) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def agree(calls: Sequence[Sequence[Call]]) -> None:
+def _message(shape: list[int], **rest: Any) -> Message:
+    """A line of a log as it was; JSON has no tuple."""
+    return Message(shape=tuple(shape), **rest)
+
+
+def agree(calls: Sequence[Sequence[Message]]) -> None:
     """Every rank must make the same collective calls in the same order; send and receive have partners instead.
 
     Raises:
         Wrong: they do not.
     """
-    ours = [[call for call in of_rank if call.name not in ("send", "recv")] for of_rank in calls]
+    ours = [[call for call in of_rank if call.name not in ("send", "receive")] for of_rank in calls]
     for number, row in enumerate(zip_longest(*ours), start=1):
         there = [call for call in row if call is not None]
-        if len({call.root for call in there}) > 1 and len(there) > 1:
+        if len({call.peer for call in there}) > 1:
             raise Wrong(
                 "own_source",
-                f"In call {number} the ranks name the sources {_listed([call.root for call in there])}; "
+                f"In call {number} the ranks name the sources {_listed([call.peer for call in there])}; "
                 "all must name the same one.",
             )
         if len(there) < len(row):
@@ -226,16 +168,16 @@ def agree(calls: Sequence[Sequence[Call]]) -> None:
                 f"The ranks made {counts} collective calls; a rank that makes one waits until all others make it too.",
             )
         if len({_kind(call) for call in there}) > 1:
-            said = ", ".join(f"rank {rank} {call.name} of {call.num_elements}" for rank, call in enumerate(there))
+            said = ", ".join(f"rank {rank} {call.name} of {prod(call.shape)}" for rank, call in enumerate(there))
             raise Wrong(
                 "other_order",
                 f"Call {number} is not the same on all ranks ({said} numbers); calls are paired by order.",
             )
 
 
-def _kind(call: Call) -> tuple[str, int]:
+def _kind(call: Message) -> tuple[str, int]:
     """What must agree; a gather or scatter may hand over nothing on most ranks."""
-    return call.name, call.num_elements if call.name in ("allreduce", "broadcast", "reduce") else 0
+    return call.name, prod(call.shape) if call.name in ("all_reduce", "broadcast", "reduce") else 0
 
 
 def _listed(numbers: Sequence[Any]) -> str:

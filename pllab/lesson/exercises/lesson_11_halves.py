@@ -1,0 +1,196 @@
+"""The cases of exercise 11.3: `halves(inputs, weights, grad)` gives the input's gradient now and the weights' later.
+
+What is computed when is seen by counting the matrix products that PyTorch is asked for; the gradients are held
+against autograd's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pllab.lesson.exercise import Wrong
+
+Halves = Callable[[list[torch.Tensor], list[torch.Tensor], torch.Tensor], Any]
+_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
+_WIDTHS = [(5, 3), (4, 6, 3), (3, 5, 4, 2), (4, 4, 4)]  # of the layers, from the input to the output
+_ROWS = 7
+
+
+def two_halves(halves: Halves) -> None:
+    """A gradient, and a function that has not run yet."""
+    for widths in _WIDTHS:
+        _first_half(halves, _Chain(widths, 0))
+
+
+def right_input(halves: Halves) -> None:
+    """The gradient of the input equals autograd's."""
+    for widths in _WIDTHS:
+        chain = _Chain(widths, 1)
+        got, _, _ = _first_half(halves, chain)
+        _judge_input(got, chain)
+
+
+def input_first(halves: Halves) -> None:
+    """The first half makes one product for each layer: none for a weight, and none twice."""
+    for widths in _WIDTHS:
+        chain = _Chain(widths, 2)
+        _, _, made = _first_half(halves, chain)
+        layers = len(chain.weights)
+        if made >= 2 * layers:
+            raise Wrong(
+                "weights_too_early",
+                f"For {_layers(layers)} your first half makes {made} matrix products, so the gradients of the weights "
+                "are among them. Others wait for the input's gradient: leave the weights to the function.",
+            )
+        if made != layers:
+            raise Wrong("input_twice", f"For {_layers(layers)} the first half needs {layers} products, not {made}.")
+
+
+def right_weights(halves: Halves) -> None:
+    """The gradients of the weights equal autograd's, in the order of the layers."""
+    for widths in _WIDTHS:
+        chain = _Chain(widths, 3)
+        _, weight_half, _ = _first_half(halves, chain)
+        _judge_weights(weight_half(), chain)
+
+
+def nothing_twice(halves: Halves) -> None:
+    """The second half makes one product for each layer."""
+    for widths in _WIDTHS:
+        chain = _Chain(widths, 4)
+        _, weight_half, _ = _first_half(halves, chain)
+        made = _products(weight_half)
+        layers = len(chain.weights)
+        if made > layers:
+            raise Wrong(
+                "twice",
+                f"For {_layers(layers)} the second half makes {made} products, and {layers} are enough. It computes "
+                "again what the first half knew: keep the gradient that arrived at each layer.",
+            )
+
+
+def in_any_order(halves: Halves) -> None:
+    """Two micro-batches: both first halves, then the second halves the other way round."""
+    chains = [_Chain((4, 6, 3), seed) for seed in (5, 6)]
+    pairs = [(chain, _first_half(halves, chain)[1]) for chain in chains]
+    for chain, weight_half in reversed(pairs):
+        try:
+            _judge_weights(weight_half(), chain)
+        except Wrong:
+            raise Wrong(
+                "mixed_up",
+                "With the first halves of two micro-batches before their second halves, a second half returns what "
+                "belongs to the other micro-batch: each call keeps its own gradients, in nothing global.",
+            ) from None
+
+
+class _Chain:
+    """A chain of linear layers without bias, what each was given, and the gradients that autograd finds."""
+
+    def __init__(self, widths: Sequence[int], seed: int) -> None:
+        draw = torch.Generator().manual_seed(seed)
+        sizes = list(zip(widths, widths[1:], strict=False))
+        self.weights = [torch.randn(out, into, generator=draw, dtype=torch.float64) for into, out in sizes]
+        leaves = [weight.clone().requires_grad_() for weight in self.weights]
+        x = torch.randn(_ROWS, widths[0], generator=draw, dtype=torch.float64).requires_grad_()
+        self.inputs, y = [], x
+        for leaf in leaves:
+            self.inputs.append(y.detach().clone())
+            y = y @ leaf.T
+        self.grad = torch.randn(y.shape, generator=draw, dtype=torch.float64)
+        self.dx, *self.dw = torch.autograd.grad(y, [x, *leaves], self.grad)
+
+
+class _Counted(TorchDispatchMode):
+    """Count the matrix products, whatever their spelling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.products += func.overloadpacket.__name__ in _PRODUCTS
+        return func(*args, **(kwargs or {}))
+
+
+def _products(run: Callable[[], Any]) -> int:
+    with _Counted() as counted:
+        run()
+    return counted.products
+
+
+def _first_half(halves: Halves, chain: _Chain) -> tuple[torch.Tensor, Callable[[], Any], int]:
+    given = chain.grad.clone()
+    with _Counted() as counted:
+        answer = halves(list(chain.inputs), list(chain.weights), given)
+    if answer is None:
+        raise Wrong("nothing", "Your function returned None; return the pair (gradient of the input, function).")
+    if not isinstance(answer, tuple | list) or len(answer) != 2 or not isinstance(answer[0], torch.Tensor):
+        raise Wrong("no_pair", "Return a pair: the gradient of the input, a tensor, and the function for the weights.")
+    got, weight_half = answer
+    if not callable(weight_half):
+        raise Wrong(
+            "weights_too_early",
+            "The second of your pair is no function. The gradients of the weights are for later: return a function "
+            "without arguments that computes them when it is called.",
+        )
+    if not torch.equal(given, chain.grad):
+        raise Wrong("overwritten", "Your function changes the gradient it was given; the stage above may still use it.")
+    return got, weight_half, counted.products
+
+
+def _judge_input(got: torch.Tensor, chain: _Chain) -> None:
+    right, layers = chain.dx, len(chain.weights)
+    if _close(got, right):
+        return
+    if layers > 1 and got.shape != right.shape and _close(got, chain.grad @ chain.weights[-1]):
+        raise Wrong(
+            "one_layer_only",
+            f"For {_layers(layers)} you return the gradient between two layers. Go on to the first layer's input.",
+        )
+    if got.shape != right.shape:
+        shapes = f"{tuple(got.shape)}, and the input is {tuple(right.shape)}"
+        raise Wrong("wrong_shape", f"For {_layers(layers)} the gradient of the input is {shapes}.")
+    raise Wrong(
+        "wrong_input_gradient",
+        f"For {_layers(layers)} the gradient of the input is not autograd's. A layer computes y = x @ weight.T, so "
+        "the gradient comes back as dx = dy @ weight, through the last layer first.",
+    )
+
+
+def _judge_weights(answer: Any, chain: _Chain) -> None:
+    layers = len(chain.weights)
+    if answer is None:
+        raise Wrong("no_weight_gradients", "Your second half returned None; return the list of the weights' gradients.")
+    got = [answer] if isinstance(answer, torch.Tensor) and layers == 1 else list(answer)
+    if len(got) != layers:
+        told = f"returns {len(got)} gradient{'s' if len(got) != 1 else ''}"
+        raise Wrong("too_few", f"For {_layers(layers)} your second half {told}; every weight has one.")
+    right = chain.dw
+    if all(map(_close, got, right)):
+        return
+    if all(map(_close, reversed(got), right)):
+        raise Wrong(
+            "reversed", "The gradients come from the last layer to the first; give them in order of the weights."
+        )
+    if all(_close(one.T, other) for one, other in zip(got, right, strict=True)):
+        raise Wrong("transposed", "The gradients of the weights are transposed; a gradient has its weight's shape.")
+    if any(torch.is_tensor(one) and _close(one * _ROWS, other) for one, other in zip(got, right, strict=True)):
+        raise Wrong(
+            "mean_of_rows", "You divide by the rows of the batch; the loss did that already, before its gradient."
+        )
+    raise Wrong(
+        "wrong_weight_gradient",
+        f"For {_layers(layers)} the gradients of the weights are not autograd's. For each layer dw = dy.T @ x, with "
+        "the gradient that arrived at this layer and the input this layer got.",
+    )
+
+
+def _close(got: Any, right: torch.Tensor) -> bool:
+    return torch.is_tensor(got) and got.shape == right.shape and torch.allclose(got.to(right.dtype), right, atol=1e-5)
+
+
+def _layers(number: int) -> str:
+    return "one layer" if number == 1 else f"a chain of {number} layers"
