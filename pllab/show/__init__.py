@@ -3,6 +3,7 @@
 Importing this room is light: matplotlib and anywidget are imported when something is drawn.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pllab.show.figure import Figure, figure
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
     from pllab.show.buckets import BucketSlider
     from pllab.show.clock import ClockPlayer
     from pllab.show.cut_editor import CutEditor
+    from pllab.show.editor import ScheduleEditor
     from pllab.show.fingerprint import GradientFingerprint
     from pllab.show.index_map import IndexMap
     from pllab.show.player import TimelinePlayer
     from pllab.show.race import Race
+    from pllab.show.ring import RingPlayer
+    from pllab.show.studio import BubbleStudio
 
 __all__ = [
+    "BubbleStudio",
     "BucketSlider",
     "ClockPlayer",
     "CutEditor",
@@ -26,6 +31,8 @@ __all__ = [
     "GradientFingerprint",
     "IndexMap",
     "Race",
+    "RingPlayer",
+    "ScheduleEditor",
     "TimelinePlayer",
     "describe_timeline",
     "draw_timeline",
@@ -33,34 +40,22 @@ __all__ = [
 ]
 
 
+_WIDGETS = {
+    "BubbleStudio": "studio",
+    "BucketSlider": "buckets",
+    "ClockPlayer": "clock",
+    "CutEditor": "cut_editor",
+    "GradientFingerprint": "fingerprint",
+    "IndexMap": "index_map",
+    "Race": "race",
+    "RingPlayer": "ring",
+    "ScheduleEditor": "editor",
+    "TimelinePlayer": "player",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Import the widgets when they are first asked for: a machine without anywidget can still draw."""
-    if name == "CutEditor":
-        from pllab.show.cut_editor import CutEditor
-
-        return CutEditor
-    if name == "ClockPlayer":
-        from pllab.show.clock import ClockPlayer
-
-        return ClockPlayer
-    if name == "IndexMap":
-        from pllab.show.index_map import IndexMap
-
-        return IndexMap
-    if name == "GradientFingerprint":
-        from pllab.show.fingerprint import GradientFingerprint
-
-        return GradientFingerprint
-    if name == "BucketSlider":
-        from pllab.show.buckets import BucketSlider
-
-        return BucketSlider
-    if name == "TimelinePlayer":
-        from pllab.show.player import TimelinePlayer
-
-        return TimelinePlayer
-    if name == "Race":
-        from pllab.show.race import Race
-
-        return Race
-    raise AttributeError(f"module 'pllab.show' has no attribute {name!r}")
+    if name not in _WIDGETS:
+        raise AttributeError(f"module 'pllab.show' has no attribute {name!r}")
+    return getattr(import_module(f"pllab.show.{_WIDGETS[name]}"), name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from pllab.show.figure import Figure, figure
@@ -9,6 +10,8 @@ from pllab.show.theme import ILLEGAL, INK, PAINTS, PANEL, matplotlib_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_LINE = 88  # letters in a line below the picture
 
 
 def draw_cut(
@@ -20,7 +23,7 @@ def draw_cut(
     unit: str,
     sentence: str,
 ) -> Figure:
-    """Draw one bar per layer, the cuts between stages as lines (`dashed`: the best cut), the slowest stage in bold.
+    """Draw one bar per layer, cuts as lines (`dashed`: the best cut), the slowest stage in bold, the sentence below.
 
     `ends` are the boundaries of the stages, 0 and the number of layers included; `stages` have `cost` and `text`.
     """
@@ -29,7 +32,8 @@ def draw_cut(
 
     slowest = max(range(len(stages)), key=lambda stage: (stages[stage]["cost"], -stage))
     with matplotlib.rc_context(matplotlib_style()):
-        fig = Canvas(figsize=(8.0, 0.3 * len(layers) + 1.1), facecolor=PANEL, layout="constrained")
+        below = [f"{unit} per layer; a line is a cut between two stages", *wrap(sentence, _LINE)]
+        fig = Canvas(figsize=(8.0, 0.3 * len(layers) + 0.9 + 0.2 * len(below)), facecolor=PANEL, layout="constrained")
         axes = fig.add_subplot()
         axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold")
         top = max(layer["cost"] for layer in layers)
@@ -45,7 +49,7 @@ def draw_cut(
         axes.set_yticks(range(len(layers)), [layer["name"] for layer in layers])
         axes.tick_params(axis="y", length=0)
         axes.set_xticks([])
-        axes.set_xlabel(f"{unit} per layer; a line is a cut between two stages", loc="left")
+        axes.set_xlabel("\n".join(below), loc="left")
         axes.spines[["top", "right", "bottom"]].set_visible(False)
         return figure(fig, f"{title}. {sentence}")
 

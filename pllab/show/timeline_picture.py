@@ -3,8 +3,9 @@
 Several timelines share one time axis, each starting at zero, so a prediction can stand above its measurement.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from pllab.show.figure import Figure, figure
@@ -108,8 +109,8 @@ def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _Clock) -> Non
     wired, staged = _is_wired(timeline), has_several_stages(timeline)
     for rank in range(timeline.num_ranks):
         _draw_box(axes, (0.0, timeline.makespan * clock.per_second), _band(rank, "", wired), IDLE, 0.8)
-        for span in timeline.of_rank(rank):
-            _draw_span(axes, span, _band(rank, span.action.kind, wired), clock, staged)
+        for span, seen_s in _seen(timeline.of_rank(rank)):
+            _draw_span(axes, span, seen_s, _band(rank, span.action.kind, wired), clock, staged)
 
 
 def _band(rank: int, kind: str, wired: bool) -> tuple[float, float]:
@@ -120,16 +121,24 @@ def _band(rank: int, kind: str, wired: bool) -> tuple[float, float]:
     return (top + _BOX - _WIRE, _WIRE) if kind == "C" else (top, _BOX - _WIRE)
 
 
-def _draw_span(axes: "Axes", span: Span, band: tuple[float, float], clock: _Clock, staged: bool) -> None:
+def _seen(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
+    """Spans with the seconds of each that the next one in its strip does not cover: messages overlap."""
+    for wire in (False, True):
+        strip = [span for span in spans if (span.action.kind == "C") is wire]
+        for span, later in zip_longest(strip, strip[1:]):
+            yield span, min(span.end, later.start) - span.start if later else span.duration
+
+
+def _draw_span(axes: "Axes", span: Span, seen_s: float, band: tuple[float, float], clock: _Clock, staged: bool) -> None:
     paint = paint_of(span.action.kind)
     start, width = span.start * clock.per_second, span.duration * clock.per_second
     _draw_box(axes, (start, width), band, paint, min(0.9, 0.1 * clock.points(span.duration)))
     label = label_of(span, staged)
     size = _FONT_PT if band[1] > _WIRE else _SMALL_PT
-    if clock.points(span.duration) >= _DIGIT_PT * len(label) * size / _FONT_PT + 4:
+    if clock.points(seen_s) >= _DIGIT_PT * len(label) * size / _FONT_PT + 4:
         # A plate of the fill colour keeps the letters clear of the pattern.
         plate = {"facecolor": paint.fill, "edgecolor": "none", "pad": 0.8} if paint.hatch else None
-        middle = (start + width / 2, band[0] + band[1] / 2)
+        middle = (start + seen_s * clock.per_second / 2, band[0] + band[1] / 2)
         axes.text(*middle, label, color=paint.text, size=size, ha="center", va="center_baseline", bbox=plate)
 
 

@@ -2,6 +2,10 @@
 
 import json
 
+import pytest
+
+both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
+
 # The part of anywidget's model that widgets use: get, set, save_changes, on, off.
 FAKE_MODEL = """
 class FakeModel {
@@ -42,6 +46,11 @@ def mount(page, widget):
     root = page.locator(".pl-widget")
     page.locator('.pl-widget[data-pl-state="ready"]').wait_for()
     return root
+
+
+def brightness(colour):
+    """From 0 to 255: `brightness("rgb(255, 255, 0)")` -> 170."""
+    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
 
 
 def _is_plain(value) -> bool:

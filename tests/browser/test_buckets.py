@@ -1,22 +1,15 @@
 """The bucket slider in a bare page: keys, buttons, announcements, table, both colour schemes."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from pllab import show
+from tests.browser import bench
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
-_spec = importlib.util.spec_from_file_location("pllab_browser_bench_buckets", Path(__file__).with_name("bench.py"))
-bench = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(bench)
-
 SIZES = [4096, 1024, 8192, 1024, 1024]
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
 
 
 @pytest.fixture
@@ -30,7 +23,7 @@ def slider(chromium_page, widget):
     return bench.mount(chromium_page, widget)
 
 
-@both_schemes
+@bench.both_schemes
 def test_boxes_are_messages_and_the_measured_point_is_drawn(slider, widget):
     expect(slider.locator(".pl-strip .pl-box")).to_have_count(5)
     expect(slider.locator(".pl-chart .pl-predicted")).to_have_count(len(widget.choices))
@@ -74,7 +67,7 @@ def test_python_moves_the_browser(chromium_page, slider, widget):
     expect(slider.locator(".pl-live")).to_have_text(widget.choices[2]["sentence"])
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_table_says_the_same(slider, widget):
     toggle = slider.get_by_role("button", name="Show as table")
     toggle.click()

@@ -1,25 +1,18 @@
 """The clock player in a bare page: keys, sliders, words, table, both colour schemes."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from pllab import show
 from pllab.pipeline import clock_cycles
+from tests.browser import bench
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
-_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
-bench = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(bench)
-
 FIRST = "tick 0: micro-batch 0 on stage 0; idle: stage 1"
 SECOND = "tick 1: micro-batch 1 on stage 0, micro-batch 0 on stage 1; nobody is idle"
 LAST = "tick 3: micro-batch 2 on stage 1; idle: stage 0"
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
 
 
 @pytest.fixture
@@ -42,7 +35,7 @@ def answer(page, player):
     )
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_grid_is_drawn_and_its_later_ticks_can_be_read(root):
     expect(root.get_by_role("row")).to_have_count(2)
     expect(root.get_by_role("gridcell")).to_have_count(6)
@@ -53,11 +46,7 @@ def test_the_grid_is_drawn_and_its_later_ticks_can_be_read(root):
     later = root.locator(".pl-later .pl-number").first
     ink = later.evaluate("node => getComputedStyle(node).fill")
     ground = root.evaluate("node => getComputedStyle(node).backgroundColor")
-    assert abs(brightness(ink) - brightness(ground)) > 150
-
-
-def brightness(colour):
-    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+    assert abs(bench.brightness(ink) - bench.brightness(ground)) > 150
 
 
 def test_keys_step_jump_and_stay_inside(chromium_page, root):
@@ -137,7 +126,7 @@ def test_buttons_and_mouse(chromium_page, root):
     assert root.get_by_role("button", name="Play").bounding_box()["height"] >= 24
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_table_says_the_same(root):
     toggle = root.get_by_role("button", name="Show as table")
     toggle.click()

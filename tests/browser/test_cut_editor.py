@@ -1,21 +1,13 @@
 """The cut editor's own JavaScript in a bare page: keys, mouse, announcements, table, both colour schemes."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from pllab import show
+from tests.browser import bench
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
-
-_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
-bench = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(bench)
-
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
 
 
 @pytest.fixture
@@ -35,18 +27,14 @@ def said(editor, cuts, show_best=False):
     return editor.sentence
 
 
-@both_schemes
+@bench.both_schemes
 def test_it_is_drawn_with_the_words_of_python(root, editor):
     expect(root.locator(".pl-layer")).to_have_count(5)
     expect(root.locator(".pl-live")).to_have_text(editor.sentence)
     expect(root.locator(".pl-sum.pl-slowest text")).to_have_text("stage 1: 50 ms, slowest")
     expect(root.locator(".pl-layer.pl-slowest")).to_have_count(3)
     ink, ground = root.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
-    assert abs(brightness(ink) - brightness(ground)) > 150
-
-
-def brightness(colour):
-    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+    assert abs(bench.brightness(ink) - bench.brightness(ground)) > 150
 
 
 def test_keys_move_the_line_and_stay_inside(chromium_page, root, editor):
@@ -114,7 +102,7 @@ def test_two_lines_never_cross(chromium_page):
     assert chromium_page.evaluate("window.model.get('cuts')") == [1, 3]
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_table_says_the_same(chromium_page, root):
     toggle = root.get_by_role("button", name="Show as table")
     toggle.click()

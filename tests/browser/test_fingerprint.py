@@ -1,26 +1,19 @@
 """The gradient fingerprint's own JavaScript in a bare page: keys, list, announcements, table, both colour schemes."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from pllab import show
+from tests.browser import bench
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
-
-_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
-bench = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(bench)
 
 RIGHT = {"wte": [1.0, 2.0], "w": [3.0, 4.0], "b": [5.0], "frozen": None}
 WAYS = {
     "summed": {"wte": [2.0, 4.0], "w": [6.0, 8.0], "b": [10.0], "frozen": None},
     "mixed": {"wte": [2.0, -1.0], "w": [3.0, 4.0], "b": None, "frozen": None},
 }
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
 
 
 @pytest.fixture
@@ -28,7 +21,7 @@ def root(chromium_page):
     return bench.mount(chromium_page, show.GradientFingerprint(RIGHT, WAYS, num_ranks=2))
 
 
-@both_schemes
+@bench.both_schemes
 def test_every_parameter_has_its_ratio_and_the_verdict_is_there(root):
     expect(root.get_by_role("gridcell")).to_have_count(4)
     expect(root.locator(".pl-ratio")).to_have_text(["x 2", "x 2", "x 2", "none"])
@@ -80,7 +73,7 @@ def test_list_and_mouse(chromium_page, root):
     assert chromium_page.evaluate("window.model.get('cell')") == 1
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_table_says_the_same(root):
     root.get_by_role("button", name="Show as table").click()
     expect(root.locator(".pl-grid")).to_be_hidden()

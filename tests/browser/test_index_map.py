@@ -1,22 +1,15 @@
 """The index map's own JavaScript in a bare page: sliders, keys, announcements, table, both colour schemes."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from pllab import show
+from tests.browser import bench
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
-_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
-bench = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(bench)
-
 NUMBER = 29
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
 
 
 def deal(world_size, epoch, remainder):
@@ -44,7 +37,7 @@ def summary_of(widget, world_size, epoch, remainder):
     return widget.maps[f"{world_size}/{remainder}"][epoch]["summary"]
 
 
-@both_schemes
+@bench.both_schemes
 def test_squares_marks_and_a_readable_ground(chromium_page, root, widget):
     expect(root.get_by_role("gridcell")).to_have_count(NUMBER)
     expect(root.get_by_role("row")).to_have_count(3)
@@ -54,12 +47,8 @@ def test_squares_marks_and_a_readable_ground(chromium_page, root, widget):
     expect(root.locator(".pl-sample b").nth(0)).to_have_text("r0 s1 +1")
     ink, ground = root.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
     dark = chromium_page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    assert (brightness(ground) < brightness(ink)) is dark
-    assert abs(brightness(ground) - brightness(ink)) > 150
-
-
-def brightness(colour):
-    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+    assert (bench.brightness(ground) < bench.brightness(ink)) is dark
+    assert abs(bench.brightness(ground) - bench.brightness(ink)) > 150
 
 
 def test_sliders_and_list_choose_the_map(chromium_page, root, widget):
@@ -114,7 +103,7 @@ def test_our_keys_stop_at_the_widget_and_work_only_there(chromium_page, root, wi
     assert chromium_page.evaluate("window.passed") == ["ArrowRight", "s", "Escape", "Control", "ArrowRight"]
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_table_says_the_same(root, widget):
     toggle = root.get_by_role("button", name="Show as table")
     toggle.click()

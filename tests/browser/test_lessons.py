@@ -41,7 +41,7 @@ def lesson(number):
 # The lesson's widget: the class of its root, what takes the focus in it, and a key that changes what it says.
 WIDGETS = {
     "00": (".pl-player", "[role=grid]", "ArrowRight"),
-    "02": None,
+    "02": (".pl-ring", ".pl-ring-picture", "ArrowRight"),
     "04": (".pl-index-map", "input[type=range]", "ArrowRight"),
     "05": (".pl-fingerprint", "[role=grid]", "ArrowDown"),
     "06": (".pl-buckets", "input[type=range]", "ArrowRight"),

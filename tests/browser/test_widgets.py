@@ -1,26 +1,19 @@
 """Each widget's own JavaScript in a bare page: keys, mouse, announcements, table, both colour schemes."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from pllab import show
 from pllab.schedule.action import Action, Kind
 from pllab.timeline import Span, Timeline
+from tests.browser import bench
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
-_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
-bench = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(bench)
-
 AT_START = "t = 0 s: device 0 runs F0, device 1 is idle"
 AT_100 = "t = 100 ms: device 0 runs F1, device 1 runs F0"
 AT_END = "t = 400 ms: every device is done"
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
 
 
 @pytest.fixture
@@ -39,19 +32,15 @@ def player(chromium_page, timeline):
     return bench.mount(chromium_page, show.TimelinePlayer(timeline))
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_player_is_drawn_with_a_readable_ground(chromium_page, player):
     expect(player.get_by_role("row")).to_have_count(2)
     expect(player.get_by_role("gridcell")).to_have_count(6)
     expect(player.locator(".pl-running")).to_have_count(1)
     ink, ground = player.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
     dark = chromium_page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    assert (brightness(ground) < brightness(ink)) is dark
-    assert abs(brightness(ground) - brightness(ink)) > 150
-
-
-def brightness(colour):
-    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+    assert (bench.brightness(ground) < bench.brightness(ink)) is dark
+    assert abs(bench.brightness(ground) - bench.brightness(ink)) > 150
 
 
 def test_keys_step_jump_and_stay_inside(chromium_page, player):
@@ -156,7 +145,7 @@ def test_the_mouse_reads_times_and_sets_the_cursor(chromium_page, player):
     expect(player.locator(".pl-live")).to_have_text("t = 300 ms: device 0 is idle, device 1 runs F2")
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_table_says_the_same(chromium_page, player):
     toggle = player.get_by_role("button", name="Show as table")
     toggle.click()
@@ -200,7 +189,7 @@ def test_a_failure_is_visible(chromium_page, player, request):
     expect(player.get_by_role("alert")).to_contain_text("This widget failed")
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_race_follows_its_traits(chromium_page):
     race = show.Race(["one lane", "pipeline"], num_devices=2)
     root = bench.mount(chromium_page, race)

@@ -1,6 +1,7 @@
 """The cut editor's sums, words and limits, without a browser."""
 
 import json
+import re
 
 import pytest
 from traitlets import TraitError
@@ -53,6 +54,13 @@ def test_static_twin_has_the_words_of_the_state(editor):
     editor.show_best = True
     assert editor.static().alt == f"{editor.title}. {editor.sentence}"
     assert editor.static().png.startswith(b"\x89PNG")
+
+
+def test_the_picture_itself_says_what_the_cut_allows(editor, tmp_path):
+    svg = editor.static().save(tmp_path / "picture.svg").read_text()
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", svg))
+    assert all(word in words for word in editor.sentence.split())
+    assert "at most 1.22 times as fast as one" in words
 
 
 def test_the_output_holds_the_widget_and_its_twin(editor):

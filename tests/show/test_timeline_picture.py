@@ -65,6 +65,14 @@ def test_labels_that_do_not_fit_are_left_out(tmp_path):
     assert not [text for text in texts if re.fullmatch(r"F\d+", text)]
 
 
+def test_of_overlapping_messages_only_what_is_seen_is_labelled(tmp_path):
+    starts_and_ends = [(0.0, 1.0), (0.9, 1.05), (0.95, 2.0), (1.5, 4.0)]  # C1 is covered by C2 but for a sliver
+    spans = [Span(0, Action(0, Kind.C, n), start, end) for n, (start, end) in enumerate(starts_and_ends)]
+    spans.append(Span(0, Action(0, Kind.B, 0), 0.0, 4.0))
+    texts = texts_of(draw_timeline(Timeline.of(spans, "real")), tmp_path)
+    assert [text for text in texts if re.fullmatch(r"[BC]\d+", text)] == ["B0", "C0", "C2", "C3"]
+
+
 def test_an_empty_timeline_can_be_drawn(tmp_path):
     assert "nothing ran" in draw_timeline(Timeline.of([], "real", 2)).alt
 

@@ -1,0 +1,250 @@
+"""The schedule editor, or bubble golf: reorder the actions of every rank, stay legal, and reach par.
+
+The browser draws and says what the learner wants; each wish is a command that is carried out here, on a value. So
+the moves, the judgement and every word are tested without a browser, and the same moves work from a cell.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import traitlets
+
+from pllab.schedule import Held, Schedule
+from pllab.show.editor_game import Game, shape_of
+from pllab.show.editor_jobs import answer_within
+from pllab.show.editor_judge import Judgement, Rules
+from pllab.show.editor_picture import draw_editor
+from pllab.show.editor_view import Extras, summary_of
+from pllab.show.editor_words import Par, sentence_of
+from pllab.show.figure import Figure
+from pllab.show.widget import Widget, read_source
+from pllab.simulate import Costs
+from pllab.timeline import Timeline
+
+Run = Callable[[Schedule], Timeline]
+_SOLVER_S = 10.0  # a bound that is not proven by then is said to be one
+
+GUIDE = (
+    "Drag a block along its rank. Keys: arrows choose a block; Alt+Left or Right moves it one place; Space picks it "
+    "up, arrows carry it, Enter drops it, Escape puts it back; S splits a B or merges I and W; Ctrl+Z and Ctrl+Y undo "
+    "and redo."
+)
+
+
+class ScheduleEditor(Widget):
+    """Move, split and merge the actions of a schedule; problems, times, memory and score follow each move.
+
+    Keys on a block: arrows choose another; Alt with left or right moves it one place; Space picks it up, then
+    arrows, Home and End carry it, Enter drops it and Escape puts it back; S splits a B or merges I and W; Ctrl+Z and
+    Ctrl+Y undo and redo.
+
+    Example: `ScheduleEditor(one_f_one_b(4, 6), memory_limit=4, run=run_emulated)` at the end of a cell;
+    `.schedule` is what the learner has made of it.
+
+    Args:
+        schedule: where to begin; reset comes back to it.
+        costs: what the simulator counts with.
+        memory_limit: the most micro-batches a rank may hold.
+        par: the makespan to reach: a number, an `Optimum`, or a function that returns one, called when the learner
+            asks the solver. Without it `pllab.schedule.optimal` is asked, where every rank has one stage.
+        run: runs a legal schedule on emulated or real ranks and returns what it measured.
+        held: what each half of a backward frees.
+        unit: name of the unit of the costs, as `"ms"`; only written.
+        unit_s: seconds that one unit of cost takes in `run`; without it the measured spans are scaled so that both
+            are busy as long.
+        timeout_s: how long the solver and a run may take.
+        projector: larger type.
+
+    Raises:
+        ValueError: the schedule cannot be mended by moves (an action is missing, or twice), or is too long to edit.
+    """
+
+    _esm = read_source("editor.js")
+    _css = read_source("editor.css")
+
+    guide = traitlets.Unicode(GUIDE, read_only=True, help="how to move a block").tag(sync=True)
+    view = traitlets.Dict(help="rows, sentences and numbers of the present order").tag(sync=True)
+    said = traitlets.Unicode(help="what the last command did").tag(sync=True)
+    trouble = traitlets.Unicode(help="why the last command could not be done").tag(sync=True)
+    busy = traitlets.Unicode(help="what is being waited for").tag(sync=True)
+    can = traitlets.Dict(help="which buttons there are and which can be pressed").tag(sync=True)
+    focus = traitlets.Unicode(help="the block the last command was about").tag(sync=True)
+    done = traitlets.Int(0, help="number of the last command carried out").tag(sync=True)
+    commands = traitlets.List(traitlets.Dict(), help="what the browser asks for, in order").tag(sync=True)
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        costs: Costs | None = None,
+        memory_limit: float | None = None,
+        par: Any = None,
+        run: Run | None = None,
+        held: Held | None = None,
+        *,
+        unit: str = "",
+        unit_s: float | None = None,
+        timeout_s: float = 60.0,
+        projector: bool = False,
+    ) -> None:
+        self._run, self._timeout_s = run, timeout_s
+        self._ask = par if callable(par) else None
+        extras = Extras(None if par is None or callable(par) else Par.of(par), None, unit, unit_s)
+        self._game = Game(schedule, Rules(costs or Costs(), memory_limit, held or Held()), extras)
+        self._lock = threading.RLock()
+        super().__init__(projector=projector)
+        self._show()
+        self.observe(self._obey, names=["commands"])
+
+    @property
+    def schedule(self) -> Schedule:
+        """The present order; its name says that it is edited."""
+        return self._game.schedule
+
+    @property
+    def judgement(self) -> Judgement:
+        """The present order with its problems, edges and times."""
+        return self._game.judgement
+
+    @property
+    def measured(self) -> Timeline | None:
+        """The run of exactly this order, if there was one."""
+        return self._game.measured
+
+    def state(self) -> dict[str, Any]:
+        """The order as CSV, whether it is legal, its sentences, numbers and score."""
+        timeline, par = self.judgement.timeline, self._game.par
+        return {
+            "schedule": self.schedule.to_csv(),
+            "is_legal": self.judgement.is_legal,
+            "problems": [problem.sentence for problem in self.judgement.problems],
+            "engine": "simulated",
+            "makespan": timeline.makespan if timeline else None,
+            "bubble_fraction": timeline.bubble_fraction if timeline else None,
+            "bubble_overhead": timeline.bubble_overhead if timeline else None,
+            "peak_in_flight": [row["peak"] for row in self.view["rows"]],
+            "par": par.makespan if par else None,
+            "score": self.view["score"],
+            "measured_makespan_s": self.measured.makespan if self.measured else None,
+            "said": self.said,
+        }
+
+    def static(self) -> Figure:
+        """The rows as they stand, with edges, memory and measured spans, as a figure with a text alternative."""
+        return draw_editor(self.view, summary_of(self.view))
+
+    def do(self, verb: str, action: str = "", **details: Any) -> None:
+        """Make a move from a cell: `editor.do("move", "0B0", to=2)`, `editor.do("split", "0B0")`, `editor.do("undo")`.
+
+        Raises:
+            ValueError: there is no such verb, or it cannot be done; the schedule is as it was.
+        """
+        with self._lock, self.hold_sync():
+            self.trouble = ""
+            self._game.do(verb, {"id": action, **details})
+            self._show()
+
+    def load(self, schedule: Schedule | str) -> None:
+        """Take another schedule, or its CSV; it can be undone.
+
+        Raises:
+            ValueError: a cell is no action, an action is missing or twice, or it is too long to edit.
+        """
+        with self._lock, self.hold_sync():
+            self.trouble = ""
+            self._game.load(schedule)
+            self._show()
+
+    def run_it(self) -> Timeline:
+        """Run the present order with the `run` given, and draw what was measured under the prediction.
+
+        Raises:
+            ValueError: there is no `run`, or the order is illegal.
+            TimeoutError: it takes longer than `timeout_s`.
+        """
+        run, schedule = self._run, self.schedule
+        if run is None:
+            raise ValueError("this editor has nothing to run with; make it with run=, a function of a Schedule")
+        if not self.judgement.is_legal:
+            raise ValueError(f"an illegal schedule is not run: {self.judgement.problems[0].sentence}")
+        timeline: Timeline = answer_within(lambda: run(schedule), self._timeout_s, "the run")
+        with self._lock, self.hold_sync():
+            self._game.note_run(schedule, timeline)
+            self._show()
+        return timeline
+
+    def ask_solver(self) -> Par:
+        """The par of these sizes, costs and limit, from the function given or from `pllab.schedule.optimal`.
+
+        Raises:
+            ValueError: the solver has no answer for this schedule.
+            TimeoutError: it takes longer than `timeout_s`.
+        """
+        schedule = self.schedule
+        par = Par.of(answer_within(self._asked_of(schedule), self._timeout_s, "the solver"))
+        with self._lock, self.hold_sync():
+            self._game.note_par(schedule, par)
+            self._show()
+        return par
+
+    def _asked_of(self, schedule: Schedule) -> Callable[[], Any]:
+        if self._ask is not None and shape_of(schedule) == shape_of(self._game.start):
+            return self._ask
+        if not _is_plain(schedule):
+            raise ValueError("the solver knows schedules with one stage on each rank; give par= for this one")
+        from pllab.schedule import optimal  # its solver is an extra, and slow to import
+
+        rules = self._game.rules
+        limit = schedule.num_microbatches if rules.memory_limit is None else rules.memory_limit
+        sizes = schedule.num_stages, schedule.num_microbatches
+        seconds = min(_SOLVER_S, self._timeout_s / 2)
+        return lambda: optimal(*sizes, rules.costs, limit, held=rules.held, time_limit_s=seconds)
+
+    def _obey(self, _: Any) -> None:
+        """Carry out what is new, in order; the list may hold commands that were carried out before."""
+        with self._lock, self.hold_sync():
+            for command in self.commands:
+                if int(command["n"]) > self.done:
+                    self.done = int(command["n"])
+                    self._carry_out(dict(command))
+            self._show()
+
+    def _carry_out(self, command: dict[str, Any]) -> None:
+        self.trouble = ""
+        try:
+            if command["verb"] == "run":
+                self._in_background(self.run_it, "Running this order")
+            elif command["verb"] == "solve":
+                self._in_background(self.ask_solver, "The solver is at work")
+            else:
+                self._game.do(command["verb"], command)
+        except ValueError as error:
+            self.trouble = sentence_of(str(error))
+
+    def _in_background(self, work: Callable[[], Any], what: str) -> None:
+        """Start slow work, so that the kernel can go on; what fails is said in the widget."""
+        if self.busy:
+            raise ValueError(f"one thing at a time: {self.busy}")
+        self.busy = f"{what}."
+        threading.Thread(target=self._wait_for, args=(work,), name="pllab editor", daemon=True).start()
+
+    def _wait_for(self, work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except Exception as error:  # the caller's run may fail in any way, and the widget says how
+            expected = isinstance(error, ValueError | TimeoutError | ImportError)
+            self.trouble = sentence_of(str(error) if expected else f"{type(error).__name__}: {error}")
+        finally:
+            self.busy = ""
+
+    def _show(self) -> None:
+        """Send the present state of the game."""
+        game = self._game
+        solvable = _is_plain(game.schedule) or self._ask is not None
+        self.view, self.said, self.focus = game.view(), game.said, game.focus
+        self.can = {**game.can(), "has_run": self._run is not None, "solve": solvable and game.par is None}
+
+
+def _is_plain(schedule: Schedule) -> bool:
+    """Whether every rank has one stage, in order."""
+    return all(schedule.stages_of_rank(rank) == (rank,) for rank in range(schedule.num_ranks))

@@ -1,0 +1,185 @@
+"""The game behind the schedule editor, without a screen: verbs that change a schedule, and what they led to.
+
+The browser's commands and a learner's own calls go through the same table of verbs, so both can do the same.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pllab.schedule import Action, Kind, Schedule
+from pllab.show.editor_history import History
+from pllab.show.editor_judge import Judgement, Rules, judge
+from pllab.show.editor_moves import first_gap, merge, merge_all, move, place_of, split, split_all
+from pllab.show.editor_view import Extras, view_of
+from pllab.show.editor_words import Par, moved_of, outcome_of, sentence_of
+from pllab.show.theme import ENGINE_LABELS, write_seconds
+from pllab.timeline import Timeline
+
+MOST_ACTIONS = 600
+
+_Shape = tuple[tuple[tuple[int, ...], ...], int]
+
+
+class Game:
+    """A schedule under rules, with its history, the pars known and the last run.
+
+    Example: `game.do("move", {"id": "0B0", "to": 1})`; then `game.said` is what happened, in a sentence.
+
+    Raises:
+        ValueError: the schedule cannot be mended by moves, or is too long to edit.
+    """
+
+    def __init__(self, schedule: Schedule, rules: Rules, extras: Extras) -> None:
+        _refuse(schedule)
+        self.rules = rules
+        self.said = ""
+        self.focus = str(schedule.rows[0][0])
+        self._extras = replace(extras, par=None)
+        self._history = History(schedule)
+        self._pars: dict[_Shape, Par] = {shape_of(schedule): extras.par} if extras.par else {}
+        self._ran: tuple[Schedule, Timeline] | None = None
+        self._judged: Judgement | None = None
+
+    @property
+    def start(self) -> Schedule:
+        """Where the game began."""
+        return self._history.start
+
+    @property
+    def schedule(self) -> Schedule:
+        """The present order; its name says that it is edited."""
+        start, present = self.start, self._history.present
+        if present == start or present.name != start.name:  # a loaded one has a name of its own
+            return present
+        return replace(present, name=f"{start.name}, edited")
+
+    @property
+    def judgement(self) -> Judgement:
+        """The present order with its problems, edges and times."""
+        if self._judged is None or self._judged.schedule != self._history.present:
+            self._judged = judge(self.schedule, self.rules)
+        return self._judged
+
+    @property
+    def par(self) -> Par | None:
+        """The par for schedules of this shape, if one is known."""
+        return self._pars.get(shape_of(self._history.present))
+
+    @property
+    def measured(self) -> Timeline | None:
+        """The run of exactly this order, if there was one."""
+        return self._ran[1] if self._ran and self._ran[0] == self._history.present else None
+
+    def view(self) -> dict[str, Any]:
+        """Everything there is to draw, as plain data."""
+        return view_of(self.judgement, self.rules, replace(self._extras, par=self.par, measured=self.measured))
+
+    def can(self) -> dict[str, bool]:
+        """Which of the verbs would do something."""
+        kinds = {action.kind for action in self._history.present.actions()}
+        return {
+            "undo": self._history.can_undo,
+            "redo": self._history.can_redo,
+            "reset": self._history.present != self.start,
+            "split_all": Kind.B in kinds,
+            "merge_all": Kind.I in kinds,
+            "run": self.judgement.is_legal,
+            "show_par": self.par is not None and self.par.schedule is not None,
+        }
+
+    def do(self, verb: str, told: Mapping[str, Any]) -> None:
+        """Carry out one verb.
+
+        move (id, and `to` a place or `by` a number of places; moves of one `grab` are undone together), cancel (id,
+        grab), split (id), merge (id), split_all, merge_all, undo, redo, reset, load (text), show_par.
+
+        Raises:
+            ValueError: there is no such verb, or it cannot be done; the schedule is as it was.
+        """
+        verbs: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "move": self._move,
+            "cancel": self._cancel,
+            "split": self._split,
+            "merge": self._merge,
+            "split_all": lambda _: self._go(split_all(self._history.present), "every B split into I and W"),
+            "merge_all": lambda _: self._go(merge_all(self._history.present), "every I merged with its W"),
+            "undo": lambda _: self._step(self._history.undo, "undone"),
+            "redo": lambda _: self._step(self._history.redo, "redone"),
+            "reset": lambda _: self._go(self.start, "back to the first order"),
+            "load": lambda told: self.load(told["text"]),
+            "show_par": lambda _: self._show_par(),
+        }
+        if verb not in verbs:
+            raise ValueError(f"{verb!r} is nothing the editor does; it does {', '.join(verbs)}")
+        verbs[verb](told)
+
+    def load(self, given: Schedule | str) -> None:
+        """Take another schedule, or its CSV; it can be undone.
+
+        Raises:
+            ValueError: a cell is no action, an action is missing or twice, or it is too long to edit.
+        """
+        read = Schedule.from_csv(given.strip()) if isinstance(given, str) else given
+        _refuse(read)
+        judge(read, self.rules)  # costs per stage may not fit it
+        self._go(read, "schedule loaded", str(read.rows[0][0]))
+
+    def note_par(self, schedule: Schedule, par: Par) -> None:
+        """Remember the par of schedules shaped like this one."""
+        self._pars[shape_of(schedule)] = par
+        self.said = sentence_of(f"The solver answers: {par.words}")
+
+    def note_run(self, schedule: Schedule, timeline: Timeline) -> None:
+        """Remember what a run of this schedule measured."""
+        self._ran = (schedule, timeline)
+        told = f"This order ran: makespan {write_seconds(timeline.makespan)}, engine {ENGINE_LABELS[timeline.engine]}."
+        self.said = told if self.measured else f"{told} It has been changed since, so these times are not drawn."
+
+    def _move(self, told: Mapping[str, Any]) -> None:
+        action, before = Action.parse(told["id"]), self._history.present
+        rank, place = place_of(before, action)
+        after = move(before, action, int(told["to"]) if "to" in told else place + int(told["by"]))
+        words = moved_of(after, action, rank) if after != before else f"{action} stays where it is on rank {rank}"
+        self._go(after, words, str(action), told.get("grab"))
+
+    def _cancel(self, told: Mapping[str, Any]) -> None:
+        self._step(lambda: self._history.cancel(int(told["grab"])), f"{told['id']} put back", told["id"])
+
+    def _split(self, told: Mapping[str, Any]) -> None:
+        action = Action.parse(told["id"])
+        first, rest = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
+        self._go(split(self._history.present, action), f"{action} split into {first} and {rest}", str(first))
+
+    def _merge(self, told: Mapping[str, Any]) -> None:
+        action = Action.parse(told["id"])
+        first, rest, whole = (action._replace(kind=kind) for kind in (Kind.I, Kind.W, Kind.B))
+        self._go(merge(self._history.present, action), f"{first} and {rest} merged into {whole}", str(whole))
+
+    def _show_par(self) -> None:
+        if self.par is None or self.par.schedule is None:
+            raise ValueError("no order that reaches par is known; ask the solver first")
+        self._go(self.par.schedule, "the solver's order")
+
+    def _go(self, schedule: Schedule, words: str, focus: str = "", grab: int | None = None) -> None:
+        self._step(lambda: self._history.push(schedule, grab), words, focus)
+
+    def _step(self, change: Callable[[], None], words: str, focus: str = "") -> None:
+        change()
+        self.said = sentence_of(f"{words}: {outcome_of(self.judgement, self._extras.unit)}")
+        self.focus = focus or self.focus
+
+
+def shape_of(schedule: Schedule) -> _Shape:
+    """What a par belongs to: the stages of every rank and the number of micro-batches."""
+    return tuple(schedule.stages_of_rank(rank) for rank in range(schedule.num_ranks)), schedule.num_microbatches
+
+
+def _refuse(schedule: Schedule) -> None:
+    """Refuse what no move can mend."""
+    if schedule.num_actions > MOST_ACTIONS:
+        raise ValueError(
+            f"the schedule has {schedule.num_actions} actions; the editor takes {MOST_ACTIONS}, the studio shows more"
+        )
+    if gap := first_gap(schedule):
+        raise ValueError(f"this schedule cannot be edited: {gap}")

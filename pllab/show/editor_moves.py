@@ -1,0 +1,106 @@
+"""The moves of the schedule editor: each takes a schedule and gives another one with the same work in it.
+
+A move never loses, doubles or renames an action, and never takes it off its rank. Whether the new order is legal is
+for `pllab.schedule.problems` to say: a learner may pass through an illegal order on the way to a better one.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from pllab.schedule import Action, Kind, Schedule, problems
+
+
+def place_of(schedule: Schedule, action: Action) -> tuple[int, int]:
+    """The rank of an action and its place in that rank's row, from 0.
+
+    Raises:
+        ValueError: the schedule does not have the action.
+    """
+    for rank, row in enumerate(schedule.rows):
+        if action in row:
+            return rank, row.index(action)
+    raise ValueError(f"{action} is not in the schedule; name one of its actions, for example {_first(schedule)}")
+
+
+def move(schedule: Schedule, action: Action, to: int) -> Schedule:
+    """Put an action at place `to` of its own row; the others keep their order. A place outside means the nearest end.
+
+    Example: moving 0B0 to place 1 of `0F0 0F1 0B0 0B1` gives `0F0 0B0 0F1 0B1`; moving it to place 2 undoes that.
+
+    Raises:
+        ValueError: the schedule does not have the action.
+    """
+    rank, _ = place_of(schedule, action)
+    row = [other for other in schedule.rows[rank] if other != action]
+    row.insert(min(max(to, 0), len(row)), action)
+    return _with_row(schedule, rank, row)
+
+
+def split(schedule: Schedule, action: Action) -> Schedule:
+    """Replace a B by its I and W, side by side in its place: `0F0 0B0` gives `0F0 0I0 0W0`.
+
+    Raises:
+        ValueError: the action is no B, or the schedule does not have it.
+    """
+    if action.kind is not Kind.B:
+        raise ValueError(f"{action} cannot be split; only a B is a whole backward")
+    rank, place = place_of(schedule, action)
+    row = schedule.rows[rank]
+    halves = (action._replace(kind=Kind.I), action._replace(kind=Kind.W))
+    return _with_row(schedule, rank, (*row[:place], *halves, *row[place + 1 :]))
+
+
+def merge(schedule: Schedule, action: Action) -> Schedule:
+    """Replace an I and its W, wherever they are, by a B in the place of the I: `0I0 0F1 0W0` gives `0B0 0F1`.
+
+    Raises:
+        ValueError: the action is neither I nor W, or the schedule does not have both halves.
+    """
+    if action.kind not in (Kind.I, Kind.W):
+        raise ValueError(f"{action} cannot be merged; only an I and its W make a whole backward")
+    first, rest = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
+    rank, _ = place_of(schedule, first)
+    place_of(schedule, rest)
+    whole = action._replace(kind=Kind.B)
+    return _with_row(schedule, rank, (whole if item == first else item for item in schedule.rows[rank] if item != rest))
+
+
+def split_all(schedule: Schedule) -> Schedule:
+    """Split every B."""
+    return _each(schedule, Kind.B, split)
+
+
+def merge_all(schedule: Schedule) -> Schedule:
+    """Merge every I with its W."""
+    return _each(schedule, Kind.I, merge)
+
+
+def first_gap(schedule: Schedule) -> str:
+    """Why no order of these rows can be legal (an action is missing, twice or in two places); empty if one can be.
+
+    The actions are put in an order in which everything can run. What is still wrong then, no move can mend.
+    """
+    rows = (tuple(sorted(row, key=_in_turn)) for row in schedule.rows)
+    found = problems(replace(schedule, rows=tuple(rows)))
+    return found[0].sentence if found else ""
+
+
+def _in_turn(action: Action) -> tuple[int, int, int, bool]:
+    """A key that sorts everything behind what it needs: forwards up the stages, then backwards down them."""
+    forward = action.kind is Kind.F
+    return (0 if forward else 1, action.stage if forward else -action.stage, action.microbatch, action.kind is Kind.W)
+
+
+def _each(schedule: Schedule, kind: Kind, change: Callable[[Schedule, Action], Schedule]) -> Schedule:
+    for action in [action for action in schedule.actions() if action.kind is kind]:
+        schedule = change(schedule, action)
+    return schedule
+
+
+def _with_row(schedule: Schedule, rank: int, row: Iterable[Action]) -> Schedule:
+    rows = (*schedule.rows[:rank], tuple(row), *schedule.rows[rank + 1 :])
+    return replace(schedule, rows=rows)
+
+
+def _first(schedule: Schedule) -> str:
+    return str(next(schedule.actions(), "0F0"))

@@ -1,0 +1,377 @@
+"""The schedule editor's own JavaScript in a bare page: drag, keys, split, undo, edges, run, CSV."""
+
+import importlib.util
+import json
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from pllab import show
+from pllab.schedule import Schedule, gpipe, one_f_one_b
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Span, Timeline
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
+bench = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(bench)
+_spec = importlib.util.spec_from_file_location("pllab_browser_lab", Path(__file__).with_name("jupyterlab.py"))
+lab = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(lab)
+
+both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
+PUSH = "(pairs) => { for (const [name, value] of pairs) window.model.set(name, value); }"
+NAMES = ("said", "trouble", "busy", "can", "focus", "done", "view")
+
+
+def run_emulated(schedule):
+    spans = [Span(one.rank, one.action, one.start / 50, one.end / 49) for one in simulate(schedule, Costs()).spans]
+    return Timeline.of(spans, "emulated", schedule.num_ranks)
+
+
+@pytest.fixture
+def editor():
+    return show.ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run_emulated)
+
+
+@pytest.fixture
+def page(chromium_page):
+    chromium_page.emulate_media(reduced_motion="reduce")
+    return chromium_page
+
+
+@pytest.fixture
+def root(page, editor):
+    return bench.mount(page, editor)
+
+
+def answer(page, editor):
+    """Do what the kernel does: carry out the commands, send back what has changed."""
+    editor.commands = page.evaluate("window.model.get('commands')")
+    until = time.monotonic() + 20
+    while editor.busy and time.monotonic() < until:
+        time.sleep(0.005)
+    page.evaluate(PUSH, json.loads(json.dumps([[name, getattr(editor, name)] for name in NAMES])))
+
+
+def press(page, editor, *keys):
+    for key in keys:
+        page.keyboard.press(key)
+    answer(page, editor)
+
+
+def block(root, action):
+    return root.locator(f'[data-id="{action}"]')
+
+
+def order(root, rank):
+    """The actions of a rank in reading order."""
+    return root.locator(".pl-row").nth(rank).locator(".pl-block").evaluate_all("all => all.map((n) => n.dataset.id)")
+
+
+def brightness(colour):
+    return sum(float(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+
+
+@both_schemes
+def test_blocks_stand_at_their_times_with_the_words_of_python(root, editor):
+    expect(root.get_by_role("row")).to_have_count(2)
+    expect(root.get_by_role("gridcell")).to_have_count(12)
+    expect(root.locator(".pl-verdict")).to_have_text(editor.view["verdict"][0])
+    expect(root.locator(".pl-numbers span")).to_have_text(editor.view["numbers"])
+    expect(root.locator(".pl-score")).to_have_text("2 over par")
+    expect(block(root, "1B0")).to_have_attribute(
+        "aria-label", "1B0, backward of micro-batch 0 on stage 1, place 2 of 6 on rank 1"
+    )
+    first, last = block(root, "0F0").bounding_box(), block(root, "0B2").bounding_box()
+    assert last["width"] == pytest.approx(2 * first["width"], abs=1)
+    assert last["x"] - first["x"] == pytest.approx(10 * first["width"], abs=2), "0B2 starts at 10"
+    ink, ground = root.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
+    assert abs(brightness(ink) - brightness(ground)) > 150
+
+
+def test_a_drag_marks_the_place_and_moves_the_block(page, root, editor):
+    box, target = block(root, "1B1").bounding_box(), block(root, "1F1").bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 10, box["y"] + 12)
+    page.mouse.move(target["x"] + 5, box["y"] + 12)
+    slot = root.locator(".pl-slot")
+    expect(slot).to_be_visible()
+    assert slot.bounding_box()["x"] == pytest.approx(target["x"] - 2, abs=3)
+    page.mouse.up()
+    expect(slot).to_be_hidden()
+    answer(page, editor)
+    assert order(root, 1) == ["1F0", "1B0", "1B1", "1F1", "1F2", "1B2"]
+    expect(root.locator(".pl-live")).to_have_text("1B1 moved before 1F1 on rank 1: illegal, 1 problem.")
+    expect(block(root, "1B1")).to_be_focused()
+
+
+def test_a_click_or_a_drag_that_comes_back_moves_nothing(page, root):
+    box = block(root, "1F2").bounding_box()
+    x, y = box["x"] + 5, box["y"] + 8
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.up()
+    expect(block(root, "1F2")).to_be_focused()
+    page.mouse.down()
+    page.mouse.move(x - 200, y)
+    page.mouse.move(x, y)
+    page.mouse.up()
+    page.mouse.down()
+    page.mouse.move(x - 300, y)
+    page.keyboard.press("Escape")
+    page.mouse.up()
+    assert page.evaluate("window.model.get('commands')") == []
+
+
+def test_arrows_choose_and_tab_reaches_one_block(page, root):
+    page.locator("#outside").focus()
+    page.keyboard.press("Tab")
+    expect(block(root, "0F0")).to_be_focused()
+    for key, action in [
+        ("ArrowRight", "0F1"),
+        ("ArrowDown", "1F0"),
+        ("ArrowDown", "1F0"),
+        ("End", "1B2"),
+        ("ArrowUp", "0B1"),
+        ("Home", "0F0"),
+        ("ArrowLeft", "0F0"),
+    ]:
+        page.keyboard.press(key)
+        expect(block(root, action)).to_be_focused()
+    assert root.locator(".pl-block[tabindex='0']").count() == 1
+
+
+def test_alt_and_an_arrow_move_at_once_even_before_python_answers(page, root, editor):
+    block(root, "1B0").focus()
+    press(page, editor, "Alt+ArrowRight", "Alt+ArrowRight")
+    assert order(root, 1) == ["1F0", "1F1", "1B1", "1B0", "1F2", "1B2"]
+    expect(block(root, "1B0")).to_be_focused()
+    press(page, editor, "Alt+ArrowLeft")
+    expect(root.locator(".pl-live")).to_have_text(editor.said)
+    assert editor.said.startswith("1B0 moved before 1B1 on rank 1: legal, makespan")
+
+
+def test_pick_up_carry_and_drop_is_one_step_and_escape_puts_back(page, root, editor):
+    block(root, "0F0").focus()
+    page.keyboard.press("Space")
+    expect(root.locator(".pl-live")).to_contain_text("0F0 picked up")
+    press(page, editor, "ArrowRight", "ArrowRight")
+    assert order(root, 0)[:3] == ["0F1", "0B0", "0F0"]
+    press(page, editor, "Escape")
+    assert order(root, 0)[:3] == ["0F0", "0F1", "0B0"]
+    expect(root.locator(".pl-lifted")).to_have_count(0)
+    expect(root.locator(".pl-live")).to_contain_text("0F0 put back: legal")
+    expect(root.get_by_role("button", name="Undo")).to_be_disabled()
+    press(page, editor, "Space", "End", "Enter")
+    assert order(root, 0)[-1] == "0F0"
+    page.keyboard.press("ArrowLeft")
+    expect(block(root, "0B2")).to_be_focused()
+    press(page, editor, "Control+z")
+    assert order(root, 0)[0] == "0F0"
+    press(page, editor, "Control+y")
+    assert order(root, 0)[-1] == "0F0"
+
+
+def test_s_splits_and_merges_and_the_button_says_which(page, root, editor):
+    block(root, "1B1").focus()
+    press(page, editor, "s")
+    assert order(root, 1) == ["1F0", "1B0", "1F1", "1I1", "1W1", "1F2", "1B2"]
+    expect(block(root, "1I1")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    root.get_by_role("button", name="Merge 1I1 and 1W1").click()
+    answer(page, editor)
+    assert order(root, 1) == ["1F0", "1B0", "1F1", "1B1", "1F2", "1B2"]
+    root.get_by_role("button", name="Split every B").click()
+    answer(page, editor)
+    expect(root.get_by_role("gridcell")).to_have_count(18)
+    root.get_by_role("button", name="Undo").click()
+    answer(page, editor)
+    expect(root.get_by_role("gridcell")).to_have_count(12)
+    root.get_by_role("button", name="Redo").click()
+    answer(page, editor)
+    root.get_by_role("button", name="Reset").click()
+    answer(page, editor)
+    expect(root.get_by_role("button", name="Reset")).to_be_disabled()
+    block(root, "0F1").focus()
+    expect(root.get_by_role("button", name="Split", exact=True)).to_be_disabled()
+
+
+@both_schemes
+def test_an_illegal_order_shows_its_sentence_and_a_dashed_edge(page, root, editor):
+    block(root, "1B0").focus()
+    press(page, editor, "Alt+ArrowLeft")
+    verdict = root.locator(".pl-verdict")
+    expect(verdict).to_have_attribute("aria-live", "polite")
+    expect(verdict).to_have_text("The schedule deadlocks: 1B0 waits for 1F0, which comes after it on rank 1.")
+    edge = root.locator('[data-edge="1F0-1B0"]')
+    expect(edge).to_have_count(1)
+    assert edge.evaluate("n => getComputedStyle(n).stroke") == "rgb(213, 94, 0)"
+    assert edge.evaluate("n => getComputedStyle(n).strokeDasharray") != "none"
+    drawn, waiting, needed = edge.bounding_box(), block(root, "1B0").bounding_box(), block(root, "1F0").bounding_box()
+    assert drawn["x"] == pytest.approx(waiting["x"] + waiting["width"] / 2, abs=8)
+    assert drawn["x"] + drawn["width"] == pytest.approx(needed["x"] + needed["width"] / 2, abs=8)
+    assert drawn["y"] + drawn["height"] == pytest.approx(waiting["y"], abs=8), "it ends on the block it names"
+    expect(root.locator(".pl-score")).to_have_text("no score while illegal")
+    press(page, editor, "Alt+ArrowRight")
+    expect(edge).to_have_count(0)
+
+
+def test_memory_over_the_limit_is_marked(page, root, editor):
+    block(root, "0F2").focus()
+    press(page, editor, "Alt+ArrowLeft")
+    expect(root.locator(".pl-head").first).to_contain_text("holds 3 of 2: too many")
+    expect(root.locator(".pl-memory.pl-over")).to_have_count(1)
+    expect(root.locator(".pl-verdict")).to_contain_text("more than the limit of 2")
+
+
+@both_schemes
+def test_run_draws_what_was_measured_and_refuses_while_illegal(page, root, editor):
+    button = root.get_by_role("button", name="Run it")
+    button.click()
+    answer(page, editor)
+    expect(root.locator(".pl-ran span")).to_have_count(12)
+    expect(root.locator(".pl-measured")).to_contain_text("engine emulated (sleep): makespan")
+    expect(root.locator(".pl-head").first).to_contain_text("emulated")
+    block(root, "1B0").focus()
+    press(page, editor, "Alt+ArrowLeft")
+    expect(root.locator(".pl-ran span")).to_have_count(0)
+    expect(button).to_have_attribute("aria-disabled", "true")
+    button.focus()
+    page.keyboard.press("Enter")
+    answer(page, editor)
+    expect(root.get_by_role("alert")).to_contain_text("An illegal schedule is not run: the schedule deadlocks")
+
+
+def test_the_solver_is_asked_and_its_order_shown(page):
+    class Optimum:
+        schedule, makespan, bound, proven = gpipe(2, 2), 9, 9, True
+
+    page.emulate_media(reduced_motion="no-preference")
+    editor = show.ScheduleEditor(one_f_one_b(2, 2), par=lambda: Optimum)
+    root = bench.mount(page, editor)
+    expect(root.get_by_role("button", name="Run it")).to_be_hidden()
+    expect(root.locator(".pl-score")).to_be_hidden()
+    root.get_by_role("button", name="Ask the solver").click()
+    answer(page, editor)
+    expect(root.locator(".pl-par")).to_have_text("par 9, proven by the solver: no order is shorter")
+    expect(root.locator(".pl-score")).to_have_text("par")
+    root.get_by_role("button", name="Show the solver's order").click()
+    answer(page, editor)
+    assert order(root, 0) == ["0F0", "0F1", "0B0", "0B1"]
+    root.get_by_role("button", name="Split every B").click()  # blocks that go while others glide
+    answer(page, editor)
+    expect(root).to_have_attribute("data-pl-state", "ready")
+    expect(root.get_by_role("gridcell")).to_have_count(12)
+
+
+def test_a_pasted_csv_is_loaded_and_a_bad_one_is_a_sentence(page, root, editor):
+    root.get_by_text("CSV: copy this schedule").click()
+    field = root.get_by_label("Schedule as CSV")
+    expect(field).to_have_value(editor.schedule.to_csv().strip())
+    field.fill("0F0,0Q0")
+    page.evaluate("window.model.set('busy', 'Running.')")
+    page.evaluate("window.model.set('busy', '')")
+    expect(field).to_have_value("0F0,0Q0")
+    root.get_by_role("button", name="Load this CSV").click()
+    answer(page, editor)
+    expect(root.get_by_role("alert")).to_contain_text("'0Q0' is no action")
+    expect(field).to_have_value("0F0,0Q0")
+    field.fill(Schedule.of([["0F0", "0B0"], ["1F0", "1B0"], ["2F0", "2B0"]]).to_csv())
+    root.get_by_role("button", name="Load this CSV").click()
+    answer(page, editor)
+    expect(root.get_by_role("row")).to_have_count(3)
+    expect(root.get_by_role("gridcell")).to_have_count(6)
+    expect(root.get_by_role("alert")).to_be_hidden()
+
+
+def test_our_keys_stop_at_the_widget_and_others_pass(page, root):
+    page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
+    block(root, "0F0").focus()
+    for key in ("ArrowRight", "Alt+ArrowLeft", "Space", "Escape", "Control+z", "x", "Control+s"):
+        page.keyboard.press(key)
+    assert page.evaluate("window.passed") == ["Alt", "Control", "x", "Control", "s"]
+    assert page.url == "about:blank"
+
+
+@both_schemes
+def test_the_table_says_the_same(root, page, editor):
+    root.get_by_role("button", name="Show as table").click()
+    expect(root.locator(".pl-board")).to_be_hidden()
+    expect(root.locator("th")).to_have_text(["Rank", "Place", "Action", "Kind", "From", "To"])
+    expect(root.locator("tbody tr").nth(1).locator("td")).to_have_text(["rank 0", "2", "0F1", "forward", "1", "2"])
+    root.get_by_role("button", name="Show as table").click()
+    expect(root.locator(".pl-board")).to_be_visible()
+
+
+def test_blocks_fit_their_letters_and_unmounting_cleans_up(page):
+    root = bench.mount(page, show.ScheduleEditor(one_f_one_b(6, 12), projector=True))
+    assert root.locator(".pl-block").evaluate_all("all => all.every((n) => n.scrollWidth <= n.clientWidth)")
+    assert block(root, "0F0").bounding_box()["height"] >= 24
+    page.set_viewport_size({"width": 420, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth <= 420")
+    page.evaluate("window.unmount()")
+    assert page.evaluate("Object.values(window.model.listeners).flat().length") == 0
+
+
+CELL = """from pllab.schedule import one_f_one_b
+from pllab.show import ScheduleEditor
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Timeline
+def run(schedule):
+    return Timeline.of(simulate(schedule, Costs()).spans, "emulated", schedule.num_ranks)
+editor = ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run)
+editor"""
+
+
+def test_in_jupyterlab_keys_mouse_and_run_reach_the_kernel_and_its_answers_come_back(page, tmp_path):
+    notebook = tmp_path / "editor.ipynb"
+    cells = [nbformat.v4.new_code_cell(CELL), nbformat.v4.new_code_cell("1 + 1")]
+    metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), notebook)
+    with lab.jupyterlab([notebook], tmp_path / "home") as server:
+        try:
+            page.goto(server.address_of(notebook.name))
+            page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
+            page.locator("#jp-bottom-panel, .jp-StatusBar-Widget").get_by_text("| Idle").first.wait_for(timeout=60_000)
+            page.locator(".lm-MenuBar-item").get_by_text("Run", exact=True).click()
+            page.locator(".lm-Menu").get_by_text("Run All Cells", exact=True).click()
+            root = page.locator(".pl-editor")
+            expect(root).to_have_attribute("data-pl-state", "ready", timeout=60_000)
+            use_in_the_lab(page, root)
+        finally:
+            page.goto("about:blank")  # close the sockets before the server goes
+
+
+def use_in_the_lab(page, root):
+    """Move by key, faster than the kernel answers; split; undo; drag; run. The notebook stays where it is."""
+    live = root.locator(".pl-live")
+    block(root, "1B0").focus()
+    for key in ("Right", "Right", "Right", "Left"):
+        page.keyboard.press(f"Alt+Arrow{key}")
+    expect(live).to_contain_text("1B0 moved before 1F2 on rank 1: legal")
+    page.keyboard.press("s")
+    expect(block(root, "1I0")).to_be_focused()
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    expect(root.locator('[data-edge="1B0-0B0"]')).to_have_count(1)  # the circle of the third move
+    assert order(root, 1) == ["1F0", "1F1", "1B1", "1F2", "1B0", "1B2"]
+    box, target = block(root, "1B0").bounding_box(), block(root, "1F1").bounding_box()
+    page.mouse.move(box["x"] + 10, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"], box["y"] + 10)
+    page.mouse.move(target["x"] + 2, box["y"] + 10)
+    page.mouse.up()
+    expect(live).to_contain_text("1B0 moved before 1F1 on rank 1: legal, makespan 12")
+    root.get_by_role("button", name="Run it").click()
+    expect(live).to_have_text("This order ran: makespan 12 s, engine emulated (sleep).")
+    expect(root.locator(".pl-ran span")).to_have_count(12)
+    expect(root.locator(".pl-busy")).to_be_empty()
+    expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(2)
+    expect(root).to_be_visible()

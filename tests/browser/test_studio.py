@@ -1,0 +1,510 @@
+"""The bubble studio in a bare page whose kernel is this process: what the browser sends is simulated and sent back."""
+
+import base64
+import csv
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from pllab import show
+from pllab.schedule import Kind, Schedule, needs, one_f_one_b
+from pllab.show.theme import write_percent, write_seconds
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Span, Timeline
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+_spec = importlib.util.spec_from_file_location("pllab_browser_lessons", Path(__file__).with_name("test_lessons.py"))
+lessons = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(lessons)
+
+CELL = """
+from pllab.show import BubbleStudio
+from pllab.simulate import simulate
+BubbleStudio("1F1B", 4, 8, run=simulate)
+"""
+
+both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
+
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>studio</title><style>
+:root { color-scheme: light dark; }
+body { margin: 16px; }
+</style></head><body><button id="outside">outside</button><div id="widget"></div></body></html>"""
+
+# What ipywidgets does: one message in flight, and what changes meanwhile is merged into the next.
+MODEL = """
+const read = (value) => value?.base64 === undefined ? value
+  : new DataView(Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0)).buffer);
+class KernelModel {
+  constructor(state) {
+    this.state = Object.fromEntries(Object.entries(state).map(([name, value]) => [name, read(value)]));
+    this.reacts = {};
+    this.changed = {};
+    this.busy = false;
+    this.sent = 0;
+  }
+  tell(name) { for (const react of [...(this.reacts[`change:${name}`] ?? [])]) react(); }
+  get(name) { return this.state[name]; }
+  set(name, value) {
+    if (this.state[name] === value) return;
+    this.state[name] = this.changed[name] = value;
+    this.tell(name);
+  }
+  async save_changes() {
+    if (this.busy || !Object.keys(this.changed).length) return;
+    const sent = this.changed;
+    [this.busy, this.changed] = [true, {}];
+    this.sent += 1;
+    const answer = await window.kernel(sent);
+    for (const [name, value] of Object.entries(answer)) this.state[name] = read(value);
+    for (const name of Object.keys(answer)) this.tell(name);
+    this.busy = false;
+    this.save_changes();
+  }
+  on(name, react) { (this.reacts[name] ??= []).push(react); }
+  off(name, react) { this.reacts[name] = (this.reacts[name] ?? []).filter((one) => one !== react); }
+}
+"""
+
+LOAD = """
+const load = async (source) => {
+  const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  return import(address).finally(() => URL.revokeObjectURL(address));
+};
+"""
+
+MOUNT = f"""async ([source, css, state]) => {{
+  {MODEL} {LOAD}
+  document.head.append(Object.assign(document.createElement("style"), {{ textContent: css }}));
+  const module = await load(source);
+  window.model = new KernelModel(state);
+  window.unmount = module.default.render({{ model: window.model, el: document.querySelector("#widget") }});
+}}"""
+
+# What waits for what, by names, as the browser works it out from the bytes.
+LINKS = f"""async ([source, text]) => {{
+  {LOAD}
+  const js = await load(source + "\\nexport {{ readActions, linksOf, labelOf }};");
+  const actions = js.readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
+  const links = js.linksOf(actions);
+  const name = (i) => js.labelOf(actions, i, true);
+  return [...actions.rank].map((_, i) => [name(i), links.before(i).map(name), links.after(i).map(name)]);
+}}"""
+
+WRITTEN = f"""async ([source, numbers]) => {{
+  {LOAD}
+  const js = await load(source + "\\nexport {{ writeSeconds, writePercent }};");
+  return numbers.map((one) => [js.writeSeconds(one), js.writePercent(one)]);
+}}"""
+
+PIXEL = """(canvas, [x, y]) => {
+  const at = [x * devicePixelRatio, y * devicePixelRatio, 1, 1];
+  return [...canvas.getContext("2d").getImageData(...at).data];
+}"""
+
+
+def as_sent(studio):
+    """The traits as JSON; bytes as base64."""
+    values = {name: getattr(studio, name) for name in studio.keys if not name.startswith("_")}
+    kept = {name: value for name, value in values.items() if name not in ("layout", "tabbable", "tooltip", "comm")}
+    coded = {
+        name: {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+        for name, value in kept.items()
+    }
+    return json.loads(json.dumps(coded))
+
+
+def mount(page, studio):
+    """Draw a studio whose messages are answered by the widget itself; returns its root."""
+    known = as_sent(studio)
+
+    def kernel(changes):
+        with studio.hold_trait_notifications():
+            for name, value in changes.items():
+                setattr(studio, name, value)
+        now = as_sent(studio)
+        fresh = {name: value for name, value in now.items() if (known | changes).get(name) != value}
+        known.update(now)
+        return fresh
+
+    page.expose_function("kernel", kernel)
+    page.set_content(PAGE)
+    page.evaluate(MOUNT, [str(studio._esm), str(studio._css), known])
+    root = page.locator(".pl-widget")
+    page.locator('.pl-widget[data-pl-state="ready"]').wait_for()
+    return root
+
+
+@pytest.fixture
+def studio():
+    return show.BubbleStudio("1F1B", 4, 8)
+
+
+@pytest.fixture
+def root(chromium_page, studio):
+    return mount(chromium_page, studio)
+
+
+def colour_at(root, x, y):
+    """The colour of a point of the lower canvas, in CSS pixels."""
+    return root.locator("canvas").first.evaluate(PIXEL, [x, y])
+
+
+def place_of(root, rank, time, makespan=33.0):
+    """Where an instant of a rank is drawn in a studio of 4 ranks at normal size, in CSS pixels of the canvas."""
+    width = root.locator(".pl-stage").evaluate("node => node.clientWidth")
+    return 72 + (width - 72 - 16) * time / makespan, 25 + 36 * (rank + 0.5)
+
+
+def point_at(page, root, rank, time):
+    box = root.locator("canvas").first.bounding_box()
+    x, y = place_of(root, rank, time)
+    page.mouse.move(box["x"] + x, box["y"] + y)
+
+
+@both_schemes
+def test_boxes_have_their_colours_and_both_numbers_are_there(root):
+    x, y = place_of(root, 0, 0.5)
+    assert colour_at(root, x, y - 12) == [0x00, 0x72, 0xB2, 255]
+    x, y = place_of(root, 0, 10.5)
+    assert colour_at(root, x, y - 12) == [0xE6, 0x9F, 0x00, 255]
+    idle = [colour_at(root, x + step, y) for x, y in [place_of(root, 0, 7)] for step in range(12)]
+    assert len({tuple(colour) for colour in idle}) > 1, "idle time is hatched"
+    expect(root.locator(".pl-figures th")).to_contain_text(
+        ["Bubble fraction, idle / all", "Bubble overhead, idle / busy"]
+    )
+    expect(root.locator(".pl-figures tbody td")).to_have_text(["1F1B", "simulated", "27.3 %", "37.5 %", "33 s", "4"])
+
+
+def test_a_slider_by_keyboard_is_simulated_and_drawn(chromium_page, root, studio):
+    root.get_by_role("slider", name="Ranks").focus()
+    for _ in range(4):
+        chromium_page.keyboard.press("ArrowRight")
+    expect(root.locator(".pl-title")).to_have_text("1F1B, 8 ranks, 8 micro-batches engine: simulated")
+    expect(root.locator(".pl-figures tbody")).to_contain_text("46.7 %")
+    assert (studio.num_ranks, studio.costs.num_stages) == (8, None)
+    root.get_by_role("slider", name="Forward F").focus()
+    chromium_page.keyboard.press("Home")
+    expect(root.get_by_role("spinbutton", name="Forward F")).to_have_value("0")
+    assert chromium_page.evaluate("document.activeElement.type") == "range"
+
+
+def test_a_drag_keeps_one_message_in_flight_and_the_last_position_wins(chromium_page, root, studio):
+    slider = root.get_by_role("slider", name="Micro-batches")
+    slider.evaluate("""node => { for (let value = 9; value <= 120; value += 1) {
+      node.value = value; node.dispatchEvent(new Event("input", { bubbles: true })); } }""")
+    expect(root.locator(".pl-title")).to_contain_text("120 micro-batches")
+    assert studio.num_microbatches == 120
+    assert chromium_page.evaluate("window.model.sent") <= 3
+
+
+def test_family_compare_limit_and_stage_costs_by_their_labels(root, studio):
+    root.get_by_label("Schedule", exact=True).select_option("GPipe")
+    root.get_by_label("Compare with").select_option("1F1B")
+    expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
+    root.get_by_label("Memory limit").fill("5")
+    root.get_by_label("Memory limit").press("Tab")
+    expect(root.get_by_role("alert")).to_have_text(re.compile("^GPipe: rank 0 holds 8 micro-batches, more than"))
+    root.get_by_text("Costs per stage").click()
+    cell = root.get_by_role("spinbutton", name="Forward F of stage 2")
+    expect(cell).to_have_attribute("placeholder", "1")
+    cell.fill("4")
+    cell.press("Tab")
+    expect(root.locator(".pl-figures tbody tr").first).to_contain_text(write_seconds(studio.timeline.makespan))
+    assert studio.costs.duration(2, Kind.F) == 4.0
+    root.get_by_role("button", name="Same for all").click()
+    expect(root.locator(".pl-figures tbody tr").first).to_contain_text("33 s")
+
+
+def test_arrow_keys_choose_an_action_and_say_what_it_waits_for(chromium_page, root, studio):
+    live, stage = root.locator(".pl-live"), root.locator(".pl-stage")
+    expect(live).to_have_attribute("aria-live", "polite")
+    stage.focus()
+    chromium_page.keyboard.press("ArrowRight")
+    expect(live).to_have_text(re.compile(r"^0F0, forward, on rank 0, simulated: 0 s to 1 s, 1 s\. Waits for nothing;"))
+    chromium_page.keyboard.press("ArrowDown")
+    chromium_page.keyboard.press("End")
+    chromium_page.keyboard.press("ArrowLeft")
+    expect(live).to_have_text(
+        "1B6, backward, on rank 1, simulated: 26 s to 28 s, 2 s. "
+        "Waits for 1F6 (done at 20 s) and 2B6 (done at 26 s) and 1B5 on its own rank; 0B6 waits for it."
+    )
+    assert studio.selected == "1B6"
+    chromium_page.keyboard.press("Escape")
+    expect(live).to_contain_text("Choose an action")
+    assert studio.selected == ""
+
+
+def test_what_waits_for_what_is_as_python_says(chromium_page):
+    split = show.BubbleStudio("ZB-H1", 3, 4)
+    mount(chromium_page, split)
+    block = base64.b64encode(split.actions).decode()
+    found = chromium_page.evaluate(LINKS, [str(split._esm), block])
+    present = set(split.schedule.actions())
+    before = {str(one): {str(need) for need in needs(one, 3, present)} for one in present}
+    assert {name: set(waits) for name, waits, _ in found} == before
+    after = {name: {other for other, waits in before.items() if name in waits} for name in before}
+    assert {name: set(waits) for name, _, waits in found} == after
+
+
+def test_the_mouse_reads_an_action_and_a_click_keeps_it(chromium_page, root, studio):
+    live = root.locator(".pl-live")
+    point_at(chromium_page, root, 2, 7.0)
+    expect(live).to_contain_text("2B0, backward, on rank 2")
+    chromium_page.mouse.down()
+    chromium_page.mouse.up()
+    chromium_page.mouse.move(2, 2)
+    expect(live).to_contain_text("2B0, backward, on rank 2")
+    assert studio.selected == "2B0"
+    point_at(chromium_page, root, 0, 7.0)
+    expect(live).to_contain_text("2B0")
+
+
+def test_keys_elsewhere_or_with_control_do_nothing_and_ours_stop_at_the_widget(chromium_page, root):
+    chromium_page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
+    chromium_page.locator("#outside").focus()
+    chromium_page.keyboard.press("End")
+    root.locator(".pl-stage").focus()
+    chromium_page.keyboard.press("Control+ArrowRight")
+    expect(root.locator(".pl-live")).to_contain_text("Choose an action")
+    for key in ("ArrowRight", "+", "s"):
+        chromium_page.keyboard.press(key)
+    root.get_by_role("slider", name="Ranks").focus()
+    chromium_page.keyboard.press("ArrowRight")
+    assert chromium_page.evaluate("window.passed") == ["End", "Control", "ArrowRight", "s"]
+
+
+def test_zoom_by_key_wheel_and_button_and_back(chromium_page, root):
+    picture = root.locator("canvas").first
+    whole = picture.evaluate("canvas => canvas.toDataURL()")
+    root.locator(".pl-stage").focus()
+    for zoom in ("+", None, "button"):
+        if zoom == "+":
+            chromium_page.keyboard.press("+")
+        elif zoom == "button":
+            root.get_by_role("button", name="Zoom in").click()
+        else:
+            point_at(chromium_page, root, 1, 20)
+            chromium_page.keyboard.down("Control")
+            chromium_page.mouse.wheel(0, -200)
+            chromium_page.keyboard.up("Control")
+        chromium_page.wait_for_function(
+            "([node, old]) => node.toDataURL() !== old", arg=[picture.element_handle(), whole]
+        )
+        root.locator(".pl-stage").focus()
+        chromium_page.keyboard.press("0")
+        chromium_page.wait_for_function(
+            "([node, old]) => node.toDataURL() === old", arg=[picture.element_handle(), whole]
+        )
+
+
+def test_step_and_play_say_who_is_busy(chromium_page, studio):
+    chromium_page.emulate_media(reduced_motion="reduce")
+    chromium_page.clock.install()
+    root = mount(chromium_page, studio)
+    live = root.locator(".pl-live")
+    root.get_by_role("button", name="Step forward").click()
+    expect(live).to_have_text("t = 0 s, 1 of 4 ranks busy: rank 0 F0, rank 1 idle, rank 2 idle, rank 3 idle")
+    root.get_by_role("button", name="Step forward").click()
+    expect(live).to_have_text("t = 1 s, 2 of 4 ranks busy: rank 0 F1, rank 1 F0, rank 2 idle, rank 3 idle")
+    root.locator(".pl-stage").focus()
+    chromium_page.keyboard.press("Space")
+    expect(root.get_by_role("button", name="Pause")).to_be_visible()
+    expect(live).to_have_attribute("aria-live", "off")
+    chromium_page.clock.run_for(800)
+    expect(live).to_contain_text("t = 2 s, 3 of 4 ranks busy")
+    chromium_page.clock.run_for(60_000)
+    expect(live).to_contain_text("t = 33 s, 0 of 4 ranks busy")
+    expect(root.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_the_critical_path_is_marked(root, studio):
+    x, y = place_of(root, 3, 5.0)
+    other, level = place_of(root, 0, 3.5)
+    root.get_by_role("button", name="Critical path").click()
+    expect(root.get_by_role("button", name="Critical path")).to_have_attribute("aria-pressed", "true")
+    root.page.wait_for_function("window.model.get('path').byteLength > 0")
+    assert colour_at(root, x, y - 12)[:3] == [0xE6, 0x9F, 0x00]
+    assert colour_at(root, other, level - 12)[:3] != [0x00, 0x72, 0xB2], "0F3 is not on the path and is paler"
+    assert studio.critical
+
+
+def test_only_an_answered_input_counts_as_a_repaint(chromium_page):
+    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=simulate))
+    root.get_by_role("slider", name="Message").focus()
+    assert measure(chromium_page, root, 2)
+    root.evaluate("node => delete node.dataset.plRepaintMs")
+    root.get_by_role("button", name="Run it").click()
+    expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
+    chromium_page.evaluate("new Promise((done) => setTimeout(done, 100))")
+    assert root.get_attribute("data-pl-repaint-ms") is None
+
+
+def test_run_lays_the_measured_spans_below(chromium_page):
+    def run(schedule):
+        spans = simulate(schedule, Costs(1.1, 1.1, 1.1)).spans
+        return Timeline.of([Span(*one) for one in spans], "emulated", schedule.num_ranks)
+
+    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=run))
+    root.get_by_role("button", name="Run it").click()
+    expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
+    expect(root.locator(".pl-figures tbody tr").nth(1)).to_contain_text("emulated (sleep)")
+    expect(root.locator(".pl-legend")).to_contain_text("upper boxes simulated, lower boxes emulated (sleep)")
+    root.locator(".pl-stage").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"):
+        chromium_page.keyboard.press(key)
+    expect(root.locator(".pl-live")).to_contain_text("0F3, forward, on rank 0, emulated (sleep): 3.3 s to 4.4 s")
+
+
+@both_schemes
+def test_the_table_says_the_same(root, studio):
+    root.get_by_role("button", name="Show as table").click()
+    expect(root.locator(".pl-stage")).to_be_hidden()
+    rows = root.locator(".pl-table tbody tr")
+    expect(rows).to_have_count(64)
+    expect(rows.nth(3).locator("td")).to_have_text(["rank 0", "0F3", "3 s", "4 s", "1 s"])
+    root.get_by_role("button", name="Show as table").click()
+    expect(root.locator(".pl-stage")).to_be_visible()
+
+
+def test_everything_that_takes_the_focus_has_a_name_and_a_size(root):
+    nameless = root.evaluate("""root => [...root.querySelectorAll("button, input, select, [tabindex]")]
+      .filter((node) => node.checkVisibility())
+      .filter((node) => !(node.getAttribute("aria-label") || node.labels?.length || node.textContent.trim()))
+      .map((node) => node.outerHTML)""")
+    assert nameless == []
+    heights = root.locator("button:visible").evaluate_all("nodes => nodes.map((node) => node.offsetHeight)")
+    assert min(heights) >= 24
+    before = root.locator(".pl-figures td").nth(2).evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
+    root.get_by_role("button", name="Projector").click()
+    after = root.locator(".pl-figures td").nth(2).evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
+    assert after >= 1.5 * before
+
+
+def test_exports_are_downloads(chromium_page, root, studio):
+    contents = {}
+    for kind in ("PNG", "SVG", "CSV", "Trace", "HTML"):
+        with chromium_page.expect_download() as download:
+            root.get_by_role("button", name=kind, exact=True).click()
+        contents[download.value.suggested_filename] = download.value.path().read_bytes()
+    stem = "1f1b-4-ranks-8-micro-batches"
+    assert list(contents) == [f"{stem}.{suffix}" for suffix in ("png", "svg", "csv", "trace.json", "html")]
+    assert contents[f"{stem}.png"][:4] == b"\x89PNG"
+    assert b"<svg" in contents[f"{stem}.svg"]
+    assert Schedule.from_csv(contents[f"{stem}.csv"].decode()) == one_f_one_b(4, 8)
+    assert len([one for one in json.loads(contents[f"{stem}.trace.json"])["traceEvents"] if one["ph"] == "X"]) == 64
+    assert contents[f"{stem}.html"].startswith(b"<!doctype html>")
+
+
+@both_schemes
+def test_the_page_works_from_a_disk_without_kernel_or_network(chromium_page, tmp_path):
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe")
+    studio.export_html(tmp_path / "studio.html")
+    asked = []
+    chromium_page.on("request", lambda request: asked.append(request.url))
+    chromium_page.goto((tmp_path / "studio.html").as_uri())
+    root = chromium_page.locator('.pl-studio[data-pl-state="ready"]')
+    expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
+    expect(root.get_by_role("slider")).to_have_count(0)
+    x, y = place_of(root, 0, 0.5)
+    assert colour_at(root, x, y - 12) == [0x00, 0x72, 0xB2, 255]
+    point_at(chromium_page, root, 2, 7.0)
+    expect(root.locator(".pl-live")).to_contain_text("2B0, backward, on rank 2")
+    root.locator(".pl-stage").focus()
+    chromium_page.keyboard.press("ArrowRight")
+    expect(root.locator(".pl-live")).to_contain_text("0F0, forward, on rank 0")
+    before = root.locator("canvas").first.evaluate("canvas => canvas.toDataURL()")
+    chromium_page.keyboard.press("+")
+    assert root.locator("canvas").first.evaluate("canvas => canvas.toDataURL()") != before
+    root.get_by_role("button", name="Fit").click()
+    root.get_by_role("button", name="Critical path").click()
+    x, y = place_of(root, 0, 3.5)
+    assert colour_at(root, x, y - 12)[:3] != [0x00, 0x72, 0xB2]
+    root.get_by_role("button", name="Show as table").click()
+    expect(root.locator(".pl-table tbody tr")).to_have_count(64)
+    root.get_by_role("button", name="Show as table").click()
+    root.get_by_role("button", name="Step forward").click()
+    expect(root.locator(".pl-live")).to_contain_text("t = 0 s, 1 of 4 ranks busy")
+    with chromium_page.expect_download() as download:
+        root.get_by_role("button", name="CSV").click()
+    rows = list(csv.reader(download.value.path().read_text().splitlines()))
+    assert rows == [[str(action) for action in row] for row in studio.schedule.rows]
+    root.get_by_role("button", name="Play").click()
+    expect(root.get_by_role("button", name="Pause")).to_be_visible()
+    expect(root.locator(".pl-live")).to_contain_text("t = ")
+    assert all(url.startswith(("file:", "blob:")) for url in asked), asked
+
+
+def test_numbers_are_written_as_python_writes_them(chromium_page, root, studio):
+    numbers = [0, 1, 33, 861, 1234.5, 99_999, 0.412, 0.0185, 1.25, 9.999, 12.04, 0.00062]
+    written = chromium_page.evaluate(WRITTEN, [str(studio._esm), numbers])
+    assert written == [[write_seconds(one), write_percent(one)] for one in numbers]
+
+
+def measure(page, root, times=10):
+    """Milliseconds from the press of a key on a slider to the painted frame, as the studio notes them."""
+    taken = []
+    for number in range(times):
+        root.evaluate("node => delete node.dataset.plRepaintMs")
+        page.keyboard.press("ArrowLeft" if number % 2 else "ArrowRight")
+        page.wait_for_function("document.querySelector('.pl-studio').dataset.plRepaintMs")
+        taken.append(float(root.get_attribute("data-pl-repaint-ms")))
+    assert all(one > 0 for one in taken)
+    return sorted(taken)
+
+
+@pytest.mark.parametrize(("p", "m"), [(16, 64), (32, 256)])
+def test_the_repaint_is_measured_from_the_input_to_the_painted_frame(chromium_page, record_property, p, m):
+    root = mount(chromium_page, show.BubbleStudio("1F1B", p, m))
+    root.get_by_role("slider", name="Forward F").focus()
+    taken = measure(chromium_page, root)
+    record_property("repaint_ms", taken)
+    sys.stdout.write(f"repaint at p = {p}, m = {m}, the kernel being this process: {taken} ms\n")  # pytest -rP
+
+
+def test_in_jupyterlab_slider_keys_run_and_repaint(chromium_page, record_property, tmp_path):
+    cells = [nbformat.v4.new_code_cell(CELL)]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), tmp_path / "studio.ipynb")
+    with lessons.lab.jupyterlab([tmp_path / "studio.ipynb"], tmp_path / "home") as server:
+        try:
+            lessons.open_and_run(chromium_page, server, "studio.ipynb")
+            root = chromium_page.locator('.pl-studio[data-pl-state="ready"]').first
+            root.get_by_role("slider", name="Ranks").focus()
+            chromium_page.keyboard.press("ArrowRight")
+            expect(root.locator(".pl-title")).to_contain_text("5 ranks, 8 micro-batches")
+            root.locator(".pl-stage").focus()
+            chromium_page.keyboard.press("ArrowRight")
+            expect(root.locator(".pl-live")).to_contain_text("0F0, forward, on rank 0, simulated")
+            root.get_by_role("button", name="Run it").click()
+            expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
+            with chromium_page.expect_download() as download:
+                root.get_by_role("button", name="CSV").click()
+            assert Schedule.from_csv(download.value.path().read_text()) == one_f_one_b(5, 8)
+            for sizes in ((16, 64), (32, 256)):
+                for name, size in zip(("Ranks", "Micro-batches"), sizes, strict=True):
+                    box = root.get_by_role("spinbutton", name=f"{name}, exact")
+                    box.fill(str(size))
+                    box.press("Tab")
+                expect(root.locator(".pl-title")).to_contain_text(f"{sizes[0]} ranks, {sizes[1]} micro-batches")
+                root.get_by_role("slider", name="Forward F").focus()
+                taken = measure(chromium_page, root)
+                record_property(f"repaint_ms_{sizes[0]}_{sizes[1]}", taken)
+                sys.stdout.write(f"repaint in JupyterLab at p = {sizes[0]}, m = {sizes[1]}: {taken} ms\n")
+        finally:
+            chromium_page.goto("about:blank")  # close the sockets before the server goes
+
+
+def test_a_narrow_page_redraws_and_unmounting_cleans_up(chromium_page, root):
+    chromium_page.set_viewport_size({"width": 420, "height": 700})
+    chromium_page.wait_for_function("document.querySelector('.pl-stage canvas').clientWidth < 400")
+    assert root.evaluate("node => node.scrollWidth <= node.clientWidth")
+    chromium_page.evaluate("window.unmount()")
+    assert chromium_page.evaluate("Object.values(window.model.reacts).flat().length") == 0

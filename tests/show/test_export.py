@@ -1,0 +1,94 @@
+"""What comes out of the export buttons, held against readers that are not ours."""
+
+import base64
+import csv
+import json
+import re
+import struct
+from xml.etree import ElementTree
+
+import pytest
+
+from pllab import show
+from pllab.schedule import Schedule
+from pllab.show.export_page import to_page
+from pllab.show.export_trace import to_chrome_trace
+
+
+@pytest.fixture
+def studio():
+    return show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=6)
+
+
+def test_csv_is_the_schedule(studio):
+    text = studio.export_csv()
+    assert Schedule.from_csv(text) == studio.schedule
+    assert next(csv.reader(text.splitlines()))[:5] == ["0F0", "0F1", "0F2", "0F3", "0B0"]
+
+
+def test_the_trace_has_a_process_a_run_a_thread_a_rank_and_microseconds(studio):
+    trace = json.loads(studio.export_chrome_trace())
+    events = trace["traceEvents"]
+    names = {(one["pid"], one["name"]): one["args"] for one in events if one["ph"] == "M" and "tid" not in one}
+    assert names == {
+        (0, "process_name"): {"name": "1F1B, simulated"},
+        (1, "process_name"): {"name": "GPipe, simulated"},
+    }
+    threads = [(one["pid"], one["tid"], one["args"]["name"]) for one in events if one["name"] == "thread_name"]
+    assert threads == [(pid, rank, f"rank {rank}") for pid in (0, 1) for rank in range(4)]
+    spans = [one for one in events if one["ph"] == "X"]
+    assert len(spans) == 2 * 64
+    first = next(one for one in spans if one["pid"] == 0 and one["name"] == "2B1")
+    span = next(one for one in studio.timeline.spans if str(one.action) == "2B1")
+    assert (first["tid"], first["ts"], first["dur"]) == (2, span.start * 1e6, 2e6)
+    assert first["args"] == {"stage": 2, "kind": "B", "microbatch": 1, "engine": "simulated"}
+
+
+def test_a_measured_trace_starts_at_zero(forward_only):
+    events = json.loads(to_chrome_trace({"run": forward_only}))["traceEvents"]
+    spans = [one for one in events if one["ph"] == "X"]
+    assert min(one["ts"] for one in spans) == 0
+    assert max(one["ts"] + one["dur"] for one in spans) == pytest.approx(400_000)
+
+
+def test_pictures_are_what_their_suffix_says(studio, tmp_path):
+    data = studio.export_png(tmp_path / "one.png")
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert (tmp_path / "one.png").read_bytes() == data
+    tree = ElementTree.fromstring(studio.export_svg(tmp_path / "one.svg"))
+    assert tree.tag.endswith("svg")
+    texts = {"".join(node.itertext()).strip() for node in tree.iter() if node.tag.endswith("}text")}
+    assert {"F0", "B7", "rank 3", "most 4", "most 8", "micro-batches held", "time (s)"} <= texts
+
+
+def test_the_page_holds_all_data_and_asks_for_nothing(studio, tmp_path):
+    page = studio.export_html(tmp_path / "studio.html")
+    assert (tmp_path / "studio.html").read_text(encoding="utf-8") == page
+    assert not re.findall(r"(?:src|href)=|@import|url\(|fetch\(|XMLHttp", page.replace("url(#", ""))
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    state = json.loads(re.search(r'id="state">(.*?)</script>', page, re.S)[1])
+    assert base64.b64decode(state["bytes"]["actions"]) == studio.actions
+    path = base64.b64decode(state["bytes"]["path"])
+    assert len(struct.unpack(f"<{len(path) // 4}i", path)) > 8, "without a kernel the path must be there already"
+    assert state["plain"]["options"]["still"]
+    assert state["plain"]["options"]["exports"] == ["PNG", "CSV"]
+    assert state["file"]["text"] == studio.export_csv()
+    assert studio.path == b"", "an export changes nothing on screen"
+
+
+def test_a_page_cannot_be_broken_by_what_it_holds():
+    page = to_page("<b>", 'a "quote"', "", "", {"word": "</script><script>alert(1)"}, None)
+    assert "</script><script>alert" not in page
+    assert "<title>&lt;b&gt;</title>" in page
+    state = json.loads(re.search(r'id="state">(.*?)</script>', page, re.S)[1])
+    assert state["plain"]["word"] == "</script><script>alert(1)"
+
+
+@pytest.mark.parametrize("what", ["SVG", "CSV", "Trace", "HTML", "PNG"])
+def test_a_button_is_answered_with_a_named_file(studio, what):
+    studio.order = {"what": what, "number": "7"}
+    assert studio.delivery["number"] == "7"
+    assert studio.delivery["name"].startswith("1f1b-4-ranks-8-micro-batches.")
+    makers = {"SVG": studio.export_svg, "CSV": studio.export_csv, "Trace": studio.export_chrome_trace}
+    made = {**makers, "HTML": studio.export_html, "PNG": studio.export_png}[what]()
+    assert studio.file == (made if isinstance(made, bytes) else made.encode())

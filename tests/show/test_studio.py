@@ -1,0 +1,224 @@
+"""The studio's numbers, bytes and words, without a browser."""
+
+import json
+import re
+import struct
+from random import Random
+
+import pytest
+from traitlets import TraitError
+
+from pllab import show
+from pllab.schedule import Action, Kind, Schedule, ScheduleError, check, peak_in_flight
+from pllab.show import studio_setting
+from pllab.show.canvas import KINDS, busy_of
+from pllab.show.studio_families import FAMILIES
+from pllab.show.studio_view import Shown
+from pllab.simulate import Costs, critical_path, simulate
+from pllab.timeline import Span, Timeline
+
+
+def unpack(block):
+    """The actions in a block of bytes, read the slow way: a list of (rank, Action, start, end)."""
+    numbers = struct.unpack(f"<{len(block) // 4}f", block)
+    count = len(numbers) // 6
+    columns = [numbers[place * count : (place + 1) * count] for place in range(6)]
+    return [
+        (int(rank), Action(int(stage), Kind(KINDS[int(kind)]), int(microbatch)), start, end)
+        for rank, stage, kind, microbatch, start, end in zip(*columns, strict=True)
+    ]
+
+
+def stretched(timeline, engine="real"):
+    """The same run as another engine might have measured it: later, and a tenth slower."""
+    spans = (Span(one.rank, one.action, 7 + one.start * 1.1, 7 + one.end * 1.1) for one in timeline.spans)
+    return Timeline.of(spans, engine, timeline.num_ranks)
+
+
+@pytest.mark.parametrize("family", ["GPipe", "1F1B"])
+def test_both_bubble_numbers_follow_the_sliders_as_the_formulas_say(family):
+    studio = show.BubbleStudio(family)
+    for p, m in [(1, 1), (2, 1), (4, 8), (7, 3), (16, 64)]:
+        studio.num_ranks, studio.num_microbatches = p, m
+        run = studio.state()["runs"][0]
+        assert run["bubble_fraction"] == pytest.approx((p - 1) / (m + p - 1))
+        assert run["bubble_overhead"] == pytest.approx((p - 1) / m)
+        assert run["makespan_s"] == pytest.approx(3 * (m + p - 1))
+    line = studio.view["figures"][0]
+    assert line[:4] == [family, "simulated", "19.0 %", "23.4 %"]
+    assert [text for text in studio.view["headings"] if "Bubble" in text] == [
+        "Bubble fraction, idle / all",
+        "Bubble overhead, idle / busy",
+    ]
+
+
+def test_the_quick_count_of_busy_time_is_the_timelines():
+    random = Random(4)
+    for _ in range(50):
+        num_ranks, num_spans = random.randint(1, 4), random.randint(0, 12)
+        starts = [random.uniform(5, 9) for _ in range(num_spans)]
+        spans = [
+            Span(
+                random.randrange(num_ranks), Action(0, random.choice(list(Kind)), place), start, start + random.random()
+            )
+            for place, start in enumerate(starts)
+        ]
+        timeline = Timeline.of(spans, "real", num_ranks)
+        shown = Shown("x", Schedule(()), timeline)
+        assert busy_of(shown.columns) == pytest.approx(timeline.busy)
+        assert shown.bubble == pytest.approx((timeline.bubble_fraction, timeline.bubble_overhead))
+        assert shown.makespan == pytest.approx(timeline.makespan)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (4, 8), (4, 2)])
+def test_the_browser_gets_every_family_as_it_is_simulated(name, p, m):
+    studio = show.BubbleStudio(name, p, m, Costs(1.0, 0.9, 0.4, p2p=0.1))
+    check(studio.schedule)
+    timeline = simulate(studio.schedule, studio.costs)
+    sent = unpack(studio.actions)
+    assert {(rank, action) for rank, action, _, _ in sent} == {(one.rank, one.action) for one in timeline.spans}
+    times = {one.action: (one.start, one.end) for one in timeline.spans}
+    assert all((start, end) == pytest.approx(times[action], rel=1e-5) for _, action, start, end in sent)
+    assert sent == sorted(sent, key=lambda one: (one[0], one[2]))
+    assert studio.view["runs"][0]["most"] == pytest.approx(max(studio.state()["runs"][0]["most_held"]))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_rank_does_the_same_work_and_counts_the_same_memory_however_it_is_cut(name):
+    studio = show.BubbleStudio(name, 4, 8)
+    assert studio.timeline.busy == pytest.approx(4 * 8 * 3.0)
+    share = FAMILIES[name].stages_per_rank
+    peaks = [peak / share for peak in peak_in_flight(studio.schedule)]
+    assert studio.state()["runs"][0]["most_held"] == pytest.approx(peaks)
+
+
+def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
+    studio = show.BubbleStudio()
+    counted = []
+    monkeypatch.setattr(studio_setting, "simulate", lambda *given: counted.append(given) or simulate(*given))
+    with studio.hold_trait_notifications():
+        studio.num_ranks, studio.num_microbatches, studio.stamp = 8, 16, 1234.5
+    assert len(counted) == 1
+    assert (studio.view["title"], studio.view["stamp"]) == ("1F1B, 8 ranks, 16 micro-batches", 1234.5)
+    studio.projector = studio.memory = False
+    assert len(counted) == 1
+
+
+def test_costs_of_single_stages_are_kept_and_can_be_changed():
+    costs = Costs(forward=(1.0, 2.0, 1.0, 1.0), backward_input=0.5, backward_weight=0.5, p2p=0.25)
+    studio = show.BubbleStudio("1F1B", 4, 8, costs)
+    assert [studio.costs.duration(stage, Kind.F) for stage in range(4)] == [1.0, 2.0, 1.0, 1.0]
+    assert studio.costs.message(0, 1) == 0.25
+    studio.stage_costs = {"3": (None, 9.0, None)}
+    assert [studio.costs.duration(stage, Kind.I) for stage in range(4)] == [0.5, 0.5, 0.5, 9.0]
+    assert [studio.costs.duration(stage, Kind.F) for stage in range(4)] == [1.25] * 4
+    studio.num_ranks = 2
+    assert [studio.costs.duration(stage, Kind.I) for stage in range(2)] == [0.5, 0.5]
+
+
+def test_the_memory_limit_is_a_sentence_and_the_picture_stays():
+    studio = show.BubbleStudio("1F1B", 4, 8, memory_limit=3)
+    assert studio.view["problem"] == "1F1B: rank 0 holds 4 micro-batches, more than the limit of 3"
+    with pytest.raises(ScheduleError):
+        check(studio.schedule, memory_limit=3)
+    studio.compare = "GPipe"
+    assert "GPipe: rank 0 holds 8 micro-batches, more than the limit of 3 (and 3 more ranks" in studio.view["problem"]
+    studio.memory_limit = 8
+    assert studio.view["problem"] == ""
+
+
+def test_the_critical_path_is_sent_when_it_is_asked_for():
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe")
+    assert studio.path == b""
+    studio.critical = True
+    places = struct.unpack(f"<{len(studio.path) // 4}i", studio.path)
+    sent = unpack(studio.actions)
+    expected = {span.action for span in critical_path(studio.schedule, studio.timeline)}
+    assert {sent[place][1] for place in places} == expected
+    assert sum(sent[place][3] - sent[place][2] for place in places) == pytest.approx(studio.timeline.makespan)
+
+
+def test_a_second_family_is_on_the_same_axis():
+    studio = show.BubbleStudio("GPipe", 4, 8, compare="1F1B")
+    assert [one["name"] for one in studio.state()["runs"]] == ["GPipe", "1F1B"]
+    assert [max(one["most_held"]) for one in studio.state()["runs"]] == [8, 4]
+    assert len(unpack(studio.compared)) == 64
+    studio.compare = ""
+    assert studio.compared == b""
+
+
+def test_a_measured_run_starts_at_zero_and_goes_when_the_schedule_does():
+    plain = show.BubbleStudio("1F1B", 4, 8)
+    studio = show.BubbleStudio("1F1B", 4, 8, measured=stretched(plain.timeline))
+    sent = unpack(studio.measured)
+    assert (min(one[2] for one in sent), max(one[3] for one in sent)) == pytest.approx((0.0, 33 * 1.1))
+    assert studio.view["note"] == "engine: simulated and real"
+    studio.forward = 2.0
+    assert studio.measured, "real stages cost what they cost"
+    studio.num_microbatches = 9
+    assert (studio.measured, len(studio.state()["runs"])) == (b"", 1)
+    studio.num_microbatches = 8
+    assert studio.measured
+
+
+def test_the_run_button_runs_the_schedule_on_screen_and_tells_a_failure():
+    asked = []
+
+    def run(schedule):
+        asked.append(schedule)
+        if schedule.num_ranks == 2:
+            raise RuntimeError("rank 1 is gone")
+        return stretched(simulate(schedule), "emulated")
+
+    studio = show.BubbleStudio("GPipe", 4, 8, run=run)
+    studio.order = {"what": "run", "number": "1"}
+    assert asked == [studio.schedule]
+    assert [one["engine"] for one in studio.state()["runs"]] == ["simulated", "emulated"]
+    assert not studio.running
+    studio.forward = 3.0
+    assert not studio.measured, "emulated stages slept other costs"
+    studio.num_ranks = 2
+    studio.order = {"what": "run", "number": "2"}
+    assert studio.view["problem"] == "the run failed: RuntimeError: rank 1 is gone"
+    assert not studio.running
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"family": "2F2B"}, "there is no family '2F2B'; choose one of GPipe, 1F1B"),
+        ({"compare": "2F2B"}, "there is no family '2F2B'"),
+        ({"num_ranks": 0}, "num_ranks is 0; choose 1 to 32"),
+        ({"num_microbatches": 257}, "num_microbatches is 257; choose 1 to 256"),
+        ({"costs": Costs(forward=(1.0, 2.0))}, "2 stages"),
+    ],
+)
+def test_what_does_not_exist_is_refused(given, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        show.BubbleStudio(**given)
+    studio = show.BubbleStudio()
+    for trait, value in given.items():
+        if trait != "costs":
+            with pytest.raises(TraitError, match=re.escape(sentence)):
+                setattr(studio, trait, value)
+
+
+def test_the_static_twin_says_and_draws_the_same():
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=4)
+    alt = studio.static().alt
+    assert alt.startswith("1F1B, simulated, 4 ranks, 8 micro-batches: makespan 33 s, bubble fraction 27.3 %")
+    assert "bubble overhead 37.5 %, at most 4 micro-batches held by a rank; GPipe, simulated" in alt
+    data, _ = studio._repr_mimebundle_()
+    assert data["text/plain"] == alt
+    assert data["text/html"].startswith("<figure")
+
+
+def test_what_is_sent_is_plain_and_the_sources_are_local():
+    studio = show.BubbleStudio("1F1B", 16, 64)
+    json.dumps({name: getattr(studio, name) for name in ("view", "options", "stage_costs", "order", "delivery")})
+    assert len(studio.actions) == 24 * 16 * 64 * 2
+    source = studio._esm + studio._css
+    assert "http" not in source.replace("http://www.w3.org/2000/svg", "")
+    assert "\nimport " not in source
+    assert len(studio._esm) <= 48_000
