@@ -17,7 +17,7 @@ from pllab.bench.machine import machine
 from pllab.show import Figure, figure
 from pllab.timeline import Engine
 
-__all__ = ["Comparison", "Implausible", "Spread", "check_rate", "check_speedup", "compare", "machine"]
+__all__ = ["Comparison", "Implausible", "Spread", "check_rate", "check_speedup", "compare", "machine", "speedup"]
 
 Run = Callable[[], object]
 Clock = Callable[[], float]
@@ -69,6 +69,10 @@ class Comparison:
         others = self.seconds[to or self.baseline]
         return Spread.of([mine / other for mine, other in zip(self.seconds[name], others, strict=True)])
 
+    def speedup(self, name: str) -> float | None:
+        """How many times as fast as the baseline, None when each of the two won some rounds."""
+        return speedup(self.seconds[self.baseline], self.seconds[name])
+
     def tokens_per_s(self, name: str) -> float | None:
         """All tokens over all seconds, never a mean of rates; None when runs have no tokens."""
         return self.tokens and self.tokens * len(self.seconds[name]) / sum(self.seconds[name])
@@ -109,6 +113,7 @@ class Comparison:
                 "quartiles_s": list(self.time(name)[1:]),
                 "ratio": self.ratio(name).median,
                 "ratio_quartiles": list(self.ratio(name)[1:]),
+                "speedup": self.speedup(name),
                 "tokens_per_s": self.tokens_per_s(name),
             }
             for name, seconds in self.seconds.items()
@@ -197,6 +202,18 @@ def compare(
     comparison = Comparison(kept, name, num_devices, tokens, machine(engine))
     comparison.check()
     return comparison
+
+
+def speedup(baseline_s: Sequence[float], contender_s: Sequence[float]) -> float | None:
+    """Median of the speed-ups of all rounds, or None when each side won some: then there is nothing to report.
+
+    Example: `speedup([1.0, 2.0, 1.0], [0.5, 1.0, 0.9])` is 2.0, and `speedup([1.0, 1.0], [0.9, 1.1])` is None.
+
+    Round k timed both sides, one right after the other, so its ratio does not depend on how fast the machine was.
+    Lesson 16.
+    """
+    ratios = [before / now for before, now in zip(baseline_s, contender_s, strict=True)]
+    return None if min(ratios) <= 1 <= max(ratios) else statistics.median(ratios)
 
 
 def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name: str = "this run") -> None:

@@ -1,7 +1,8 @@
 """What a message costs: its latency, its bytes, and the gradients of a GPT-2 cut into few or many messages.
 
 One launch measures the time of an all-reduce by its size, the same gradients in buckets of several sizes, the sum
-in shared memory, and the timeline of one backward whose buckets leave while it runs.
+in shared memory, whole training steps with one message after backward and with buckets under it, and the timeline
+of one backward whose buckets leave while it runs.
 """
 
 import time
@@ -15,12 +16,14 @@ import torch
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
-from pllab.parallel import broadcast_parameters, plan_buckets
+from pllab.parallel import average_flat, broadcast_parameters, plan_buckets
 from pllab.parallel.overlap import average_in_backward
 from pllab.schedule import Action, Kind
 from pllab.timeline import Span, Timeline
 
 SHARED = "shared memory"
+FLAT, OVERLAPPED, ALONE = "flat", "overlapped", "no messages"  # ways to average in a whole step
+_OVERLAP_BYTES = 2**19  # bytes of a bucket that leaves while backward runs
 SIZES = (2**8, 2**12, 2**15, 2**17, 2**19, 2**21, 2**22)  # bytes of the messages that the line is fitted to
 BUCKETS = (1, 2**16, 2**18, 2**20, 2**30)  # bytes of a bucket; 1 holds one gradient, 2**30 holds all
 
@@ -64,7 +67,9 @@ class MessagesBench:
     """Measured on some ranks: what a message costs, and the gradients of one model sent in several ways.
 
     `ways` compares the bucket sizes in bytes as text ("65536") and `SHARED`; `num_messages` says how many each
-    sends. `gradient_bytes` lists the gradients in the order in which backward makes them.
+    sends. `gradient_bytes` lists the gradients in the order in which backward makes them. `steps` compares forward,
+    backward and averaging: `FLAT` sends one message after backward, `OVERLAPPED` buckets while it runs, and `ALONE`
+    averages nothing.
     """
 
     world_size: int
@@ -72,6 +77,7 @@ class MessagesBench:
     cost: MessageCost
     ways: Comparison
     num_messages: Mapping[str, int]
+    steps: Comparison
     gradient_bytes: tuple[int, ...]
     timeline: Timeline
 
@@ -110,25 +116,27 @@ def bench_messages(
         timeout_s: the most seconds the measurement may take.
     """
     seen = comm.launch(_measure, world_size, num_layers, width, repeats, backend="gloo", timeout_s=timeout_s)
-    by_size, ways, num_messages, gradient_bytes = seen[0][:4]
+    by_size, ways, num_messages, steps, gradient_bytes = seen[0][:5]
     # The lower quartile: what else runs on the machine only ever adds to the time of a message.
     cost = fit_cost([int(size) for size in by_size.seconds], [by_size.time(size).low for size in by_size.seconds])
-    timeline = Timeline.of([span for _, _, _, _, spans in seen for span in spans], "real", world_size)
-    return MessagesBench(world_size, by_size, cost, ways, num_messages, tuple(gradient_bytes), timeline)
+    timeline = Timeline.of([span for *_, spans in seen for span in spans], "real", world_size)
+    return MessagesBench(world_size, by_size, cost, ways, num_messages, steps, tuple(gradient_bytes), timeline)
 
 
 def _measure(rank: int, world_size: int, num_layers: int, width: int, repeats: int) -> tuple[Any, ...]:
     """What each rank runs, in step with the others."""
     del world_size
     torch.manual_seed(0)
-    model = GPT2LMHeadModelParallel(gpt2_config("tiny", 512, n_layer=num_layers, n_embd=width, n_head=2))
+    config = gpt2_config("tiny", 512, n_layer=num_layers, n_embd=width, n_head=2)
+    model = GPT2LMHeadModelParallel(config)
     sizes = {str(size): partial(comm.all_reduce, torch.zeros(size // 4)) for size in SIZES}
     by_size = compare(sizes, 4 * repeats, 3, in_step=True)
     ways, num_messages = _ways(model)
     comparison = compare(ways, repeats, 2, baseline=str(BUCKETS[-1]), in_step=True)
+    steps = _compare_steps(rank, [GPT2LMHeadModelParallel(config) for _ in range(3)], repeats)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad][::-1]
     gradient_bytes = [parameter.numel() * parameter.element_size() for parameter in parameters]
-    return by_size, comparison, num_messages, gradient_bytes, _spans(rank, model)
+    return by_size, comparison, num_messages, steps, gradient_bytes, _spans(rank, model)
 
 
 def _ways(model: torch.nn.Module) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
@@ -147,14 +155,44 @@ def _send_all(flats: Sequence[torch.Tensor]) -> None:
         comm.all_reduce(flat)
 
 
-def _spans(rank: int, model: torch.nn.Module, bucket_bytes: int = 2**19, num_steps: int = 4) -> list[Span]:
+def _compare_steps(rank: int, models: Sequence[torch.nn.Module], repeats: int) -> Comparison:
+    """Whole steps on models of one kind, as hooks stay where they were put; nothing is updated."""
+    flat, overlapped, alone = models
+    for model in (flat, overlapped):
+        broadcast_parameters(model)
+    wait = average_in_backward(overlapped, _OVERLAP_BYTES)
+    step = partial(_step, _tokens(rank))
+    runs: dict[str, Callable[[], object]] = {
+        FLAT: partial(step, flat, partial(average_flat, flat)),
+        OVERLAPPED: partial(step, overlapped, wait),
+        ALONE: partial(step, alone, _nothing),
+    }
+    return compare(runs, repeats, 2, baseline=FLAT, in_step=True)
+
+
+def _step(tokens: torch.Tensor, model: torch.nn.Module, finish: Callable[[], object]) -> None:
+    model.zero_grad()
+    model(input_ids=tokens, labels=tokens).loss.backward()
+    finish()
+
+
+def _nothing() -> None:
+    """The end of a step that averages nothing."""
+
+
+def _tokens(rank: int) -> torch.Tensor:
+    """A batch of two rows, another one on each rank."""
+    return torch.randint(512, (2, 128), generator=torch.Generator().manual_seed(rank))
+
+
+def _spans(rank: int, model: torch.nn.Module, num_steps: int = 4) -> list[Span]:
     """The last of some steps of forward, backward and buckets that leave while it runs."""
     broadcast_parameters(model)
     clock = _Clock()
-    wait = average_in_backward(model, bucket_bytes, clock.send)
+    wait = average_in_backward(model, _OVERLAP_BYTES, clock.send)
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(clock.look)
-    tokens = torch.randint(512, (2, 128), generator=torch.Generator().manual_seed(rank))
+    tokens = _tokens(rank)
     for _ in range(num_steps):
         model.zero_grad()
         clock.sent.clear()

@@ -168,7 +168,7 @@ class _Bench:
         torch.manual_seed(0)
         self.work = work
         self.kind = kind
-        self.batch, layers, costs = _layers(work, kind)
+        self.batch, layers, costs = workload_layers(work, kind)
         self.stages = cut(layers, balance(costs, 2))
         self.layers = nn.Sequential(*layers)
         self.devices = ["cpu:0", "cpu:1"] if kind == "cpu" else ["cuda:0", "cuda:0"]
@@ -254,7 +254,8 @@ class _Bench:
             stream.synchronize()
 
 
-def _layers(work: PipelineWorkload, kind: str) -> tuple[tuple[torch.Tensor, ...], list[nn.Module], list[float]]:
+def workload_layers(work: PipelineWorkload, kind: str) -> tuple[tuple[torch.Tensor, ...], list[nn.Module], list[float]]:
+    """The batch (a tuple, as a pipe's input), the layers in order, and what each is expected to cost."""
     config = gpt2_config("tiny", work.vocab_size, n_layer=work.num_layers, n_embd=work.width, n_head=work.num_heads)
     dtype: torch.dtype = getattr(torch, work.dtype)
     model = GPT2LMHeadModelParallel(config)

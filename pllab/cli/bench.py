@@ -1,4 +1,4 @@
-"""`pllab bench data-parallel | pipeline`: measure against the baselines, print the table, write JSON.
+"""`pllab bench data-parallel | pipeline | schedules | ...`: measure against the baselines, print the table, write JSON.
 
 The flags are the parameters of the measuring function, so what can be varied is written once.
 """
@@ -20,7 +20,10 @@ from pllab.cli.options import parse
 
 _BENCHES = {
     "data-parallel": ("pllab.bench.data_parallel", "bench_data_parallel"),
+    "fidelity": ("pllab.bench.fidelity", "bench_fidelity"),
     "pipeline": ("pllab.bench.pipeline", "bench_pipeline"),
+    "schedules": ("pllab.bench.schedules", "bench_schedules"),
+    "simulate": ("pllab.bench.simulate", "bench_simulate"),
 }
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _JsonFile = Annotated[Path | None, tyro.conf.arg(help="File for the numbers, the machine and the command.")]

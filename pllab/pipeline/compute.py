@@ -39,7 +39,7 @@ def compute(
     for i, j in cells:
         in_queues[j].put(Task(partial(work, i, j)))
     finished = {(i, j): _take(out_queues[j], (i, j), timeout_s) for i, j in cells}
-    _raise_first(finished)
+    raise_first_cause(finished)
     return {cell: value for cell, (_, value) in finished.items()}
 
 
@@ -54,8 +54,12 @@ def _take(out_queue: OutQueue, cell: Cell, timeout_s: float) -> Result:
         ) from None
 
 
-def _raise_first(finished: dict[Cell, Result]) -> None:
-    """Raise the first failure that is a cause and not a consequence."""
+def raise_first_cause(finished: dict[Cell, Result]) -> None:
+    """Raise the first failure that is a cause and not a consequence; without a failure, return.
+
+    Example: micro-batch 0 fails in stage 1, so stage 2 never gets it and fails with `Upstream`. What is raised is
+    the exception of stage 1, with its own traceback and the note "raised in stage 1 on micro-batch 0".
+    """
     failures = [(cell, value) for cell, (ok, value) in finished.items() if not ok]
     failures.sort(key=lambda failure: isinstance(failure[1][1], Upstream))
     for (i, j), (_, error, traceback) in failures:

@@ -27,10 +27,15 @@ class Record:
         """Add one action with its start and end."""
         self._entries.append(_Entry(rank, action, stream, start, end))
 
-    def timeline(self) -> Timeline:
-        """The timeline so far, from time zero; on a GPU this waits for the actions to end."""
+    def __len__(self) -> int:
+        """How many actions have ended."""
+        return len(self._entries)
+
+    def timeline(self, *, from_zero: bool = True) -> Timeline:
+        """The timeline so far, from time zero or on the host's clock; on a GPU this waits for the actions to end."""
         spans = [
             Span(entry.rank, entry.action, entry.stream.seconds(entry.start), entry.stream.seconds(entry.end))
             for entry in list(self._entries)
         ]
-        return Timeline.of(spans, self._engine, self._num_ranks).from_zero()
+        timeline = Timeline.of(spans, self._engine, self._num_ranks)
+        return timeline.from_zero() if from_zero else timeline

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pllab.bench.measure import Comparison, Implausible, Spread, check_rate, check_speedup, compare, machine
+from pllab.bench.measure import Comparison, Implausible, Spread, check_rate, check_speedup, compare, machine, speedup
 from pllab.comm import launch
 
 
@@ -60,6 +60,24 @@ def test_a_difference_within_the_spread_is_said_so() -> None:
     assert len(result.notes) == 1
     assert "b and a cannot be told apart" in result.notes[0]
     assert result.notes[0] in result.table()
+
+
+@pytest.mark.parametrize(
+    ("baseline_s", "contender_s", "expected"),
+    [
+        ((2.0, 4.0, 6.0), (1.0, 1.0, 5.0), 2.0),  # medians of the times would say 4
+        ((1.0, 1.0), (2.0, 4.0), 0.375),  # a loss is a result
+        ((1.0, 1.0), (0.9, 1.1), None),
+        ((1.0, 1.0), (0.5, 1.0), None),  # a draw is not a win
+    ],
+)
+def test_a_speed_up_is_a_median_of_rounds_or_nothing(
+    baseline_s: tuple[float, ...], contender_s: tuple[float, ...], expected: float | None
+) -> None:
+    assert speedup(baseline_s, contender_s) == expected
+    result = Comparison({"base": baseline_s, "new": contender_s}, "base")
+    assert (result.speedup("new"), result.speedup("base")) == (expected, None)
+    assert result.to_json()["runs"]["new"]["speedup"] == expected
 
 
 def test_more_speed_than_devices_is_refused_and_keeps_its_times() -> None:

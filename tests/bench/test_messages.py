@@ -2,7 +2,7 @@
 
 import pytest
 
-from pllab.bench.messages import BUCKETS, SHARED, MessageCost, bench_messages, fit_cost
+from pllab.bench.messages import ALONE, BUCKETS, FLAT, OVERLAPPED, SHARED, MessageCost, bench_messages, fit_cost
 
 
 def test_a_line_is_found_again() -> None:
@@ -38,6 +38,8 @@ def test_a_small_measurement_has_every_way_and_a_timeline_of_both_ranks() -> Non
     assert bench.num_messages[str(BUCKETS[-1])] == 1
     assert [point["bucket_bytes"] for point in bench.points()] == list(BUCKETS)
     assert set(bench.ways.seconds) - {SHARED} == {str(size) for size in BUCKETS}
+    assert bench.steps.baseline == FLAT
+    assert {name: len(seconds) for name, seconds in bench.steps.seconds.items()} == {FLAT: 2, OVERLAPPED: 2, ALONE: 2}
     kinds = {(span.rank, str(span.action.kind)) for span in bench.timeline.spans}
     assert kinds == {(rank, kind) for rank in range(2) for kind in "FBC"}
     assert all(span.end >= span.start >= 0 for span in bench.timeline.spans)

@@ -1,0 +1,77 @@
+"""A batch cut for a schedule, and the loss of its micro-batches weighed so that it is the loss of the batch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from pllab.pipeline.microbatch import Tensors, scatter
+from pllab.pipeline.stage import as_tuple
+from pllab.timeline import Timeline
+
+Loss = Callable[[Any, Any], torch.Tensor]
+Batch = torch.Tensor | Tensors
+
+
+class Step(NamedTuple):
+    """What a step returns: the loss of the batch, and what ran when."""
+
+    loss: float
+    timeline: Timeline
+
+
+def cut_batch(batch: Batch, num_microbatches: int) -> list[Tensors]:
+    """Cut a batch along its rows into exactly as many micro-batches as the schedule has, as even as can be.
+
+    Example: 7 rows for 3 micro-batches -> 3, 2 and 2 rows.
+
+    Raises:
+        ValueError: there are fewer rows than micro-batches, or the tensors differ in their rows.
+    """
+    tensors = as_tuple(batch, "the batch")
+    num_rows = len(scatter(tensors, 1))
+    if num_rows < num_microbatches:
+        raise ValueError(
+            f"{num_rows} rows cannot be cut into the schedule's {num_microbatches} micro-batches; "
+            "give a larger batch or make a schedule of fewer micro-batches"
+        )
+    return list(zip(*(tensor.tensor_split(num_microbatches) for tensor in tensors), strict=True))
+
+
+class Score:
+    """The loss of each micro-batch, weighed by its share of the rows.
+
+    `loss(output, target)` is a mean over the rows it is given. The mean over the batch is the sum of those means,
+    each times rows of the micro-batch / rows of the batch; the same weights are the gradients backward begins with.
+    """
+
+    def __init__(self, loss: Loss, targets: Sequence[Tensors]) -> None:
+        self._loss = loss
+        self._targets = targets
+        num_rows = sum(len(part[0]) for part in targets)
+        self._weights = [len(part[0]) / num_rows for part in targets]
+        self._losses: dict[int, torch.Tensor] = {}
+
+    def of(self, microbatch: int, outputs: Tensors) -> torch.Tensor:
+        """The loss of one micro-batch.
+
+        Raises:
+            ValueError: the loss is not one number.
+        """
+        loss = self._loss(_single(outputs), _single(self._targets[microbatch]))
+        if loss.numel() != 1:
+            raise ValueError(f"the loss has shape {tuple(loss.shape)}; return one number, the mean over the rows")
+        self._losses[microbatch] = loss.detach()
+        return loss
+
+    def gradient(self, microbatch: int) -> torch.Tensor:
+        """The gradient of the batch's loss by this micro-batch's: its weight."""
+        return torch.full_like(self._losses[microbatch], self._weights[microbatch])
+
+    def total(self) -> float:
+        """The loss of the batch; on a GPU this waits for it."""
+        return sum(loss.item() * self._weights[microbatch] for microbatch, loss in sorted(self._losses.items()))
+
+
+def _single(values: Tensors) -> Batch:
+    return values[0] if len(values) == 1 else values

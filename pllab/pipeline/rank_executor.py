@@ -1,0 +1,160 @@
+"""Run any checked schedule on the ranks of a process group: one rank of the group per rank of the schedule.
+
+The same interpreter as on lanes; only the wires are messages.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import nn
+
+from pllab.comm import one_way_groups, rank, receive_async, send_async, world_size
+from pllab.pipeline.batch import Batch, Loss, Score, Step, cut_batch
+from pllab.pipeline.fit import check_ranks, place_of
+from pllab.pipeline.interpret import Work, interpret
+from pllab.pipeline.rank_run import RankTransport, exchange_spans
+from pllab.pipeline.record import Record
+from pllab.pipeline.sleep import SleepWork, sleeper
+from pllab.pipeline.stage import Stage, as_tuple
+from pllab.pipeline.stage_work import StageWork, as_sequential
+from pllab.pipeline.stopwatch import timing
+from pllab.pipeline.stream import Packet, stream_for
+from pllab.pipeline.tied_ranks import Place, Tied
+from pllab.pipeline.transport import Name
+from pllab.pipeline.wires import Headers, Inbox, Outbox, Wire, crossings
+from pllab.schedule import Schedule, check
+from pllab.timeline import Engine, Timeline
+
+
+class RankExecutor:
+    """Run this rank's row of a schedule; every rank of the group makes one and calls the same steps.
+
+    Example, on each of two ranks:
+
+        stages = cut(layers_of(model), [2, 2, 1, 1])
+        mine = {stage: stages[stage] for stage in schedule.stages_of_rank(rank())}
+        executor = RankExecutor(schedule, mine, cross_entropy, tied=tied_weights(stages))
+        loss, timeline = executor.step(input_ids, labels)    # both the same on every rank
+
+    Only the ranks of the first and of the last stage look at the batch and at the targets; others may pass None.
+    Loss and timeline are those of all ranks, on every rank; the clock is the host's, so that the ranks of one host
+    share it. `tied` says which weights of different stages are one, as `tied_weights` finds them on the whole list of
+    stages; their gradient is summed once in a step. The rest is as for `LaneExecutor`.
+
+    Raises:
+        ScheduleError: the schedule is illegal.
+        ValueError: stages, loss or group do not fit the schedule.
+
+    Lesson 11.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        stages: Mapping[int, nn.Module],
+        loss: Loss | None = None,
+        *,
+        tied: Sequence[Sequence[Place]] = (),
+        timeout_s: float = 60.0,
+    ) -> None:
+        check(schedule)
+        check_ranks(schedule, stages)
+        self.schedule = schedule
+        self.timeout_s = timeout_s
+        self._loss = loss
+        self._last = schedule.num_stages - 1
+        self._modules = {number: as_sequential(stage) for number, stage in stages.items()}
+        self._sleepers = {number: sleeper(stage) for number, stage in stages.items()}
+        if loss is None and self._last in stages and self._sleepers[self._last] is None:
+            raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
+        self._engine: Engine = "real" if None in self._sleepers.values() else "emulated"
+        self._device = place_of(self._modules.values())
+        self._stream = stream_for(self._device)
+        self._tied = Tied(tied, schedule, self._modules)
+        self._inwards, self._outwards = self._wires()
+        self._headers: dict[int, Headers] = {}  # by shape of the batch
+
+    def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
+        """Run this rank's actions once; add to the parameters' `.grad`.
+
+        Raises:
+            ValueError: the batch has fewer rows than the schedule has micro-batches.
+            PeerError: another rank went away, or did not send in time.
+        """
+        score = self._score(targets)
+        here = self._first_packets(batch)
+        record = Record(self._engine, self.schedule.num_ranks)
+        transport = self._transport(here, self._headers.setdefault(self._agree_on_shape(batch), {}))
+        works = self._works(score)
+        self._stream.begin()
+        self._stream.start_clock(None)
+        with torch.enable_grad(), self._stream.running():
+            interpret(self.schedule.rows[rank()], works, transport, timing(record, rank(), self._stream))
+            transport.flush()
+        self._stream.end()
+        self._tied.add_up()
+        loss = 0.0 if score is None else score.total()
+        spans, loss = exchange_spans(self.schedule, record.timeline(from_zero=False).spans, loss, self._device)
+        return Step(loss, Timeline.of(spans, self._engine, self.schedule.num_ranks).from_zero())
+
+    def _wires(self) -> tuple[list[Wire], list[Wire]]:
+        """The wires into this rank and those out of it, one for each rank it exchanges packets with."""
+        ranks = range(self.schedule.num_ranks)
+        all_ways = {(a, b): tuple(crossings(self.schedule, a, b)) for a in ranks for b in ranks}
+        used = [way for way, crossing in all_ways.items() if crossing]
+        groups = one_way_groups(used)
+        place = (self._device, self.timeout_s)
+        inwards = [Wire(a, all_ways[a, b], groups[a, b], *place) for a, b in used if b == rank()]
+        outwards = [Wire(b, all_ways[a, b], groups[a, b], *place) for a, b in used if a == rank()]
+        return inwards, outwards
+
+    def _transport(self, here: dict[Name, Packet], headers: Headers) -> RankTransport:
+        inboxes = {wire.peer: Inbox(wire, headers) for wire in self._inwards}
+        outboxes = {wire.peer: Outbox(wire, headers) for wire in self._outwards}
+        return RankTransport(self.schedule, rank(), here, inboxes, outboxes)
+
+    def _agree_on_shape(self, batch: Batch | None) -> int:
+        """A number for the shape of the batch, told to all ranks by the one that has the first stage."""
+        number = torch.zeros(1, dtype=torch.int64, device=self._device)
+        teller = self.schedule.rank_of_stage[0]
+        if rank() != teller:
+            return int(receive_async(number, teller).wait_for(self.timeout_s).item())
+        if batch is not None:
+            shapes = [(tuple(tensor.shape), tensor.dtype) for tensor in as_tuple(batch, "the batch")]
+            number += zlib.crc32(repr(shapes).encode())
+        for message in [send_async(number, other) for other in range(world_size()) if other != teller]:
+            message.wait_for(self.timeout_s)
+        return int(number.item())
+
+    def _first_packets(self, batch: Batch | None) -> dict[Name, Packet]:
+        if 0 not in self._modules:
+            return {}
+        num_microbatches = self.schedule.num_microbatches
+        if batch is None and self._engine == "emulated":
+            return {Name(0, True, microbatch): Packet(()) for microbatch in range(num_microbatches)}
+        if batch is None:
+            raise ValueError("batch is None on the rank of the first stage; only sleeping stages run without one")
+        parts = [
+            tuple(tensor.detach().to(self._device) for tensor in part) for part in cut_batch(batch, num_microbatches)
+        ]
+        return {Name(0, True, index): Packet(part, [False] * len(part)) for index, part in enumerate(parts)}
+
+    def _score(self, targets: Batch | None) -> Score | None:
+        if self._last not in self._modules or self._loss is None:
+            return None
+        if targets is None:
+            raise ValueError("targets is None on the rank of the last stage, which computes the loss")
+        parts = cut_batch(targets, self.schedule.num_microbatches)
+        return Score(self._loss, [tuple(tensor.to(self._device) for tensor in part) for part in parts])
+
+    def _works(self, score: Score | None) -> dict[int, Work]:
+        seed = int(torch.randint(2**62, ()).item())
+        stand_ins = self._tied.stand_ins()
+        works: dict[int, Work] = {}
+        for number, module in self._modules.items():
+            stage = Stage(number, module, self._device, stand_ins[number])
+            asleep = self._sleepers[number]
+            scored = score if number == self._last else None
+            works[number] = SleepWork(asleep) if asleep else StageWork(stage, seed, scored)
+        return works

@@ -1,0 +1,142 @@
+"""How many bytes every stage keeps for its backward, over time: the staircase of a schedule in bytes.
+
+A process-wide peak cannot say whose memory it is. Autograd tells: it passes every tensor it keeps through a pair of
+hooks, and what the hook returns lives as long as autograd needs it. Nothing here is timed; counting costs little.
+"""
+
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+
+
+class Change(NamedTuple):
+    """A tensor is kept (+1) or let go (-1): when, by which stage, and which memory it stands in."""
+
+    seconds: float
+    stage: int
+    storage: int
+    num_bytes: int
+    change: int
+
+
+class SavedBytes:
+    """What `live_saved_bytes` has seen so far; it may be asked at any time."""
+
+    def __init__(self, num_stages: int) -> None:
+        self._num_stages = num_stages
+        self._changes: list[Change] = []  # append is atomic, so workers need no lock
+
+    @property
+    def now(self) -> tuple[int, ...]:
+        """Bytes held now, per stage."""
+        return tuple(steps[-1][1] if (steps := self.over_time(stage)) else 0 for stage in range(self._num_stages))
+
+    @property
+    def peak(self) -> tuple[int, ...]:
+        """The most bytes held at once, per stage."""
+        return tuple(
+            max((held for _, held in self.over_time(stage)), default=0) for stage in range(self._num_stages)
+        )
+
+    def over_time(self, stage: int) -> list[tuple[float, int]]:
+        """The staircase of one stage: `(seconds, bytes held from then on)`, on the clock of the timelines."""
+        holders: Counter[int] = Counter()
+        held, steps = 0, []
+        for change in tuple(self._changes):
+            if change.stage != stage:
+                continue
+            holders[change.storage] += change.change
+            first, last = change.change > 0 and holders[change.storage] == 1, holders[change.storage] == 0
+            held += change.num_bytes * (first - last)
+            steps.append((change.seconds, held))
+        return steps
+
+    def hold(self, stage: int, thing: object, tensor: torch.Tensor) -> None:
+        """Count the memory of `tensor` from now until `thing` is gone."""
+        storage, num_bytes = _storage(tensor), tensor.untyped_storage().nbytes()
+        self._add(stage, storage, num_bytes, +1)
+        weakref.finalize(thing, self._add, stage, storage, num_bytes, -1).atexit = False
+
+    def _add(self, stage: int, storage: int, num_bytes: int, change: int) -> None:
+        self._changes.append(Change(time.perf_counter(), stage, storage, num_bytes, change))
+
+
+@contextmanager
+def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
+    """Count the bytes each stage keeps for its backward while the block runs, on whatever thread it runs.
+
+    Example, two stages under GPipe with 8 micro-batches:
+
+        with live_saved_bytes(stages) as saved, LaneExecutor(gpipe(2, 8), stages, loss) as executor:
+            executor.step(x, y)
+        saved.peak              # bytes of 8 micro-batches, per stage
+        saved.over_time(0)      # [(seconds, bytes), ...]
+
+    Counted are the tensors autograd keeps in a stage's forward and the stage's inputs, until each is let go. A
+    storage counts once however many tensors share it, and whole where only a part of it is seen. Parameters and
+    buffers are not counted, nor is a loss outside the stages. A stage counts as if it had a device of its own.
+
+    Source: `torch.autograd.graph.saved_tensors_hooks`. Lesson 10.
+    """
+    saved = SavedBytes(len(stages))
+    with ExitStack() as stack:
+        for number, stage in enumerate(stages):
+            stack.enter_context(_watching(saved, number, stage))
+        yield saved
+
+
+class _Kept:
+    """What autograd holds in place of a tensor; when it goes, the tensor goes."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor.detach()  # the tensor itself could hold its own graph in a circle
+
+
+@contextmanager
+def _watching(saved: SavedBytes, number: int, stage: nn.Module) -> Iterator[None]:
+    """Put the hooks around every forward of one stage."""
+    running = threading.local()
+
+    def enter(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        own = {_storage(tensor) for tensor in (*stage.parameters(), *stage.buffers())}
+
+        def pack(tensor: torch.Tensor) -> _Kept:
+            kept = _Kept(tensor)
+            if _storage(tensor) not in own:
+                saved.hold(number, kept, tensor)
+            return kept
+
+        for tensor in _tensors(inputs):
+            saved.hold(number, tensor, tensor)
+        running.hooks = saved_tensors_hooks(pack, lambda kept: kept.tensor)
+        running.hooks.__enter__()
+
+    def leave(*_: object) -> None:
+        running.hooks.__exit__()
+
+    handles = [stage.register_forward_pre_hook(enter), stage.register_forward_hook(leave, always_call=True)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _tensors(inputs: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+    """The tensors among a module's inputs, also inside a tuple of several."""
+    for value in inputs:
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, torch.Tensor):
+                yield part
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,106 @@
+"""Every generator of pllab.schedule, small schedules of them, and a small GPT-2 to run them on."""
+
+import copy
+import random
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import pllab.schedule
+from pllab.models import gpt2_config
+from pllab.models.gpt2 import GPT2LMHeadModelParallel
+from pllab.models.layers import cut, layers_of
+from pllab.pipeline import balance
+from pllab.schedule import Action, Kind, Schedule, needs
+
+NAMES = (
+    "gpipe",
+    "one_f_one_b",
+    "eager_one_f_one_b",
+    "interleaved",
+    "looped_breadth_first",
+    "zb_h1",
+    "zb_h2",
+    "zbv",
+    "v_half",
+    "v_min",
+    "dual_pipe_v",
+)
+
+
+def halved(schedule: Schedule) -> Schedule:
+    """The same schedule with every backward split, W right after I."""
+    rows = [[part for action in row for part in _halves(action)] for row in schedule.rows]
+    return Schedule.of(rows, f"{schedule.name}, split")
+
+
+def _halves(action: Action) -> list[Action]:
+    return [action._replace(kind=kind) for kind in (Kind.I, Kind.W)] if action.kind is Kind.B else [action]
+
+
+def _generators() -> dict[str, Callable[[int, int], Schedule]]:
+    found = {name: getattr(pllab.schedule, name) for name in NAMES if hasattr(pllab.schedule, name)}
+    found["split 1F1B"] = lambda ranks, microbatches: halved(pllab.schedule.one_f_one_b(ranks, microbatches))
+    return found
+
+
+GENERATORS = _generators()
+
+
+def any_legal(num_ranks: int, num_stages: int, num_microbatches: int, seed: int) -> Schedule:
+    """A legal schedule with no plan behind it: whatever can run next runs next, on a rank drawn at random."""
+    draw = random.Random(seed)
+    home = [draw.randrange(num_ranks) for _ in range(num_stages)]
+    home[:num_ranks] = draw.sample(range(num_ranks), num_ranks)
+    todo = {Action(s, Kind.F, m) for s in range(num_stages) for m in range(num_microbatches)}
+    for stage, microbatch in [(s, m) for s in range(num_stages) for m in range(num_microbatches)]:
+        kinds = draw.choice([(Kind.B,), (Kind.I, Kind.W)])
+        todo |= {Action(stage, kind, microbatch) for kind in kinds}
+    everything, rows = set(todo), [[] for _ in range(num_ranks)]
+    while todo:
+        ready = [action for action in todo if not todo.intersection(needs(action, num_stages, everything))]
+        action = draw.choice(sorted(ready))
+        todo.remove(action)
+        rows[home[action.stage]].append(action)
+    return Schedule.of(rows, f"seed {seed}")
+
+
+def tiny_gpt2() -> GPT2LMHeadModelParallel:
+    torch.manual_seed(0)
+    return GPT2LMHeadModelParallel(gpt2_config("tiny", vocab_size=32, n_embd=16, n_head=2, n_positions=16))
+
+
+def stages_of(model: nn.Module, num_stages: int) -> list[nn.Sequential]:
+    layers = layers_of(model)
+    return cut(layers, balance([1.0] * len(layers), num_stages))
+
+
+def tokens(num_rows: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, 32, (num_rows, 8), generator=torch.Generator().manual_seed(seed))
+
+
+def next_token_loss(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    return functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def plain_copy(model: nn.Module, *batches: torch.Tensor) -> tuple[nn.Module, list[float]]:
+    """A copy of the model after a plain backward of each batch, and the losses."""
+    plain, losses = copy.deepcopy(model), []
+    for ids in batches:
+        loss = next_token_loss(plain(ids).logits, ids)
+        loss.backward()
+        losses.append(loss.item())
+    return plain, losses
+
+
+def worst(model: nn.Module, plain: nn.Module, only: set[str] | None = None) -> float:
+    """The largest difference of a gradient; a gradient that is missing counts as infinite."""
+    theirs = dict(plain.named_parameters())
+    differences = [
+        float("inf") if parameter.grad is None else (parameter.grad - theirs[name].grad).abs().max().item()
+        for name, parameter in model.named_parameters()
+        if only is None or name in only
+    ]
+    return max(differences)

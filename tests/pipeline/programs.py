@@ -1,0 +1,180 @@
+"""Functions that the rank tests run on their ranks: a new process can only import what is in a module."""
+
+import time
+
+import torch
+from torch import nn
+
+from pllab.comm import PeerError, all_reduce, record_messages
+from pllab.pipeline import LaneExecutor, RankExecutor, SleepStage, from_torch, tied_weights, to_torch
+from pllab.schedule import Schedule, gpipe, one_f_one_b
+from tests.pipeline.families import (
+    GENERATORS,
+    any_legal,
+    next_token_loss,
+    plain_copy,
+    stages_of,
+    tiny_gpt2,
+    tokens,
+    worst,
+)
+
+
+def own(schedule: Schedule, stages: list[nn.Sequential], rank: int) -> dict[int, nn.Module]:
+    return {stage: stages[stage] for stage in schedule.stages_of_rank(rank)}
+
+
+def names_of(model: nn.Module, stages: dict[int, nn.Module]) -> set[str]:
+    here = {id(parameter) for stage in stages.values() for parameter in stage.parameters()}
+    return {name for name, parameter in model.named_parameters() if id(parameter) in here}
+
+
+def every_family(rank: int, size: int, sizes: list[int]) -> dict[str, tuple[float, float, bool]]:
+    """Per family and size: the worst error of a loss and of a gradient, and whether all actions came back."""
+    seen = {}
+    for family, make in GENERATORS.items():
+        for num_microbatches in sizes:
+            schedule = make(size, num_microbatches)
+            seen[f"{family} {num_microbatches}"] = _against_the_plain_model(schedule, rank)
+    return seen
+
+
+def any_schedules(rank: int, size: int, seeds: list[int]) -> dict[str, tuple[float, float, bool]]:
+    made = [any_legal(size, size + seed % 3, 1 + seed % 4, seed) for seed in seeds]
+    return {schedule.name: _against_the_plain_model(schedule, rank) for schedule in made}
+
+
+def _against_the_plain_model(schedule: Schedule, rank: int) -> tuple[float, float, bool]:
+    """Two batches of one shape and one of another; only the ends of the pipeline get them."""
+    model, batches = tiny_gpt2(), [tokens(7, 1), tokens(7, 2), tokens(5, 3)]
+    plain, losses = plain_copy(model, *batches)
+    stages = stages_of(model, schedule.num_stages)
+    mine = own(schedule, stages, rank)
+    executor = RankExecutor(schedule, mine, next_token_loss, tied=tied_weights(stages), timeout_s=20)
+    off, whole = 0.0, True
+    for ids, loss in zip(batches, losses, strict=True):
+        step = executor.step(ids if 0 in mine else None, ids if schedule.num_stages - 1 in mine else None)
+        off = max(off, abs(step.loss - loss))
+        rows = [[span.action for span in step.timeline.of_rank(row)] for row in range(schedule.num_ranks)]
+        whole &= rows == [list(row) for row in schedule.rows] and step.timeline.engine == "real"
+    return off, worst(model, plain, names_of(model, mine)), whole
+
+
+def messages(rank: int, size: int) -> list[tuple[str, int]]:
+    """What one rank exchanges in a first and in a second step: names and counts."""
+    schedule = one_f_one_b(size, 4)
+    stages = stages_of(tiny_gpt2(), size)
+    executor = RankExecutor(schedule, own(schedule, stages, rank), next_token_loss)
+    counts = []
+    for _ in range(2):
+        with record_messages() as ledger:
+            executor.step(tokens(4), tokens(4))
+        counts.append((ledger.count("send"), ledger.count("receive"), ledger.count("all_reduce"), ledger.count()))
+    return counts
+
+
+def lanes_and_ranks(rank: int, size: int) -> tuple[list[float], list[float]]:
+    """Losses of three optimizer steps on ranks, and on lanes in one process."""
+    schedule = GENERATORS["split 1F1B"](size, 3)
+    losses = []
+    for on_ranks in (True, False):
+        model = tiny_gpt2()
+        stages = stages_of(model, size)
+        mine = own(schedule, stages, rank)
+        parameters = {p for stage in (mine.values() if on_ranks else stages) for p in stage.parameters()}
+        optimizer = torch.optim.SGD(parameters, lr=0.5)
+        executor = (
+            RankExecutor(schedule, mine, next_token_loss, tied=tied_weights(stages))
+            if on_ranks
+            else LaneExecutor(schedule, stages, next_token_loss)
+        )
+        steps = []
+        for _ in range(3):
+            optimizer.zero_grad()
+            steps.append(executor.step(tokens(6), tokens(6)).loss)
+            optimizer.step()
+        losses.append(steps)
+        if isinstance(executor, LaneExecutor):
+            executor.close()
+    return losses[0], losses[1]
+
+
+def sleeping(rank: int, size: int) -> tuple[float, str, list[str], float]:
+    schedule = gpipe(size, 3)
+    executor = RankExecutor(schedule, {rank: SleepStage(0.002, 0.004)})
+    executor.step()
+    loss, timeline = executor.step()
+    order = [str(span.action) for span in timeline.of_rank(1)]
+    first = {span.action: span for span in timeline.spans}
+    waited = min(
+        first[action].start - first[action._replace(stage=0)].end for action in schedule.rows[1] if action.kind == "F"
+    )
+    return loss, timeline.engine, order, waited
+
+
+class Fails(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise KeyError("no such luck")
+
+
+def one_rank_fails(rank: int, size: int) -> None:
+    stages = [nn.Linear(4, 4), Fails()]
+    x = torch.randn(4, 4)
+    RankExecutor(gpipe(size, 2), {rank: stages[rank]}, nn.functional.mse_loss, timeout_s=30).step(x, x)
+
+
+def one_rank_is_late(rank: int, size: int, late: int) -> str:
+    """The words of the rank that waits for one that does not come."""
+    stages = [nn.Linear(4, 4), nn.Linear(4, 4)]
+    executor = RankExecutor(gpipe(size, 2), {rank: stages[rank]}, nn.functional.mse_loss, timeout_s=0.5)
+    if rank == late:
+        time.sleep(3.0)
+        return "late"
+    try:
+        executor.step(torch.randn(4, 4), torch.randn(4, 4))
+    except PeerError as error:
+        return str(error)
+    return "nothing"
+
+
+def what_does_not_fit(rank: int, size: int) -> list[str]:
+    linear = nn.Linear(4, 4)
+    tries = [
+        lambda: RankExecutor(gpipe(3, 2), {rank: linear}, nn.functional.mse_loss),
+        lambda: RankExecutor(gpipe(2, 2), {1 - rank: linear}, nn.functional.mse_loss),
+        lambda: to_torch(gpipe(2, 2), {1 - rank: linear}, nn.functional.mse_loss),
+    ]
+    words = []
+    for attempt in tries:
+        try:
+            attempt()
+        except ValueError as error:
+            words.append(str(error))
+    return words
+
+
+def both_executors(rank: int, size: int) -> dict[str, tuple[float, float, bool]]:
+    """Per family: our loss and gradients against those of PyTorch's runtime on the same rows."""
+    seen = {}
+    for family, make in GENERATORS.items():
+        schedule = make(size, 4)
+        ids = tokens(8)
+        models = [tiny_gpt2(), tiny_gpt2()]
+        cuts = [stages_of(model, schedule.num_stages) for model in models]
+        ours = RankExecutor(schedule, own(schedule, cuts[0], rank), next_token_loss)
+        theirs = to_torch(schedule, own(schedule, cuts[1], rank), next_token_loss)
+        same_rows = from_torch(theirs) == schedule
+        loss = ours.step(ids, ids).loss
+        off = abs(loss - _their_loss(theirs, schedule, rank, ids))
+        mine = names_of(models[0], own(schedule, cuts[0], rank))
+        seen[family] = off, worst(models[0], models[1], mine), same_rows
+    return seen
+
+
+def _their_loss(theirs, schedule: Schedule, rank: int, ids: torch.Tensor) -> float:
+    mine, losses = schedule.stages_of_rank(rank), []
+    target = {"target": ids, "losses": losses} if schedule.num_stages - 1 in mine else {}
+    theirs.step(*([ids] if 0 in mine else []), **target)
+    total = torch.tensor([float(sum(loss.item() for loss in losses))])
+    all_reduce(total)
+    return total.item()

@@ -1,0 +1,238 @@
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from pllab.pipeline import LaneExecutor, SleepStage
+from pllab.schedule import Action, Schedule, ScheduleError, gpipe, one_f_one_b
+from tests.pipeline.families import (
+    GENERATORS,
+    any_legal,
+    halved,
+    next_token_loss,
+    plain_copy,
+    stages_of,
+    tiny_gpt2,
+    tokens,
+    worst,
+)
+
+mse = nn.functional.mse_loss
+
+
+def linears(num_stages: int) -> list[nn.Module]:
+    torch.manual_seed(0)
+    return [nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(num_stages)]
+
+
+def gradients(stages: list[nn.Module]) -> list[torch.Tensor]:
+    return [parameter.grad for stage in stages for parameter in stage.parameters()]
+
+
+@pytest.mark.parametrize("num_microbatches", [1, 2, 5])
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+@pytest.mark.parametrize("family", GENERATORS)
+def test_every_family_gives_the_plain_models_loss_and_gradients(
+    family: str, num_ranks: int, num_microbatches: int
+) -> None:
+    """7 rows, so that micro-batches differ in size; two steps, so that nothing is left over from the first."""
+    schedule = GENERATORS[family](num_ranks, num_microbatches)
+    model, batches = tiny_gpt2(), [tokens(7, 1), tokens(7, 2)]
+    plain, losses = plain_copy(model, *batches)
+    with LaneExecutor(schedule, stages_of(model, schedule.num_stages), next_token_loss, timeout_s=20) as executor:
+        steps = [executor.step(ids, ids) for ids in batches]
+    assert [step.loss for step in steps] == pytest.approx(losses, abs=1e-5)
+    assert worst(model, plain) < 1e-6
+    ran = [[span.action for span in steps[1].timeline.of_rank(rank)] for rank in range(num_ranks)]
+    assert ran == [list(row) for row in schedule.rows]
+    assert steps[1].timeline.engine == "real"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 2), st.integers(1, 4), st.integers(0, 10**6))
+def test_any_legal_schedule_runs_to_its_end(ranks: int, more_stages: int, microbatches: int, seed: int) -> None:
+    schedule = any_legal(ranks, ranks + more_stages, microbatches, seed)
+    stages = linears(schedule.num_stages)
+    x, y = torch.randn(5, 6), torch.randn(5, 6)
+    loss = mse(nn.Sequential(*stages)(x), y)
+    loss.backward()
+    expected = [grad.clone() for grad in gradients(stages)]
+    nn.Sequential(*stages).zero_grad()
+    with LaneExecutor(schedule, stages, mse, timeout_s=10) as executor:
+        assert executor.step(x, y).loss == pytest.approx(loss.item(), abs=1e-5)
+    for ours, theirs in zip(gradients(stages), expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_tuples_travel_between_stages() -> None:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.full((3,), 2.0))
+
+        def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+            x, index = value
+            return x * self.weight, index
+
+    def loss(output: tuple[torch.Tensor, torch.Tensor], _: object) -> torch.Tensor:
+        return (output[0] * output[1][:, None]).mean()
+
+    stages: list[nn.Module] = [Pair(), Pair(), Pair()]
+    x, index = torch.randn(4, 3), torch.arange(4)
+    with LaneExecutor(halved(one_f_one_b(3, 2)), stages, loss) as executor:
+        step = executor.step((x, index), x)
+    assert step.loss == pytest.approx((8 * x * index[:, None]).mean().item(), abs=1e-6)
+    for grad in gradients(stages):  # of w1 w2 w3 x index / 12 by one weight of 2: 4 x index / 12
+        torch.testing.assert_close(grad, (4 * x * index[:, None]).sum(0) / 12)
+
+
+def test_dropout_follows_the_seed_and_not_the_threads() -> None:
+    stages: list[nn.Module] = [nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)) for _ in range(3)]
+    x = torch.randn(6, 6)
+    seen = []
+    with LaneExecutor(halved(one_f_one_b(3, 3)), stages, mse) as executor:
+        for _ in range(3):
+            nn.Sequential(*stages).zero_grad()
+            torch.manual_seed(7)
+            seen.append([executor.step(x, x).loss, *(grad.sum().item() for grad in gradients(stages))])
+    assert seen[0] == seen[1] == seen[2]
+
+
+class Fails(nn.Module):
+    """Fails on its third micro-batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls == 3:
+            raise KeyError("third")
+        return x
+
+
+def test_the_first_failure_ends_all_lanes_and_names_its_action() -> None:
+    stages = [*linears(2), Fails(), *linears(1)]
+    x = torch.randn(6, 6)
+    with LaneExecutor(one_f_one_b(4, 6), stages, mse, timeout_s=20) as executor:
+        with pytest.raises(KeyError, match="third") as caught:
+            executor.step(x, x)
+        assert "2F2" in caught.value.__notes__[0]
+        assert executor.step(x, x).loss > 0  # the lanes are ready for the next step
+
+
+def test_a_stage_that_is_too_slow_is_an_error_and_not_a_wait() -> None:
+    gate = threading.Event()
+
+    class Stuck(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            gate.wait(20)
+            return x
+
+    try:
+        for stages in ([Stuck()], [*linears(1), Stuck()], [Stuck(), *linears(1)]):
+            with LaneExecutor(gpipe(len(stages), 2), stages, mse, timeout_s=0.2) as executor:
+                with pytest.raises(TimeoutError, match=r"timeout_s="):
+                    executor.step(torch.randn(2, 6), torch.randn(2, 6))
+    finally:
+        gate.set()
+
+
+def test_nothing_is_left_after_close() -> None:
+    before = threading.active_count()
+    executor = LaneExecutor(gpipe(3, 2), linears(3), mse)
+    executor.step(torch.randn(2, 6), torch.randn(2, 6))
+    assert threading.active_count() == before + 3
+    executor.close()
+    assert threading.active_count() == before
+    executor.step(torch.randn(2, 6), torch.randn(2, 6))
+    del executor
+    gc.collect()
+    assert threading.active_count() == before
+
+
+class Watched(nn.Module):
+    """Counts its activations that are alive, by weak references to a tensor that only the graph keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.made: list[weakref.ref[torch.UntypedStorage]] = []
+        self.most = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = _Kept.apply(self.linear(x), self.made)
+        self.most = max(self.most, sum(ref() is not None for ref in self.made))
+        return y
+
+
+class _Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, made):
+        ctx.kept = Thing()
+        made.append(weakref.ref(ctx.kept))
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2, None
+
+
+class Thing:
+    """Something a weak reference can point to."""
+
+
+@pytest.mark.parametrize(("make", "most"), [(gpipe, (5, 5)), (one_f_one_b, (2, 1))])
+def test_activations_live_as_long_as_the_schedule_holds_them(make, most) -> None:
+    stages = [Watched(), Watched()]
+    with LaneExecutor(make(2, 5), stages, mse) as executor:
+        executor.step(torch.randn(5, 6), torch.randn(5, 6))
+        assert (stages[0].most, stages[1].most) == most
+        assert not any(ref() for stage in stages for ref in stage.made)
+
+
+def test_sleeping_stages_are_emulated_and_keep_the_schedules_order() -> None:
+    schedule = halved(one_f_one_b(4, 3))
+    stages = [SleepStage(0.004, backward_input_s=0.006, backward_weight_s=0.002) for _ in range(4)]
+    with LaneExecutor(schedule, stages) as executor:
+        loss, timeline = executor.step()
+    assert (loss, timeline.engine, timeline.num_ranks) == (0.0, "emulated", 4)
+    start = {span.action: span.start for span in timeline.spans}
+    end = {span.action: span.end for span in timeline.spans}
+    assert start[Action.parse("1F0")] >= end[Action.parse("0F0")]
+    assert start[Action.parse("2I1")] >= end[Action.parse("3I1")]
+
+
+def test_lanes_are_not_kept_in_step() -> None:
+    """Rank 0 runs all its forwards while rank 1 is still in its first: on a common clock it would wait."""
+    slow, quick = SleepStage(0.1, 0.001), SleepStage(0.001, 0.001)
+    with LaneExecutor(gpipe(2, 4), [quick, slow]) as executor:
+        timeline = executor.step().timeline
+    first = next(span for span in timeline.of_rank(1))
+    assert all(span.end < first.end for span in timeline.of_rank(0) if span.action.kind == "F")
+
+
+def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
+    x = torch.randn(2, 6)
+    with pytest.raises(ScheduleError, match="0B0"):
+        LaneExecutor(Schedule.of([["0F0"]]), linears(1), mse)
+    with pytest.raises(ValueError, match="2 stages, not 3"):
+        LaneExecutor(gpipe(2, 2), linears(3), mse)
+    with pytest.raises(ValueError, match="2 ranks, not 1"):
+        LaneExecutor(gpipe(2, 2), linears(2), mse, devices=["cpu:0"])
+    with pytest.raises(ValueError, match="loss is None"):
+        LaneExecutor(gpipe(2, 2), linears(2))
+    with LaneExecutor(gpipe(2, 3), linears(2), mse) as executor:
+        with pytest.raises(ValueError, match="2 rows cannot be cut into the schedule's 3 micro-batches"):
+            executor.step(x, x)
+        with pytest.raises(ValueError, match="only sleeping stages"):
+            executor.step()
+    with LaneExecutor(gpipe(2, 2), linears(2), lambda out, _: out) as executor:
+        with pytest.raises(ValueError, match="one number"):
+            executor.step(x, x)
