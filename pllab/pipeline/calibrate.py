@@ -13,7 +13,7 @@ from torch import nn
 from pllab.pipeline.batch import Batch, Loss, Step
 from pllab.pipeline.lane_executor import LaneExecutor
 from pllab.pipeline.rank_executor import RankExecutor
-from pllab.schedule import Action, Kind, Schedule, interleaved
+from pllab.schedule import Schedule, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
 from pllab.timeline import Timeline
 
@@ -95,19 +95,6 @@ def calibrate_ranks(
         return nullcontext(RankExecutor(rows, stages, loss, timeout_s=timeout_s))
 
     return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages.values()))
-
-
-def split_backwards(schedule: Schedule) -> Schedule:
-    """The same order with every B as I and W: `0F0 0B0` -> `0F0 0I0 0W0`."""
-    rows = (
-        [half for action in row for half in (_halves(action) if action.kind is Kind.B else (action,))]
-        for row in schedule.rows
-    )
-    return Schedule.of(rows, f"{schedule.name}, split")
-
-
-def _halves(action: Action) -> tuple[Action, Action]:
-    return action._replace(kind=Kind.I), action._replace(kind=Kind.W)
 
 
 def _schedule(num_stages: int, num_ranks: int, num_microbatches: int) -> Schedule:

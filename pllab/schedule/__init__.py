@@ -6,6 +6,7 @@ needs.py        which action waits for which
 memory.py       how many micro-batches an order holds
 check.py        is it legal; if not, a sentence
 text.py         the CSV of torch.distributed.pipelining
+split.py        the same order with I and W where a B was
 sizes.py        the sizes every generator refuses
 
 Families, each a function from sizes to a Schedule:
@@ -37,6 +38,7 @@ from pllab.schedule.needs import needs
 from pllab.schedule.one_f_one_b import eager_one_f_one_b, one_f_one_b
 from pllab.schedule.optimal import Optimum, optimal
 from pllab.schedule.schedule import Schedule
+from pllab.schedule.split import split_backwards
 from pllab.schedule.v_shape import v_half, v_min
 from pllab.schedule.zb_h import zb_h1, zb_h2
 from pllab.schedule.zb_v import zbv
@@ -62,6 +64,7 @@ __all__ = [
     "optimal",
     "peak_in_flight",
     "problems",
+    "split_backwards",
     "v_half",
     "v_min",
     "zb_h1",

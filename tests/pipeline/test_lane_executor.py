@@ -218,6 +218,17 @@ def test_lanes_are_not_kept_in_step() -> None:
     assert all(span.end < first.end for span in timeline.of_rank(0) if span.action.kind == "F")
 
 
+def test_a_sleeping_stage_says_how_long_its_backward_takes_once() -> None:
+    half = SleepStage(1.0, 3.0)
+    assert (half.backward_input_s, half.backward_weight_s, half.backward_s) == (1.5, 1.5, 3.0)
+    assert SleepStage(1.0, backward_input_s=2.0, backward_weight_s=0.5).backward_s == 2.5
+    for wrong in ({}, {"backward_s": 1.0, "backward_input_s": 1.0}, {"backward_input_s": 1.0}):
+        with pytest.raises(ValueError, match="give backward_s alone"):
+            SleepStage(1.0, **wrong)
+    with pytest.raises(ValueError, match=r"cannot sleep -2\.0 s"):
+        SleepStage(1.0, backward_input_s=1.0, backward_weight_s=-2.0)
+
+
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
     x = torch.randn(2, 6)
     with pytest.raises(ScheduleError, match="0B0"):

@@ -1,0 +1,66 @@
+"""Calibration on sleeping stages, whose costs are known, and on real ones, whose gradients must stay as they were."""
+
+import pytest
+import torch
+from torch import nn
+
+from pllab.comm import launch
+from pllab.pipeline import LaneExecutor, SleepStage, calibrate, calibrate_ranks
+from pllab.schedule import one_f_one_b
+from pllab.simulate import Costs, simulate
+
+SLEEPS = ((0.02, 0.03, 0.01), (0.06, 0.02, 0.03))
+
+
+def sleeping(forward: float, by_input: float, by_weight: float) -> SleepStage:
+    return SleepStage(forward, backward_input_s=by_input, backward_weight_s=by_weight)
+
+
+def assert_as_stated(costs: Costs) -> None:
+    """In the order of what was stated, and none of them another's: a machine under load stretches all of them."""
+    stated = [*SLEEPS[0], *SLEEPS[1], *(sum(sleep[1:]) for sleep in SLEEPS)]
+    columns = (costs.forward, costs.backward_input, costs.backward_weight)
+    found = [column[stage] for stage in (0, 1) for column in columns] + [*costs.backward]
+    for wanted, got in zip(stated, found, strict=True):
+        assert wanted * 0.9 <= got
+    assert costs.forward[1] > 1.5 * costs.forward[0]
+    assert costs.backward_input[0] > 1.5 * costs.backward_weight[0]
+
+
+def test_sleeping_lanes_cost_what_they_sleep():
+    assert_as_stated(calibrate([sleeping(*s) for s in SLEEPS], num_microbatches=5, repeats=2))
+
+
+def on_a_rank(rank: int, world_size: int) -> Costs:
+    return calibrate_ranks({rank: sleeping(*SLEEPS[rank])}, world_size, num_microbatches=5, num_ranks=2, repeats=2)
+
+
+@pytest.mark.ranks
+def test_sleeping_ranks_cost_what_they_sleep_and_agree():
+    first, second = launch(on_a_rank, 2)
+    assert first == second
+    assert_as_stated(first)
+
+
+def test_a_prediction_is_the_simulation_of_the_schedule_with_these_costs():
+    stages = [nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(2)]
+    x, y = torch.randn(12, 8), torch.randn(12, 8)
+    costs = calibrate(stages, x, y, nn.functional.mse_loss, num_microbatches=6)
+    schedule = one_f_one_b(2, 6)
+    with LaneExecutor(schedule, stages, nn.functional.mse_loss) as executor:
+        measured = executor.step(x, y).timeline
+    assert {span.action for span in simulate(schedule, costs).spans} == {span.action for span in measured.spans}
+
+
+def test_gradients_are_left_as_they_were():
+    stages = [nn.Linear(4, 4) for _ in range(4)]
+    stages[1].weight.grad = torch.full((4, 4), 7.0)
+    x, y = torch.randn(8, 4), torch.randn(8, 4)
+    calibrate(stages, x, y, nn.functional.mse_loss, num_microbatches=4, num_ranks=2, repeats=1)
+    assert torch.equal(stages[1].weight.grad, torch.full((4, 4), 7.0))
+    assert all(p.grad is None for stage in stages for p in stage.parameters() if p is not stages[1].weight)
+
+
+def test_stages_that_cannot_be_dealt_are_refused():
+    with pytest.raises(ValueError, match="3 stages cannot be dealt evenly to 2 ranks"):
+        calibrate([nn.Identity()] * 3, num_microbatches=4, num_ranks=2)
