@@ -1,8 +1,10 @@
 """The picture that answers a prediction: guess, simulation and measurement on one axis."""
 
+import math
 from typing import Protocol
 
 from pllab.show import Figure, figure
+from pllab.show.theme import write_number
 
 
 class Asked(Protocol):
@@ -33,7 +35,7 @@ def draw_reveal(
     axes = canvas.add_subplot()
     for row, (name, value, symbol, colour) in enumerate(marks):
         axes.plot(value, row, symbol, color=colour, markersize=11, markeredgecolor="black")
-        axes.annotate(f"{value:.3g}", (value, row), xytext=(0, 9), textcoords="offset points", ha="center")
+        axes.annotate(_written(asked, value), (value, row), xytext=(0, 9), textcoords="offset points", ha="center")
         if name.startswith("measured") and spread is not None:
             axes.hlines(row, *spread, color="black", linewidth=2, zorder=0)
     axes.set_yticks(range(len(marks)), [name for name, *_ in marks])
@@ -57,11 +59,11 @@ def reveal_sentence(
 
     Example: `Measured (real): 1.12 s (1.1 to 1.2). Your guess of 1.5 s was 0.38 s too high.`
     """
-    parts = [f"{_made(engine)}: {measured:.3g} {asked.unit}"]
+    parts = [f"{_made(engine)}: {_written(asked, measured)} {asked.unit}"]
     if spread is not None:
-        parts[0] += f" ({spread[0]:.3g} to {spread[1]:.3g})"
+        parts[0] += f" ({_written(asked, spread[0])} to {_written(asked, spread[1])})"
     if simulated is not None:
-        parts.append(f"Simulated: {simulated:.3g} {asked.unit}")
+        parts.append(f"Simulated: {_written(asked, simulated)} {asked.unit}")
     parts.append(_judged(asked, measured, spread))
     return ". ".join(parts) + "."
 
@@ -72,9 +74,16 @@ def _judged(asked: Asked, measured: float, spread: tuple[float, float] | None) -
     lowest, highest = spread or (measured, measured)
     gap = abs(asked.guess - measured)
     if lowest <= asked.guess <= highest or gap <= 0.05 * abs(measured):
-        return f"Your guess of {asked.guess:.3g} {asked.unit} was right"
+        return f"Your guess of {_written(asked, asked.guess)} {asked.unit} was right"
     side = "high" if asked.guess > measured else "low"
-    return f"Your guess of {asked.guess:.3g} {asked.unit} was {gap:.3g} {asked.unit} too {side}"
+    guess = _written(asked, asked.guess)
+    return f"Your guess of {guess} {asked.unit} was {_written(asked, gap)} {asked.unit} too {side}"
+
+
+def _written(asked: Asked, value: float) -> str:
+    """Three digits; what is too small to be seen on the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""
+    smallest: float = 10.0 ** math.floor(math.log10((asked.high - asked.low) / 1000))
+    return f"below {smallest:g}" if 0 < value < smallest else write_number(value)
 
 
 def _made(engine: str) -> str:

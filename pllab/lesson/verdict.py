@@ -34,7 +34,7 @@ class Verdict:
           failed: task k computes pair k, even when it runs late
           hint (late_binding): All tasks computed the last pair.
           not tested yet: the order in which the tasks run does not matter
-          more help: hints("09.1", 1), then 2, then 3
+          more help: open Hint 1 above the check, or run: from pllab.lesson import hints; hints("09.1", 1)
     """
 
     exercise: Exercise
@@ -62,7 +62,7 @@ class Verdict:
             rows += [(f"hint ({self.hint_id})", self.hint)]
             rows += [("where", self.where)] if self.where else []
             rows += [("not tested yet", claim) for claim in claims[self.num_passed + 1 :]]
-            rows += [("more help", f'hints("{self.exercise.id}", 1), then 2, then 3')]
+            rows += [("more help", _MORE_HELP.format(id=self.exercise.id))]
         return rows + ([("your function printed", self.printed)] if self.printed else [])
 
     def __str__(self) -> str:
@@ -87,6 +87,8 @@ class Verdict:
 
 
 _CELL = "text-align:left;vertical-align:top"
+
+_MORE_HELP = 'open Hint 1 above the check, or run: from pllab.lesson import hints; hints("{id}", 1)'
 
 # A sign and an Okabe-Ito colour for each outcome; the sign says the same as the colour.
 _SIGNS = {

@@ -37,7 +37,7 @@ def average_gradients(model: nn.Module) -> None:
 def check_same_gradients(model: nn.Module) -> None:
     """Refuse gradients that exist on some ranks only: the reason why `average_gradients` hangs.
 
-    Example: "head.bias has a gradient on ranks [0] and none on ranks [1]; ...".
+    Example: "head.bias has a gradient on rank 0 and none on rank 1; ...".
 
     Raises:
         ValueError: a parameter has a gradient on some ranks only; raised on every rank.
@@ -49,6 +49,11 @@ def check_same_gradients(model: nn.Module) -> None:
         if 0 < len(without) < len(theirs):
             having = [rank for rank in range(len(theirs)) if rank not in without]
             raise ValueError(
-                f"{name} has a gradient on ranks {having} and none on ranks {without}; "
+                f"{name} has a gradient on {_listed(having)} and none on {_listed(without)}; "
                 "use DataParallel, or let every rank's loss depend on it"
             )
+
+
+def _listed(ranks: list[int]) -> str:
+    """Ranks as words: `[0]` -> "rank 0", `[0, 2]` -> "ranks 0, 2"."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -73,6 +73,7 @@ class LaneExecutor:
         for stage in reversed(range(schedule.num_stages)):  # a shared parameter ends up where its first stage is
             self._modules[stage].to(self._device(stage))
         self._lanes: list[Lane] = []
+        self._close_at_end = weakref.finalize(self, _close, [])
 
     def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
         """Run every action of the schedule once; add to the parameters' `.grad`.
@@ -99,6 +100,7 @@ class LaneExecutor:
 
     def close(self) -> None:
         """End the workers; the next step starts new ones."""
+        self._close_at_end.detach()
         lanes, self._lanes = self._lanes, []
         _close(lanes)
 
@@ -112,11 +114,12 @@ class LaneExecutor:
         if not self._lanes:
             # One worker per rank, so that two ranks on one GPU have two.
             self._lanes += [Lane(create_workers([device]), device, stream_for(device)) for device in self.devices]
-            weakref.finalize(self, _close, list(self._lanes))
+            self._close_at_end = weakref.finalize(self, _close, list(self._lanes))
         return self._lanes
 
     def _let_go(self) -> None:
         """After a step that was given up half way the workers still have its rows; they end on their own."""
+        self._close_at_end.detach()
         lanes, self._lanes = self._lanes, []
         _close(lanes, timeout_s=0.1)
 

@@ -126,7 +126,7 @@ def _seen(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
     for wire in (False, True):
         strip = [span for span in spans if (span.action.kind == "C") is wire]
         for span, later in zip_longest(strip, strip[1:]):
-            yield span, span.duration
+            yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
 def _draw_span(axes: "Axes", span: Span, seen_s: float, band: tuple[float, float], clock: _Clock, staged: bool) -> None:

@@ -14,7 +14,7 @@ from tests.parallel import programs
 def test_a_gradient_on_one_rank_only_is_named_on_every_rank(ranks: list[dict[str, Any]]) -> None:
     for result in ranks:
         assert result["refusals"]["gradients"].startswith(
-            "sometimes.weight has a gradient on ranks [0] and none on ranks [1]"
+            "sometimes.weight has a gradient on rank 0 and none on rank 1;"
         )
 
 

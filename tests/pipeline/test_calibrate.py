@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pllab.comm import launch
-from pllab.pipeline import LaneExecutor, SleepStage, calibrate, calibrate_ranks
+from pllab.pipeline import LaneExecutor, SleepStage, Step, calibrate, calibrate_ranks
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
 
@@ -16,19 +16,29 @@ def sleeping(forward: float, by_input: float, by_weight: float) -> SleepStage:
     return SleepStage(forward, backward_input_s=by_input, backward_weight_s=by_weight)
 
 
-def assert_as_stated(costs: Costs) -> None:
-    """In the order of what was stated, and none of them another's: a machine under load stretches all of them."""
-    stated = [*SLEEPS[0], *SLEEPS[1], *(sum(sleep[1:]) for sleep in SLEEPS)]
-    columns = (costs.forward, costs.backward_input, costs.backward_weight)
-    found = [column[stage] for stage in (0, 1) for column in columns] + [*costs.backward]
-    for wanted, got in zip(stated, found, strict=True):
-        assert wanted * 0.9 <= got
-    assert costs.forward[1] > 1.5 * costs.forward[0]
-    assert costs.backward_input[0] > 1.5 * costs.backward_weight[0]
+def assert_in_order(costs: Costs) -> None:
+    """What sleeps three times as long costs more; how much more is the machine's matter."""
+    assert costs.forward[0] < costs.forward[1]
+    assert costs.backward_weight[0] < costs.backward_input[0]
+    assert costs.backward_input[1] < costs.forward[1]
+
+
+def test_what_is_measured_is_what_the_timelines_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Costs((1.0, 2.0), (3.0, 4.0), (5.0, 6.0), 0.5, backward=(7.0, 9.0))
+    steps = []
+
+    def step(executor: LaneExecutor, *_: object) -> Step:
+        steps.append(executor.schedule)
+        warming_up = steps.count(executor.schedule) == 1
+        return Step(0.0, simulate(executor.schedule, Costs(99.0, 99.0, 99.0) if warming_up else known))
+
+    monkeypatch.setattr(LaneExecutor, "step", step)
+    assert calibrate([nn.Identity(), nn.Identity()], loss=nn.functional.mse_loss, num_microbatches=5) == known
+    assert {schedule.is_split for schedule in steps} == {True, False}
 
 
 def test_sleeping_lanes_cost_what_they_sleep():
-    assert_as_stated(calibrate([sleeping(*s) for s in SLEEPS], num_microbatches=5, repeats=2))
+    assert_in_order(calibrate([sleeping(*s) for s in SLEEPS], num_microbatches=5, repeats=2))
 
 
 def on_a_rank(rank: int, world_size: int) -> Costs:
@@ -39,7 +49,7 @@ def on_a_rank(rank: int, world_size: int) -> Costs:
 def test_sleeping_ranks_cost_what_they_sleep_and_agree():
     first, second = launch(on_a_rank, 2)
     assert first == second
-    assert_as_stated(first)
+    assert_in_order(first)
 
 
 def test_a_prediction_is_the_simulation_of_the_schedule_with_these_costs():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab.schedule import Action, Kind, Schedule, gpipe, interleaved, one_f_one_b, split_backwards, zb_h1
+from pllab.schedule import Action, Kind, gpipe, interleaved, one_f_one_b, split_backwards, zb_h1
 from pllab.simulate import Costs, estimate, simulate
 from pllab.timeline import Span, Timeline
 
