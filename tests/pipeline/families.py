@@ -13,7 +13,8 @@ from pllab.models import gpt2_config
 from pllab.models.gpt2 import GPT2LMHeadModelParallel
 from pllab.models.layers import cut, layers_of
 from pllab.pipeline import balance
-from pllab.schedule import Action, Kind, Schedule, needs
+from pllab.schedule import Action, Kind, Schedule, needs, one_f_one_b, split_backwards, zero_bubble
+from pllab.simulate import Costs
 
 NAMES = (
     "gpipe",
@@ -30,19 +31,11 @@ NAMES = (
 )
 
 
-def halved(schedule: Schedule) -> Schedule:
-    """The same schedule with every backward split, W right after I."""
-    rows = [[part for action in row for part in _halves(action)] for row in schedule.rows]
-    return Schedule.of(rows, f"{schedule.name}, split")
-
-
-def _halves(action: Action) -> list[Action]:
-    return [action._replace(kind=kind) for kind in (Kind.I, Kind.W)] if action.kind is Kind.B else [action]
-
-
 def _generators() -> dict[str, Callable[[int, int], Schedule]]:
     found = {name: getattr(pllab.schedule, name) for name in NAMES if hasattr(pllab.schedule, name)}
-    found["split 1F1B"] = lambda ranks, microbatches: halved(pllab.schedule.one_f_one_b(ranks, microbatches))
+    found["split 1F1B"] = lambda ranks, m: split_backwards(one_f_one_b(ranks, m))
+    found["zero_bubble"] = lambda ranks, m: zero_bubble(ranks, m, Costs(1.0, 1.2, 0.7, 0.1), memory_limit=2 * ranks)
+    found["zero_bubble in little memory"] = lambda ranks, m: zero_bubble(ranks, m, Costs(), memory_limit=ranks)
     return found
 
 

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pllab.pipeline import LaneExecutor, SleepStage
-from pllab.schedule import Action, Schedule, ScheduleError, gpipe, one_f_one_b
+from pllab.schedule import Action, Schedule, ScheduleError, gpipe, one_f_one_b, split_backwards
 from tests.pipeline.families import (
     GENERATORS,
     any_legal,
-    halved,
     next_token_loss,
     plain_copy,
     stages_of,
@@ -84,7 +83,7 @@ def test_tuples_travel_between_stages() -> None:
 
     stages: list[nn.Module] = [Pair(), Pair(), Pair()]
     x, index = torch.randn(4, 3), torch.arange(4)
-    with LaneExecutor(halved(one_f_one_b(3, 2)), stages, loss) as executor:
+    with LaneExecutor(split_backwards(one_f_one_b(3, 2)), stages, loss) as executor:
         step = executor.step((x, index), x)
     assert step.loss == pytest.approx((8 * x * index[:, None]).mean().item(), abs=1e-6)
     for grad in gradients(stages):  # of w1 w2 w3 x index / 12 by one weight of 2: 4 x index / 12
@@ -95,7 +94,7 @@ def test_dropout_follows_the_seed_and_not_the_threads() -> None:
     stages: list[nn.Module] = [nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)) for _ in range(3)]
     x = torch.randn(6, 6)
     seen = []
-    with LaneExecutor(halved(one_f_one_b(3, 3)), stages, mse) as executor:
+    with LaneExecutor(split_backwards(one_f_one_b(3, 3)), stages, mse) as executor:
         for _ in range(3):
             nn.Sequential(*stages).zero_grad()
             torch.manual_seed(7)
@@ -198,7 +197,7 @@ def test_activations_live_as_long_as_the_schedule_holds_them(make, most) -> None
 
 
 def test_sleeping_stages_are_emulated_and_keep_the_schedules_order() -> None:
-    schedule = halved(one_f_one_b(4, 3))
+    schedule = split_backwards(one_f_one_b(4, 3))
     stages = [SleepStage(0.004, backward_input_s=0.006, backward_weight_s=0.002) for _ in range(4)]
     with LaneExecutor(schedule, stages) as executor:
         loss, timeline = executor.step()

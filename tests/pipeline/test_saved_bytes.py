@@ -1,0 +1,148 @@
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+from pllab.pipeline import LaneExecutor, Pipe, live_saved_bytes
+from pllab.schedule import gpipe, one_f_one_b, zb_h1
+
+ROWS, WIDTH = 4, 8
+ONE = ROWS * WIDTH * 4  # bytes of an activation
+
+
+def test_parameters_are_not_counted():
+    layer = nn.Linear(WIDTH, WIDTH)
+    x = torch.randn(ROWS, WIDTH, requires_grad=True)
+    with live_saved_bytes([layer]) as saved:
+        out = layer(x)
+    assert out.requires_grad
+    assert saved.now == (ONE,)  # the input alone: autograd keeps the weight too
+
+
+def test_buffers_are_not_counted():
+    layer = nn.BatchNorm1d(WIDTH).eval()
+    x = torch.randn(ROWS, WIDTH, requires_grad=True)
+    with live_saved_bytes([layer]) as saved:
+        out = layer(x)
+    assert out.requires_grad
+    assert saved.now == (ONE,)
+
+
+def test_one_storage_counts_once_whatever_shares_it():
+    class Shares(nn.Module):
+        def forward(self, x):
+            return x.exp() * x.view(WIDTH, ROWS).t().sin().reshape(ROWS, WIDTH) * x
+
+    x = torch.randn(ROWS, WIDTH, requires_grad=True)
+    with live_saved_bytes([Shares()]) as saved:
+        Shares()(x)
+        assert saved.now == (0,)  # another module of the class is not watched
+    module = Shares()
+    with live_saved_bytes([module]) as saved:
+        out = module(x)
+    assert out.requires_grad
+    assert saved.now == (4 * ONE,)  # x three ways, exp(x), the sines, and the first product
+
+
+def test_a_view_keeps_its_whole_storage():
+    layer = nn.Linear(WIDTH, 1)
+    batch = torch.randn(10 * ROWS, WIDTH)
+    with live_saved_bytes([layer]) as saved:
+        outputs = [layer(batch[:ROWS]), layer(batch[ROWS : 2 * ROWS])]
+    assert len(outputs) == 2
+    assert saved.now == (10 * ONE,)
+
+
+def test_bytes_fall_when_backward_frees_them_and_when_the_graph_goes():
+    layer = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())
+    with live_saved_bytes([layer]) as saved:
+        first, second = (layer(torch.randn(ROWS, WIDTH)) for _ in range(2))
+        assert saved.now == (4 * ONE,)
+        first.sum().backward()
+        assert saved.now == (2 * ONE,)
+        del second
+        gc.collect()
+        assert saved.now == (0,)
+    assert saved.peak == (4 * ONE,)
+    steps = saved.over_time(0)
+    assert [seconds for seconds, _ in steps] == sorted(seconds for seconds, _ in steps)
+    assert steps[-1][1] == 0
+
+
+def test_without_autograd_only_the_input_counts_while_it_lives():
+    layer = nn.Linear(WIDTH, WIDTH)
+    x = torch.randn(ROWS, WIDTH)
+    with live_saved_bytes([layer]) as saved, torch.no_grad():
+        layer(x)
+    assert saved.now == (ONE,)
+    del x
+    assert saved.now == (0,)
+
+
+def test_nothing_is_watched_afterwards_and_gradients_are_the_same():
+    layer = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, 1))
+    x = torch.randn(ROWS, WIDTH)
+    layer(x).sum().backward()
+    plain = [weight.grad.clone() for weight in layer.parameters()]
+    layer.zero_grad()
+    with live_saved_bytes([layer]) as saved:
+        layer(x).sum().backward()
+    assert all(torch.equal(weight.grad, grad) for weight, grad in zip(layer.parameters(), plain, strict=True))
+    before = len(saved.over_time(0))
+    layer(x)
+    assert len(saved.over_time(0)) == before
+
+
+def test_a_stage_that_fails_takes_its_hooks_along():
+    class Fails(nn.Module):
+        def forward(self, x):
+            raise ArithmeticError("no")
+
+    module, x = Fails(), torch.randn(ROWS, WIDTH, requires_grad=True)
+    with live_saved_bytes([module]) as saved:
+        with pytest.raises(ArithmeticError):
+            module(x)
+        kept = x.exp()
+    assert kept.requires_grad
+    assert saved.now == (ONE,)  # the input; exp(x) was computed outside
+
+
+@pytest.mark.parametrize("num_microbatches", [2, 8])
+@pytest.mark.parametrize(("make", "bound"), [(gpipe, lambda m, s: m), (one_f_one_b, lambda m, s: min(m, 4 - s))])
+def test_stages_on_lanes_hold_what_theory_says(make, bound, num_microbatches):
+    stages = [nn.Sequential(nn.Linear(32, 32), nn.Tanh()) for _ in range(4)]
+    x = torch.randn(2 * num_microbatches, 32)
+    with live_saved_bytes(stages) as saved:
+        with LaneExecutor(make(4, num_microbatches), stages, nn.functional.mse_loss) as executor:
+            executor.step(x, torch.zeros_like(x))
+        gc.collect()
+    one = 2 * 32 * 4
+    held = [bound(num_microbatches, stage) for stage in range(4)]
+    # A later stage keeps its input and its tanh; the first one's inputs are slices of the caller's batch.
+    assert saved.peak[1:] == tuple(2 * one * count for count in held[1:])
+    assert saved.peak[0] == one * held[0] + x.untyped_storage().nbytes()
+    assert saved.now[1:] == (0, 0, 0)
+
+
+def test_a_tied_weight_is_not_counted():
+    first, second = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+    second.weight = first.weight
+    stages = [nn.Sequential(first), nn.Sequential(second)]
+    x = torch.randn(ROWS, WIDTH)
+    with live_saved_bytes(stages) as saved, LaneExecutor(zb_h1(2, 1), stages, nn.functional.mse_loss) as executor:
+        executor.step(x, torch.zeros_like(x))
+    assert saved.peak == (ONE, ONE)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_recomputing_pipe_holds_inputs_and_one_micro_batch(recompute):
+    stages = [nn.Sequential(*(nn.Sequential(nn.Linear(32, 32), nn.Tanh()) for _ in range(4))) for _ in range(2)]
+    x = torch.randn(16, 32)
+    with (
+        live_saved_bytes(stages) as saved,
+        Pipe.from_partitions(stages, ["cpu:0", "cpu:1"], num_microbatches=8, recompute=recompute) as pipe,
+    ):
+        pipe(x).sum().backward()
+    one = 2 * 32 * 4
+    assert saved.peak[1] == ((8 + 4) * one if recompute else 8 * 5 * one)
