@@ -1,7 +1,12 @@
 """What holds for every test."""
 
+import multiprocessing
 import signal
+import sys
+from collections.abc import Iterator
+from multiprocessing import forkserver
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,3 +23,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     files = collection_path.rglob("test_*.py") if collection_path.is_dir() else [collection_path]
     return None if any("mark.cuda" in file.read_text() for file in files) else True
+
+
+@pytest.fixture(scope="session")
+def prepared_server() -> Iterator[multiprocessing.context.BaseContext]:
+    """A server that has imported what ranks need and has computed nothing; it ends with the session."""
+    import pllab.comm  # noqa: F401 - its modules have to be loaded
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch.distributed", "transformers", "pllab.lesson.on_ranks"])
+    yield context
+    forkserver._forkserver._stop()
+
+
+@pytest.fixture
+def quick_ranks(prepared_server: multiprocessing.context.BaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`launch` takes its processes from the server: 0.2 s each instead of 4 s, and all else as it is.
+
+    For tests of what ranks do; what starts and ends them is tested in `tests/comm` as it is.
+    """
+    module = sys.modules["pllab.comm.launch"]  # `pllab.comm.launch` itself names the function
+    shim = SimpleNamespace(get_context=lambda _: prepared_server, current_process=multiprocessing.current_process)
+    monkeypatch.setattr(module, "mp", shim)

@@ -48,6 +48,8 @@ WIDGETS = {
     "07": (".pl-cut-editor", "[role=slider]", "ArrowDown"),
     "08": (".pl-clock", "[role=grid]", "ArrowRight"),
     "09": (".pl-player", "[role=grid]", "ArrowRight"),
+    "10": (".pl-studio", ".pl-stage", "ArrowRight"),
+    "11": (".pl-studio", ".pl-stage", "ArrowRight"),
     "16": None,
 }
 
