@@ -50,7 +50,7 @@ EXERCISES = (
     Exercise(
         id="11.3",
         title="A backward in halves",
-        minutes=12,
+        minutes=10,
         difficulty=2,
         cases=(
             Case("it returns the gradient of the input and a function", halves.two_halves),
@@ -72,7 +72,7 @@ EXERCISES = (
     Exercise(
         id="11.4",
         title="Bubble golf",
-        minutes=15,
+        minutes=12,
         difficulty=3,
         cases=(
             Case("the rows are those of three ranks and four micro-batches", golf.right_size),
@@ -93,7 +93,7 @@ EXERCISES = (
     Exercise(
         id="11.5",
         title="Find the circle",
-        minutes=12,
+        minutes=10,
         difficulty=3,
         cases=(
             Case("two ranks that wait for each other", circle.two_ranks, circle.ENDLESS),
