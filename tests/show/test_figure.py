@@ -60,3 +60,21 @@ def test_pyplot_keeps_nothing():
     fig, _ = pyplot.subplots()
     figure(fig, "two axes")
     assert pyplot.get_fignums() == before
+
+
+def test_few_colours_are_enough_for_ours(tmp_path):
+    """Every colour of the palette comes out of the file as it went in, to the eye."""
+    from PIL import Image
+
+    from pllab.show.theme import PAINTS
+
+    fig = Canvas(figsize=(4, 1))
+    axes = fig.add_axes((0, 0, 1, 1))
+    colours = [paint.fill for paint in PAINTS.values()]
+    axes.barh([0] * len(colours), 1, left=range(len(colours)), color=colours)
+    axes.set_axis_off()
+    with Image.open(figure(fig, "all colours").save(tmp_path / "all.png")) as image:
+        seen = {colour for _, colour in image.convert("RGB").getcolors(100_000)}
+    for colour in colours:
+        wanted = tuple(bytes.fromhex(colour.lstrip("#")))
+        assert min(max(abs(a - b) for a, b in zip(wanted, one, strict=True)) for one in seen) <= 3
