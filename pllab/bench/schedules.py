@@ -18,6 +18,7 @@ from torch.distributed.pipelining import schedules as torch_schedules
 from pllab import comm
 from pllab.bench.measure import Comparison, Implausible, Spread, compare
 from pllab.bench.pipeline import DEFAULT_WORKLOAD, PipelineWorkload, workload_layers
+from pllab.bench.split import compare_splits
 from pllab.models.layers import cut
 from pllab.pipeline import RankExecutor, balance, scatter
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zbv
@@ -52,6 +53,7 @@ class SchedulesBench:
     workload: PipelineWorkload
     comparison: Comparison
     timelines: dict[str, Timeline]
+    split: Comparison
 
     def ratio(self, family: str) -> Spread:
         """Per round, our step's time over PyTorch's; at most 1 is the aim."""
@@ -68,6 +70,7 @@ class SchedulesBench:
             "workload": asdict(self.workload),
             "ours_over_torch": {family: self.ratio(family)._asdict() for family in _FAMILIES},
             "timelines": {family: timeline.to_rows() for family, timeline in self.timelines.items()},
+            "split": self.split.to_json(),
             **self.comparison.to_json(),
         }
 
@@ -83,6 +86,7 @@ class SchedulesBench:
             spread = f"{ratio.median:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
             bubble = f"bubble fraction {self.timelines[family].bubble_fraction:.3f} (real)"
             lines.append(f"{family:12}  {ours.median:.2f}x   {theirs.median:.2f}x   {spread}   {bubble}")
+        lines += ["", "one micro-batch back through the second half of the layers, one thread", self.split.table()]
         return "\n".join(lines)
 
 
@@ -107,7 +111,15 @@ def bench_schedules(
         Implausible: a check of the comparison failed, or the ways did not compute the same gradients.
     """
     results = comm.launch(_measure, _NUM_RANKS, workload, repeats, warmup, backend="gloo", timeout_s=timeout_s)
-    return SchedulesBench(workload, *results[0])
+    comparison, timelines = results[0]
+    return SchedulesBench(workload, comparison, timelines, _split(workload, 2 * repeats))
+
+
+def _split(work: PipelineWorkload, repeats: int) -> Comparison:
+    """What it costs to split the backward of the last of two stages."""
+    (batch, *_), layers, costs = workload_layers(work, "cpu")
+    stage = cut(layers, balance(costs, _NUM_RANKS))[-1]
+    return compare_splits(stage, batch[: work.batch_size // work.num_microbatches], repeats)
 
 
 def _measure(

@@ -1,9 +1,11 @@
 import json
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from pllab.bench import Comparison, Implausible
+from pllab.bench import Comparison, Implausible, split
 from pllab.bench.pipeline import PipelineWorkload
 from pllab.bench.schedules import ONE_LANE, SchedulesBench, _Bench, bench_schedules
 from pllab.timeline import Timeline
@@ -23,6 +25,7 @@ def test_both_runtimes_run_every_family_and_compute_the_same_gradients() -> None
     assert kinds["GPipe"] == kinds["1F1B"] == kinds["interleaved"] == {"F", "B"}
     assert {"I", "W"} <= kinds["ZBV"]
     assert "time of pllab over torch" in result.table()
+    assert set(read["split"]["runs"]) == {"B", "pllab I + W", "torch I + W"}
     assert result.picture().alt
 
 
@@ -30,8 +33,9 @@ def test_ratios_are_taken_round_by_round() -> None:
     seconds = {ONE_LANE: (4.0, 8.0, 4.0)}
     for family in FAMILIES:
         seconds |= {f"pllab {family}": (2.0, 4.0, 3.0), f"torch {family}": (2.5, 5.0, 2.5)}
+    timelines = {family: Timeline.of([], "real") for family in FAMILIES}
     result = SchedulesBench(
-        PipelineWorkload(), Comparison(seconds, ONE_LANE), {f: Timeline.of([], "real") for f in FAMILIES}
+        PipelineWorkload(), Comparison(seconds, ONE_LANE), timelines, Comparison({"B": (1.0,)}, "B")
     )
     assert result.ratio("ZBV").median == pytest.approx(0.8)
     assert result.speedup("pllab ZBV").median == pytest.approx(2.0)
@@ -43,3 +47,24 @@ def test_a_way_with_other_gradients_is_not_timed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(bench, "_gradients", lambda way: found[way()])
     with pytest.raises(Implausible, match="torch GPipe and .* did not compute the same"):
         bench.check({name: lambda name=name: name for name in found})
+
+
+def test_the_three_ways_back_give_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[torch.Tensor]] = []
+    timed = split._timed
+
+    def watched(way: Any, stage: nn.Module, batch: torch.Tensor) -> float:
+        stage.zero_grad(set_to_none=True)
+        seconds = timed(way, stage, batch)
+        found.append([parameter.grad.clone() for parameter in stage.parameters() if parameter.grad is not None])
+        return seconds
+
+    monkeypatch.setattr(split, "_timed", watched)
+    stage = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.LayerNorm(4), nn.Linear(4, 4))
+    threads = torch.get_num_threads()
+    split.compare_splits(stage, torch.randn(3, 4), repeats=1, warmup=0)
+    assert torch.get_num_threads() == threads
+    assert len(found) == 3
+    for gradients in found:
+        torch.testing.assert_close(gradients, found[0])
+        assert len(gradients) == 6
