@@ -7,6 +7,8 @@ worker.py      one thread per device, with a queue in and a queue out
 compute.py     every cell of the clock to its worker, every result back
 pipe.py        the module that puts them together
 tied.py        two copies of one weight, kept in step
+checkpointed.py     one stage that keeps its input alone
+saved_bytes.py      how many bytes each stage keeps, over time
 
 For any schedule, where the pipe knows one:
 interpret.py        the one interpreter of a row of a schedule
@@ -21,6 +23,7 @@ from pllab.pipeline.balance import balance
 from pllab.pipeline.batch import Step
 from pllab.pipeline.bubble import bubble_fraction, bubble_overhead, fewest_batches
 from pllab.pipeline.calibrate import calibrate, calibrate_ranks
+from pllab.pipeline.checkpointed import checkpointed
 from pllab.pipeline.clock import clock_cycles
 from pllab.pipeline.compute import compute
 from pllab.pipeline.interpret import interpret
@@ -28,6 +31,7 @@ from pllab.pipeline.lane_executor import LaneExecutor
 from pllab.pipeline.microbatch import gather, scatter
 from pllab.pipeline.pipe import Pipe
 from pllab.pipeline.rank_executor import RankExecutor
+from pllab.pipeline.saved_bytes import SavedBytes, live_saved_bytes
 from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import WithDevice, split_module
 from pllab.pipeline.split_backward import backward_input, backward_weight
@@ -40,6 +44,7 @@ __all__ = [
     "LaneExecutor",
     "Pipe",
     "RankExecutor",
+    "SavedBytes",
     "SleepStage",
     "Step",
     "Task",
@@ -52,6 +57,7 @@ __all__ = [
     "bubble_overhead",
     "calibrate",
     "calibrate_ranks",
+    "checkpointed",
     "clock_cycles",
     "compute",
     "create_workers",
@@ -59,6 +65,7 @@ __all__ = [
     "from_torch",
     "gather",
     "interpret",
+    "live_saved_bytes",
     "scatter",
     "split_module",
     "tie_gradients",

@@ -42,21 +42,20 @@ class SavedBytes:
     @property
     def peak(self) -> tuple[int, ...]:
         """The most bytes held at once, per stage."""
-        return tuple(
-            max((held for _, held in self.over_time(stage)), default=0) for stage in range(self._num_stages)
-        )
+        return tuple(max((held for _, held in self.over_time(stage)), default=0) for stage in range(self._num_stages))
 
     def over_time(self, stage: int) -> list[tuple[float, int]]:
-        """The staircase of one stage: `(seconds, bytes held from then on)`, on the clock of the timelines."""
+        """The staircase of one stage: `(seconds, bytes held from then on)`; zero is the first tensor that is kept."""
         holders: Counter[int] = Counter()
         held, steps = 0, []
-        for change in tuple(self._changes):
+        changes = tuple(self._changes)
+        for change in changes:
             if change.stage != stage:
                 continue
             holders[change.storage] += change.change
             first, last = change.change > 0 and holders[change.storage] == 1, holders[change.storage] == 0
             held += change.num_bytes * (first - last)
-            steps.append((change.seconds, held))
+            steps.append((change.seconds - changes[0].seconds, held))
         return steps
 
     def hold(self, stage: int, thing: object, tensor: torch.Tensor) -> None:

@@ -67,6 +67,7 @@ def test_bytes_fall_when_backward_frees_them_and_when_the_graph_goes():
     assert saved.peak == (4 * ONE,)
     steps = saved.over_time(0)
     assert [seconds for seconds, _ in steps] == sorted(seconds for seconds, _ in steps)
+    assert steps[0] == (0.0, ONE)
     assert steps[-1][1] == 0
 
 

@@ -1,0 +1,174 @@
+"""The cases of exercise 10.3: `checkpointed(stage, x)` runs a stage, keeps its input alone and computes it again.
+
+A layer of the stage keeps a tensor for its backward and counts its calls: if that tensor is alive after the forward,
+activations were kept. Truth is the plain stage under the same seed, bit for bit.
+"""
+
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.lesson_10_keeper import (
+    NOT_DETACHED,
+    Checkpointed,
+    Run,
+    dropping_stage,
+    go_through,
+    inputs_of,
+    plain,
+    witness_of,
+)
+
+
+def same_output(checkpointed: Checkpointed) -> None:
+    """Bit for bit with dropout on, and a graph to go back on."""
+    stage = dropping_stage()
+    x = inputs_of(1)[0].requires_grad_()
+    torch.manual_seed(3)
+    wanted = stage(x)
+    torch.manual_seed(3)
+    _judge_output(checkpointed(stage, x), wanted)
+
+
+def keeps_little(checkpointed: Checkpointed) -> None:
+    """What the stage keeps is gone; what autograd got is the input and nothing larger."""
+    stage, x = dropping_stage(), inputs_of(1)[0].requires_grad_()
+    witness = witness_of(stage)
+    foreign: list[tuple[int, ...]] = []
+    own = {x.untyped_storage().data_ptr(), *(weight.untyped_storage().data_ptr() for weight in stage.parameters())}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        # The state of a generator is bytes; it may be saved too.
+        if tensor.dtype is not torch.uint8 and tensor.untyped_storage().data_ptr() not in own:
+            foreign.append(tuple(tensor.shape))
+        return tensor.detach()
+
+    output = checkpointed(stage, x)
+    if witness.alive:
+        raise Wrong(
+            "activations_kept",
+            "After the forward the activations of the stage are still alive: run it without autograd, and only the "
+            "input has to stay.",
+        )
+    del output
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        checkpointed(stage, x)
+    if foreign:
+        raise Wrong(
+            "more_than_input",
+            f"Your function also saves a tensor of shape {foreign[0]} for backward; the input is enough, all else is "
+            "computed again.",
+        )
+
+
+def same_gradients(checkpointed: Checkpointed) -> None:
+    """Without dropout, so that only the shape of the function is judged; the input has a past of its own."""
+    for build in (lambda: [dropping_stage().eval()], lambda: [dropping_stage().eval(), dropping_stage(seed=2).eval()]):
+        wanted, mine = go_through(plain, build(), 1), go_through(checkpointed, build(), 1)
+        _judge_gradients(mine, wanted)
+
+
+def first_stage(checkpointed: Checkpointed) -> None:
+    """The input is data and needs no gradient; the parameters learn nevertheless."""
+    stage, x = dropping_stage().eval(), inputs_of(1)[0]
+    stage(x).square().sum().backward()
+    wanted = [weight.grad for weight in stage.parameters()]
+    stage.zero_grad()
+    output = checkpointed(stage, x)
+    if not output.requires_grad:
+        raise Wrong(
+            "no_graph_without_input_gradient",
+            "The first stage gets data that needs no gradient, and then your output has no graph: its parameters would "
+            "never learn. A Function has a graph if one of its tensors needs a gradient, so pass the parameters too.",
+        )
+    output.square().sum().backward()
+    if not all(_equal(mine.grad, right) for mine, right in zip(stage.parameters(), wanted, strict=True)):
+        raise Wrong("other_gradients", "With an input that needs no gradient the parameters' gradients are others.")
+
+
+def same_masks(checkpointed: Checkpointed) -> None:
+    """With dropout and one micro-batch."""
+    wanted, mine = go_through(plain, [dropping_stage()], 1), go_through(checkpointed, [dropping_stage()], 1)
+    if not _all_equal(mine, wanted):
+        raise Wrong(
+            "generator_not_restored",
+            "Without dropout your gradients are right and with dropout they are not: the second forward drops other "
+            "numbers than the first. Keep torch.get_rng_state() before the first and set it before the second.",
+        )
+
+
+def several(checkpointed: Checkpointed) -> None:
+    """Three forwards through two stages, then three backwards, the last micro-batch first."""
+    build = [dropping_stage(), dropping_stage(seed=2)]
+    wanted, mine = go_through(plain, build, 3), go_through(checkpointed, [dropping_stage(), dropping_stage(seed=2)], 3)
+    if not _all_equal(mine, wanted):
+        raise Wrong(
+            "state_of_another",
+            "One micro-batch is right and three on two stages are not: between a forward and its backward "
+            "the generator has moved on. Every call needs the state of its own beginning; keep it in ctx.",
+        )
+
+
+def leaves_no_trace(checkpointed: Checkpointed) -> None:
+    """Two runs of the stage for each micro-batch, and the generator where the plain stage leaves it."""
+    wanted, mine = go_through(plain, [dropping_stage()], 3), go_through(checkpointed, [dropping_stage()], 3)
+    if mine.calls != [6]:
+        raise Wrong(
+            "number_of_forwards",
+            f"For 3 micro-batches the stage ran {mine.calls[0]} times, and twice each is 6: once in the forward, once "
+            "in the backward.",
+        )
+    if not torch.equal(mine.state, wanted.state):
+        raise Wrong(
+            "generator_moved",
+            "After your backward the random generator stands elsewhere than after the plain one, so whatever draws "
+            "next draws numbers that were drawn before. Put its state back; torch.random.fork_rng() does.",
+        )
+
+
+def _judge_output(output: Any, wanted: torch.Tensor) -> None:
+    if output is None:
+        raise Wrong("nothing", "checkpointed returned None; return the stage's output.")
+    if not isinstance(output, torch.Tensor) or output.shape != wanted.shape:
+        raise Wrong("no_output", f"checkpointed should return the stage's output, and it returned {output!r}.")
+    if not torch.equal(output, wanted):
+        raise Wrong(
+            "other_output",
+            "Under one seed your output differs from stage(x): draw no other random numbers before the stage runs, and "
+            "set no seed of your own.",
+        )
+    if not output.requires_grad:
+        raise Wrong("no_graph", "Your output has no graph: backward can never reach the stage. Use a Function.")
+
+
+def _judge_gradients(mine: Run, wanted: Run) -> None:
+    if _all_equal(mine, wanted):
+        return
+    if any(grad is None or not grad.any() for grad in mine.inputs):
+        raise Wrong(
+            "no_input_gradient",
+            "The input of the stage gets no gradient, so the stages before it learn nothing: return leaf.grad.",
+        )
+    if any(grad is None for grad in mine.parameters):
+        raise Wrong("no_parameter_gradient", "The stage's parameters get no gradient.")
+    pairs = list(zip(mine.parameters, wanted.parameters, strict=True))
+    if all(grad is not None and right is not None and torch.equal(grad, 2 * right) for grad, right in pairs):
+        raise Wrong(
+            "counted_twice",
+            "The parameters' gradients are twice what they should be: backward of the second graph has added them "
+            "already, so return None for them.",
+        )
+    if not all(_equal(grad, right) for grad, right in zip(mine.inputs, wanted.inputs, strict=True)):
+        raise Wrong(*NOT_DETACHED)
+    raise Wrong("other_gradients", "The parameters' gradients are not those of the plain stage.")
+
+
+def _all_equal(mine: Run, wanted: Run) -> bool:
+    pairs = zip((*mine.parameters, *mine.inputs), (*wanted.parameters, *wanted.inputs), strict=True)
+    return all(_equal(grad, right) for grad, right in pairs)
+
+
+def _equal(grad: torch.Tensor | None, right: torch.Tensor | None) -> bool:
+    return grad is not None and right is not None and torch.equal(grad, right)

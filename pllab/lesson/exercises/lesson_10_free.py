@@ -1,0 +1,228 @@
+"""The cases of exercise 10.2: `run_row(row, stage, loss, inputs, targets)` runs one row and lets go in time.
+
+A layer of the stage says when it runs and when it goes back, and leaves a token in its node of the graph: while the
+token lives, so does the graph. The bytes are counted by the package's saved-tensor hooks.
+"""
+
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from pllab.lesson.exercise import Wrong
+from pllab.pipeline.saved_bytes import live_saved_bytes
+from pllab.schedule import Action, Held, gpipe, one_f_one_b
+
+RunRow = Callable[..., Any]
+Row = Sequence[Action]
+
+_ROWS, _WIDTH, _HIDDEN, _M = 3, 4, 256, 6
+_ROW_OF = {
+    "the first of four stages under 1F1B": one_f_one_b(4, _M).rows[0],
+    "the last of four stages under 1F1B": one_f_one_b(4, _M).rows[3],
+    "a stage under GPipe": gpipe(4, _M).rows[2],
+}
+
+
+class _Token:
+    """Something a weak reference can point at."""
+
+
+class _Witness:
+    """What happened, in order, and which graphs are alive."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.tokens: dict[int, weakref.ref[_Token]] = {}
+        self.most_left = 0
+
+    def alive(self) -> list[int]:
+        """Micro-batches that have gone back and whose graph lives on."""
+        gone_back = [i for i in self.tokens if f"B{i}" in self.events]
+        return [i for i in gone_back if self.tokens[i]() is not None]
+
+
+class _Marked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, number: int, witness: _Witness) -> torch.Tensor:
+        ctx.token, ctx.number, ctx.witness = _Token(), number, witness
+        witness.tokens[number] = weakref.ref(ctx.token)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        ctx.witness.events.append(f"B{ctx.number}")
+        return gradient, None, None
+
+
+class _Stage(nn.Module):
+    """Two layers with a witness between them; the first column of the input is the number of the micro-batch."""
+
+    def __init__(self, witness: _Witness) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(_WIDTH, _HIDDEN), nn.Linear(_HIDDEN, 1)
+        self._witness = witness
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        number = int(x[0, 0].item())
+        if len(x) != _ROWS or not bool((x[:, 0] == number).all()):
+            raise Wrong(
+                "whole_batch",
+                f"The stage was called with {len(x)} rows, and a micro-batch has {_ROWS}: call it once for each F of "
+                "the row, with inputs[i].",
+            )
+        self._witness.events.append(f"F{number}")
+        self._witness.most_left = max(self._witness.most_left, len(self._witness.alive()))
+        hidden: torch.Tensor = _Marked.apply(torch.tanh(self.first(x)), number, self._witness)
+        result: torch.Tensor = self.second(torch.tanh(hidden))
+        return result
+
+
+class _Ran(NamedTuple):
+    result: Any
+    stage: _Stage
+    witness: _Witness
+    peak_bytes: int
+
+
+def same_result(run_row: RunRow) -> None:
+    """Against one forward and one backward of the whole batch."""
+    for where, row in _ROW_OF.items():
+        ran = _run(run_row, row)
+        _judge_loss(ran.result, where)
+        _judge_gradients(ran, where)
+
+
+def in_order(run_row: RunRow) -> None:
+    """The events of the stage are the actions of the row."""
+    for where, row in _ROW_OF.items():
+        events, wanted = _run(run_row, row).witness.events, [f"{action.kind}{action.microbatch}" for action in row]
+        if events == wanted:
+            continue
+        forwards = [event for event in events if event[0] == "F"]
+        told = f"For {where} the row is {' '.join(wanted)}, and your function ran {' '.join(events)}."
+        if len(forwards) > _M:
+            raise Wrong("forward_again", f"{told} A forward runs once; keep its loss for the backward.")
+        if sorted(events) == sorted(wanted) and events[:_M] == forwards:
+            raise Wrong(
+                "late_backward",
+                f"{told} The backwards come when all forwards are through, so all activations are alive at once; run "
+                "each where the row has it.",
+            )
+        raise Wrong("other_order", f"{told} Go through the row from left to right and run each action once.")
+
+
+def few_bytes(run_row: RunRow) -> None:
+    """The most bytes alive, in units of one micro-batch, are the most micro-batches the row holds."""
+    unit = _bytes_of_one()
+    for where, row in _ROW_OF.items():
+        ran, bound = _run(run_row, row), round(max(Held().after_each(row)))
+        held = round(ran.peak_bytes / unit)
+        if held > bound:
+            raise Wrong(
+                "activations_kept",
+                f"For {where} {held} micro-batches of saved tensors were alive at once ({ran.peak_bytes:,} bytes), and "
+                f"the row needs {bound}. Without retain_graph=True a backward lets them go.",
+            )
+
+
+def no_graph(run_row: RunRow) -> None:
+    """The node of the witness is gone after its backward; the variables of one turn of a loop may linger."""
+    for where, row in _ROW_OF.items():
+        ran = _run(run_row, row)
+        if ran.witness.most_left > 1:
+            raise Wrong(
+                "loss_kept",
+                f"For {where} the graphs of {ran.witness.most_left} micro-batches were alive after their backward. You "
+                "keep the loss tensor, or a sum of loss tensors, and a loss holds its graph: keep the number, "
+                "loss.item(), and take the tensor out of your dictionary as its backward runs.",
+            )
+        if isinstance(ran.result, torch.Tensor) and ran.result.requires_grad:
+            raise Wrong(
+                "loss_with_graph",
+                "You return a loss tensor with its graph behind it, and whoever keeps it keeps the graph: return the "
+                "number, loss.item().",
+            )
+        gc.collect()
+        if left := [i for i, token in sorted(ran.witness.tokens.items()) if token() is not None]:
+            raise Wrong(
+                "left_behind",
+                f"For {where} the graph of micro-batch {left[0]} is still alive when your function has returned: what "
+                "holds it stands outside the function.",
+            )
+
+
+def _batch() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(_M, _ROWS, _WIDTH, generator=generator)
+    inputs[:, :, 0] = torch.arange(_M).unsqueeze(1)
+    targets = torch.randn(_M, _ROWS, 1, generator=generator)
+    return [part.clone() for part in inputs], [part.clone() for part in targets]
+
+
+def _fresh_stage() -> tuple[_Stage, _Witness]:
+    witness = _Witness()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return _Stage(witness), witness
+
+
+def _run(run_row: RunRow, row: Row) -> _Ran:
+    stage, witness = _fresh_stage()
+    inputs, targets = _batch()
+    with live_saved_bytes([stage]) as saved:
+        result = run_row(list(row), stage, nn.functional.mse_loss, inputs, targets)
+    return _Ran(result, stage, witness, saved.peak[0])
+
+
+def _bytes_of_one() -> int:
+    stage, _ = _fresh_stage()
+    with live_saved_bytes([stage]) as saved:
+        stage(_batch()[0][0])
+    return saved.peak[0]
+
+
+def _oracle() -> tuple[float, list[torch.Tensor]]:
+    stage, _ = _fresh_stage()
+    losses = [nn.functional.mse_loss(stage(x), target) for x, target in zip(*_batch(), strict=True)]
+    total = torch.stack(losses).mean()
+    total.backward()
+    return total.item(), [weight.grad for weight in stage.parameters() if weight.grad is not None]
+
+
+def _judge_loss(result: Any, where: str) -> None:
+    right, _ = _oracle()
+    if result is None:
+        raise Wrong("nothing", "run_row returned None; return the loss of the batch, the mean over its micro-batches.")
+    if not isinstance(result, torch.Tensor | float | int) or (isinstance(result, torch.Tensor) and result.numel() != 1):
+        raise Wrong(
+            "no_number", f"run_row should return one number, the loss of the batch, and it returned {result!r}."
+        )
+    value = float(result.detach() if isinstance(result, torch.Tensor) else result)
+    if abs(value - right) <= 1e-4 * abs(right):
+        return
+    if abs(value - _M * right) <= 1e-4 * abs(_M * right):
+        raise Wrong(
+            "sum_for_mean", f"For {where} you return the sum of the losses; the loss of the batch is their mean."
+        )
+    raise Wrong("wrong_loss", f"For {where} you return a loss of {value:.4f}, and the batch has {right:.4f}.")
+
+
+def _judge_gradients(ran: _Ran, where: str) -> None:
+    _, right = _oracle()
+    mine = [weight.grad for weight in ran.stage.parameters()]
+    if any(grad is None for grad in mine):
+        raise Wrong("no_gradients", f"For {where} the stage has no gradients: each B of the row runs a backward.")
+    pairs = [(grad, wanted) for grad, wanted in zip(mine, right, strict=True) if grad is not None]
+    if all(torch.allclose(grad, wanted, rtol=1e-4, atol=1e-6) for grad, wanted in pairs):
+        return
+    if all(torch.allclose(grad, _M * wanted, rtol=1e-4, atol=1e-5) for grad, wanted in pairs):
+        raise Wrong(
+            "sum_for_mean",
+            f"For {where} the gradients are {_M} times too large: the loss of the batch is the mean over {_M} "
+            "micro-batches, so each loss is divided by their number.",
+        )
+    raise Wrong("wrong_gradients", f"For {where} the gradients are not those of the whole batch.")

@@ -1,0 +1,117 @@
+"""The stage of exercise 10.3, and what happens when micro-batches go through it.
+
+A layer of it keeps a tensor for its backward and counts its calls: if that tensor is alive after the forward,
+activations were kept.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from pllab.lesson.exercise import Wrong
+
+Checkpointed = Callable[[nn.Module, torch.Tensor], Any]
+
+_ROWS, _WIDTH = 5, 6
+
+NOT_DETACHED = (
+    "not_detached",
+    "Your backward goes on past the input of the stage, into what made it. It must stop there and return the input's "
+    "gradient: run the second forward on x.detach().requires_grad_().",
+)
+
+
+class _Keeper(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, kept: "list[weakref.ref[torch.Tensor]]") -> torch.Tensor:
+        copy = x * 1.0
+        ctx.save_for_backward(copy)
+        kept.append(weakref.ref(copy))
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, None]:
+        ctx.saved_tensors  # noqa: B018 - as a layer that needs what it kept
+        return gradient, None
+
+
+class Witness(nn.Module):
+    """Passes its input on, keeps a copy for backward, and remembers every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[weakref.ref[torch.Tensor]] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Keep a copy where autograd is on."""
+        result: torch.Tensor = _Keeper.apply(x, self.kept)
+        return result
+
+    @property
+    def alive(self) -> int:
+        """How many of the kept copies are still there."""
+        return sum(reference() is not None for reference in self.kept)
+
+
+class Run(NamedTuple):
+    """Outputs, then the gradients of every parameter and of every input, after one pass over all micro-batches."""
+
+    outputs: list[torch.Tensor]
+    parameters: list[torch.Tensor | None]
+    inputs: list[torch.Tensor | None]
+    calls: list[int]
+    state: torch.Tensor
+
+
+def plain(stage: nn.Module, x: torch.Tensor) -> Any:
+    """The stage as it is."""
+    return stage(x)
+
+
+def dropping_stage(seed: int = 1) -> nn.Sequential:
+    """Linear, witness, tanh, dropout, linear; the same weights for the same seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = [nn.Linear(_WIDTH, 16), Witness(), nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, _WIDTH)]
+        return nn.Sequential(*layers)
+
+
+def witness_of(stage: nn.Module) -> Witness:
+    """The layer of a stage that keeps and counts."""
+    return next(module for module in stage.modules() if isinstance(module, Witness))
+
+
+def inputs_of(count: int) -> list[torch.Tensor]:
+    """Micro-batches of 5 rows."""
+    generator = torch.Generator().manual_seed(4)
+    return [torch.randn(_ROWS, _WIDTH, generator=generator) for _ in range(count)]
+
+
+def go_through(call: Checkpointed, stages: list[nn.Sequential], count: int) -> Run:
+    """Forward of all micro-batches through all stages, then backward of each; inputs are made by a scale."""
+    torch.manual_seed(7)
+    scales = [torch.ones(_WIDTH, requires_grad=True) for _ in range(count)]
+    outputs = []
+    for x, scale in zip(inputs_of(count), scales, strict=True):
+        value = x * scale
+        for stage in stages:
+            value = call(stage, value)
+        outputs.append(value)
+    for output in reversed(outputs):
+        try:
+            output.square().sum().backward()
+        except RuntimeError as error:
+            if "second time" in str(error):
+                raise Wrong(*NOT_DETACHED) from None
+            raise Wrong(
+                "no_graph_in_backward",
+                f"Backward raised: {error}. Inside a Function's backward autograd is off; turn it on for the second "
+                "forward with torch.enable_grad(), and give it a detached input.",
+            ) from None
+    parameters = [weight.grad for stage in stages for weight in stage.parameters()]
+    calls = [len(witness_of(stage).kept) for stage in stages]
+    grads = [scale.grad for scale in scales]
+    return Run([output.detach() for output in outputs], parameters, grads, calls, torch.get_rng_state())
