@@ -1,15 +1,14 @@
 """How well the simulator predicts: calibrate on this machine, predict a step, run it, compare.
 
-Every round calibrates anew, predicts all cases and measures each once, so that a slow moment of the machine meets
-both sides. Where they differ, the difference is attributed: to the work itself (imbalance of what should be equal),
-to waiting for other ranks, to messages, and to starts.
+In every round the cases of a family are measured right after a calibration, so that a slow moment of the machine meets
+both sides. Where prediction and measurement differ, the difference is attributed: to the work itself (imbalance of what
+should be equal), to waiting for other ranks, to messages, and to starts.
 """
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -124,7 +123,7 @@ class FidelityBench:
         return f"{name}   {predicted:8.4f}s   {measured:7.4f}s   {spread}   {causes}"
 
 
-DEFAULT_WORKLOAD = PipelineWorkload()
+DEFAULT_WORKLOAD = PipelineWorkload(num_tokens=64)
 
 
 def bench_fidelity(
@@ -139,7 +138,8 @@ def bench_fidelity(
     """Predict and measure GPipe, 1F1B, interleaved and ZB-H1 on lanes and on ranks, real and emulated.
 
     Example: `print(bench_fidelity().table())` takes some minutes on two cores. Real: GPT-2's layers on two lanes and
-    on two gloo ranks, costs calibrated. Emulated: sleeping stages, costs as stated; nothing is calibrated.
+    on two gloo ranks. Emulated: sleeping stages on more of them. Both are calibrated, on 1F1B or interleaved with a
+    number of micro-batches that is none of the cases.
 
     Args:
         workload: layers, and the size of a micro-batch: batch_size / num_microbatches rows.
@@ -149,9 +149,7 @@ def bench_fidelity(
         sleeping_ranks: lanes and ranks of the emulated cases.
         timeout_s: the most seconds the measurement of one transport may take.
     """
-    seconds = sleep_ms / 1000
-    costs = Costs(seconds, seconds, seconds / 2)
-    plan = _Plan(workload, microbatches, repeats, costs)
+    plan = _Plan(workload, microbatches, repeats, sleep_ms / 1000)
     found: dict[Case, tuple[Outcome, ...]] = {}
     examples: list[tuple[Timeline, Timeline]] = []
     for program, world_size in ((_real_lanes, 1), (_real_ranks, _REAL_RANKS)):
@@ -169,7 +167,15 @@ class _Plan:
     workload: PipelineWorkload
     microbatches: tuple[int, ...]
     repeats: int
-    sleeping: Costs
+    sleep_s: float
+
+    def calibration(self, repeats: int = 1) -> dict[str, Any]:
+        """How a calibration is made: short, for there are many; sleeping stages need no more than one step."""
+        return {"num_microbatches": self.calibrating, "repeats": repeats}
+
+    def asleep(self) -> SleepStage:
+        """A sleeping stage."""
+        return SleepStage(self.sleep_s, backward_input_s=self.sleep_s, backward_weight_s=self.sleep_s / 2)
 
     @property
     def calibrating(self) -> int:
@@ -177,25 +183,22 @@ class _Plan:
         return next(count for count in range(6, 1000) if count not in self.microbatches)
 
 
-_Predicted = Callable[[Schedule], Costs]
+_Calibrate = Callable[[int], Costs]  # number of stages -> what they cost at the moment
 _Run = Callable[[Schedule], Timeline]
 _Result = tuple[dict[Case, tuple[Outcome, ...]], tuple[Timeline, Timeline]]
 
 
-def _rounds(
-    plan: _Plan, engine: str, on: Transport, num_ranks: int, costs: Callable[[], _Predicted], run: _Run
-) -> _Result:
-    """All cases, one after the other, `repeats` times over; `costs` calibrates for a round."""
-    schedules = {
-        Case(engine, on, name, m): make(num_ranks, m) for name, make in _FAMILIES.items() for m in plan.microbatches
-    }
-    outcomes: dict[Case, list[Outcome]] = {case: [] for case in schedules}
+def _rounds(plan: _Plan, engine: str, on: Transport, num_ranks: int, calibrated: _Calibrate, run: _Run) -> _Result:
+    """Family by family: calibrate, predict its cases, measure them; `repeats` times over."""
+    outcomes: defaultdict[Case, list[Outcome]] = defaultdict(list)
     for number in range(plan.repeats + 1):
-        costs_of = costs()
-        for case, schedule in schedules.items():
-            predicted, measured = simulate(schedule, costs_of(schedule)), run(schedule)
-            if number:  # the first round warms up
-                outcomes[case].append(_outcome(schedule, predicted, measured))
+        for family, make in _FAMILIES.items():
+            schedules = {Case(engine, on, family, m): make(num_ranks, m) for m in plan.microbatches}
+            costs = calibrated(next(iter(schedules.values())).num_stages)
+            for case, schedule in schedules.items():
+                predicted, measured = simulate(schedule, costs), run(schedule)
+                if number:  # the first round warms up
+                    outcomes[case].append(_outcome(schedule, predicted, measured))
     return {case: tuple(found) for case, found in outcomes.items()}, (predicted, measured)
 
 
@@ -235,34 +238,31 @@ class _Layers:
         return torch.cat([self.batch] * repeats)[:num_rows], torch.zeros(num_rows)
 
 
+def _second(executor: LaneExecutor | RankExecutor, batch: torch.Tensor, targets: torch.Tensor) -> Timeline:
+    """A step right after another, as the steps of a calibration are: the first finds its memory taken away."""
+    executor.step(batch, targets)
+    return executor.step(batch, targets).timeline
+
+
 def _loss(output: torch.Tensor, _targets: torch.Tensor) -> torch.Tensor:
     return output.float().square().mean()
-
-
-def _by_stages(costs: Iterable[Costs]) -> _Predicted:
-    """The costs that fit a schedule, by its number of stages."""
-    found = {one.num_stages: one for one in costs}
-    return lambda schedule: found[schedule.num_stages]
 
 
 def _real_lanes(_rank: int, _world_size: int, plan: _Plan) -> _Result:
     layers = _Layers(plan.workload)
     executors: dict[Schedule, LaneExecutor] = {}
 
-    def costs() -> _Predicted:
-        batch, targets = layers.of(plan.calibrating)
-        measure: Callable[..., Costs] = partial(
-            calibrate, num_microbatches=plan.calibrating, num_ranks=_REAL_RANKS, repeats=2
-        )
-        return _by_stages(measure(stages, batch, targets, _loss) for stages in layers.cuts.values())
+    def calibrated(num_stages: int) -> Costs:
+        stages, (batch, targets) = layers.cuts[num_stages], layers.of(plan.calibrating)
+        return calibrate(stages, batch, targets, _loss, num_ranks=_REAL_RANKS, **plan.calibration(3))
 
     def run(schedule: Schedule) -> Timeline:
         if schedule not in executors:
             executors[schedule] = LaneExecutor(schedule, layers.cuts[schedule.num_stages], _loss)
-        return executors[schedule].step(*layers.of(schedule.num_microbatches)).timeline
+        return _second(executors[schedule], *layers.of(schedule.num_microbatches))
 
     try:
-        return _rounds(plan, "real", "lanes", _REAL_RANKS, costs, run)
+        return _rounds(plan, "real", "lanes", _REAL_RANKS, calibrated, run)
     finally:
         for executor in executors.values():
             executor.close()
@@ -276,45 +276,41 @@ def _real_ranks(rank: int, world_size: int, plan: _Plan) -> _Result:
         stages = layers.cuts[schedule.num_stages]
         return {number: stages[number] for number in schedule.stages_of_rank(rank)}
 
-    def costs() -> _Predicted:
-        batch, targets = layers.of(plan.calibrating)
-        measure: Callable[..., Costs] = partial(
-            calibrate_ranks, num_microbatches=plan.calibrating, num_ranks=world_size, repeats=2
-        )
-        return _by_stages(
-            measure({n: stages[n] for n in range(rank, count, world_size)}, count, batch, targets, _loss)
-            for count, stages in layers.cuts.items()
-        )
+    def calibrated(num_stages: int) -> Costs:
+        stages, (batch, targets) = layers.cuts[num_stages], layers.of(plan.calibrating)
+        mine = {number: stages[number] for number in range(rank, num_stages, world_size)}
+        return calibrate_ranks(mine, num_stages, batch, targets, _loss, num_ranks=world_size, **plan.calibration(3))
 
     def run(schedule: Schedule) -> Timeline:
         if schedule not in executors:
             executors[schedule] = RankExecutor(schedule, mine(schedule), _loss)
-        return executors[schedule].step(*layers.of(schedule.num_microbatches)).timeline
+        return _second(executors[schedule], *layers.of(schedule.num_microbatches))
 
-    return _rounds(plan, "real", "ranks", world_size, costs, run)
-
-
-def _asleep(costs: Costs) -> SleepStage:
-    seconds = (float(value) for value in (costs.forward, costs.backward_input, costs.backward_weight))  # type: ignore[arg-type]
-    forward, by_input, by_weight = seconds
-    return SleepStage(forward, backward_input_s=by_input, backward_weight_s=by_weight)
+    return _rounds(plan, "real", "ranks", world_size, calibrated, run)
 
 
 def _sleeping_lanes(plan: _Plan, num_ranks: int) -> _Result:
+    def calibrated(num_stages: int) -> Costs:
+        return calibrate([plan.asleep() for _ in range(num_stages)], num_ranks=num_ranks, **plan.calibration())
+
     def run(schedule: Schedule) -> Timeline:
-        with LaneExecutor(schedule, [_asleep(plan.sleeping) for _ in range(schedule.num_stages)]) as executor:
+        with LaneExecutor(schedule, [plan.asleep() for _ in range(schedule.num_stages)]) as executor:
             return executor.step().timeline
 
-    return _rounds(plan, "emulated", "lanes", num_ranks, lambda: lambda _: plan.sleeping, run)
+    return _rounds(plan, "emulated", "lanes", num_ranks, calibrated, run)
 
 
 def _sleeping_ranks(rank: int, world_size: int, plan: _Plan) -> _Result:
     executors: dict[Schedule, RankExecutor] = {}
 
+    def calibrated(num_stages: int) -> Costs:
+        mine = {number: plan.asleep() for number in range(rank, num_stages, world_size)}
+        return calibrate_ranks(mine, num_stages, num_ranks=world_size, **plan.calibration())
+
     def run(schedule: Schedule) -> Timeline:
         if schedule not in executors:
-            stages = {number: _asleep(plan.sleeping) for number in schedule.stages_of_rank(rank)}
-            executors[schedule] = RankExecutor(schedule, stages)
+            mine = {number: plan.asleep() for number in schedule.stages_of_rank(rank)}
+            executors[schedule] = RankExecutor(schedule, mine)
         return executors[schedule].step().timeline
 
-    return _rounds(plan, "emulated", "ranks", world_size, lambda: lambda _: plan.sleeping, run)
+    return _rounds(plan, "emulated", "ranks", world_size, calibrated, run)
