@@ -14,17 +14,17 @@ import pytest
 from pllab.lesson import NotRight, Outcome, check, hints
 
 
-def _children() -> list[str]:
-    return [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    threads, children = threading.active_count(), _children()
+    threads, children = set(threading.enumerate()), _children()
     folders = set(Path(tempfile.gettempdir()).glob("pllab-check-*"))
     yield
-    assert threading.active_count() == threads
-    assert _children() == children
+    assert not set(threading.enumerate()) - threads
+    assert not _children() - children
     # Other tests may be checking at this moment, so only a folder that stays is one too many.
     left = set(Path(tempfile.gettempdir()).glob("pllab-check-*")) - folders
     deadline = time.monotonic() + 60
