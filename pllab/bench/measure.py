@@ -166,6 +166,7 @@ def compare(
     num_devices: int | None = None,
     tokens: int | None = None,
     in_step: bool = False,
+    settle: bool = False,
     engine: Engine = "real",
     clock: Clock = time.perf_counter,
 ) -> Comparison:
@@ -184,6 +185,8 @@ def compare(
         num_devices: the most a run can be faster than the baseline; None when both use the same devices.
         tokens: tokens that one call of a run works through (on all ranks together), for rates.
         in_step: whether several ranks measure together.
+        settle: whether each run is done twice in a row and the second is timed. A run that needs much memory after one
+            that needed little pays for getting it, and so would whichever comes first.
         engine: what kind of run this is, for the description of the machine.
         clock: seconds, rising.
 
@@ -195,6 +198,8 @@ def compare(
     seconds: dict[str, list[float]] = {run: [] for run in runs}
     for _ in range(warmup + repeats):
         for run, function in runs.items():
+            if settle:
+                function()
             seconds[run].append(_timed(function, clock, in_step))
     if in_step:
         seconds = _slowest(comm.all_gather_object(seconds))

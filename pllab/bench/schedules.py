@@ -132,7 +132,7 @@ def _measure(
         ways |= {_ours(family): partial(bench.ours, family), _theirs(family): bench.theirs(family)}
     bench.check(ways)
     tokens = work.batch_size * work.num_tokens
-    comparison = compare(ways, repeats, warmup, num_devices=world_size, tokens=tokens, in_step=True)
+    comparison = compare(ways, repeats, warmup, num_devices=world_size, tokens=tokens, in_step=True, settle=True)
     return comparison, bench.timelines
 
 

@@ -1,7 +1,9 @@
 """Comparisons on a clock that the runs move themselves, so that no test depends on a real second."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -155,3 +157,16 @@ def test_ranks_in_step_agree_on_the_slowest() -> None:
     results = launch(measure_together, 2, backend="gloo", timeout_s=60.0)
     for result in results:
         assert result.seconds == {"a": (3.0, 3.0), "b": (2.0, 2.0)}
+
+
+def test_a_run_that_settles_is_done_twice_and_the_second_is_timed() -> None:
+    now, calls = [0.0], []
+
+    def step(name: str, seconds: Iterator[float]) -> None:
+        calls.append(name)
+        now[0] += next(seconds)
+
+    runs = {name: partial(step, name, cycle([9.0, took])) for name, took in (("a", 1.0), ("b", 2.0))}
+    result = compare(runs, repeats=2, warmup=0, settle=True, clock=lambda: now[0])
+    assert calls == ["a", "a", "b", "b"] * 2
+    assert result.seconds == {"a": (1.0, 1.0), "b": (2.0, 2.0)}
