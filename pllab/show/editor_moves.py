@@ -4,10 +4,10 @@ A move never loses, doubles or renames an action, and never takes it off its ran
 for `pllab.schedule.problems` to say: a learner may pass through an illegal order on the way to a better one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
-from pllab.schedule import Action, Kind, Schedule, problems
+from pllab.schedule import Action, Kind, Schedule, problems, split_backwards
 
 
 def place_of(schedule: Schedule, action: Action) -> tuple[int, int]:
@@ -66,13 +66,15 @@ def merge(schedule: Schedule, action: Action) -> Schedule:
 
 
 def split_all(schedule: Schedule) -> Schedule:
-    """Split every B."""
-    return _each(schedule, Kind.B, split)
+    """Split every B; the schedule keeps its name."""
+    return replace(schedule, rows=split_backwards(schedule).rows)
 
 
 def merge_all(schedule: Schedule) -> Schedule:
     """Merge every I with its W."""
-    return _each(schedule, Kind.I, merge)
+    for action in [action for action in schedule.actions() if action.kind is Kind.I]:
+        schedule = merge(schedule, action)
+    return schedule
 
 
 def first_gap(schedule: Schedule) -> str:
@@ -89,12 +91,6 @@ def _in_turn(action: Action) -> tuple[int, int, int, bool]:
     """A key that sorts everything behind what it needs: forwards up the stages, then backwards down them."""
     forward = action.kind is Kind.F
     return (0 if forward else 1, action.stage if forward else -action.stage, action.microbatch, action.kind is Kind.W)
-
-
-def _each(schedule: Schedule, kind: Kind, change: Callable[[Schedule, Action], Schedule]) -> Schedule:
-    for action in [action for action in schedule.actions() if action.kind is kind]:
-        schedule = change(schedule, action)
-    return schedule
 
 
 def _with_row(schedule: Schedule, rank: int, row: Iterable[Action]) -> Schedule:
