@@ -16,7 +16,6 @@ function clockGeometry(width, numTicks, numStages, isLarge) {
 function render({ model, el }) {
   const hatch = `pl-clock-idle-${++numClocks}-${Math.random().toString(36).slice(2, 8)}`;
   const theme = model.get("theme");
-  let timer = 0;
 
   const ticks = () => model.get("view").ticks;
   const last = () => Math.max(0, ticks().length - 1);
@@ -27,7 +26,7 @@ function render({ model, el }) {
   };
   const go = (to) => set("step", Math.min(last(), Math.max(0, to)));
   const seek = (to) => {
-    pause();
+    player.pause();
     go(to);
   };
 
@@ -35,7 +34,7 @@ function render({ model, el }) {
   const [batches, showBatches] = sizeOf("num_batches", "Micro-batches");
   const [stages, showStages] = sizeOf("num_partitions", "Stages");
   const back = element("button", { type: "button", click: () => seek(step() - 1) }, "Step back");
-  const play = element("button", { type: "button", class: "pl-play", click: () => (timer ? pause() : start()) });
+  const play = element("button", { type: "button", class: "pl-play", click: () => player.toggle() });
   const forth = element("button", { type: "button", click: () => seek(step() + 1) }, "Step forward");
   const [tableButton, showTableButton] = toggleOf(model, "table", "Show as table");
   const [largeButton, showLargeButton] = toggleOf(model, "projector", "Projector");
@@ -61,7 +60,7 @@ function render({ model, el }) {
   function sizeOf(trait, text) {
     const value = element("output");
     const change = () => {
-      pause();
+      player.pause();
       set(trait, Number(slider.value));
     };
     const slider = element("input", { type: "range", min: 1, max: model.get("limits")[trait], step: 1, "aria-label": text, input: change });
@@ -138,7 +137,7 @@ function render({ model, el }) {
     if (live.textContent !== sentence) live.textContent = sentence;
     back.disabled = now === 0;
     forth.disabled = now === last();
-    play.textContent = timer ? "Pause" : "Play";
+    play.textContent = player.isOn() ? "Pause" : "Play";
     [...table.querySelectorAll("tbody tr")].forEach((line, tick) => line.classList.toggle("pl-runs", tick === now));
   }
   function showView() {
@@ -168,25 +167,6 @@ function render({ model, el }) {
     return tableOf(view.title, ["Tick", ...all.map((stage) => `Stage ${stage}`)], rows);
   }
 
-  // Playing: jumps from tick to tick, which is what a clock does, so that no motion has to be reduced
-  function start() {
-    if (step() === last()) go(0);
-    live.setAttribute("aria-live", "off"); // a stream of announcements helps nobody
-    const jump = () => {
-      go(step() + 1);
-      if (step() === last()) pause();
-      else timer = setTimeout(jump, TICK_MS);
-    };
-    timer = setTimeout(jump, TICK_MS);
-    show();
-  }
-  function pause() {
-    clearTimeout(timer);
-    timer = 0;
-    live.setAttribute("aria-live", "polite");
-    show();
-  }
-
   // Mouse and keys
   function pick(event) {
     const at = event.clientX - grid.firstChild.getBoundingClientRect().left - geometry.left;
@@ -198,10 +178,13 @@ function render({ model, el }) {
     if (event.target !== grid || !(event.key === " " || event.key in MOVES)) return;
     event.preventDefault();
     event.stopPropagation(); // else JupyterLab would move to another cell
-    if (event.key === " ") timer ? pause() : start();
+    if (event.key === " ") player.toggle();
     else seek(step() + MOVES[event.key]);
   }
 
+  const player = stepper({
+    live, ms: TICK_MS, show, isOver: () => step() === last(), rewind: () => go(0), advance: () => go(step() + 1),
+  });
   root.addEventListener("keydown", guarded(root, press));
   const stopSteps = listen(model, ["step"], guarded(root, show));
   const stopViews = listen(model, ["view", "table", "projector"], guarded(root, showView));
@@ -209,7 +192,7 @@ function render({ model, el }) {
   const stopWidth = watchWidth(grid, guarded(root, () => { draw(); show(); }));
   guarded(root, showView)();
   return () => {
-    pause();
+    player.stop();
     for (const stop of [stopSteps, stopViews, stopSizes, stopWidth]) stop();
   };
 }

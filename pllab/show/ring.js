@@ -16,7 +16,6 @@ function ringGeometry(width, numRanks, isLarge) {
 
 function render({ model, el }) {
   const theme = model.get("theme");
-  let timer = 0;
 
   const moments = () => model.get("view").moments;
   const last = () => moments().length - 1;
@@ -26,13 +25,13 @@ function render({ model, el }) {
     model.save_changes();
   };
   const seek = (to) => {
-    pause();
+    player.pause();
     go(to);
   };
 
   // Parts
   const back = element("button", { type: "button", click: () => seek(step() - 1) }, "Step back");
-  const play = element("button", { type: "button", class: "pl-play", click: () => (timer ? pause() : start()) });
+  const play = element("button", { type: "button", class: "pl-play", click: () => player.toggle() });
   const forth = element("button", { type: "button", click: () => seek(step() + 1) }, "Step forward");
   const [tableButton, showTableButton] = toggleOf(model, "table", "Show as table");
   const [largeButton, showLargeButton] = toggleOf(model, "projector", "Projector");
@@ -106,7 +105,7 @@ function render({ model, el }) {
     if (live.textContent !== sentence) live.textContent = sentence;
     back.disabled = now === 0;
     forth.disabled = now === last();
-    play.textContent = timer ? "Pause" : "Play";
+    play.textContent = player.isOn() ? "Pause" : "Play";
     [...table.querySelectorAll("tbody tr")].forEach((line, at) => line.classList.toggle("pl-runs", at === now));
   }
   function showView() {
@@ -133,41 +132,25 @@ function render({ model, el }) {
     return tableOf(view.title, headings, rows);
   }
 
-  // Playing: jumps from step to step, so that no motion has to be reduced
-  function start() {
-    if (step() === last()) go(0);
-    live.setAttribute("aria-live", "off"); // a stream of announcements helps nobody
-    const jump = () => {
-      go(step() + 1);
-      if (step() === last()) pause();
-      else timer = setTimeout(jump, STEP_MS);
-    };
-    timer = setTimeout(jump, STEP_MS);
-    show();
-  }
-  function pause() {
-    clearTimeout(timer);
-    timer = 0;
-    live.setAttribute("aria-live", "polite");
-    show();
-  }
-
   function press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target !== picture || !(event.key === " " || event.key in MOVES)) return;
     event.preventDefault();
     event.stopPropagation(); // else JupyterLab would move to another cell
-    if (event.key === " ") timer ? pause() : start();
+    if (event.key === " ") player.toggle();
     else seek(step() + MOVES[event.key]);
   }
 
+  const player = stepper({
+    live, ms: STEP_MS, show, isOver: () => step() === last(), rewind: () => go(0), advance: () => go(step() + 1),
+  });
   root.addEventListener("keydown", guarded(root, press));
   const stopSteps = listen(model, ["step"], guarded(root, show));
   const stopViews = listen(model, ["view", "table", "projector"], guarded(root, showView));
   const stopWidth = watchWidth(picture, guarded(root, show));
   guarded(root, showView)();
   return () => {
-    clearTimeout(timer);
+    player.stop();
     for (const stop of [stopSteps, stopViews, stopWidth]) stop();
   };
 }
