@@ -19,8 +19,8 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: .venv/test.stamp
-	$(BIN)/python -m pytest
+unit: .venv/test.stamp # two files at a time: most tests of ranks wait more than they compute
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 notebooks: .venv/test.stamp
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
