@@ -21,8 +21,7 @@ const KINDS = "FBIWCUR";
 const BAND = [0.07, 0.86];
 
 function readActions(bytes) {
-  const size = bytes?.byteLength ?? 0;
-  const all = new Float32Array(size ? bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + size) : 0);
+  const all = new Float32Array(copyOf(bytes));
   const count = all.length / 6;
   const column = (number) => all.subarray(number * count, (number + 1) * count);
   const [rank, stage, kind, microbatch, start, end] = [0, 1, 2, 3, 4, 5].map(column);
@@ -39,6 +38,12 @@ function readActions(bytes) {
   const numStages = stage.reduce((most, one) => Math.max(most, one + 1), 0);
   return { count, rank, stage, kind, microbatch, start, end, first, lowest, numRanks, numStages, makespan };
 }
+
+/** Places among the actions, as int32. */
+const readPlaces = (bytes) => new Int32Array(copyOf(bytes));
+
+/** The bytes of a trait or of a message, which arrive as a view or as a buffer, aligned. */
+const copyOf = (bytes) => (bytes?.buffer ?? bytes ?? new ArrayBuffer(0)).slice(bytes?.byteOffset ?? 0, (bytes?.byteOffset ?? 0) + (bytes?.byteLength ?? 0));
 
 function labelOf(actions, i, staged) {
   return `${staged ? actions.stage[i] : ""}${KINDS[actions.kind[i]]}${actions.microbatch[i]}`;

@@ -19,10 +19,10 @@ KINDS = "FBIWCUR"  # a kind travels as its place in here
 Columns = npt.NDArray[np.float64]
 
 
-def read_canvas_source(name: str) -> str:
-    """The text of `common.js`, `canvas.js` and `<name>`: `read_canvas_source("studio.js")`."""
-    own = Path(__file__).with_name(name).read_text(encoding="utf-8")
-    return f"{read_source('canvas.js')}\n{own}"
+def read_canvas_source(*names: str) -> str:
+    """The text of `common.js`, `canvas.js` and the widget's own files: `read_canvas_source("editor.js")`."""
+    own = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in names]
+    return "\n".join([read_source("canvas.js"), *own])
 
 
 def columns_of(timeline: Timeline) -> Columns:

@@ -1,5 +1,6 @@
 // The bubble studio: controls, numbers, and a timeline that follows them. Python simulates and this file draws.
 // ipywidgets keeps one message in flight and merges what a slider says meanwhile, so the latest position wins.
+// The next positions of a slider are asked for ahead (studio_ahead.js) and drawn before the kernel has answered.
 
 const COSTS = [["forward", "Forward F"], ["backward_input", "Backward I"], ["backward_weight", "Backward W"]];
 const MOST_LINES = 500;
@@ -9,7 +10,9 @@ function render({ model, el }) {
   const options = get("options");
   const still = window.matchMedia("(prefers-reduced-motion: reduce)");
   const shows = []; // what brings the controls in line with the traits
+  let view = get("view"); // the numbers and words on screen
   let runs = []; // { actions, links, name } of the schedule, of the one compared with, and of the measured run
+  let path = new Int32Array();
   let panels = [];
   let geometry = null;
   let paints = null;
@@ -20,7 +23,13 @@ function render({ model, el }) {
   let timer = 0;
   let orders = 0;
   let waiting = 0;
-  let answered = get("view").stamp; // the input the numbers on screen answer
+  let saying = 0;
+  let news = "Choose an action with the mouse or the arrow keys: what it waits for is drawn solid, what waits for it dashed.";
+  let answered = view.stamp; // the input the numbers on screen answer
+  let early = null; // the setting on screen while the kernel has not answered for it
+  let askNext = () => {}; // asks for the neighbours of an unforeseen input, once that is answered
+  const ahead = picturesAhead(model, pictureOf, () => (runs[0].actions.count > 4000 ? 1 : 3));
+  const settingNow = (changes) => JSON.stringify({ ...Object.fromEntries(options.inputs.map((trait) => [trait, get(trait)])), ...changes });
 
   const set = (values, event) => {
     for (const [trait, value] of Object.entries(values)) model.set(trait, value);
@@ -29,8 +38,20 @@ function render({ model, el }) {
       clearTimeout(waiting);
       waiting = setTimeout(() => root.classList.add("pl-waits"), 250); // a search for a schedule takes its time
     }
+    const foreseen = event && foresee();
     model.save_changes();
+    return foreseen;
   };
+  /** Draw the setting at once if its picture is here already; the kernel answers it all the same. */
+  function foresee() {
+    early = settingNow();
+    const picture = ahead.find(early);
+    if (picture) present(picture, get("stamp"));
+    else early = null;
+    return Boolean(picture);
+  }
+  const wantNear = (trait, slider, direction) =>
+    ahead.want(valuesNear(slider, direction).map((value) => settingNow({ [trait]: value })));
   const button = (text, click, more = {}) => element("button", { type: "button", click, ...more }, text);
   const group = (name, ...children) => element("div", { class: "pl-tools", role: "group", "aria-label": name }, ...children);
 
@@ -38,9 +59,14 @@ function render({ model, el }) {
   function dial(trait, text, max, step, min = 0) {
     const change = (event) => {
       const value = Math.min(step === 1 ? max : Infinity, Math.max(min, Number(event.target.value)));
-      if (event.target.value !== "" && Number.isFinite(value)) set({ [trait]: value }, event);
+      if (event.target.value === "" || !Number.isFinite(value)) return;
+      const direction = value < get(trait) ? -1 : 1;
+      askNext = () => wantNear(trait, slider, direction);
+      if (set({ [trait]: value }, event)) askNext();
+      else ahead.want([]);
     };
-    const slider = element("input", { type: "range", min, max, step, "aria-label": text, input: change });
+    const rest = () => wantNear(trait, slider, 1);
+    const slider = element("input", { type: "range", min, max, step, "aria-label": text, input: change, focus: rest, pointerenter: rest });
     const box = element("input", { type: "number", min, max: step === 1 ? max : null, step: step === 1 ? 1 : "any", "aria-label": `${text}, exact`, change });
     shows.push(() => {
       slider.value = get(trait);
@@ -100,12 +126,16 @@ function render({ model, el }) {
   el.replaceChildren(root);
 
   // Data
-  function read() {
-    const view = get("view");
-    runs = ["actions", "compared", "measured"].map((trait, number) => {
-      const actions = readActions(get(trait));
+  function pictureOf(view, [actions, compared, measured, path]) {
+    const runs = [actions, compared, measured].map((block, number) => {
+      const actions = readActions(block);
       return { actions, links: linksOf(actions), ...(view.runs[number] ?? {}), staged: actions.numStages > actions.numRanks };
     });
+    return { view, runs, path: readPlaces(path) };
+  }
+  const answer = () => pictureOf(get("view"), ["actions", "compared", "measured", "path"].map(get));
+  function read(picture) {
+    ({ view, runs, path } = picture);
     chosen = find(get("selected"));
     hovered = null;
     if (frame && frame[1] > whole()) frame = null;
@@ -170,14 +200,12 @@ function render({ model, el }) {
       const how = { font: font * (panel.held ? 0.92 : 1), staged, heads: panel.run === 2 ? null : head };
       if (panel.held) drawHeld(ctx, actions, panel, paints, { ...how, unit: panel.unit, share: options.share, most, limit: get("memory_limit") });
       else drawActions(ctx, actions, panel, paints, how);
-      if (panel.run === 0 && !panel.held && get("critical") && get("path").byteLength) drawPath(ctx, actions, panel);
+      if (panel.run === 0 && !panel.held && get("critical") && path.length) drawPath(ctx, actions, panel);
     }
     drawAxis(ctx, panels[0], geometry.axis, paints, font * 0.92);
     mark();
   }
   function drawPath(ctx, actions, panel) {
-    const bytes = get("path");
-    const path = new Int32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
     ctx.globalAlpha = 0.72;
     ctx.fillStyle = paints.ground;
     ctx.fillRect(panel.left, panel.top, panel.width, panel.high);
@@ -247,7 +275,7 @@ function render({ model, el }) {
   }
   function tell() {
     const spoken = hovered ?? chosen;
-    const words = spoken ? sentenceOf(spoken) : playhead !== null ? momentOf(playhead) : "Choose an action with the mouse or the arrow keys: what it waits for is drawn solid, what waits for it dashed.";
+    const words = spoken ? sentenceOf(spoken) : playhead !== null ? momentOf(playhead) : news;
     if (live.textContent !== words) live.textContent = words;
     play.textContent = timer ? "Pause" : "Play";
   }
@@ -255,7 +283,6 @@ function render({ model, el }) {
   // What is shown
   function showStages() {
     if (!details.open) return stages.replaceChildren();
-    const view = get("view");
     const given = get("stage_costs");
     const cell = (number, which) => {
       const change = (event) => {
@@ -272,7 +299,6 @@ function render({ model, el }) {
     stages.replaceChildren(tableOf("Empty: as above", ["Stage", ...COSTS.map(([, text]) => text)], rows), reset);
   }
   function showView() {
-    const view = get("view");
     for (const show of shows) show();
     root.classList.toggle("pl-large", Boolean(get("projector")));
     title.replaceChildren(element("strong", {}, view.title), ` ${view.note}`);
@@ -303,23 +329,48 @@ function render({ model, el }) {
     const rest = actions.count > MOST_LINES ? `, the first ${MOST_LINES} of ${actions.count}; the CSV has all` : "";
     return tableOf(`Actions by rank and start${rest}`, ["Rank", "Action", "Start", "End", "Duration"], lines);
   }
-  /** New data: draw, and note how long it took from the input to the frame. */
+  /** The kernel has answered: draw it, unless it is on screen already or an input came after it. */
   function follow() {
+    const { stamp, problem } = get("view");
+    const setting = settingNow();
+    const last = stamp === get("stamp");
+    if (early && !last) return;
+    const known = early === setting && isOnScreen(get("view"));
+    early = null;
+    if (known) settle();
+    else present(answer(), stamp);
+    if (!last) return;
+    if (!problem) ahead.keep(setting, { view, runs, path });
+    askNext();
+  }
+  const wordsOf = (one) => JSON.stringify({ ...one, stamp: 0, number: 0 });
+  const isOnScreen = (other) => wordsOf(other) === wordsOf(view) && path.length === get("path").byteLength / 4;
+  const settle = () => {
     clearTimeout(waiting);
     root.classList.remove("pl-waits");
+  };
+  /** Draw a picture, and note how long it took from the input to the painted frame. */
+  function present(picture, stamp) {
+    settle();
     pause();
     playhead = null;
-    read();
+    read(picture);
     showView();
-    const { stamp } = get("view");
     if (stamp === answered) return;
     answered = stamp;
+    clearTimeout(saying);
+    saying = setTimeout(() => { news = newsOf(); tell(); }, 400); // once the slider rests, not at every step
     requestAnimationFrame(() => {
       const channel = new MessageChannel(); // its message comes after the frame is painted
       channel.port1.onmessage = () => (root.dataset.plRepaintMs = (performance.now() - stamp).toFixed(1));
       channel.port2.postMessage(0);
     });
   }
+  const newsOf = () => {
+    const words = view.headings.map((heading) => heading.split(",")[0].toLowerCase());
+    const lines = view.figures.map(([name, engine, ...rest]) => `${name}, ${engine}: ${rest.map((text, i) => `${words[i + 2]} ${text}`).join(", ")}`);
+    return `${view.title}. ${lines.join("; ")}`;
+  };
 
   // Play, step, zoom
   const moments = () => [...new Set([...runs[0].actions.start, whole()])].sort((a, b) => a - b);
@@ -463,7 +514,8 @@ function render({ model, el }) {
   // Run and export
   function order(what) {
     orders += 1;
-    if (what === "PNG") return base.toBlob((blob) => save(blob, `${get("view").file}.png`));
+    if (what === "run") ahead.forget(); // a run lies over the pictures of its schedule
+    if (what === "PNG") return base.toBlob((blob) => save(blob, `${view.file}.png`));
     return set({ order: { what, number: `${orders}-${performance.now()}` } });
   }
   function save(blob, name) {
@@ -484,16 +536,19 @@ function render({ model, el }) {
   const inputs = ["family", "compare", "num_ranks", "num_microbatches", "p2p", "memory_limit", ...COSTS.map(([trait]) => trait)];
   const stops = [
     listen(model, ["view"], guarded(root, follow)),
-    listen(model, ["path", "critical", "memory", "table", "projector", "running"], guarded(root, showView)),
+    listen(model, ["critical", "memory", "table", "projector", "running"], guarded(root, showView)),
+    listen(model, ["running"], ahead.forget), // pressed in another view
     listen(model, inputs, guarded(root, () => shows.forEach((show) => show()))),
     listen(model, ["selected"], guarded(root, () => { chosen = find(get("selected")) ?? (chosen?.run ? chosen : null); mark(); tell(); })),
     listen(model, ["delivery"], guarded(root, deliver)),
     watchWidth(stage, guarded(root, draw)),
   ];
-  guarded(root, () => { read(); showView(); })();
+  guarded(root, () => { read(answer()); showView(); })();
   return () => {
     pause();
     clearTimeout(waiting);
+    clearTimeout(saying);
+    ahead.stop();
     themes.disconnect();
     dark.removeEventListener("change", repaint);
     for (const stop of stops) stop();

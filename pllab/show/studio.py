@@ -3,23 +3,25 @@
 Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
 """
 
+import json
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pllab.schedule import Schedule
-from pllab.show.canvas import pack, read_canvas_source
+from pllab.show.canvas import read_canvas_source
 from pllab.show.export import FILE_TYPES, write
 from pllab.show.export_page import to_page
 from pllab.show.export_trace import to_chrome_trace
 from pllab.show.figure import Figure
 from pllab.show.studio_families import family_of
 from pllab.show.studio_picture import describe_studio, draw_studio, to_svg
-from pllab.show.studio_setting import MOST_RANKS, Measured, Setting, check_size, split_costs
+from pllab.show.studio_setting import MOST_RANKS, Measured, Setting, check_size, setting_of, split_costs
 from pllab.show.studio_traits import INPUTS, StudioTraits, options_of
-from pllab.show.studio_view import Screen, indices_of, view_of
+from pllab.show.studio_view import Screen, blocks_of, view_of
 from pllab.show.widget import read_source
-from pllab.simulate import Costs, critical_path
+from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
 Run = Callable[[Schedule], Timeline]
@@ -52,7 +54,7 @@ class BubbleStudio(StudioTraits):
         ValueError: there is no such family, or a size is out of range.
     """
 
-    _esm = read_canvas_source("studio.js")
+    _esm = read_canvas_source("studio_ahead.js", "studio.js")
     _css = read_source("studio.css")
 
     def __init__(
@@ -88,11 +90,14 @@ class BubbleStudio(StudioTraits):
         )
         self._run = run
         self._asked: Any = None
+        self._made: deque[tuple[Setting, Measured | None, Screen]] = deque(maxlen=8)
+        self._answers = 0
         self._screen = Screen(setting.show(family))
         self._measured = Measured(self.schedule, self.costs, measured) if measured else None
         self._follow()
-        self.observe(self._follow, names=list(INPUTS))
+        self.observe(self._follow, names=[*INPUTS, "stamp"])
         self.observe(self._obey, names="order")
+        self.on_msg(self._look_ahead)
 
     @property
     def costs(self) -> Costs:
@@ -141,7 +146,7 @@ class BubbleStudio(StudioTraits):
         values |= {
             "options": {**self.options, "still": True, "can_run": False, "exports": ["PNG", "CSV"]},
             "view": {**self.view, "stamp": 0},
-            "path": self._path(),
+            "path": blocks_of(self._screen, critical=True)[-1],
             "file": b"",
             "order": {},
             "delivery": {},
@@ -151,30 +156,51 @@ class BubbleStudio(StudioTraits):
         return write(path, to_page(self.view["title"], alt, str(self._esm), str(self._css), values, csv))
 
     def _setting(self) -> Setting:
-        costs = Costs(self.forward, self.backward_input, self.backward_weight, self.p2p)
-        sizes = self.num_ranks, self.num_microbatches
-        return Setting(self.family, self.compare, *sizes, costs, self.stage_costs, self.memory_limit)
+        return setting_of({name: getattr(self, name) for name in INPUTS})
 
     def _follow(self, _: Any = None) -> None:
         """Show what is asked for now: once for all traits that changed together, and in one message."""
         try:
             asked = (self._setting(), self.critical, self._measured)
             if asked == self._asked:
+                self.view = {**self.view, "stamp": self.stamp}  # to and fro: the input is answered all the same
                 return
             self._asked = asked
-            screen = asked[0].screen(self._measured)
+            screen = self._screen_of(asked[0])
         except ValueError as error:  # a limit without a schedule, say: name the reason and keep the picture
-            self.view = {**self.view, "problem": str(error), "stamp": self.stamp}
+            self._answer({**self.view, "problem": str(error)})
             return
         self._screen = screen
         with self.hold_sync():
-            self.actions, self.compared, self.measured = (pack(one.columns if one else None) for one in screen)
-            self.path = self._path() if self.critical else b""
-            self.view = {**view_of(screen, self.memory_limit), "stamp": self.stamp}
+            self.actions, self.compared, self.measured, self.path = blocks_of(screen, self.critical)
+            self._answer(view_of(screen, self.memory_limit))
 
-    def _path(self) -> bytes:
-        main = self._screen.main
-        return indices_of(main, critical_path(main.schedule, main.timeline))
+    def _screen_of(self, setting: Setting) -> Screen:
+        """Make the runs of a setting, or take them from the last few: what was seen ahead is soon asked for."""
+        for known, measured, screen in self._made:
+            if known == setting and measured is self._measured:
+                return screen
+        screen = setting.screen(self._measured)
+        self._made.append((setting, self._measured, screen))
+        return screen
+
+    def _answer(self, view: dict[str, Any]) -> None:
+        """Send the words, numbered: new blocks under the same words are news too."""
+        self._answers += 1
+        self.view = {**view, "stamp": self.stamp, "number": self._answers}
+
+    def _look_ahead(self, _: Any, content: Any, __: Any) -> None:
+        """A slider rests beside this setting: send its picture, and change nothing."""
+        if "ahead" not in content:
+            return
+        try:
+            inputs = json.loads(content["ahead"])
+            screen = self._screen_of(setting_of(inputs))
+        except ValueError:  # told when somebody goes there
+            self.send({"ahead": content["ahead"], "view": None})
+            return
+        answer = {"ahead": content["ahead"], "view": view_of(screen, inputs["memory_limit"])}
+        self.send(answer, buffers=list(blocks_of(screen, inputs["critical"])))
 
     def _obey(self, _: Any = None) -> None:
         """A button was pressed: run the schedule, or make a file."""
@@ -191,7 +217,7 @@ class BubbleStudio(StudioTraits):
             self._measured = Measured(self.schedule, self.costs, self._run(self.schedule))
             self._follow()
         except Exception as error:  # whatever the caller's function raises is told where the button was pressed
-            self.view = {**self.view, "problem": f"the run failed: {type(error).__name__}: {error}"}
+            self._answer({**self.view, "problem": f"the run failed: {type(error).__name__}: {error}"})
         finally:
             self.running = False
 

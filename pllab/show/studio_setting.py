@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pllab.schedule import Schedule
 from pllab.show.studio_families import Family, family_of, make_schedule
@@ -74,6 +75,13 @@ class Setting:
         if measured is None or not measured.fits(main.schedule, self.costs_of(self.family)):
             return Screen(main, compared, None)
         return Screen(main, compared, replace(main, timeline=measured.timeline))
+
+
+def setting_of(inputs: Mapping[str, Any]) -> Setting:
+    """The setting of the inputs by their names, as the browser knows them."""
+    costs = Costs(*(inputs[name] for name in (*WORK, "p2p")))
+    sizes = inputs["num_ranks"], inputs["num_microbatches"]
+    return Setting(inputs["family"], inputs["compare"], *sizes, costs, inputs["stage_costs"], inputs["memory_limit"])
 
 
 def costs_of_stages(family: Family, num_ranks: int, costs: Costs, stage_costs: StageCosts) -> Costs:

@@ -73,6 +73,7 @@ class StudioTraits(Widget):
 def options_of(costs: Costs, can_run: bool) -> dict[str, Any]:
     """What the controls offer; a slider of costs ends at four times the largest."""
     return {
+        "inputs": list(INPUTS),
         "families": list(FAMILIES),
         "most_ranks": MOST_RANKS,
         "most_microbatches": MOST_MICROBATCHES,

@@ -1,7 +1,6 @@
 """What the studio shows: a schedule simulated, its numbers and its words, fast enough for a slider."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pllab.schedule import Held, Kind, Schedule
-from pllab.show.canvas import KINDS, Columns, busy_of, columns_of
+from pllab.show.canvas import KINDS, Columns, busy_of, columns_of, pack
 from pllab.show.theme import ENGINE_LABELS, write_number, write_percent, write_seconds
-from pllab.timeline import Span, Timeline
+from pllab.simulate import critical_path
+from pllab.timeline import Timeline
 
 HEADINGS = (
     "Schedule",
@@ -161,17 +161,24 @@ def find_problem(shown: Shown, memory_limit: float | None) -> str:
     return f"{shown.name}: rank {over[0]} holds {held}{more}"
 
 
-def indices_of(shown: Shown, spans: Iterable[Span]) -> bytes:
-    """Where the actions of some spans are among the columns, as int32."""
-    stage, kind, microbatch = shown.columns[1:4].astype(np.int64)
-    place = {
-        key: index for index, key in enumerate(zip(stage.tolist(), kind.tolist(), microbatch.tolist(), strict=True))
-    }
-    found = [place[span.action.stage, KINDS.index(span.action.kind), span.action.microbatch] for span in spans]
-    return np.array(sorted(found), dtype=np.int32).tobytes()
+def blocks_of(screen: Screen, critical: bool) -> tuple[bytes, bytes, bytes, bytes]:
+    """The numbers of the three runs, and of the critical path if it is asked for, as the browser reads them."""
+    main, compared, measured = (pack(one.columns if one else None) for one in screen)
+    return main, compared, measured, _path_of(screen.main) if critical else b""
 
 
 def say_sizes(num_ranks: int, num_microbatches: int) -> str:
     """`4 ranks, 8 micro-batches`."""
     ranks = f"{num_ranks} rank{'' if num_ranks == 1 else 's'}"
     return f"{ranks}, {num_microbatches} micro-batch{'' if num_microbatches == 1 else 'es'}"
+
+
+def _path_of(shown: Shown) -> bytes:
+    """Where the actions of the critical path are among the columns, as int32."""
+    stage, kind, microbatch = shown.columns[1:4].astype(np.int64)
+    place = {
+        key: index for index, key in enumerate(zip(stage.tolist(), kind.tolist(), microbatch.tolist(), strict=True))
+    }
+    path = (span.action for span in critical_path(shown.schedule, shown.timeline))
+    found = [place[action.stage, KINDS.index(action.kind), action.microbatch] for action in path]
+    return np.array(sorted(found), dtype=np.int32).tobytes()

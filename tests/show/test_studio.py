@@ -221,4 +221,45 @@ def test_what_is_sent_is_plain_and_the_sources_are_local():
     source = studio._esm + studio._css
     assert "http" not in source.replace("http://www.w3.org/2000/svg", "")
     assert "\nimport " not in source
-    assert len(studio._esm) <= 48_000
+    assert len(studio._esm) <= 52_000
+
+
+def inputs_of(studio, **changes):
+    return json.dumps({name: getattr(studio, name) for name in studio.options["inputs"]} | changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_ranks": 5}, {"forward": 0.25, "critical": True}, {"compare": "ZB-H1", "stage_costs": {"1": [3, None, 2]}}],
+)
+def test_a_picture_made_ahead_is_the_one_that_comes_when_asked_for(monkeypatch, changes):
+    studio, other = show.BubbleStudio("1F1B", 4, 8), show.BubbleStudio("1F1B", 4, 8)
+    sent, before = [], studio.state()
+    monkeypatch.setattr(studio, "send", lambda content, buffers=(): sent.append((content, buffers)))
+    studio._handle_custom_msg({"ahead": inputs_of(studio, **changes)}, [])
+    assert studio.state() == before
+    with other.hold_trait_notifications():
+        for name, value in changes.items():
+            setattr(other, name, value)
+    [(answer, blocks)] = sent
+    assert answer["ahead"] == inputs_of(studio, **changes)
+    assert answer["view"].items() <= other.view.items()
+    assert blocks == [other.actions, other.compared, other.measured, other.path]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_ranks": 99}, {"family": "2F2B"}, {"family": "zero bubble search", "memory_limit": 0.1}]
+)
+def test_a_picture_that_cannot_be_is_answered_without_one(monkeypatch, changes):
+    studio = show.BubbleStudio("1F1B", 4, 8)
+    sent = []
+    monkeypatch.setattr(studio, "send", lambda content, buffers=(): sent.append((content, buffers)))
+    studio._handle_custom_msg({"ahead": inputs_of(studio, **changes)}, [])
+    assert [(content["view"], buffers) for content, buffers in sent] == [(None, ())]
+
+
+def test_to_and_fro_is_answered_with_the_stamp_of_the_last_input():
+    studio = show.BubbleStudio("1F1B", 4, 8)
+    with studio.hold_trait_notifications():
+        studio.num_ranks, studio.stamp = 4, 12.5
+    assert studio.view["stamp"] == 12.5
