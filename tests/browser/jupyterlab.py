@@ -42,15 +42,27 @@ FLAGS = [
 
 @dataclass(frozen=True)
 class Lab:
-    """A running server: where it is, and the folder it serves."""
+    """A running server: where it is, the folder it serves, and its process."""
 
     url: str
     token: str
     folder: Path
+    pid: int
 
     def address_of(self, notebook: str) -> str:
         """The page of one notebook in simple mode, with the token."""
         return f"{self.url}doc/tree/{notebook}?token={self.token}"
+
+    def end_kernels(self) -> None:
+        """Shut every kernel down as JupyterLab's menu does; a process that outlives its kernel is an error."""
+        for session in json.loads(self._ask("api/sessions")):
+            self._ask(f"api/sessions/{session['id']}", "DELETE")
+        _expect_no_strays(psutil.Process(self.pid).children(recursive=True))
+
+    def _ask(self, path: str, method: str = "GET") -> bytes:
+        request = urllib.request.Request(f"{self.url}{path}?token={self.token}", method=method)
+        with urllib.request.urlopen(request, timeout=STOP_S) as answer:
+            return answer.read()
 
 
 @contextlib.contextmanager
@@ -67,7 +79,7 @@ def jupyterlab(notebooks: list[Path], home: Path) -> Iterator[Lab]:
     with log.open("wb") as output:
         server = subprocess.Popen(command, cwd=home, env=environment, stdout=output, stderr=output)
         try:
-            yield Lab(_wait_for_url(server, home / "runtime", token, log), token, folder)
+            yield Lab(_wait_for_url(server, home / "runtime", token, log), token, folder, server.pid)
         finally:
             _stop(server)
 
@@ -106,7 +118,7 @@ def _wait_for_url(server: subprocess.Popen, runtime: Path, token: str, log: Path
 
 
 def _stop(server: subprocess.Popen) -> None:
-    """Ask the server to end, wait for its whole family, and name whoever stayed."""
+    """Ask the server to end, and its whole family with it."""
     family = []
     with contextlib.suppress(psutil.NoSuchProcess):
         family = psutil.Process(server.pid).children(recursive=True)
@@ -116,6 +128,11 @@ def _stop(server: subprocess.Popen) -> None:
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
+    _expect_no_strays(family)
+
+
+def _expect_no_strays(family: list[psutil.Process]) -> None:
+    """Wait until these processes have ended, and name whoever stayed."""
     _, strays = psutil.wait_procs(family, timeout=STOP_S)
     names = [" ".join(stray.cmdline())[:120] for stray in strays if stray.is_running()]
     for stray in strays:

@@ -54,21 +54,30 @@ WIDGETS = {
 }
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One JupyterLab with all lessons, as a student has it; the kernel of each lesson ends before the next."""
+    with lab.jupyterlab(
+        sorted((ROOT / "notebooks").glob("*.ipynb")), tmp_path_factory.mktemp("lab") / "home"
+    ) as server:
+        yield server
+
+
 @pytest.mark.parametrize("number", WIDGETS)
-def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, chromium_page, tmp_path):
+def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, chromium_page, server):
     notebook = lesson(number)
-    with lab.jupyterlab([notebook], tmp_path / "home") as server:
-        try:
-            open_and_run(chromium_page, server, notebook.name)
-            if WIDGETS[number]:
-                use_the_widget(chromium_page, *WIDGETS[number])
-            if number in ("00", "09"):
-                step_the_player(chromium_page)
-        finally:
-            chromium_page.goto("about:blank")  # close the sockets before the server goes
-        cells = [cell for cell in read_cells(server.folder / notebook.name) if cell.cell_type == "code"]
-        assert [cell.id for cell in cells if not cell.execution_count] == []
-        assert errors_in(cells) == []
+    try:
+        open_and_run(chromium_page, server, notebook.name)
+        if WIDGETS[number]:
+            use_the_widget(chromium_page, *WIDGETS[number])
+        if number in ("00", "09"):
+            step_the_player(chromium_page)
+    finally:
+        chromium_page.goto("about:blank")  # close the sockets before the kernel goes
+        server.end_kernels()
+    cells = [cell for cell in read_cells(server.folder / notebook.name) if cell.cell_type == "code"]
+    assert [cell.id for cell in cells if not cell.execution_count] == []
+    assert errors_in(cells) == []
 
 
 def open_and_run(page, server, name):
