@@ -10,6 +10,7 @@ from pllab.pipeline.stage import as_tuple
 from pllab.timeline import Timeline
 
 Loss = Callable[[Any, Any], torch.Tensor]
+Count = Callable[[Any], float]
 Batch = torch.Tensor | Tensors
 
 
@@ -39,26 +40,49 @@ def cut_batch(batch: Batch, num_microbatches: int) -> list[Tensors]:
 
 
 class Score:
-    """The loss of each micro-batch, weighed by its share of the rows.
+    """The loss of each micro-batch, weighed by its share of what the loss is a mean over.
 
-    `loss(output, target)` is a mean over the rows it is given. The mean over the batch is the sum of those means,
-    each times rows of the micro-batch / rows of the batch; the same weights are the gradients backward begins with.
+    `loss(output, target)` is a mean over the rows it is given, or over what `mean_over(target)` counts. The mean over
+    the batch is the sum of those means, each times count of the micro-batch / count of the batch; the same weights
+    are the gradients backward begins with.
+
+    Raises:
+        ValueError: there is nothing in the whole batch to take a mean over.
     """
 
-    def __init__(self, loss: Loss, targets: Sequence[Tensors]) -> None:
+    def __init__(self, loss: Loss, targets: Sequence[Tensors], mean_over: Count | None = None) -> None:
         self._loss = loss
         self._targets = targets
-        num_rows = sum(len(part[0]) for part in targets)
-        self._weights = [len(part[0]) / num_rows for part in targets]
+        self._num_rows = sum(len(part[0]) for part in targets)
+        counts = [float(mean_over(_single(part)) if mean_over else len(part[0])) for part in targets]
+        if not sum(counts) > 0 or min(counts) < 0:
+            raise ValueError(
+                f"mean_over counts {counts} in the micro-batches; a mean needs at least one, and none below 0"
+            )
+        self._weights = [count / sum(counts) for count in counts]
         self._losses: dict[int, torch.Tensor] = {}
+
+    def check_rows(self, num_rows: int) -> None:
+        """Refuse a batch that has not as many rows as the targets: a loss may stretch the shorter one.
+
+        Raises:
+            ValueError: naming both.
+        """
+        if num_rows != self._num_rows:
+            raise ValueError(f"the batch has {num_rows} rows and the targets {self._num_rows}; give one for each row")
 
     def of(self, microbatch: int, outputs: Tensors) -> torch.Tensor:
         """The loss of one micro-batch.
 
         Raises:
-            ValueError: the loss is not one number.
+            ValueError: the loss is no tensor, or not one number.
         """
-        loss = self._loss(_single(outputs), _single(self._targets[microbatch]))
+        if not self._weights[microbatch]:  # a mean over nothing is not a number, and neither is its gradient
+            loss = torch.stack([output.sum() for output in outputs]).sum() * 0
+        else:
+            loss = self._loss(_single(outputs), _single(self._targets[microbatch]))
+        if not isinstance(loss, torch.Tensor):
+            raise ValueError(f"the loss is of type {type(loss).__name__}; return a tensor, the mean over the rows")
         if loss.numel() != 1:
             raise ValueError(f"the loss has shape {tuple(loss.shape)}; return one number, the mean over the rows")
         self._losses[microbatch] = loss.detach()

@@ -98,7 +98,7 @@ def calibrate_ranks(
 
 
 def _schedule(num_stages: int, num_ranks: int, num_microbatches: int) -> Schedule:
-    if num_stages % num_ranks:
+    if num_ranks < 1 or num_stages % num_ranks:
         raise ValueError(f"{num_stages} stages cannot be dealt evenly to {num_ranks} ranks; give a multiple of them")
     return interleaved(num_ranks, num_microbatches, num_stages // num_ranks)
 
@@ -114,10 +114,12 @@ def _calibrate(
     kept = [(parameter, parameter.grad) for parameter in modules.parameters()]
     modules.zero_grad(set_to_none=True)
     runs: list[tuple[Schedule, Timeline]] = []
-    for rows in (schedule, split_backwards(schedule)):
-        with make(rows) as executor:
-            timelines = [executor.step(batch, targets).timeline for _ in range(repeats + 1)]
-        runs += [(rows, timeline) for timeline in timelines[1:]]
-    for parameter, gradient in kept:
-        parameter.grad = gradient
+    try:
+        for rows in (schedule, split_backwards(schedule)):
+            with make(rows) as executor:
+                timelines = [executor.step(batch, targets).timeline for _ in range(repeats + 1)]
+            runs += [(rows, timeline) for timeline in timelines[1:]]
+    finally:
+        for parameter, gradient in kept:
+            parameter.grad = gradient
     return estimate(runs)

@@ -21,12 +21,14 @@ def check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequen
         raise ValueError(f"the schedule has {schedule.num_ranks} ranks, not {len(devices)}; give one device for each")
 
 
-def check_ranks(schedule: Schedule, stages: Iterable[int]) -> None:
+def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
     """Refuse a group that is not as large as the schedule, or stages that are not this rank's.
 
     Raises:
         ValueError: naming both counts, or this rank's stages.
     """
+    if not isinstance(stages, Mapping):
+        raise ValueError(f"the stages are a {type(stages).__name__}; give this rank's by number, as {{0: module}}")
     if world_size() != schedule.num_ranks:
         raise ValueError(
             f"the schedule has {schedule.num_ranks} ranks and the group {world_size()}; start as many ranks as it has"

@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import nn
 
-from pllab.pipeline.batch import Batch, Loss, Score, Step, cut_batch
+from pllab.pipeline.batch import Batch, Count, Loss, Score, Step, cut_batch
 from pllab.pipeline.fit import check_lanes, lanes_of
 from pllab.pipeline.interpret import Work
 from pllab.pipeline.lane_run import Lane, LaneRun
@@ -38,7 +38,8 @@ class LaneExecutor:
 
     `stages[s]` is stage s; `devices[r]` is where rank r runs: the GPU of its stages, else `cpu:r`, by default.
     `loss(output, target)` is the mean over the rows it is given, as PyTorch's losses are; micro-batches are weighed
-    by their rows, so that loss and gradients are those of the whole batch at once. Stages may share parameters.
+    by their rows, so that loss and gradients are those of the whole batch at once. A mean over tokens is weighed by
+    them with `mean_over=num_target_tokens`, or any other count of the targets. Stages may share parameters.
     No gradient goes back to the batch. With `SleepStage` stages the engine is `emulated`; then loss, batch and
     targets may be left out.
 
@@ -55,6 +56,7 @@ class LaneExecutor:
         stages: Sequence[nn.Module],
         loss: Loss | None = None,
         *,
+        mean_over: Count | None = None,
         devices: Sequence[torch.device | str] | None = None,
         timeout_s: float = 60.0,
     ) -> None:
@@ -63,10 +65,14 @@ class LaneExecutor:
         self.schedule = schedule
         self.timeout_s = timeout_s
         self._loss = loss
+        self._mean_over = mean_over
         self._modules = [as_sequential(stage) for stage in stages]
         self._sleepers = [sleeper(stage) for stage in stages]
         if loss is None and self._sleepers[-1] is None:
             raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
+        if self._sleepers[-1] is not None and None in self._sleepers:
+            awake = self._sleepers.index(None)
+            raise ValueError(f"the last stage sleeps and stage {awake} does not; let all sleep, or the last one not")
         self._engine: Engine = "real" if None in self._sleepers else "emulated"
         self.devices = [*map(checked_device, devices or lanes_of(schedule, dict(enumerate(self._modules))))]
         self._shared = shared_parameters(self._modules)
@@ -79,17 +85,20 @@ class LaneExecutor:
         """Run every action of the schedule once; add to the parameters' `.grad`.
 
         Raises:
-            ValueError: the batch has fewer rows than the schedule has micro-batches.
+            ValueError: the batch has fewer rows than the schedule has micro-batches, or other than the targets.
             TimeoutError: a stage waited, or worked, longer than `timeout_s`.
             Exception: the first exception of a stage, with a note that names its action.
         """
-        score = None if self._loss is None else Score(self._loss, self._cut(targets, self._device(-1)))
+        micro_batches, score = self._cut(batch), None
+        if self._loss is not None and self._sleepers[-1] is None:
+            score = Score(self._loss, self._cut(targets, self._device(-1)), self._mean_over)
+            score.check_rows(sum(len(part[0]) for part in micro_batches))
         shadows = [shared.shadow(self._device(shared.stage)) for shared in self._shared]
         record = Record(self._engine, self.schedule.num_ranks)
         works = self._works(score, shadows)
         run = LaneRun(self.schedule, self._started(), works, record, self.timeout_s)
         try:
-            run.run(self._cut(batch))
+            run.run(micro_batches)
         except (KeyboardInterrupt, TimeoutError):
             run.stop()
             self._let_go()

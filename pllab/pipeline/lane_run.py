@@ -42,6 +42,7 @@ class LaneTransport:
         """Wait for the packet in this lane's mailbox and bring it to this lane's device."""
         name = taken_by(action, self._num_stages)
         if name is None:
+            self._mailbox.check()
             return NOTHING
         packet = self._mailbox.take(name)
         return Packet(self._stream.fetch(packet, self._device), packet.needs_grad)

@@ -31,6 +31,15 @@ class Mailbox:
             self._failure = self._failure or error
             self._changed.notify()
 
+    def check(self) -> None:
+        """Refuse to go on without the other lanes, for an action that takes no packet.
+
+        Raises:
+            Upstream: another lane failed.
+        """
+        if self._failure is not None:
+            raise Upstream(f"nothing more is wanted: {self._failure}") from self._failure
+
     def take(self, name: Name) -> Packet:
         """Wait for a packet and take it out.
 

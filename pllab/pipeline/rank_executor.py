@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from pllab.comm import one_way_groups, rank, receive_async, send_async, world_size
-from pllab.pipeline.batch import Batch, Loss, Score, Step, cut_batch
+from pllab.pipeline.batch import Batch, Count, Loss, Score, Step, cut_batch
 from pllab.pipeline.fit import check_ranks, place_of
 from pllab.pipeline.interpret import Work, interpret
 from pllab.pipeline.rank_run import RankTransport, exchange_spans
@@ -55,6 +55,7 @@ class RankExecutor:
         stages: Mapping[int, nn.Module],
         loss: Loss | None = None,
         *,
+        mean_over: Count | None = None,
         tied: Sequence[Sequence[Place]] = (),
         timeout_s: float = 60.0,
     ) -> None:
@@ -63,6 +64,7 @@ class RankExecutor:
         self.schedule = schedule
         self.timeout_s = timeout_s
         self._loss = loss
+        self._mean_over = mean_over
         self._last = schedule.num_stages - 1
         self._modules = {number: as_sequential(stage) for number, stage in stages.items()}
         self._sleepers = {number: sleeper(stage) for number, stage in stages.items()}
@@ -74,19 +76,28 @@ class RankExecutor:
         self._tied = Tied(tied, schedule, self._modules)
         self._inwards, self._outwards = self._wires()
         self._headers: dict[int, Headers] = {}  # by shape of the batch
+        self._is_cut_short = False
 
     def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
         """Run this rank's actions once; add to the parameters' `.grad`.
 
         Raises:
-            ValueError: the batch has fewer rows than the schedule has micro-batches.
+            ValueError: the batch has fewer rows than the schedule has micro-batches, or other than the targets.
             PeerError: another rank went away, or did not send in time.
+            RuntimeError: an earlier step failed half way.
         """
+        if self._is_cut_short:
+            raise RuntimeError("an earlier step failed, and its messages may still be under way; start the ranks again")
         score = self._score(targets)
         here = self._first_packets(batch)
         record = Record(self._engine, self.schedule.num_ranks)
-        transport = self._transport(here, self._headers.setdefault(self._agree_on_shape(batch), {}))
+        self._is_cut_short = world_size() > 1  # until the end is reached
+        shape, num_rows = self._agree_on_shape(batch)
+        if score is not None:
+            score.check_rows(num_rows)
+        transport = self._transport(here, self._headers.setdefault(shape, {}))
         works = self._works(score)
+        self._tied.put_aside()
         self._stream.begin()
         self._stream.start_clock(None)
         with torch.enable_grad(), self._stream.running():
@@ -96,6 +107,7 @@ class RankExecutor:
         self._tied.add_up()
         loss = 0.0 if score is None else score.total()
         spans, loss = exchange_spans(self.schedule, record.timeline(from_zero=False).spans, loss, self._device)
+        self._is_cut_short = False
         return Step(loss, Timeline.of(spans, self._engine, self.schedule.num_ranks).from_zero())
 
     def _wires(self) -> tuple[list[Wire], list[Wire]]:
@@ -114,18 +126,20 @@ class RankExecutor:
         outboxes = {wire.peer: Outbox(wire, headers) for wire in self._outwards}
         return RankTransport(self.schedule, rank(), here, inboxes, outboxes)
 
-    def _agree_on_shape(self, batch: Batch | None) -> int:
-        """A number for the shape of the batch, told to all ranks by the one that has the first stage."""
-        number = torch.zeros(1, dtype=torch.int64, device=self._device)
+    def _agree_on_shape(self, batch: Batch | None) -> tuple[int, int]:
+        """A number for the shape of the batch, and its rows, told to all ranks by the one that has the first stage."""
+        told = torch.zeros(2, dtype=torch.int64, device=self._device)
         teller = self.schedule.rank_of_stage[0]
         if rank() != teller:
-            return int(receive_async(number, teller).wait_for(self.timeout_s).item())
-        if batch is not None:
+            told = receive_async(told, teller).wait_for(self.timeout_s)
+        elif batch is not None:
             shapes = [(tuple(tensor.shape), tensor.dtype) for tensor in as_tuple(batch, "the batch")]
-            number += zlib.crc32(repr(shapes).encode())
-        for message in [send_async(number, other) for other in range(world_size()) if other != teller]:
-            message.wait_for(self.timeout_s)
-        return int(number.item())
+            told += torch.tensor([zlib.crc32(repr(shapes).encode()), shapes[0][0][0]], device=self._device)
+        if rank() == teller:
+            for message in [send_async(told, other) for other in range(world_size()) if other != teller]:
+                message.wait_for(self.timeout_s)
+        number, num_rows = map(int, told.tolist())
+        return number, num_rows
 
     def _first_packets(self, batch: Batch | None) -> dict[Name, Packet]:
         if 0 not in self._modules:
@@ -141,19 +155,18 @@ class RankExecutor:
         return {Name(0, True, index): Packet(part, [False] * len(part)) for index, part in enumerate(parts)}
 
     def _score(self, targets: Batch | None) -> Score | None:
-        if self._last not in self._modules or self._loss is None:
+        if self._last not in self._modules or self._loss is None or self._sleepers[self._last] is not None:
             return None
         if targets is None:
             raise ValueError("targets is None on the rank of the last stage, which computes the loss")
         parts = cut_batch(targets, self.schedule.num_microbatches)
-        return Score(self._loss, [tuple(tensor.to(self._device) for tensor in part) for part in parts])
+        return Score(self._loss, [tuple(tensor.to(self._device) for tensor in part) for part in parts], self._mean_over)
 
     def _works(self, score: Score | None) -> dict[int, Work]:
         seed = int(torch.randint(2**62, ()).item())
-        stand_ins = self._tied.stand_ins()
         works: dict[int, Work] = {}
         for number, module in self._modules.items():
-            stage = Stage(number, module, self._device, stand_ins[number])
+            stage = Stage(number, module, self._device, {})
             asleep = self._sleepers[number]
             scored = score if number == self._last else None
             works[number] = SleepWork(asleep) if asleep else StageWork(stage, seed, scored)

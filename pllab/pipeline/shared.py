@@ -25,7 +25,7 @@ class Shared(NamedTuple):
 
 
 def shared_parameters(partitions: Sequence[nn.Module]) -> list[Shared]:
-    """Find the parameters of later partitions that an earlier one has too.
+    """Find the parameters of later partitions that an earlier one has too; one name of each, for all its names there.
 
     Raises:
         ValueError: two partitions hold the same module, so that two workers would run it at once.
@@ -34,7 +34,7 @@ def shared_parameters(partitions: Sequence[nn.Module]) -> list[Shared]:
     owned: set[int] = set()
     found = []
     for index, partition in enumerate(partitions):
-        named = list(partition.named_parameters(remove_duplicate=False))
+        named = list(partition.named_parameters())
         found += [Shared(index, name, parameter) for name, parameter in named if id(parameter) in owned]
         owned |= {id(parameter) for _, parameter in named}
     return found

@@ -16,6 +16,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 
@@ -39,19 +40,22 @@ def backward_input(
         backward_weight(rest)                    # now the weights have theirs
 
     Without an input that requires grad, as in a first stage that takes token ids, everything is left for W. The
-    gradient of a parameter used in several places of the trunk comes with I, which passes them all.
+    gradient of a parameter used in several places of the trunk comes with I, which passes them all. So does that of one
+    behind an output that is not on the trunk, or taken by a `torch.autograd.Function`, whose backward knows no halves.
+    A hook on a tensor inside, `tensor.register_hook`, runs with I and again with W, so it should only look.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2023); torch.distributed.pipelining splits the same way.
     """
     leaves = [tensor for tensor in inputs if tensor.requires_grad]
-    trunk = _trunk([get_gradient_edge(output).node for output in outputs], leaves)
+    roots = [get_gradient_edge(output).node for output in outputs]
+    trunk = _trunk(roots, leaves)
     if not trunk:
         return [Rest(outputs, grads, None)] if outputs else []
-    branches, often_used = _branches(trunk)
+    branches, at_once = _branches(trunk, roots)
     caught: dict[Node, Sequence[torch.Tensor | None]] = {}
     hooks = [node.register_prehook(partial(caught.__setitem__, node)) for node in branches]
     try:
-        torch.autograd.backward(outputs, grads, retain_graph=True, inputs=[*leaves, *often_used])
+        torch.autograd.backward(outputs, grads, retain_graph=True, inputs=[*leaves, *at_once])
     finally:
         for hook in hooks:
             hook.remove()
@@ -99,28 +103,36 @@ def _closure(starts: Iterable[Node], neighbours: Mapping[Node, Sequence[Node]]) 
     return found
 
 
-def _branches(trunk: set[Node]) -> tuple[dict[Node, list[torch.Tensor]], list[torch.Tensor]]:
+def _branches(trunk: set[Node], roots: Sequence[Node]) -> tuple[dict[Node, list[torch.Tensor]], list[torch.Tensor]]:
     """The nodes of the trunk with the parameters that hang on them alone, and the parameters that I has to do.
 
     A parameter that hangs on several nodes comes with I, and with it its neighbours, with which it may share work.
     """
-    hanging = {node: leaves for node in trunk if (leaves := _leaves_beside(node, trunk))}
+    hanging = {node: leaves for node in trunk if (leaves := _leaves_beside(_below(node), trunk))}
     uses = Counter(leaf for leaves in hanging.values() for leaf in leaves)
-    alone = {node: leaves for node, leaves in hanging.items() if all(uses[leaf] == 1 for leaf in leaves)}
-    together = {leaf for node, leaves in hanging.items() if node not in alone for leaf in leaves}
+    apart = _leaves_beside(roots, trunk)
+    alone = {
+        node: leaves
+        for node, leaves in hanging.items()
+        if not isinstance(node, BackwardCFunction) and not leaves & apart and all(uses[leaf] == 1 for leaf in leaves)
+    }
+    together = apart.union(*(leaves for node, leaves in hanging.items() if node not in alone))
     return {node: [*map(_tensor, leaves)] for node, leaves in alone.items()}, [*map(_tensor, together)]
 
 
-def _leaves_beside(node: Node, trunk: set[Node]) -> set[Node]:
-    """The ends of the graph below a node that are reached without another node of the trunk."""
-    found: set[Node] = set()
-    todo = [node]
+def _below(node: Node) -> list[Node]:
+    return [below for below, _ in node.next_functions if below is not None]
+
+
+def _leaves_beside(starts: Iterable[Node], trunk: set[Node]) -> set[Node]:
+    """The ends of the graph from some nodes on that are reached without a node of the trunk."""
+    found = set(starts) - trunk
+    todo = list(found)
     while todo:
-        for below, _ in todo.pop().next_functions:
-            if below is not None and below not in trunk and below not in found:
-                found.add(below)
-                todo.append(below)
-    return {below for below in found if hasattr(below, "variable")}
+        new = set(_below(todo.pop())) - trunk - found
+        found |= new
+        todo += new
+    return {node for node in found if hasattr(node, "variable")}
 
 
 def _tensor(leaf: Node) -> torch.Tensor:

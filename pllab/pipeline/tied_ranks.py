@@ -1,7 +1,7 @@
 """A weight that stages on several ranks share: one gradient, summed once in a step.
 
-Each rank has a copy, in memory of its own. Every step works with a leaf that stands for it, so that what the step
-adds to the gradient is known apart from what was there before; the sum of these goes to every copy.
+Each rank has a copy, in memory of its own. What was in its gradient is put aside for the time of a step, so that what
+the step adds is known apart; the sum of these goes to every copy, and what was put aside comes back.
 """
 
 from collections import defaultdict
@@ -44,26 +44,31 @@ class Tied:
         self._weights = [_Weight([place for place in places if place[0] in modules], next(groups)) for places in mine]
         self._modules = modules
 
-    def stand_ins(self) -> dict[int, dict[str, torch.Tensor]]:
-        """New leaves for one step, by stage and name."""
-        named: dict[int, dict[str, torch.Tensor]] = {stage: {} for stage in self._modules}
+    def put_aside(self) -> None:
+        """Begin a step with no gradient."""
         for weight in self._weights:
-            weight.leaf = weight.copies(self._modules)[0].detach().requires_grad_()
-            for stage, name in weight.places:
-                named[stage][name] = weight.leaf
-        return named
+            copies = weight.copies(self._modules)
+            weight.before = [copy.grad for copy in copies]
+            for copy in copies:
+                copy.grad = None
 
     def add_up(self) -> None:
-        """Sum the leaves' gradients over the ranks and add the sum to every copy's.
+        """Sum what the step added over the ranks and give every copy the sum and what it had before.
 
         Raises:
             PeerError: another rank went away or did not come in time.
         """
         for weight in self._weights:
-            grad = torch.zeros_like(weight.leaf) if weight.leaf.grad is None else weight.leaf.grad
-            sum_in_group(weight.group, grad)
-            for copy in weight.copies(self._modules):
-                copy.grad = grad.clone() if copy.grad is None else copy.grad + grad
+            copies = weight.copies(self._modules)
+            added = torch.zeros_like(copies[0], requires_grad=False)
+            for copy in copies:
+                if copy.grad is not None:
+                    added += copy.grad
+            sum_in_group(weight.group, added)
+            for copy, before in zip(copies, weight.before, strict=True):
+                copy.grad = before
+                if copy.requires_grad:
+                    copy.grad = added.clone() if before is None else before + added
 
 
 class _Weight:
@@ -72,7 +77,7 @@ class _Weight:
     def __init__(self, places: Sequence[Place], group: Any) -> None:
         self.places = places
         self.group = group
-        self.leaf = torch.empty(0)
+        self.before: list[torch.Tensor | None] = []
 
     def copies(self, modules: Mapping[int, nn.Sequential]) -> list[nn.Parameter]:
         """This rank's parameters, each once."""

@@ -69,8 +69,13 @@ def from_torch(theirs: "PipelineScheduleMulti", name: str = "schedule") -> Sched
     Example: `from_torch(to_torch(schedule, stages, loss)) == schedule`.
     """
     rows = [theirs.pipeline_order[row] for row in sorted(theirs.pipeline_order)]
-    cells = (["" if action is None else str(action) for action in row] for row in rows)
+    cells = ([str(action) for action in row if not _is_no_work(action)] for row in rows)
     return Schedule.from_csv("\n".join(",".join(row) for row in cells), name)
+
+
+def _is_no_work(action: Any) -> bool:
+    """An idle slot, or one of a whole stage: its gradients are reduced, its weights gathered."""
+    return action is None or (action.microbatch_index is None and action.sub_actions is None)
 
 
 def _share_of(loss: Loss, num_microbatches: int, output: Any, target: Any) -> torch.Tensor:

@@ -63,7 +63,7 @@ def _problems(schedule: Schedule, memory_limit: float | None, held: Held) -> Ite
         complete = False
         yield problem
     if complete:
-        yield from _deadlock(schedule, counts)
+        yield from deadlock(schedule, counts)
     if memory_limit is not None:
         yield from _memory(schedule, memory_limit, held)
 
@@ -77,7 +77,10 @@ def _nothing(schedule: Schedule) -> Iterator[Problem]:
 
 def _foreign(counts: _Counts) -> Iterator[Problem]:
     for action in counts:
-        if action.kind not in _SCHEDULED:
+        if not isinstance(action.kind, Kind):
+            kind = f"the kind of {action} is {action.kind!r}, a {type(action.kind).__name__}"
+            yield Problem(f"{kind}; make it with Action.parse, or with a Kind", (action,))
+        elif action.kind not in _SCHEDULED:
             yield Problem(f"{action} is not an action a schedule orders; it orders F, B, I and W", (action,))
         elif action.stage < 0 or action.microbatch < 0:
             yield Problem(f"{action} counts below zero; stages and micro-batches count from 0", (action,))
@@ -120,8 +123,12 @@ def _both_ways(counts: _Counts) -> Iterator[Problem]:
             yield Problem(f"{whole} and {action} both go back through one micro-batch; keep one", (whole, action))
 
 
-def _deadlock(schedule: Schedule, counts: _Counts) -> Iterator[Problem]:
-    """Let every rank go on as far as it can; if some cannot end, one circle of waiting is the reason."""
+def deadlock(schedule: Schedule, counts: _Counts) -> Iterator[Problem]:
+    """Let every rank go on as far as it can; if some cannot end, one circle of waiting is the reason.
+
+    Example: rank 0 with `0F0 0B0 0F1 0B1` stops at 0B0, and rank 1 with `1F0 1F1 1B0 1B1` at 1F1. Each waits for what
+    stands behind the other's stop.
+    """
     done: set[Action] = set()
     heads = [0] * schedule.num_ranks
     ready = list(range(schedule.num_ranks))
@@ -139,20 +146,22 @@ def _deadlock(schedule: Schedule, counts: _Counts) -> Iterator[Problem]:
             heads[rank] += 1
             ready.extend(sleepers.pop(action, ()))
     if any(head < len(row) for row, head in zip(schedule.rows, heads, strict=True)):
-        yield _circle(
+        yield circle(
             schedule, heads, lambda action: next(n for n in needs(action, schedule.num_stages, counts) if n not in done)
         )
 
 
-def _circle(schedule: Schedule, heads: list[int], first_need: Callable[[Action], Action]) -> Problem:
-    """Follow 'waits for' from a stuck rank until a rank comes up again; what lies between is the circle."""
+def circle(schedule: Schedule, heads: list[int], first_need: Callable[[Action], Action]) -> Problem:
+    """Follow 'waits for' from a stuck rank until a rank comes up again; what lies between is the circle.
+
+    Example: 0B0 waits for 1B0, which comes after 1F1 on rank 1; 1F1 waits for 0F1, which comes after 0B0 on rank 0.
+    """
     rank = next(rank for rank, row in enumerate(schedule.rows) if heads[rank] < len(row))
     order: list[int] = []
     while rank not in order:
         order.append(rank)
         rank = schedule.rank_of_stage[first_need(schedule.rows[rank][heads[rank]]).stage]
-    circle = order[order.index(rank) :]
-    waits = [(schedule.rows[rank][heads[rank]], rank) for rank in circle]
+    waits = [(schedule.rows[rank][heads[rank]], rank) for rank in order[order.index(rank) :]]
     parts = [_wait(action, first_need(action), waits[(i + 1) % len(waits)]) for i, (action, _) in enumerate(waits)]
     involved = tuple(item for action, _ in waits for item in (action, first_need(action)))
     return Problem(f"the schedule deadlocks: {'; '.join(parts)}", involved)
@@ -169,7 +178,7 @@ def _wait(action: Action, need: Action, blocked_by: tuple[Action, int]) -> str:
 def _memory(schedule: Schedule, limit: float, held: Held) -> Iterator[Problem]:
     for rank, row in enumerate(schedule.rows):
         for action, count in zip(row, held.after_each(row), strict=True):
-            if count > limit + 1e-9:
+            if not count <= limit + 1e-9:
                 sentence = f"rank {rank} holds {count:g} micro-batches at {action}, more than the limit of {limit:g}"
                 yield Problem(f"{sentence}; run a backward before it or raise the limit", (action,))
                 break

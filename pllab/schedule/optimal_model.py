@@ -152,7 +152,8 @@ class _Model:
     def _memory(self, stage: int) -> None:
         """Before forward `k` starts, enough of the `k` before it have run I, and W, for `k + 1` to fit."""
         kept = _exact_or_above(self.work.kept)
-        most = floor(Fraction(self.work.limit) * kept.denominator + _SLACK)
+        limit = min(self.work.limit, self.work.num_microbatches)  # more is never held, and it may be infinite
+        most = floor(Fraction(limit) * kept.denominator + _SLACK)
         for k in range(1, self.work.num_microbatches):
             excess = kept.denominator * (k + 1) - most
             if excess > 0:

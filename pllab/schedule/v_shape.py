@@ -35,6 +35,7 @@ def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
 
     Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), V-Half.
     """
+    check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
     pauses = (0, 0, 1) if num_ranks % 2 else (4, 0, 0)
     block = _Block(slopes=(2, 1, 2, 1), pauses=pauses, memory=2 * ((num_ranks + 2) // 2))
     return _repeat(block, num_ranks, num_microbatches, "V-half")
@@ -58,6 +59,7 @@ def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
 
     Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), V-Min.
     """
+    check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
     pauses = (0, 0, 0) if num_ranks % 3 else (2, 0, 2)
     block = _Block(slopes=(1, 1, 1, 1), pauses=pauses, memory=2 * ((num_ranks + 4) // 3))
     return _repeat(block, num_ranks, num_microbatches, "V-min")
@@ -82,7 +84,6 @@ class _Block:
 
 
 def _repeat(block: _Block, num_ranks: int, num_microbatches: int, name: str) -> Schedule:
-    check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
     order = [_order(block, rank, num_ranks, num_microbatches) for rank in range(num_ranks)]
     return fill(order, block.memory, name)
 

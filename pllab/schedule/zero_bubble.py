@@ -33,8 +33,10 @@ def zero_bubble(
 
     Best is the shortest time that the slowest rank needs from its own first start to its last end, which is what a
     step costs when the next follows without a barrier (the Zero Bubble paper's measure); of equals, the shortest
-    makespan. Neither is ever longer than that of 1F1B or ZB-H1 with as many forwards in flight as the limit allows (of
-    1F1B whose B takes as long as I and W). It stops early where a floor known on paper shows that nothing is shorter.
+    makespan. The makespan is never longer than that of 1F1B or ZB-H1, with as many forwards in flight as the limit
+    allows (of 1F1B whose B takes as long as I and W), and the slowest rank never takes longer than in the shorter of
+    the two. With unequal stages the other one may have a quicker slowest rank and end later. The search stops early
+    where a floor known on paper shows that nothing is shorter.
 
     Micro-batches go in order of each kind. The search is a fixed number of tries with a fixed seed, so the same
     question gets the same answer: 8 stages and 64 micro-batches take about a second, 32 and 128 a few.

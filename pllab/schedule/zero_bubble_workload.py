@@ -43,7 +43,7 @@ class Workload:
             ValueError: a size below 1, a memory limit in which not even one micro-batch fits, or a cost below zero.
         """
         check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
-        if not memory_limit >= 1:
+        if memory_limit is None or not memory_limit >= 1:
             sentence = f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1"
             raise ValueError(sentence)
         stages, links = range(num_stages), range(num_stages - 1)

@@ -1,13 +1,15 @@
 """Functions that the rank tests run on their ranks: a new process can only import what is in a module."""
 
+import copy
 import time
 
 import torch
 from torch import nn
 
 from pllab.comm import PeerError, all_reduce, record_messages
-from pllab.pipeline import LaneExecutor, RankExecutor, SleepStage, from_torch, tied_weights, to_torch
-from pllab.schedule import Schedule, gpipe, one_f_one_b
+from pllab.parallel import num_target_tokens
+from pllab.pipeline import LaneExecutor, RankExecutor, SleepStage, checkpointed, from_torch, tied_weights, to_torch
+from pllab.schedule import Schedule, gpipe, one_f_one_b, zb_h1
 from tests.pipeline.families import (
     GENERATORS,
     any_legal,
@@ -178,3 +180,90 @@ def _their_loss(theirs, schedule: Schedule, rank: int, ids: torch.Tensor) -> flo
     total = torch.tensor([float(sum(loss.item() for loss in losses))])
     all_reduce(total)
     return total.item()
+
+
+def frozen_and_tied(rank: int, size: int) -> tuple[bool, bool]:
+    """Whether a frozen weight of both ranks is left without a gradient, and the bias beside it is not."""
+    stages = [nn.Sequential(nn.Linear(4, 4)) for _ in range(2)]
+    stages[1][0].weight = stages[0][0].weight
+    stages[0][0].weight.requires_grad_(False)
+    x = torch.randn(4, 4)
+    schedule = one_f_one_b(size, 2)
+    tied = tied_weights(stages)
+    RankExecutor(schedule, {rank: stages[rank]}, nn.functional.mse_loss, tied=tied, timeout_s=20).step(x, x)
+    linear = stages[rank][0]
+    return linear.weight.grad is None, linear.bias.grad is not None
+
+
+def step_after_a_failure(rank: int, size: int) -> list[str]:
+    """What ends the first step on this rank, and the words of the second."""
+    stages, x = [nn.Linear(4, 4), Fails()], torch.randn(4, 4)
+    executor = RankExecutor(gpipe(size, 2), {rank: stages[rank]}, nn.functional.mse_loss, timeout_s=2)
+    seen: list[str] = []
+    for _ in range(2):
+        try:
+            executor.step(x, x)
+        except (KeyError, PeerError, RuntimeError) as error:
+            seen.append(str(error) if seen else type(error).__name__)
+    return seen
+
+
+def other_rows(rank: int, size: int) -> str:
+    """The words of a step whose batch and targets, on different ranks, have different rows."""
+    stages = [nn.Linear(4, 4), nn.Linear(4, 4)]
+    executor = RankExecutor(gpipe(size, 2), {rank: stages[rank]}, nn.functional.mse_loss, timeout_s=2)
+    try:
+        executor.step(torch.randn(6, 4), torch.randn(2, 4))
+    except (ValueError, PeerError) as error:
+        return str(error)
+    return "nothing"
+
+
+def sleeping_with_a_loss(rank: int, size: int) -> float:
+    stage = SleepStage(0.001, 0.001)
+    return RankExecutor(gpipe(size, 2), {rank: stage}, nn.functional.mse_loss, timeout_s=20).step().loss
+
+
+class Recomputed(nn.Module):
+    """Runs its layer again in backward, outside of whatever surrounded the forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpointed(self.layer, x)
+
+
+def recomputed_and_tied(rank: int, size: int) -> float:
+    """The error of the tied weight's gradient on this rank, on top of one that was there before."""
+    torch.manual_seed(0)
+    stages, x = [Recomputed(), Recomputed()], torch.randn(6, 4)
+    weight = stages[1].layer.weight = stages[0].layer.weight
+    nn.functional.mse_loss(stages[1](stages[0](x)), x).backward()
+    expected, weight.grad = 1.0 + weight.grad, torch.ones(4, 4)
+    tied = tied_weights(stages)
+    RankExecutor(one_f_one_b(size, 3), {rank: stages[rank]}, nn.functional.mse_loss, tied=tied, timeout_s=20).step(x, x)
+    return (weight.grad - expected).abs().max().item()
+
+
+def few_targets() -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows with 7, 2, 0 and 5 tokens to predict, and what is predicted in them."""
+    ids = tokens(4)
+    labels = ids.clone()
+    for row, count in enumerate((7, 2, 0, 5)):
+        labels[row, count + 1 :] = -100
+    return ids, labels
+
+
+def mean_over_tokens(rank: int, size: int) -> tuple[float, float, bool]:
+    """A row for each micro-batch, and the plain model's mean over all tokens of the batch."""
+    model, (ids, labels) = tiny_gpt2(), few_targets()
+    schedule, plain = zb_h1(size, 4), copy.deepcopy(model)
+    loss = next_token_loss(plain(ids).logits, labels)
+    loss.backward()
+    cuts = stages_of(model, schedule.num_stages)
+    mine, tied = own(schedule, cuts, rank), tied_weights(cuts)
+    executor = RankExecutor(schedule, mine, next_token_loss, mean_over=num_target_tokens, tied=tied, timeout_s=20)
+    step = executor.step(ids, labels)
+    return abs(step.loss - loss.item()), worst(model, plain, names_of(model, mine)), True

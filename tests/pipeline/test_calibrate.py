@@ -74,3 +74,16 @@ def test_gradients_are_left_as_they_were():
 def test_stages_that_cannot_be_dealt_are_refused():
     with pytest.raises(ValueError, match="3 stages cannot be dealt evenly to 2 ranks"):
         calibrate([nn.Identity()] * 3, num_microbatches=4, num_ranks=2)
+
+
+def test_gradients_come_back_after_a_failed_calibration():
+    stage = nn.Linear(4, 4)
+    stage.weight.grad = kept = torch.full((4, 4), 7.0)
+    with pytest.raises(RuntimeError, match="shape"):
+        calibrate([stage], torch.randn(4, 3), torch.randn(4, 4), nn.functional.mse_loss, num_microbatches=2)
+    assert stage.weight.grad is kept
+
+
+def test_no_stages_are_refused():
+    with pytest.raises(ValueError, match="0 stages cannot be dealt evenly to 0 ranks"):
+        calibrate([], num_microbatches=4)

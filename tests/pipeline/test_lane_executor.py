@@ -1,3 +1,4 @@
+import copy
 import gc
 import threading
 import weakref
@@ -8,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from pllab.parallel import num_target_tokens
 from pllab.pipeline import LaneExecutor, SleepStage
-from pllab.schedule import Action, Schedule, ScheduleError, gpipe, one_f_one_b, split_backwards
+from pllab.schedule import Action, Schedule, ScheduleError, gpipe, one_f_one_b, split_backwards, zb_h1
+from tests.pipeline import programs
 from tests.pipeline.families import (
     GENERATORS,
     any_legal,
@@ -50,6 +53,35 @@ def test_every_family_gives_the_plain_models_loss_and_gradients(
     ran = [[span.action for span in steps[1].timeline.of_rank(rank)] for rank in range(num_ranks)]
     assert ran == [list(row) for row in schedule.rows]
     assert steps[1].timeline.engine == "real"
+
+
+@pytest.mark.parametrize("family", ["one_f_one_b", "zb_h1"])
+@pytest.mark.parametrize("num_microbatches", [2, 4])
+def test_a_mean_over_tokens_is_the_plain_models_where_micro_batches_have_more_or_fewer(
+    family: str, num_microbatches: int
+) -> None:
+    """4 micro-batches: one has no token to predict, and its own mean would be no number."""
+    model, (ids, labels) = tiny_gpt2(), programs.few_targets()
+    plain = copy.deepcopy(model)
+    loss = next_token_loss(plain(ids).logits, labels)
+    loss.backward()
+    schedule = GENERATORS[family](2, num_microbatches)
+    given = {"mean_over": num_target_tokens, "timeout_s": 20}
+    with LaneExecutor(schedule, stages_of(model, 2), next_token_loss, **given) as executor:
+        step = executor.step(ids, labels)
+    assert step.loss == pytest.approx(loss.item(), abs=1e-6)
+    assert worst(model, plain) < 1e-6
+
+
+@pytest.mark.parametrize(("count", "seen"), [(lambda _: 0, "[0.0, 0.0]"), (lambda y: float(y[0, 0]) - 0.5, "-0.5")])
+def test_a_mean_over_nothing_or_less_is_refused(count, seen: str) -> None:
+    x = torch.tensor([[0.0] * 6, [1.0] * 6])
+    with (
+        LaneExecutor(one_f_one_b(1, 2), linears(1), mse, mean_over=count) as executor,
+        pytest.raises(ValueError, match="mean_over counts .* a mean needs at least one") as caught,
+    ):
+        executor.step(x, x)
+    assert seen in str(caught.value)
 
 
 @settings(max_examples=40, deadline=None)
@@ -250,3 +282,59 @@ def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
     with LaneExecutor(gpipe(2, 2), linears(2), lambda out, _: out) as executor:
         with pytest.raises(ValueError, match="one number"):
             executor.step(x, x)
+
+
+@pytest.mark.parametrize("make", [gpipe, zb_h1])
+def test_a_weight_tied_twice_within_a_later_stage_has_one_gradient(make) -> None:
+    torch.manual_seed(0)
+    first, last = nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
+    last[0].weight = last[2].weight = first.weight
+    x = torch.randn(5, 6)
+    mse(last(first(x)), x).backward()
+    expected, first.weight.grad = first.weight.grad, None
+    with LaneExecutor(make(2, 2), [first, last], mse) as executor:
+        executor.step(x, x)
+    torch.testing.assert_close(first.weight.grad, expected)
+
+
+def test_a_stage_that_wakes_after_the_step_was_given_up_adds_nothing() -> None:
+    gate = threading.Event()
+
+    class Stuck(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = super().forward(x)
+            gate.wait(20)
+            return y
+
+    before, last = set(threading.enumerate()), Stuck(6, 6)
+    with LaneExecutor(one_f_one_b(2, 3), [*linears(1), last], mse, timeout_s=0.2) as executor:
+        with pytest.raises(TimeoutError):
+            executor.step(torch.randn(3, 6), torch.randn(3, 6))
+        late = set(threading.enumerate()) - before
+        gate.set()
+        for thread in late:
+            thread.join(10)
+    assert late and last.weight.grad is None  # a last stage's backward waits for no packet
+
+
+def test_sleeping_stages_may_have_a_loss_and_no_batch() -> None:
+    with LaneExecutor(gpipe(2, 2), [SleepStage(0.001, 0.001)] * 2, mse) as executor:
+        assert executor.step().loss == 0.0
+
+
+def test_a_loss_that_is_no_tensor_is_named() -> None:
+    with LaneExecutor(gpipe(1, 1), linears(1), lambda *_: None) as executor:
+        with pytest.raises(ValueError, match="the loss is of type NoneType; return a tensor"):
+            executor.step(torch.randn(2, 6), torch.randn(2, 6))
+
+
+def test_a_batch_and_targets_of_different_rows_are_refused() -> None:
+    """Three targets for seven rows would be stretched, micro-batch by micro-batch, without a word."""
+    with LaneExecutor(gpipe(2, 3), linears(2), mse) as executor:
+        with pytest.raises(ValueError, match="the batch has 7 rows and the targets 3"):
+            executor.step(torch.randn(7, 6), torch.randn(3, 6))
+
+
+def test_a_last_stage_that_sleeps_alone_is_refused() -> None:
+    with pytest.raises(ValueError, match="the last stage sleeps and stage 0 does not"):
+        LaneExecutor(gpipe(2, 2), [*linears(1), SleepStage(0.001, 0.001)], mse)

@@ -109,3 +109,50 @@ def test_no_batch_is_refused_where_it_is_needed() -> None:
         executor.step(torch.ones(2, 2))
     with pytest.raises(ValueError, match="batch is None"):
         executor.step(None, torch.ones(2, 2))
+
+
+def test_a_list_of_stages_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="the stages are a list; give this rank's by number"):
+        RankExecutor(gpipe(1, 2), [nn.Linear(2, 2)], nn.functional.mse_loss)
+
+
+def test_a_world_of_one_goes_on_after_a_failed_step() -> None:
+    executor = RankExecutor(gpipe(1, 2), {0: nn.Linear(2, 2)}, nn.functional.mse_loss)
+    with pytest.raises(ValueError, match="the batch has 3 rows and the targets 2"):
+        executor.step(torch.ones(3, 2), torch.ones(2, 2))
+    assert executor.step(torch.ones(2, 2), torch.ones(2, 2)).loss > 0
+
+
+@pytest.mark.ranks
+def test_a_frozen_tied_weight_gets_no_gradient() -> None:
+    assert launch(programs.frozen_and_tied, 2, backend="gloo", timeout_s=60) == [(True, True)] * 2
+
+
+@pytest.mark.ranks
+def test_after_a_failed_step_the_ranks_are_to_be_started_again() -> None:
+    """Messages of the failed step are under way, and the next step's would meet them."""
+    for first, second in launch(programs.step_after_a_failure, 2, backend="gloo", timeout_s=60):
+        assert first in ("KeyError", "PeerError")
+        assert "an earlier step failed" in second
+
+
+@pytest.mark.ranks
+def test_rows_that_differ_from_rank_to_rank_are_refused() -> None:
+    words = launch(programs.other_rows, 2, backend="gloo", timeout_s=60)
+    assert "the batch has 6 rows and the targets 2" in words[1]
+
+
+@pytest.mark.ranks
+def test_sleeping_ranks_may_have_a_loss_and_no_batch() -> None:
+    assert launch(programs.sleeping_with_a_loss, 2, backend="gloo", timeout_s=60) == [0.0, 0.0]
+
+
+@pytest.mark.ranks
+def test_a_tied_weight_that_is_used_again_in_backward_has_one_gradient() -> None:
+    assert max(launch(programs.recomputed_and_tied, 2, backend="gloo", timeout_s=60)) < 1e-6
+
+
+@pytest.mark.ranks
+def test_a_mean_over_tokens_is_the_plain_models() -> None:
+    seen = launch(programs.mean_over_tokens, 2, backend="gloo", timeout_s=60)
+    assert max(max(loss, gradients) for loss, gradients, _ in seen) < 1e-6

@@ -11,7 +11,7 @@ from torch.distributed.pipelining._backward import stage_backward_input, stage_b
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.pipeline import backward_input, backward_weight
+from pllab.pipeline import backward_input, backward_weight, checkpointed
 from tests.pipeline.families import stages_of, tiny_gpt2
 
 
@@ -242,3 +242,58 @@ def test_the_halves_agree_with_pytorchs_own() -> None:
     torch.testing.assert_close(x.grad, x_.grad)
     for ours, other in zip(module.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, other.grad)
+
+
+def test_parameters_behind_an_output_beside_the_trunk_get_their_gradients() -> None:
+    """As a block that makes a position bias of parameters alone and passes it on beside the hidden states."""
+    linear, bias, free = nn.Linear(8, 8), nn.Parameter(torch.randn(8)), nn.Parameter(torch.randn(8))
+
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        shared = bias.exp()  # on a branch and behind an output: its node must not be freed by the one before the other
+        return linear(x) + shared, shared.expand(4, -1), free
+
+    parameters = [*linear.parameters(), bias, free]
+    x, grads = torch.randn(4, 8), [torch.randn(4, 8), torch.randn(4, 8), torch.randn(8)]
+    leaves = [x.clone().requires_grad_() for _ in range(2)]
+    torch.autograd.backward(run(leaves[0]), grads)
+    expected = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    backward_weight(backward_input(run(leaves[1]), grads, [leaves[1]]))
+    torch.testing.assert_close(leaves[1].grad, leaves[0].grad)
+    for parameter, grad in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, grad)
+
+
+class Scaled(torch.autograd.Function):
+    """A function of one's own: its backward makes all gradients, whatever is asked for."""
+
+    @staticmethod
+    def forward(ctx, x, scale, calls):
+        ctx.save_for_backward(x, scale)
+        ctx.calls = calls
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.calls.append("backward")
+        x, scale = ctx.saved_tensors
+        return grad * scale, (grad * x).sum(0), None
+
+
+def test_the_backward_of_a_function_of_ones_own_runs_once() -> None:
+    calls: list[str] = []
+    scale, x = nn.Parameter(torch.randn(8)), torch.randn(4, 8, requires_grad=True)
+    backward_weight(backward_input([Scaled.apply(x, scale, calls)], [torch.ones(4, 8)], [x]))
+    assert calls == ["backward"]
+    torch.testing.assert_close(scale.grad, x.detach().sum(0))
+
+
+def test_a_checkpointed_stage_adds_its_gradients_once() -> None:
+    stage, x = linear_chain(), torch.randn(4, 8, requires_grad=True)
+    stage(x).sum().backward()
+    expected = [parameter.grad.clone() for parameter in stage.parameters()]
+    stage.zero_grad()
+    backward_weight(backward_input([checkpointed(stage, x)], [torch.ones(4, 8)], [x]))
+    for parameter, grad in zip(stage.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, grad)

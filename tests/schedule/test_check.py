@@ -259,3 +259,16 @@ def test_the_limit_uses_the_share_that_i_frees(share: float) -> None:
 
 def test_a_broken_file_of_many_problems_stays_short() -> None:
     assert len(problems(Schedule.of([["900F900"]]))) == 100
+
+
+@pytest.mark.parametrize("rows", [[["0F0", "0B0"]], [["0F0", "0W0", "0I0"]]])
+def test_a_kind_that_is_plain_text_is_named(rows: list[list[str]]) -> None:
+    """It compares equal to a `Kind` and is none, so a W before its I would pass, and an F wait for itself."""
+    actions = [[Action(0, text[1], int(text[2])) for text in row] for row in rows]  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="the kind of 0F0 is 'F', a str; make it with Action.parse"):
+        check(Schedule.of(actions))
+
+
+def test_a_memory_limit_that_is_no_number_is_not_kept() -> None:
+    with pytest.raises(ScheduleError, match="more than the limit of nan"):
+        check(gpipe(1, 1), memory_limit=float("nan"))

@@ -70,7 +70,7 @@ def test_every_size_is_legal_and_has_every_stage_where_it_belongs(generator: Gen
 
 
 @every_generator
-@pytest.mark.parametrize("sizes", [(0, 4), (4, 0), (-1, 4), (4, True), (2.0, 4)], ids=str)
+@pytest.mark.parametrize("sizes", [(0, 4), (4, 0), (-1, 4), (4, True), (2.0, 4), ("4", 4)], ids=str)
 def test_a_size_that_is_none_is_refused_by_name(generator: Generator, sizes: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=r"(num_stages|num_ranks|num_microbatches) is .*; it is a whole number from 1"):
         generator(*sizes)

@@ -1,3 +1,4 @@
+import math
 import sys
 from fractions import Fraction
 
@@ -6,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pllab.schedule import Held, check, one_f_one_b, optimal, peak_in_flight, zero_bubble
-from pllab.schedule.optimal_model import units_per_second
+from pllab.schedule.optimal_model import solve, units_per_second
+from pllab.schedule.zero_bubble import shortest
 from pllab.schedule.zero_bubble_workload import Workload
 from pllab.simulate import Costs, simulate
 from tests.schedule.every_order import every_schedule
@@ -103,3 +105,10 @@ def test_without_ortools_the_sentence_says_how_to_install(monkeypatch: pytest.Mo
 def test_no_time_is_refused(limit_s: float) -> None:
     with pytest.raises(ValueError, match="time_limit_s"):
         optimal(2, 2, Costs(), 2, time_limit_s=limit_s)
+
+
+def test_memory_without_end_is_memory_for_all_micro_batches() -> None:
+    costs = Costs((1.0, 2.5, 1.0), (2.0, 1.0, 1.0), 1.5)
+    works = [Workload.of(3, 3, costs, limit) for limit in (3, math.inf)]
+    by_all, by_any = (solve(work, shortest(work), 10.0) for work in works)
+    assert by_all.bound == by_any.bound

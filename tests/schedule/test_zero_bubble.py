@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pllab.schedule import Held, Kind, Schedule, check, one_f_one_b, peak_in_flight, zero_bubble
+from pllab.schedule import Held, Kind, Schedule, check, one_f_one_b, peak_in_flight, zb_h1, zero_bubble
 from pllab.schedule.zero_bubble_floor import floor_of_longest, floor_of_makespan
 from pllab.schedule.zero_bubble_workload import Workload
 from pllab.simulate import Costs, simulate
@@ -118,7 +118,7 @@ def test_the_same_question_gets_the_same_schedule() -> None:
     assert zero_bubble(8, 32, costs, 16) == zero_bubble(8, 32, costs, 16)
 
 
-@pytest.mark.parametrize("limit", [0.99, 0, -1, float("nan")])
+@pytest.mark.parametrize("limit", [0.99, 0, -1, float("nan"), None])
 def test_memory_for_less_than_one_is_refused(limit: float) -> None:
     with pytest.raises(ValueError, match="memory_limit is .* at least 1"):
         zero_bubble(2, 2, Costs(), limit)
@@ -135,3 +135,11 @@ def test_the_drawn_example_is_the_schedule() -> None:
     assert zero_bubble(2, 3, Costs(), 3) == Schedule.of(
         [[f"{s}{a}" for a in row.split()] for s, row in enumerate(rows)]
     )
+
+
+def test_a_quicker_slowest_rank_is_not_worth_a_later_end() -> None:
+    """Of all orders of this question none has both ZB-H1's slowest rank and 1F1B's makespan."""
+    costs = Costs((9.0, 7.0), 0.0, (1.5, 3.5))
+    ours, late = simulate(zero_bubble(2, 3, costs, 2), costs), simulate(zb_h1(2, 3), costs)
+    assert longest(late) < longest(ours) and ours.makespan < late.makespan
+    assert ours.makespan <= simulate(one_f_one_b(2, 3), costs).makespan
