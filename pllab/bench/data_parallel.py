@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pllab import comm
 from pllab.bench import memory
 from pllab.bench.measure import Comparison, Implausible, compare
+from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import DataParallel, average_gradients, broadcast_parameters
 from pllab.show import Figure
 
@@ -227,23 +228,7 @@ def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_st
 
 def _gpt2(workload: Workload) -> nn.Module:
     """A GPT-2 with the same random weights in every process, without dropout."""
-    # Imported here because it takes a second that other commands need not spend.
-    from transformers import GPT2Config, GPT2LMHeadModel
-
     torch.manual_seed(0)
-    config = GPT2Config(
-        n_layer=workload.num_layers,
-        n_embd=workload.width,
-        n_head=workload.num_heads,
-        vocab_size=workload.vocab_size,
-        n_positions=workload.num_tokens,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        use_cache=False,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    model = GPT2LMHeadModel(config)
-    model.loss_type = "ForCausalLM"  # said here, or transformers warns that it guesses
-    return model
+    sizes = {"n_layer": workload.num_layers, "n_embd": workload.width, "n_head": workload.num_heads}
+    config = gpt2_config("tiny", workload.vocab_size, n_positions=workload.num_tokens, use_cache=False, **sizes)
+    return GPT2LMHeadModelParallel(config)

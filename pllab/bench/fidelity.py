@@ -7,8 +7,10 @@ should be equal), to waiting for other ranks, to messages, and to starts.
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -73,15 +75,15 @@ class FidelityBench:
 
     def median_error(self, engine: str) -> float:
         """The median over all cases of an engine of how far their median error is from zero."""
-        return statistics.median(abs(self.error(case).median) for case in self.outcomes if case.engine == engine)
+        return statistics.median(self._errors(engine))
+
+    def _errors(self, engine: str) -> list[float]:
+        return [abs(self.error(case).median) for case in self.outcomes if case.engine == engine]
 
     def gap(self, case: Case) -> dict[str, float]:
         """Median share of the measured device time by which each cause exceeded its prediction."""
-        found: defaultdict[str, list[float]] = defaultdict(list)
-        for outcome in self.outcomes[case]:
-            for cause in _CAUSES:
-                found[cause].append(outcome.causes[cause] / outcome.measured_s)
-        return {cause: statistics.median(values) for cause, values in found.items()}
+        rounds = self.outcomes[case]
+        return {name: statistics.median(one.causes[name] / one.measured_s for one in rounds) for name in _CAUSES}
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`."""
@@ -107,8 +109,7 @@ class FidelityBench:
         lines += map(self._line, self.outcomes)
         lines.append("causes: how much of the measured device time each exceeded its prediction by")
         for engine in ("real", "emulated"):
-            errors = [abs(self.error(case).median) for case in self.outcomes if case.engine == engine]
-            if errors:
+            if errors := self._errors(engine):
                 middle, largest = 100 * statistics.median(errors), 100 * max(errors)
                 lines.append(f"{engine}: median error {middle:.2f} %, largest {largest:.2f} % of {len(errors)} cases")
         return "\n".join(lines)
@@ -149,33 +150,19 @@ def bench_fidelity(
         sleeping_ranks: lanes and ranks of the emulated cases.
         timeout_s: the most seconds the measurement of one transport may take.
     """
-    plan = _Plan(workload, microbatches, repeats, sleep_ms / 1000)
-    found: dict[Case, tuple[Outcome, ...]] = {}
-    examples: list[tuple[Timeline, Timeline]] = []
-    for program, world_size in ((_real_lanes, 1), (_real_ranks, _REAL_RANKS)):
-        outcomes, example = comm.launch(program, world_size, plan, backend="gloo", timeout_s=timeout_s)[0]
-        found |= outcomes
-        examples.append(example)
-    outcomes, _ = _sleeping_lanes(plan, sleeping_ranks)
-    found |= outcomes
-    outcomes, _ = comm.launch(_sleeping_ranks, sleeping_ranks, plan, backend="gloo", timeout_s=timeout_s)[0]
-    return FidelityBench(workload, found | outcomes, examples[0], machine("real"))
+    real, asleep = _Layers(workload), _Asleep(sleep_ms / 1000)
+    plan = _Plan(microbatches, repeats)
+    real_lanes, example = comm.launch(_on_lanes, 1, plan, real, _REAL_RANKS, backend="gloo", timeout_s=timeout_s)[0]
+    real_ranks, _ = comm.launch(_on_ranks, _REAL_RANKS, plan, real, backend="gloo", timeout_s=timeout_s)[0]
+    sleeping_lanes, _ = _on_lanes(0, 1, plan, asleep, sleeping_ranks)
+    sleeping, _ = comm.launch(_on_ranks, sleeping_ranks, plan, asleep, backend="gloo", timeout_s=timeout_s)[0]
+    return FidelityBench(workload, real_lanes | real_ranks | sleeping_lanes | sleeping, example, machine("real"))
 
 
 @dataclass(frozen=True)
 class _Plan:
-    workload: PipelineWorkload
     microbatches: tuple[int, ...]
     repeats: int
-    sleep_s: float
-
-    def calibration(self, repeats: int = 1) -> dict[str, Any]:
-        """How a calibration is made: short, for there are many; sleeping stages need no more than one step."""
-        return {"num_microbatches": self.calibrating, "repeats": repeats}
-
-    def asleep(self) -> SleepStage:
-        """A sleeping stage."""
-        return SleepStage(self.sleep_s, backward_input_s=self.sleep_s, backward_weight_s=self.sleep_s / 2)
 
     @property
     def calibrating(self) -> int:
@@ -183,20 +170,106 @@ class _Plan:
         return next(count for count in range(6, 1000) if count not in self.microbatches)
 
 
+@dataclass(frozen=True)
+class _Layers:
+    """GPT-2's layers cut into any number of stages, and batches of any number of micro-batches."""
+
+    workload: PipelineWorkload
+    engine = "real"
+    calibrating_steps = 3
+    steps = 2  # the second counts, as in a calibration: the first finds its memory taken away
+
+    def stages(self, count: int) -> Sequence[nn.Module]:
+        """The layers in so many stages, in balance."""
+        _, layers, costs = self._made
+        return cut(layers, balance(costs, count))
+
+    def batch(self, num_microbatches: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A batch and its targets."""
+        (batch, *_), _, _ = self._made
+        num_rows = self.workload.batch_size // self.workload.num_microbatches * num_microbatches
+        return torch.cat([batch] * -(-num_rows // len(batch)))[:num_rows], torch.zeros(num_rows)
+
+    def loss(self, output: torch.Tensor, _targets: torch.Tensor) -> torch.Tensor:
+        """A mean over the rows."""
+        return output.float().square().mean()
+
+    @cached_property
+    def _made(self) -> Any:
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+        return workload_layers(self.workload, "cpu")
+
+
+@dataclass(frozen=True)
+class _Asleep:
+    """Stages that sleep, and nothing for them to work on."""
+
+    sleep_s: float
+    engine = "emulated"
+    calibrating_steps = 1  # calibrations are many, and sleep is always the same
+    steps = 1
+    loss = None
+
+    def stages(self, count: int) -> Sequence[nn.Module]:
+        """So many sleepers."""
+        times = {"backward_input_s": self.sleep_s, "backward_weight_s": self.sleep_s / 2}
+        return [SleepStage(self.sleep_s, **times) for _ in range(count)]
+
+    def batch(self, _: int) -> tuple[None, None]:
+        """No batch and no targets."""
+        return None, None
+
+
+_Work = _Layers | _Asleep
 _Calibrate = Callable[[int], Costs]  # number of stages -> what they cost at the moment
-_Run = Callable[[Schedule], Timeline]
+_Execute = Callable[[Schedule], LaneExecutor | RankExecutor]
 _Result = tuple[dict[Case, tuple[Outcome, ...]], tuple[Timeline, Timeline]]
 
 
-def _rounds(plan: _Plan, engine: str, on: Transport, num_ranks: int, calibrated: _Calibrate, run: _Run) -> _Result:
+def _on_lanes(_rank: int, _world_size: int, plan: _Plan, work: _Work, num_ranks: int) -> _Result:
+    with ExitStack() as closing:
+
+        def calibrated(num_stages: int) -> Costs:
+            given = (*work.batch(plan.calibrating), work.loss)
+            counts: Any = {"num_microbatches": plan.calibrating, "repeats": work.calibrating_steps}
+            return calibrate(work.stages(num_stages), *given, num_ranks=num_ranks, **counts)
+
+        @cache
+        def executor(schedule: Schedule) -> LaneExecutor:
+            return closing.enter_context(LaneExecutor(schedule, work.stages(schedule.num_stages), work.loss))
+
+        return _rounds(plan, work, "lanes", num_ranks, calibrated, executor)
+
+
+def _on_ranks(rank: int, world_size: int, plan: _Plan, work: _Work) -> _Result:
+    def mine(num_stages: int) -> dict[int, nn.Module]:
+        return dict(list(enumerate(work.stages(num_stages)))[rank::world_size])
+
+    def calibrated(num_stages: int) -> Costs:
+        given = (*work.batch(plan.calibrating), work.loss)
+        counts: Any = {"num_microbatches": plan.calibrating, "repeats": work.calibrating_steps}
+        return calibrate_ranks(mine(num_stages), num_stages, *given, num_ranks=world_size, **counts)
+
+    @cache
+    def executor(schedule: Schedule) -> RankExecutor:
+        return RankExecutor(schedule, mine(schedule.num_stages), work.loss)
+
+    return _rounds(plan, work, "ranks", world_size, calibrated, executor)
+
+
+def _rounds(
+    plan: _Plan, work: _Work, on: Transport, num_ranks: int, calibrated: _Calibrate, executor: _Execute
+) -> _Result:
     """Family by family: calibrate, predict its cases, measure them; `repeats` times over."""
     outcomes: defaultdict[Case, list[Outcome]] = defaultdict(list)
     for number in range(plan.repeats + 1):
         for family, make in _FAMILIES.items():
-            schedules = {Case(engine, on, family, m): make(num_ranks, m) for m in plan.microbatches}
+            schedules = {Case(work.engine, on, family, m): make(num_ranks, m) for m in plan.microbatches}
             costs = calibrated(next(iter(schedules.values())).num_stages)
             for case, schedule in schedules.items():
-                predicted, measured = simulate(schedule, costs), run(schedule)
+                predicted, batch = simulate(schedule, costs), work.batch(schedule.num_microbatches)
+                measured = [executor(schedule).step(*batch).timeline for _ in range(work.steps)][-1]
                 if number:  # the first round warms up
                     outcomes[case].append(_outcome(schedule, predicted, measured))
     return {case: tuple(found) for case, found in outcomes.items()}, (predicted, measured)
@@ -204,113 +277,13 @@ def _rounds(plan: _Plan, engine: str, on: Transport, num_ranks: int, calibrated:
 
 def _outcome(schedule: Schedule, predicted: Timeline, measured: Timeline) -> Outcome:
     before, after = _by_cause(schedule, predicted), _by_cause(schedule, measured)
-    num_ranks = schedule.num_ranks
-    return Outcome(
-        predicted.makespan,
-        measured.makespan,
-        {cause: (after[cause] - before[cause]) / num_ranks for cause in _CAUSES},
-    )
+    causes = {cause: (after[cause] - before[cause]) / schedule.num_ranks for cause in _CAUSES}
+    return Outcome(predicted.makespan, measured.makespan, causes)
 
 
 def _by_cause(schedule: Schedule, timeline: Timeline) -> dict[str, float]:
     """Device-seconds of a run: those of work, and the idle ones by what they waited for."""
-    kinds = {"message": "message", "launch": "launch"}
     found = dict.fromkeys(_CAUSES, 0.0) | {"work": timeline.busy}
     for gap in gaps(schedule, timeline):
-        found[kinds.get(gap.cause, "wait")] += gap.duration
+        found[gap.cause if gap.cause in ("message", "launch") else "wait"] += gap.duration
     return found
-
-
-class _Layers:
-    """GPT-2's layers cut for one and for two stages per rank, and batches of any number of micro-batches."""
-
-    def __init__(self, work: PipelineWorkload) -> None:
-        torch.manual_seed(0)
-        torch.set_num_threads(1)
-        self.rows = work.batch_size // work.num_microbatches
-        (self.batch, *_), self.layers, costs = workload_layers(work, "cpu")
-        self.cuts = {count: cut(self.layers, balance(costs, count)) for count in (_REAL_RANKS, 2 * _REAL_RANKS)}
-
-    def of(self, num_microbatches: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A batch and its targets."""
-        num_rows = self.rows * num_microbatches
-        repeats = -(-num_rows // len(self.batch))
-        return torch.cat([self.batch] * repeats)[:num_rows], torch.zeros(num_rows)
-
-
-def _second(executor: LaneExecutor | RankExecutor, batch: torch.Tensor, targets: torch.Tensor) -> Timeline:
-    """A step right after another, as the steps of a calibration are: the first finds its memory taken away."""
-    executor.step(batch, targets)
-    return executor.step(batch, targets).timeline
-
-
-def _loss(output: torch.Tensor, _targets: torch.Tensor) -> torch.Tensor:
-    return output.float().square().mean()
-
-
-def _real_lanes(_rank: int, _world_size: int, plan: _Plan) -> _Result:
-    layers = _Layers(plan.workload)
-    executors: dict[Schedule, LaneExecutor] = {}
-
-    def calibrated(num_stages: int) -> Costs:
-        stages, (batch, targets) = layers.cuts[num_stages], layers.of(plan.calibrating)
-        return calibrate(stages, batch, targets, _loss, num_ranks=_REAL_RANKS, **plan.calibration(3))
-
-    def run(schedule: Schedule) -> Timeline:
-        if schedule not in executors:
-            executors[schedule] = LaneExecutor(schedule, layers.cuts[schedule.num_stages], _loss)
-        return _second(executors[schedule], *layers.of(schedule.num_microbatches))
-
-    try:
-        return _rounds(plan, "real", "lanes", _REAL_RANKS, calibrated, run)
-    finally:
-        for executor in executors.values():
-            executor.close()
-
-
-def _real_ranks(rank: int, world_size: int, plan: _Plan) -> _Result:
-    layers = _Layers(plan.workload)
-    executors: dict[Schedule, RankExecutor] = {}
-
-    def mine(schedule: Schedule) -> dict[int, nn.Module]:
-        stages = layers.cuts[schedule.num_stages]
-        return {number: stages[number] for number in schedule.stages_of_rank(rank)}
-
-    def calibrated(num_stages: int) -> Costs:
-        stages, (batch, targets) = layers.cuts[num_stages], layers.of(plan.calibrating)
-        mine = {number: stages[number] for number in range(rank, num_stages, world_size)}
-        return calibrate_ranks(mine, num_stages, batch, targets, _loss, num_ranks=world_size, **plan.calibration(3))
-
-    def run(schedule: Schedule) -> Timeline:
-        if schedule not in executors:
-            executors[schedule] = RankExecutor(schedule, mine(schedule), _loss)
-        return _second(executors[schedule], *layers.of(schedule.num_microbatches))
-
-    return _rounds(plan, "real", "ranks", world_size, calibrated, run)
-
-
-def _sleeping_lanes(plan: _Plan, num_ranks: int) -> _Result:
-    def calibrated(num_stages: int) -> Costs:
-        return calibrate([plan.asleep() for _ in range(num_stages)], num_ranks=num_ranks, **plan.calibration())
-
-    def run(schedule: Schedule) -> Timeline:
-        with LaneExecutor(schedule, [plan.asleep() for _ in range(schedule.num_stages)]) as executor:
-            return executor.step().timeline
-
-    return _rounds(plan, "emulated", "lanes", num_ranks, calibrated, run)
-
-
-def _sleeping_ranks(rank: int, world_size: int, plan: _Plan) -> _Result:
-    executors: dict[Schedule, RankExecutor] = {}
-
-    def calibrated(num_stages: int) -> Costs:
-        mine = {number: plan.asleep() for number in range(rank, num_stages, world_size)}
-        return calibrate_ranks(mine, num_stages, num_ranks=world_size, **plan.calibration())
-
-    def run(schedule: Schedule) -> Timeline:
-        if schedule not in executors:
-            mine = {number: plan.asleep() for number in schedule.stages_of_rank(rank)}
-            executors[schedule] = RankExecutor(schedule, mine)
-        return executors[schedule].step().timeline
-
-    return _rounds(plan, "emulated", "ranks", world_size, calibrated, run)

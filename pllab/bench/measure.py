@@ -17,7 +17,16 @@ from pllab.bench.machine import machine
 from pllab.show import Figure, figure
 from pllab.timeline import Engine
 
-__all__ = ["Comparison", "Implausible", "Spread", "check_rate", "check_speedup", "compare", "machine", "speedup"]
+__all__ = [
+    "Comparison",
+    "Implausible",
+    "Spread",
+    "check_same_gradients",
+    "check_speedup",
+    "compare",
+    "machine",
+    "speedup",
+]
 
 Run = Callable[[], object]
 Clock = Callable[[], float]
@@ -234,18 +243,15 @@ def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name
         )
 
 
-def check_rate(tokens_per_s: float, tokens: float, seconds: float, tolerance: float = 0.02) -> None:
-    """Refuse a rate that is not tokens over time: 500 tokens/s for 1000 tokens in 4 s.
+def check_same_gradients(found: Mapping[str, torch.Tensor], baseline: str, rtol: float, atol: float) -> None:
+    """Refuse to compare ways whose gradients differ; `found` holds what each way left, for example the norms.
 
     Raises:
-        Implausible: the claimed rate differs from tokens / seconds by more than the tolerance.
+        Implausible: a way did not compute the baseline's gradients.
     """
-    actual = tokens / seconds
-    if abs(tokens_per_s - actual) > tolerance * actual:
-        raise Implausible(
-            f"check of the rate failed: {tokens_per_s:.0f} tokens/s is claimed, and {tokens:g} tokens in "
-            f"{seconds:.3g} s are {actual:.0f} tokens/s; divide all tokens by all seconds"
-        )
+    for name, gradients in found.items():
+        if not torch.allclose(gradients, found[baseline], rtol=rtol, atol=atol):
+            raise Implausible(f"check of the gradients failed: {name} and {baseline} did not compute the same")
 
 
 def _checked_baseline(runs: Mapping[str, Run], repeats: int, warmup: int, baseline: str | None) -> str:

@@ -165,7 +165,7 @@ def _compare_steps(rank: int, models: Sequence[torch.nn.Module], repeats: int) -
     runs: dict[str, Callable[[], object]] = {
         FLAT: partial(step, flat, partial(average_flat, flat)),
         OVERLAPPED: partial(step, overlapped, wait),
-        ALONE: partial(step, alone, _nothing),
+        ALONE: partial(step, alone, lambda: None),
     }
     return compare(runs, repeats, 2, baseline=FLAT, in_step=True)
 
@@ -174,10 +174,6 @@ def _step(tokens: torch.Tensor, model: torch.nn.Module, finish: Callable[[], obj
     model.zero_grad()
     model(input_ids=tokens, labels=tokens).loss.backward()
     finish()
-
-
-def _nothing() -> None:
-    """The end of a step that averages nothing."""
 
 
 def _tokens(rank: int) -> torch.Tensor:

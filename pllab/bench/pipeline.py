@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Implausible, Spread, compare, machine
+from pllab.bench.measure import Comparison, Spread, check_same_gradients, compare, machine
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
 from pllab.models.layers import cut
 from pllab.pipeline import Pipe, Task, balance, create_workers, scatter
@@ -62,15 +62,12 @@ class PipelineBench:
     def share_of_allowed(self) -> Spread:
         """Per round, the time the machine allows over the pipe's; 1 is all there is, the aim is 0.97."""
         m = self.workload.num_microbatches
-        seconds = self.comparison.seconds
-        pairs = zip(seconds[FREE], seconds[PIPE], strict=True)
-        return Spread.of([free * (m + 1) / m / pipe for free, pipe in pairs])
+        return Spread(*(share * (m + 1) / m for share in self.comparison.ratio(FREE, PIPE)))
 
     @property
     def speedup(self) -> Spread:
         """Per round, sequential micro-batches on one device over the pipe; the aim on two lanes is 1.45."""
-        pairs = zip(self.comparison.seconds[SEQUENTIAL], self.comparison.seconds[PIPE], strict=True)
-        return Spread.of([sequential / pipe for sequential, pipe in pairs])
+        return self.comparison.ratio(SEQUENTIAL, PIPE)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`; spans in seconds."""
@@ -146,7 +143,7 @@ def _measure(
         PLAIN: bench.plain,
     }
     if rank:
-        ways = dict.fromkeys(ways, _nothing)
+        ways = dict.fromkeys(ways, lambda: None)  # it waits while rank 0 measures alone
     else:
         bench.check(ways)
     if world_size > 1:
@@ -230,9 +227,7 @@ class _Bench:
             self.pipe.last_timeline  # noqa: B018 - on a GPU this waits for the step
             sums[name] = torch.stack([p.grad.float().norm() for p in self.layers.parameters() if p.grad is not None])
         tolerance = 1e-4 if self.work.dtype == "float32" else 5e-2
-        for name, value in sums.items():
-            if not torch.allclose(value, sums[SEQUENTIAL], rtol=tolerance, atol=tolerance):
-                raise Implausible(f"check of the gradients failed: {name} and {SEQUENTIAL} did not compute the same")
+        check_same_gradients(sums, SEQUENTIAL, tolerance, tolerance)
 
     def close(self) -> None:
         """End the workers."""
@@ -276,7 +271,3 @@ def _leaf(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_leaf(part) for part in value)
     return value.detach().requires_grad_(value.is_floating_point())
-
-
-def _nothing() -> None:
-    """What rank 1 does while rank 0 measures alone."""

@@ -16,7 +16,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining import schedules as torch_schedules
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Implausible, Spread, compare
+from pllab.bench.measure import Comparison, Spread, check_same_gradients, compare
 from pllab.bench.pipeline import DEFAULT_WORKLOAD, PipelineWorkload, workload_layers
 from pllab.bench.split import compare_splits
 from pllab.models.layers import cut
@@ -61,8 +61,7 @@ class SchedulesBench:
 
     def speedup(self, name: str) -> Spread:
         """Per round, one rank's time over this way's."""
-        pairs = zip(self.comparison.seconds[ONE_LANE], self.comparison.seconds[name], strict=True)
-        return Spread.of([alone / shared for alone, shared in pairs])
+        return self.comparison.ratio(ONE_LANE, name)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`; spans in seconds."""
@@ -91,11 +90,7 @@ class SchedulesBench:
 
 
 def bench_schedules(
-    workload: PipelineWorkload = DEFAULT_WORKLOAD,
-    *,
-    repeats: int = 9,
-    warmup: int = 2,
-    timeout_s: float = 600.0,
+    workload: PipelineWorkload = DEFAULT_WORKLOAD, *, repeats: int = 9, warmup: int = 2, timeout_s: float = 600.0
 ) -> SchedulesBench:
     """Measure one forward and backward of GPT-2's layers under four schedules, on our executor and on PyTorch's.
 
@@ -178,10 +173,8 @@ class _Bench:
 
     def check(self, ways: dict[str, Callable[[], object]]) -> None:
         """Refuse to time ways that do not compute the same gradients."""
-        sums = {name: self._gradients(way) for name, way in ways.items()}
-        for name, found in sums.items():
-            if not torch.allclose(found, sums[ONE_LANE], rtol=1e-4, atol=1e-6):
-                raise Implausible(f"check of the gradients failed: {name} and {ONE_LANE} did not compute the same")
+        found = {name: self._gradients(way) for name, way in ways.items()}
+        check_same_gradients(found, ONE_LANE, rtol=1e-4, atol=1e-6)
 
     def _gradients(self, way: Callable[[], object]) -> torch.Tensor:
         """The norm of every gradient after one step, of all ranks."""

@@ -5,9 +5,6 @@ The flags are the parameters of the measuring function, so what can be varied is
 
 import importlib
 import inspect
-import json
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import partial
@@ -48,28 +45,13 @@ def run(words: Sequence[str]) -> int:
     result = measure()
     print(result.table())
     if (path := files["json"]) is not None:
+        from pllab.train.results import write_json  # with all of the trainer, which --help does not need
+
         write_json(path, {"command": _command(words), **result.to_json()})
         print(f"numbers in {path}")
     if (path := files["picture"]) is not None:
         print(f"picture in {result.picture().save(path)}")
     return 0
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write the file in one move, so that a reader sees a whole one.
-
-    Raises:
-        OSError: the folder is missing or cannot be written.
-    """
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".bench-", suffix=".json")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-            file.write("\n")
-        Path(draft).chmod(0o644)
-        Path(draft).replace(path)
-    finally:
-        Path(draft).unlink(missing_ok=True)
 
 
 def _command(words: Sequence[str]) -> str:

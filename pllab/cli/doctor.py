@@ -1,6 +1,5 @@
 """`pllab doctor`: what this machine has, what pllab would choose and why, and what was left running."""
 
-import getpass
 import os
 import shutil
 import tempfile
@@ -47,7 +46,8 @@ def run(words: Sequence[str]) -> int:
 
 def report() -> Iterator[tuple[str, str]]:
     """Name and finding, one after the other: the quick ones come first."""
-    yield "cores", f"{_num_cores()} for this process, {os.cpu_count()} in the machine"
+    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield "cores", f"{ours} for this process, {os.cpu_count()} in the machine"
     yield "memory", _memory()
     for part in _PARTS:
         yield part, _version(part)
@@ -98,12 +98,12 @@ def find_strays() -> list[str]:
     except ImportError:
         return ["not looked for, because psutil is not installed"]
     family = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    running = [
+    me = psutil.Process().username()
+    return [
         f"process {process.pid} {_whose(process)} ({_command(process)})"
         for process in psutil.process_iter(["username"])
-        if process.pid not in family and process.info["username"] == _user() and _is_ours(process)
+        if process.pid not in family and process.info["username"] == me and _is_ours(process)
     ]
-    return running
 
 
 def _is_ours(process: Any) -> bool:
@@ -147,12 +147,6 @@ def _command(process: Any) -> str:
     return text if len(text) <= 70 else f"{text[:67]}..."
 
 
-def _user() -> str:
-    import psutil
-
-    return str(psutil.Process().username()) or getpass.getuser()
-
-
 def _devices() -> Iterator[tuple[str, str]]:
     """GPUs and the choice that follows from them; importing torch is the slow part of the report."""
     import torch
@@ -169,10 +163,6 @@ def _version(part: str) -> str:
         return metadata.version(part)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory() -> str:

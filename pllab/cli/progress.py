@@ -1,7 +1,6 @@
 """Progress bars for `train`: one per rank, fed by the trainer's events."""
 
 import sys
-from types import TracebackType
 from typing import Any, Self
 
 from tqdm import tqdm
@@ -35,9 +34,7 @@ class Bars:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for bar in self._bars.values():
             bar.close()
 

@@ -5,8 +5,8 @@ home directory and learns late that an engine died. Every child is on a leash (s
 group of its own, binds to 127.0.0.1 only, and writes into one temporary folder that `stop` removes.
 """
 
+import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -15,14 +15,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pllab.comm import leash
 from pllab.comm.engine import CUT, EngineJob, is_complete
-from pllab.comm.errors import RankError, signal_name
-
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+from pllab.comm.errors import ANSI, RankError, how_it_ended
 
 
 @dataclass(frozen=True)
@@ -48,16 +46,12 @@ class Cluster:
         Raises:
             RankError: one of them has ended, with how and with its last words.
         """
-        for rank, process in enumerate(self.engines):
+        known = [(rank, f"rank {rank}", f"engine-{rank}", process) for rank, process in enumerate(self.engines)]
+        for rank, name, log, process in [*known, (0, "the controller of the ranks", "controller", self.controller)]:
             if process.poll() is not None:
                 _end_group(process)
-                how = _how_it_ended(process.returncode)
-                raise RankError(rank, f"rank {rank} {how}{_last_words(self.folder / f'engine-{rank}.log')}")
-        if self.controller.poll() is not None:
-            _end_group(self.controller)
-            how = _how_it_ended(self.controller.returncode)
-            log = self.folder / "controller.log"
-            raise RankError(0, f"the controller of the ranks {how}{_last_words(log)}")
+                words = _last_words(self.folder / f"{log}.log")
+                raise RankError(rank, f"{name} {how_it_ended(process.returncode)}{words}")
 
     def interrupt(self, ranks: Sequence[int]) -> None:
         """Send these ranks what Ctrl-C sends."""
@@ -114,7 +108,7 @@ def start_cluster(num_ranks: int, backend: str | None, num_threads: int, timeout
                 stack_file=str(folder / f"stack-{rank}"),
                 timeout_s=timeout_s,
             )
-            command = [sys.executable, "-m", "pllab.comm.engine", job.to_json()]
+            command = [sys.executable, "-m", "pllab.comm.engine", json.dumps(asdict(job))]
             started.append(_start(command, folder, f"engine-{rank}"))
     except BaseException:
         Cluster(folder, started[0], tuple(started[1:])).stop() if started else shutil.rmtree(folder)
@@ -157,15 +151,9 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _how_it_ended(code: int) -> str:
-    if code < 0:
-        return f"was killed by signal {-code} ({signal_name(-code)})"
-    return f"ended with exit code {code}"
-
-
 def _last_words(log: Path, num_lines: int = 12) -> str:
     """The end of a log, indented, when there is any."""
     if not log.exists():
         return ""
-    lines = _ANSI.sub("", log.read_text(errors="replace")).splitlines()[-num_lines:]
+    lines = ANSI.sub("", log.read_text(errors="replace")).splitlines()[-num_lines:]
     return "".join(f"\n    {line}" for line in lines)

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from pllab.comm.errors import in_words
-from pllab.comm.ledger import listening, note
+from pllab.comm.ledger import listening, note, note_tensor
 
 
 def rank() -> int:
@@ -52,7 +52,7 @@ def all_reduce(tensor: torch.Tensor) -> None:
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    _note("all_reduce", tensor)
+    note_tensor("all_reduce", tensor)
     if not dist.is_initialized():
         return
     with in_words("all_reduce", rank()):
@@ -88,7 +88,7 @@ def all_reduce_async(tensor: torch.Tensor) -> Pending:
     Raises:
         PeerError: another rank went away (also from `wait`).
     """
-    _note("all_reduce", tensor)
+    note_tensor("all_reduce", tensor)
     if not dist.is_initialized():
         return Pending("all_reduce", None)
     with in_words("all_reduce", rank()):
@@ -103,7 +103,7 @@ def broadcast(tensor: torch.Tensor, source: int = 0) -> None:
         PeerError: another rank went away or did not come in time.
     """
     _check_peer("broadcast from", source)
-    _note("broadcast", tensor, source)
+    note_tensor("broadcast", tensor, source)
     if not dist.is_initialized():
         return
     with in_words("broadcast", rank()):
@@ -118,7 +118,7 @@ def send(tensor: torch.Tensor, to: int) -> None:
         PeerError: the other rank went away or did not come in time.
     """
     _check_other("send to", to)
-    _note("send", tensor, to)
+    note_tensor("send", tensor, to)
     with in_words(f"send to rank {to}", rank()):
         dist.send(tensor, dst=to)
 
@@ -131,7 +131,7 @@ def receive(tensor: torch.Tensor, source: int) -> None:
         PeerError: the other rank went away or did not come in time.
     """
     _check_other("receive from", source)
-    _note("receive", tensor, source)
+    note_tensor("receive", tensor, source)
     with in_words(f"receive from rank {source}", rank()):
         dist.recv(tensor, src=source)
 
@@ -152,11 +152,6 @@ def all_gather_object(value: Any) -> list[Any]:
     with in_words("all_gather_object", rank()):
         dist.all_gather_object(values, value)
     return values
-
-
-def _note(name: str, tensor: torch.Tensor, peer: int | None = None) -> None:
-    if listening():
-        note(name, tuple(tensor.shape), tensor.numel() * tensor.element_size(), peer)
 
 
 def _check_peer(action: str, peer: int) -> None:

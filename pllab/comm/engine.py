@@ -15,9 +15,9 @@ import stat
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -34,7 +34,7 @@ _wires: set[int] = set()
 
 @dataclass(frozen=True)
 class EngineJob:
-    """What an engine has to know; it travels as JSON on the command line."""
+    """What an engine has to know; it travels as JSON of its fields, the one argument of the command line."""
 
     rank: int
     world_size: int
@@ -44,15 +44,6 @@ class EngineJob:
     connection_file: str
     stack_file: str
     timeout_s: float
-
-    def to_json(self) -> str:
-        """The job as one command line argument."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The job out of the command line argument."""
-        return cls(**json.loads(text))
 
 
 def enter_group(rank: int, world_size: int, backend: str | None, init_file: str, timeout_s: float) -> BackendPlan:
@@ -101,7 +92,7 @@ def _is_socket(number: int) -> bool:
 
 def main() -> None:
     """Join the group, then serve cells until the owner ends the process."""
-    job = EngineJob.from_json(sys.argv[1])
+    job = EngineJob(**json.loads(sys.argv[1]))
     # A shell's background job ignores Ctrl-C and so would we; the owner interrupts cells by this signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     hold(str(Path(job.stack_file).parent), lambda byte: cut_wires() if byte == CUT else None)
@@ -109,19 +100,8 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1, file=stack, all_threads=False)
     torch.set_num_threads(job.num_threads)
     plan = enter_group(job.rank, job.world_size, job.backend, job.init_file, job.timeout_s)
-    _serve(job, _names(job, plan))
-
-
-def _names(job: EngineJob, plan: BackendPlan) -> dict[str, Any]:
-    """What a cell finds ready."""
-    return {
-        "rank": job.rank,
-        "world_size": job.world_size,
-        "device": plan.device,
-        "torch": torch,
-        "dist": dist,
-        "_plan": plan,
-    }
+    names = {"rank": job.rank, "world_size": job.world_size, "device": plan.device, "torch": torch, "dist": dist}
+    _serve(job, names | {"_plan": plan})
 
 
 def _serve(job: EngineJob, names: dict[str, Any]) -> None:

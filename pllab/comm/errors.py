@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from pllab.comm.listen import unheard
 
+ANSI = re.compile(r"\x1b\[[0-9;]*m")  # the colours in what a terminal would show
 _PEER_GONE = re.compile(
     r"closed by peer|connection reset|connection closed|connection refused|broken pipe|socket closed"
     r"|remote peer|peer .{0,40}closed|process exited",
@@ -57,12 +58,14 @@ def sounds_like_echo(name: str, message: str) -> bool:
     return name == PeerError.__name__ or _PEER_GONE.search(message) is not None
 
 
-def signal_name(number: int) -> str:
-    """The name of a signal, for example `SIGKILL` for 9."""
+def how_it_ended(exit_code: int | None) -> str:
+    """The end of a process in words: `was killed by signal 9 (SIGKILL)` for -9, `ended with exit code 3` for 3."""
+    if exit_code is None or exit_code >= 0:
+        return f"ended with exit code {exit_code}"
     try:
-        return signal.Signals(number).name
+        return f"was killed by signal {-exit_code} ({signal.Signals(-exit_code).name})"
     except ValueError:
-        return "unknown"
+        return f"was killed by signal {-exit_code} (unknown)"
 
 
 @contextmanager

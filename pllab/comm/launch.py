@@ -20,7 +20,7 @@ from typing import Any
 
 from pllab.comm import child
 from pllab.comm.child import Failure, Job, run_rank
-from pllab.comm.errors import RankError, signal_name
+from pllab.comm.errors import RankError, how_it_ended
 from pllab.comm.portable import pack
 
 _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
@@ -60,9 +60,8 @@ class _Rank:
     def _how_it_ended(self) -> str:
         self.process.join(_LEAVE_S)
         code = self.process.exitcode
-        if code is not None and code < 0:
-            return f"was killed by signal {-code} ({signal_name(-code)})"
-        return f"ended with exit code {code} and without a result (a message above may say why)"
+        was_killed = code is not None and code < 0
+        return how_it_ended(code) + ("" if was_killed else " and without a result (a message above may say why)")
 
     @property
     def waiting(self) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import torch
+
 from pllab.comm.listen import listen
 
 _open: list["Ledger"] = []
@@ -97,6 +99,12 @@ def record_messages(on_message: Callable[[Message], None] | None = None) -> Iter
 def listening() -> bool:
     """Whether any ledger is open."""
     return bool(_open)
+
+
+def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None) -> None:
+    """Write the message that carries this tensor into every open ledger."""
+    if _open:
+        note(name, tuple(tensor.shape), tensor.numel() * tensor.element_size(), peer)
 
 
 def note(name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = None) -> None:

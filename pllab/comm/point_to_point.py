@@ -8,8 +8,9 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from pllab.comm.collectives import Pending, _check_other, _note, backend_name, rank
+from pllab.comm.collectives import Pending, _check_other, backend_name, rank
 from pllab.comm.errors import in_words
+from pllab.comm.ledger import note_tensor
 
 
 class Travelling(Pending):
@@ -41,7 +42,7 @@ def send_async(tensor: torch.Tensor, to: int, group: dist.ProcessGroup | None = 
         PeerError: the other rank went away.
     """
     _check_other("send to", to)
-    _note("send", tensor, to)
+    note_tensor("send", tensor, to)
     operation = f"send to rank {to}"
     with in_words(operation, rank()):
         return Travelling(operation, dist.isend(tensor, dst=to, group=group), tensor)
@@ -55,7 +56,7 @@ def receive_async(tensor: torch.Tensor, source: int, group: dist.ProcessGroup | 
         PeerError: the other rank went away.
     """
     _check_other("receive from", source)
-    _note("receive", tensor, source)
+    note_tensor("receive", tensor, source)
     operation = f"receive from rank {source}"
     with in_words(operation, rank()):
         return Travelling(operation, dist.irecv(tensor, src=source, group=group), tensor)

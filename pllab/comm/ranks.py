@@ -14,16 +14,7 @@ from pllab.comm.backend import plan_backend
 from pllab.comm.cluster import Cluster, start_cluster
 from pllab.comm.engine import enter_group
 from pllab.comm.errors import RankError
-from pllab.comm.replies import (
-    TICK_S,
-    and_then,
-    failures_in,
-    first_cause,
-    is_remote_echo,
-    settle,
-    show,
-    still_running,
-)
+from pllab.comm.replies import TICK_S, and_then, failures_in, first_cause, is_remote_echo, settle, show, still_running
 
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
 _HEAR_S = 1.0  # how long Python takes at most to notice an interrupt
@@ -62,12 +53,7 @@ class Ranks:
     """
 
     def __init__(
-        self,
-        num_ranks: int,
-        backend: str | None = None,
-        *,
-        num_threads: int = 1,
-        timeout_s: float = 60.0,
+        self, num_ranks: int, backend: str | None = None, *, num_threads: int = 1, timeout_s: float = 60.0
     ) -> None:
         self.plan = plan_backend(0, num_ranks, backend)
         self.num_ranks = num_ranks

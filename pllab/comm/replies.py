@@ -3,15 +3,13 @@
 `replies` are ipyparallel's AsyncResults by rank, one rank each.
 """
 
-import re
 import time
 from typing import Any
 
-from pllab.comm.errors import RankError, sounds_like_echo
+from pllab.comm.errors import ANSI, RankError, sounds_like_echo
 from pllab.comm.output import show_outputs
 
 TICK_S = 0.05  # how often the waiting looks whether all processes still live
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def still_running(replies: dict[int, Any]) -> list[int]:
@@ -50,7 +48,7 @@ def first_cause(failures: dict[int, Any], outcome: str) -> RankError:
     """The failure that is a cause rather than an echo of a peer's, in words."""
     rank, error = min(failures.items(), key=lambda item: (is_remote_echo(item[1]), item[0]))
     summary = RankError(rank, f"rank {rank} raised {error.ename}: {error.evalue}")
-    details = _ANSI.sub("", str(error.traceback or "")).strip()
+    details = ANSI.sub("", str(error.traceback or "")).strip()
     return RankError(rank, f"{and_then(summary, outcome)}\n\n{details}" if details else and_then(summary, outcome))
 
 

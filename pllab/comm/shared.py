@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from pllab.comm.collectives import all_gather_object, backend_name, rank, world_size
 from pllab.comm.errors import in_words
-from pllab.comm.ledger import note
+from pllab.comm.ledger import note_tensor
 
 _log = logging.getLogger(__name__)
 _FOLDER = "/dev/shm"  # the file system in memory of every Linux
@@ -66,7 +66,7 @@ class SharedBuffer:
         # touches what another one touches. After the second, all chunks are summed, and nobody touches a peer's
         # tensor before the first barrier of the next call, which waits for that peer: it may use its tensor until
         # then.
-        note("all_reduce", tuple(self.tensor.shape), self.tensor.numel() * self.tensor.element_size())
+        note_tensor("all_reduce", self.tensor)
         with in_words("all_reduce", rank()), torch.no_grad():
             dist.barrier()
             self._sum_chunk()

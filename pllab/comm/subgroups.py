@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from pllab.comm.collectives import rank
 from pllab.comm.errors import in_words
-from pllab.comm.ledger import note
+from pllab.comm.ledger import note_tensor
 
 
 def make_groups(members: Sequence[Sequence[int]]) -> list[dist.ProcessGroup]:
@@ -42,7 +42,7 @@ def sum_in_group(group: dist.ProcessGroup, tensor: torch.Tensor) -> None:
     Raises:
         PeerError: another member went away or did not come in time.
     """
-    note("all_reduce", tuple(tensor.shape), tensor.numel() * tensor.element_size())
+    note_tensor("all_reduce", tensor)
     with in_words("all_reduce", rank()):
         dist.all_reduce(tensor, group=group)
 

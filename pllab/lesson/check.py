@@ -49,7 +49,9 @@ def check(
     """
     exercise = find(exercise_id)
     verdict = _judge(exercise, solution, exercise.deadline_s if deadline_s is None else deadline_s)
-    if (_is_strict() if strict is None else strict) and verdict.outcome is not Outcome.RIGHT:
+    if strict is None:  # a switch for teachers and for tests; the one look at the environment in this room
+        strict = os.environ.get("PLLAB_STRICT") == "1"
+    if strict and verdict.outcome is not Outcome.RIGHT:
         raise NotRight(str(verdict))
     return verdict
 
@@ -63,12 +65,6 @@ def hints(exercise_id: str, level: int = 1) -> str:
     if level not in (1, 2, 3):
         raise ValueError(f"an exercise has hints 1, 2 and 3, not {level!r}; start with hints({exercise_id!r}, 1)")
     return find(exercise_id).hints[level - 1]
-
-
-def _is_strict() -> bool:
-    # A switch for teachers and for tests, documented in `check`; the one look at the environment in this
-    # room.
-    return os.environ.get("PLLAB_STRICT") == "1"
 
 
 def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: float) -> Verdict:
@@ -171,10 +167,7 @@ def _not_ended(exercise: Exercise, passed: int, folder: Path, job: Job, printed:
     if not stack:
         sentence = "The process that ran your function ended in the middle; a crash never counts as passed."
         return _not_yet(exercise, passed, "crashed", sentence, printed)
-    default = (
-        "hang",
-        f"Your function did not come back within {job.deadline_s:g} s; something waits for ever.",
-    )
+    default = ("hang", f"Your function did not come back within {job.deadline_s:g} s; something waits for ever.")
     hint_id, sentence = exercise.cases[passed].on_hang or default
     return _not_yet(exercise, passed, hint_id, sentence, printed, _last_seen(stack, job.source_name))
 

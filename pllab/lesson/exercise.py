@@ -36,6 +36,16 @@ class Case:
     on_hang: tuple[str, str] | None = None
 
 
+def case(claim: str, *, on_hang: tuple[str, str] | None = None) -> Callable[[Callable[[Any], None]], Case]:
+    """Make a test the case that it stands for, so that its claim is written once, above it.
+
+    Example:
+        @case("no item is done twice")
+        def nothing_twice(my_share): ...   # nothing_twice is a Case
+    """
+    return lambda test: Case(claim, test, on_hang)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
     """An exercise of a lesson.
@@ -51,11 +61,6 @@ class Exercise:
     cases: tuple[Case, ...]
     hints: tuple[str, str, str]
     deadline_s: float = 20.0
-
-    @property
-    def heading(self) -> str:
-        """As a lesson announces it: `09.1 Tasks that remember their pair (8 min, difficulty 1 of 3)`."""
-        return f"{self.id} {self.title} ({self.minutes} min, difficulty {self.difficulty} of 3)"
 
     @property
     def claims(self) -> tuple[str, ...]:

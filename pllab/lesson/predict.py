@@ -5,7 +5,6 @@ after it is an ordinary picture, so a lesson also runs where nobody guesses (Run
 GitHub).
 """
 
-from collections.abc import Callable
 from html import escape
 from typing import Any, Literal
 
@@ -105,14 +104,11 @@ def _card(prediction: Prediction) -> Any:
     number.tooltip = prediction.question
     button = ipywidgets.Button(description="Note my guess", tooltip="Keep this number until it is measured")
     said = ipywidgets.HTML(value="No guess yet.")
-    button.on_click(_noter(prediction, number, said))
-    question = ipywidgets.HTML(value=f"<strong>Predict.</strong> {escape(prediction.question)}")
-    return ipywidgets.VBox([question, ipywidgets.HBox([number, button]), said])
 
-
-def _noter(prediction: Prediction, number: Any, said: Any) -> Callable[[Any], None]:
     def note(_: Any) -> None:
         prediction.guess = number.value
         said.value = f"Noted: {prediction.guess:g} {prediction.unit}."
 
-    return note
+    button.on_click(note)
+    question = ipywidgets.HTML(value=f"<strong>Predict.</strong> {escape(prediction.question)}")
+    return ipywidgets.VBox([question, ipywidgets.HBox([number, button]), said])

@@ -1,27 +1,17 @@
 """The picture that answers a prediction: guess, simulation and measurement on one axis."""
 
 import math
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pllab.show import Figure, figure
 from pllab.show.theme import write_number
 
-
-class Asked(Protocol):
-    """What the picture needs of a prediction."""
-
-    question: str
-    unit: str
-    low: float
-    high: float
-
-    @property
-    def guess(self) -> float | None:
-        """The learner's number, None without one."""
+if TYPE_CHECKING:
+    from pllab.lesson.predict import Prediction
 
 
 def draw_reveal(
-    asked: Asked,
+    asked: "Prediction",
     measured: float,
     engine: str,
     spread: tuple[float, float] | None = None,
@@ -49,7 +39,7 @@ def draw_reveal(
 
 
 def reveal_sentence(
-    asked: Asked,
+    asked: "Prediction",
     measured: float,
     engine: str,
     spread: tuple[float, float] | None = None,
@@ -68,7 +58,7 @@ def reveal_sentence(
     return ". ".join(parts) + "."
 
 
-def _judged(asked: Asked, measured: float, spread: tuple[float, float] | None) -> str:
+def _judged(asked: "Prediction", measured: float, spread: tuple[float, float] | None) -> str:
     if asked.guess is None:
         return "You made no guess"
     lowest, highest = spread or (measured, measured)
@@ -80,7 +70,7 @@ def _judged(asked: Asked, measured: float, spread: tuple[float, float] | None) -
     return f"Your guess of {guess} {asked.unit} was {_written(asked, gap)} {asked.unit} too {side}"
 
 
-def _written(asked: Asked, value: float) -> str:
+def _written(asked: "Prediction", value: float) -> str:
     """Three digits; what is too small to be seen on the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""
     smallest: float = 10.0 ** math.floor(math.log10((asked.high - asked.low) / 1000))
     return f"below {smallest:g}" if 0 < value < smallest else write_number(value)
@@ -90,7 +80,9 @@ def _made(engine: str) -> str:
     return "Calculated" if engine == "calculated" else f"Measured ({engine})"
 
 
-def _marks(asked: Asked, measured: float, engine: str, simulated: float | None) -> list[tuple[str, float, str, str]]:
+def _marks(
+    asked: "Prediction", measured: float, engine: str, simulated: float | None
+) -> list[tuple[str, float, str, str]]:
     """Name, value, symbol and Okabe-Ito colour, from the bottom of the picture to its top."""
     marks = [(_made(engine).lower(), measured, "o", "#0072B2")]
     if simulated is not None:

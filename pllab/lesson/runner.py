@@ -33,7 +33,8 @@ def run_cases(exercise: Exercise, solution: Callable[..., Any], source_name: str
         except BaseException as error:
             # Also SystemExit and KeyboardInterrupt: whatever the student's code raises is an answer, not our
             # end.
-            return tell(event="raised", sentence=_sentence(error), where=_where(error, source_name))
+            sentence = traceback.format_exception_only(error)[0].strip()  # `ZeroDivisionError: division by zero`
+            return tell(event="raised", sentence=sentence, where=_where(error, source_name))
         tell(event="passed")
     tell(event="done")
 
@@ -43,12 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     folder = Path(arguments[0])
     job: Job = cloudpickle.loads((folder / "task").read_bytes())
     sys.path[:] = list(job.path)
-    linecache.cache[job.source_name] = (
-        len("".join(job.source_lines)),
-        None,
-        list(job.source_lines),
-        job.source_name,
-    )
+    linecache.cache[job.source_name] = (len("".join(job.source_lines)), None, list(job.source_lines), job.source_name)
     with (folder / "report").open("w") as report, (folder / "stack").open("w") as stack:
 
         def tell(**event: Any) -> None:
@@ -64,11 +60,6 @@ def main(arguments: Sequence[str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
-
-
-def _sentence(error: BaseException) -> str:
-    """`ZeroDivisionError: division by zero`, without notes and without the traceback."""
-    return traceback.format_exception_only(error)[0].strip()
 
 
 def _where(error: BaseException, source_name: str) -> str:

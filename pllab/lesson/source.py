@@ -47,7 +47,7 @@ class Source:
         return f'<figure style="margin:0"><figcaption>{title}</figcaption>{code}</figure>'
 
 
-def show_source(thing: Any, *, note: str = "") -> Source:
+def show_source(thing: Any) -> Source:
     """Show a function, class or module of the package with its file and its first sentence.
 
     Example: `show_source(clock_cycles)` is titled "pllab/pipeline/clock.py: clock_cycles. Generate the
@@ -63,7 +63,7 @@ def show_source(thing: Any, *, note: str = "") -> Source:
     except (TypeError, OSError):
         raise ValueError(f"{thing!r} has no Python source to show; pass a function, a class or a module") from None
     name = getattr(thing, "__qualname__", "") or getattr(thing, "__name__", "")
-    first = note or (inspect.getdoc(thing) or "").partition("\n")[0]
+    first = (inspect.getdoc(thing) or "").partition("\n")[0]
     return Source(f"{_relative(Path(path))}: {name}. {first}".rstrip(), inspect.cleandoc("\n" + code) + "\n")
 
 

@@ -45,12 +45,6 @@ class Verdict:
     printed: str = ""
     where: str = ""
 
-    @property
-    def tested(self) -> tuple[str, ...]:
-        """The claims that were put to the test, the failed one last."""
-        failed = self.outcome is Outcome.NOT_YET and self.num_passed < len(self.exercise.cases)
-        return self.exercise.claims[: self.num_passed + failed]
-
     def rows(self) -> list[tuple[str, str]]:
         """The lines of the verdict as (label, sentence)."""
         claims = self.exercise.claims
@@ -67,7 +61,7 @@ class Verdict:
 
     def __str__(self) -> str:
         head = f"{self.exercise.id} {self.exercise.title}: {self.outcome}"
-        return "\n".join([head, *(f"  {label}: {_indented(text)}" for label, text in self.rows())])
+        return "\n".join([head, *(f"  {label}: {text}".replace("\n", "\n    ") for label, text in self.rows())])
 
     __repr__ = __str__
 
@@ -96,7 +90,3 @@ _SIGNS = {
     Outcome.NOT_YET: ("&#9651;", "#E69F00"),
     Outcome.RIGHT: ("&#9679;", "#009E73"),
 }
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n    ")

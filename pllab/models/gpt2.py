@@ -11,7 +11,8 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.modeling_outputs import CausalLMOutputWithCrossAttentions
 
-from pllab.models.layers import IGNORED, cut, layer_costs, layers_of
+from pllab.data import IGNORED
+from pllab.models.layers import cut, layer_costs, layers_of
 from pllab.pipeline import Pipe, balance
 
 
@@ -59,11 +60,7 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         self._use(partitions, devices, num_microbatches=1)
 
     def prepare_pipeline_parallel(
-        self,
-        split_size: int | None = None,
-        *,
-        num_microbatches: int | None = None,
-        recompute: bool = False,
+        self, split_size: int | None = None, *, num_microbatches: int | None = None, recompute: bool = False
     ) -> None:
         """Run the stages of `parallelize` as a pipeline, in micro-batches of `split_size` rows (default 1).
 
@@ -102,11 +99,7 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
             ValueError: a parallel model is asked for what only a plain one can do (a cache, a padding mask).
         """
         if self.pipe is None:
-            given = {
-                "attention_mask": attention_mask,
-                "past_key_values": past_key_values,
-                "use_cache": use_cache,
-            }
+            given = {"attention_mask": attention_mask, "past_key_values": past_key_values, "use_cache": use_cache}
             kwargs |= given | ({"num_items_in_batch": num_items_in_batch} if labels is not None else {})
             return super().forward(input_ids=input_ids, labels=labels, **kwargs)
         _refuse(attention_mask, past_key_values, kwargs)

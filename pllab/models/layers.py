@@ -19,9 +19,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.masking_utils import create_causal_mask
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
-Value = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+from pllab.data import IGNORED
 
-IGNORED = -100  # the label of a token that is not predicted, as in transformers
+Value = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
 
 class Embed(nn.Module):

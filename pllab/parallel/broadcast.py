@@ -25,7 +25,7 @@ def broadcast_parameters(model: nn.Module) -> None:
     """
     with torch.no_grad():
         for tensor in chain(model.parameters(), model.buffers()):
-            _broadcast(tensor.detach())
+            broadcast_tensor(tensor.detach())
 
 
 def check_same_model(model: nn.Module) -> None:
@@ -43,7 +43,7 @@ def check_same_model(model: nn.Module) -> None:
             raise ValueError(_difference(rank, theirs, descriptions[0]))
 
 
-def _broadcast(tensor: torch.Tensor) -> None:
+def broadcast_tensor(tensor: torch.Tensor) -> None:
     """Send one tensor; a message needs contiguous memory, so a transposed tensor goes through a copy."""
     message = tensor.contiguous()
     comm.broadcast(message, source=0)

@@ -62,7 +62,9 @@ class DataParallel(nn.Module):
     def __init__(self, module: nn.Module, strategy: Strategy | None = None, bucket_bytes: int = 25 * _MIB) -> None:
         super().__init__()
         self._asked = checked_strategy(strategy)
-        self.bucket_bytes = _checked_size(bucket_bytes)
+        if bucket_bytes < 1:
+            raise ValueError(f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
+        self.bucket_bytes = bucket_bytes
         check_same_model(module)
         broadcast_parameters(module)
         self.module = module
@@ -162,12 +164,9 @@ class DataParallel(nn.Module):
             self._is_finish_queued = True
         bucket.store(index, comm.world_size())
         if self.strategy == "overlapped":
-            self._send_full()
-
-    def _send_full(self) -> None:
-        """Send full buckets, never before an earlier one: ranks pair messages by their order."""
-        while self._num_sent < len(self.buckets) and self.buckets[self._num_sent].is_full:
-            self._send()
+            # Full buckets go, but never before an earlier one: ranks pair messages by their order.
+            while self._num_sent < len(self.buckets) and self.buckets[self._num_sent].is_full:
+                self._send()
 
     def _send(self) -> None:
         """Sum the next bucket over the ranks; the last one tells which gradients this rank has."""
@@ -207,13 +206,6 @@ class DataParallel(nn.Module):
     def _has_gradient(self) -> list[bool]:
         """Per parameter in the order of the buckets, whether this rank has a gradient."""
         return [parameter.grad is not None for bucket in self.buckets for parameter in bucket.parameters]
-
-
-def _checked_size(bucket_bytes: int) -> int:
-    """A bucket of at least one byte."""
-    if bucket_bytes < 1:
-        raise ValueError(f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
-    return bucket_bytes
 
 
 def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]:

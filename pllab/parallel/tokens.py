@@ -7,8 +7,7 @@ as one with 100. Dividing every rank's *sum* by the targets of *all* ranks gives
 import torch
 
 from pllab import comm
-
-_NOT_A_TARGET = -100
+from pllab.data import IGNORED
 
 
 def num_target_tokens(labels: torch.Tensor) -> int:
@@ -21,7 +20,7 @@ def num_target_tokens(labels: torch.Tensor) -> int:
     Args:
         labels: (batch, time) int64, -100 where nothing is to be predicted.
     """
-    return int((labels[:, 1:] != _NOT_A_TARGET).sum())
+    return int((labels[:, 1:] != IGNORED).sum())
 
 
 def global_sum(number: float) -> float:

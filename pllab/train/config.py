@@ -5,10 +5,10 @@ ten seconds later. The command line makes its flags from these fields, so each h
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 Mode = Literal["single", "data_parallel", "model_parallel", "pipeline"]
-MODES: tuple[Mode, ...] = ("single", "data_parallel", "model_parallel", "pipeline")
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +104,6 @@ class TrainConfig:
         return asdict(self)
 
 
-_CHOICES = {
-    "mode": MODES,
-    "device": ("auto", "cpu", "cuda"),
-    "optimizer": ("adamw", "sgd"),
-    "dtype": ("float32", "bfloat16"),
-}
 _COUNTS = (
     "world_size batch_size num_epochs max_length samples_per_epoch validation_samples"
     " n_layer n_embd n_head vocab_size num_threads num_microbatches split_size"
@@ -117,9 +111,9 @@ _COUNTS = (
 
 
 def _check_choices(config: TrainConfig) -> None:
-    for name, choices in _CHOICES.items():
-        if (value := getattr(config, name)) not in choices:
-            raise ValueError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+    for name, hint in get_type_hints(TrainConfig).items():
+        if get_origin(hint) is Literal and (value := getattr(config, name)) not in get_args(hint):
+            raise ValueError(f"{name} is {value!r}; choose one of {', '.join(get_args(hint))}")
 
 
 def _check_ranges(config: TrainConfig) -> None:

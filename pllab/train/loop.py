@@ -69,7 +69,7 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
     model = build_model(config, corpus.tokenizer.vocab_size)
     try:
         run = _prepare(config, corpus, model, on_progress)
-        done = _resume(run, folder) if config.resume else 0
+        done = load_checkpoint(latest_checkpoint(folder), model, run.optimizer) if config.resume else 0
         epochs, losses = [], []
         for epoch in range(done, config.num_epochs):
             metrics, step_losses = _run_epoch(run, epoch)
@@ -100,10 +100,6 @@ def _prepare(config: TrainConfig, corpus: Corpus, model: GPT2LMHeadModelParallel
         rows_per_rank=config.batch_size // world_size,
         on_progress=on_progress,
     )
-
-
-def _resume(run: _Run, folder: Path) -> int:
-    return load_checkpoint(latest_checkpoint(folder), run.model, run.optimizer)
 
 
 def _run_epoch(run: _Run, epoch: int) -> tuple[EpochMetrics, list[float]]:
@@ -179,12 +175,7 @@ def _translate(run: _Run) -> float | None:
     if not (run.config.bleu and run.corpus.is_translation):
         return None
     return bleu_score(
-        run.model,
-        run.corpus.validation,
-        run.corpus.tokenizer,
-        run.config.max_length,
-        run.rows_per_rank,
-        run.device,
+        run.model, run.corpus.validation, run.corpus.tokenizer, run.config.max_length, run.rows_per_rank, run.device
     )
 
 

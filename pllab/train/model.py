@@ -4,31 +4,18 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.models import GPT2LMHeadModelParallel
+from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.train.config import TrainConfig
 
 
 def build_model(config: TrainConfig, vocab_size: int) -> GPT2LMHeadModelParallel:
     """Make a randomly initialised GPT-2, the same in every rank and mode for the same seed."""
-    from transformers import GPT2Config
-
     torch.manual_seed(config.seed)
-    model = GPT2LMHeadModelParallel(
-        GPT2Config(
-            vocab_size=vocab_size,
-            n_positions=config.max_length,
-            n_layer=config.n_layer,
-            n_embd=config.n_embd,
-            n_head=config.n_head,
-            embd_pdrop=config.dropout,
-            resid_pdrop=config.dropout,
-            attn_pdrop=0.0,  # fused attention takes no generator, so its masks could not be repeated on lanes
-            use_cache=False,
-            bos_token_id=None,
-            eos_token_id=None,
-        )
-    )
-    return model.to(getattr(torch, config.dtype))
+    sizes = {"n_layer": config.n_layer, "n_embd": config.n_embd, "n_head": config.n_head}
+    # None in attention: the fused kernel takes no generator, so its masks could not be repeated on lanes.
+    dropout = {"embd_pdrop": config.dropout, "resid_pdrop": config.dropout}
+    settings = gpt2_config("tiny", vocab_size, n_positions=config.max_length, use_cache=False, **sizes, **dropout)
+    return GPT2LMHeadModelParallel(settings).to(getattr(torch, config.dtype))
 
 
 def place_model(model: GPT2LMHeadModelParallel, config: TrainConfig) -> torch.device:
@@ -41,9 +28,7 @@ def place_model(model: GPT2LMHeadModelParallel, config: TrainConfig) -> torch.de
     if config.mode == "pipeline":
         count = config.num_microbatches or min(2 * len(devices), config.batch_size)
         model.prepare_pipeline_parallel(
-            config.split_size,
-            num_microbatches=None if config.split_size else count,
-            recompute=config.recompute,
+            config.split_size, num_microbatches=None if config.split_size else count, recompute=config.recompute
         )
     return devices[0]
 

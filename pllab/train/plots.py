@@ -71,10 +71,6 @@ def _name(result: dict[str, Any]) -> str:
 
 def _alternative(results: Sequence[dict[str, Any]], metric: str) -> str:
     title, unit = _TITLES[metric]
-    numbers = (_number(result, result[metric]) for result in results)
-    return f"{title} in {unit}: {'; '.join(numbers)}."
-
-
-def _number(result: dict[str, Any], summary: dict[str, Any]) -> str:
-    name = _name(result).replace("\n", " on ")
-    return f"{name} {summary['mean']:,.4g} +- {summary['deviation']:,.2g}"
+    names = [_name(result).replace("\n", " on ") for result in results]
+    numbers = [f"{result[metric]['mean']:,.4g} +- {result[metric]['deviation']:,.2g}" for result in results]
+    return f"{title} in {unit}: {'; '.join(map(' '.join, zip(names, numbers, strict=True)))}."

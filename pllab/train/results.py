@@ -78,15 +78,25 @@ def save_result(result: TrainResult) -> TrainResult:
     """
     folder = open_workdir(result.config.workdir)
     path = folder / f"{result.config.run_name}.json"
-    handle, name = tempfile.mkstemp(dir=folder, prefix=".result-", suffix=".json")
+    write_json(path, result.to_json())
+    return replace(result, path=path)
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a file in one move, so that a reader sees a whole one.
+
+    Raises:
+        OSError: the folder is missing or cannot be written.
+    """
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".json")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(result.to_json(), file, indent=1)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+            json.dump(value, file, indent=1)
+            file.write("\n")
+        Path(draft).chmod(0o644)
+        Path(draft).replace(path)
     finally:
-        Path(name).unlink(missing_ok=True)
-    return replace(result, path=path)
+        Path(draft).unlink(missing_ok=True)
 
 
 def load_results(workdir: str | Path) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -40,7 +39,7 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
     corpus = load_corpus(config)
     tokenizer_path = folder / "tokenizer.json"
     corpus.tokenizer.save(tokenizer_path)
-    report = on_progress or _ignore
+    report = on_progress or (lambda _: None)
     if config.mode == "data_parallel":
         outcomes = _launch(config, folder, tokenizer_path, report)
     else:
@@ -70,7 +69,7 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
     if comm.rank() == 0:
         corpus.tokenizer.save(folder / "tokenizer.json")
     with compute_threads(config.num_threads):
-        outcome = train_rank(config, corpus, folder, on_progress or _ignore)
+        outcome = train_rank(config, corpus, folder, on_progress or (lambda _: None))
     outcomes = comm.all_gather_object(outcome)
     return save_result(_result(config, backend, outcomes)) if comm.rank() == 0 else None
 
@@ -148,7 +147,3 @@ def compute_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _ignore(event: dict[str, Any]) -> None:
-    """Nobody listens."""

@@ -31,11 +31,7 @@ class StepRecord:
 
 
 def train_step(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    device: torch.device,
-    config: TrainConfig,
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, device: torch.device, config: TrainConfig
 ) -> StepRecord:
     """Train on this rank's share of a batch: `input_ids` and `labels`, both (rows, time) int64."""
     num_targets = num_target_tokens(batch["labels"])
@@ -48,7 +44,7 @@ def train_step(
     loss_sum = sum_of_losses(model, batch, device)
     token_weighted(loss_sum, num_targets, total=total).backward()
     if config.gradient_clipping is not None:
-        nn.utils.clip_grad_norm_(_parameters(optimizer), config.gradient_clipping)
+        nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clipping)
     optimizer.step()
     optimizer.zero_grad()
     return StepRecord(loss_sum.detach(), num_targets)
@@ -66,7 +62,3 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimiz
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=config.learning_rate)
     return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=0.0)
-
-
-def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

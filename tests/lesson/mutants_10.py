@@ -3,9 +3,11 @@
 import itertools
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
 
 from pllab.schedule import eager_one_f_one_b, gpipe, one_f_one_b
-from tests.lesson.variants_10 import warm_up_turns_drain
+from tests.lesson.variants_10 import dictionary, warm_up_turns_drain
 
 # 10.1 one_f_one_b(num_stages, num_microbatches)
 
@@ -119,6 +121,50 @@ def raises_for_few(p, m):
     return warm_up_turns_drain(p, m)
 
 
+def last_in_first_out(p, m):
+    """The misconception: autograd goes back from the end, so the last micro-batch goes back first."""
+    rows = []
+    for s in range(p):
+        waiting = list(range(min(m, p - s - 1)))
+        row = [f"F{i}" for i in waiting]
+        for i in range(len(waiting), m):
+            waiting.append(i)
+            row += [f"F{i}", f"B{waiting.pop()}"]
+        rows.append(row + [f"B{i}" for i in reversed(waiting)])
+    return rows
+
+
+def drains_from_the_end(p, m):
+    rows = warm_up_turns_drain(p, m)
+    return [row[: len(row) - (p - s - 1)] + row[: len(row) - (p - s) : -1] for s, row in enumerate(rows)]
+
+
+def two_forwards_two_backwards(p, m):
+    rows = []
+    for s in range(p):
+        warm_up = min(m, p - s - 1)
+        row = [f"F{i}" for i in range(warm_up)]
+        for k in range(0, m - warm_up, 2):
+            pair = range(k, min(k + 2, m - warm_up))
+            row += [*(f"F{warm_up + i}" for i in pair), *(f"B{i}" for i in pair)]
+        rows.append(row + [f"B{i}" for i in range(m - warm_up, m)])
+    return rows
+
+
+def last_stage_warms_up_too(p, m):
+    rows = warm_up_turns_drain(p, m)
+    turns = [text for k in range(m - 1) for text in (f"F{k + 1}", f"B{k}")]
+    return [*rows[:-1], ["F0", *turns, f"B{m - 1}"]]
+
+
+def a_row_for_each_micro_batch(p, m):
+    return [[f"{s}{kind}{i}" for kind in "FB" for s in range(p)] for i in range(m)]
+
+
+def dots_for_the_bubble(p, m):
+    return [["."] * s + row for s, row in enumerate(warm_up_turns_drain(p, m))]
+
+
 def one_stage_as_gpipe(p, m):
     return gpipe(p, m) if p == 1 else warm_up_turns_drain(p, m)
 
@@ -186,6 +232,62 @@ def zeroes_the_gradients(row, stage, loss, inputs, targets):
         else:
             stage.zero_grad()
             live.pop(i).backward()
+    return total
+
+
+def puts_the_gradient(row, stage, loss, inputs, targets):
+    live, total, weights = {}, 0.0, list(stage.parameters())
+    for _, kind, i in row:
+        if kind == "F":
+            live[i] = loss(stage(inputs[i]), targets[i]) / len(inputs)
+            total += live[i].item()
+        else:
+            for weight, grad in zip(weights, torch.autograd.grad(live.pop(i), weights), strict=True):
+                weight.grad = grad
+    return total
+
+
+def divides_by_the_length_of_the_row(row, stage, loss, inputs, targets):
+    live, total = {}, 0.0
+    for _, kind, i in row:
+        if kind == "F":
+            live[i] = loss(stage(inputs[i]), targets[i])
+            total += live[i].item() / len(inputs)
+        else:
+            (live.pop(i) / len(row)).backward()
+    return total
+
+
+def divides_the_number_again(row, stage, loss, inputs, targets):
+    return dictionary(row, stage, loss, inputs, targets) / len(inputs)
+
+
+def divides_the_gradients_again(row, stage, loss, inputs, targets):
+    total = dictionary(row, stage, loss, inputs, targets)
+    for weight in stage.parameters():
+        weight.grad /= len(inputs)
+    return total
+
+
+def keeps_the_outputs(row, stage, loss, inputs, targets):
+    outputs, total = {}, 0.0
+    for _, kind, i in row:
+        if kind == "F":
+            outputs[i] = stage(inputs[i])
+            total += loss(outputs[i].detach(), targets[i]).item() / len(inputs)
+        else:
+            (loss(outputs[i], targets[i]) / len(inputs)).backward()
+    return total
+
+
+def last_loss_back_first(row, stage, loss, inputs, targets):
+    live, total = [], 0.0
+    for _, kind, i in row:
+        if kind == "F":
+            live.append(loss(stage(inputs[i]), targets[i]) / len(inputs))
+            total += live[-1].item()
+        else:
+            live.pop().backward()
     return total
 
 
@@ -313,7 +415,15 @@ def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
             ctx.stage, ctx.count, ctx.state = stage, len(parameters), torch.get_rng_state()
             how.setdefault("states", {})["last"] = ctx.state
             ctx.save_for_backward(x, *([x * 2] if how.get("saves_more") else []))
+            if how.get("keeps_a_layer"):
+                ctx.hidden = stage[0](x)
             output = stage(x)
+            if how.get("keeps_the_output"):
+                ctx.output = output.detach().clone()
+            if how.get("state_of_the_end"):
+                ctx.state = torch.get_rng_state()
+            if how.get("forward_leaves_no_trace"):
+                torch.set_rng_state(ctx.state)
             if how.get("runs_again"):
                 torch.set_rng_state(ctx.state)
                 output = stage(x)
@@ -336,7 +446,8 @@ def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
             torch.autograd.backward(output, gradient)
             if how.get("forgets_parameters"):
                 ctx.stage.zero_grad()
-            return None, leaf.grad if leaf.is_leaf and not how.get("no_input_gradient") else None, *own
+            given = leaf.grad if leaf.is_leaf and not how.get("no_input_gradient") else None
+            return None, gradient if how.get("passes_it_on") else given, *own
 
     def apply(stage, x):
         return Function.apply(stage, x, *([] if how.get("only_the_input") else stage.parameters()))
@@ -364,6 +475,15 @@ def without_a_graph(stage, x):
 
 def plain(stage, x):
     return stage(x)
+
+
+def other_masks(stage, x):
+    return checkpoint(stage, x, use_reentrant=False, preserve_rng_state=False)
+
+
+def stored_as_numpy(stage, x):
+    with saved_tensors_hooks(lambda kept: kept.detach().clone().numpy(), torch.from_numpy):
+        return stage(x)
 
 
 def _named(name, **how):
@@ -394,6 +514,12 @@ WRONG = [
     ("10.1", "too_many_held", twice_the_warm_up),
     ("10.1", "bubble_grows", back_at_once_to_shrink_the_bubble),
     ("10.1", "bubble_grows", half_the_warm_up),
+    ("10.1", "backward_order", last_in_first_out),
+    ("10.1", "backward_order", drains_from_the_end),
+    ("10.1", "turns_of_two", two_forwards_two_backwards),
+    ("10.1", "too_many_held", last_stage_warms_up_too),
+    ("10.1", "wrong_number_of_rows", a_row_for_each_micro_batch),
+    ("10.1", "no_action", dots_for_the_bubble),
     ("10.1", "few_batches", warm_up_longer_than_the_batch),
     ("10.1", "few_batches", raises_for_few),
     ("10.1", "one_stage", one_stage_as_gpipe),
@@ -404,7 +530,13 @@ WRONG = [
     ("10.2", "sum_for_mean", does_not_divide_the_gradients),
     ("10.2", "wrong_loss", last_loss),
     ("10.2", "no_gradients", never_goes_back),
-    ("10.2", "wrong_gradients", zeroes_the_gradients),
+    ("10.2", "divided_twice", divides_the_number_again),
+    ("10.2", "divided_twice", divides_the_gradients_again),
+    ("10.2", "only_the_last", zeroes_the_gradients),
+    ("10.2", "only_the_last", puts_the_gradient),
+    ("10.2", "wrong_gradients", divides_by_the_length_of_the_row),
+    ("10.2", "other_order", last_loss_back_first),
+    ("10.2", "loss_kept", keeps_the_outputs),
     ("10.2", "whole_batch", whole_batch_at_once),
     ("10.2", "late_backward", one_backward_at_the_end),
     ("10.2", "late_backward", all_backwards_later),
@@ -422,6 +554,13 @@ WRONG = [
     ("10.3", "no_graph", without_a_graph),
     ("10.3", "activations_kept", plain),
     ("10.3", "more_than_input", _named("saves_more", saves_more=True)),
+    ("10.3", "more_than_input", _named("keeps_a_layer", keeps_a_layer=True)),
+    ("10.3", "more_than_input", _named("keeps_the_output", keeps_the_output=True)),
+    ("10.3", "more_than_input", stored_as_numpy),
+    ("10.3", "generator_not_restored", _named("state_of_the_end", state_of_the_end=True)),
+    ("10.3", "generator_not_restored", other_masks),
+    ("10.3", "generator_put_back", _named("forward_leaves_no_trace", forward_leaves_no_trace=True)),
+    ("10.3", "other_input_gradient", _named("passes_it_on", passes_it_on=True)),
     ("10.3", "no_graph_in_backward", _named("without_grad", without_grad=True)),
     ("10.3", "no_input_gradient", _named("no_input_gradient", no_input_gradient=True)),
     ("10.3", "no_parameter_gradient", _named("forgets_parameters", forgets_parameters=True)),

@@ -3,7 +3,18 @@
 import torch
 
 from pllab.lesson.exercises.lesson_11_golf import COSTS
-from pllab.schedule import Action, Kind, Schedule, gpipe, looped_breadth_first, needs, one_f_one_b, zb_h1, zb_h2
+from pllab.schedule import (
+    Action,
+    Kind,
+    Schedule,
+    gpipe,
+    looped_breadth_first,
+    needs,
+    one_f_one_b,
+    problems,
+    zb_h1,
+    zb_h2,
+)
 from pllab.schedule import interleaved as package_interleaved
 
 # 11.1 interleaved(num_ranks, num_microbatches, stages_per_rank)
@@ -125,6 +136,31 @@ def one_at_a_time_round(p, m, v):
     return rows
 
 
+def groups_of_all(p, m, v):
+    return _rows(p, m, v, group=m)
+
+
+def groups_of_v(p, m, v):
+    return _rows(p, m, v, group=v)
+
+
+def one_forward_too_many(p, m, v):
+    return _rows(p, m, v, more=1)
+
+
+def one_forward_too_few(p, m, v):
+    return _rows(p, m, v, more=-1)
+
+
+def same_warm_up_everywhere(p, m, v):
+    rows = []
+    for r in range(p):
+        stages = list(range(r, p * v, p))
+        forwards, backwards = _passes(Kind.F, stages, m, p), _passes(Kind.B, stages[::-1], m, p)
+        rows.append(_row(forwards, backwards, 2 * (p - 1) + (v - 1) * p))
+    return rows
+
+
 def waits_before_each_round(p, m, v):
     """Forward and back with p micro-batches before the next p begin."""
     rows = [[] for _ in range(p)]
@@ -188,6 +224,26 @@ def divides_twice(p, m, v):
     return (p - 1) / (v * v * m), _messages(p, m, v)
 
 
+def messages_first(p, m, v):
+    return _messages(p, m, v), _overhead(p, m, v)
+
+
+def whole_division(p, m, v):
+    return (p - 1) // (v * m), _messages(p, m, v)
+
+
+def in_percent(p, m, v):
+    return 100 * _overhead(p, m, v), _messages(p, m, v)
+
+
+def sent_and_received(p, m, v):
+    return _overhead(p, m, v), 2 * _messages(p, m, v)
+
+
+def of_one_rank(p, m, v):
+    return _overhead(p, m, v), _messages(p, m, v) / p
+
+
 def messages_as_before(p, m, v):
     return _overhead(p, m, v), 2 * m * (p - 1)
 
@@ -243,6 +299,38 @@ def weights_behind_a_function(inputs, weights, grad):
     arrived = _walk(weights, grad)
     made = [g.T @ x for g, x in zip(arrived, inputs, strict=True)]
     return arrived[0] @ weights[0], lambda: made
+
+
+def weights_without_a_matrix_product(inputs, weights, grad):
+    """The sum over rows of outer products is the same gradient, and no product is counted."""
+    arrived = _walk(weights, grad)
+    made = [(g.unsqueeze(2) * x.unsqueeze(1)).sum(0) for g, x in zip(arrived, inputs, strict=True)]
+    return arrived[0] @ weights[0], lambda: made
+
+
+def last_weight_at_once(inputs, weights, grad):
+    arrived, last = _walk(weights, grad), grad.T @ inputs[-1]
+    return arrived[0] @ weights[0], lambda: [
+        *(g.T @ x for g, x in zip(arrived[:-1], inputs[:-1], strict=True)),
+        last,
+    ]
+
+
+def looks_up_too_late(inputs, weights, grad):
+    later = []
+    for x, weight in zip(reversed(inputs), reversed(weights), strict=True):
+        later.insert(0, lambda x=x: grad.T @ x)  # noqa: B023 - the bug
+        grad = grad @ weight
+    return grad, lambda: [half() for half in later]
+
+
+def stops_at_the_output_of_the_first(inputs, weights, grad):
+    arrived = _walk(weights, grad)
+    return arrived[0], lambda: [g.T @ x for g, x in zip(arrived, inputs, strict=True)]
+
+
+def zeros(inputs, weights, grad):
+    return _walk(weights, grad)[0] @ weights[0], lambda: [torch.zeros_like(weight) for weight in weights]
 
 
 def whole_autograd(inputs, weights, grad):
@@ -409,6 +497,27 @@ def no_weight_waits(limit):
     return rows
 
 
+def half_of_a_whole(limit):
+    """A W beside its B: one of the two is too many."""
+    return [[*row, Action(row[0].stage, Kind.W, 0)] for row in one_f_one_b(3, 4).rows]
+
+
+def with_the_optimizer(limit):
+    return [[*map(str, row), f"{rank}U0"] for rank, row in enumerate(zb_h1(3, 4).rows)]
+
+
+def every_weight_at_the_end(limit):
+    return [sorted(row, key=lambda action: action.kind is Kind.W) for row in zb_h1(3, 4).rows]
+
+
+def stages_from_one(limit):
+    return [[action._replace(stage=action.stage + 1) for action in row] for row in zb_h1(3, 4).rows]
+
+
+def only_the_first_rank_waits(limit):
+    return [one_f_one_b(3, 4).rows[0], *zb_h1(3, 4).rows[1:]]
+
+
 def the_makespan(limit):
     return COSTS.forward
 
@@ -452,6 +561,50 @@ def yes_or_no(schedule):
 def ranks_of_it(schedule):
     walk, end = _walked(schedule)
     return [schedule.rank_of_stage[action.stage] for action in walk[walk.index(end) :]] if walk else []
+
+
+def as_a_sentence(schedule):
+    found = problems(schedule)
+    return found[0].sentence if found else []
+
+
+def as_a_set(schedule):
+    walk, end = _walked(schedule)
+    return set(walk[walk.index(end) :]) if walk else set()
+
+
+def what_each_rank_stands_at(schedule):
+    waits = _waits_of(schedule)
+    done = set()
+    while ready := [a for a in waits if a not in done and done.issuperset(waits[a])]:
+        done.update(ready)
+    heads = (next((action for action in row if action not in done), None) for row in schedule.rows)
+    return [head for head in heads if head]
+
+
+def knows_no_halves(schedule):
+    """Asks who needs what as if no backward were split."""
+    waits = {
+        action: [*needs(action, schedule.num_stages, ()), *row[max(0, place - 1) : place]]
+        for row in schedule.rows
+        for place, action in enumerate(row)
+    }
+    done = set()
+    while ready := [a for a in waits if a not in done and done.issuperset(waits[a])]:
+        done.update(ready)
+    walk = [a for a in waits if a not in done][:1]
+    while walk and walk[-1] in waits:
+        following = next(a for a in waits[walk[-1]] if a not in done)
+        if following in walk:
+            return walk[walk.index(following) :]
+        walk.append(following)
+    return walk
+
+
+def two_ranks_only(schedule):
+    walk, end = _walked(schedule)
+    circle = walk[walk.index(end) :] if walk else []
+    return circle if len({schedule.rank_of_stage[action.stage] for action in circle}) == 2 else []
 
 
 def never_finds(schedule):
@@ -525,6 +678,11 @@ WRONG = [
     ("11.1", "deadlock", warm_up_of_1f1b),
     ("11.1", "deadlock", backward_first),
     ("11.1", "group_too_small", one_at_a_time_round),
+    ("11.1", "group_too_small", groups_of_v),
+    ("11.1", "group_too_large", groups_of_all),
+    ("11.1", "deadlock", one_forward_too_few),
+    ("11.1", "holds_too_many", one_forward_too_many),
+    ("11.1", "long_bubble", same_warm_up_everywhere),
     ("11.1", "long_bubble", waits_before_each_round),
     ("11.1", "holds_too_many", all_forwards_first),
     ("11.2", "no_pair", overhead_alone),
@@ -535,7 +693,12 @@ WRONG = [
     ("11.2", "multiplied", times_v),
     ("11.2", "stages_for_ranks", counts_stages),
     ("11.2", "extra_rank", p_ticks),
+    ("11.2", "swapped", messages_first),
+    ("11.2", "rounded", whole_division),
+    ("11.2", "percent", in_percent),
     ("11.2", "wrong_overhead", divides_twice),
+    ("11.2", "both_ends", sent_and_received),
+    ("11.2", "wrong_messages", of_one_rank),
     ("11.2", "as_before", messages_as_before),
     ("11.2", "way_round_forgotten", messages_times_v),
     ("11.2", "forward_only", forwards_only),
@@ -548,6 +711,11 @@ WRONG = [
     ("11.3", "weights_too_early", weights_at_once),
     ("11.3", "weights_too_early", weights_behind_a_function),
     ("11.3", "weights_too_early", whole_autograd),
+    ("11.3", "weights_too_early", weights_without_a_matrix_product),
+    ("11.3", "weights_too_early", last_weight_at_once),
+    ("11.3", "late_binding", looks_up_too_late),
+    ("11.3", "wrong_shape", stops_at_the_output_of_the_first),
+    ("11.3", "wrong_weight_gradient", zeros),
     ("11.3", "input_twice", forward_again),
     ("11.3", "one_layer_only", last_layer_only),
     ("11.3", "wrong_shape", of_the_columns),
@@ -568,6 +736,11 @@ WRONG = [
     ("11.4", "weight_missing", after_the_step),
     ("11.4", "action_missing", forgets_a_forward),
     ("11.4", "twice", weighs_twice),
+    ("11.4", "half_a_backward", half_of_a_whole),
+    ("11.4", "no_such_action", with_the_optimizer),
+    ("11.4", "wrong_course", stages_from_one),
+    ("11.4", "over_limit", every_weight_at_the_end),
+    ("11.4", "memory_unused", only_the_first_rank_waits),
     ("11.4", "weight_before_input", weight_before_input),
     ("11.4", "deadlock", two_wait_for_each_other),
     ("11.4", "over_limit", always_twice_the_memory),
@@ -578,6 +751,11 @@ WRONG = [
     ("11.4", "over_par", no_weight_waits),
     ("11.5", "nothing", says_nothing),
     ("11.5", "no_list", yes_or_no),
+    ("11.5", "no_list", as_a_sentence),
+    ("11.5", "no_order", as_a_set),
+    ("11.5", "no_wait", what_each_rank_stands_at),
+    ("11.5", "not_there", knows_no_halves),
+    ("11.5", "found_none", two_ranks_only),
     ("11.5", "no_action", ranks_of_it),
     ("11.5", "found_none", never_finds),
     ("11.5", "found_none", only_of_two_ranks),

@@ -53,6 +53,14 @@ def as_text(p, m):
     return [" ".join(row) for row in warm_up_turns_drain(p, m)]
 
 
+def by_stage(p, m):
+    return {s: [(s, text[0], int(text[1:])) for text in row] for s, row in enumerate(warm_up_turns_drain(p, m))}
+
+
+def as_csv(p, m):
+    return one_f_one_b(p, m).to_csv()
+
+
 # 10.2
 
 
@@ -115,6 +123,31 @@ def splits_at_the_output(row, stage, loss, inputs, targets):
     return total
 
 
+def keeps_only_backwards(row, stage, loss, inputs, targets):
+    """What waits is a bound method: it goes away with its graph when it is called."""
+    waiting, numbers = {}, []
+    for action in row:
+        i = action.microbatch
+        if action.kind == "F":
+            waiting[i] = (loss(stage(inputs[i]), targets[i]) / len(inputs)).backward
+            numbers.append(waiting[i].__self__.item())
+        else:
+            waiting.pop(i)()
+    return sum(numbers)
+
+
+def an_array_of_numbers(row, stage, loss, inputs, targets):
+    live, numbers = [None] * len(inputs), torch.zeros(len(inputs))
+    for _, kind, i in row:
+        if str(kind) == "F":
+            live[i] = loss(stage(inputs[i]), targets[i])
+            numbers[i] = live[i].item()
+        else:
+            live[i].backward(live[i].new_tensor(1 / len(inputs)))
+            live[i] = None
+    return numbers.mean()
+
+
 # 10.3
 
 
@@ -169,18 +202,47 @@ def with_a_dummy(stage, x):
     return _WithDummy.apply(torch.zeros((), requires_grad=True), stage, torch.get_rng_state(), x)
 
 
+def on_copies_of_the_weights(stage, x):
+    """The weights go in as arguments, and what comes back are the gradients of detached copies."""
+    names = [name for name, _ in stage.named_parameters()]
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, *weights):
+            ctx.state = torch.get_rng_state()
+            ctx.save_for_backward(x, *weights)
+            return torch.func.functional_call(stage, dict(zip(names, weights, strict=True)), (x,))
+
+        @staticmethod
+        def backward(ctx, gradient):
+            leaves = [kept.detach().requires_grad_() for kept in ctx.saved_tensors]
+            now = torch.get_rng_state()
+            torch.set_rng_state(ctx.state)
+            with torch.enable_grad():
+                output = torch.func.functional_call(stage, dict(zip(names, leaves[1:], strict=True)), (leaves[0],))
+            torch.set_rng_state(now)
+            return torch.autograd.grad(output, leaves, gradient)
+
+    return Function.apply(x, *stage.parameters())
+
+
 RIGHT = [
     ("10.1", warm_up_turns_drain),
     ("10.1", counts_what_is_held),
     ("10.1", pairs_that_name_no_stage),
     ("10.1", as_text),
     ("10.1", one_f_one_b),
+    ("10.1", by_stage),
+    ("10.1", as_csv),
     ("10.2", dictionary),
     ("10.2", queue_with_a_helper),
     ("10.2", lingering_names),
     ("10.2", splits_at_the_output),
+    ("10.2", keeps_only_backwards),
+    ("10.2", an_array_of_numbers),
     ("10.3", returns_all_gradients),
     ("10.3", torchs_own),
     ("10.3", with_a_dummy),
+    ("10.3", on_copies_of_the_weights),
     ("10.3", checkpointed),
 ]

@@ -1,6 +1,8 @@
 """Right solutions of lesson 11 that look different."""
 
 import heapq
+from fractions import Fraction
+from functools import partial
 from itertools import chain, zip_longest
 
 import torch
@@ -69,6 +71,29 @@ def as_a_schedule(num_ranks, num_microbatches, stages_per_rank):
     return Schedule(tuple(rows[rank] for rank in sorted(rows)))
 
 
+def shortest_warm_up(num_ranks, num_microbatches, stages_per_rank):
+    """p - r - 1 forwards before the turns and not twice as many: no longer, and a rank holds fewer."""
+    rows = []
+    for rank in range(num_ranks):
+        stages = range(rank, num_ranks * stages_per_rank, num_ranks)
+        groups = range(0, num_microbatches, num_ranks)
+        forwards = [f"{s}F{g + i}" for g in groups for s in stages for i in range(num_ranks)]
+        backwards = [f"{s}B{g + i}" for g in groups for s in stages[::-1] for i in range(num_ranks)]
+        ahead = min(len(forwards), num_ranks - rank - 1 + (stages_per_rank - 1) * num_ranks)
+        pairs = zip(forwards[ahead:], backwards, strict=False)
+        rows.append(forwards[:ahead] + list(chain.from_iterable(pairs)) + backwards[len(forwards) - ahead :])
+    return rows
+
+
+def in_halves(num_ranks, num_microbatches, stages_per_rank):
+    """Every backward as I and W, one behind the other."""
+    rows = texts_by_rank(num_ranks, num_microbatches, stages_per_rank)
+    return [
+        " ".join(text.replace("B", "I") + " " * ("B" in text) + text.replace("B", "W") * ("B" in text) for text in row)
+        for row in rows
+    ]
+
+
 # 11.2
 
 
@@ -91,6 +116,11 @@ def asks_the_schedule(num_ranks, num_microbatches, stages_per_rank):
     for action in schedule.actions():
         messages += sum(home[need.stage] != home[action.stage] for need in needs(action, schedule.num_stages, ()))
     return simulate(schedule).bubble_overhead, messages
+
+
+def exact_fraction(num_ranks, num_microbatches, stages_per_rank):
+    sent = 0 if num_ranks == 1 else 2 * num_microbatches * (stages_per_rank * num_ranks - 1)
+    return Fraction(num_ranks - 1, stages_per_rank * num_microbatches), sent
 
 
 # 11.3
@@ -137,6 +167,18 @@ def an_object_to_call(inputs, weights, grad):
         pairs.insert(0, (grad, x))
         grad = torch.matmul(weight.T, grad.T).T
     return grad, _Weights(pairs)
+
+
+def outer_products(inputs, weights, grad):
+    """No matrix product at all: sums of products, row by row."""
+    arrived = [grad]
+    for weight in reversed(weights[1:]):
+        arrived.insert(0, (arrived[0].unsqueeze(2) * weight).sum(1))
+    halves = [
+        partial(lambda g, x: (g.unsqueeze(2) * x.unsqueeze(1)).sum(0), g, x)
+        for g, x in zip(arrived, inputs, strict=True)
+    ]
+    return (arrived[0].unsqueeze(2) * weights[0]).sum(1), lambda: (half() for half in halves)
 
 
 # 11.4
@@ -196,6 +238,21 @@ def by_hand(memory_limit):
         1: "1F0 1F1 1F2 1I0 1F3 1I1 1W0 1I2 1W1 1I3 1W2 1W3",
         2: "2F0 2I0 2F1 2I1 2F2 2I2 2F3 2I3 2W0 2W1 2W2 2W3",
     }
+
+
+def other_names(limit):
+    """Which micro-batch comes first is free."""
+    order = [2, 0, 3, 1]
+    rows = searches(limit).rows
+    return [[(action.stage, str(action.kind), order[action.microbatch]) for action in row] for row in rows]
+
+
+def whole_where_nobody_waits(limit):
+    """Nobody waits for rank 0, so its backwards need not be split."""
+    if limit == 3:
+        return zb_h1(3, 4).to_csv()
+    rows = by_hand(limit)
+    return {**rows, 0: "0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3"}
 
 
 # 11.5
@@ -271,23 +328,47 @@ def peels_and_walks(schedule):
     return [str(step) for step in seen[seen.index(action) :]] if seen else []
 
 
+def with_all_before_it(schedule):
+    """Waits for everything before it in its row; a generator of texts."""
+    present = set(schedule.actions())
+    waits = {
+        action: [*row[:place], *needs(action, schedule.num_stages, present)]
+        for row in schedule.rows
+        for place, action in enumerate(row)
+    }
+    while free := {action for action, others in waits.items() if not any(other in waits for other in others)}:
+        waits = {action: others for action, others in waits.items() if action not in free}
+    walk, action = [], next(iter(waits), None)
+    while action and action not in walk:
+        walk.append(action)
+        action = next(other for other in waits[action] if other in waits)
+    yield from (str(step) for step in (walk[walk.index(action) :] if walk else []))
+
+
 RIGHT = [
     ("11.1", texts_by_rank),
     ("11.1", counts_virtual_micro_batches),
     ("11.1", as_csv),
     ("11.1", as_a_schedule),
+    ("11.1", shortest_warm_up),
+    ("11.1", in_halves),
     ("11.2", formulas),
     ("11.2", counts_boundaries),
     ("11.2", asks_the_schedule),
+    ("11.2", exact_fraction),
     ("11.3", keeps_a_list),
     ("11.3", with_einsum),
     ("11.3", recursive),
     ("11.3", an_object_to_call),
+    ("11.3", outer_products),
     ("11.4", searches),
     ("11.4", asks_the_solver),
     ("11.4", greedy),
     ("11.4", by_hand),
+    ("11.4", other_names),
+    ("11.4", whole_where_nobody_waits),
     ("11.5", depth_first),
     ("11.5", follows_the_heads),
     ("11.5", peels_and_walks),
+    ("11.5", with_all_before_it),
 ]

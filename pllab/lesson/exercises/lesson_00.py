@@ -3,34 +3,33 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pllab.lesson.exercise import Case, Exercise, Wrong
+from pllab.lesson.exercise import Exercise, Wrong, case
 
 MyShare = Callable[[list[str], int, int], Any]
 
 _SIZES = [(number, world_size) for world_size in (1, 2, 3, 4, 8) for number in (0, 1, 7, 8, 64)]
 
 
+@case("all items are done")
 def nothing_lost(my_share: MyShare) -> None:
-    """The shares of all ranks together are the whole job."""
     for number, world_size in _SIZES:
         done = {item for share in _shares(my_share, number, world_size) for item in share}
         if missing := number - len(done):
             raise Wrong("lost", f"With {number} items on {world_size} ranks, {missing} are done by nobody.")
 
 
+@case("no item is done twice")
 def nothing_twice(my_share: MyShare) -> None:
-    """No item is in two shares."""
     for number, world_size in _SIZES:
         total = sum(len(share) for share in _shares(my_share, number, world_size))
         if total > number:
             raise Wrong(
-                "twice",
-                f"With {number} items on {world_size} ranks, {total - number} are done more than once.",
+                "twice", f"With {number} items on {world_size} ranks, {total - number} are done more than once."
             )
 
 
+@case("shares differ by one item at most")
 def balanced(my_share: MyShare) -> None:
-    """The slowest rank decides, so shares differ by one item at most."""
     for number, world_size in _SIZES:
         sizes = [len(share) for share in _shares(my_share, number, world_size)]
         if max(sizes) - min(sizes) > 1:
@@ -55,11 +54,7 @@ EXERCISES = (
         title="My share of the work",
         minutes=4,
         difficulty=1,
-        cases=(
-            Case("all items are done", nothing_lost),
-            Case("no item is done twice", nothing_twice),
-            Case("shares differ by one item at most", balanced),
-        ),
+        cases=(nothing_lost, nothing_twice, balanced),
         hints=(
             "Write the shares of 7 items on 2 ranks on paper: who takes the seventh?",
             "Dealing cards never goes wrong: rank 0 takes the first item, rank 1 the second, then rank 0 again.",

@@ -1,6 +1,6 @@
 """The exercises of lesson 02: a ring without deadlock, a group that leaves nothing behind, groups in the world."""
 
-from pllab.lesson.exercise import Case, Exercise
+from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_02_group as group
 from pllab.lesson.exercises import lesson_02_ring as ring
 from pllab.lesson.exercises import lesson_02_subgroups as subgroups
@@ -11,11 +11,7 @@ EXERCISES = (
         title="Pass it on",
         minutes=12,
         difficulty=2,
-        cases=(
-            Case("in a world of 2 each rank gets the other's tensor, 8 MB too, and x stays as it was", ring.two_ranks),
-            Case("in a world of 3 each rank gets the tensor of the rank before it", ring.three_ranks),
-            Case("in a world of 1 the rank gets its own values and waits for nobody", ring.alone),
-        ),
+        cases=(ring.two_ranks, ring.three_ranks, ring.alone),
         hints=(
             "Write down line by line what rank 0 and rank 1 do, one finger on each. Where do both fingers stop?",
             "A send waits until the other rank receives. Somebody has to receive first, or the send must not wait: "
@@ -30,11 +26,7 @@ EXERCISES = (
         title="Enter and leave",
         minutes=10,
         difficulty=2,
-        cases=(
-            Case("work() runs in a gloo group, its value comes back, and no group is left", group.group_of_one),
-            Case("when work() raises, the caller sees the exception, and no group is left", group.work_raises),
-            Case("two groups at the same time do not get in each other's way", group.two_at_once),
-        ),
+        cases=(group.group_of_one, group.work_raises, group.two_at_once),
         hints=(
             "Three steps: enter the group, do the work, leave the group. Which step must happen even if the one "
             "before it fails?",
@@ -50,13 +42,7 @@ EXERCISES = (
         title="Groups inside the world",
         minutes=8,
         difficulty=2,
-        cases=(
-            Case(
-                "every rank asks for the same groups in the same order, keeps its own in the order of members, "
-                "and can sum in them",
-                subgroups.same_calls,
-            ),
-        ),
+        cases=(subgroups.same_calls,),
         hints=(
             "The ranks wait for each other inside new_group. Which rank never made the call that the others are in?",
             "new_group is a collective call: every rank of the world makes every one of these calls, in the same "

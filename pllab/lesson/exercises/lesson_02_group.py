@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from pllab import comm
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_02_meeting import refusal
 from pllab.lesson.on_ranks import run_on_ranks
 
@@ -24,9 +24,8 @@ _WAIT_S = 15.0  # how long a process looks for the other group
 _LAUNCH_S = 25.0
 
 
+@case("work() runs in a gloo group, its value comes back, and no group is left")
 def group_of_one(run_in_group: RunInGroup) -> None:
-    """The work runs in a gloo group, its value comes back, the group is gone."""
-
     def work() -> tuple[str | None, int]:
         return comm.backend_name(), comm.world_size()
 
@@ -39,8 +38,8 @@ def group_of_one(run_in_group: RunInGroup) -> None:
         )
 
 
+@case("when work() raises, the caller sees the exception, and no group is left")
 def work_raises(run_in_group: RunInGroup) -> None:
-    """The exception of the work is the caller's business, and the group goes all the same."""
     try:
         got = _alone(run_in_group, _fall, "raised an exception")
     except _Fallen:
@@ -48,8 +47,8 @@ def work_raises(run_in_group: RunInGroup) -> None:
     raise Wrong("swallowed", f"work() raised an exception, and your function returned {got!r}; let it through.")
 
 
+@case("two groups at the same time do not get in each other's way")
 def two_at_once(run_in_group: RunInGroup) -> None:
-    """Two groups at the same time, three processes."""
     with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
         try:
             seen = run_on_ranks(in_two_groups, run_in_group, 3, folder, timeout_s=_LAUNCH_S)
@@ -123,10 +122,7 @@ def _open_group(where: str) -> Wrong:
             "work() raised an exception, and the group is still there: the line that ends it was jumped over. "
             "What must happen in any case stands in finally.",
         )
-    return Wrong(
-        "open_group",
-        f"The group is still there {where}; call destroy_process_group when the work is done.",
-    )
+    return Wrong("open_group", f"The group is still there {where}; call destroy_process_group when the work is done.")
 
 
 def _why(error: comm.RankError) -> Wrong:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pllab import comm
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_02_meeting import late, on_ranks, stuck
 
 RingPass = Callable[[torch.Tensor], Any]
@@ -18,21 +18,21 @@ RingPass = Callable[[torch.Tensor], Any]
 _NUM_LARGE = 2_000_000  # float32: 8 MB
 
 
+@case("in a world of 2 each rank gets the other's tensor, 8 MB too, and x stays as it was")
 def two_ranks(ring_pass: RingPass) -> None:
-    """In a world of two, next and previous are the same rank."""
     _judge(on_ranks(pass_around, ring_pass, 2))
 
 
+@case("in a world of 3 each rank gets the tensor of the rank before it")
 def three_ranks(ring_pass: RingPass) -> None:
-    """In a world of three, next and previous differ, and no rank has a partner for itself."""
     _judge(on_ranks(pass_around, ring_pass, 3))
 
 
+@case("in a world of 1 the rank gets its own values and waits for nobody")
 def alone(ring_pass: RingPass) -> None:
-    """A rank alone is its own neighbour."""
     comm.setup(0, 1, "gloo", timeout_s=5.0)
     try:
-        seen = _passed(ring_pass, 0, 1)
+        seen = pass_around(0, 1, ring_pass)
     finally:
         comm.teardown()
     if seen["stuck"]:
@@ -45,12 +45,7 @@ def alone(ring_pass: RingPass) -> None:
 
 
 def pass_around(rank: int, world_size: int, ring_pass: RingPass) -> dict[str, Any]:
-    """On every rank: the student's function in a group whose waits end after some seconds."""
-    return _passed(ring_pass, rank, world_size)
-
-
-def _passed(ring_pass: RingPass, rank: int, world_size: int) -> dict[str, Any]:
-    """What came back, as the number of the rank whose tensor it is, for a small and a large tensor."""
+    """On every rank: what came back, as the number of the rank whose tensor it is, for a small and a large tensor."""
     seen: dict[str, Any] = {"rank": rank, "world_size": world_size, "stuck": "", "passes": []}
     for make in (_small, _large):
         x = make(rank)

@@ -12,7 +12,7 @@ import torch
 
 from pllab import comm
 from pllab.comm.subgroups import list_new_groups, sum_in_group
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_02_meeting import late, on_ranks, stuck
 
 MyGroups = Callable[[list[list[int]]], Any]
@@ -22,8 +22,10 @@ _APART: Members = [[0, 2], [1]]
 _OVERLAPPING: Members = [[0, 1], [1, 2], [0, 1, 2]]
 
 
+@case(
+    "every rank asks for the same groups in the same order, keeps its own in the order of members, and can sum in them"
+)
 def same_calls(my_groups: MyGroups) -> None:
-    """All ranks ask for the same groups, in the same order, and each gets its own."""
     worlds = on_ranks(use_groups, my_groups, 3, [_APART, _OVERLAPPING])
     for members, seen in zip([_APART, _OVERLAPPING], zip(*worlds, strict=False), strict=False):
         _judge(members, list(seen))

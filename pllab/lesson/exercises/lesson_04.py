@@ -1,6 +1,6 @@
 """The exercises of lesson 04: a view of some samples, equal shares, loaders in step, a new order each epoch."""
 
-from pllab.lesson.exercise import Case, Exercise
+from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_04_epochs as epochs
 from pllab.lesson.exercises import lesson_04_loader as loader
 from pllab.lesson.exercises import lesson_04_partition as partition
@@ -12,13 +12,7 @@ EXERCISES = (
         title="A view of some samples",
         minutes=5,
         difficulty=1,
-        cases=(
-            Case("its length is the number of positions it holds, which may be 0", partition.length),
-            Case("part[k] is the sample at the k-th position", partition.samples),
-            Case("two partitions of one data set do not disturb each other", partition.apart),
-            Case("a for loop gives every sample once and stops", partition.looped),
-            Case("no sample is read before it is asked for", partition.lazy),
-        ),
+        cases=(partition.length, partition.samples, partition.apart, partition.looped, partition.lazy),
         hints=(
             "A partition has two lists before it: the data, and where its own samples are. Which one has its length?",
             "Position k is looked up twice: first in index, which gives the place in data, then in data.",
@@ -30,15 +24,7 @@ EXERCISES = (
         title="Shares that lose nothing",
         minutes=10,
         difficulty=2,
-        cases=(
-            Case(
-                "every sample is in exactly one share: 0, 1, 6, 64, 65 samples, 1 to 8 shares", shares.everything_once
-            ),
-            Case("equal sizes give shares that differ by one sample at most", shares.balanced),
-            Case("sizes that differ are kept, to less than one sample", shares.unequal),
-            Case("a share is a mixture of the whole data set", shares.shuffled),
-            Case("the same seed gives the same shares on every rank, another seed others", shares.seeded),
-        ),
+        cases=(shares.everything_once, shares.balanced, shares.unequal, shares.shuffled, shares.seeded),
         hints=(
             "Take 65 samples and 8 shares of 1/8 on paper. Write down the 8 lengths; what do they add up to?",
             "The lengths decide. Whole parts first; then count what is left over and give it out, one sample each. "
@@ -53,13 +39,7 @@ EXERCISES = (
         title="Loaders in step",
         minutes=12,
         difficulty=3,
-        cases=(
-            Case("it returns a loader of batches, also without a collate_fn", loader.gives_batches),
-            Case("batch_size is the batch of all ranks together", loader.batch_of_a_rank),
-            Case("every rank makes the same steps with the same number of samples", loader.in_step),
-            Case("pad loses nothing, drop doubles nothing: 1 to 145 samples, 1 to 8 ranks", loader.nothing_lost),
-            Case("an empty data set gives every rank no step", loader.empty),
-        ),
+        cases=(loader.gives_batches, loader.batch_of_a_rank, loader.in_step, loader.nothing_lost, loader.empty),
         hints=(
             "Count the steps of every rank for 145 samples, 3 ranks and 4 samples a step. Who is alone at the end?",
             "Make the number of samples a multiple of world_size before you share it: repeat some, or leave the last "
@@ -74,14 +54,7 @@ EXERCISES = (
         title="A new order in every epoch",
         minutes=8,
         difficulty=2,
-        cases=(
-            Case(
-                "in every epoch the ranks share all samples: 0, 1, 64, 65 samples, 1 to 8 ranks", epochs.everything_once
-            ),
-            Case("the next epoch has another order, and samples move between ranks", epochs.another_order),
-            Case("an epoch's order does not depend on the epochs before it", epochs.same_again),
-            Case("another seed is another order, in epoch 0 too", epochs.seeded),
-        ),
+        cases=(epochs.everything_once, epochs.another_order, epochs.same_again, epochs.seeded),
         hints=(
             "Print the samples of rank 0 in epoch 0 and in epoch 1. Then those of rank 0 and rank 1 in one epoch.",
             "Two things decide the order: the seed and the epoch. Nothing else may, neither the rank nor the order "

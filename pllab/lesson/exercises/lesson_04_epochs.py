@@ -6,27 +6,25 @@ the seed and the epoch alone.
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_04_partition import Library
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_04_partition import WORLDS, Library, numbers_of
 
 MakeShare = Callable[..., Any]
 
 _NUMBERS = (64, 65, 1, 0)
-_WORLDS = (2, 3, 4, 5, 6, 7, 8, 1)
 
 
+@case("in every epoch the ranks share all samples: 0, 1, 64, 65 samples, 1 to 8 ranks")
 def everything_once(make: MakeShare) -> None:
-    """In each epoch the shares of all ranks are the whole data set, evenly."""
-    for number in _NUMBERS:
-        for world in _WORLDS:
-            for epoch in (0, 1, 5):
-                _judge(number, _world(make, number, world, epoch), epoch)
+    for number, world, epoch in product(_NUMBERS, WORLDS, (0, 1, 5)):
+        _judge(number, _world(make, number, world, epoch), epoch)
 
 
+@case("the next epoch has another order, and samples move between ranks")
 def another_order(make: MakeShare) -> None:
-    """The next epoch is in another order, and samples move between ranks."""
     epochs = [_world(make, 64, 2, epoch) for epoch in range(3)]
     for before, after in ((0, 1), (1, 2)):
         if epochs[before] == epochs[after]:
@@ -41,24 +39,24 @@ def another_order(make: MakeShare) -> None:
             )
 
 
+@case("an epoch's order does not depend on the epochs before it")
 def same_again(make: MakeShare) -> None:
-    """An epoch's order does not depend on the epochs before it: a training can go on from a checkpoint."""
     walked = make(Library(64), 1, 2, 7)
     fresh = _world(make, 64, 2, 3)[1]
     for epoch in range(4):
         walked.set_epoch(epoch)
-    if _numbers(walked) != fresh:
+    if numbers_of(walked, "share[0]") != fresh:
         raise Wrong(
             "depends_on_the_past",
             "Epoch 3 after epochs 0, 1 and 2 is another epoch 3 than on a rank that starts there; a training "
             "that goes on from a checkpoint would see samples twice.",
         )
-    if _numbers(make(Library(64), 1, 2, 7)) != _world(make, 64, 2, 0)[1]:
+    if numbers_of(make(Library(64), 1, 2, 7), "share[0]") != _world(make, 64, 2, 0)[1]:
         raise Wrong("no_epoch_0", "Before the first set_epoch the share should be that of epoch 0.")
 
 
+@case("another seed is another order, in epoch 0 too")
 def seeded(make: MakeShare) -> None:
-    """Another seed is another order, in epoch 0 too."""
     for epoch in (0, 1):
         if _world(make, 64, 2, epoch, seed=7) == _world(make, 64, 2, epoch, seed=8):
             raise Wrong("ignores_the_seed", f"In epoch {epoch} the seeds 7 and 8 give the same order.")
@@ -92,13 +90,5 @@ def _world(make: MakeShare, number: int, world: int, epoch: int, seed: int = 7) 
     for rank in range(world):
         share = make(Library(number), rank, world, seed)
         share.set_epoch(epoch)
-        shares.append(_numbers(share))
+        shares.append(numbers_of(share, "share[0]"))
     return shares
-
-
-def _numbers(share: Any) -> list[int]:
-    samples = [share[position] for position in range(len(share))]
-    for sample in samples:
-        if not isinstance(sample, str):
-            raise Wrong("numbers_for_samples", f"share[0] gave {sample!r}, the number of a sample and not the sample.")
-    return [int(sample.removeprefix("sample ")) for sample in samples]

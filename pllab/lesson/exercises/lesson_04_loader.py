@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 
 PartitionDataset = Callable[..., Any]
 
@@ -23,8 +23,8 @@ _BASE = 1000  # sample 3 is the number 1003, so that a position is never taken f
 Steps = list[list[list[int]]]  # rank, step, numbers of the samples
 
 
+@case("it returns a loader of batches, also without a collate_fn")
 def gives_batches(partition_dataset: PartitionDataset) -> None:
-    """A loader comes back, with and without a collate_fn, and it can be read again in the next epoch."""
     for collate in (list, None):
         loader = partition_dataset(0, 2, _data(64), 8, collate, remainder="pad")
         if loader is None:
@@ -40,8 +40,8 @@ def gives_batches(partition_dataset: PartitionDataset) -> None:
             raise Wrong("only_one_epoch", "The second loop over the loader was empty; an iterator is used up by one.")
 
 
+@case("batch_size is the batch of all ranks together")
 def batch_of_a_rank(partition_dataset: PartitionDataset) -> None:
-    """Together the ranks take batch_size samples in a step."""
     for world in (2, 4, 1):
         sizes = {len(step) for rank in _epoch(partition_dataset, 64, world, 16, "pad") for step in rank}
         if sizes == {16 // world}:
@@ -52,8 +52,8 @@ def batch_of_a_rank(partition_dataset: PartitionDataset) -> None:
         raise Wrong("rank_batch", f"{what}, and it should take {16 // world}.")
 
 
+@case("every rank makes the same steps with the same number of samples")
 def in_step(partition_dataset: PartitionDataset) -> None:
-    """Every rank makes the same steps, with the same number of samples in each."""
     for number, world, remainder in _worlds(_NUMBERS):
         ranks = _epoch(partition_dataset, number, world, _PER_RANK * world, remainder)
         steps = [len(rank) for rank in ranks]
@@ -71,6 +71,7 @@ def in_step(partition_dataset: PartitionDataset) -> None:
                 )
 
 
+@case("pad loses nothing, drop doubles nothing: 1 to 145 samples, 1 to 8 ranks")
 def nothing_lost(partition_dataset: PartitionDataset) -> None:
     """Pad repeats fewer samples than there are ranks and loses none; drop leaves out fewer and repeats none."""
     for number, world, remainder in _worlds(_LOSABLE):
@@ -83,8 +84,8 @@ def nothing_lost(partition_dataset: PartitionDataset) -> None:
         raise _miscounted(ranks, seen, number, remainder, due)
 
 
+@case("an empty data set gives every rank no step")
 def empty(partition_dataset: PartitionDataset) -> None:
-    """No samples, no steps: on no rank."""
     for world in (1, 3):
         for remainder in ("pad", "drop"):
             ranks = _epoch(partition_dataset, 0, world, world, remainder)
@@ -94,8 +95,8 @@ def empty(partition_dataset: PartitionDataset) -> None:
 
 def _miscounted(ranks: Steps, seen: Counter[int], number: int, remainder: str, due: int) -> Wrong:
     what = f'{number} samples, {len(ranks)} ranks, remainder="{remainder}"'
-    first = sorted(sample for step in ranks[0] for sample in step)
-    if len(ranks) > 1 and number > len(ranks) and _all_same(ranks):
+    first, *others = [sorted(sample for step in rank for sample in step) for rank in ranks]
+    if others and number > len(ranks) and all(other == first for other in others):
         return Wrong(
             "same_share",
             f"{what}: every rank has the same {len(first)} samples. {len(ranks)} ranks do the work of one.",
@@ -109,11 +110,6 @@ def _miscounted(ranks: Steps, seen: Counter[int], number: int, remainder: str, d
     return Wrong("doubled", f"{what}: the ranks load {seen.total()} and should load {due}.")
 
 
-def _all_same(ranks: Steps) -> bool:
-    whole = [sorted(sample for step in rank for sample in step) for rank in ranks]
-    return all(one == whole[0] for one in whole)
-
-
 def _worlds(numbers: tuple[int, ...]) -> list[tuple[int, int, str]]:
     return [(number, world, remainder) for remainder in ("pad", "drop") for number in numbers for world in _WORLDS]
 
@@ -121,20 +117,15 @@ def _worlds(numbers: tuple[int, ...]) -> list[tuple[int, int, str]]:
 def _epoch(partition_dataset: PartitionDataset, number: int, world: int, batch: int, remainder: str) -> Steps:
     """One epoch of every rank, each with a loader of its own, as processes have."""
     try:
-        return [
-            _steps(partition_dataset(rank, world, _data(number), batch, list, remainder=remainder))
-            for rank in range(world)
-        ]
+        given = (world, _data(number), batch, list)
+        loaders = (partition_dataset(rank, *given, remainder=remainder) for rank in range(world))
+        return [[[int(sample) - _BASE for sample in step] for step in loader] for loader in loaders]
     except Exception as error:
         if number >= world or isinstance(error, NotImplementedError | Wrong):
             raise
         raised = f"{type(error).__name__}: {error}"
         what = f'{world} ranks with a data set of {number}, remainder="{remainder}": one raised {raised}'
         raise Wrong("empty", f"{what}. A rank without samples makes no step and raises nothing.") from None
-
-
-def _steps(loader: Any) -> list[list[int]]:
-    return [[int(sample) - _BASE for sample in step] for step in loader]
 
 
 def _data(number: int) -> list[int]:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 
 MakePartition = Callable[[Sequence[str], list[int]], Any]
 
 _INDEX = [5, 0, 2, 7]
+WORLDS = (2, 3, 4, 5, 6, 7, 8, 1)
 
 
 class Library(Sequence[str]):
@@ -34,16 +35,29 @@ class Library(Sequence[str]):
         return f"sample {place % self.number}"
 
 
+def numbers_of(share: Any, name: str) -> list[int]:
+    """The numbers of a share's samples; `name` is what the student would write to get one.
+
+    Raises:
+        Wrong: it holds something else.
+    """
+    samples = [share[position] for position in range(len(share))]
+    for sample in samples:
+        if not isinstance(sample, str):
+            raise Wrong("numbers_for_samples", f"{name} gave {sample!r}, the number of a sample and not the sample.")
+    return [int(sample.removeprefix("sample ")) for sample in samples]
+
+
+@case("its length is the number of positions it holds, which may be 0")
 def length(make: MakePartition) -> None:
-    """The length is that of the index."""
     for index in (_INDEX, [3], []):
         if (found := len(make(Library(8), list(index)))) != len(index):
             bug = "length_of_data" if found == 8 else "length"
             raise Wrong(bug, f"A partition with {len(index)} of 8 samples says that its length is {found}.")
 
 
+@case("part[k] is the sample at the k-th position")
 def samples(make: MakePartition) -> None:
-    """Position by position, through the index."""
     part = make(Library(8), list(_INDEX))
     got = [part[position] for position in range(len(_INDEX))]
     right = [f"sample {number}" for number in _INDEX]
@@ -58,16 +72,16 @@ def samples(make: MakePartition) -> None:
     raise Wrong("wrong_sample", f"The partition {_INDEX} gave {got}, not {right}.")
 
 
+@case("two partitions of one data set do not disturb each other")
 def apart(make: MakePartition) -> None:
-    """Two partitions of one data set do not disturb each other."""
     data = Library(8)
     first, second = make(data, [1, 2]), make(data, [6])
     if (len(first), len(second), first[0], second[0]) != (2, 1, "sample 1", "sample 6"):
         raise Wrong("shared_index", "After a second partition was made, the first one held the second one's samples.")
 
 
+@case("a for loop gives every sample once and stops")
 def looped(make: MakePartition) -> None:
-    """A for loop gives every sample once and stops."""
     part = make(Library(8), list(_INDEX))
     got = list(islice(iter(part), len(_INDEX) + 1))
     if len(got) > len(_INDEX):
@@ -76,8 +90,8 @@ def looped(make: MakePartition) -> None:
         raise Wrong("loop", f"A for loop over the partition {_INDEX} gave {got}.")
 
 
+@case("no sample is read before it is asked for")
 def lazy(make: MakePartition) -> None:
-    """No sample is read before it is asked for, and only that one then."""
     data = Library(8)
     part = make(data, list(_INDEX))
     if data.reads:

@@ -7,22 +7,23 @@ the same object, so two shares with the same samples would look disjoint.
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_04_partition import Library
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_04_partition import WORLDS, Library, numbers_of
 
 Partitioner = Callable[..., Any]  # a class with .use, or a function (num_samples, sizes, seed) -> lists of numbers
 
 _NUMBERS = (64, 65, 6, 1, 0)
-_WORLDS = (2, 3, 4, 5, 6, 7, 8, 1)
+_EQUAL = list(product(_NUMBERS, WORLDS))  # samples, and into how many equal shares
 _SEED = 7
 
 
+@case("every sample is in exactly one share: 0, 1, 6, 64, 65 samples, 1 to 8 shares")
 def everything_once(partitioner: Partitioner) -> None:
-    """All shares together hold each sample once."""
     _ends_are_no_lengths(partitioner)
-    for number, world in _equal():
+    for number, world in _EQUAL:
         shares = shares_of(partitioner, number, [1 / world] * world)
         seen = Counter(sample for share in shares for sample in share)
         if max(seen.values(), default=1) > 1:
@@ -31,26 +32,27 @@ def everything_once(partitioner: Partitioner) -> None:
             raise _lost(partitioner)
 
 
+@case("equal sizes give shares that differ by one sample at most")
 def balanced(partitioner: Partitioner) -> None:
-    """Equal sizes give shares that differ by one sample at most."""
-    for number, world in _equal():
+    for number, world in _EQUAL:
         lengths = [len(share) for share in shares_of(partitioner, number, [1 / world] * world)]
         if max(lengths) - min(lengths) > 1:
             what = f"{number} samples in {world} equal shares became {lengths}"
             raise Wrong("unbalanced", f"{what}; every step waits for the rank with {max(lengths)}.")
 
 
+@case("sizes that differ are kept, to less than one sample")
 def unequal(partitioner: Partitioner) -> None:
-    """Sizes that differ are kept, to less than one sample."""
     for number, sizes in ((10, [0.7, 0.2, 0.1]), (65, [0.5, 0.25, 0.25]), (64, [1 / 6] * 6)):
         lengths = [len(share) for share in shares_of(partitioner, number, sizes)]
         for found, size in zip(lengths, sizes, strict=True):
             if abs(found - number * Fraction(size)) >= 1 + Fraction(1, 10**9):
-                raise Wrong("ignores_the_sizes", f"{number} samples in shares of {_short(sizes)} became {lengths}.")
+                asked = ", ".join(f"{size:.3g}" for size in sizes)
+                raise Wrong("ignores_the_sizes", f"{number} samples in shares of {asked} became {lengths}.")
 
 
+@case("a share is a mixture of the whole data set")
 def shuffled(partitioner: Partitioner) -> None:
-    """A share is a sample of the whole data set, not its beginning."""
     shares = shares_of(partitioner, 64, [0.5, 0.5])
     if set(shares[0]) in (set(range(32)), set(range(32, 64))):
         raise Wrong(
@@ -60,8 +62,8 @@ def shuffled(partitioner: Partitioner) -> None:
         )
 
 
+@case("the same seed gives the same shares on every rank, another seed others")
 def seeded(partitioner: Partitioner) -> None:
-    """Each rank makes its own partitioner: the same seed gives the same shares, another seed others."""
     first, again = (shares_of(partitioner, 64, [0.5, 0.5], seed=_SEED) for _ in range(2))
     if first != again:
         raise Wrong(
@@ -83,15 +85,7 @@ def shares_of(partitioner: Partitioner, number: int, sizes: list[float], seed: i
 def _numbers(share: Any, k: int) -> list[int]:
     if not hasattr(share, "__len__") or not hasattr(share, "__getitem__"):
         raise Wrong("no_share", f"use({k}) should return a Partition, with a length and an index; it gave {share!r}.")
-    samples = [share[position] for position in range(len(share))]
-    for sample in samples:
-        if not isinstance(sample, str):
-            raise Wrong("numbers_for_samples", f"use({k}) gave {sample!r}, the number of a sample and not the sample.")
-    return [int(sample.removeprefix("sample ")) for sample in samples]
-
-
-def _equal() -> list[tuple[int, int]]:
-    return [(number, world) for number in _NUMBERS for world in _WORLDS]
+    return numbers_of(share, f"use({k})")
 
 
 def _doubled(number: int, shares: list[list[int]], seen: Counter[int]) -> Wrong:
@@ -104,7 +98,7 @@ def _doubled(number: int, shares: list[list[int]], seen: Counter[int]) -> Wrong:
 def _lost(partitioner: Partitioner) -> Wrong:
     """Tell a sum of floats, which loses a sample where all shares are whole, from a dropped remainder."""
     missing = {}
-    for number, world in _equal():
+    for number, world in _EQUAL:
         shares = shares_of(partitioner, number, [1 / world] * world)
         missing[number, world] = number - len({sample for share in shares for sample in share})
     if missing[6, 6] == 1 and not missing[65, 8]:
@@ -132,7 +126,3 @@ def _ends_are_no_lengths(partitioner: Partitioner) -> None:
             f"64 samples in 4 equal shares became {lengths}: the sizes were added up twice. A sum of sizes is "
             "where a share ends; it is not its length.",
         )
-
-
-def _short(sizes: list[float]) -> str:
-    return ", ".join(f"{size:.3g}" for size in sizes)

@@ -1,6 +1,6 @@
 """The exercises of lesson 05: the same start, the same gradient, the same weight for every target."""
 
-from pllab.lesson.exercise import Case, Exercise
+from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_05_average as average
 from pllab.lesson.exercises import lesson_05_start as start
 from pllab.lesson.exercises import lesson_05_tokens as tokens
@@ -12,13 +12,7 @@ EXERCISES = (
         minutes=8,
         difficulty=1,
         deadline_s=60.0,
-        cases=(
-            Case(
-                "three ranks start from different seeds, and end with every parameter of rank 0", start.all_parameters
-            ),
-            Case("frozen parameters and buffers are rank 0's as well", start.everything_else),
-            Case("the numbers are written into the tensors that were there before", start.in_place),
-        ),
+        cases=(start.all_parameters, start.everything_else, start.in_place),
         hints=(
             "Print one weight on every rank before and after. And then something that is no parameter, such as the "
             "running mean of a batch norm.",
@@ -33,15 +27,7 @@ EXERCISES = (
         minutes=15,
         difficulty=2,
         deadline_s=60.0,
-        cases=(
-            Case("every gradient becomes the mean over three ranks, on each of them", average.the_mean),
-            Case("frozen and unused parameters, whose grad is None on all ranks, are left alone", average.skipped),
-            Case("no gradient travels twice (the messages are counted)", average.few_messages),
-            Case(
-                "after three SGD steps three ranks have the weights of one process with the whole batch",
-                average.equals_one_process,
-            ),
-        ),
+        cases=(average.the_mean, average.skipped, average.few_messages, average.equals_one_process),
         hints=(
             "Compare your gradient with the mean of what the ranks had, number by number: is the ratio constant? "
             "Which parameters have no gradient at all?",
@@ -57,10 +43,7 @@ EXERCISES = (
         minutes=12,
         difficulty=3,
         deadline_s=60.0,
-        cases=(
-            Case("10, 100 and 40 targets: the averaged gradient is that of one process with 150", tokens.unequal),
-            Case("a rank without a single target takes part and adds nothing", tokens.one_empty),
-        ),
+        cases=(tokens.unequal, tokens.one_empty),
         hints=(
             "Which rank's targets count more than others when every rank divides by its own number?",
             "One number has to travel: the targets of all ranks together. And mind that average_gradients will "

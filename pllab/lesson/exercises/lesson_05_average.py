@@ -5,15 +5,15 @@ The steps are SGD's: it shows a constant factor in the gradient, which Adam divi
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_05_ratio import judge_gradients
-from pllab.lesson.exercises.lesson_05_watch import WORLD_SIZE, Attempt, Ran, attempt, log_of, run
+from pllab.lesson.exercises.lesson_05_watch import WORLD_SIZE, Attempt, attempt, log_of, run
 
 Average = Callable[[nn.Module], Any]
 Gradients = dict[str, torch.Tensor | None]
@@ -118,7 +118,7 @@ def _backward(model: nn.Module, step: int, rows: slice) -> None:
     nn.functional.cross_entropy(model(tokens[rows]), targets[rows]).backward()
 
 
-def _one_call(model: nn.Module, rank: int, average_gradients: Average, log: str) -> Seen:
+def _one_call(model: nn.Module, rank: int, average_gradients: Average, log: Path) -> Seen:
     """One backward and one call; the weights are moved apart in between, so that averaging them would show."""
     _backward(model, 0, slice(_ROWS * rank, _ROWS * (rank + 1)))
     with torch.no_grad():
@@ -138,27 +138,22 @@ def _weights(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
-@lru_cache(maxsize=1)
-def _run(average_gradients: Average) -> Ran:
-    """All cases ask about the same run."""
-    return run(average_on_ranks, average_gradients)
-
-
+@case("every gradient becomes the mean over three ranks, on each of them")
 def the_mean(average_gradients: Average) -> None:
     """A plain model: every gradient is the mean over the ranks, on every rank, and nothing else moved."""
     try:
-        seen: list[Seen] = _run(average_gradients).of("plain")
+        seen: list[Seen] = run(average_on_ranks, average_gradients).of("plain")
     except Wrong as wrong:
         raise _none_returned(wrong) from None
     _judge_changed(seen)
     judge_gradients([each.local for each in seen], [each.after for each in seen], _calls(seen))
 
 
+@case("frozen and unused parameters, whose grad is None on all ranks, are left alone")
 def skipped(average_gradients: Average) -> None:
-    """A frozen and an unused parameter have no gradient, neither before nor after."""
     for kind, words in {"frozen": "is frozen", "unused": "is not used in forward"}.items():
         try:
-            seen: list[Seen] = _run(average_gradients).of(kind)
+            seen: list[Seen] = run(average_on_ranks, average_gradients).of(kind)
         except Wrong as wrong:
             if wrong.hint_id != "raised":
                 raise
@@ -175,9 +170,10 @@ def skipped(average_gradients: Average) -> None:
         judge_gradients([each.local for each in seen], [each.after for each in seen], _calls(seen))
 
 
+@case("no gradient travels twice (the messages are counted)")
 def few_messages(average_gradients: Average) -> None:
     """What has no gradient sends nothing, and a tied weight is sent once."""
-    for each in _run(average_gradients).of("steps"):
+    for each in run(average_on_ranks, average_gradients).of("steps"):
         sent = each.attempt.num_bytes()
         if each.calls_per_step[-1] and sent > each.gradient_bytes + _SLACK_BYTES:
             raise Wrong(
@@ -187,9 +183,10 @@ def few_messages(average_gradients: Average) -> None:
             )
 
 
+@case("after three SGD steps three ranks have the weights of one process with the whole batch")
 def equals_one_process(average_gradients: Average) -> None:
     """Three SGD steps with a frozen, an unused and a tied parameter against one process with the whole batch."""
-    seen: list[Trained] = _run(average_gradients).of("steps")
+    seen: list[Trained] = run(average_on_ranks, average_gradients).of("steps")
     right = one_process()
     for rank, each in enumerate(seen):
         if 0 in each.calls_per_step and any(each.calls_per_step):

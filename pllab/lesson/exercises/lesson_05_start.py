@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_05_watch import Attempt, Ran, attempt, log_of, run
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_05_watch import Attempt, attempt, log_of, run
 
 Broadcast = Callable[[nn.Module], Any]
 Numbers = dict[str, torch.Tensor]
@@ -62,15 +61,9 @@ def _identities(model: nn.Module) -> list[int]:
     return [id(tensor) for tensor in chain(model.parameters(), model.buffers())]
 
 
-@lru_cache(maxsize=1)
-def _run(broadcast_parameters: Broadcast) -> Ran:
-    """All cases ask about the same run."""
-    return run(start_apart, broadcast_parameters)
-
-
+@case("three ranks start from different seeds, and end with every parameter of rank 0")
 def all_parameters(broadcast_parameters: Broadcast) -> None:
-    """Every parameter that is trained equals rank 0's, everywhere."""
-    seen: list[Seen] = _run(broadcast_parameters).of("start")
+    seen: list[Seen] = run(start_apart, broadcast_parameters).of("start")
     names = [name for name in seen[0].before if name.startswith(("embed", "norm.w", "norm.b", "head"))]
     wrong = _different(seen, names)
     if not wrong:
@@ -92,9 +85,9 @@ def all_parameters(broadcast_parameters: Broadcast) -> None:
     )
 
 
+@case("frozen parameters and buffers are rank 0's as well")
 def everything_else(broadcast_parameters: Broadcast) -> None:
-    """Frozen parameters and buffers, which no gradient will ever bring together."""
-    seen: list[Seen] = _run(broadcast_parameters).of("start")
+    seen: list[Seen] = run(start_apart, broadcast_parameters).of("start")
     if wrong := _different(seen, [name for name in seen[0].before if name.startswith("frozen")]):
         raise Wrong(
             "frozen_forgotten",
@@ -108,9 +101,10 @@ def everything_else(broadcast_parameters: Broadcast) -> None:
         )
 
 
+@case("the numbers are written into the tensors that were there before")
 def in_place(broadcast_parameters: Broadcast) -> None:
     """The optimizer holds the tensors that were there before, and what was frozen stays frozen."""
-    seen: list[Seen] = _run(broadcast_parameters).of("start")
+    seen: list[Seen] = run(start_apart, broadcast_parameters).of("start")
     if not all(each.same_tensors for each in seen):
         raise Wrong(
             "replaced",

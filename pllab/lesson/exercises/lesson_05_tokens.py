@@ -1,15 +1,15 @@
 """The cases of exercise 05.3: `token_weighted(loss_sum, num_tokens)` when the ranks have unequal numbers of targets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_05_watch import Attempt, Ran, attempt, log_of, run
+from pllab.lesson.exercise import Case, Wrong
+from pllab.lesson.exercises.lesson_05_watch import Attempt, attempt, listed, log_of, run
 
 Weighted = Callable[[torch.Tensor, int], Any]
 
@@ -30,7 +30,7 @@ def weigh_on_ranks(rank: int, _: int, token_weighted: Weighted, folder: str) -> 
     """Inside a rank: two steps with unequal shares, and the gradient that the student's loss has."""
     results: dict[str, Seen] = {}
     for name, counts in _COUNTS.items():
-        weight, loss_sum = _loss(slice(sum(counts[:rank]), sum(counts[: rank + 1])))
+        weight, loss_sum = _loss(_rows_of(counts, rank))
         loss, attempted = attempt(log_of(folder, rank), token_weighted, loss_sum, counts[rank])
         results[name] = _learn(weight, loss, attempted)
         if attempted.error or results[name].trouble:
@@ -61,31 +61,8 @@ def _learn(weight: nn.Parameter, loss: Any, attempted: Attempt) -> Seen:
     return Seen(attempted, gradient=gradient)
 
 
-def right_gradient(counts: tuple[int, ...]) -> torch.Tensor:
-    """The gradient of one process with all the targets: the mean over them."""
-    weight, loss_sum = _loss(slice(0, sum(counts)))
-    (gradient,) = torch.autograd.grad(loss_sum / sum(counts), weight)
-    return gradient
-
-
-@lru_cache(maxsize=1)
-def _run(token_weighted: Weighted) -> Ran:
-    """All cases ask about the same run."""
-    return run(weigh_on_ranks, token_weighted)
-
-
-def unequal(token_weighted: Weighted) -> None:
-    """10, 100 and 40 targets: the averaged gradient is that of one process with 150."""
-    _judge(_run(token_weighted), "unequal")
-
-
-def one_empty(token_weighted: Weighted) -> None:
-    """A rank without a single target takes part and adds nothing."""
-    _judge(_run(token_weighted), "empty")
-
-
-def _judge(ran: Ran, step: str) -> None:
-    seen: list[Seen] = ran.of(step)
+def _judge(step: str, token_weighted: Weighted) -> None:
+    seen: list[Seen] = run(weigh_on_ranks, token_weighted).of(step)
     counts = _COUNTS[step]
     for each in seen:
         if each.trouble == "no_loss":
@@ -99,10 +76,10 @@ def _judge(ran: Ran, step: str) -> None:
         if each.trouble == "not_finite":
             raise Wrong(
                 "not_finite",
-                f"With {_said(counts)} targets a rank's loss is not a finite number: it divided by its own 0 targets.",
+                f"With {listed(counts)} targets a rank's loss is not a finite number: it divided by its own 0 targets.",
             )
     got = torch.stack([each.gradient for each in seen if each.gradient is not None]).mean(0)
-    right = right_gradient(counts)
+    right = _gradient(slice(0, sum(counts))) / sum(counts)  # of one process with all the targets: the mean
     if torch.allclose(got, right, rtol=1e-4, atol=1e-6):
         return
     raise _named(got, right, counts)
@@ -111,12 +88,12 @@ def _judge(ran: Ran, step: str) -> None:
 def _named(got: torch.Tensor, right: torch.Tensor, counts: tuple[int, ...]) -> Wrong:
     """What the gradient is instead."""
     num_ranks, total = len(counts), sum(counts)
-    shares = [_share(counts, rank) for rank in range(num_ranks)]
+    shares = [_gradient(_rows_of(counts, rank)) for rank in range(num_ranks)]
     of_means = torch.stack([share / max(1, count) for share, count in zip(shares, counts, strict=True)]).mean(0)
     if _close(got, of_means):
         return Wrong(
             "mean_of_means",
-            f"That is a mean of means: the ranks have {_said(counts)} targets, and each counts the same. "
+            f"That is a mean of means: the ranks have {listed(counts)} targets, and each counts the same. "
             "Divide by the targets of all ranks.",
         )
     twice = torch.stack([share * count for share, count in zip(shares, counts, strict=True)]).sum(0) / total**2
@@ -124,7 +101,7 @@ def _named(got: torch.Tensor, right: torch.Tensor, counts: tuple[int, ...]) -> W
         return Wrong("weighted_twice", "A sum already weighs each rank by its targets, and you weigh it once more.")
     factor = float((got * right).sum() / (right * right).sum())
     if not _close(got, factor * right):
-        return Wrong("wrong_weights", f"With {_said(counts)} targets the ranks do not count by their targets.")
+        return Wrong("wrong_weights", f"With {listed(counts)} targets the ranks do not count by their targets.")
     if abs(factor * num_ranks - 1) < 1e-3:
         return Wrong(
             "averaged_away",
@@ -134,13 +111,17 @@ def _named(got: torch.Tensor, right: torch.Tensor, counts: tuple[int, ...]) -> W
     if abs(factor / (total / num_ranks) - 1) < 1e-3:
         return Wrong("not_divided", f"The gradient is a sum over targets; divide by the {total} targets of all ranks.")
     return Wrong(
-        "wrong_factor", f"With {_said(counts)} targets the gradient is {factor:.3g} times that of one process."
+        "wrong_factor", f"With {listed(counts)} targets the gradient is {factor:.3g} times that of one process."
     )
 
 
-def _share(counts: tuple[int, ...], rank: int) -> torch.Tensor:
-    """The gradient of one rank's summed loss."""
-    weight, loss_sum = _loss(slice(sum(counts[:rank]), sum(counts[: rank + 1])))
+def _rows_of(counts: Sequence[int], rank: int) -> slice:
+    return slice(sum(counts[:rank]), sum(counts[: rank + 1]))
+
+
+def _gradient(rows: slice) -> torch.Tensor:
+    """The gradient of the summed loss over these rows."""
+    weight, loss_sum = _loss(rows)
     (gradient,) = torch.autograd.grad(loss_sum, weight)
     return gradient
 
@@ -149,5 +130,7 @@ def _close(got: torch.Tensor, right: Any) -> bool:
     return torch.allclose(got, right, rtol=1e-3, atol=1e-6)
 
 
-def _said(counts: tuple[int, ...]) -> str:
-    return ", ".join(map(str, counts[:-1])) + f" and {counts[-1]}"
+unequal = Case(
+    "10, 100 and 40 targets: the averaged gradient is that of one process with 150", partial(_judge, "unequal")
+)
+one_empty = Case("a rank without a single target takes part and adds nothing", partial(_judge, "empty"))

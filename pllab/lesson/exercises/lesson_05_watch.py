@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
@@ -59,7 +60,7 @@ class Ran:
         if not self.results:
             agree(self.calls)
             if self.late:
-                raise Wrong("hang", "A rank waits for a message that no other rank sends.")
+                raise Wrong(*_HANG)
             raise Wrong("crashed", f"The ranks did not survive your function: {self.failure}.")
         seen = [result[step] for result in self.results if step in result]
         attempts: list[Attempt] = [each.attempt for each in seen]
@@ -68,8 +69,11 @@ class Ran:
                 raise _raised(attempt)
         agree([attempt.calls for attempt in attempts])
         if len(seen) < len(self.results) or any(attempt.error for attempt in attempts):
-            raise Wrong("hang", "A rank waits for a message that no other rank sends.")
+            raise Wrong(*_HANG)
         return seen
+
+
+_HANG = ("hang", "A rank waits for a message that no other rank sends.")
 
 
 def _raised(attempt: Attempt) -> Exception:
@@ -78,7 +82,7 @@ def _raised(attempt: Attempt) -> Exception:
     return Wrong("raised", f"On a rank your function raised {attempt.error}.")
 
 
-def attempt(log: str, solution: Callable[..., Any], *arguments: Any) -> tuple[Any, Attempt]:
+def attempt(log: Path, solution: Callable[..., Any], *arguments: Any) -> tuple[Any, Attempt]:
     """Call the student's function inside a rank; return its value and what was seen, whatever happens.
 
     log: the file for this rank's calls; a function that does not return in time ends the process.
@@ -102,13 +106,13 @@ def attempt(log: str, solution: Callable[..., Any], *arguments: Any) -> tuple[An
         timer.cancel()
 
 
-def _give_up(log: str) -> None:
+def _give_up(log: Path) -> None:
     _append(log, json.dumps(_LATE))
     os._exit(1)
 
 
-def _append(log: str, line: str) -> None:
-    with Path(log).open("a") as file:
+def _append(log: Path, line: str) -> None:
+    with log.open("a") as file:
         file.write(line + "\n")
 
 
@@ -119,6 +123,7 @@ def _where(error: BaseException, solution: Callable[..., Any]) -> str:
     return f" (line {own[-1].lineno} of {own[-1].name})" if own else ""
 
 
+@lru_cache(maxsize=1)  # all cases of an exercise ask about the same run
 def run(program: Program, solution: Callable[..., Any]) -> Ran:
     """Run `program(rank, world_size, solution, log)` on the ranks and collect what they saw."""
     with tempfile.TemporaryDirectory(prefix="pllab-watch-") as folder:
@@ -127,23 +132,17 @@ def run(program: Program, solution: Callable[..., Any]) -> Ran:
         except RankError as error:
             results, failure = [], str(error).partition("\n")[0]
         logs = [_read_log(log_of(folder, rank)) for rank in range(WORLD_SIZE)]
-    calls = [[_message(**line) for line in log if line != _LATE] for log in logs]
+    calls = [[Message(**line | {"shape": tuple(line["shape"])}) for line in log if line != _LATE] for log in logs]
     return Ran(results, calls, failure, late=any(_LATE in log for log in logs))
 
 
-def log_of(folder: str, rank: int) -> str:
+def log_of(folder: str, rank: int) -> Path:
     """The file into which a rank writes its calls."""
-    return str(Path(folder, f"calls-{rank}"))
+    return Path(folder, f"calls-{rank}")
 
 
-def _read_log(name: str) -> list[Any]:
-    path = Path(name)
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _message(shape: list[int], **rest: Any) -> Message:
-    """A line of a log as it was; JSON has no tuple."""
-    return Message(shape=tuple(shape), **rest)
+def _read_log(log: Path) -> list[Any]:
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def agree(calls: Sequence[Sequence[Message]]) -> None:
@@ -158,11 +157,11 @@ def agree(calls: Sequence[Sequence[Message]]) -> None:
         if len({call.peer for call in there}) > 1:
             raise Wrong(
                 "own_source",
-                f"In call {number} the ranks name the sources {_listed([call.peer for call in there])}; "
+                f"In call {number} the ranks name the sources {listed([call.peer for call in there])}; "
                 "all must name the same one.",
             )
         if len(there) < len(row):
-            counts = _listed([len(of_rank) for of_rank in ours])
+            counts = listed([len(of_rank) for of_rank in ours])
             raise Wrong(
                 "not_all_ranks",
                 f"The ranks made {counts} collective calls; a rank that makes one waits until all others make it too.",
@@ -180,5 +179,6 @@ def _kind(call: Message) -> tuple[str, int]:
     return call.name, prod(call.shape) if call.name in ("all_reduce", "broadcast", "reduce") else 0
 
 
-def _listed(numbers: Sequence[Any]) -> str:
+def listed(numbers: Sequence[Any]) -> str:
+    """`2, 3 and 5`."""
     return ", ".join(str(number) for number in numbers[:-1]) + f" and {numbers[-1]}"

@@ -1,6 +1,6 @@
 """The exercises of lesson 06: one flat message, messages while backward runs, one set for several backwards."""
 
-from pllab.lesson.exercise import Case, Exercise
+from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_06_accumulate as accumulation
 from pllab.lesson.exercises import lesson_06_flat as flat
 from pllab.lesson.exercises import lesson_06_overlap as overlap
@@ -12,12 +12,7 @@ EXERCISES = (
         minutes=12,
         difficulty=2,
         deadline_s=60.0,
-        cases=(
-            Case("every gradient is the mean over the ranks, in its own parameter", flat.in_place),
-            Case("float64 gradients keep their digits", flat.keeps_digits),
-            Case("frozen and unused parameters keep grad None", flat.leaves_none),
-            Case("the ledger has at most one message per data type", flat.few_messages),
-        ),
+        cases=(flat.in_place, flat.keeps_digits, flat.leaves_none, flat.few_messages),
         hints=(
             "Write two gradients side by side on paper: w w w w w w b b. Where does each one begin?",
             "Three steps: lay the gradients that exist side by side, sum and divide, and copy each piece back into the "
@@ -33,12 +28,7 @@ EXERCISES = (
         minutes=20,
         difficulty=3,
         deadline_s=60.0,
-        cases=(
-            Case("a message is under way before the last gradient exists", overlap.starts_in_backward),
-            Case("backward does not wait for the other rank, and wait() does", overlap.really_waits),
-            Case("after wait() the gradients are the mean over the ranks, step after step", overlap.two_steps),
-            Case("messages pair up when gradients arrive in another order on each rank", overlap.same_order),
-        ),
+        cases=(overlap.starts_in_backward, overlap.really_waits, overlap.two_steps, overlap.same_order),
         hints=(
             "Write down which gradient backward makes first. What does the hook get, and what must wait() know?",
             "Keep a list of parameters in one fixed order, a set of those that are ready, and a list of what was "
@@ -54,11 +44,7 @@ EXERCISES = (
         minutes=8,
         difficulty=1,
         deadline_s=60.0,
-        cases=(
-            Case("each micro-batch runs forward and backward before the next", accumulation.one_graph_at_a_time),
-            Case("one set of messages, none before the last backward", accumulation.one_set_of_messages),
-            Case("the gradient equals that of one process with all the data", accumulation.equals_one_process),
-        ),
+        cases=(accumulation.one_graph_at_a_time, accumulation.one_set_of_messages, accumulation.equals_one_process),
         hints=(
             "backward() adds to the gradients that are there. After three of them, how many times too large are they?",
             "Divide each loss by the number of micro-batches, let the gradients add up, and talk to the other rank "

@@ -6,14 +6,13 @@ The loss notes when it is computed and when its backward begins, and how many me
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from pllab.comm import record_messages
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, seen_on_ranks
 
 LossOf = Callable[[torch.Tensor], torch.Tensor]
@@ -43,7 +42,7 @@ class Seen:
     events: list[_Event] = field(default_factory=list)
 
 
-def program(rank: int, world_size: int, accumulate: Accumulate) -> Seen:
+def program(rank: int, world_size: int, accumulate: Accumulate, _folder: str) -> Seen:
     """One call on one rank."""
     torch.manual_seed(5)
     model = nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.Tanh(), nn.Linear(_WIDTH, _WIDTH))
@@ -73,16 +72,10 @@ def _alone(model: nn.Module, batches: list[torch.Tensor]) -> list[torch.Tensor]:
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
 
-@lru_cache(maxsize=1)
-def _seen(accumulate: Accumulate) -> list[Seen]:
-    """One launch for all cases."""
-    return seen_on_ranks(program, accumulate)
-
-
+@case("each micro-batch runs forward and backward before the next")
 def one_graph_at_a_time(accumulate: Accumulate) -> None:
-    """Each micro-batch runs forward and backward before the next one."""
     wanted = [(kind, number) for number in range(_NUM_MICRO_BATCHES) for kind in ("forward", "backward")]
-    for one in _seen(accumulate):
+    for one in seen_on_ranks(program, accumulate):
         happened = [(event.kind, event.micro_batch) for event in one.events]
         if sorted(happened) != sorted(wanted):
             used = len({number for kind, number in happened if kind == "backward"})
@@ -98,9 +91,9 @@ def one_graph_at_a_time(accumulate: Accumulate) -> None:
             )
 
 
+@case("one set of messages, none before the last backward")
 def one_set_of_messages(accumulate: Accumulate) -> None:
-    """No message before the last backward has begun, and at most one per parameter."""
-    for one in _seen(accumulate):
+    for one in seen_on_ranks(program, accumulate):
         limit, before = len(one.truth), one.events[-1].num_messages
         if one.num_messages == 0:
             raise Wrong("unseen", "The ledger saw no message; average with functions of pllab.comm.")
@@ -120,9 +113,9 @@ def one_set_of_messages(accumulate: Accumulate) -> None:
             raise Wrong("too_many", f"{one.num_messages} messages for {limit} parameters; one each is enough.")
 
 
+@case("the gradient equals that of one process with all the data")
 def equals_one_process(accumulate: Accumulate) -> None:
-    """The gradient is that of one process with all micro-batches of all ranks."""
-    for one in _seen(accumulate):
+    for one in seen_on_ranks(program, accumulate):
         for got, truth, local, last in zip(one.got, one.truth, one.local, one.last, strict=True):
             _judge(got, truth, local, last)
 

@@ -6,14 +6,13 @@ all cases judge what was seen.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import nn
 
 from pllab.comm import record_messages
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, mean, seen_on_ranks
 
 AverageFlat = Callable[[nn.Module], Any]
@@ -41,9 +40,8 @@ class Seen:
     messages: list[tuple[int, ...]]
 
 
-def program(rank: int, world_size: int, average_flat: AverageFlat) -> Seen:
+def program(rank: int, _world_size: int, average_flat: AverageFlat, _folder: str) -> Seen:
     """One call on one rank."""
-    del world_size
     model = nn.Module()
     for name, shape, dtype in _SHAPES:
         parameter = nn.Parameter(torch.zeros(shape, dtype=dtype), requires_grad=name != "frozen")
@@ -64,9 +62,9 @@ def gradient_of(name: str, rank: int) -> torch.Tensor:
     return (100 * (number + 1) + places * (1 + digits) + (7 + digits) * rank).reshape(shape)
 
 
+@case("every gradient is the mean over the ranks, in its own parameter")
 def in_place(average_flat: AverageFlat) -> None:
-    """Every gradient is the mean, where it belongs."""
-    seen = _seen(average_flat)
+    seen = seen_on_ranks(program, average_flat)
     for name, _, _ in _SHAPES:
         if name not in _WITHOUT:
             parts = [gradient_of(name, rank) for rank in range(WORLD_SIZE)]
@@ -74,11 +72,11 @@ def in_place(average_flat: AverageFlat) -> None:
                 _judge(name, rank, [one.gradients[name] for one in seen], parts)
 
 
+@case("float64 gradients keep their digits")
 def keeps_digits(average_flat: AverageFlat) -> None:
-    """The float64 gradients are right to more digits than float32 has."""
     for name in ("exact", "offset"):
         expected = mean([gradient_of(name, rank) for rank in range(WORLD_SIZE)])
-        if not all(close(one.gradients[name], expected, 1e-12) for one in _seen(average_flat)):
+        if not all(close(one.gradients[name], expected, 1e-12) for one in seen_on_ranks(program, average_flat)):
             raise Wrong(
                 "dtype_lost",
                 f"The float64 gradient of {name!r} came back with the digits of a smaller type: it travelled in a flat "
@@ -86,9 +84,9 @@ def keeps_digits(average_flat: AverageFlat) -> None:
             )
 
 
+@case("frozen and unused parameters keep grad None")
 def leaves_none(average_flat: AverageFlat) -> None:
-    """A parameter without a gradient still has none."""
-    for one in _seen(average_flat):
+    for one in seen_on_ranks(program, average_flat):
         for name in _WITHOUT:
             if one.gradients[name] is not None:
                 raise Wrong(
@@ -98,21 +96,15 @@ def leaves_none(average_flat: AverageFlat) -> None:
                 )
 
 
+@case("the ledger has at most one message per data type")
 def few_messages(average_flat: AverageFlat) -> None:
-    """One message per data type, in the ledger."""
-    messages = _seen(average_flat)[0].messages
+    messages = seen_on_ranks(program, average_flat)[0].messages
     if len(messages) > _NUM_DTYPES:
         raise Wrong(
             "message_each",
             f"The ledger counts {len(messages)} messages for {_NUM_DTYPES} data types, of shapes {messages}. Each "
             "pays the latency; lay the gradients side by side and send once.",
         )
-
-
-@lru_cache(maxsize=1)
-def _seen(average_flat: AverageFlat) -> list[Seen]:
-    """One launch for all cases."""
-    return seen_on_ranks(program, average_flat)
 
 
 def _judge(name: str, rank: int, got_by_rank: list[torch.Tensor | None], parts: list[torch.Tensor]) -> None:

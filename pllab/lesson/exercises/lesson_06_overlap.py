@@ -9,16 +9,14 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import nn
 
 from pllab.comm import Ledger, barrier, record_messages
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_06_judge import judge_gradient
 from pllab.lesson.exercises.lesson_06_models import WIDTH, Branches, Chain, nothing
 from pllab.lesson.exercises.lesson_06_ranks import seen_on_ranks
@@ -144,23 +142,14 @@ def _settle() -> None:
 
 def _appears(file: Path, patience_s: float) -> bool:
     until = time.monotonic() + patience_s
-    while time.monotonic() < until:
-        if file.exists():
-            return True
+    while not (there := file.exists()) and time.monotonic() < until:
         time.sleep(0.01)
-    return file.exists()
+    return there
 
 
-@lru_cache(maxsize=1)
-def _seen(install: Install) -> list[Seen]:
-    """One launch for all cases."""
-    with TemporaryDirectory(prefix="pllab-check-") as folder:
-        return seen_on_ranks(program, install, folder)
-
-
+@case("a message is under way before the last gradient exists")
 def starts_in_backward(install: Install) -> None:
-    """A message is under way before the last gradient exists."""
-    seen = _seen(install)[0]
+    seen = seen_on_ranks(program, install)[0]
     if not seen.returns_function:
         raise Wrong("no_wait", "install(model) should return a function without arguments, which waits.")
     if not seen.same_weights:
@@ -184,9 +173,9 @@ def starts_in_backward(install: Install) -> None:
         )
 
 
+@case("backward does not wait for the other rank, and wait() does")
 def really_waits(install: Install) -> None:
-    """Backward goes on without the other rank, and wait() does not."""
-    seen = _seen(install)[1]
+    seen = seen_on_ranks(program, install)[1]
     if seen.blocked:
         raise Wrong(
             "blocks_backward",
@@ -201,17 +190,17 @@ def really_waits(install: Install) -> None:
         )
 
 
+@case("after wait() the gradients are the mean over the ranks, step after step")
 def two_steps(install: Install) -> None:
-    """After wait() the gradients are the mean, in the first step and in the next."""
-    for one in _seen(install):
+    for one in seen_on_ranks(program, install):
         for step in (0, 1):
             for name in one.parts[step][0]:
                 judge_gradient(name, one.got[step].get(name), [part[name] for part in one.parts[step]], step)
 
 
+@case("messages pair up when gradients arrive in another order on each rank")
 def same_order(install: Install) -> None:
-    """The ranks pair their messages rightly although their gradients come in different order."""
-    for one in _seen(install):
+    for one in seen_on_ranks(program, install):
         parts, got = one.parts[2], one.got[2]
         for name in parts[0]:
             expected = (parts[0][name] + parts[1][name]) / 2

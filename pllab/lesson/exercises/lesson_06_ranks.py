@@ -1,14 +1,15 @@
 """What the exercises of lesson 06 share: a run on two ranks whose failures are hints, and comparing gradients."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from pllab.comm import RankError
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.on_ranks import run_on_ranks
+from pllab.lesson.on_ranks import Program, run_on_ranks
 
 WORLD_SIZE = 2
 _TIMEOUT_S = 45.0  # of a whole launch; a busy machine needs some of it to start the ranks
@@ -33,15 +34,31 @@ _KNOWN = (
 )
 
 
-def seen_on_ranks(program: Callable[..., Any], solution: Callable[..., Any], *args: Any) -> list[Any]:
-    """Run the program with the solution on two ranks and return what each one saw.
+@lru_cache(maxsize=1)  # one launch for all cases of an exercise
+def seen_on_ranks(program: Program, solution: Callable[..., Any]) -> list[Any]:
+    """Run `program(rank, world_size, solution, folder)` on two ranks and return what each one saw.
 
     Raises:
         Wrong: the solution raised, never came back, or broke the process.
     """
-    with _errors_as_hints():
-        return run_on_ranks(program, solution, WORLD_SIZE, *args, timeout_s=_TIMEOUT_S)
-    raise AssertionError("either the ranks returned or an error was raised")
+    try:
+        with TemporaryDirectory(prefix="pllab-check-") as folder:
+            return run_on_ranks(program, solution, WORLD_SIZE, folder, timeout_s=_TIMEOUT_S)
+    except RankError as error:
+        raise _as_hint(str(error).partition("\n")[0]) from None
+
+
+def _as_hint(error: str) -> Exception:
+    if "raised NotImplementedError" in error:
+        return NotImplementedError()
+    if "had not finished" in error:
+        return Wrong(
+            "hang",
+            "The ranks waited for each other for ever: one of them sent a message that the other never answered. "
+            "Every rank has to send the same messages in the same order.",
+        )
+    known = (Wrong(hint_id, sentence) for words, hint_id, sentence in _KNOWN if words in error)
+    return next(known, Wrong("raised", f"On two ranks: {error}"))
 
 
 def close(got: torch.Tensor | None, expected: torch.Tensor, tolerance: float = 1e-5) -> bool:
@@ -56,23 +73,3 @@ def close(got: torch.Tensor | None, expected: torch.Tensor, tolerance: float = 1
 def mean(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """The mean over the ranks."""
     return torch.stack(list(parts)).mean(0)
-
-
-@contextmanager
-def _errors_as_hints() -> Iterator[None]:
-    try:
-        yield
-    except RankError as error:
-        first = str(error).partition("\n")[0]
-        if "raised NotImplementedError" in first:
-            raise NotImplementedError from None
-        if "had not finished" in first:
-            raise Wrong(
-                "hang",
-                "The ranks waited for each other for ever: one of them sent a message that the other never answered. "
-                "Every rank has to send the same messages in the same order.",
-            ) from None
-        for words, hint_id, sentence in _KNOWN:
-            if words in first:
-                raise Wrong(hint_id, sentence) from None
-        raise Wrong("raised", f"On two ranks: {first}") from None

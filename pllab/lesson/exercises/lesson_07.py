@@ -1,6 +1,6 @@
 """The exercises of lesson 07: cut where the device changes, cut where it balances, tie what the cut has torn."""
 
-from pllab.lesson.exercise import Case, Exercise
+from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_07_balance as balancing
 from pllab.lesson.exercises import lesson_07_split as splitting
 from pllab.lesson.exercises import lesson_07_tied as tied
@@ -12,12 +12,12 @@ EXERCISES = (
         minutes=12,
         difficulty=2,
         cases=(
-            Case("neighbours on one device become one stage, in their old order", splitting.consecutive),
-            Case("a layer without parameters stays with the layer before it", splitting.without_parameters),
-            Case("without parameters and first, it joins the stage after it", splitting.silent_first),
-            Case("WithDevice speaks for the layer inside it", splitting.spoken_for),
-            Case("a device that comes back later is a new stage", splitting.again),
-            Case("a layer with parameters on two devices is a ValueError", splitting.torn),
+            splitting.consecutive,
+            splitting.without_parameters,
+            splitting.silent_first,
+            splitting.spoken_for,
+            splitting.again,
+            splitting.torn,
         ),
         hints=(
             "Go through the layers once, from first to last, and remember the device of the stage you are filling.",
@@ -32,12 +32,7 @@ EXERCISES = (
         title="The cut that balances",
         minutes=15,
         difficulty=3,
-        cases=(
-            Case("there are as many stages as asked for, none empty, and every layer is in one", balancing.well_formed),
-            Case("no other cut has a faster slowest stage (all cuts tried, up to 8 layers)", balancing.optimal),
-            Case("one stage, as many stages as layers, and costs of zero", balancing.edges),
-            Case("more stages than layers are a ValueError", balancing.too_many),
-        ),
+        cases=(balancing.well_formed, balancing.optimal, balancing.edges, balancing.too_many),
         hints=(
             "Every stage waits for the slowest one. Compare two cuts by their largest stage, by nothing else.",
             "For 8 layers you may try every cut: itertools.combinations(range(1, n), p - 1) gives the cut places.",
@@ -50,12 +45,7 @@ EXERCISES = (
         title="One weight on two stages",
         minutes=8,
         difficulty=2,
-        cases=(
-            Case("both copies get the sum of the two gradients", tied.one_call),
-            Case("after three steps of SGD both copies equal the weight of the plain model", tied.three_steps),
-            Case("each copy has a gradient tensor of its own", tied.two_tensors),
-            Case("a copy without a gradient counts as zero", tied.missing),
-        ),
+        cases=(tied.one_call, tied.three_steps, tied.two_tensors, tied.missing),
         hints=(
             "In the plain model one weight is used twice. What does backward do with two uses of one weight?",
             "Backward adds the uses up. Each copy knows its own use only, so both need first.grad + last.grad.",

@@ -6,23 +6,24 @@ layers, a greedy filling, the smallest sum of squares, a cut that is one layer o
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate, combinations, pairwise
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 
 Balance = Callable[[list[float], int], Any]
 Question = tuple[list[float], int]
 
 
+@case("there are as many stages as asked for, none empty, and every layer is in one")
 def well_formed(balance: Balance) -> None:
-    """As many stages as asked for, none empty, every layer in one."""
     for costs, num_stages in _questions():
         _sizes(balance, costs, num_stages)
 
 
+@case("no other cut has a faster slowest stage (all cuts tried, up to 8 layers)")
 def optimal(balance: Balance) -> None:
-    """No other cut has a faster slowest stage."""
     questions = _questions()
     answers = [_sizes(balance, costs, num_stages) for costs, num_stages in questions]
     wrong = [
@@ -41,16 +42,16 @@ def optimal(balance: Balance) -> None:
     raise Wrong(*_named(questions, answers, wrong, said))
 
 
+@case("one stage, as many stages as layers, and costs of zero")
 def edges(balance: Balance) -> None:
-    """One stage; as many stages as layers; a single layer; costs of zero."""
     for costs, num_stages in (([3, 1, 2], 1), ([3, 1, 2], 3), ([5], 1), ([0, 0, 0, 7], 2), ([0.0, 0.0], 2)):
         sizes = _sizes(balance, [float(cost) for cost in costs], num_stages)
         if _slowest(costs, sizes) > _best(costs, num_stages) + 1e-9:
             raise Wrong("not_optimal", f"For costs {costs} and {num_stages} stages you cut {sizes}.")
 
 
+@case("more stages than layers are a ValueError")
 def too_many(balance: Balance) -> None:
-    """More stages than layers cannot be filled."""
     try:
         answer = balance([1.0, 2.0], 3)
     except ValueError:
@@ -111,7 +112,7 @@ def _named(
 
     if always(_even_first) or always(_even_last):
         return "equal_counts", f"{said} Equal numbers of layers are not equal costs."
-    if always(_greedy_over) or always(_greedy_under):
+    if always(partial(_greedy, over=True)) or always(partial(_greedy, over=False)):
         return "greedy", f"{said} Filling a stage up to its fair share decides too early: the rest may not fit."
     if all(sizes in _first_and_last(len(costs), p) for (costs, p), sizes in zip(questions, answers, strict=True)):
         return "sum_not_max", f"{said} The sum over the stages is the same for every cut; make the largest one small."
@@ -165,22 +166,14 @@ def _first_and_last(num_layers: int, num_stages: int) -> list[list[int]]:
     return [[*[1] * (num_stages - 1), rest], [rest, *[1] * (num_stages - 1)]]
 
 
-def _greedy_over(costs: Sequence[float], num_stages: int) -> list[int]:
-    """Fill each stage until it has at least the fair share."""
-    return _greedy(costs, num_stages, lambda filled, _cost, share: filled >= share)
-
-
-def _greedy_under(costs: Sequence[float], num_stages: int) -> list[int]:
-    """Fill each stage as long as it stays within the fair share."""
-    return _greedy(costs, num_stages, lambda filled, cost, share: filled + cost > share)
-
-
-def _greedy(costs: Sequence[float], num_stages: int, full: Callable[[float, float, float], bool]) -> list[int]:
+def _greedy(costs: Sequence[float], num_stages: int, over: bool) -> list[int]:
+    """Fill each stage until it has at least the fair share (over), or as long as it stays within it."""
     share, sizes, filled = sum(costs) / num_stages, [0], 0.0
     for number, cost in enumerate(costs):
         to_open = num_stages - len(sizes)
         must = len(costs) - number == to_open
-        if sizes[-1] and to_open and (must or full(filled, cost, share)):
+        full = filled >= share if over else filled + cost > share
+        if sizes[-1] and to_open and (must or full):
             sizes.append(0)
             filled = 0.0
         sizes[-1] += 1

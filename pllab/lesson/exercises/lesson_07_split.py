@@ -10,41 +10,39 @@ from typing import Any
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.pipeline import WithDevice
 
 Split = Callable[[nn.Sequential], Any]
 Expected = list[tuple[str, list[int]]]  # device and layer numbers of each stage
 
-_LANES = [
-    ["cpu:0", "cpu:0", "cpu:1", "cpu:1"],
-    ["cpu:0"],
-    ["cpu:1", "cpu:0"],
-    ["cpu:0", "cpu:1", "cpu:1", "cpu:2"],
-]
+_LANES = [["cpu:0", "cpu:0", "cpu:1", "cpu:1"], ["cpu:0"], ["cpu:1", "cpu:0"], ["cpu:0", "cpu:1", "cpu:1", "cpu:2"]]
 
 
+@case("neighbours on one device become one stage, in their old order")
 def consecutive(split: Split) -> None:
     """Lanes in one block each, and plain layers that speak through their parameters."""
     for lanes in _LANES:
-        _judge(split, [_at(_linear(), lane) for lane in lanes], _runs_of(lanes))
+        _judge(split, [WithDevice(_linear(), lane) for lane in lanes], _runs_of(lanes))
     _judge(split, [_linear(device) for device in ("cpu", "cpu", "meta")], _runs_of(["cpu", "cpu", "meta"]))
 
 
+@case("a layer without parameters stays with the layer before it")
 def without_parameters(split: Split) -> None:
     """A ReLU has no device of its own: after a layer, between two stages, and at the end."""
     _judge(
         split,
-        [_at(_linear(), "cpu:0"), nn.ReLU(), _at(_linear(), "cpu:1"), nn.ReLU(), nn.Dropout(0.0)],
+        [WithDevice(_linear(), "cpu:0"), nn.ReLU(), WithDevice(_linear(), "cpu:1"), nn.ReLU(), nn.Dropout(0.0)],
         [("cpu:0", [0, 1]), ("cpu:1", [2, 3, 4])],
         silent=(1, 3, 4),
     )
     _judge(split, [_linear("meta"), nn.ReLU()], [("meta", [0, 1])], silent=(1,))
 
 
+@case("without parameters and first, it joins the stage after it")
 def silent_first(split: Split) -> None:
     """The first layer has no layer before it."""
-    layers = [nn.Flatten(), _at(_linear(), "cpu:1"), _at(_linear(), "cpu:0")]
+    layers = [nn.Flatten(), WithDevice(_linear(), "cpu:1"), WithDevice(_linear(), "cpu:0")]
     try:
         _judge(split, layers, [("cpu:1", [0, 1]), ("cpu:0", [2])], silent=(0,))
     except (Wrong, NotImplementedError):
@@ -57,20 +55,20 @@ def silent_first(split: Split) -> None:
         ) from None
 
 
+@case("WithDevice speaks for the layer inside it")
 def spoken_for(split: Split) -> None:
-    """WithDevice speaks for a layer that has no parameters, also where that starts a stage."""
-    layers = [_at(_linear(), "cpu:0"), _at(nn.ReLU(), "cpu:1"), _at(_linear(), "cpu:1")]
+    layers = [WithDevice(_linear(), "cpu:0"), WithDevice(nn.ReLU(), "cpu:1"), WithDevice(_linear(), "cpu:1")]
     _judge(split, layers, [("cpu:0", [0]), ("cpu:1", [1, 2])])
 
 
+@case("a device that comes back later is a new stage")
 def again(split: Split) -> None:
-    """A device that comes back is one more stage."""
     for lanes in (["cpu:0", "cpu:1", "cpu:0"], ["cpu:1", "cpu:0", "cpu:0", "cpu:1", "cpu:0"]):
-        _judge(split, [_at(_linear(), lane) for lane in lanes], _runs_of(lanes))
+        _judge(split, [WithDevice(_linear(), lane) for lane in lanes], _runs_of(lanes))
 
 
+@case("a layer with parameters on two devices is a ValueError")
 def torn(split: Split) -> None:
-    """One layer with parameters on two devices."""
     layer = nn.Sequential(_linear("cpu"), _linear("meta"))
     try:
         split(nn.Sequential(_linear("cpu"), layer))
@@ -93,10 +91,6 @@ def torn(split: Split) -> None:
 
 def _linear(device: str = "cpu") -> nn.Linear:
     return nn.Linear(2, 2, device=device)
-
-
-def _at(layer: nn.Module, lane: str) -> WithDevice:
-    return WithDevice(layer, lane)
 
 
 def _runs_of(devices: Sequence[str]) -> Expected:

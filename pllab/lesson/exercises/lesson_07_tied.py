@@ -10,13 +10,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 
 Tie = Callable[[nn.Parameter, nn.Parameter], Any]
 
 _VOCABULARY, _WIDTH, _STEPS, _RATE = 6, 4, 3, 0.5
 
 
+@case("both copies get the sum of the two gradients")
 def one_call(tie: Tie) -> None:
     """Gradients that tell by their values what became of them: 1 and 10."""
     first, last = _copies(1.0, 10.0)
@@ -27,9 +28,10 @@ def one_call(tie: Tie) -> None:
     _judge(_value_of(first, "first"), _value_of(last, "last"))
 
 
+@case("after three steps of SGD both copies equal the weight of the plain model")
 def three_steps(tie: Tie) -> None:
     """Two stages with a copy each, against one model with one matrix."""
-    plain, pair = _Plain(), _Pair()
+    plain, pair = _Model(nn.Parameter(_start())), _Model(*_copies(None, None))
     for step in range(_STEPS):
         batch = _batch(step)
         _train(plain, batch, lambda: None)
@@ -38,10 +40,11 @@ def three_steps(tie: Tie) -> None:
         if apart > 1e-5:
             raise Wrong("drifted", f"After step {step + 1} the two copies differ by up to {apart:.2g}.")
     for copy in (pair.look_up, pair.score):
-        if not torch.allclose(copy, plain.weight, rtol=1e-4, atol=1e-5):
+        if not torch.allclose(copy, plain.look_up, rtol=1e-4, atol=1e-5):
             raise Wrong("not_the_plain_model", "After 3 steps the copies are equal, and not the plain model's weight.")
 
 
+@case("each copy has a gradient tensor of its own")
 def two_tensors(tie: Tie) -> None:
     """One tensor for both would be added to twice by the next backward."""
     first, last = _copies(1.0, 10.0)
@@ -55,6 +58,7 @@ def two_tensors(tie: Tie) -> None:
         )
 
 
+@case("a copy without a gradient counts as zero")
 def missing(tie: Tie) -> None:
     """A copy whose stage had nothing to learn in this batch."""
     for grads in ((1.0, None), (None, 1.0), (None, None)):
@@ -78,23 +82,12 @@ def missing(tie: Tie) -> None:
             )
 
 
-class _Plain(nn.Module):
-    """One matrix that looks up and scores."""
+class _Model(nn.Module):
+    """A matrix that looks up and one that scores: the same in the plain model, a copy in each of two stages."""
 
-    def __init__(self) -> None:
+    def __init__(self, *copies: nn.Parameter) -> None:
         super().__init__()
-        self.weight = nn.Parameter(_start())
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(functional.embedding(ids, self.weight)) @ self.weight.T
-
-
-class _Pair(nn.Module):
-    """The same with a copy in each of two stages."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.look_up, self.score = nn.Parameter(_start()), nn.Parameter(_start())
+        self.look_up, self.score = copies[0], copies[-1]
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return torch.tanh(functional.embedding(ids, self.look_up)) @ self.score.T

@@ -1,6 +1,6 @@
 """The exercises of lesson 08: the clock, its bubble in two numbers, and how many micro-batches are enough."""
 
-from pllab.lesson.exercise import Case, Exercise
+from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_08_bubble as bubble
 from pllab.lesson.exercises import lesson_08_clock as clock
 
@@ -10,15 +10,7 @@ EXERCISES = (
         title="Clock cycles",
         minutes=10,
         difficulty=2,
-        cases=(
-            Case("there are ticks, and their pairs name what exists", clock.pairs_of_numbers, clock.ENDLESS),
-            Case("every micro-batch passes every stage once", clock.complete, clock.ENDLESS),
-            Case("a stage works on one micro-batch in a tick", clock.one_action_each, clock.ENDLESS),
-            Case("no stage uses a result before it is there", clock.in_order, clock.ENDLESS),
-            Case("the clock ticks m + p - 1 times, and no tick is empty", clock.as_short_as_possible, clock.ENDLESS),
-            Case("all of it holds for fewer micro-batches than stages", clock.fewer_than_stages, clock.ENDLESS),
-            Case("all of it holds for one stage", clock.one_stage, clock.ENDLESS),
-        ),
+        cases=(*clock.RULES, clock.fewer_than_stages, clock.one_stage),
         hints=(
             "Draw the grid of the lesson for 3 micro-batches and 2 stages, and write the pairs of each column down.",
             "In which tick is micro-batch i on stage j? Turn that around: in tick k, stage j works on one micro-batch, "
@@ -31,10 +23,7 @@ EXERCISES = (
         title="The bubble fraction",
         minutes=5,
         difficulty=1,
-        cases=(
-            Case("it is idle over all device time, counted on seven grids", bubble.fraction_everywhere),
-            Case("one stage has no bubble", bubble.no_bubble),
-        ),
+        cases=(bubble.fraction_everywhere, bubble.no_bubble),
         hints=(
             "Take one row of the grid: in how many ticks does this stage work, and in how many is it idle?",
             "Every stage works in m ticks of m + p - 1. The rest is idle, and every row has the same rest.",
@@ -46,10 +35,7 @@ EXERCISES = (
         title="The bubble overhead",
         minutes=4,
         difficulty=1,
-        cases=(
-            Case("it is idle over busy time, counted on seven grids", bubble.overhead_everywhere),
-            Case("one stage has no bubble", bubble.no_bubble),
-        ),
+        cases=(bubble.overhead_everywhere, bubble.no_bubble),
         hints=(
             "The idle time is the one of 08.2. Only what it is divided by changes.",
             "How many ticks does a stage work? That is the time an ideal pipeline would take.",
@@ -61,11 +47,7 @@ EXERCISES = (
         title="How many micro-batches are enough",
         minutes=8,
         difficulty=2,
-        cases=(
-            Case("the bubble fraction is at most the one asked for", bubble.enough),
-            Case("one micro-batch less would not be enough", bubble.no_more_than_enough),
-            Case("one is enough where there is no bubble, or much is allowed", bubble.one_stage_needs_one),
-        ),
+        cases=(bubble.enough, bubble.no_more_than_enough, bubble.one_stage_needs_one),
         hints=(
             "Try it by hand for 3 stages and a fraction of 0.5: what is the fraction for m = 1, 2, 3?",
             "The fraction falls when m grows. Start at m = 1 and go up until it is small enough.",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 
 Number = Callable[[int, int], Any]
 Fewest = Callable[[int, float], Any]
@@ -18,26 +18,26 @@ Fewest = Callable[[int, float], Any]
 _SHAPES = [(8, 4), (4, 8), (5, 3), (3, 3), (1, 4), (12, 2), (64, 8)]
 
 
+@case("it is idle over all device time, counted on seven grids")
 def fraction_everywhere(fraction: Number) -> None:
-    """Against the count of cells, for all shapes together."""
     _judge_number(fraction, _share_of_all, _NOT_THE_FRACTION)
 
 
+@case("it is idle over busy time, counted on seven grids")
 def overhead_everywhere(overhead: Number) -> None:
-    """Against the count of cells, for all shapes together."""
     _judge_number(overhead, _share_of_busy, _NOT_THE_OVERHEAD)
 
 
+@case("one stage has no bubble")
 def no_bubble(number: Number) -> None:
-    """A single stage never waits."""
     for m in (1, 3, 8):
         _judge_type(number(m, 1))
         if number(m, 1) != 0:
             raise Wrong("one_stage", f"A single stage never waits, so for m = {m} and p = 1 the answer is 0.")
 
 
+@case("the bubble fraction is at most the one asked for")
 def enough(fewest: Fewest) -> None:
-    """The bubble fraction of the answer is at most the one that was asked for."""
     for p, limit in _LIMITS:
         m = _number_of_batches(fewest, p, limit)
         if _share_of_all(m, p) > limit:
@@ -49,8 +49,8 @@ def enough(fewest: Fewest) -> None:
             )
 
 
+@case("one micro-batch less would not be enough")
 def no_more_than_enough(fewest: Fewest) -> None:
-    """One micro-batch less would not do."""
     for p, limit in _LIMITS:
         m = _number_of_batches(fewest, p, limit)
         if m > 1 and _share_of_all(m - 1, p) <= limit:
@@ -62,8 +62,8 @@ def no_more_than_enough(fewest: Fewest) -> None:
             )
 
 
+@case("one is enough where there is no bubble, or much is allowed")
 def one_stage_needs_one(fewest: Fewest) -> None:
-    """Without a bubble one micro-batch is enough; so it is where much idle time is allowed."""
     for p, limit in ((1, 0.1), (1, 0.5), (2, 0.9)):
         m = _number_of_batches(fewest, p, limit)
         if m != 1:

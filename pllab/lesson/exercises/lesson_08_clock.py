@@ -7,10 +7,11 @@ there, and as few ticks as possible. The rules are checked on the cells; no othe
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Case, Wrong, case
 
 ClockCycles = Callable[[int, int], Any]
 Pair = tuple[int, int]
@@ -23,50 +24,22 @@ _SHAPES = [(4, 3), (3, 2), (3, 3), (8, 4), (5, 5), (12, 7)]
 ENDLESS = ("endless", "Your clock never stops: a loop that counts ticks needs an end, m + p - 1 ticks.")
 
 
-def pairs_of_numbers(clock_cycles: ClockCycles) -> None:
-    """There are ticks, they hold pairs, and the pairs name micro-batches and stages that exist."""
-    for m, p in _SHAPES:
-        _judge_pairs(_ticks(clock_cycles, m, p), m, p)
-
-
-def complete(clock_cycles: ClockCycles) -> None:
-    """Every micro-batch passes every stage, once."""
-    for m, p in _SHAPES:
-        _judge_complete(_ticks(clock_cycles, m, p), m, p)
-
-
-def one_action_each(clock_cycles: ClockCycles) -> None:
-    """A stage works on one micro-batch at a time."""
-    for m, p in _SHAPES:
-        _judge_single(_ticks(clock_cycles, m, p))
-
-
-def in_order(clock_cycles: ClockCycles) -> None:
-    """Stage j works on a micro-batch in a later tick than stage j - 1 did."""
-    for m, p in _SHAPES:
-        _judge_order(_ticks(clock_cycles, m, p))
-
-
-def as_short_as_possible(clock_cycles: ClockCycles) -> None:
-    """The clock ticks m + p - 1 times, and something works in each tick."""
-    for m, p in _SHAPES:
-        _judge_length(_ticks(clock_cycles, m, p), m, p)
-
-
+@case("all of it holds for fewer micro-batches than stages", on_hang=ENDLESS)
 def fewer_than_stages(clock_cycles: ClockCycles) -> None:
-    """All rules again with fewer micro-batches than stages."""
     _at_the_edge(clock_cycles, [(2, 3), (3, 5), (1, 4), (2, 8)], "few_batches", "fewer micro-batches than stages")
 
 
+@case("all of it holds for one stage", on_hang=ENDLESS)
 def one_stage(clock_cycles: ClockCycles) -> None:
-    """All rules again with a single stage, also for a single micro-batch."""
     _at_the_edge(clock_cycles, [(4, 1), (1, 1)], "one_stage", "a single stage")
 
 
 def _at_the_edge(clock_cycles: ClockCycles, shapes: list[Pair], hint_id: str, where: str) -> None:
     for m, p in shapes:
         try:
-            _judge_all(_ticks(clock_cycles, m, p), m, p)
+            ticks = _ticks(clock_cycles, m, p)
+            for judge in _RULES.values():
+                judge(ticks, m, p)
         except NotImplementedError:
             raise
         except Wrong as wrong:
@@ -78,14 +51,6 @@ def _at_the_edge(clock_cycles: ClockCycles, shapes: list[Pair], hint_id: str, wh
                 f"Right so far, but with {where}, m = {m} and p = {p}, your clock raised {type(error).__name__}: "
                 f"{error}. One range for the stages of a tick, with a lower and an upper end, holds for every m and p.",
             ) from None
-
-
-def _judge_all(ticks: Ticks, m: int, p: int) -> None:
-    _judge_pairs(ticks, m, p)
-    _judge_complete(ticks, m, p)
-    _judge_single(ticks)
-    _judge_order(ticks)
-    _judge_length(ticks, m, p)
 
 
 def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
@@ -168,7 +133,7 @@ def _listed(pairs: list[Pair]) -> str:
     return ", ".join(map(str, pairs[:4])) + (", ..." if len(pairs) > 4 else "")
 
 
-def _judge_single(ticks: Ticks) -> None:
+def _judge_single(ticks: Ticks, _m: int, _p: int) -> None:
     for number, tick in enumerate(ticks):
         for stage, work in Counter(j for _, j in tick).items():
             if work > 1:
@@ -179,7 +144,7 @@ def _judge_single(ticks: Ticks) -> None:
                 )
 
 
-def _judge_order(ticks: Ticks) -> None:
+def _judge_order(ticks: Ticks, _m: int, _p: int) -> None:
     when = {pair: number for number, tick in enumerate(ticks) for pair in tick}
     for (i, j), number in sorted(when.items()):
         if j == 0 or when[i, j - 1] < number:
@@ -213,3 +178,21 @@ def _judge_length(ticks: Ticks, m: int, p: int) -> None:
             f"{asked} your clock ticks {len(ticks)} times, and {m + p - 1} are enough: micro-batch i can be on stage j "
             "in tick i + j.",
         )
+
+
+# What every clock keeps to: the claim as a student reads it, and who judges.
+_RULES: dict[str, Callable[[Ticks, int, int], None]] = {
+    "there are ticks, and their pairs name what exists": _judge_pairs,
+    "every micro-batch passes every stage once": _judge_complete,
+    "a stage works on one micro-batch in a tick": _judge_single,
+    "no stage uses a result before it is there": _judge_order,
+    "the clock ticks m + p - 1 times, and no tick is empty": _judge_length,
+}
+
+
+def _on_all_shapes(judge: Callable[[Ticks, int, int], None], clock_cycles: ClockCycles) -> None:
+    for m, p in _SHAPES:
+        judge(_ticks(clock_cycles, m, p), m, p)
+
+
+RULES = tuple(Case(claim, partial(_on_all_shapes, judge), ENDLESS) for claim, judge in _RULES.items())

@@ -1,6 +1,6 @@
 """The exercises of lesson 09: tasks that remember, a clock cycle on workers, a whole batch, a clean end."""
 
-from pllab.lesson.exercise import Case, Exercise
+from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_09_compute as on_workers
 from pllab.lesson.exercises import lesson_09_forward as whole_batch
 from pllab.lesson.exercises import lesson_09_shutdown as ending
@@ -12,11 +12,7 @@ EXERCISES = (
         title="Tasks that remember their pair",
         minutes=8,
         difficulty=1,
-        cases=(
-            Case("there is one task for every pair of the schedule", tasks.one_per_pair),
-            Case("nothing is computed before a worker runs the task", tasks.nothing_early),
-            Case("task k computes pair k, even when the workers are late", tasks.late_workers),
-        ),
+        cases=(tasks.one_per_pair, tasks.nothing_early, tasks.late_workers),
         hints=(
             "With late workers all tasks compute the same pair. Which pair is it?",
             "A lambda looks its variables up when it is called, not when it is made. Ask what `i` and `j` are by then.",
@@ -30,24 +26,18 @@ EXERCISES = (
         minutes=15,
         difficulty=3,
         cases=(
-            Case("every result lands in its own place, even when the workers are late", on_workers.results),
-            Case(
-                "each stage runs on the worker of its device, and no call starts a thread",
-                on_workers.on_workers,
-            ),
-            Case("the stages of one cycle run at the same time (they meet at a barrier)", on_workers.together),
-            Case("an exception in a stage reaches the caller with its traceback", on_workers.exception),
-            Case("after an exception the next cycle is right again", on_workers.after_exception),
+            on_workers.results,
+            on_workers.on_workers,
+            on_workers.together,
+            on_workers.exception,
+            on_workers.after_exception,
         ),
         hints=(
-            "Two loops, not one: a loop that waits for a result before it gives out the next task never "
-            "has two stages "
+            "Two loops, not one: a loop that waits for a result before it gives out the next task never has two stages "
             "at work.",
-            "First loop: put a Task in in_queues[j] for each pair (i, j). Second loop: out_queues[j].get() "
-            "gives "
+            "First loop: put a Task in in_queues[j] for each pair (i, j). Second loop: out_queues[j].get() gives "
             "(True, result) or (False, exc_info).",
-            "In the second loop take every result, also after a failure: batches[i] = result, or remember "
-            "the first "
+            "In the second loop take every result, also after a failure: batches[i] = result, or remember the first "
             "exc_info. After the loop: raise exc_info[1].with_traceback(exc_info[2]).",
         ),
     ),
@@ -56,22 +46,12 @@ EXERCISES = (
         title="A whole batch through the pipe",
         minutes=12,
         difficulty=2,
-        cases=(
-            Case("split_size is the number of rows of a micro-batch, the last may be smaller", whole_batch.rows),
-            Case("every micro-batch passes every stage in m + p - 1 clock cycles", whole_batch.ticks),
-            Case(
-                "the output equals the plain model's, row by row, for batches of 1 to 7 rows",
-                whole_batch.outputs,
-            ),
-            Case("the gradients equal the plain model's", whole_batch.gradients),
-        ),
+        cases=(whole_batch.rows, whole_batch.ticks, whole_batch.outputs, whole_batch.gradients),
         hints=(
             "Three steps: cut the batch by rows, run the clock cycles, put the rows together in the old order.",
-            "x.split(n) makes pieces of n rows, x.chunk(n) makes n pieces. clock_cycles(m, p) wants the "
-            "number of "
+            "x.split(n) makes pieces of n rows, x.chunk(n) makes n pieces. clock_cycles(m, p) wants the number of "
             "micro-batches first.",
-            "batches = list(x.split(split_size)); for schedule in clock_cycles(len(batches), "
-            "len(partitions)): "
+            "batches = list(x.split(split_size)); for schedule in clock_cycles(len(batches), len(partitions)): "
             "compute(batches, schedule); and then torch.cat(batches).",
         ),
     ),
@@ -80,11 +60,7 @@ EXERCISES = (
         title="Leave no thread behind",
         minutes=6,
         difficulty=1,
-        cases=(
-            Case("every worker has ended when shutdown returns", ending.all_ended, ending.NO_GOODBYE),
-            Case("work that was already given out is still done", ending.work_done, ending.NO_GOODBYE),
-            Case("a second shutdown does no harm", ending.twice, ending.NO_GOODBYE),
-        ),
+        cases=(ending.all_ended, ending.work_done, ending.twice),
         hints=(
             "A worker sits in in_queue.get(); nobody tells it that the lesson is over.",
             "This worker ends when it takes None from its queue. Ending takes a moment: wait for the thread.",

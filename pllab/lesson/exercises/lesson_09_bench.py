@@ -42,13 +42,18 @@ class Bench:
     def cycle(self, batches: list[Any], schedule: Schedule) -> None:
         """One call of the student's function."""
         ins, outs = self._queues
-        if next(iter(inspect.signature(self._compute).parameters), "") == "self":
+        if is_method(self._compute):
             owner = SimpleNamespace(
                 partitions=self._stages, devices=self._devices, in_queues=ins, out_queues=outs, split_size=1
             )
             self._compute(owner, batches, list(schedule))
         else:
             self._compute(batches, list(schedule), self._stages, self._devices, ins, outs)
+
+
+def is_method(function: Callable[..., Any]) -> bool:
+    """Whether it is written as a method of the course: its first argument is `self`."""
+    return next(iter(inspect.signature(function).parameters), "") == "self"
 
 
 class _HeldIn:

@@ -5,22 +5,25 @@ by a meeting: two stages that each wait for the other. No clock is read.
 """
 
 import threading
+import traceback
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_09_bench import Bench, Compute, Schedule, Stage, started_threads
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_09_bench import Bench, Compute, Schedule, started_threads
 
 # Seconds a stage waits for the other; a concurrent cycle meets at once and never waits this long.
 _MEETING_S = 4.0
 
 
+@case("every result lands in its own place, even when the workers are late")
 def results(compute: Compute) -> None:
     """Three ticks with held-back workers; every batch must have passed the stages in order."""
     seen: list[tuple[int, int]] = []
-    stages = [_numbered(stage, seen) for stage in range(2)]
+    stages = [partial(_numbered, stage, seen) for stage in range(2)]
     batches: list[Any] = [torch.full((2, 3), float(i)) for i in range(2)]
     with Bench(compute, stages, held=True) as bench:
         for schedule in ([(0, 0)], [(1, 0), (0, 1)], [(1, 1)]):
@@ -30,55 +33,49 @@ def results(compute: Compute) -> None:
             _judge_values(batches, schedule)
 
 
+@case("each stage runs on the worker of its device, and no call starts a thread")
 def on_workers(compute: Compute) -> None:
-    """Each stage notes its thread; starting a thread during a call is noted too."""
     ran_on: dict[int, threading.Thread] = {}
 
-    def noting(stage: int) -> Stage:
-        def run(x: torch.Tensor) -> torch.Tensor:
-            ran_on[stage] = threading.current_thread()
-            return x + 1
+    def noting(stage: int, x: torch.Tensor) -> torch.Tensor:
+        ran_on[stage] = threading.current_thread()
+        return x + 1
 
-        return run
-
-    with Bench(compute, [noting(0), noting(1)]) as bench:
+    with Bench(compute, [partial(noting, 0), partial(noting, 1)]) as bench:
         for _ in range(3):
             with started_threads() as started:
                 bench.cycle(_two_batches(), [(1, 0), (0, 1)])
             _judge_threads(ran_on, bench.threads, len(started))
 
 
+@case("the stages of one cycle run at the same time (they meet at a barrier)")
 def together(compute: Compute) -> None:
-    """Both stages of one cycle wait for each other, several times over."""
     meeting = threading.Barrier(2)
-    alone: list[int] = []
+    alone: list[torch.Tensor] = []
 
-    def meet(stage: int) -> Stage:
-        def run(x: torch.Tensor) -> torch.Tensor:
-            try:
-                meeting.wait(timeout=_MEETING_S)
-            except threading.BrokenBarrierError:
-                alone.append(stage)
-            return x
+    def meet(x: torch.Tensor) -> torch.Tensor:
+        try:
+            meeting.wait(timeout=_MEETING_S)
+        except threading.BrokenBarrierError:
+            alone.append(x)
+        return x
 
-        return run
-
-    with Bench(compute, [meet(0), meet(1)]) as bench:
+    with Bench(compute, [meet, meet]) as bench:
         for _ in range(3):
             bench.cycle(_two_batches(), [(1, 0), (0, 1)])
             if alone:
                 raise Wrong(
                     "sequential",
-                    "The stages of one cycle never ran at the same time: one waited for the other, which "
-                    "had not been "
+                    "The stages of one cycle never ran at the same time: one waited for the other, which had not been "
                     "given out yet. Give out all tasks of the cycle first, then wait for their results.",
                 )
 
 
+@case("an exception in a stage reaches the caller with its traceback")
 def exception(compute: Compute) -> None:
     """Stage 1 raises; the caller must get that exception, and see the line that raised it."""
     batches = _two_batches()
-    with Bench(compute, [_plus_one, _explode]) as bench:
+    with Bench(compute, [lambda x: x + 1, _explode]) as bench:
         try:
             bench.cycle(batches, [(1, 0), (0, 1)])
         except _Burst as error:
@@ -99,6 +96,7 @@ def exception(compute: Compute) -> None:
             _judge_silence(batches)
 
 
+@case("after an exception the next cycle is right again")
 def after_exception(compute: Compute) -> None:
     """A cycle whose first stage fails, then a good one: workers live, no old result is left in a queue."""
     failing = [True]
@@ -106,7 +104,7 @@ def after_exception(compute: Compute) -> None:
     def first(x: torch.Tensor) -> torch.Tensor:
         return _explode(x) if failing[0] else x + 1
 
-    with Bench(compute, [first, _times_ten]) as bench:
+    with Bench(compute, [first, lambda x: x * 10]) as bench:
         try:
             bench.cycle(_two_batches(), [(1, 0), (0, 1)])
         except Exception:
@@ -118,9 +116,8 @@ def after_exception(compute: Compute) -> None:
         if [float(batch) for batch in batches] != [30.0, 6.0]:
             raise Wrong(
                 "stale_result",
-                "After an exception the next cycle got a result of the cycle before: take the results of "
-                "all tasks "
-                "out of the queues before you raise.",
+                "After an exception the next cycle got a result of the cycle before: take the results of all tasks out "
+                "of the queues before you raise.",
             )
 
 
@@ -135,26 +132,14 @@ def _explode(_: torch.Tensor) -> torch.Tensor:
     raise _Burst(_BANG)
 
 
-def _plus_one(x: torch.Tensor) -> torch.Tensor:
-    return x + 1
-
-
-def _times_ten(x: torch.Tensor) -> torch.Tensor:
-    return x * 10
-
-
 def _two_batches() -> list[Any]:
     return [torch.zeros(1), torch.zeros(1)]
 
 
-def _numbered(stage: int, seen: list[tuple[int, int]]) -> Stage:
+def _numbered(stage: int, seen: list[tuple[int, int]], x: torch.Tensor) -> torch.Tensor:
     """Stage 0 turns batch i into i + 10, stage 1 that into i + 110; both note the pair they were given."""
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        seen.append((int(x.flatten()[0]) % 10, stage))
-        return x + 10.0 * 10**stage
-
-    return run
+    seen.append((int(x.flatten()[0]) % 10, stage))
+    return x + 10.0 * 10**stage
 
 
 def _judge_calls(seen: Schedule, schedule: Schedule) -> None:
@@ -162,15 +147,13 @@ def _judge_calls(seen: Schedule, schedule: Schedule) -> None:
         return
     if len(seen) < len(schedule):
         raise Wrong(
-            "task_missing",
-            f"The schedule has {len(schedule)} pairs and the stages were called {len(seen)} times.",
+            "task_missing", f"The schedule has {len(schedule)} pairs and the stages were called {len(seen)} times."
         )
     if len(set(seen)) < len(seen):
         raise Wrong(
             "late_binding",
-            f"The workers computed (micro-batch, stage) {seen} instead of {schedule}: the task looks i and "
-            "j up when it "
-            "runs, and by then the loop has moved on.",
+            f"The workers computed (micro-batch, stage) {seen} instead of {schedule}: the task looks i and j up when "
+            "it runs, and by then the loop has moved on.",
         )
     raise Wrong("wrong_pair", f"The workers computed (micro-batch, stage) {seen}, the schedule says {schedule}.")
 
@@ -184,9 +167,8 @@ def _judge_values(batches: Sequence[Any], schedule: Schedule) -> None:
         if not isinstance(got, torch.Tensor) or not torch.equal(got, torch.full((2, 3), right)):
             raise Wrong(
                 "wrong_place",
-                f"After the cycle {schedule} batches[{i}] is not the output of stage {j} for micro-batch "
-                f"{i}; "
-                "the result of pair (i, j) comes from out_queues[j] and belongs in batches[i].",
+                f"After the cycle {schedule} batches[{i}] is not the output of stage {j} for micro-batch {i}; the "
+                "result of pair (i, j) comes from out_queues[j] and belongs in batches[i].",
             )
 
 
@@ -194,8 +176,7 @@ def _judge_threads(ran_on: dict[int, threading.Thread], workers: Sequence[thread
     if started or not {ran_on[0], ran_on[1]} <= {*workers, threading.current_thread()}:
         raise Wrong(
             "threads_per_call",
-            "Your function started threads of its own; the workers behind in_queues are there already, and "
-            "a thread "
+            "Your function started threads of its own; the workers behind in_queues are there already, and a thread "
             "per call piles up.",
         )
     if threading.current_thread() in (ran_on[0], ran_on[1]):
@@ -211,8 +192,7 @@ def _judge_silence(batches: Sequence[Any]) -> None:
     if not all(isinstance(batch, torch.Tensor) for batch in batches):
         raise Wrong(
             "exception_as_activation",
-            "The stage failed and its exception was stored in batches as if it were a result; look at the "
-            "first half "
+            "The stage failed and its exception was stored in batches as if it were a result; look at the first half "
             "of (ok, result).",
         )
     raise Wrong(
@@ -222,12 +202,7 @@ def _judge_silence(batches: Sequence[Any]) -> None:
 
 
 def _frames(error: BaseException) -> list[str]:
-    names = []
-    trace = error.__traceback__
-    while trace is not None:
-        names.append(trace.tb_frame.f_code.co_name)
-        trace = trace.tb_next
-    return names
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
 
 
 def _chained(error: BaseException) -> bool:

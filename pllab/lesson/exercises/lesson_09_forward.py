@@ -4,7 +4,6 @@ A method as in the course, `forward(self, x)` with the rest on `self`, is taken 
 that runs one clock cycle in place and notes what it was asked; it refuses a cycle that breaks a rule.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,19 +11,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_09_bench import is_method
 
 Forward = Callable[..., Any]
 
 # Rows of the batch, split_size, number of stages. The first one tells a size from a count: 4 pieces or 2.
-_SHAPES = [
-    (7, 2, 2),
-    *((rows, size, stages) for rows in range(1, 8) for size in (1, 3, 8) for stages in (1, 2, 3)),
-]
+_SHAPES = [(7, 2, 2), *((rows, size, stages) for rows in range(1, 8) for size in (1, 3, 8) for stages in (1, 2, 3))]
 
 
+@case("split_size is the number of rows of a micro-batch, the last may be smaller")
 def rows(forward: Forward) -> None:
-    """The micro-batches that reach the first stage have split_size rows, except the last."""
     for num_rows, split_size, num_stages in _SHAPES:
         got = _run(forward, num_rows, split_size, num_stages).rows
         right = [len(piece) for piece in torch.arange(num_rows).split(split_size)]
@@ -37,37 +34,34 @@ def rows(forward: Forward) -> None:
         if got == by_count:
             raise Wrong(
                 "size_as_count",
-                f"{asked} came in pieces of {got} rows instead of {right}: split_size is the number of "
-                "rows of a "
+                f"{asked} came in pieces of {got} rows instead of {right}: split_size is the number of rows of a "
                 "micro-batch, not the number of micro-batches.",
             )
         raise Wrong("wrong_rows", f"{asked} came in pieces of {got} rows instead of {right}.")
 
 
+@case("every micro-batch passes every stage in m + p - 1 clock cycles")
 def ticks(forward: Forward) -> None:
-    """Everything passes every stage, in the number of cycles the clock has."""
     for num_rows, split_size, num_stages in _SHAPES:
         ran = _run(forward, num_rows, split_size, num_stages)
         behind = [i for i, stages in enumerate(ran.done) if stages < num_stages]
         if behind:
             raise Wrong(
                 "missing_tick",
-                f"Micro-batch {behind[-1]} left the pipe after {ran.done[behind[-1]]} of {num_stages} "
-                "stages: "
-                "the last clock cycles are missing.",
+                f"Micro-batch {behind[-1]} left the pipe after {ran.done[behind[-1]]} of {num_stages} stages: the last "
+                "clock cycles are missing.",
             )
         right = len(ran.done) + num_stages - 1
         if ran.ticks != right:
             raise Wrong(
                 "unpipelined",
-                f"{len(ran.done)} micro-batches on {num_stages} stages took {ran.ticks} cycles; m + p - 1 "
-                f"is {right}. "
+                f"{len(ran.done)} micro-batches on {num_stages} stages took {ran.ticks} cycles; m + p - 1 is {right}. "
                 "Pairs of one cycle belong in one call of compute.",
             )
 
 
+@case("the output equals the plain model's, row by row, for batches of 1 to 7 rows")
 def outputs(forward: Forward) -> None:
-    """Against the plain model, in evaluation order of its rows."""
     for num_rows, split_size, num_stages in _SHAPES:
         ran = _run(forward, num_rows, split_size, num_stages)
         plain = ran.model(ran.x)
@@ -75,13 +69,12 @@ def outputs(forward: Forward) -> None:
         _judge_output(ran.output, plain, asked)
 
 
+@case("the gradients equal the plain model's")
 def gradients(forward: Forward) -> None:
-    """The same loss through the pipe and the plain model: gradients of every weight and of the input."""
     ran = _run(forward, 7, 3, 3)
     if not ran.output.requires_grad:
         raise Wrong(
-            "no_gradient",
-            "The output has no gradient: somewhere on the way it was detached, or under no_grad.",
+            "no_gradient", "The output has no gradient: somewhere on the way it was detached, or under no_grad."
         )
     tensors = [ran.x, *ran.model.parameters()]
     weight = torch.arange(float(ran.output.numel())).view_as(ran.output)
@@ -91,10 +84,7 @@ def gradients(forward: Forward) -> None:
         if mine is None:
             raise Wrong("no_gradient", "A weight or the input got no gradient: somewhere on the way it was detached.")
         if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5):
-            raise Wrong(
-                "wrong_gradient",
-                "The output is right and the gradients are not: something was scaled or cut.",
-            )
+            raise Wrong("wrong_gradient", "The output is right and the gradients are not: something was scaled or cut.")
 
 
 class _Ran:
@@ -116,8 +106,7 @@ class _Ran:
         if not isinstance(batches, list):
             raise Wrong(
                 "not_a_list",
-                "compute puts its results back into batches, so it needs a list, not a "
-                f"{type(batches).__name__}; "
+                f"compute puts its results back into batches, so it needs a list, not a {type(batches).__name__}; "
                 "x.split gives a tuple.",
             )
         if not self.done:
@@ -131,14 +120,12 @@ class _Ran:
             if not (0 <= i < len(batches) and 0 <= j < len(self.model)):
                 raise Wrong(
                     "wrong_clock",
-                    f"The pair ({i}, {j}) names micro-batch {i} of {len(batches)} and stage {j} of "
-                    f"{len(self.model)}; "
+                    f"The pair ({i}, {j}) names micro-batch {i} of {len(batches)} and stage {j} of {len(self.model)}; "
                     "clock_cycles wants the number of micro-batches first, then the number of stages.",
                 )
             if self.done[i] != j:
                 raise Wrong(
-                    "wrong_clock",
-                    f"Stage {j} was given micro-batch {i}, which has passed {self.done[i]} stages.",
+                    "wrong_clock", f"Stage {j} was given micro-batch {i}, which has passed {self.done[i]} stages."
                 )
         for i, j in pairs:
             batches[i] = self.model[j](batches[i])
@@ -149,7 +136,7 @@ def _run(forward: Forward, num_rows: int, split_size: int, num_stages: int) -> _
     ran = _Ran(num_rows, num_stages)
     partitions = list(ran.model)
     devices = [torch.device("cpu", stage) for stage in range(num_stages)]
-    if next(iter(inspect.signature(forward).parameters), "") == "self":
+    if is_method(forward):
         owner = SimpleNamespace(split_size=split_size, partitions=partitions, devices=devices, compute=ran.compute)
         ran.output = forward(owner, ran.x)
     else:
@@ -162,8 +149,7 @@ def _judge_output(got: Any, plain: torch.Tensor, asked: str) -> None:
         raise Wrong("no_tensor", f"forward should return one tensor, and it returned a {type(got).__name__} {asked}.")
     if got.shape != plain.shape:
         raise Wrong(
-            "lost_rows",
-            f"The output has shape {tuple(got.shape)}, the plain model's has {tuple(plain.shape)} {asked}.",
+            "lost_rows", f"The output has shape {tuple(got.shape)}, the plain model's has {tuple(plain.shape)} {asked}."
         )
     if torch.allclose(got, plain, rtol=1e-5, atol=1e-6):
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 
 Shutdown = Callable[[Sequence[Any], Sequence[threading.Thread]], Any]
 
@@ -16,10 +16,11 @@ NO_GOODBYE = (
 )
 
 
+@case("every worker has ended when shutdown returns", on_hang=NO_GOODBYE)
 def all_ended(shutdown: Shutdown) -> None:
     """Workers that need a moment for their last task; none may live when shutdown returns."""
     for num_workers in (1, 3):
-        queues, threads, _ = _workers(num_workers)
+        queues, threads = _workers(num_workers)
         for queue in queues:
             queue.put(lambda: time.sleep(0.2))
         shutdown(queues, threads)
@@ -31,14 +32,14 @@ def all_ended(shutdown: Shutdown) -> None:
             )
         if alive:
             raise Wrong(
-                "not_told",
-                f"{alive} of {num_workers} workers still wait for work; each needs a None in its queue.",
+                "not_told", f"{alive} of {num_workers} workers still wait for work; each needs a None in its queue."
             )
 
 
+@case("work that was already given out is still done", on_hang=NO_GOODBYE)
 def work_done(shutdown: Shutdown) -> None:
-    """Tasks given out before the shutdown are finished by it."""
-    queues, threads, done = _workers(2)
+    done: list[int] = []
+    queues, threads = _workers(2)
     for number, queue in enumerate(queues * 3):
         queue.put(lambda number=number: done.append(number))
     shutdown(queues, threads)
@@ -46,20 +47,20 @@ def work_done(shutdown: Shutdown) -> None:
         raise Wrong("lost_work", f"6 tasks were given out before the shutdown and {len(done)} were done.")
 
 
+@case("a second shutdown does no harm", on_hang=NO_GOODBYE)
 def twice(shutdown: Shutdown) -> None:
-    """Closing a closed pipe is harmless."""
-    queues, threads, _ = _workers(2)
+    queues, threads = _workers(2)
     shutdown(queues, threads)
     shutdown(queues, threads)
 
 
-def _workers(number: int) -> tuple[list[SimpleQueue[Any]], list[threading.Thread], list[int]]:
+def _workers(number: int) -> tuple[list[SimpleQueue[Any]], list[threading.Thread]]:
     """Plain workers as in the lesson: take a function, call it, end at None."""
     queues: list[SimpleQueue[Any]] = [SimpleQueue() for _ in range(number)]
     threads = [threading.Thread(target=_work, args=(queue,), daemon=True) for queue in queues]
     for thread in threads:
         thread.start()
-    return queues, threads, []
+    return queues, threads
 
 
 def _work(queue: SimpleQueue[Any]) -> None:

@@ -1,17 +1,18 @@
 """The cases of exercise 09.1: `make_tasks(batches, schedule, partitions)` returns one task per pair."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 
 MakeTasks = Callable[[list[str], list[tuple[int, int]], list[Callable[[str], str]]], Any]
 
 _SCHEDULE = [(3, 0), (2, 1), (1, 2)]
 
 
+@case("there is one task for every pair of the schedule")
 def one_per_pair(make_tasks: MakeTasks) -> None:
-    """The answer is a list of tasks or of functions, as long as the schedule."""
     tasks = make_tasks(_batches(), _SCHEDULE, _stages([]))
     if tasks is None or not hasattr(tasks, "__len__"):
         raise Wrong("no_list", f"make_tasks should return a list of tasks, and it returned {tasks!r}.")
@@ -22,8 +23,8 @@ def one_per_pair(make_tasks: MakeTasks) -> None:
             raise Wrong("no_task", f"A worker can run a Task or a function without arguments, not {task!r}.")
 
 
+@case("nothing is computed before a worker runs the task")
 def nothing_early(make_tasks: MakeTasks) -> None:
-    """Making the tasks calls no stage."""
     log: list[str] = []
     make_tasks(_batches(), _SCHEDULE, _stages(log))
     if log:
@@ -33,26 +34,27 @@ def nothing_early(make_tasks: MakeTasks) -> None:
         )
 
 
+@case("task k computes pair k, even when the workers are late")
 def late_workers(make_tasks: MakeTasks) -> None:
     """All tasks exist before the first one runs, and they run in the opposite order."""
     tasks = list(make_tasks(_batches(), _SCHEDULE, _stages([])))
     right = [f"stage{j}(batch{i})" for i, j in _SCHEDULE]
     got = [str(_run(task)) for task in reversed(tasks)][::-1]
+    told, wanted = ", ".join(got), ", ".join(right)
     if got == right:
         return
     if len({text.partition("(")[0] for text in got}) == 1 or len({text.partition("(")[2] for text in got}) == 1:
         raise Wrong(
             "late_binding",
-            f"The {len(got)} tasks computed {_listed(got)} instead of {_listed(right)}: they look i and j "
-            "up when "
-            "they run, and by then the loop is over.",
+            f"The {len(got)} tasks computed {told} instead of {wanted}: they look i and j up when they run, and by "
+            "then the loop is over.",
         )
     if sorted(got) == sorted(right):
-        raise Wrong("wrong_order", f"The tasks are in the order {_listed(got)}, the schedule says {_listed(right)}.")
+        raise Wrong("wrong_order", f"The tasks are in the order {told}, the schedule says {wanted}.")
     swapped = [f"stage{i}(batch{j})" for i, j in _SCHEDULE]
     if got == swapped:
         raise Wrong("swapped_pair", "A pair is (micro-batch, stage); your tasks read it as (stage, micro-batch).")
-    raise Wrong("wrong_result", f"The tasks computed {_listed(got)} instead of {_listed(right)}.")
+    raise Wrong("wrong_result", f"The tasks computed {told} instead of {wanted}.")
 
 
 def _run(task: Any) -> Any:
@@ -66,15 +68,8 @@ def _batches() -> list[str]:
 def _stages(log: list[str]) -> list[Callable[[str], str]]:
     """Stages that only say what they did: stage 1 of batch 2 is the text `stage1(batch2)`."""
 
-    def stage(number: int) -> Callable[[str], str]:
-        def run(batch: str) -> str:
-            log.append(f"stage{number}({batch})")
-            return log[-1]
+    def stage(number: int, batch: str) -> str:
+        log.append(f"stage{number}({batch})")
+        return log[-1]
 
-        return run
-
-    return [stage(number) for number in range(4)]
-
-
-def _listed(words: list[str]) -> str:
-    return ", ".join(words)
+    return [partial(stage, number) for number in range(4)]

@@ -1,7 +1,8 @@
 """The cases of exercise 10.3: `checkpointed(stage, x)` runs a stage, keeps its input alone and computes it again.
 
 A layer of the stage keeps a tensor for its backward and counts its calls: if that tensor is alive after the forward,
-activations were kept. Truth is the plain stage under the same seed, bit for bit.
+activations were kept. Large tensors that are new after the forward were kept by the function itself. Truth is the plain
+stage under the same seed, bit for bit.
 """
 
 from typing import Any
@@ -11,12 +12,12 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_10_keeper import (
-    NOT_DETACHED,
     Checkpointed,
     Run,
     dropping_stage,
     go_through,
     inputs_of,
+    large_tensors,
     plain,
     witness_of,
 )
@@ -45,6 +46,7 @@ def keeps_little(checkpointed: Checkpointed) -> None:
             foreign.append(tuple(tensor.shape))
         return tensor.detach()
 
+    before = {id(tensor) for tensor in large_tensors(x)}
     output = checkpointed(stage, x)
     if witness.alive:
         raise Wrong(
@@ -52,14 +54,17 @@ def keeps_little(checkpointed: Checkpointed) -> None:
             "After the forward the activations of the stage are still alive: run it without autograd, and only the "
             "input has to stay.",
         )
-    del output
+    known = own | {output.untyped_storage().data_ptr()}
+    new = [tensor for tensor in large_tensors(x) if id(tensor) not in before]
+    foreign += [tuple(tensor.shape) for tensor in new if tensor.untyped_storage().data_ptr() not in known]
+    del output, new
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         checkpointed(stage, x)
     if foreign:
         raise Wrong(
             "more_than_input",
-            f"Your function also saves a tensor of shape {foreign[0]} for backward; the input is enough, all else is "
-            "computed again.",
+            f"Your function also keeps a tensor of shape {foreign[0]} for backward; the input itself is enough, all "
+            "else is computed again.",
         )
 
 
@@ -103,6 +108,12 @@ def several(checkpointed: Checkpointed) -> None:
     """Three forwards through two stages, then three backwards, the last micro-batch first."""
     build = [dropping_stage(), dropping_stage(seed=2)]
     wanted, mine = go_through(plain, build, 3), go_through(checkpointed, [dropping_stage(), dropping_stage(seed=2)], 3)
+    if not all(map(torch.equal, mine.outputs, wanted.outputs)):
+        raise Wrong(
+            "generator_put_back",
+            "One micro-batch is right, and of three the second has another output than the plain stage: after your "
+            "first forward the generator has to go on as if you were not there. Put it back after the second only.",
+        )
     if not _all_equal(mine, wanted):
         raise Wrong(
             "state_of_another",
@@ -161,7 +172,11 @@ def _judge_gradients(mine: Run, wanted: Run) -> None:
             "already, so return None for them.",
         )
     if not all(_equal(grad, right) for grad, right in zip(mine.inputs, wanted.inputs, strict=True)):
-        raise Wrong(*NOT_DETACHED)
+        raise Wrong(
+            "other_input_gradient",
+            "The gradient of the input is not the plain stage's. Backward starts at the second output with the "
+            "gradient that has arrived, torch.autograd.backward(output, gradient), and you return leaf.grad.",
+        )
     raise Wrong("other_gradients", "The parameters' gradients are not those of the plain stage.")
 
 

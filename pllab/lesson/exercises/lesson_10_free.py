@@ -5,7 +5,6 @@ token lives, so does the graph. The bytes are counted by the package's saved-ten
 """
 
 import gc
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,13 +12,14 @@ import torch
 from torch import nn
 
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.lesson_10_marked import ROWS, WIDTH, Stage, Witness
 from pllab.pipeline.saved_bytes import live_saved_bytes
 from pllab.schedule import Action, Held, gpipe, one_f_one_b
 
 RunRow = Callable[..., Any]
 Row = Sequence[Action]
 
-_ROWS, _WIDTH, _HIDDEN, _M = 3, 4, 256, 6
+_M = 6  # micro-batches
 _ROW_OF = {
     "the first of four stages under 1F1B": one_f_one_b(4, _M).rows[0],
     "the last of four stages under 1F1B": one_f_one_b(4, _M).rows[3],
@@ -27,64 +27,10 @@ _ROW_OF = {
 }
 
 
-class _Token:
-    """Something a weak reference can point at."""
-
-
-class _Witness:
-    """What happened, in order, and which graphs are alive."""
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-        self.tokens: dict[int, weakref.ref[_Token]] = {}
-        self.most_left = 0
-
-    def alive(self) -> list[int]:
-        """Micro-batches that have gone back and whose graph lives on."""
-        gone_back = [i for i in self.tokens if f"B{i}" in self.events]
-        return [i for i in gone_back if self.tokens[i]() is not None]
-
-
-class _Marked(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, number: int, witness: _Witness) -> torch.Tensor:
-        ctx.token, ctx.number, ctx.witness = _Token(), number, witness
-        witness.tokens[number] = weakref.ref(ctx.token)
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        ctx.witness.events.append(f"B{ctx.number}")
-        return gradient, None, None
-
-
-class _Stage(nn.Module):
-    """Two layers with a witness between them; the first column of the input is the number of the micro-batch."""
-
-    def __init__(self, witness: _Witness) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(_WIDTH, _HIDDEN), nn.Linear(_HIDDEN, 1)
-        self._witness = witness
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        number = int(x[0, 0].item())
-        if len(x) != _ROWS or not bool((x[:, 0] == number).all()):
-            raise Wrong(
-                "whole_batch",
-                f"The stage was called with {len(x)} rows, and a micro-batch has {_ROWS}: call it once for each F of "
-                "the row, with inputs[i].",
-            )
-        self._witness.events.append(f"F{number}")
-        self._witness.most_left = max(self._witness.most_left, len(self._witness.alive()))
-        hidden: torch.Tensor = _Marked.apply(torch.tanh(self.first(x)), number, self._witness)
-        result: torch.Tensor = self.second(torch.tanh(hidden))
-        return result
-
-
 class _Ran(NamedTuple):
     result: Any
-    stage: _Stage
-    witness: _Witness
+    stage: Stage
+    witness: Witness
     peak_bytes: int
 
 
@@ -137,8 +83,8 @@ def no_graph(run_row: RunRow) -> None:
             raise Wrong(
                 "loss_kept",
                 f"For {where} the graphs of {ran.witness.most_left} micro-batches were alive after their backward. You "
-                "keep the loss tensor, or a sum of loss tensors, and a loss holds its graph: keep the number, "
-                "loss.item(), and take the tensor out of your dictionary as its backward runs.",
+                "keep an output or a loss, or a sum of losses, and each of these tensors holds its graph: keep the "
+                "number, loss.item(), and take the tensor out of your dictionary as its backward runs.",
             )
         if isinstance(ran.result, torch.Tensor) and ran.result.requires_grad:
             raise Wrong(
@@ -157,17 +103,17 @@ def no_graph(run_row: RunRow) -> None:
 
 def _batch() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(_M, _ROWS, _WIDTH, generator=generator)
+    inputs = torch.randn(_M, ROWS, WIDTH, generator=generator)
     inputs[:, :, 0] = torch.arange(_M).unsqueeze(1)
-    targets = torch.randn(_M, _ROWS, 1, generator=generator)
+    targets = torch.randn(_M, ROWS, 1, generator=generator)
     return [part.clone() for part in inputs], [part.clone() for part in targets]
 
 
-def _fresh_stage() -> tuple[_Stage, _Witness]:
-    witness = _Witness()
+def _fresh_stage() -> tuple[Stage, Witness]:
+    witness = Witness()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        return _Stage(witness), witness
+        return Stage(witness), witness
 
 
 def _run(run_row: RunRow, row: Row) -> _Ran:
@@ -208,6 +154,8 @@ def _judge_loss(result: Any, where: str) -> None:
         raise Wrong(
             "sum_for_mean", f"For {where} you return the sum of the losses; the loss of the batch is their mean."
         )
+    if abs(value - right / _M) <= 1e-4 * abs(right / _M):
+        raise Wrong(*_divided_twice(where, "loss is"))
     raise Wrong("wrong_loss", f"For {where} you return a loss of {value:.4f}, and the batch has {right:.4f}.")
 
 
@@ -225,4 +173,34 @@ def _judge_gradients(ran: _Ran, where: str) -> None:
             f"For {where} the gradients are {_M} times too large: the loss of the batch is the mean over {_M} "
             "micro-batches, so each loss is divided by their number.",
         )
+    if all(torch.allclose(grad, wanted / _M, rtol=1e-4, atol=1e-7) for grad, wanted in pairs):
+        raise Wrong(*_divided_twice(where, "gradients are"))
+    if any(_is_share(grad, alone) for grad, alone in zip(mine, _gradients_of(_M - 1), strict=True)):
+        raise Wrong(
+            "only_the_last",
+            f"For {where} .grad holds the last micro-batch only. A backward adds to .grad: put nothing in its place, "
+            "and call no zero_grad in between.",
+        )
     raise Wrong("wrong_gradients", f"For {where} the gradients are not those of the whole batch.")
+
+
+def _divided_twice(where: str, what: str) -> tuple[str, str]:
+    return (
+        "divided_twice",
+        f"For {where} the {what} {_M} times too small: divide by the number of micro-batches once, not twice.",
+    )
+
+
+def _is_share(grad: torch.Tensor | None, alone: torch.Tensor | None) -> bool:
+    """Whether a gradient is that of one micro-batch, divided by their number or not."""
+    if grad is None or alone is None:
+        return False
+    return torch.allclose(grad, alone, rtol=1e-4) or torch.allclose(grad * _M, alone, rtol=1e-4)
+
+
+def _gradients_of(number: int) -> list[torch.Tensor | None]:
+    """The gradients of one micro-batch alone."""
+    stage, _ = _fresh_stage()
+    inputs, targets = _batch()
+    nn.functional.mse_loss(stage(inputs[number]), targets[number]).backward()
+    return [weight.grad for weight in stage.parameters()]

@@ -4,6 +4,7 @@ A layer of it keeps a tensor for its backward and counts its calls: if that tens
 activations were kept.
 """
 
+import gc
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -88,6 +89,13 @@ def inputs_of(count: int) -> list[torch.Tensor]:
     """Micro-batches of 5 rows."""
     generator = torch.Generator().manual_seed(4)
     return [torch.randn(_ROWS, _WIDTH, generator=generator) for _ in range(count)]
+
+
+def large_tensors(x: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors as large as x that Python code holds now; bytes are the state of a generator, no activation."""
+    gc.collect()
+    tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    return [tensor for tensor in tensors if tensor.dtype is not torch.uint8 and tensor.numel() >= x.numel()]
 
 
 def go_through(call: Checkpointed, stages: list[nn.Sequential], count: int) -> Run:

@@ -1,12 +1,13 @@
 """The cases of exercise 10.1: `one_f_one_b(num_stages, num_microbatches)` gives a row of actions for each stage.
 
-An action may be the text `F0`, the text `2F0` or an `Action`; a whole `Schedule` is taken too. The rows are judged by
-the package's check, by the micro-batches they hold and by the simulator; no other 1F1B is asked.
+An action may be the text `F0`, the text `2F0` or an `Action`; a whole `Schedule`, its CSV or a dictionary of rows
+is taken too. The rows are judged by the package's check, by the micro-batches they hold and by the simulator; no other
+1F1B is asked.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from pllab.lesson.exercise import Wrong
@@ -82,7 +83,7 @@ def _rows(one_f_one_b: OneFOneB, p: int, m: int) -> list[list[Action]]:
     given = one_f_one_b(p, m)
     if given is None:
         raise Wrong("nothing", "one_f_one_b returned None; return a list with one row for each stage.")
-    rows = given.rows if isinstance(given, Schedule) else given
+    rows = _unpacked(given)
     if isinstance(rows, str) or not isinstance(rows, Iterable):
         raise Wrong("no_rows", f"one_f_one_b should return a list of rows, and it returned {given!r}.")
     found = [_row(stage, row, m) for stage, row in enumerate(islice(rows, 100))]
@@ -90,6 +91,15 @@ def _rows(one_f_one_b: OneFOneB, p: int, m: int) -> list[list[Action]]:
         swapped = " The number of stages comes first." if len(found) == m else ""
         raise Wrong("wrong_number_of_rows", f"For p = {p} and m = {m} you returned {len(found)} rows.{swapped}")
     return found
+
+
+def _unpacked(given: Any) -> Any:
+    """The rows of a schedule, of a dictionary from stage to row, or of a text with a line for each stage."""
+    if isinstance(given, Schedule):
+        return given.rows
+    if isinstance(given, dict):
+        return [given[stage] for stage in sorted(given)]
+    return given.splitlines() if isinstance(given, str) and "\n" in given else given
 
 
 def _row(stage: int, row: Any, m: int) -> list[Action]:
@@ -173,6 +183,11 @@ def _judge_memory(schedule: Schedule, p: int, m: int) -> None:
     told = f"For p = {p} and m = {m} stage {stage} holds {held[stage]} micro-batches, and {allowed[stage]} are enough"
     if all(count == m for count in held):
         raise Wrong("gpipe", f"{told}. All forwards, then all backwards: that is GPipe.")
+    if _goes_forward_twice(schedule.rows[stage]):
+        raise Wrong(
+            "turns_of_two",
+            f"{told}. After its first backward it runs two forwards in a row; a turn is one forward and one backward.",
+        )
     if all(count == min(m, p - s + 1) for s, count in enumerate(held)):
         raise Wrong(
             "one_too_many",
@@ -189,9 +204,30 @@ def _judge_time(schedule: Schedule, p: int, m: int) -> None:
     for costs, words in ((_EQUAL, "as long as"), (_LONGER_BACKWARD, "twice as long as")):
         mine, reference = simulate(schedule, costs), simulate(gpipe(p, m), costs)
         if mine.makespan > reference.makespan + 1e-9:
+            _judge_backwards(schedule)
             raise Wrong(
                 "bubble_grows",
                 f"For p = {p}, m = {m} and a backward {words} a forward your rows take {mine.makespan:g} s and "
                 f"GPipe's {reference.makespan:g} s (simulated). 1F1B cannot shrink the bubble, and it need not grow "
                 "it: a stage that goes back too early waits for a gradient while it could run a forward.",
             )
+
+
+def _goes_forward_twice(row: Iterable[Action]) -> bool:
+    """Whether two forwards stand side by side after the first backward; with too many held, that is the reason."""
+    kinds = "".join(action.kind for action in row).lstrip("F")
+    return ("F", "F") in pairwise(kinds)
+
+
+def _judge_backwards(schedule: Schedule) -> None:
+    """Name the stage that goes back in another order than it went forward."""
+    for stage, row in enumerate(schedule.rows):
+        order = [action.microbatch for action in row if action.kind is Kind.B]
+        for early, late in pairwise(order):
+            if late < early:
+                raise Wrong(
+                    "backward_order",
+                    f"For p = {schedule.num_stages} and m = {schedule.num_microbatches} stage {stage} runs B{early} "
+                    f"before B{late}, so micro-batch {late} waits while its gradient is there. Backwards come in the "
+                    "order of the forwards.",
+                )

@@ -5,6 +5,7 @@ from pllab.lesson.exercises import lesson_11_circle as circle
 from pllab.lesson.exercises import lesson_11_golf as golf
 from pllab.lesson.exercises import lesson_11_halves as halves
 from pllab.lesson.exercises import lesson_11_interleaved as interleaved
+from pllab.lesson.exercises import lesson_11_price as price
 
 EXERCISES = (
     Exercise(
@@ -35,10 +36,8 @@ EXERCISES = (
         minutes=5,
         difficulty=1,
         cases=(
-            Case("the bubble overhead is the one simulated on seven schedules", interleaved.right_overhead),
-            Case(
-                "the messages are those counted on seven schedules, and none for one rank", interleaved.right_messages
-            ),
+            Case("the bubble overhead is the one simulated on seven schedules", price.right_overhead),
+            Case("the messages are those counted on seven schedules, and none for one rank", price.right_messages),
         ),
         hints=(
             "Overhead: how long is a tick when a stage is 1/v of what it was? Messages: how many boundaries are there?",

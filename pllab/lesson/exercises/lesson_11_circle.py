@@ -123,7 +123,14 @@ def _circle(find_circle: FindCircle, schedule: Schedule) -> list[Action]:
     answer = find_circle(schedule)
     if answer is None:
         raise Wrong("nothing", "Your function returned None; return a list of actions, empty where no circle is.")
+    if isinstance(answer, set | frozenset):
+        raise Wrong(
+            "no_order",
+            "Your function returned a set, which has no order; return a list, each before what it waits for.",
+        )
     try:
+        if isinstance(answer, str):
+            raise TypeError
         items = list(answer)
     except TypeError:
         raise Wrong("no_list", f"Your function returned {answer!r}; return a list of actions.") from None

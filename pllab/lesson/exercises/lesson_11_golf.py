@@ -10,7 +10,7 @@ from typing import Any
 
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_11_read import read_schedule
-from pllab.schedule import Action, Kind, Schedule, problems, zero_bubble
+from pllab.schedule import Action, Kind, Problem, Schedule, problems, zero_bubble
 from pllab.simulate import Costs, gaps, simulate
 
 Golf = Callable[[float], Any]
@@ -40,13 +40,10 @@ def complete(golf: Golf) -> None:
         for problem in problems(schedule):
             if "deadlock" in problem.sentence:
                 continue
-            first = problem.actions[0] if problem.actions else None
-            hint_id = "action_missing"
-            if first and Counter(schedule.actions())[first] > 1:
-                hint_id = "twice"
-            elif first and first.kind is Kind.W:
-                hint_id = "weight_missing"
-            raise Wrong(hint_id, f"{_at(limit)} {problem.sentence}. The optimizer steps when the last row ends.")
+            hint_id, told = _named(problem, schedule), f"{_at(limit)} {problem.sentence}."
+            if hint_id == "weight_missing":
+                told += " The optimizer steps when the last row ends, and needs every W."
+            raise Wrong(hint_id, told)
 
 
 def can_run(golf: Golf) -> None:
@@ -105,6 +102,19 @@ def _judge(golf: Golf, limit: float) -> None:
     raise Wrong(
         "over_par", f"{score}.{told} Fill waits with W's, and let no W stand in the way of an I that others need."
     )
+
+
+def _named(problem: Problem, schedule: Schedule) -> str:
+    """The hint for a problem that is no deadlock."""
+    counts = Counter(schedule.actions())
+    first = problem.actions[0] if problem.actions else None
+    if first is None or first.kind not in {Kind.F, Kind.B, Kind.I, Kind.W}:
+        return "no_such_action"
+    if counts[first] > 1:
+        return "twice"
+    if first not in counts:
+        return "weight_missing" if first.kind is Kind.W else "action_missing"
+    return "half_a_backward"
 
 
 def _early_weight(schedule: Schedule) -> Action | None:

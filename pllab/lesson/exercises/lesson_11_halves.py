@@ -1,11 +1,11 @@
 """The cases of exercise 11.3: `halves(inputs, weights, grad)` gives the input's gradient now and the weights' later.
 
-What is computed when is seen by counting the matrix products that PyTorch is asked for; the gradients are held
-against autograd's.
+What is computed when is seen by counting the matrix products that PyTorch is asked for, and by looking for the right
+gradients among its results; the gradients are held against autograd's.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,47 +21,48 @@ _ROWS = 7
 def two_halves(halves: Halves) -> None:
     """A gradient, and a function that has not run yet."""
     for widths in _WIDTHS:
-        _first_half(halves, _Chain(widths, 0))
+        _run_first(halves, _Chain(widths, 0))
 
 
 def right_input(halves: Halves) -> None:
     """The gradient of the input equals autograd's."""
     for widths in _WIDTHS:
         chain = _Chain(widths, 1)
-        got, _, _ = _first_half(halves, chain)
-        _judge_input(got, chain)
+        _judge_input(_run_first(halves, chain).got, chain)
 
 
 def input_first(halves: Halves) -> None:
-    """The first half makes one product for each layer: none for a weight, and none twice."""
+    """The first half makes one product for each layer, however it is written: none for a weight, and none twice."""
     for widths in _WIDTHS:
         chain = _Chain(widths, 2)
-        _, _, made = _first_half(halves, chain)
+        first = _run_first(halves, chain)
         layers = len(chain.weights)
-        if made >= 2 * layers:
+        if first.made_weights or first.products >= 2 * layers:
             raise Wrong(
                 "weights_too_early",
-                f"For {_layers(layers)} your first half makes {made} matrix products, so the gradients of the weights "
-                "are among them. Others wait for the input's gradient: leave the weights to the function.",
+                f"For {_layers(layers)} your first half computes gradients of weights. Others wait for the input's "
+                "gradient: leave the weights to the function.",
             )
-        if made != layers:
-            raise Wrong("input_twice", f"For {_layers(layers)} the first half needs {layers} products, not {made}.")
+        if first.products > layers:
+            told = f"the first half needs {layers} matrix product{'s' if layers > 1 else ''}, not {first.products}"
+            raise Wrong("input_twice", f"For {_layers(layers)} {told}.")
 
 
 def right_weights(halves: Halves) -> None:
     """The gradients of the weights equal autograd's, in the order of the layers."""
     for widths in _WIDTHS:
         chain = _Chain(widths, 3)
-        _, weight_half, _ = _first_half(halves, chain)
-        _judge_weights(weight_half(), chain)
+        _judge_weights(_run_first(halves, chain).weight_half(), chain)
 
 
 def nothing_twice(halves: Halves) -> None:
     """The second half makes one product for each layer."""
     for widths in _WIDTHS:
         chain = _Chain(widths, 4)
-        _, weight_half, _ = _first_half(halves, chain)
-        made = _products(weight_half)
+        weight_half = _run_first(halves, chain).weight_half
+        with _Watched(chain) as watched:
+            weight_half()
+        made = watched.products
         layers = len(chain.weights)
         if made > layers:
             raise Wrong(
@@ -74,7 +75,7 @@ def nothing_twice(halves: Halves) -> None:
 def in_any_order(halves: Halves) -> None:
     """Two micro-batches: both first halves, then the second halves the other way round."""
     chains = [_Chain((4, 6, 3), seed) for seed in (5, 6)]
-    pairs = [(chain, _first_half(halves, chain)[1]) for chain in chains]
+    pairs = [(chain, _run_first(halves, chain).weight_half) for chain in chains]
     for chain, weight_half in reversed(pairs):
         try:
             _judge_weights(weight_half(), chain)
@@ -103,27 +104,34 @@ class _Chain:
         self.dx, *self.dw = torch.autograd.grad(y, [x, *leaves], self.grad)
 
 
-class _Counted(TorchDispatchMode):
-    """Count the matrix products, whatever their spelling."""
+class _Watched(TorchDispatchMode):
+    """Count the matrix products, and see whether any result, however it was made, is a weight's gradient."""
 
-    def __init__(self) -> None:
+    def __init__(self, chain: _Chain) -> None:
         super().__init__()
+        self._dw = chain.dw
         self.products = 0
+        self.made_weights = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.products += func.overloadpacket.__name__ in _PRODUCTS
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        self.made_weights |= any(_close(result, dw) or _close(result, dw.T) for dw in self._dw)
+        return result
 
 
-def _products(run: Callable[[], Any]) -> int:
-    with _Counted() as counted:
-        run()
-    return counted.products
+class _First(NamedTuple):
+    """What a first half gave, and what it took."""
+
+    got: torch.Tensor
+    weight_half: Callable[[], Any]
+    products: int
+    made_weights: bool
 
 
-def _first_half(halves: Halves, chain: _Chain) -> tuple[torch.Tensor, Callable[[], Any], int]:
+def _run_first(halves: Halves, chain: _Chain) -> _First:
     given = chain.grad.clone()
-    with _Counted() as counted:
+    with _Watched(chain) as watched:
         answer = halves(list(chain.inputs), list(chain.weights), given)
     if answer is None:
         raise Wrong("nothing", "Your function returned None; return the pair (gradient of the input, function).")
@@ -138,7 +146,7 @@ def _first_half(halves: Halves, chain: _Chain) -> tuple[torch.Tensor, Callable[[
         )
     if not torch.equal(given, chain.grad):
         raise Wrong("overwritten", "Your function changes the gradient it was given; the stage above may still use it.")
-    return got, weight_half, counted.products
+    return _First(got, weight_half, watched.products, watched.made_weights)
 
 
 def _judge_input(got: torch.Tensor, chain: _Chain) -> None:
@@ -171,6 +179,12 @@ def _judge_weights(answer: Any, chain: _Chain) -> None:
     right = chain.dw
     if all(map(_close, got, right)):
         return
+    if _close(got[0], chain.dx.T @ chain.inputs[0]):
+        raise Wrong(
+            "late_binding",
+            "Your second half looks the gradient up when it is called, and by then its name stands for the gradient of "
+            "the input. Bind the value while the loop is at it, or keep what arrived in a list.",
+        )
     if all(map(_close, reversed(got), right)):
         raise Wrong(
             "reversed", "The gradients come from the last layer to the first; give them in order of the weights."

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean, median
 from typing import Any
 
-from pllab.lesson.exercise import Case, Exercise, Wrong
+from pllab.lesson.exercise import Exercise, Wrong, case
 
 Rate = Callable[[list[float], list[float]], Any]
 
@@ -14,13 +14,14 @@ _CONTENDER = [0.5, 0.8, 0.5, 1.6, 1.3]
 _NOISY = ([1.0, 1.3, 0.9, 1.1, 1.0], [0.95, 1.35, 0.85, 1.15, 0.9])
 
 
+@case("one batch: tokens over seconds")
 def one_batch(throughput: Rate) -> None:
-    """1000 tokens in 2 s."""
     got = throughput([1000.0], [2.0])
     if not _is_close(got, 500.0):
         raise Wrong("wrong_unit", f"1000 tokens in 2 s are 500 tokens/s, and your function says {got!r}.")
 
 
+@case("uneven batches: all tokens over all seconds")
 def uneven_batches(throughput: Rate) -> None:
     """A small fast batch must not count as much as a large slow one."""
     tokens, seconds = [1000.0, 10.0, 400.0, 300.0], [4.0, 0.001, 1.0, 2.0]
@@ -31,8 +32,7 @@ def uneven_batches(throughput: Rate) -> None:
     if _is_close(got, mean(rates)):
         raise Wrong(
             "mean_of_rates",
-            "You averaged the rates: 10 tokens in a millisecond count as much as 1000 in 4 s, and "
-            f"{got:.0f} tokens/s "
+            f"You averaged the rates: 10 tokens in a millisecond count as much as 1000 in 4 s, and {got:.0f} tokens/s "
             f"come out where {right:.0f} were made.",
         )
     if _is_close(got, median(rates)):
@@ -42,18 +42,18 @@ def uneven_batches(throughput: Rate) -> None:
     raise Wrong("wrong_rate", f"1710 tokens in 7.001 s are {right:.1f} tokens/s, and your function says {got!r}.")
 
 
+@case("twice as fast in every round is 2")
 def steady(speedup: Rate) -> None:
-    """Five equal rounds, twice as fast."""
     got = speedup([2.0] * 5, [1.0] * 5)
     if _is_close(got, 0.5):
         raise Wrong(
-            "upside_down",
-            "2 s before and 1 s now is a speed-up of 2, not 0.5: the baseline's time comes first.",
+            "upside_down", "2 s before and 1 s now is a speed-up of 2, not 0.5: the baseline's time comes first."
         )
     if not _is_close(got, 2.0):
         raise Wrong("wrong_ratio", f"2 s before and 1 s now is a speed-up of 2, and your function says {got!r}.")
 
 
+@case("on a machine that slows down: the median of the per-round ratios")
 def drifting(speedup: Rate) -> None:
     """The machine slows down; only rounds that lie next to each other can be compared."""
     got = speedup(list(_BASELINE), list(_CONTENDER))
@@ -62,10 +62,7 @@ def drifting(speedup: Rate) -> None:
         return
     known = {
         "mean_of_ratios": (mean(ratios), "the mean of the ratios, and one disturbed round pulls it up"),
-        "ratio_of_totals": (
-            sum(_BASELINE) / sum(_CONTENDER),
-            "total over total, and the slow rounds decide alone",
-        ),
+        "ratio_of_totals": (sum(_BASELINE) / sum(_CONTENDER), "total over total, and the slow rounds decide alone"),
         "ratio_of_medians": (median(_BASELINE) / median(_CONTENDER), "two medians from different rounds"),
         "best_of": (min(_BASELINE) / min(_CONTENDER), "each side's luckiest round"),
         "best_ratio": (max(ratios), "the luckiest round"),
@@ -78,13 +75,12 @@ def drifting(speedup: Rate) -> None:
         if _is_close(got, value):
             raise Wrong(hint_id, f"{got:.3g} is {what}; the median of the per-round ratios is {median(ratios):.3g}.")
     raise Wrong(
-        "wrong_ratio",
-        f"The per-round ratios are {_listed(ratios)}; their median is {median(ratios):.3g}, not {got!r}.",
+        "wrong_ratio", f"The per-round ratios are {_listed(ratios)}; their median is {median(ratios):.3g}, not {got!r}."
     )
 
 
+@case("each side wins some rounds: None")
 def within_the_spread(speedup: Rate) -> None:
-    """Each side won some rounds, so there is nothing to report."""
     ratios = _ratios(*_NOISY)
     for baseline, contender in (_NOISY, _NOISY[::-1]):
         got = speedup(list(baseline), list(contender))
@@ -95,8 +91,8 @@ def within_the_spread(speedup: Rate) -> None:
             )
 
 
+@case("a contender that always loses gets its number below 1")
 def slower_is_a_result(speedup: Rate) -> None:
-    """A contender that loses every round has a speed-up below one, and that is said too."""
     got = speedup([1.0, 1.1, 1.0], [2.0, 2.2, 2.5])
     if got is None:
         raise Wrong("hides_a_loss", "The contender lost every round: that is a result as well, a speed-up of 0.5.")
@@ -122,10 +118,7 @@ EXERCISES = (
         title="A throughput you can defend",
         minutes=5,
         difficulty=1,
-        cases=(
-            Case("one batch: tokens over seconds", one_batch),
-            Case("uneven batches: all tokens over all seconds", uneven_batches),
-        ),
+        cases=(one_batch, uneven_batches),
         hints=(
             "Try it on a batch of 10 tokens that took a millisecond, beside one of 1000 tokens that took 4 s.",
             "A rate is a fraction. Averages of fractions with different denominators mean nothing you can spend.",
@@ -137,18 +130,12 @@ EXERCISES = (
         title="A speed-up you can defend",
         minutes=10,
         difficulty=2,
-        cases=(
-            Case("twice as fast in every round is 2", steady),
-            Case("on a machine that slows down: the median of the per-round ratios", drifting),
-            Case("each side wins some rounds: None", within_the_spread),
-            Case("a contender that always loses gets its number below 1", slower_is_a_result),
-        ),
+        cases=(steady, drifting, within_the_spread, slower_is_a_result),
         hints=(
             "Which numbers were measured under the same conditions? Only those of one round.",
             "One ratio per round, baseline over contender. Then one number that a single odd round cannot move.",
-            "ratios = [b / c for b, c in zip(baseline_s, contender_s)]; None if min(ratios) <= 1 <= "
-            "max(ratios), "
-            "else statistics.median(ratios).",
+            "ratios = [b / c for b, c in zip(baseline_s, contender_s)]; None if min(ratios) <= 1 <= max(ratios), else "
+            "statistics.median(ratios).",
         ),
     ),
 )
