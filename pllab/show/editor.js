@@ -1,24 +1,33 @@
 // The schedule editor: blocks that are dragged or carried by keys. What a move leads to is worked out in Python.
 
 const CARRY = { ArrowLeft: -1, ArrowRight: 1, Home: -9999, End: 9999 };
+const LATE_MS = 800;
+const SWATCHES = { hatched: "idle", held: "micro-batches held", limit: "memory limit" };
 let numEditors = 0;
 
 function render({ model, el }) {
   const { paints, illegal } = model.get("theme");
-  const arrow = `pl-arrow-${++numEditors}-${Math.random().toString(36).slice(2, 8)}`;
+  const unique = `pl-editor-${++numEditors}-${Math.random().toString(36).slice(2, 8)}`;
   const nodes = new Map(); // the block of each action, kept so that it can glide to its new place
+  let index = new Map(); // where each action stands: { rank, place, block }
   let current = model.get("focus"); // the block that Tab reaches
   let carried = null; // picked up by key: { id, grab }
-  let dragged = null; // picked up by pointer
   let geometry = null;
   let lastSent = 0;
+  let isLate = false;
+  let waiting = 0; // the timer that says when an answer is late
+  let offered = ""; // the CSV last put into its field; what is typed there stays until the order changes
 
   /** Ask Python for something. What it has not answered yet is sent along, as messages may overtake each other. */
   function send(verb, details = {}) {
     const done = model.get("done");
-    const waiting = model.get("commands").filter((command) => command.n > done);
-    lastSent = Math.max(lastSent, done, ...waiting.map((command) => command.n)) + 1;
-    model.set("commands", [...waiting, { n: lastSent, verb, ...details }]);
+    const unanswered = model.get("commands").filter((command) => command.n > done);
+    lastSent = Math.max(lastSent, done, ...unanswered.map((command) => command.n)) + 1;
+    trouble.textContent = ""; // so that the same trouble is said again
+    isLate = false;
+    clearTimeout(waiting);
+    waiting = setTimeout(guarded(root, () => tell((isLate = true))), LATE_MS);
+    model.set("commands", [...unanswered, { n: lastSent, verb, ...details }]);
     model.save_changes();
   }
 
@@ -31,7 +40,7 @@ function render({ model, el }) {
   const summary = element("span");
   const score = element("p", { class: "pl-score" });
   const verdict = element("div", { class: "pl-verdict", "aria-live": "polite", "aria-atomic": "true" });
-  const grid = element("div", { class: "pl-rows", role: "grid", "aria-label": "Schedule: a row for each rank" });
+  const grid = element("div", { class: "pl-rows", role: "grid", "aria-label": "Schedule: a row for each rank", "aria-describedby": `${unique}-help` });
   const slot = element("div", { class: "pl-slot", hidden: true });
   const edges = shape("svg", { class: "pl-edges", "aria-hidden": "true" });
   const ticks = element("div", { class: "pl-axis", "aria-hidden": "true" });
@@ -58,16 +67,17 @@ function render({ model, el }) {
   const csv = element("textarea", { rows: 4, spellcheck: "false", "aria-label": "Schedule as CSV, a line for each rank" });
   const load = press("Load this CSV", () => send("load", { text: csv.value }));
   const paste = element("details", { class: "pl-csv" }, element("summary", {}, "CSV: copy this schedule, or paste another"), csv, load);
-  const help = element("p", { class: "pl-help" }, model.get("guide"));
-  const keyOf = (letter) => element("span", {}, paintBlock(element("b", { class: "pl-key" }, letter), letter), ` ${paints[letter].name}`);
-  const legend = element("p", { class: "pl-legend" }, ...[..."FBIW"].map(keyOf));
+  const help = element("p", { class: "pl-help", id: `${unique}-help` }, model.get("guide"));
+  const keyOf = (letter) => element("span", {}, paintBlock(element("b", { class: "pl-key" }, element("span", {}, letter)), letter), ` ${paints[letter].name}`);
+  const swatchOf = ([look, text]) => element("span", { class: `pl-of-${look}` }, element("i", { class: `pl-swatch-${look}` }), ` ${text}`);
+  const legend = element("p", { class: "pl-legend" }, ...[..."FBIW"].map(keyOf), ...Object.entries(SWATCHES).map(swatchOf));
   root.append(
     element("div", { class: "pl-top" }, element("p", { class: "pl-title" }, name, " ", summary), score),
-    verdict, board, table, axis, legend, live, trouble, busy, numbers, par, measured,
+    verdict, board, table, axis, legend, live,
     element("div", { class: "pl-bars" },
       group("History", undo, redo, reset), group("Backward", splitOne, splitAll, mergeAll),
       group("Try it", run, solve, showPar), group("View", tableButton, largeButton)),
-    paste, help,
+    trouble, busy, numbers, par, measured, paste, help,
   );
   el.replaceChildren(root);
 
@@ -81,35 +91,32 @@ function render({ model, el }) {
 
   // Drawing
   const rowsOf = () => model.get("view").rows;
-  const placeOf = (id) => {
-    const rows = rowsOf();
-    const rank = rows.findIndex((row) => row.blocks.some((block) => block.id === id));
-    return rank < 0 ? null : { rank, place: rows[rank].blocks.findIndex((block) => block.id === id) };
-  };
-
-  const blockOf = (id) => rowsOf().flatMap((row) => row.blocks).find((block) => block.id === id);
+  const spot = (id) => index.get(id);
 
   function draw() {
     const view = model.get("view");
     const large = model.get("projector") ? 1.6 : 1;
-    const lengths = view.rows.flatMap((row) => row.blocks.map((block) => block.end - block.start)).filter((one) => one > 0);
+    const lengths = view.rows.flatMap((row) => row.blocks.map((block) => block.end - block.start)).filter((one) => one > 0).sort((a, b) => a - b);
     const widest = Math.max(...view.rows.flatMap((row) => row.blocks.map((block) => block.text.length)));
     const left = 104 * large;
-    const room = (board.clientWidth || 700) - left - 10;
-    const least = widest * 8.4 * Math.min(large, 1.3) + 6; // the shortest block still holds its letters
-    const shortest = Math.min(...lengths, view.end);
+    const right = 15 * large; // half of the last number of the axis
+    const room = (board.clientWidth || 700) - left - right;
+    const least = (widest * 8.7 + 7.5) * Math.min(large, 1.31) + 1; // the shortest block still holds its letters
+    const middle = lengths[lengths.length >> 1] ?? view.end;
+    const shortest = Math.max(lengths[0] ?? view.end, middle / 6); // one that takes almost no time widens nothing
     const scale = Math.min(Math.max(Math.min(room / view.end, (90 * large) / shortest), least / shortest), 8000 / view.end);
     const hasRun = view.rows.some((row) => row.measured.length);
     geometry = { left, scale, large, pad: 26 * large, block: 34 * large, ran: hasRun ? 20 * large : 0, memory: 24 * large };
-    board.firstChild.style.width = `${left + view.end * scale + 4}px`;
+    board.style.scrollPaddingLeft = `${left}px`; // the names of the ranks stay in sight and would hide a block
+    board.firstChild.style.width = `${left + view.end * scale + right}px`;
     grid.style.paddingTop = `${geometry.pad}px`;
-    const had = board.contains(document.activeElement);
     const before = new Map([...nodes].map(([id, node]) => [id, [node.style.left, node.style.width]]));
     fitRows(view.rows.length);
-    for (const [id, node] of nodes) if (!blockOf(id)) (node.remove(), nodes.delete(id));
+    for (const [id, node] of nodes) if (!spot(id)) (node.remove(), nodes.delete(id));
     view.rows.forEach((row, rank) => fillRow(row, rank, view));
     glide(before);
-    drawEdges(view);
+    markWrong(view);
+    drag.show();
     const every = Math.ceil((large * 40) / ((view.ticks[1]?.at ?? view.end) * scale));
     ticks.replaceChildren(...view.ticks.filter((_, index) => index % every === 0).map(({ at, text }) => {
       const tick = element("span", {}, text);
@@ -117,7 +124,6 @@ function render({ model, el }) {
       return tick;
     }));
     ticks.style.visibility = view.has_times ? "" : "hidden";
-    choose(nearest(current), had);
   }
 
   function fitRows(count) {
@@ -192,49 +198,31 @@ function render({ model, el }) {
     }
   }
 
-  /** A dashed arrow from each needed action to the one that runs too early. */
-  function drawEdges(view) {
-    const head = shape("path", { d: "M0 0L8 4L0 8Z", fill: illegal.fill });
-    const marker = shape("marker", { id: arrow, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto" }, head);
-    const lines = view.edges.map(([from, to]) => {
-      const line = curveOf(placeOf(from), placeOf(to), view);
-      return line && shape("path", { class: "pl-edge", "data-edge": `${from}-${to}`, d: line, "marker-end": `url(#${arrow})` });
-    });
-    edges.replaceChildren(marker, ...lines.filter(Boolean));
-    for (const [id, node] of nodes) node.classList.toggle("pl-wrong", view.edges.some((pair) => pair.includes(id)));
-  }
-
-  function curveOf(from, to, view) {
-    if (!from || !to) return null;
-    const { left, scale, pad, block } = geometry;
-    const at = ({ rank, place }) => {
-      const { start, end } = view.rows[rank].blocks[place];
-      const top = grid.children[rank].lastChild.offsetTop;
-      return { x: left + ((start + end) / 2) * scale, top, bottom: top + block };
-    };
-    const [a, b] = [at(from), at(to)];
-    if (from.rank === to.rank) return `M${a.x} ${a.top}C${a.x} ${a.top - pad} ${b.x} ${b.top - pad} ${b.x} ${b.top - 1}`;
-    const [y, z] = from.rank < to.rank ? [a.bottom, b.top - 1] : [a.top, b.bottom + 1];
-    const middle = (y + z) / 2;
-    return `M${a.x} ${y}C${a.x} ${middle} ${b.x} ${middle} ${b.x} ${z}`;
+  function markWrong(view) {
+    drawEdges({ svg: edges, marker: `${unique}-arrow`, colour: illegal.fill, view, geometry, grid, spot });
+    const wrong = new Set(view.edges.flat());
+    for (const [id, node] of nodes) {
+      node.classList.toggle("pl-wrong", wrong.has(id));
+      node.setAttribute("aria-invalid", String(wrong.has(id)));
+    }
   }
 
   // Choosing a block
   function nearest(id) {
-    const other = [id, model.get("focus"), id.replace("B", "I"), id.replace(/[IW]/, "B")].find((one) => nodes.has(one));
+    const other = [id, id.replace("B", "I"), id.replace(/[IW]/, "B"), model.get("focus")].find(spot);
     return other ?? rowsOf()[0].blocks[0].id;
   }
   function choose(id, takeFocus) {
     current = id;
     for (const [other, node] of nodes) node.setAttribute("tabindex", other === id ? 0 : -1);
-    if (takeFocus && document.activeElement !== nodes.get(id)) nodes.get(id).focus();
-    const { change } = blockOf(id);
+    if (takeFocus && document.activeElement !== nodes.get(id)) nodes.get(id)?.focus();
+    const { change } = spot(id).block;
     splitOne.textContent = change || "Split";
-    splitOne.disabled = !change;
+    allow(splitOne, change);
   }
   function step(key) {
     const rows = rowsOf();
-    const { rank, place } = placeOf(current);
+    const { rank, place } = spot(current);
     const row = rows[rank].blocks;
     if (key in CARRY) return choose(row[Math.min(row.length - 1, Math.max(0, place + CARRY[key]))].id, true);
     const other = rows[rank + (key === "ArrowDown" ? 1 : -1)]?.blocks;
@@ -243,8 +231,7 @@ function render({ model, el }) {
     choose(other.reduce((best, block) => (off(block) < off(best) ? block : best)).id, true);
   }
   function splitOrMerge() {
-    const { kind, change } = blockOf(current);
-    if (change) send(kind === "B" ? "split" : "merge", { id: current });
+    send(/[IW]/.test(current) ? "merge" : "split", { id: current });
   }
 
   // Keys
@@ -255,24 +242,33 @@ function render({ model, el }) {
   }
   function drop(words) {
     nodes.get(carried.id)?.classList.remove("pl-lifted");
-    live.textContent = `${carried.id} ${words}`;
+    if (words) live.textContent = `${carried.id} ${words}`;
     carried = null;
+  }
+  /** Keys of the whole widget: undo and redo work from its buttons too. */
+  function onAnyKey(event) {
+    const { key } = event;
+    const verb = { z: event.shiftKey ? "redo" : "undo", y: "redo" }[key.toLowerCase()];
+    if (event.altKey) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (!verb) return;
+      event.preventDefault();
+      send(verb);
+    } else if (key.length > 1) return;
+    event.stopPropagation(); // else a letter would be a command of JupyterLab, which cuts the cell at X
   }
   function onKey(event) {
     const { key } = event;
-    if (event.ctrlKey || event.metaKey) {
-      const verb = { z: event.shiftKey ? "redo" : "undo", y: "redo" }[key.toLowerCase()];
-      if (!verb || event.altKey) return;
-      send(verb);
-    } else if (dragged) {
+    if (event.ctrlKey || event.metaKey) return;
+    if (drag.isOn()) {
       if (key !== "Escape") return;
-      endDrag(false);
+      drag.cancel();
     } else if (carried) {
       if (key in CARRY) send("move", { id: carried.id, by: CARRY[key], grab: carried.grab });
       else if (key === "Enter" || key === " ") drop("dropped.");
       else if (key === "Escape") {
         send("cancel", { id: carried.id, grab: carried.grab });
-        drop("put back.");
+        drop("");
       } else if (key === "Tab") return;
     } else if (event.altKey) {
       if (key !== "ArrowLeft" && key !== "ArrowRight") return;
@@ -286,37 +282,17 @@ function render({ model, el }) {
   }
 
   // Pointer
-  function grabBlock(event) {
-    const node = event.target.closest(".pl-block");
-    if (!node || event.button) return;
-    event.preventDefault();
-    if (carried) drop("dropped.");
-    choose(node.dataset.id, true);
-    node.setPointerCapture(event.pointerId);
-    dragged = { node, id: node.dataset.id, x: event.clientX, to: null, ...placeOf(node.dataset.id) };
-  }
-  function dragBlock(event) {
-    if (!dragged || (dragged.to === null && Math.abs(event.clientX - dragged.x) < 4)) return;
-    const { node, rank, place } = dragged;
-    node.classList.add("pl-lifted");
-    node.style.transform = `translate(${event.clientX - dragged.x}px, -4px)`;
-    const track = node.parentNode;
-    const x = (event.clientX - track.getBoundingClientRect().left) / geometry.scale;
-    const others = rowsOf()[rank].blocks.filter((_, index) => index !== place);
-    dragged.to = others.filter((block) => (block.start + block.end) / 2 < x).length;
-    const at = dragged.to < others.length ? others[dragged.to].start : (others.at(-1)?.end ?? 0);
-    slot.hidden = false;
-    Object.assign(slot.style, { left: `${geometry.left + at * geometry.scale - 2}px`, top: `${grid.children[rank].offsetTop + track.offsetTop - 4}px`, height: `${geometry.block + 8}px` });
-  }
-  function endDrag(isDrop) {
-    if (!dragged) return;
-    const { node, id, to, place } = dragged;
-    dragged = null;
-    node.classList.remove("pl-lifted");
-    node.style.transform = "";
-    slot.hidden = true;
-    if (isDrop && to !== null && to !== place) send("move", { id, to });
-  }
+  const drag = dragging({
+    board, slot, nodes, rowsOf, spot, geometry: () => geometry,
+    pick(id) {
+      if (carried) drop("dropped.");
+      choose(id, true);
+    },
+    drop(id, to) {
+      if (to === null) live.textContent = `${id} let go outside the board, so it stays where it was.`;
+      else if (to !== spot(id).place) send("move", { id, to });
+    },
+  });
 
   // What is said
   function tell() {
@@ -328,33 +304,40 @@ function render({ model, el }) {
     score.hidden = !score.textContent;
     verdict.classList.toggle("pl-illegal", !view.is_legal);
     if (verdict.textContent !== view.verdict.join("")) verdict.replaceChildren(...view.verdict.map((text) => element("p", {}, text)));
-    numbers.replaceChildren(...view.numbers.map((text) => element("span", {}, text)));
+    const told = view.has_times ? view.numbers : ["no makespan and no bubble, because it cannot run"];
+    numbers.replaceChildren(...told.map((text) => element("span", {}, text)));
     par.textContent = view.par;
     measured.textContent = view.measured;
     axis.textContent = view.axis;
     axis.classList.toggle("pl-no-times", !view.has_times);
     trouble.textContent = model.get("trouble");
     trouble.hidden = !trouble.textContent;
-    busy.textContent = model.get("busy");
-    undo.disabled = !can.undo;
-    redo.disabled = !can.redo;
-    reset.disabled = !can.reset;
-    splitAll.disabled = !can.split_all;
-    mergeAll.disabled = !can.merge_all;
+    if (model.get("done") >= lastSent) isLate = Boolean(clearTimeout(waiting));
+    busy.textContent = model.get("busy") || (isLate ? "Waiting for the kernel, which is at work." : "");
+    root.classList.toggle("pl-unlimited", view.limit === null);
+    for (const [button, isOn] of [[undo, can.undo], [redo, can.redo], [reset, can.reset], [splitAll, can.split_all], [mergeAll, can.merge_all]]) allow(button, isOn);
+    for (const [button, isOn] of [[run, can.run], [solve, true]]) allow(button, isOn && !model.get("busy"));
+    const left = document.activeElement;
     run.hidden = !can.has_run;
-    run.setAttribute("aria-disabled", String(!can.run || Boolean(busy.textContent)));
     solve.hidden = !can.solve;
-    solve.disabled = Boolean(busy.textContent);
     showPar.hidden = !can.show_par;
-    if (document.activeElement !== csv && !trouble.textContent) csv.value = view.csv.trim();
+    if (left.hidden && root.contains(left)) (showPar.hidden ? tableButton : showPar).focus();
+    if (view.csv !== offered) csv.value = (offered = view.csv).trim();
+  }
+  /** A button that cannot be used keeps the focus; pressed, it makes Python say why. */
+  function allow(button, isOn) {
+    button.setAttribute("aria-disabled", String(!isOn));
   }
   function announce() {
     live.textContent = model.get("said");
   }
   function show() {
+    index = new Map(rowsOf().flatMap((row, rank) => row.blocks.map((block, place) => [block.id, { rank, place, block }])));
+    const had = board.contains(document.activeElement);
     tell();
     if (model.get("table")) fillTable();
     else if (board.clientWidth) draw();
+    choose(nearest(current), had);
   }
   function fillTable() {
     const view = model.get("view");
@@ -373,23 +356,25 @@ function render({ model, el }) {
     root.dataset.plState = "ready";
   }
 
+  root.addEventListener("keydown", guarded(root, onAnyKey));
   board.addEventListener("keydown", guarded(root, onKey));
   board.addEventListener("focusin", (event) => event.target.dataset.id && choose(event.target.dataset.id, false));
   board.addEventListener("focusout", (event) => carried && event.relatedTarget && !board.contains(event.relatedTarget) && drop("dropped."));
-  board.addEventListener("pointerdown", guarded(root, grabBlock));
-  board.addEventListener("pointermove", guarded(root, dragBlock));
-  board.addEventListener("pointerup", guarded(root, () => endDrag(true)));
-  board.addEventListener("pointercancel", () => endDrag(false));
+  for (const [event, react] of Object.entries(drag.events)) board.addEventListener(event, guarded(root, react));
   csv.addEventListener("keydown", (event) => event.stopPropagation()); // letters are text here, and no shortcuts
   const stops = [
     listen(model, ["view"], guarded(root, show)),
-    listen(model, ["can", "trouble", "busy"], guarded(root, tell)),
+    listen(model, ["can", "trouble", "busy", "done"], guarded(root, tell)),
     listen(model, ["said"], announce),
     listen(model, ["table", "projector"], guarded(root, showView)),
     watchWidth(board, guarded(root, show)),
   ];
   guarded(root, showView)();
-  return () => stops.forEach((stop) => stop());
+  return () => {
+    drag.cancel();
+    clearTimeout(waiting);
+    for (const stop of stops) stop();
+  };
 }
 
 export default { render };

@@ -15,8 +15,9 @@ from pllab.show.editor_game import Game, shape_of
 from pllab.show.editor_jobs import answer_within
 from pllab.show.editor_judge import Judgement, Rules
 from pllab.show.editor_picture import draw_editor
+from pllab.show.editor_source import read_editor_source
 from pllab.show.editor_view import Extras, summary_of
-from pllab.show.editor_words import Par, sentence_of
+from pllab.show.editor_words import GUIDE, Par, sentence_of
 from pllab.show.figure import Figure
 from pllab.show.widget import Widget, read_source
 from pllab.simulate import Costs
@@ -24,12 +25,6 @@ from pllab.timeline import Timeline
 
 Run = Callable[[Schedule], Timeline]
 _SOLVER_S = 10.0  # a bound that is not proven by then is said to be one
-
-GUIDE = (
-    "Drag a block along its rank. Keys: arrows choose a block; Alt+Left or Right moves it one place; Space picks it "
-    "up, arrows carry it, Enter drops it, Escape puts it back; S splits a B or merges I and W; Ctrl+Z and Ctrl+Y undo "
-    "and redo."
-)
 
 
 class ScheduleEditor(Widget):
@@ -60,7 +55,7 @@ class ScheduleEditor(Widget):
         ValueError: the schedule cannot be mended by moves (an action is missing, or twice), or is too long to edit.
     """
 
-    _esm = read_source("editor.js")
+    _esm = read_editor_source()
     _css = read_source("editor.css")
 
     guide = traitlets.Unicode(GUIDE, read_only=True, help="how to move a block").tag(sync=True)
@@ -233,9 +228,11 @@ class ScheduleEditor(Widget):
             work()
         except Exception as error:  # the caller's run may fail in any way, and the widget says how
             expected = isinstance(error, ValueError | TimeoutError | ImportError)
-            self.trouble = sentence_of(str(error) if expected else f"{type(error).__name__}: {error}")
+            with self._lock:  # a change made while another thread sends would not be sent
+                self.trouble = sentence_of(str(error) if expected else f"{type(error).__name__}: {error}")
         finally:
-            self.busy = ""
+            with self._lock:
+                self.busy = ""
 
     def _show(self) -> None:
         """Send the present state of the game."""

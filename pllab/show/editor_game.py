@@ -39,6 +39,7 @@ class Game:
         self._history = History(schedule)
         self._pars: dict[_Shape, Par] = {shape_of(schedule): extras.par} if extras.par else {}
         self._ran: tuple[Schedule, Timeline] | None = None
+        self._named = [schedule]  # those that came with a name: the first, the loaded, the solver's
         self._judged: Judgement | None = None
 
     @property
@@ -49,10 +50,10 @@ class Game:
     @property
     def schedule(self) -> Schedule:
         """The present order; its name says that it is edited."""
-        start, present = self.start, self._history.present
-        if present == start or present.name != start.name:  # a loaded one has a name of its own
+        present = self._history.present
+        if any(present == one and present.name == one.name for one in self._named):
             return present
-        return replace(present, name=f"{start.name}, edited")
+        return replace(present, name=f"{present.name}, edited")
 
     @property
     def judgement(self) -> Judgement:
@@ -102,10 +103,10 @@ class Game:
             "cancel": self._cancel,
             "split": self._split,
             "merge": self._merge,
-            "split_all": lambda _: self._go(split_all(self._history.present), "every B split into I and W"),
-            "merge_all": lambda _: self._go(merge_all(self._history.present), "every I merged with its W"),
-            "undo": lambda _: self._step(self._history.undo, "undone"),
-            "redo": lambda _: self._step(self._history.redo, "redone"),
+            "split_all": lambda _: self._go(split_all(self._history.present), "every B is split into I and W"),
+            "merge_all": lambda _: self._go(merge_all(self._history.present), "every I is merged with its W"),
+            "undo": lambda _: self._step(self._history.undo, "undone" if self._history.can_undo else "nothing to undo"),
+            "redo": lambda _: self._step(self._history.redo, "redone" if self._history.can_redo else "nothing to redo"),
             "reset": lambda _: self._go(self.start, "back to the first order"),
             "load": lambda told: self.load(told["text"]),
             "show_par": lambda _: self._show_par(),
@@ -120,9 +121,10 @@ class Game:
         Raises:
             ValueError: a cell is no action, an action is missing or twice, or it is too long to edit.
         """
-        read = Schedule.from_csv(given.strip()) if isinstance(given, str) else given
+        read = Schedule.from_csv(given.removeprefix("\ufeff").strip()) if isinstance(given, str) else given
         _refuse(read)
         judge(read, self.rules)  # costs per stage may not fit it
+        self._named.append(read)
         self._go(read, "schedule loaded", str(read.rows[0][0]))
 
     def note_par(self, schedule: Schedule, par: Par) -> None:
@@ -131,7 +133,16 @@ class Game:
         self.said = sentence_of(f"The solver answers: {par.words}")
 
     def note_run(self, schedule: Schedule, timeline: Timeline) -> None:
-        """Remember what a run of this schedule measured."""
+        """Remember what a run of this schedule measured.
+
+        Raises:
+            ValueError: it is no timeline, or one of other actions.
+        """
+        if not isinstance(timeline, Timeline):
+            raise ValueError(f"run gave back {timeline!r}; it should return the Timeline it measured")
+        ran, known = (span.action for span in timeline.spans if span.action.kind in "FBIW"), set(schedule.actions())
+        if foreign := next((action for action in ran if action not in known), None):
+            raise ValueError(f"run measured {foreign}, which is not in the schedule; return the run of that one")
         self._ran = (schedule, timeline)
         told = f"This order ran: makespan {write_seconds(timeline.makespan)}, engine {ENGINE_LABELS[timeline.engine]}."
         self.said = told if self.measured else f"{told} It has been changed since, so these times are not drawn."
@@ -159,6 +170,7 @@ class Game:
     def _show_par(self) -> None:
         if self.par is None or self.par.schedule is None:
             raise ValueError("no order that reaches par is known; ask the solver first")
+        self._named.append(self.par.schedule)
         self._go(self.par.schedule, "the solver's order")
 
     def _go(self, schedule: Schedule, words: str, focus: str = "", grab: int | None = None) -> None:

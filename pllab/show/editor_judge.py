@@ -25,12 +25,14 @@ class Rules:
 class Judgement:
     """A schedule with what is wrong with it; `timeline` is None where the order cannot run.
 
-    `edges` are pairs (needed, waiting): the second stands too early for the first.
+    `edges` are pairs (needed, waiting): the second stands too early for the first. `circle` are pairs of one rank in
+    a circle of waiting: the first, which waits itself, holds up the second. Edges and pairs together close it.
     """
 
     schedule: Schedule
     problems: tuple[Problem, ...]
     edges: tuple[tuple[Action, Action], ...]
+    circle: tuple[tuple[Action, Action], ...]
     timeline: Timeline | None
     drawn: Timeline
 
@@ -48,7 +50,8 @@ def judge(schedule: Schedule, rules: Rules) -> Judgement:
     except ScheduleError:
         timeline = None
     edges = tuple(dict.fromkeys(_edges(schedule, found)))
-    return Judgement(schedule, found, edges, timeline, timeline or in_row_order(schedule, rules.costs))
+    drawn = timeline or in_row_order(schedule, rules.costs)
+    return Judgement(schedule, found, edges, tuple(_circle(found)), timeline, drawn)
 
 
 def in_row_order(schedule: Schedule, costs: Costs) -> Timeline:
@@ -83,3 +86,12 @@ def _edges(schedule: Schedule, found: tuple[Problem, ...]) -> Iterator[tuple[Act
                     yield need, action
     for problem in found:  # a deadlock names each waiting action and then what it waits for
         yield from zip(problem.actions[1::2], problem.actions[::2], strict=False)
+
+
+def _circle(found: tuple[Problem, ...]) -> Iterator[tuple[Action, Action]]:
+    """On each rank of a circle of waiting: who stands in front, and whom it holds up."""
+    for problem in found:
+        waiting, needed = problem.actions[::2], problem.actions[1::2]
+        if len(needed) > 1:  # a circle of one rank is an edge, and needs no second line
+            in_front = (*waiting[1:], waiting[0])
+            yield from (pair for pair in zip(in_front, needed, strict=True) if pair[0] != pair[1])

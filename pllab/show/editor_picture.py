@@ -1,6 +1,7 @@
 """The printed twin of the schedule editor: the same rows, edges, measured spans and memory, drawn by matplotlib."""
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from pllab.show.figure import Figure, figure
@@ -60,7 +61,7 @@ def _name(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
     axes.set_yticks(middles, names, fontsize=9, va="center" if not view["measured"] else "top")
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([tick["at"] for tick in view["ticks"]] if view["has_times"] else [])
-    axes.set_xlabel(view["axis"], fontsize=10)
+    axes.set_xlabel(fill(view["axis"], 110), fontsize=10)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
@@ -91,12 +92,16 @@ def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], 
 
 
 def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
-    """A dashed arrow from the needed action to the one that stands too early."""
+    """A dashed arrow from what must run first to what stands too early; in a circle, brackets from what is in front."""
     places = {
         block["id"]: (rank, (block["start"] + block["end"]) / 2)
         for rank, row in enumerate(view["rows"])
         for block in row["blocks"]
     }
+    for front, behind in view["circle"]:
+        (rank, x), (_, to_x) = places[front], places[behind]
+        low, turn = pitch * rank + 0.8 * _BLOCK, pitch * rank + _BLOCK + 0.22
+        axes.plot([x, x, to_x, to_x], [low, turn, turn, low], color=INK, linewidth=1.8, linestyle=":")
     for needed, waiting in view["edges"]:
         if needed not in places or waiting not in places:
             continue

@@ -49,6 +49,7 @@ def view_of(judgement: Judgement, rules: Rules, extras: Extras) -> dict[str, Any
         "ticks": _ticks(end),
         "axis": _axis(judgement, extras.unit),
         "edges": [[str(need), str(waiting)] for need, waiting in judgement.edges],
+        "circle": [[str(front), str(behind)] for front, behind in judgement.circle],
         "is_legal": judgement.is_legal,
         "has_times": timeline is not None,
         "verdict": verdict_of(judgement, rules.memory_limit),
@@ -137,7 +138,9 @@ def _ticks(end: float) -> list[dict[str, Any]]:
 
 def _axis(judgement: Judgement, unit: str) -> str:
     if judgement.timeline is None:
-        return "this order cannot run, so it has no times: each row is drawn from its first action to its last"
+        lines = "dashed arrows come from what must run first"
+        lines += ", dotted brackets from what stands in front" if judgement.circle else ""
+        return f"this order cannot run, so it has no times: each row is drawn without gaps, {lines}"
     return f"simulated time{f' ({unit})' if unit else ', in the unit of the costs'}"
 
 

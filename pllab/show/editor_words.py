@@ -8,6 +8,12 @@ from pllab.show.editor_judge import Judgement
 from pllab.show.theme import ENGINE_LABELS, paint_of, write_number, write_percent, write_seconds
 from pllab.timeline import Timeline
 
+GUIDE = (
+    "Drag a block along its rank. Keys: arrows choose a block; Alt+Left or Right moves it one place; Space picks it "
+    "up, arrows carry it, Enter drops it, Escape puts it back; S splits a B or merges I and W; Ctrl+Z and Ctrl+Y undo "
+    "and redo."
+)
+
 
 @dataclass(frozen=True)
 class Par:
@@ -140,8 +146,8 @@ def with_unit(value: float, unit: str) -> str:
 
 
 def sentence_of(text: str) -> str:
-    """With a capital, unless it starts with the name of an action, and a full stop."""
-    start = text[:1].upper() + text[1:]
+    """With a capital, unless it starts with the name of an action or of code, and a full stop."""
+    start = text[:1].upper() + text[1:] if text.partition(" ")[0].strip(",:;").isalpha() else text
     return start if start.endswith(".") else f"{start}."
 
 

@@ -10,30 +10,38 @@ from typing import Any
 from pllab.show.theme import paint_of
 from pllab.timeline import Timeline
 
+_THREADS = 1000  # numbers kept for the ranks of one process
+
 
 def to_chrome_trace(timelines: Mapping[str, Timeline]) -> str:
     """One process per timeline, one thread per rank, one event per action; every timeline starts at zero.
 
+    Processes count from 1 and no thread has the number of another or of a process: to Perfetto, number 0 is the idle
+    thread of Linux, and the thread that has the number of its process is its main thread, which goes first.
+
     Example: `to_chrome_trace({"1F1B, simulated": timeline})`, saved as `run.json`, opens in ui.perfetto.dev.
     """
-    events = [event for pid, (name, one) in enumerate(timelines.items()) for event in _events(pid, name, one)]
+    events = [event for pid, (name, one) in enumerate(timelines.items(), start=1) for event in _events(pid, name, one)]
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
 
 
 def _events(pid: int, name: str, timeline: Timeline) -> Iterator[dict[str, Any]]:
     yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
-    for rank in range(timeline.num_ranks):
-        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": rank, "args": {"name": f"rank {rank}"}}
-        yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": rank, "args": {"sort_index": rank}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
+    threads = [_THREADS * pid + rank for rank in range(timeline.num_ranks)]
+    for rank, thread in enumerate(threads):
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": thread, "args": {"name": f"rank {rank}"}}
+        yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": thread, "args": {"sort_index": rank}}
     for span in timeline.spans:
         stage, kind, microbatch = span.action.stage, str(span.action.kind), span.action.microbatch
+        start, end = (round((time - timeline.start) * 1e6, 3) for time in (span.start, span.end))  # as the next begins
         yield {
             "ph": "X",
             "name": f"{stage}{kind}{microbatch}",
-            "cat": paint_of(kind).name,
+            "cat": paint_of(kind).name.replace(",", ""),  # a comma would begin another category
             "pid": pid,
-            "tid": span.rank,
-            "ts": round((span.start - timeline.start) * 1e6, 3),
-            "dur": round(span.duration * 1e6, 3),
+            "tid": threads[span.rank],
+            "ts": start,
+            "dur": round(end - start, 3),
             "args": {"stage": stage, "kind": kind, "microbatch": microbatch, "engine": timeline.engine},
         }

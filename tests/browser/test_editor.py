@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from pllab import show
-from pllab.schedule import Schedule, gpipe, one_f_one_b
+from pllab.schedule import Schedule, gpipe, one_f_one_b, split_backwards
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
 
@@ -26,6 +26,11 @@ _spec.loader.exec_module(lab)
 
 both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
 PUSH = "(pairs) => { for (const [name, value] of pairs) window.model.set(name, value); }"
+WITHIN_THE_BOARD = """node => {
+  const board = node.closest(".pl-board");
+  board.scrollLeft = 1e6;
+  return node.getBoundingClientRect().right <= board.getBoundingClientRect().right;
+}"""
 NAMES = ("said", "trouble", "busy", "can", "focus", "done", "view")
 
 
@@ -276,6 +281,7 @@ def test_a_pasted_csv_is_loaded_and_a_bad_one_is_a_sentence(page, root, editor):
     field = root.get_by_label("Schedule as CSV")
     expect(field).to_have_value(editor.schedule.to_csv().strip())
     field.fill("0F0,0Q0")
+    root.get_by_role("button", name="Split every B").focus()
     page.evaluate("window.model.set('busy', 'Running.')")
     page.evaluate("window.model.set('busy', '')")
     expect(field).to_have_value("0F0,0Q0")
@@ -294,10 +300,195 @@ def test_a_pasted_csv_is_loaded_and_a_bad_one_is_a_sentence(page, root, editor):
 def test_our_keys_stop_at_the_widget_and_others_pass(page, root):
     page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
     block(root, "0F0").focus()
-    for key in ("ArrowRight", "Alt+ArrowLeft", "Space", "Escape", "Control+z", "x", "Control+s"):
+    for key in ("ArrowRight", "Alt+ArrowLeft", "Space", "Escape", "Control+z", "Control+s", "F1"):
         page.keyboard.press(key)
-    assert page.evaluate("window.passed") == ["Alt", "Control", "x", "Control", "s"]
+    root.get_by_role("button", name="Reset").focus()
+    page.keyboard.press("x")  # which cuts a cell in JupyterLab
+    assert page.evaluate("window.passed") == ["Alt", "Control", "Control", "s", "F1"]
     assert page.url == "about:blank"
+
+
+def test_a_button_that_has_nothing_left_to_do_keeps_the_focus(page, root, editor):
+    block(root, "1B0").focus()
+    press(page, editor, "Alt+ArrowRight")
+    for name in ("Undo", "Redo", "Split every B", "Merge all", "Reset"):
+        button = root.get_by_role("button", name=name)
+        button.focus()
+        press(page, editor, "Enter")
+        expect(button).to_be_focused()
+        expect(button).to_have_attribute("aria-disabled", "true")
+    root.get_by_role("button", name="Redo").focus()
+    press(page, editor, "Enter")
+    expect(root.locator(".pl-live")).to_contain_text("Nothing to redo: legal")
+
+
+def test_the_focus_goes_on_when_its_button_goes(page):
+    editor = show.ScheduleEditor(one_f_one_b(2, 2), par=lambda: 9)
+    root = bench.mount(page, editor)
+    for is_order_known in (False, True):
+        if is_order_known:
+            par = type("Optimum", (), {"schedule": gpipe(2, 2), "makespan": 9, "bound": 9, "proven": True})
+            editor = show.ScheduleEditor(one_f_one_b(2, 2), par=lambda par=par: par)
+            root = bench.mount(page, editor)
+        root.get_by_role("button", name="Ask the solver").focus()
+        press(page, editor, "Enter")
+        expect(root.get_by_role("button", name="Ask the solver")).to_be_hidden()
+        expect(root.locator(":focus")).to_have_text("Show the solver's order" if is_order_known else "Show as table")
+
+
+def test_undo_works_from_a_button_and_a_text_has_its_own(page, root, editor):
+    root.get_by_role("button", name="Split every B").focus()
+    press(page, editor, "Enter", "Control+z")
+    expect(root.get_by_role("gridcell")).to_have_count(12)
+    root.get_by_text("CSV: copy this schedule").click()
+    root.get_by_label("Schedule as CSV").press("Control+y")
+    assert page.evaluate("window.model.get('commands').at(-1).verb") == "undo"
+
+
+def test_the_same_trouble_is_said_again(page, root, editor):
+    block(root, "1B0").focus()
+    press(page, editor, "Alt+ArrowLeft")
+    alert = root.locator(".pl-error")
+    root.get_by_role("button", name="Run it").focus()
+    press(page, editor, "Enter")
+    expect(alert).to_contain_text("An illegal schedule is not run")
+    page.keyboard.press("Enter")
+    expect(alert).to_have_text("")
+    editor.commands = page.evaluate("window.model.get('commands')")
+    page.evaluate(PUSH, [["done", editor.done]])  # all that has changed for the kernel
+    expect(alert).to_contain_text("An illegal schedule is not run")
+
+
+def test_a_kernel_that_does_not_answer_is_said(page, root, editor):
+    block(root, "1B0").focus()
+    page.keyboard.press("Alt+ArrowRight")
+    expect(root.locator(".pl-busy")).to_have_text("Waiting for the kernel, which is at work.")
+    answer(page, editor)
+    expect(root.locator(".pl-busy")).to_be_empty()
+
+
+def test_in_the_table_the_split_button_keeps_up(page, root, editor):
+    block(root, "1B0").focus()
+    root.get_by_role("button", name="Show as table").click()
+    root.get_by_role("button", name="Split every B").click()
+    answer(page, editor)
+    root.get_by_role("button", name="Merge 1I0 and 1W0").click()
+    answer(page, editor)
+    expect(root).to_have_attribute("data-pl-state", "ready")
+    expect(root.get_by_role("button", name="Split 1B0")).to_be_visible()
+    root.get_by_role("button", name="Show as table").click()
+    assert order(root, 1) == ["1F0", "1B0", "1F1", "1I1", "1W1", "1F2", "1I2", "1W2"]
+
+
+def test_a_circle_of_waiting_is_drawn_closed(page):
+    schedule = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F1", "1F0", "1B0", "1B1"]])
+    root = bench.mount(page, show.ScheduleEditor(schedule))
+    assert {one.get_attribute("data-edge") for one in root.locator(".pl-edge").all()} == {"1B0-0B0", "0F1-1F1"}
+    brackets = root.locator(".pl-bracket")
+    assert {one.get_attribute("data-bracket") for one in brackets.all()} == {"0B0-0F1", "1F1-1B0"}
+    front, behind = block(root, "1F1").bounding_box(), block(root, "1B0").bounding_box()
+    drawn = root.locator('[data-bracket="1F1-1B0"]').bounding_box()
+    assert front["x"] < drawn["x"] < front["x"] + front["width"]
+    assert behind["x"] < drawn["x"] + drawn["width"] < behind["x"] + behind["width"]
+    invalid = root.locator('[aria-invalid="true"]').evaluate_all("all => all.map((n) => n.dataset.id)")
+    assert set(invalid) == {"0B0", "0F1", "1F1", "1B0"}
+    expect(root.locator(".pl-axis-name")).to_contain_text("dotted brackets from what stands in front")
+
+
+def take(page, root, action, x, y=0):
+    """Press on a block and move by x and y, in steps; the button stays down."""
+    box = block(root, action).bounding_box()
+    page.mouse.move(box["x"] + 10, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 10 + x, box["y"] + 10 + y, steps=4)
+
+
+def test_a_drop_far_outside_puts_the_block_back(page, root):
+    take(page, root, "1B1", -250, 400)
+    expect(root.locator(".pl-slot")).to_be_hidden()
+    page.mouse.up()
+    expect(root.locator(".pl-live")).to_have_text("1B1 let go outside the board, so it stays where it was.")
+    assert page.evaluate("window.model.get('commands')") == []
+    assert block(root, "1B1").evaluate("n => n.style.transform") == ""
+
+
+def test_a_drag_goes_on_when_the_board_is_drawn_again(page, root, editor):
+    take(page, root, "1B1", -200)
+    editor.run_it()
+    answer(page, editor)
+    expect(root.locator(".pl-ran span")).to_have_count(12)
+    hand = root.locator(".pl-slot").bounding_box()
+    page.mouse.move(block(root, "1F1").bounding_box()["x"] + 3, hand["y"] + 5)
+    page.mouse.up()
+    answer(page, editor)
+    assert order(root, 1) == ["1F0", "1B0", "1B1", "1F1", "1F2", "1B2"]
+
+
+def test_a_dragged_block_that_is_gone_ends_the_drag(page, root, editor):
+    take(page, root, "1B1", -60)
+    editor.do("split_all")
+    answer(page, editor)
+    expect(root.locator(".pl-slot")).to_be_hidden()
+    page.mouse.move(5, 5)
+    page.mouse.up()
+    block(root, "1F0").focus()
+    page.keyboard.press("ArrowRight")
+    expect(block(root, "1I0")).to_be_focused()
+    assert page.evaluate("window.model.get('commands')") == []
+
+
+def test_at_an_end_of_the_board_it_scrolls_along(page, root, editor):
+    page.set_viewport_size({"width": 420, "height": 900})
+    board = root.locator(".pl-board").bounding_box()
+    box = block(root, "1F0").bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(board["x"] + board["width"] - 4, box["y"] + 5, steps=3)
+    at_the_end = """() => {
+        const board = document.querySelector(".pl-board");
+        return board.scrollLeft > 0 && board.scrollLeft + board.clientWidth >= board.scrollWidth - 1;
+    }"""
+    page.wait_for_function(at_the_end)
+    page.mouse.up()
+    answer(page, editor)
+    assert order(root, 1)[-1] == "1F0"
+
+
+AGAIN = """async ([source]) => {
+  const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  const place = document.body.appendChild(document.createElement("div"));
+  (await import(address)).default.render({ model: window.model, el: place });
+}"""
+
+
+def test_two_views_show_one_schedule_and_only_one_takes_the_focus(page, root, editor):
+    page.evaluate(AGAIN, [str(editor._esm)])
+    first, second = root.first, root.nth(1)
+    block(second, "1B0").focus()
+    press(page, editor, "Alt+ArrowRight")
+    block(first, "1B1").focus()
+    press(page, editor, "Alt+ArrowRight")
+    assert order(first, 1) == order(second, 1) == ["1F0", "1F1", "1B0", "1F2", "1B1", "1B2"]
+    expect(block(first, "1B1")).to_be_focused()
+    block(second, "1B0").focus()
+    press(page, editor, "Control+z")
+    expect(block(second, "1B0")).to_be_focused()
+
+
+def test_style_sheets_of_other_widgets_on_the_page_change_nothing(page, root, editor):
+    block(root, "1B0").focus()
+    press(page, editor, "Alt+ArrowLeft")
+    parts = ".pl-block, .pl-edge, .pl-memory, .pl-key, .pl-axis span, .pl-score, .pl-numbers"
+    places = f"root => [...root.querySelectorAll('{parts}')].map((n) => JSON.stringify(n.getBoundingClientRect()))"
+    before = root.evaluate(places)
+    for path in sorted(Path(show.__file__).parent.glob("*.css")):
+        if path.name not in ("common.css", "editor.css"):
+            page.add_style_tag(content=path.read_text())
+    page.evaluate("window.dispatchEvent(new Event('resize'))")
+    page.evaluate(PUSH, [["view", json.loads(json.dumps(editor.view))]])
+    assert root.evaluate(places) == before
+    own = Path(show.__file__).with_name("editor.css").read_text()
+    assert all(rule.startswith(".pl-editor") for rule in own.splitlines() if rule), "nor do its own reach out"
 
 
 @both_schemes
@@ -311,13 +502,22 @@ def test_the_table_says_the_same(root, page, editor):
 
 
 def test_blocks_fit_their_letters_and_unmounting_cleans_up(page):
-    root = bench.mount(page, show.ScheduleEditor(one_f_one_b(6, 12), projector=True))
+    schedule = split_backwards(one_f_one_b(6, 12))  # W is the widest letter
+    root = bench.mount(page, show.ScheduleEditor(schedule, projector=True))
     assert root.locator(".pl-block").evaluate_all("all => all.every((n) => n.scrollWidth <= n.clientWidth)")
     assert block(root, "0F0").bounding_box()["height"] >= 24
     page.set_viewport_size({"width": 420, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth <= 420")
+    assert root.locator(".pl-axis span").last.evaluate(WITHIN_THE_BOARD)
+    box = block(root, "0F3").bounding_box()
+    page.mouse.move(box["x"] + 5, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(418, box["y"] + 5)  # the board scrolls along, on a timer
     page.evaluate("window.unmount()")
     assert page.evaluate("Object.values(window.model.listeners).flat().length") == 0
+    at = page.evaluate("document.querySelector('.pl-board').scrollLeft")
+    page.wait_for_timeout(80)
+    assert page.evaluate("document.querySelector('.pl-board').scrollLeft") == at
 
 
 CELL = """from pllab.schedule import one_f_one_b
@@ -373,5 +573,9 @@ def use_in_the_lab(page, root):
     expect(live).to_have_text("This order ran: makespan 12 s, engine emulated (sleep).")
     expect(root.locator(".pl-ran span")).to_have_count(12)
     expect(root.locator(".pl-busy")).to_be_empty()
-    expect(page.locator(".jp-Notebook .jp-Cell")).to_have_count(2)
+    for key in ("a", "x", "m"):  # JupyterLab's insert, cut, and make it text
+        block(root, "0F1").focus()
+        page.keyboard.press(key)
+        expect(block(root, "0F1")).to_be_focused()
+    expect(page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(2)
     expect(root).to_be_visible()

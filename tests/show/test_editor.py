@@ -98,6 +98,23 @@ def test_a_circle_over_two_ranks_is_drawn_from_the_need_to_the_one_that_waits():
     assert judged.timeline is None
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([["0F0", "0B0", "0F1", "0B1"], ["1F1", "1F0", "1B0", "1B1"]], {"0B0>0F1", "1F1>1B0"}),
+        ([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]], {"0B0>0F1", "1F1>1B0"}),
+        ([["0F0", "0B0"], ["1B0", "1F0"]], set()),
+        ([["0F0", "0B0"], ["1F0", "1B0"]], set()),
+    ],
+)
+def test_a_circle_is_closed_by_what_stands_in_front_on_each_rank(rows, told):
+    judged = judge(Schedule.of(rows), Rules())
+    assert {f"{front}>{behind}" for front, behind in judged.circle} == told
+    for front, behind in judged.circle:
+        row = next(row for row in judged.schedule.rows if front in row)
+        assert row.index(front) < row.index(behind)
+
+
 @given(st.lists(st.tuples(st.integers(0, 23), st.integers(0, 9)), max_size=6))
 def test_an_order_has_times_or_edges_and_each_edge_is_a_need_that_comes_too_late(moves):
     schedule = split(one_f_one_b(3, 3), Action.parse("1B1"))
@@ -178,6 +195,29 @@ def test_csv_in_and_out_and_the_par_belongs_to_the_sizes(editor):
     assert editor.view["score"] == "3 over par" and not editor.can["solve"]
 
 
+def test_a_loaded_order_keeps_its_name_until_it_is_edited(editor):
+    editor.load(gpipe(2, 3))
+    assert editor.view["title"] == "GPipe"
+    editor.do("move", "0B0", to=4)
+    assert editor.view["title"] == "GPipe, edited"
+    editor.do("undo")
+    editor.do("undo")
+    assert editor.view["title"] == "1F1B"
+    editor.load("\ufeff" + gpipe(2, 2).to_csv())  # as a spreadsheet saves it
+    assert editor.schedule == gpipe(2, 2)
+
+
+def test_what_is_undone_is_not_claimed_twice(editor):
+    editor.do("undo")
+    assert editor.said.startswith("Nothing to undo: legal")
+    editor.do("split_all")
+    editor.do("undo")
+    assert editor.said.startswith("Undone: legal")
+    editor.do("redo")
+    editor.do("redo")
+    assert editor.said.startswith("Nothing to redo: legal")
+
+
 def test_costs_per_stage_refuse_other_sizes_and_the_order_stays():
     editor = ScheduleEditor(gpipe(2, 2), Costs(forward=(1.0, 2.0)))
     with pytest.raises(ValueError, match="2 stages"):
@@ -228,7 +268,7 @@ def test_a_solver_that_fails_or_never_answers_is_a_sentence():
 
     editor = ScheduleEditor(gpipe(2, 2), par=fail)
     ask(editor, "solve")
-    assert editor.trouble == "Optimal() needs OR-tools; install it with pip install 'pllab[solver]'."
+    assert editor.trouble == "optimal() needs OR-tools; install it with pip install 'pllab[solver]'."
     gate = threading.Event()
     slow = ScheduleEditor(gpipe(2, 2), par=lambda: gate.wait(20), timeout_s=0.05)
     ask(slow, "solve")
@@ -323,6 +363,20 @@ def test_one_slow_thing_at_a_time():
     while editor.busy and time.monotonic() < until:
         time.sleep(0.005)
     assert editor.said.endswith("It has been changed since, so these times are not drawn.")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (None, "Run gave back None; it should return the Timeline it measured."),
+        (emulate(gpipe(3, 2)), "Run measured 2F0, which is not in the schedule; return the run of that one."),
+    ],
+)
+def test_a_run_that_measured_something_else_is_a_sentence(given, sentence):
+    editor = ScheduleEditor(gpipe(2, 2), run=lambda _: given)
+    ask(editor, "run")
+    assert editor.trouble == sentence
+    assert editor.measured is None
 
 
 # Picture and state

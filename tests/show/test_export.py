@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import itertools
 import json
 import re
 import struct
@@ -10,9 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from pllab import show
-from pllab.schedule import Schedule
+from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.export_page import to_page
 from pllab.show.export_trace import to_chrome_trace
+from pllab.simulate import Costs, simulate
 
 
 @pytest.fixture
@@ -29,18 +31,15 @@ def test_csv_is_the_schedule(studio):
 def test_the_trace_has_a_process_a_run_a_thread_a_rank_and_microseconds(studio):
     trace = json.loads(studio.export_chrome_trace())
     events = trace["traceEvents"]
-    names = {(one["pid"], one["name"]): one["args"] for one in events if one["ph"] == "M" and "tid" not in one}
-    assert names == {
-        (0, "process_name"): {"name": "1F1B, simulated"},
-        (1, "process_name"): {"name": "GPipe, simulated"},
-    }
+    names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
+    assert names == {1: "1F1B, simulated", 2: "GPipe, simulated"}
     threads = [(one["pid"], one["tid"], one["args"]["name"]) for one in events if one["name"] == "thread_name"]
-    assert threads == [(pid, rank, f"rank {rank}") for pid in (0, 1) for rank in range(4)]
+    assert threads == [(pid, 1000 * pid + rank, f"rank {rank}") for pid in (1, 2) for rank in range(4)]
     spans = [one for one in events if one["ph"] == "X"]
     assert len(spans) == 2 * 64
-    first = next(one for one in spans if one["pid"] == 0 and one["name"] == "2B1")
+    first = next(one for one in spans if one["pid"] == 1 and one["name"] == "2B1")
     span = next(one for one in studio.timeline.spans if str(one.action) == "2B1")
-    assert (first["tid"], first["ts"], first["dur"]) == (2, span.start * 1e6, 2e6)
+    assert (first["tid"], first["ts"], first["dur"]) == (1002, span.start * 1e6, 2e6)
     assert first["args"] == {"stage": 2, "kind": "B", "microbatch": 1, "engine": "simulated"}
 
 
@@ -49,6 +48,27 @@ def test_a_measured_trace_starts_at_zero(forward_only):
     spans = [one for one in events if one["ph"] == "X"]
     assert min(one["ts"] for one in spans) == 0
     assert max(one["ts"] + one["dur"] for one in spans) == pytest.approx(400_000)
+
+
+def test_perfetto_takes_no_thread_for_another():
+    """To Perfetto 0 is the idle thread of Linux, and a thread with its process's number the main one, drawn first."""
+    studio = show.BubbleStudio("1F1B", 8, 2, compare="GPipe")
+    events = json.loads(studio.export_chrome_trace())["traceEvents"]
+    processes = {one["pid"] for one in events}
+    threads = [one["tid"] for one in events if one["name"] == "thread_name"]
+    assert 0 not in processes | set(threads)
+    assert len(set(threads)) == len(threads) == 16 and not processes & set(threads)
+    assert not any("," in one["cat"] for one in events if one["ph"] == "X"), "a comma begins another category"
+
+
+def test_what_follows_at_once_in_a_trace_does_not_overlap():
+    """A reader of traces takes an event that begins a nanosecond early for a part of the one before, or drops it."""
+    costs = Costs(1 / 3, 1 / 7, 1 / 11, 1 / 13)
+    events = json.loads(to_chrome_trace({"run": simulate(one_f_one_b(8, 24), costs)}))["traceEvents"]
+    spans = sorted((one for one in events if one["ph"] == "X"), key=lambda one: (one["tid"], one["ts"]))
+    for before, after in itertools.pairwise(spans):
+        if before["tid"] == after["tid"]:
+            assert round((before["ts"] + before["dur"]) * 1000) <= round(after["ts"] * 1000)
 
 
 def test_pictures_are_what_their_suffix_says(studio, tmp_path):
