@@ -22,6 +22,7 @@ function render({ model, el }) {
   const tools = element("div", { class: "pl-tools", role: "group", "aria-label": "Buckets" }, smaller, slider, larger, tableButton, largeButton);
   const root = element("div", { class: "pl-widget pl-buckets", "data-pl-state": "drawing" }, title, picture, table, live, tools);
   el.replaceChildren(root);
+  keepLetters(root);
 
   function go(to) {
     model.set("step", Math.min(last, Math.max(0, to)));

@@ -43,7 +43,10 @@ function readActions(bytes) {
 const readPlaces = (bytes) => new Int32Array(copyOf(bytes));
 
 /** The bytes of a trait or of a message, which arrive as a view or as a buffer, aligned. */
-const copyOf = (bytes) => (bytes?.buffer ?? bytes ?? new ArrayBuffer(0)).slice(bytes?.byteOffset ?? 0, (bytes?.byteOffset ?? 0) + (bytes?.byteLength ?? 0));
+function copyOf(bytes) {
+  const { buffer = bytes, byteOffset: at = 0, byteLength = 0 } = bytes ?? {};
+  return buffer?.slice(at, at + byteLength) ?? 0;
+}
 
 function labelOf(actions, i, staged) {
   return `${staged ? actions.stage[i] : ""}${KINDS[actions.kind[i]]}${actions.microbatch[i]}`;

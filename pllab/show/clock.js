@@ -55,6 +55,7 @@ function render({ model, el }) {
     element("div", { class: "pl-tools", role: "group", "aria-label": "Player" }, back, play, forth, tableButton, largeButton),
   );
   el.replaceChildren(root);
+  keepLetters(root);
 
   /** A slider with its name and its value, bound to a trait. */
   function sizeOf(trait, text) {

@@ -51,6 +51,7 @@ function render({ model, el }) {
   const root = element("div", { class: "pl-widget pl-cut-editor", "data-pl-state": "drawing" });
   root.append(title, picture, live, table, help, tools);
   el.replaceChildren(root);
+  keepLetters(root);
 
   // Drawing
   function draw(width) {

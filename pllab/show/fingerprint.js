@@ -32,6 +32,7 @@ function render({ model, el }) {
   const root = element("div", { class: "pl-widget pl-fingerprint", "data-pl-state": "drawing" });
   root.append(title, tools, grid, table, verdict, live);
   el.replaceChildren(root);
+  keepLetters(root);
 
   function cellOf(cell, index) {
     const bar = element("span", { class: "pl-bar" });

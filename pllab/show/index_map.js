@@ -65,6 +65,7 @@ function render({ model, el }) {
   const root = element("div", { class: "pl-widget pl-index-map", "data-pl-state": "drawing" });
   root.append(live, grid, info, table, tools, legend);
   el.replaceChildren(root);
+  keepLetters(root);
 
   // What is shown
   function show() {

@@ -78,6 +78,7 @@ function render({ model, el }) {
   const root = element("div", { class: "pl-widget pl-player", "data-pl-state": "drawing" });
   root.append(patterns(), title, grid, live, info, table, tools, legendOf());
   el.replaceChildren(root);
+  keepLetters(root);
 
   /** The fills with a pattern, apart from the grid, which is hidden while the table is shown. */
   function patterns() {

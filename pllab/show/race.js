@@ -15,6 +15,7 @@ function render({ model, el }) {
   const root = element("div", { class: "pl-widget pl-race", "data-pl-state": "drawing" });
   root.append(title, picture, table, doubts, live, tools);
   el.replaceChildren(root);
+  keepLetters(root);
 
   /** One row of parts per contestant; made once, so that bars glide instead of jumping. */
   const rows = model.get("lanes").map((lane, index) => {

@@ -47,6 +47,7 @@ function render({ model, el }) {
     element("div", { class: "pl-tools", role: "group", "aria-label": "Player" }, back, play, forth, tableButton, largeButton),
   );
   el.replaceChildren(root);
+  keepLetters(root);
 
   // Drawing
   function draw() {

@@ -1,6 +1,6 @@
 // The bubble studio: controls, numbers, and a timeline that follows them. Python simulates and this file draws.
 // ipywidgets keeps one message in flight and merges what a slider says meanwhile, so the latest position wins.
-// The next positions of a slider are asked for ahead (studio_ahead.js) and drawn before the kernel has answered.
+// The next positions of a slider are asked for ahead and drawn before the kernel has answered (studio_ahead.js).
 
 const COSTS = [["forward", "Forward F"], ["backward_input", "Backward I"], ["backward_weight", "Backward W"]];
 const MOST_LINES = 500;
@@ -42,7 +42,7 @@ function render({ model, el }) {
     model.save_changes();
     return foreseen;
   };
-  /** Draw the setting at once if its picture is here already; the kernel answers it all the same. */
+  /** Draw the setting at once if its picture is here; the kernel answers all the same. */
   function foresee() {
     early = settingNow();
     const picture = ahead.find(early);
@@ -124,6 +124,7 @@ function render({ model, el }) {
       group("Export", element("span", { class: "pl-word" }, "Export"), ...options.exports.map((kind) => button(kind, () => order(kind))))),
   );
   el.replaceChildren(root);
+  keepLetters(root);
 
   // Data
   function pictureOf(view, [actions, compared, measured, path]) {
@@ -359,7 +360,7 @@ function render({ model, el }) {
     if (stamp === answered) return;
     answered = stamp;
     clearTimeout(saying);
-    saying = setTimeout(() => { news = newsOf(); tell(); }, 400); // once the slider rests, not at every step
+    saying = setTimeout(() => { news = newsOf(); tell(); }, 400); // once the slider rests
     requestAnimationFrame(() => {
       const channel = new MessageChannel(); // its message comes after the frame is painted
       channel.port1.onmessage = () => (root.dataset.plRepaintMs = (performance.now() - stamp).toFixed(1));
@@ -515,8 +516,17 @@ function render({ model, el }) {
   function order(what) {
     orders += 1;
     if (what === "run") ahead.forget(); // a run lies over the pictures of its schedule
-    if (what === "PNG") return base.toBlob((blob) => save(blob, `${view.file}.png`));
+    if (what === "PNG") return onGround().toBlob((blob) => save(blob, `${view.file}.png`));
     return set({ order: { what, number: `${orders}-${performance.now()}` } });
+  }
+  /** The picture on the page's own ground: without it pale words are lost elsewhere. */
+  function onGround() {
+    const copy = element("canvas", { width: base.width, height: base.height });
+    const ctx = copy.getContext("2d");
+    ctx.fillStyle = paints.ground;
+    ctx.fillRect(0, 0, copy.width, copy.height);
+    ctx.drawImage(base, 0, 0);
+    return copy;
   }
   function save(blob, name) {
     const address = URL.createObjectURL(blob);

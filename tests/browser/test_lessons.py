@@ -116,13 +116,15 @@ def errors_in(cells):
 
 
 def use_the_widget(page, root, control, key):
-    """Focus the first widget of the lesson and press a key: the spoken line changes."""
+    """Focus the first widget of the lesson and press a key: the spoken line changes. X does not cut the cell."""
     widget = page.locator(root).first
     expect(widget).to_have_attribute("data-pl-state", "ready")
     before = widget.locator(".pl-live").text_content()
     widget.locator(control).first.focus()
     page.keyboard.press(key)
     expect(widget.locator(".pl-live")).not_to_have_text(before)
+    page.keyboard.press("x")
+    expect(widget.locator(control).first).to_be_focused()
     page.keyboard.press("Home")
 
 
