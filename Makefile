@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit notebooks publish clean
+.PHONY: lab test check unit unit-rooms unit-lessons notebooks publish clean
 
 lab: .venv/lab.stamp
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
@@ -19,8 +19,14 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: .venv/test.stamp # two files at a time: most tests of ranks wait more than they compute
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+unit: .venv/test.stamp # two halves at a time: tests of ranks and browsers wait more than they compute
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-rooms unit-lessons
+
+unit-rooms: .venv/test.stamp
+	$(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/lesson
+
+unit-lessons: .venv/test.stamp
+	$(BIN)/python -m pytest -p no:cacheprovider tests/browser tests/lesson
 
 notebooks: .venv/test.stamp
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
