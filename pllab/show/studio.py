@@ -195,8 +195,11 @@ class BubbleStudio(StudioTraits):
             return
         try:
             inputs = json.loads(content["ahead"])
-            screen = self._screen_of(setting_of(inputs))
+            setting = setting_of(inputs)
+            screen = None if setting.is_searched else self._screen_of(setting)  # a search would keep the kernel
         except ValueError:  # told when somebody goes there
+            screen = None
+        if screen is None:
             self.send({"ahead": content["ahead"], "view": None})
             return
         answer = {"ahead": content["ahead"], "view": view_of(screen, inputs["memory_limit"])}

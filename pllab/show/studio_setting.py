@@ -52,6 +52,11 @@ class Setting:
         check_size("num_ranks", self.num_ranks, MOST_RANKS)
         check_size("num_microbatches", self.num_microbatches, MOST_MICROBATCHES)
 
+    @property
+    def is_searched(self) -> bool:
+        """Whether a schedule has to be searched, which may take seconds."""
+        return any(family_of(name).make is None for name in filter(None, (self.family, self.compare)))
+
     def costs_of(self, name: str) -> Costs:
         """What the stages of a family cost; single stages cost their own where both families are cut alike."""
         family = family_of(name)

@@ -248,7 +248,13 @@ def test_a_picture_made_ahead_is_the_one_that_comes_when_asked_for(monkeypatch, 
 
 
 @pytest.mark.parametrize(
-    "changes", [{"num_ranks": 99}, {"family": "2F2B"}, {"family": "zero bubble search", "memory_limit": 0.1}]
+    "changes",
+    [
+        {"num_ranks": 99},
+        {"family": "2F2B"},
+        {"family": "zero bubble search", "memory_limit": 0.1},
+        {"compare": "zero bubble search"},
+    ],
 )
 def test_a_picture_that_cannot_be_is_answered_without_one(monkeypatch, changes):
     studio = show.BubbleStudio("1F1B", 4, 8)
