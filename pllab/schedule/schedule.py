@@ -7,6 +7,8 @@ the rows (which rank has which stage, how many micro-batches there are) is deriv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import Self
 
 from pllab.schedule.action import Action, Kind
@@ -49,12 +51,12 @@ class Schedule:
     @cached_property
     def num_stages(self) -> int:
         """The highest stage plus one."""
-        return 1 + max((action.stage for action in self.actions()), default=-1)
+        return 1 + max(map(itemgetter(0), self.actions()), default=-1)
 
     @cached_property
     def num_microbatches(self) -> int:
         """The highest micro-batch plus one."""
-        return 1 + max((action.microbatch for action in self.actions()), default=-1)
+        return 1 + max(map(itemgetter(2), self.actions()), default=-1)
 
     @property
     def num_actions(self) -> int:
@@ -64,7 +66,8 @@ class Schedule:
     @cached_property
     def rank_of_stage(self) -> dict[int, int]:
         """The rank that runs each stage; in a legal schedule every stage has one."""
-        return {action.stage: rank for rank, row in enumerate(self.rows) for action in row}
+        rows = enumerate(self.rows)
+        return dict(chain.from_iterable(zip(map(itemgetter(0), row), repeat(rank)) for rank, row in rows))
 
     def stages_of_rank(self, rank: int) -> tuple[int, ...]:
         """The stages one rank runs, lowest first: `(0, 3)` for rank 0 of a V of two ranks."""
@@ -77,8 +80,7 @@ class Schedule:
 
     def actions(self) -> Iterator[Action]:
         """All actions, rank by rank."""
-        for row in self.rows:
-            yield from row
+        return chain.from_iterable(self.rows)
 
     def to_csv(self) -> str:
         """The compute-only CSV of torch.distributed.pipelining: a line per rank, `0F0,0F1,0B0,0B1`."""

@@ -1,7 +1,7 @@
 // Schedules on a canvas: what the studio and the editor share. Python puts this text between common.js and the
 // widget's own module (canvas.py). No state is kept here: actions, a panel and paints go in, pixels come out.
 //
-//   readActions(bytes)               six columns of float32 (canvas.py: pack) as typed arrays, by rank, then by start
+//   readActions(bytes)               the columns of canvas.py's `pack` as typed arrays, by rank, then by start
 //   labelOf(actions, i, staged)      "F3", or "2F3" where a rank has several stages
 //   linksOf(actions)                 .before(i) and .after(i): indices an action waits for and that wait for it
 //   actionAt(actions, panel, x, y)   index of the action under a point, or -1
@@ -21,10 +21,11 @@ const KINDS = "FBIWCUR";
 const BAND = [0.07, 0.86];
 
 function readActions(bytes) {
-  const all = new Float32Array(copyOf(bytes));
-  const count = all.length / 6;
-  const column = (number) => all.subarray(number * count, (number + 1) * count);
-  const [rank, stage, kind, microbatch, start, end] = [0, 1, 2, 3, 4, 5].map(column);
+  const all = copyOf(bytes);
+  const count = all.byteLength / 13;
+  const column = (Numbers, byte) => new Numbers(all, byte * count, count);
+  const [start, end, microbatch] = [column(Float32Array, 0), column(Float32Array, 4), column(Uint16Array, 8)];
+  const [rank, stage, kind] = [10, 11, 12].map((byte) => column(Uint8Array, byte));
   const numRanks = count ? rank[count - 1] + 1 : 0;
   const first = new Int32Array(numRanks + 1); // the actions of rank r are first[r] to first[r + 1] - 1
   const lowest = new Int32Array(numRanks).fill(1e6); // the first stage of each rank
@@ -45,7 +46,7 @@ const readPlaces = (bytes) => new Int32Array(copyOf(bytes));
 /** The bytes of a trait or of a message, which arrive as a view or as a buffer, aligned. */
 function copyOf(bytes) {
   const { buffer = bytes, byteOffset: at = 0, byteLength = 0 } = bytes ?? {};
-  return buffer?.slice(at, at + byteLength) ?? 0;
+  return buffer?.slice(at, at + byteLength) ?? new ArrayBuffer(0);
 }
 
 function labelOf(actions, i, staged) {
@@ -66,18 +67,10 @@ function linksOf(actions) {
   const [F, B, I, W] = [0, 1, 2, 3];
   const ask = (i, towards) => {
     const [stage, microbatch, kind] = [actions.stage[i], actions.microbatch[i], actions.kind[i]];
-    const back = [
-      [find(stage - 1, microbatch, F)],
-      [find(stage, microbatch, F), find(stage + 1, microbatch, I, B)],
-      [find(stage, microbatch, F), find(stage + 1, microbatch, I, B)],
-      [find(stage, microbatch, I)],
-    ];
-    const on = [
-      [find(stage + 1, microbatch, F), find(stage, microbatch, I, B)],
-      [find(stage - 1, microbatch, I, B)],
-      [find(stage, microbatch, W), find(stage - 1, microbatch, I, B)],
-      [],
-    ];
+    const needed = [find(stage, microbatch, F), find(stage + 1, microbatch, I, B)];
+    const freed = find(stage - 1, microbatch, I, B);
+    const back = [[find(stage - 1, microbatch, F)], needed, needed, [find(stage, microbatch, I)]];
+    const on = [[find(stage + 1, microbatch, F), find(stage, microbatch, I, B)], [freed], [find(stage, microbatch, W), freed], []];
     return ((towards < 0 ? back : on)[kind] ?? []).filter((one) => one !== undefined);
   };
   return { before: (i) => ask(i, -1), after: (i) => ask(i, 1) };

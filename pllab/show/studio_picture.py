@@ -83,18 +83,18 @@ def to_svg(shown: Figure) -> str:
 
 
 def _has_staircase(one: Shown, with_memory: bool) -> bool:
-    return with_memory and one.timeline.engine == "simulated"
+    return with_memory and one.engine == "simulated"
 
 
 def _height(one: Shown, held: bool) -> float:
     """Inches: rows get flatter when there are many."""
-    ranks = one.timeline.num_ranks
+    ranks = one.num_ranks
     return ranks * (min(0.24, 2.6 / ranks) if held else min(0.36, 4.4 / ranks))
 
 
 def _prepare(axes: "Axes", one: Shown, longest: float) -> None:
     axes.set_xlim(0, longest)
-    axes.set_ylim(one.timeline.num_ranks - 0.5, -0.5)
+    axes.set_ylim(one.num_ranks - 0.5, -0.5)
     axes.tick_params(length=0)
     axes.set_xticks([])
     axes.spines[:].set_visible(False)
@@ -104,12 +104,12 @@ def _draw_actions(axes: "Axes", one: Shown, longest: float) -> None:
     fraction, overhead = map(write_percent, one.bubble)
     numbers = f"bubble fraction {fraction}, bubble overhead {overhead}, makespan {write_seconds(one.makespan)}"
     axes.set_title(f"{one.label}: {numbers}", loc="left", fontsize=11.5, fontweight="bold", pad=5)
-    _name_rows(axes, [f"rank {rank}" for rank in range(one.timeline.num_ranks)])
+    _name_rows(axes, [f"rank {rank}" for rank in range(one.num_ranks)])
     ranks, kinds, starts = one.columns[0], one.columns[2], one.columns[4]
     widths = one.columns[5] - starts
     points = _WIDTH_IN * _SHARE * 72 / longest
     edge = 0.6 if len(starts) and float(np.median(widths)) * points > 4 else 0.0
-    for rank in range(one.timeline.num_ranks):
+    for rank in range(one.num_ranks):
         band = (rank - 0.42, 0.84)
         axes.broken_barh(
             [(0.0, one.makespan)], band, facecolor=IDLE.fill, edgecolor=HATCH_GREY, hatch=IDLE.hatch, linewidth=0
@@ -128,7 +128,7 @@ def _draw_actions(axes: "Axes", one: Shown, longest: float) -> None:
 
 def _write_letters(axes: "Axes", one: Shown, widths_pt: Any) -> None:
     """Letter and number where they fit, the letter alone where only it does."""
-    size = min(9.5, _height(one, False) / one.timeline.num_ranks * 72 * 0.62)
+    size = min(9.5, _height(one, False) / one.num_ranks * 72 * 0.62)
     staged = one.stages_per_rank > 1
     for (rank, stage, kind, microbatch, start, end), width in zip(one.columns.T.tolist(), widths_pt, strict=True):
         paint = paint_of(KINDS[int(kind)])
@@ -144,7 +144,7 @@ def _write_letters(axes: "Axes", one: Shown, widths_pt: Any) -> None:
 def _draw_held(axes: "Axes", one: Shown, most: float, memory_limit: float | None) -> None:
     axes.set_title("micro-batches held", loc="left", fontsize=10, pad=4)
     _name_rows(axes, [f"most {write_number(peak)}" for peak in one.most_held])
-    for rank in range(one.timeline.num_ranks):
+    for rank in range(one.num_ranks):
         times, held = one.staircase(rank)
         floor = rank + 0.42
         level = floor - 0.84 * held / most

@@ -7,7 +7,7 @@ from typing import Any
 from pllab.schedule import Schedule
 from pllab.show.studio_families import Family, family_of, make_schedule
 from pllab.show.studio_view import Screen, Shown
-from pllab.simulate import Costs, simulate
+from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
 StageCosts = Mapping[str, tuple[float | None, float | None, float | None]]
@@ -71,7 +71,9 @@ class Setting:
         """
         family, costs = family_of(name), self.costs_of(name)
         schedule = make_schedule(family, self.num_ranks, self.num_microbatches, costs, self.memory_limit)
-        return Shown(name, schedule, simulate(schedule, costs), family.stages_per_rank)
+        shown = Shown(name, schedule, costs, family.stages_per_rank)
+        _ = shown.columns  # simulated here, where what cannot be shown is refused
+        return shown
 
     def screen(self, measured: Measured | None) -> Screen:
         """All runs to draw; a measured one only while it is a run of this schedule."""
@@ -79,7 +81,7 @@ class Setting:
         compared = self.show(self.compare) if self.compare else None
         if measured is None or not measured.fits(main.schedule, self.costs_of(self.family)):
             return Screen(main, compared, None)
-        return Screen(main, compared, replace(main, timeline=measured.timeline))
+        return Screen(main, compared, replace(main, source=measured.timeline))
 
 
 def setting_of(inputs: Mapping[str, Any]) -> Setting:

@@ -47,7 +47,7 @@ class StudioTraits(Widget):
     options = traitlets.Dict(help="families, ends of sliders, what can be exported").tag(sync=True)
     stamp = traitlets.Float(0.0, help="when the browser was last touched, by its own clock").tag(**_INPUT)
     view = traitlets.Dict(help="numbers and words").tag(sync=True)
-    actions = traitlets.Bytes(help="float32 columns, see canvas.py").tag(sync=True)
+    actions = traitlets.Bytes(help="columns, see canvas.py: pack").tag(sync=True)
     compared = traitlets.Bytes().tag(sync=True)
     measured = traitlets.Bytes().tag(sync=True)
     path = traitlets.Bytes(help="int32 places of the critical path").tag(sync=True)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pllab.schedule import Held, Kind, Schedule
-from pllab.show.canvas import KINDS, Columns, busy_of, columns_of, pack
+from pllab.show.canvas import KINDS, Columns, busy_of, columns_of, columns_of_times, pack
 from pllab.show.theme import ENGINE_LABELS, write_number, write_percent, write_seconds
-from pllab.simulate import critical_path
-from pllab.timeline import Timeline
+from pllab.simulate import Costs, action_times, critical_path, simulate
+from pllab.timeline import Engine, Timeline
 
 HEADINGS = (
     "Schedule",
@@ -25,23 +25,44 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Shown:
-    """One run on screen: its name, schedule, timeline, and how many stages share a rank's layers."""
+    """One run on screen: its name, schedule, what was measured, or what a prediction costs.
+
+    Example: `Shown("1F1B", schedule, Costs())` is simulated, `Shown("1F1B", schedule, timeline)` was measured. How many
+    stages share a rank's layers says what a stage's micro-batch counts.
+    """
 
     name: str
     schedule: Schedule
-    timeline: Timeline
+    source: Timeline | Costs
     stages_per_rank: int = 1
     held: Held = Held()
 
     @cached_property
+    def timeline(self) -> Timeline:
+        """The run; of a prediction only files and the critical path need it, and a slider does not wait for it."""
+        return simulate(self.schedule, self.source) if isinstance(self.source, Costs) else self.source
+
+    @cached_property
     def columns(self) -> Columns:
         """The actions as numbers, by rank and start."""
-        return columns_of(self.timeline)
+        if isinstance(self.source, Costs):
+            return columns_of_times(self.schedule, action_times(self.schedule, self.source))
+        return columns_of(self.source)
 
     @property
-    def engine(self) -> str:
-        """Which engine made the run, in words."""
-        return ENGINE_LABELS[self.timeline.engine]
+    def engine(self) -> Engine:
+        """Which engine made the run."""
+        return "simulated" if isinstance(self.source, Costs) else self.source.engine
+
+    @property
+    def engine_words(self) -> str:
+        """The same in words."""
+        return ENGINE_LABELS[self.engine]
+
+    @property
+    def num_ranks(self) -> int:
+        """Rows of the picture."""
+        return self.schedule.num_ranks if isinstance(self.source, Costs) else self.source.num_ranks
 
     @cached_property
     def makespan(self) -> float:
@@ -51,7 +72,7 @@ class Shown:
     @cached_property
     def bubble(self) -> tuple[float, float]:
         """Bubble fraction, idle over all, and bubble overhead, idle over busy; as the timeline has them, but sooner."""
-        busy, total = busy_of(self.columns), self.makespan * self._num_ranks
+        busy, total = busy_of(self.columns), self.makespan * self.num_ranks
         idle = max(0.0, total - busy)
         return idle / total if total else 0.0, idle / busy if busy else 0.0
 
@@ -61,7 +82,7 @@ class Shown:
 
         The order of a rank's actions decides it, as in `pllab.schedule.peak_in_flight`.
         """
-        return tuple(float(np.cumsum(self._changes(rank)[1]).max(initial=0.0)) for rank in range(self._num_ranks))
+        return tuple(float(np.cumsum(self._changes(rank)[1]).max(initial=0.0)) for rank in range(self.num_ranks))
 
     def staircase(self, rank: int) -> tuple[Columns, Columns]:
         """Times and the micro-batches held from then on: a forward counts from its start, a release from its end.
@@ -72,11 +93,7 @@ class Shown:
         times = np.where(changes > 0, here[4], here[5])
         last = np.append(times[1:] > times[:-1], True)[: len(times)]
         held = np.concatenate([[0.0], np.cumsum(changes)[last], [changes.sum()]])
-        return np.concatenate([[0.0], times[last], [self.timeline.makespan]]), held
-
-    @property
-    def _num_ranks(self) -> int:
-        return self.timeline.num_ranks
+        return np.concatenate([[0.0], times[last], [self.makespan]]), held
 
     def _changes(self, rank: int) -> tuple[Columns, Columns]:
         """The columns of one rank, and what each of its actions adds to what it holds."""
@@ -88,19 +105,19 @@ class Shown:
     @property
     def label(self) -> str:
         """Name and engine: `1F1B, simulated`."""
-        return f"{self.name}, {self.engine}"
+        return f"{self.name}, {self.engine_words}"
 
     def figures(self) -> list[str]:
         """A line of the table of numbers, as texts."""
         fraction, overhead = map(write_percent, self.bubble)
         most = write_number(max(self.most_held, default=0.0))
-        return [self.name, self.engine, fraction, overhead, write_seconds(self.makespan), most]
+        return [self.name, self.engine_words, fraction, overhead, write_seconds(self.makespan), most]
 
     def state(self) -> dict[str, Any]:
         """The numbers as numbers."""
         return {
             "name": self.name,
-            "engine": self.timeline.engine,
+            "engine": self.engine,
             "makespan_s": self.makespan,
             "bubble_fraction": self.bubble[0],
             "bubble_overhead": self.bubble[1],
@@ -111,7 +128,7 @@ class Shown:
         """What the browser needs to know beside the actions."""
         return {
             "name": self.label,
-            "engine": self.engine,
+            "engine": self.engine_words,
             "numbers": f"bubble fraction {self.figures()[2]}, bubble overhead {self.figures()[3]}",
             "unit": 1 / self.stages_per_rank,
             "most": max(self.most_held, default=0.0),
@@ -136,7 +153,7 @@ def view_of(screen: Screen, memory_limit: float | None) -> dict[str, Any]:
     sizes = say_sizes(main.schedule.num_ranks, main.schedule.num_microbatches)
     return {
         "title": f"{main.name}, {sizes}",
-        "note": "engine: " + " and ".join(dict.fromkeys(one.engine for one in screen.runs())),
+        "note": "engine: " + " and ".join(dict.fromkeys(one.engine_words for one in screen.runs())),
         "headings": HEADINGS,
         "figures": [one.figures() for one in screen.runs()],
         "runs": [one and one.to_dict() for one in screen],

@@ -1,6 +1,7 @@
 """The virtual clock: it runs a schedule without a device, and says of any timeline where the time went.
 
 costs.py           what work and messages cost
+clock.py           when every action would start and end
 simulate.py        schedule and costs in, timeline out
 estimate.py        costs back out of measured runs
 critical_path.py   which spans decide how long a run takes
@@ -13,6 +14,7 @@ No torch; standard library only.
 """
 
 from pllab.simulate import formulas
+from pllab.simulate.clock import Times, action_times
 from pllab.simulate.costs import Costs
 from pllab.simulate.critical_path import PathStep, critical_path, critical_steps
 from pllab.simulate.estimate import estimate
@@ -24,6 +26,8 @@ __all__ = [
     "Costs",
     "Gap",
     "PathStep",
+    "Times",
+    "action_times",
     "critical_path",
     "critical_steps",
     "estimate",

@@ -10,22 +10,22 @@ from traitlets import TraitError
 
 from pllab import show
 from pllab.schedule import Action, Kind, Schedule, ScheduleError, check, peak_in_flight
-from pllab.show import studio_setting
-from pllab.show.canvas import KINDS, busy_of
+from pllab.show import studio_view
+from pllab.show.canvas import KINDS, busy_of, columns_of, columns_of_times, pack
 from pllab.show.studio_families import FAMILIES
 from pllab.show.studio_view import Shown
-from pllab.simulate import Costs, critical_path, simulate
+from pllab.simulate import Costs, Times, action_times, critical_path, simulate
 from pllab.timeline import Span, Timeline
 
 
 def unpack(block):
     """The actions in a block of bytes, read the slow way: a list of (rank, Action, start, end)."""
-    numbers = struct.unpack(f"<{len(block) // 4}f", block)
-    count = len(numbers) // 6
+    count = len(block) // 13
+    numbers = struct.unpack(f"<{2 * count}f{count}H{3 * count}B", block)
     columns = [numbers[place * count : (place + 1) * count] for place in range(6)]
     return [
-        (int(rank), Action(int(stage), Kind(KINDS[int(kind)]), int(microbatch)), start, end)
-        for rank, stage, kind, microbatch, start, end in zip(*columns, strict=True)
+        (rank, Action(stage, Kind(KINDS[kind]), microbatch), start, end)
+        for start, end, microbatch, rank, stage, kind in zip(*columns, strict=True)
     ]
 
 
@@ -85,6 +85,24 @@ def test_the_browser_gets_every_family_as_it_is_simulated(name, p, m):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+def test_the_numbers_of_a_prediction_are_those_of_its_spans(name):
+    studio = show.BubbleStudio(name, 4, 6, Costs(1.0, 0.9, 0.4, p2p=0.1), memory_limit=4)
+    times = action_times(studio.schedule, studio.costs)
+    assert (columns_of_times(studio.schedule, times) == columns_of(simulate(studio.schedule, studio.costs))).all()
+
+
+def test_no_actions_are_no_numbers():
+    empty = columns_of_times(Schedule(((), ())), Times(([], []), ([], [])))
+    assert empty.shape == (6, 0) and pack(empty) == pack(None) == b""
+
+
+def test_what_a_byte_cannot_tell_is_not_packed_wrong():
+    columns = columns_of(Timeline.of([Span(0, Action(300, Kind.F, 70_000), 0.0, 1.0)], "real"))
+    with pytest.raises(AssertionError, match="a byte can tell"):
+        pack(columns)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_rank_does_the_same_work_and_counts_the_same_memory_however_it_is_cut(name):
     studio = show.BubbleStudio(name, 4, 8)
     assert studio.timeline.busy == pytest.approx(4 * 8 * 3.0)
@@ -96,7 +114,7 @@ def test_a_rank_does_the_same_work_and_counts_the_same_memory_however_it_is_cut(
 def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
     studio = show.BubbleStudio()
     counted = []
-    monkeypatch.setattr(studio_setting, "simulate", lambda *given: counted.append(given) or simulate(*given))
+    monkeypatch.setattr(studio_view, "action_times", lambda *given: counted.append(given) or action_times(*given))
     with studio.hold_trait_notifications():
         studio.num_ranks, studio.num_microbatches, studio.stamp = 8, 16, 1234.5
     assert len(counted) == 1
@@ -217,7 +235,7 @@ def test_the_static_twin_says_and_draws_the_same():
 def test_what_is_sent_is_plain_and_the_sources_are_local():
     studio = show.BubbleStudio("1F1B", 16, 64)
     json.dumps({name: getattr(studio, name) for name in ("view", "options", "stage_costs", "order", "delivery")})
-    assert len(studio.actions) == 24 * 16 * 64 * 2
+    assert len(studio.actions) == 13 * 16 * 64 * 2
     source = studio._esm + studio._css
     assert "http" not in source.replace("http://www.w3.org/2000/svg", "")
     assert "\nimport " not in source
