@@ -121,7 +121,7 @@ class BubbleStudio(StudioTraits):
 
     def static(self) -> Figure:
         """The same timelines, staircases and numbers as a figure."""
-        return draw_studio(self._screen, self.memory, self.memory_limit)
+        return draw_studio(self._screen, self.memory, self.memory_limit, self.critical)
 
     def export_png(self, path: Path | str | None = None) -> bytes:
         """The picture as PNG; every export also writes to `path` if one is given."""

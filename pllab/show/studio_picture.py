@@ -8,13 +8,14 @@ import numpy as np
 
 from pllab.show.canvas import KINDS
 from pllab.show.figure import Figure, figure
-from pllab.show.studio_view import Screen, Shown, say_sizes
+from pllab.show.studio_view import Screen, Shown, path_of, say_sizes
 from pllab.show.theme import (
     HATCH_GREY,
     IDLE,
     ILLEGAL,
     INK,
     PANEL,
+    Paint,
     matplotlib_style,
     paint_of,
     write_number,
@@ -24,6 +25,7 @@ from pllab.show.theme import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
 _WIDTH_IN = 11.0
 _HEAD_IN = 0.42
@@ -32,10 +34,13 @@ _LEFT, _SHARE = 0.09, 0.89
 _MOST_LETTERS = 2000
 
 
-def draw_studio(screen: Screen, with_memory: bool = True, memory_limit: float | None = None) -> Figure:
+def draw_studio(
+    screen: Screen, with_memory: bool = True, memory_limit: float | None = None, critical: bool = False
+) -> Figure:
     """Every run on screen with its numbers, and under each prediction what its ranks hold.
 
-    A measured run is drawn below the prediction it belongs to, on the same axis.
+    A measured run is drawn below the prediction it belongs to, on the same axis. Where the critical path of the first
+    run is asked for, all its other actions are pale.
     """
     import matplotlib
     from matplotlib.figure import Figure as Canvas
@@ -56,10 +61,11 @@ def draw_studio(screen: Screen, with_memory: bool = True, memory_limit: float | 
             if held:
                 _draw_held(axes, one, most, memory_limit)
             else:
-                _draw_actions(axes, one, longest)
+                _draw_actions(axes, one, longest, path_of(one) if critical and one is screen.main else None)
         _finish(axes, longest)
         _draw_legend(fig, runs)
-        return figure(fig, describe_studio(screen))
+        pale = "; pale: not on the critical path" if critical else ""
+        return figure(fig, describe_studio(screen) + pale)
 
 
 def describe_studio(screen: Screen) -> str:
@@ -100,7 +106,7 @@ def _prepare(axes: "Axes", one: Shown, longest: float) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _draw_actions(axes: "Axes", one: Shown, longest: float) -> None:
+def _draw_actions(axes: "Axes", one: Shown, longest: float, path: "NDArray[np.int32] | None") -> None:
     fraction, overhead = map(write_percent, one.bubble)
     numbers = f"bubble fraction {fraction}, bubble overhead {overhead}, makespan {write_seconds(one.makespan)}"
     axes.set_title(f"{one.label}: {numbers}", loc="left", fontsize=11.5, fontweight="bold", pad=5)
@@ -109,28 +115,46 @@ def _draw_actions(axes: "Axes", one: Shown, longest: float) -> None:
     widths = one.columns[5] - starts
     points = _WIDTH_IN * _SHARE * 72 / longest
     edge = 0.6 if len(starts) and float(np.median(widths)) * points > 4 else 0.0
+    full = np.ones(len(starts), bool) if path is None else np.isin(np.arange(len(starts)), path)
     for rank in range(one.num_ranks):
         band = (rank - 0.42, 0.84)
         axes.broken_barh(
             [(0.0, one.makespan)], band, facecolor=IDLE.fill, edgecolor=HATCH_GREY, hatch=IDLE.hatch, linewidth=0
         )
         for number, letter in enumerate(KINDS):
-            paint, here = paint_of(letter), (ranks == rank) & (kinds == number)
-            if not here.any():
-                continue
-            boxes = list(zip(starts[here].tolist(), widths[here].tolist(), strict=True))
-            axes.broken_barh(boxes, band, facecolor=paint.fill, edgecolor=PANEL, linewidth=edge)
-            if paint.hatch and edge:
-                axes.broken_barh(boxes, band, facecolor="none", edgecolor=f"{INK}88", hatch=paint.hatch, linewidth=0)
+            for pale, chosen in ((False, full), (True, ~full)):
+                here = (ranks == rank) & (kinds == number) & chosen
+                boxes = list(zip(starts[here].tolist(), widths[here].tolist(), strict=True))
+                _draw_boxes(axes, paint_of(letter), boxes, band, edge, pale)
     if edge and len(starts) <= _MOST_LETTERS:
-        _write_letters(axes, one, widths * points)
+        _write_letters(axes, one, widths * points, full)
 
 
-def _write_letters(axes: "Axes", one: Shown, widths_pt: Any) -> None:
-    """Letter and number where they fit, the letter alone where only it does."""
+def _draw_boxes(
+    axes: "Axes", paint: Paint, boxes: list[tuple[float, float]], band: tuple[float, float], edge: float, pale: bool
+) -> None:
+    """Boxes of one kind on one rank; pale ones are mixed with the ground, since idle marks lie below."""
+    from matplotlib.colors import to_rgb
+
+    if not boxes:
+        return
+    fill = [
+        0.28 * own + 0.72 * ground if pale else own
+        for own, ground in zip(to_rgb(paint.fill), to_rgb(PANEL), strict=True)
+    ]
+    axes.broken_barh(boxes, band, facecolor=fill, edgecolor=PANEL, linewidth=edge)
+    if paint.hatch and edge:
+        ink = f"{INK}{'28' if pale else '88'}"
+        axes.broken_barh(boxes, band, facecolor="none", edgecolor=ink, hatch=paint.hatch, linewidth=0)
+
+
+def _write_letters(axes: "Axes", one: Shown, widths_pt: Any, full: "NDArray[np.bool_]") -> None:
+    """Letter and number where they fit, the letter alone where only it does; none on a pale box."""
     size = min(9.5, _height(one, False) / one.num_ranks * 72 * 0.62)
     staged = one.stages_per_rank > 1
-    for (rank, stage, kind, microbatch, start, end), width in zip(one.columns.T.tolist(), widths_pt, strict=True):
+    for (rank, stage, kind, microbatch, start, end), width in zip(
+        one.columns.T[full].tolist(), widths_pt[full], strict=True
+    ):
         paint = paint_of(KINDS[int(kind)])
         short = f"{paint.letter}{microbatch:.0f}"
         texts = [f"{stage:.0f}{short}" if staged else short, paint.letter]

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.canvas import KINDS, Columns, busy_of, columns_of, columns_of_times, pack
@@ -181,7 +182,7 @@ def find_problem(shown: Shown, memory_limit: float | None) -> str:
 def blocks_of(screen: Screen, critical: bool) -> tuple[bytes, bytes, bytes, bytes]:
     """The numbers of the three runs, and of the critical path if it is asked for, as the browser reads them."""
     main, compared, measured = (pack(one.columns if one else None) for one in screen)
-    return main, compared, measured, _path_of(screen.main) if critical else b""
+    return main, compared, measured, path_of(screen.main).tobytes() if critical else b""
 
 
 def say_sizes(num_ranks: int, num_microbatches: int) -> str:
@@ -190,12 +191,12 @@ def say_sizes(num_ranks: int, num_microbatches: int) -> str:
     return f"{ranks}, {num_microbatches} micro-batch{'' if num_microbatches == 1 else 'es'}"
 
 
-def _path_of(shown: Shown) -> bytes:
-    """Where the actions of the critical path are among the columns, as int32."""
+def path_of(shown: Shown) -> npt.NDArray[np.int32]:
+    """Where the actions of the critical path are among the columns, in order."""
     stage, kind, microbatch = shown.columns[1:4].astype(np.int64)
     place = {
         key: index for index, key in enumerate(zip(stage.tolist(), kind.tolist(), microbatch.tolist(), strict=True))
     }
     path = (span.action for span in critical_path(shown.schedule, shown.timeline))
     found = [place[action.stage, KINDS.index(action.kind), action.microbatch] for action in path]
-    return np.array(sorted(found), dtype=np.int32).tobytes()
+    return np.array(sorted(found), dtype=np.int32)

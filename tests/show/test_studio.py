@@ -1,10 +1,14 @@
 """The studio's numbers, bytes and words, without a browser."""
 
+import io
 import json
 import re
 import struct
 from random import Random
 
+import matplotlib.colors
+import matplotlib.image
+import numpy as np
 import pytest
 from traitlets import TraitError
 
@@ -14,6 +18,7 @@ from pllab.show import studio_view
 from pllab.show.canvas import KINDS, busy_of, columns_of, columns_of_times, pack
 from pllab.show.studio_families import FAMILIES
 from pllab.show.studio_view import Shown
+from pllab.show.theme import paint_of
 from pllab.simulate import Costs, Times, action_times, critical_path, simulate
 from pllab.timeline import Span, Timeline
 
@@ -230,6 +235,22 @@ def test_the_static_twin_says_and_draws_the_same():
     data, _ = studio._repr_mimebundle_()
     assert data["text/plain"] == alt
     assert data["text/html"].startswith("<figure")
+
+
+def test_a_picture_of_the_critical_path_keeps_the_colour_of_its_actions_alone():
+    studio = show.BubbleStudio("1F1B", 4, 8, Costs(p2p=0.3))
+    whole = count_pixels(studio.export_png(), paint_of("F").fill)
+    studio.critical = True
+    path = [span.action.kind for span in critical_path(studio.schedule, studio.timeline)]
+    left = count_pixels(studio.export_png(), paint_of("F").fill)
+    assert left / whole == pytest.approx(path.count(Kind.F) / (4 * 8), rel=0.1)
+    assert studio.static().alt.endswith("pale: not on the critical path")
+
+
+def count_pixels(png, colour):
+    """Pixels of exactly this colour, above the legend."""
+    picture = matplotlib.image.imread(io.BytesIO(png))[:-120, :, :3]
+    return np.isclose(picture, matplotlib.colors.to_rgb(colour), atol=0.003).all(axis=2).sum()
 
 
 def test_what_is_sent_is_plain_and_the_sources_are_local():
