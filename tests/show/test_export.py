@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 import pytest
 
 from pllab import show
-from pllab.schedule import Schedule, one_f_one_b
+from pllab.schedule import Action, Kind, Schedule, one_f_one_b
 from pllab.show.export_page import to_page
 from pllab.show.export_trace import to_chrome_trace
 from pllab.simulate import Costs, simulate
+from pllab.timeline import Span, Timeline
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_the_trace_has_a_process_a_run_a_thread_a_rank_and_microseconds(studio):
     trace = json.loads(studio.export_chrome_trace())
     events = trace["traceEvents"]
     names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
-    assert names == {1: "1F1B, simulated", 2: "GPipe, simulated"}
+    assert names == {1: "1: 1F1B, simulated", 2: "2: GPipe, simulated"}
     threads = [(one["pid"], one["tid"], one["args"]["name"]) for one in events if one["name"] == "thread_name"]
     assert threads == [(pid, 1000 * pid + rank, f"rank {rank}") for pid in (1, 2) for rank in range(4)]
     spans = [one for one in events if one["ph"] == "X"]
@@ -59,6 +60,31 @@ def test_perfetto_takes_no_thread_for_another():
     assert 0 not in processes | set(threads)
     assert len(set(threads)) == len(threads) == 16 and not processes & set(threads)
     assert not any("," in one["cat"] for one in events if one["ph"] == "X"), "a comma begins another category"
+
+
+def test_runs_sort_by_name_as_they_were_given_and_one_alone_keeps_its_name(forward_only):
+    def names(*given):
+        events = json.loads(to_chrome_trace({name: forward_only for name in given}))["traceEvents"]
+        return [one["args"]["name"] for one in events if one["name"] == "process_name"]
+
+    assert names("run") == ["run"]
+    given = list("KJIHGFEDCBA")
+    assert names(*given) == sorted(names(*given)), "Perfetto sorts as text, 10 before 9"
+    assert [name.partition(": ")[2] for name in names(*given)] == given
+
+
+def test_every_arrow_has_two_ends_and_a_number_of_its_own(studio):
+    """Perfetto counts a head without a tail as an error; a span alone, as that of an update, has neither."""
+    alone = Timeline.of([Span(0, Action(0, Kind.F, 0), 0.0, 1.0), Span(0, Action(0, Kind.U, 0), 1.0, 2.0)], "real")
+    assert "bind_id" not in to_chrome_trace({"run": alone})
+    ways = {}
+    for one in json.loads(studio.export_chrome_trace())["traceEvents"]:
+        if one["ph"] == "X":
+            ways.setdefault(one["bind_id"], []).append((one["ts"], one["pid"], one["flow_in"], one["flow_out"]))
+    assert len(ways) == 2 * 8, "a way a micro-batch and run"
+    for way in map(sorted, ways.values()):
+        assert len({pid for _, pid, _, _ in way}) == 1
+        assert [ends for _, _, *ends in way] == [[False, True], *[[True, True]] * 6, [True, False]]
 
 
 def test_what_follows_at_once_in_a_trace_does_not_overlap():
