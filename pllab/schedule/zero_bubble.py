@@ -7,12 +7,13 @@ from pllab.schedule.memory import Held
 from pllab.schedule.schedule import Schedule
 from pllab.schedule.zero_bubble_clock import Played, replay
 from pllab.schedule.zero_bubble_floor import floor_of_longest, floor_of_makespan
-from pllab.schedule.zero_bubble_search import Search
-from pllab.schedule.zero_bubble_swaps import improved
+from pllab.schedule.zero_bubble_moves import improved
+from pllab.schedule.zero_bubble_search import Key, Search
 from pllab.schedule.zero_bubble_workload import Workload
 
-_ACTIONS_TO_PLAY = 2_000_000  # a few seconds
-_FEWEST_TRIES, _MOST_TRIES = 150, 500
+_ACTIONS_TO_PLAY, _TRIES = 2_000_000, (150, 500)  # a few seconds
+_ACTIONS_TO_REPLAY, _MOVES = 1_000_000, (100, 8_000)  # a fraction of that
+_SAME = 1e-12
 
 
 def zero_bubble(
@@ -33,10 +34,10 @@ def zero_bubble(
 
     Best is the shortest time that the slowest rank needs from its own first start to its last end, which is what a
     step costs when the next follows without a barrier (the Zero Bubble paper's measure); of equals, the shortest
-    makespan. The makespan is never longer than that of 1F1B or ZB-H1, with as many forwards in flight as the limit
-    allows (of 1F1B whose B takes as long as I and W), and the slowest rank never takes longer than in the shorter of
-    the two. With unequal stages the other one may have a quicker slowest rank and end later. The search stops early
-    where a floor known on paper shows that nothing is shorter.
+    makespan. The makespan is never longer than that of GPipe, 1F1B, eager 1F1B, ZB-H1 or ZB-H2, with as many forwards
+    in flight as the limit allows (of those whose B takes as long as I and W), and where one of them ends as early, its
+    slowest rank is no quicker. One that ends later may have a quicker slowest rank. The search stops early where a
+    floor known on paper shows that nothing is shorter.
 
     Micro-batches go in order of each kind. The search is a fixed number of tries with a fixed seed, so the same
     question gets the same answer: 8 stages and 64 micro-batches take about a second, 32 and 128 a few.
@@ -63,27 +64,36 @@ def zero_bubble(
 def shortest(work: Workload, makespan_first: bool = False) -> Played:
     """The order `zero_bubble` returns; with `makespan_first`, the one with the shortest makespan found."""
     known = [played for rows in _handmade(work) if (played := replay(work, rows)) is not None]
-    most = min(played.makespan for played in known) * (1 + 1e-12)
+    most = min(played.makespan for played in known)
 
-    def longest_first(played: Played) -> tuple[float, ...]:
-        return float(played.makespan > most), played.longest, played.makespan
+    def longest_first(played: Played) -> Key:
+        excess = played.makespan - most
+        return Key(excess if excess > most * _SAME else 0.0, played.longest, played.makespan)
 
-    def shortest_makespan(played: Played) -> tuple[float, ...]:
-        return 0.0, played.makespan, played.longest
+    def shortest_makespan(played: Played) -> Key:
+        return Key(0.0, played.makespan, played.longest)
 
     key = shortest_makespan if makespan_first else longest_first
-    floor = (0.0, *key(Played((), floor_of_longest(work), floor_of_makespan(work)))[1:])
+    floor = key(Played((), floor_of_longest(work), floor_of_makespan(work)))._replace(excess=0.0)
     num_actions = 3 * work.num_stages * work.num_microbatches
-    tries = max(_FEWEST_TRIES, min(_MOST_TRIES, _ACTIONS_TO_PLAY // num_actions))
+    tries = _within(_TRIES, _ACTIONS_TO_PLAY // num_actions)
     found = Search(work, key, min(known, key=key), tries, floor).run()
-    return improved(work, found, key, floor, tries // 2)
+    return improved(work, found, key, floor, _within(_MOVES, _ACTIONS_TO_REPLAY // num_actions))
+
+
+def _within(limits: tuple[int, int], number: int) -> int:
+    fewest, most = limits
+    return max(fewest, min(most, number))
 
 
 def _handmade(work: Workload) -> Iterator[tuple[str, ...]]:
-    """1F1B and ZB-H1, with no more forwards in flight than fit: what the result is never worse than."""
-    for puts_off in (False, True):
-        stages = range(work.num_stages)
-        yield tuple(_alternating(work, work.num_stages - stage, stage if puts_off else 0) for stage in stages)
+    """What the result is never worse than: 1F1B, ZB-H1, eager 1F1B, ZB-H2 and GPipe.
+
+    None has more forwards in flight than fit; those that fit as they are, are as they are.
+    """
+    p, m = work.num_stages, work.num_microbatches
+    for ahead, extra, deferred in ((1, 0, 0), (1, 0, 1), (2, -1, 0), (2, -1, 2), (0, m, 0)):
+        yield tuple(_alternating(work, ahead * (p - s) + extra, deferred * s) for s in range(p))
 
 
 def _alternating(work: Workload, ahead: int, deferred: int) -> str:

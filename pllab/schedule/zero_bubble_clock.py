@@ -139,27 +139,24 @@ class _Track:
         self.starts: list[float] = []
         self.cost = work.costs(stage)
         self.delay = {"F": (*work.up, 0.0)[stage], "I": (0.0, *work.down)[stage]}
-        self.arrived: dict[str, list[float]] = {"F": [], "I": []}  # when each input arrived
-        self.sent: dict[str, list[float]] = {"F": [], "I": []}  # the lists of the stages above and below
-        self.count = {"F": 0, "I": 0}
+        self.arrived: dict[str, deque[float]] = {"F": deque(), "I": deque()}  # when the inputs not used yet arrived
+        self.sent: dict[str, deque[float]] = {"F": deque(), "I": deque()}  # those of the stages above and below
 
-    def go(self) -> bool:
-        """Run on until an input is missing; say whether anything ran."""
-        before = self.head
-        while self.head < len(self.row):
-            kind = self.row[self.head]
+    def go(self) -> None:
+        """Run on until an input is missing."""
+        clock, starts, cost = self.clock, self.starts, self.cost  # the innermost loop of all: no look-ups
+        for kind in self.row[self.head :]:
             if kind != "W":
-                count = self.count[kind]
-                if count >= len(self.arrived[kind]):
+                arrived = self.arrived[kind]
+                if not arrived:
                     break
-                self.clock = max(self.clock, self.arrived[kind][count])
-                self.count[kind] = count + 1
-            self.starts.append(self.clock)
-            self.clock += self.cost[kind]
+                if (at := arrived.popleft()) > clock:
+                    clock = at
+            starts.append(clock)
+            clock += cost[kind]
             if kind != "W":
-                self.sent[kind].append(self.clock + self.delay[kind])
-            self.head += 1
-        return self.head > before
+                self.sent[kind].append(clock + self.delay[kind])
+        self.clock, self.head = clock, len(starts)
 
 
 def replay(work: Workload, rows: tuple[str, ...]) -> Played | None:
@@ -167,11 +164,14 @@ def replay(work: Workload, rows: tuple[str, ...]) -> Played | None:
     tracks = [_Track(work, stage, row) for stage, row in enumerate(rows)]
     for lower, upper in pairwise(tracks):
         lower.sent["F"], upper.sent["I"] = upper.arrived["F"], lower.arrived["I"]
-    tracks[0].arrived["F"] = [0.0] * work.num_microbatches
+    tracks[0].arrived["F"].extend([0.0] * work.num_microbatches)
     tracks[-1].sent["F"] = tracks[-1].arrived["I"]
-    while any([track.go() for track in tracks]):
-        pass
-    if any(track.head < len(track.row) for track in tracks):
+    num_actions, num_run = sum(map(len, rows)), -1
+    there_and_back = (*tracks, *tracks[-2:0:-1])  # the way of a micro-batch
+    while num_run < (num_run := sum(track.head for track in tracks)) < num_actions:
+        for track in there_and_back:
+            track.go()
+    if num_run < num_actions:
         return None
     longest = max(track.clock - track.starts[0] for track in tracks)
     return Played(rows, longest, max(track.clock for track in tracks), tuple(tuple(track.starts) for track in tracks))

@@ -10,13 +10,31 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from pllab.schedule.zero_bubble_clock import Played, Policy, play, replay
 from pllab.schedule.zero_bubble_floor import is_reached
 from pllab.schedule.zero_bubble_workload import Workload
 
-Key = Callable[[Played], tuple[float, ...]]
+
+class Key(NamedTuple):
+    """How good an order is; smaller is better.
+
+    excess: seconds of makespan above what is allowed; with any, the order is only a step on the way
+    first, second: the time that counts, and the one that decides between equals
+    """
+
+    excess: float
+    first: float
+    second: float
+
+    @property
+    def seconds(self) -> float:
+        """All as one number to walk by, with a little of the second: a way across what is not allowed is no wall."""
+        return self.excess + self.first + self.second / 1000
+
+
+Judge = Callable[[Played], Key]
 
 _AHEAD = tuple(product((1.0, 1.25, 1.5, 1.75, 2.0, 2.5, inf), (0, 1, 2), (False, True)))
 _DEFERRED = tuple(product((0.0, 0.5, 1.0, 1.5, 2.0, inf), (0, 1), (False, True)))
@@ -71,18 +89,18 @@ class Search:
     """The best order so far, and how many more may be tried."""
 
     work: Workload
-    key: Key
+    key: Judge
     best: Played
     tries_left: int
-    floor: tuple[float, ...]  # no order has a smaller key
-    keys: dict[Policy, tuple[float, ...]] = field(default_factory=dict)
+    floor: Key  # no order has a smaller one
+    scores: dict[Policy, float] = field(default_factory=dict)
 
     def run(self) -> Played:
         """Follow the recipes from each start, then change single stages of the best policy."""
         for start in _STARTS:
             self._climb(start)
-        if self.keys:
-            self._polish(min(self.keys, key=self.keys.__getitem__))
+        if self.scores:
+            self._polish(min(self.scores, key=self.scores.__getitem__))
         return self.best
 
     @property
@@ -115,16 +133,15 @@ class Search:
             if (reached := self._score(other)) <= score:
                 policy, score = other, reached
 
-    def _score(self, policy: Policy) -> tuple[float, ...]:
+    def _score(self, policy: Policy) -> float:
         """Play a policy, once."""
-        if policy not in self.keys:
+        if policy not in self.scores:
             self.tries_left -= 1
             played = replay(self.work, play(self.work, policy))
             assert played is not None, "what was played can be replayed"
-            self.keys[policy] = self.key(played)
-            if self.keys[policy] < self.key(self.best):
-                self.best = played
-        return self.keys[policy]
+            self.scores[policy] = self.key(played).seconds
+            self.best = min(self.best, played, key=self.key)
+        return self.scores[policy]
 
 
 def _changed(policy: Policy, dice: random.Random, most_ahead: int) -> Policy:

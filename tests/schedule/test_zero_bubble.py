@@ -1,8 +1,23 @@
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pllab.schedule import Held, Kind, Schedule, check, one_f_one_b, peak_in_flight, zb_h1, zero_bubble
+from pllab.schedule import (
+    Held,
+    Kind,
+    Schedule,
+    check,
+    eager_one_f_one_b,
+    gpipe,
+    one_f_one_b,
+    peak_in_flight,
+    split_backwards,
+    zb_h1,
+    zb_h2,
+    zero_bubble,
+)
 from pllab.schedule.zero_bubble_floor import floor_of_longest, floor_of_makespan
 from pllab.schedule.zero_bubble_workload import Workload
 from pllab.simulate import Costs, simulate
@@ -81,6 +96,51 @@ def test_it_is_never_worse_than_1f1b_in_the_memory_of_1f1b(question: tuple[int, 
     theirs = simulate(plain, costs)
     assert ours.makespan <= theirs.makespan * (1 + 1e-9)
     assert longest(ours) <= longest(theirs) * (1 + 1e-9)
+
+
+FAMILIES = (gpipe, one_f_one_b, eager_one_f_one_b, zb_h1, zb_h2)
+
+
+def fixed_families(p: int, m: int, limit: float, held: Held) -> Iterator[Schedule]:
+    """Those of one stage per rank that fit, their backwards whole and split."""
+    for family in FAMILIES:
+        for schedule in (family(p, m), split_backwards(family(p, m))):
+            if max(peak_in_flight(schedule, held)) <= limit:
+                yield schedule
+
+
+def assert_no_family_is_better(question: tuple[int, int, Costs, float, Held]) -> None:
+    """None ends earlier, with the makespan first or not, and none that ends as early has a quicker slowest rank."""
+    p, m, costs, limit, held = question
+    theirs = [simulate(schedule, costs) for schedule in fixed_families(p, m, limit, held)]
+    for makespan_first in (False, True):
+        schedule = zero_bubble(p, m, costs, limit, held, makespan_first=makespan_first)
+        check(schedule, limit, held)
+        ours = simulate(schedule, costs)
+        for other in theirs:
+            assert ours.makespan <= other.makespan * (1 + 1e-9)
+            ends_later = other.makespan > ours.makespan * (1 + 1e-9)
+            assert ends_later or longest(ours) <= longest(other) * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=questions())
+def test_it_is_never_worse_than_a_fixed_family_that_fits(question: tuple[int, int, Costs, float, Held]) -> None:
+    assert_no_family_is_better(question)
+
+
+@pytest.mark.parametrize(
+    ("p", "m", "costs", "limit"),
+    [
+        (3, 10, Costs(1.0, 2.0, 1.0, 1.5), 5),
+        (4, 4, Costs(1.0, 0.1, 3.0, 0.1), 4),
+        (6, 19, Costs(0.2, 1.0, 1.0, 1.5), 11),
+        (8, 16, Costs(0.2, 1.0, 1.0, 4.0), 15),
+        (8, 25, Costs(1.0, 2.0, 1.0, 0.1), 15),
+    ],
+)
+def test_it_starts_from_the_families_where_its_own_tries_end_later(p: int, m: int, costs: Costs, limit: float) -> None:
+    assert_no_family_is_better((p, m, costs, limit, Held()))
 
 
 @settings(max_examples=60, deadline=None)
