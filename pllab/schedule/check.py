@@ -40,6 +40,10 @@ def check(schedule: Schedule, memory_limit: float | None = None, held: Held | No
 
     Example: `check(one_f_one_b(4, 8), memory_limit=4)` returns, `memory_limit=3` raises.
 
+    The limit is in micro-batches of as much of the model as a rank has, for every schedule: where there are v stages
+    for each rank, one of a stage counts 1/v (and 1 in `peak_in_flight`). So `interleaved(2, 4)`, which holds 5 of its
+    half stages, fits in 2.5.
+
     Raises:
         ScheduleError: a ValueError with the first problem found; for a deadlock the sentence walks the circle.
     """
@@ -175,10 +179,17 @@ def _wait(action: Action, need: Action, blocked_by: tuple[Action, int]) -> str:
     return f"{action} waits for {need}, which comes after {behind} on rank {rank}"
 
 
+def stages_per_rank(schedule: Schedule) -> float:
+    """How many stages make a rank's share of the model, on average: what a micro-batch of memory is counted over."""
+    return max(1.0, schedule.num_stages / max(1, schedule.num_ranks))
+
+
 def _memory(schedule: Schedule, limit: float, held: Held) -> Iterator[Problem]:
+    stages = stages_per_rank(schedule)
+    unit = "micro-batches" if stages == 1 else f"micro-batches of {stages:g} stages"
     for rank, row in enumerate(schedule.rows):
         for action, count in zip(row, held.after_each(row), strict=True):
-            if not count <= limit + 1e-9:
-                sentence = f"rank {rank} holds {count:g} micro-batches at {action}, more than the limit of {limit:g}"
+            if not count / stages <= limit + 1e-9:
+                sentence = f"rank {rank} holds {count / stages:g} {unit} at {action}, more than the limit of {limit:g}"
                 yield Problem(f"{sentence}; run a backward before it or raise the limit", (action,))
                 break

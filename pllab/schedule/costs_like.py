@@ -1,6 +1,6 @@
 """What a generator needs to know of costs; `pllab.simulate.Costs` is the one in use.
 
-The generators stand below the simulator, so they name the two questions they ask instead of importing the answer.
+The generators stand below the simulator, so they name the questions they ask instead of importing the answer.
 """
 
 from typing import Protocol
@@ -16,3 +16,6 @@ class CostsLike(Protocol):
 
     def message(self, sender: int, receiver: int) -> float:
         """How long a result of stage `sender` travels to stage `receiver` on another rank."""
+
+    def check_stages(self, num_stages: int) -> None:
+        """Raise a ValueError where the costs are for another number of stages."""

@@ -1,4 +1,4 @@
-"""The best possible split-backward schedule of a small pipeline, with proof or bound: the par of the editor's game."""
+"""The best possible schedule of a small pipeline, with proof or bound: the par of the editor's game."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,9 @@ from pllab.schedule.check import problems
 from pllab.schedule.costs_like import CostsLike
 from pllab.schedule.memory import Held
 from pllab.schedule.optimal_model import solve
+from pllab.schedule.optimal_work import Choice
 from pllab.schedule.schedule import Schedule
 from pllab.schedule.zero_bubble import shortest
-from pllab.schedule.zero_bubble_clock import replay
-from pllab.schedule.zero_bubble_floor import floor_of_makespan
 from pllab.schedule.zero_bubble_workload import Workload
 
 _EQUAL = 1e-9  # relative; sums of the same costs in another order differ by less
@@ -37,12 +36,16 @@ def optimal(
     held: Held | None = None,
     time_limit_s: float = 10.0,
 ) -> Optimum:
-    """The split-backward schedule with the shortest makespan, one stage per rank, proven where the time suffices.
+    """The schedule with the shortest makespan, one stage per rank, proven where the time suffices.
 
     Example: `optimal(2, 2, Costs(), 2)` has makespan 7.0 and is proven; its rows are
 
         rank 0  F0 F1 .  I0 W0 I1 W1
         rank 1  .  F0 I0 F1 I1 W0 W1
+
+    Every backward may be split. Where the costs give a whole one less time than its halves, as measured ones may, it
+    may also stay whole, and often some do: `optimal(2, 4, Costs(1, 1.5, 1.5, backward=2), 2)` needs 14.5, with 6 of 8
+    whole; with all split the best is 17.5, and 1F1B needs 15.
 
     OR-tools' CP-SAT starts from the order of `zero_bubble` and improves on it, with one worker and a fixed seed. A
     proven makespan is always the same; what is found when the time runs out depends on the machine. About 4 stages and
@@ -56,12 +59,13 @@ def optimal(
         num_stages: also the number of ranks.
         num_microbatches: at least 1.
         costs: seconds per action and message, per stage.
-        memory_limit: micro-batches of activations a rank may hold, from 1.
+        memory_limit: micro-batches of activations a rank may hold, from 1; a whole backward frees all at its end.
         held: what I and W free; a half each by default.
         time_limit_s: seconds for the solver, after those of `zero_bubble`.
 
     Raises:
-        ValueError: a size, the memory limit or the time limit is too small, or a cost is below 0.
+        ValueError: a size, the memory limit or the time limit is too small, a cost is below 0, or costs are given for
+            another number of stages.
         ImportError: OR-tools is not installed and the search does not reach a floor without it.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), its integer program; the scheduling model of CP-SAT.
@@ -69,14 +73,15 @@ def optimal(
     if not time_limit_s > 0:
         raise ValueError(f"time_limit_s is {time_limit_s}; give the solver some seconds")
     work = Workload.of(num_stages, num_microbatches, costs, memory_limit, held)
-    best, bound = shortest(work, makespan_first=True), floor_of_makespan(work)
+    choice = Choice.of(work, costs)
+    starts = choice.starting_points(shortest(work, makespan_first=True).rows)
+    best, bound = min(starts, key=lambda timed: timed.makespan), choice.floor
     if best.makespan > bound * (1 + _EQUAL):
-        solved = solve(work, best, time_limit_s)
+        solved = solve(choice, best, time_limit_s)
         bound = max(bound, solved.bound)
-        found = replay(work, solved.rows)
-        if found and found.makespan < best.makespan and not problems(work.schedule(found.rows, ""), memory_limit, held):
-            best = (
-                found  # all of this but for the makespan is sure, except where actions without a cost share an instant
-            )
+        found = choice.timed(solved.rows)
+        if found and found.makespan < best.makespan:
+            # all is sure but for the makespan, except where actions without a cost share an instant
+            best = best if problems(choice.schedule(found.rows, ""), memory_limit, held) else found
     proven = best.makespan <= bound * (1 + _EQUAL)
-    return Optimum(work.schedule(best.rows, "optimal"), best.makespan, min(bound, best.makespan), proven)
+    return Optimum(choice.schedule(best.rows, "optimal"), best.makespan, min(bound, best.makespan), proven)

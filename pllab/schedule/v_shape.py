@@ -19,7 +19,7 @@ _INTERVAL = 6  # F, I and W of two stages, one unit each
 
 @collector_paused()
 def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
-    """ZB-V's placement with about half of 1F1B's memory and about half of its bubble.
+    """ZB-V's placement with about half of 1F1B's memory and, when F, I and W are equal, about half of its bubble.
 
     Rank `r` of `p` has the stages `r` and `2p - 1 - r`. Two ranks, three micro-batches:
 
@@ -28,7 +28,9 @@ def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
 
     A rank holds `p + 1` activations of its half-size stages for odd `p` and `p + 2` for even `p`, where 1F1B holds
     `2p`. With F, I and W equal and `m > p` a rank idles `3p - 4` units for odd `p` and `3p - 6` for even `p` (2 for two
-    ranks), where 1F1B idles `6(p - 1)`.
+    ranks), where 1F1B idles `6(p - 1)`. Where F, I and W differ much, the block idles in the steady state too, and with
+    many micro-batches that costs more than it saves: with the Zero Bubble paper's profile of its 1.5B model (p = 8,
+    m = 32) the bubble fraction is 0.215, and 1F1B's 0.198.
 
     Raises:
         ValueError: a size below 1.

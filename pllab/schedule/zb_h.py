@@ -24,7 +24,7 @@ def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
     Raises:
         ValueError: a size below 1.
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), figure 3, section 3.1.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), figure 3, section 2.1.
     """
     check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
     rows = (_row(stage, num_microbatches, num_stages - stage - 1, stage) for stage in range(num_stages))
@@ -47,7 +47,7 @@ def zb_h2(num_stages: int, num_microbatches: int) -> Schedule:
     Raises:
         ValueError: a size below 1.
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), figure 3, section 3.2.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), figure 3, section 2.2.
     """
     check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
     rows = (_row(stage, num_microbatches, 2 * (num_stages - stage - 1), 2 * stage) for stage in range(num_stages))

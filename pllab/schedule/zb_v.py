@@ -23,7 +23,7 @@ def zbv(num_ranks: int, num_microbatches: int) -> Schedule:
     Raises:
         ValueError: a size below 1.
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), section 6.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024; arXiv 2401.10241), section 6.
     """
     check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
     order = [_order(rank, num_ranks, num_microbatches) for rank in range(num_ranks)]

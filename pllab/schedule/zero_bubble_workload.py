@@ -40,9 +40,11 @@ class Workload:
         """Read the costs once.
 
         Raises:
-            ValueError: a size below 1, a memory limit in which not even one micro-batch fits, or a cost below zero.
+            ValueError: a size below 1, a memory limit in which not even one micro-batch fits, a cost below zero, or
+                costs for another number of stages.
         """
         check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
+        costs.check_stages(num_stages)
         if memory_limit is None or not memory_limit >= 1:
             sentence = f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1"
             raise ValueError(sentence)

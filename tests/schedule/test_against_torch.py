@@ -77,6 +77,25 @@ def test_we_read_and_accept_what_torch_writes(their_name: str, sizes: tuple[int,
     assert [list(map(str, row)) for row in schedule.rows] == [list(map(str, row)) for row in parts]
 
 
+@pytest.mark.parametrize("defers", [False, True])
+@pytest.mark.parametrize("generator", EVERY)
+@pytest.mark.parametrize("sizes", [(1, 3), (2, 4), (3, 7)], ids=str)
+def test_we_read_what_torch_s_runtime_writes_by_default(
+    generator: Generator, sizes: tuple[int, int], defers: bool, tmp_path: Path
+) -> None:
+    """With the sends, receives, gathering and reducing that its runtime adds, where it puts them."""
+    schedule = generator(*sizes)
+    ours, lowered = tmp_path / "ours.csv", tmp_path / "lowered.csv"
+    ours.write_text(schedule.to_csv())
+    runtime = object.__new__(theirs._PipelineScheduleRuntime)
+    vars(runtime).update(vars(reader(schedule)), _defer_pp_recv=defers)
+    runtime._load_csv(str(ours))
+    runtime._dump_csv(str(lowered))
+    added = {"UNSHARD", "REDUCE_GRAD", *(["SEND_F", "RECV_B"] if schedule.num_ranks > 1 else [])}
+    assert all(word in lowered.read_text() for word in added)
+    assert Schedule.from_csv(lowered.read_text()) == schedule
+
+
 def torchs(name: str, p: int, m: int, stages_per_rank: int) -> Schedule:
     rows = get_schedule_ops(name, p, m, num_stages_per_rank=stages_per_rank)
     parts = ([str(part) for item in row if item for part in item.sub_actions or (item,)] for row in rows)

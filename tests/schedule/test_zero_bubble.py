@@ -203,3 +203,8 @@ def test_a_quicker_slowest_rank_is_not_worth_a_later_end() -> None:
     ours, late = simulate(zero_bubble(2, 3, costs, 2), costs), simulate(zb_h1(2, 3), costs)
     assert longest(late) < longest(ours) and ours.makespan < late.makespan
     assert ours.makespan <= simulate(one_f_one_b(2, 3), costs).makespan
+
+
+def test_costs_of_another_number_of_stages_are_refused():
+    with pytest.raises(ValueError, match="costs are given for 3 stages and the schedule has 2"):
+        zero_bubble(2, 2, Costs(forward=(1, 1, 9)), 2)
