@@ -10,7 +10,8 @@ from transformers import GPT2LMHeadModel
 from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import DataParallel, average_gradients
-from pllab.pipeline import Pipe
+from pllab.pipeline import LaneExecutor, Pipe, RankExecutor, Step, checkpointed
+from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
 
 NUM_GPUS = torch.cuda.device_count()
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(NUM_GPUS < 1, reason=f"needs 1 GPU, found {NUM_GPUS}")]
@@ -175,3 +176,110 @@ def test_data_parallel_over_nccl_gives_the_one_process_gradient(world_size: int,
     for backend, name, error in results:
         assert backend == "nccl" and error < 1e-4
         assert strategy is not None or name == "overlapped"
+
+
+def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (output - target).square().mean()
+
+
+def assert_same_gradients(parts: list[nn.Sequential], plain: nn.Sequential) -> None:
+    for a, b in zip(nn.Sequential(*parts).parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a.grad.to(b.grad.device), b.grad)
+
+
+def assert_legal(schedule: Schedule, step: Step) -> None:
+    """Every action ran, in its row's order, and none began before the F it takes from had ended."""
+    spans = {span.action: span for span in step.timeline.spans}
+    slack = 1e-4  # events resolve about half a microsecond; two clocks on one host a little more
+    for row in schedule.rows:
+        starts = [spans[action].start for action in row]
+        assert starts == sorted(starts)
+    for action, span in spans.items():
+        assert span.duration > 0
+        if action.kind == "F" and action.stage:
+            assert spans[action._replace(stage=action.stage - 1)].end <= span.start + slack
+
+
+@pytest.mark.parametrize("make", [gpipe, one_f_one_b, zb_h1])
+@pytest.mark.parametrize("devices", [spread(2), ["cuda:0", "cpu:0"], ["cpu:0", "cuda:0"]])
+@pytest.mark.parametrize("start", ["cpu", "cuda:0"])
+def test_lanes_equal_the_plain_model_over_many_steps(make, devices: list[str], start: str) -> None:
+    """Two lanes on one GPU, one on each of two, and one beside a CPU lane; whole and split backwards."""
+    parts, schedule = chain(), make(2, 4)
+    plain = copy.deepcopy(nn.Sequential(*parts)).cuda()
+    with LaneExecutor(schedule, parts, mse, devices=devices, timeout_s=60) as executor:
+        for _ in range(10):
+            x, y = torch.randn(2, 64, 512, device=start).unbind()
+            nn.Sequential(*parts).zero_grad()
+            plain.zero_grad()
+            step = executor.step(x, y)
+            loss = mse(plain(x.cuda()), y.cuda())
+            loss.backward()
+            assert step.loss == pytest.approx(loss.item(), rel=1e-4)
+            assert_same_gradients(parts, plain)
+    assert_legal(schedule, step)
+
+
+def test_lanes_find_the_gpu_their_stages_are_on() -> None:
+    parts = on(spread(2), chain())
+    with LaneExecutor(gpipe(2, 2), parts, mse, timeout_s=60) as executor:
+        assert [str(device) for device in executor.devices] == spread(2)
+        assert executor.step(torch.randn(4, 512), torch.randn(4, 512)).loss > 0
+
+
+@pytest.mark.parametrize("first", [nn.ReLU(inplace=True), nn.Dropout(0.0, inplace=True)])
+def test_a_stage_that_begins_in_place_leaves_what_another_stream_reads(first: nn.Module) -> None:
+    parts = [nn.Sequential(copy.deepcopy(first), nn.Linear(512, 512), nn.Tanh()) for _ in range(2)]
+    parts = on(spread(2), parts)
+    plain = nn.Sequential(*(layer for part in copy.deepcopy(parts) for layer in part)).cuda()
+    for layer in plain:
+        if hasattr(layer, "inplace"):
+            layer.inplace = False
+    x, y = torch.randn(2, 64, 512, device="cuda:0").unbind()
+    before = x.clone()
+    with LaneExecutor(zb_h1(2, 4), parts, mse, timeout_s=60) as executor:
+        executor.step(x, y)
+    mse(plain(x), y).backward()
+    assert torch.equal(x, before)
+    assert_same_gradients(parts, plain)
+
+
+def test_a_checkpointed_stage_draws_the_same_masks_on_a_gpu() -> None:
+    stage = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5), nn.Linear(64, 64)).to("cuda:0")
+    x = torch.randn(8, 64, device="cuda:0")
+    seen = []
+    for run in (stage, lambda x: checkpointed(stage, x)):
+        torch.manual_seed(7)
+        stage.zero_grad()
+        run(x).sum().backward()
+        seen.append([*(parameter.grad.clone() for parameter in stage.parameters()), torch.rand(4, device="cuda:0")])
+    for plain, again in zip(*seen, strict=True):
+        assert torch.equal(plain, again)  # and the generator went on as if nothing had happened
+
+
+def _executor_step(rank: int, world_size: int, name: str) -> tuple[str | None, float, float]:
+    """Backend, error of the loss and of the worst gradient of a second step over nccl, two stages on each rank."""
+    makes = {"gpipe": gpipe, "1f1b": one_f_one_b, "zb_h1": zb_h1, "interleaved": interleaved}
+    schedule, device = makes[name](world_size, 4), torch.device("cuda", rank)
+    torch.manual_seed(0)
+    stages = [nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(schedule.num_stages)]
+    plain = copy.deepcopy(nn.Sequential(*stages)).to(device)
+    mine = {stage: stages[stage].to(device) for stage in schedule.stages_of_rank(rank)}
+    executor = RankExecutor(schedule, mine, mse, timeout_s=60)
+    x, y = torch.randn(2, 16, 64).unbind()
+    for _ in range(2):  # the second step sends no headers
+        nn.ModuleList(mine.values()).zero_grad()
+        step = executor.step(x, y)
+    loss = mse(plain(x.to(device)), y.to(device))
+    loss.backward()
+    assert_legal(schedule, step)
+    pairs = [pair for stage in mine for pair in zip(stages[stage].parameters(), plain[stage].parameters(), strict=True)]
+    worst = max((a.grad - b.grad).abs().max().item() for a, b in pairs)
+    return comm.backend_name(), abs(step.loss - loss.item()), worst
+
+
+@pytest.mark.parametrize("world_size", [1, pytest.param(2, marks=needs_two), pytest.param(4, marks=needs_four)])
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb_h1", "interleaved"])
+def test_ranks_over_nccl_equal_the_plain_model(world_size: int, name: str) -> None:
+    for backend, loss, gradient in comm.launch(_executor_step, world_size, name, backend="nccl", timeout_s=180):
+        assert backend == "nccl" and loss < 1e-4 and gradient < 1e-5

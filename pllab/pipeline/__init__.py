@@ -14,7 +14,9 @@ For any schedule, where the pipe knows one:
 interpret.py        the one interpreter of a row of a schedule
 split_backward.py   a backward in two halves, I and W
 lane_executor.py    every rank of a schedule on a worker thread
-rank_executor.py    every rank of a schedule on a rank of a process group
+rank_executor.py    every rank of a schedule on a rank of a process group (host_clock.py: whose clock)
+run_emulated.py     a schedule on stages that sleep as long as costs say (emulated_plan.py: how long)
+run_emulated_on_ranks.py   the same on processes
 calibrate.py        what the stages cost on this machine
 to_torch.py         the same rows on torch.distributed.pipelining
 """
@@ -31,6 +33,8 @@ from pllab.pipeline.lane_executor import LaneExecutor
 from pllab.pipeline.microbatch import gather, scatter
 from pllab.pipeline.pipe import Pipe
 from pllab.pipeline.rank_executor import RankExecutor
+from pllab.pipeline.run_emulated import run_emulated
+from pllab.pipeline.run_emulated_on_ranks import run_emulated_on_ranks
 from pllab.pipeline.saved_bytes import SavedBytes, live_saved_bytes
 from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import WithDevice, split_module
@@ -66,6 +70,8 @@ __all__ = [
     "gather",
     "interpret",
     "live_saved_bytes",
+    "run_emulated",
+    "run_emulated_on_ranks",
     "scatter",
     "split_module",
     "tie_gradients",

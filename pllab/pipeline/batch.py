@@ -21,7 +21,7 @@ class Step(NamedTuple):
     timeline: Timeline
 
 
-def cut_batch(batch: Batch, num_microbatches: int) -> list[Tensors]:
+def cut_batch(batch: Batch, num_microbatches: int, where: str = "the batch") -> list[Tensors]:
     """Cut a batch along its rows into exactly as many micro-batches as the schedule has, as even as can be.
 
     Example: 7 rows for 3 micro-batches -> 3, 2 and 2 rows.
@@ -29,7 +29,7 @@ def cut_batch(batch: Batch, num_microbatches: int) -> list[Tensors]:
     Raises:
         ValueError: there are fewer rows than micro-batches, or the tensors differ in their rows.
     """
-    tensors = as_tuple(batch, "the batch")
+    tensors = as_tuple(batch, where)
     num_rows = len(scatter(tensors, 1))
     if num_rows < num_microbatches:
         raise ValueError(
@@ -54,7 +54,7 @@ class Score:
         self._loss = loss
         self._targets = targets
         self._num_rows = sum(len(part[0]) for part in targets)
-        counts = [float(mean_over(_single(part)) if mean_over else len(part[0])) for part in targets]
+        counts = [_counted(mean_over, part) for part in targets]
         if not sum(counts) > 0 or min(counts) < 0:
             raise ValueError(
                 f"mean_over counts {counts} in the micro-batches; a mean needs at least one, and none below 0"
@@ -75,7 +75,7 @@ class Score:
         """The loss of one micro-batch.
 
         Raises:
-            ValueError: the loss is no tensor, or not one number.
+            ValueError: the loss is no tensor, not one number, or without a way back to the outputs.
         """
         if not self._weights[microbatch]:  # a mean over nothing is not a number, and neither is its gradient
             loss = torch.stack([output.sum() for output in outputs]).sum() * 0
@@ -85,6 +85,10 @@ class Score:
             raise ValueError(f"the loss is of type {type(loss).__name__}; return a tensor, the mean over the rows")
         if loss.numel() != 1:
             raise ValueError(f"the loss has shape {tuple(loss.shape)}; return one number, the mean over the rows")
+        if any(output.requires_grad for output in outputs) and not loss.requires_grad:
+            raise ValueError(
+                f"the loss, {loss.item():g}, leads back to no output; compute it with torch from the output"
+            )
         self._losses[microbatch] = loss.detach()
         return loss
 
@@ -95,6 +99,14 @@ class Score:
     def total(self) -> float:
         """The loss of the batch; on a GPU this waits for it."""
         return sum(loss.item() * self._weights[microbatch] for microbatch, loss in sorted(self._losses.items()))
+
+
+def _counted(mean_over: Count | None, part: Tensors) -> float:
+    count = mean_over(_single(part)) if mean_over else len(part[0])
+    try:
+        return float(count)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"mean_over gives {count!r} for a micro-batch; return how many the mean is over") from error
 
 
 def _single(values: Tensors) -> Batch:

@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from pllab.pipeline.batch import Batch, Loss, Step
+from pllab.pipeline.fit import check_stages
 from pllab.pipeline.lane_executor import LaneExecutor
 from pllab.pipeline.rank_executor import RankExecutor
+from pllab.pipeline.whole import whole
 from pllab.schedule import Schedule, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
 from pllab.timeline import Timeline
@@ -60,11 +62,12 @@ def calibrate(
         timeout_s: the longest wait of a step.
 
     Raises:
-        ValueError: the stages cannot be dealt evenly to the ranks.
+        ValueError: the stages cannot be dealt evenly to the ranks, or what `LaneExecutor` refuses.
 
-    Lesson 10.
+    Lesson 11.
     """
-    schedule = _schedule(len(stages), num_ranks or len(stages), num_microbatches)
+    check_stages(stages)
+    schedule = _schedule(len(stages), len(stages) if num_ranks is None else num_ranks, num_microbatches)
 
     def make(rows: Schedule) -> AbstractContextManager[Executor]:
         return LaneExecutor(rows, stages, loss, devices=devices, timeout_s=timeout_s)
@@ -100,7 +103,8 @@ def calibrate_ranks(
 def _schedule(num_stages: int, num_ranks: int, num_microbatches: int) -> Schedule:
     if num_ranks < 1 or num_stages % num_ranks:
         raise ValueError(f"{num_stages} stages cannot be dealt evenly to {num_ranks} ranks; give a multiple of them")
-    return interleaved(num_ranks, num_microbatches, num_stages // num_ranks)
+    ranks = whole("num_ranks", num_ranks)
+    return interleaved(ranks, whole("num_microbatches", num_microbatches), num_stages // ranks)
 
 
 def _calibrate(
@@ -111,13 +115,14 @@ def _calibrate(
     repeats: int,
     modules: nn.Module,
 ) -> Costs:
+    num_steps = 1 + whole("repeats", repeats)
     kept = [(parameter, parameter.grad) for parameter in modules.parameters()]
     modules.zero_grad(set_to_none=True)
     runs: list[tuple[Schedule, Timeline]] = []
     try:
         for rows in (schedule, split_backwards(schedule)):
             with make(rows) as executor:
-                timelines = [executor.step(batch, targets).timeline for _ in range(repeats + 1)]
+                timelines = [executor.step(batch, targets).timeline for _ in range(num_steps)]
             runs += [(rows, timeline) for timeline in timelines[1:]]
     finally:
         for parameter, gradient in kept:

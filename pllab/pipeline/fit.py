@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import nn
 
-from pllab.comm import rank, world_size
+from pllab.comm import backend_name, rank, world_size
+from pllab.pipeline.sleep import sleeper
 from pllab.schedule import Schedule
 
 
@@ -15,10 +16,35 @@ def check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequen
     Raises:
         ValueError: naming both counts.
     """
+    check_stages(stages)
     if len(stages) != schedule.num_stages:
         raise ValueError(f"the schedule has {schedule.num_stages} stages, not {len(stages)}; give one module for each")
     if devices is not None and len(devices) != schedule.num_ranks:
         raise ValueError(f"the schedule has {schedule.num_ranks} ranks, not {len(devices)}; give one device for each")
+
+
+def check_stages(stages: object) -> None:
+    """Refuse what is no list of modules.
+
+    Raises:
+        ValueError: naming what it is.
+    """
+    if not isinstance(stages, Sequence | nn.ModuleList | nn.Sequential):
+        raise ValueError(f"the stages are a {type(stages).__name__}; give a list of modules, one for each stage")
+    _check_modules(dict(enumerate(stages)))
+
+
+def check_loss(loss: object, mean_over: object, last_stage: nn.Module | None) -> None:
+    """Refuse a loss or a count that cannot be called, and none where one is needed: for a last stage that is real.
+
+    Raises:
+        ValueError: naming what it is.
+    """
+    if loss is None and last_stage is not None and sleeper(last_stage) is None:
+        raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
+    for name, given in (("loss", loss), ("mean_over", mean_over)):
+        if given is not None and not callable(given):
+            raise ValueError(f"{name} is {given!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
 
 
 def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
@@ -29,6 +55,7 @@ def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
     """
     if not isinstance(stages, Mapping):
         raise ValueError(f"the stages are a {type(stages).__name__}; give this rank's by number, as {{0: module}}")
+    _check_modules(stages)
     if world_size() != schedule.num_ranks:
         raise ValueError(
             f"the schedule has {schedule.num_ranks} ranks and the group {world_size()}; start as many ranks as it has"
@@ -38,10 +65,43 @@ def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
         raise ValueError(f"rank {rank()} of the schedule runs stages {mine}, not {given}; give it those")
 
 
+def _check_modules(stages: Mapping[int, nn.Module]) -> None:
+    for number, stage in stages.items():
+        if not isinstance(stage, nn.Module):
+            raise ValueError(f"stage {number} is of type {type(stage).__name__}; give an nn.Module")
+
+
 def place_of(stages: Iterable[nn.Module]) -> torch.device:
     """Where the first parameter lives; stages without parameters live on the CPU."""
     found = (parameter.device for stage in stages for parameter in stage.parameters())
     return next(found, torch.device("cpu"))
+
+
+def place_on_rank(stages: Mapping[int, nn.Module]) -> torch.device:
+    """Where this rank's stages live, and so its messages too; without parameters it is where the group's messages live.
+
+    Raises:
+        ValueError: the group's backend carries no tensors of that device.
+    """
+    place, backend = place_of(stages.values()), backend_name()
+    numbers = f"the stages of rank {rank()}, {sorted(stages)},"
+    if backend == "nccl" and place.type == "cpu":
+        if _are_real_without_parameters(stages.values()):
+            return torch.device("cuda", torch.cuda.current_device())
+        raise ValueError(
+            f"{numbers} are on the CPU, or asleep, and nccl carries what is on GPUs; "
+            "move them to this rank's GPU, or start the ranks with backend='gloo'"
+        )
+    if backend == "gloo" and place.type != "cpu" and world_size() > 1:
+        raise ValueError(
+            f"{numbers} are on {place} and gloo carries what is on the CPU; "
+            "leave them on the CPU, or start one rank for each GPU, which get nccl"
+        )
+    return place
+
+
+def _are_real_without_parameters(stages: Iterable[nn.Module]) -> bool:
+    return not any(sleeper(stage) is not None or next(stage.parameters(), None) is not None for stage in stages)
 
 
 def lanes_of(schedule: Schedule, stages: Mapping[int, nn.Module]) -> list[torch.device]:

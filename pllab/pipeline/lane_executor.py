@@ -3,15 +3,17 @@
 Each worker interprets its row. Nobody keeps them in step: a packet waits in its receiver's mailbox until it is taken.
 """
 
+import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 import torch
 from torch import nn
 
 from pllab.pipeline.batch import Batch, Count, Loss, Score, Step, cut_batch
-from pllab.pipeline.fit import check_lanes, lanes_of
+from pllab.pipeline.fit import check_lanes, check_loss, lanes_of
 from pllab.pipeline.interpret import Work
 from pllab.pipeline.lane_run import Lane, LaneRun
 from pllab.pipeline.microbatch import Tensors
@@ -22,6 +24,7 @@ from pllab.pipeline.split import checked_device
 from pllab.pipeline.stage import Stage
 from pllab.pipeline.stage_work import StageWork, as_sequential
 from pllab.pipeline.stream import stream_for
+from pllab.pipeline.whole import deadline
 from pllab.pipeline.worker import create_workers
 from pllab.schedule import Schedule, check
 from pllab.timeline import Engine
@@ -63,13 +66,12 @@ class LaneExecutor:
         check(schedule)
         check_lanes(schedule, stages, devices)
         self.schedule = schedule
-        self.timeout_s = timeout_s
+        check_loss(loss, mean_over, stages[-1])
+        self.timeout_s = deadline(timeout_s)
         self._loss = loss
         self._mean_over = mean_over
         self._modules = [as_sequential(stage) for stage in stages]
         self._sleepers = [sleeper(stage) for stage in stages]
-        if loss is None and self._sleepers[-1] is None:
-            raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
         if self._sleepers[-1] is not None and None in self._sleepers:
             awake = self._sleepers.index(None)
             raise ValueError(f"the last stage sleeps and stage {awake} does not; let all sleep, or the last one not")
@@ -79,6 +81,7 @@ class LaneExecutor:
         for stage in reversed(range(schedule.num_stages)):  # a shared parameter ends up where its first stage is
             self._modules[stage].to(self._device(stage))
         self._lanes: list[Lane] = []
+        self._in_step = threading.Lock()
         self._close_at_end = weakref.finalize(self, _close, [])
 
     def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
@@ -87,11 +90,16 @@ class LaneExecutor:
         Raises:
             ValueError: the batch has fewer rows than the schedule has micro-batches, or other than the targets.
             TimeoutError: a stage waited, or worked, longer than `timeout_s`.
+            RuntimeError: another thread is in a step of this executor.
             Exception: the first exception of a stage, with a note that names its action.
         """
-        micro_batches, score = self._cut(batch), None
+        with self._alone():
+            return self._step(batch, targets)
+
+    def _step(self, batch: Batch | None, targets: Batch | None) -> Step:
+        micro_batches, score = self._cut(batch, "batch"), None
         if self._loss is not None and self._sleepers[-1] is None:
-            score = Score(self._loss, self._cut(targets, self._device(-1)), self._mean_over)
+            score = Score(self._loss, self._cut(targets, "targets", self._device(-1)), self._mean_over)
             score.check_rows(sum(len(part[0]) for part in micro_batches))
         shadows = [shared.shadow(self._device(shared.stage)) for shared in self._shared]
         record = Record(self._engine, self.schedule.num_ranks)
@@ -119,6 +127,16 @@ class LaneExecutor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """The lanes have one queue each: what two steps ask of them would come back mixed."""
+        if not self._in_step.acquire(blocking=False):
+            raise RuntimeError("this executor is in a step on another thread; make an executor for each thread")
+        try:
+            yield
+        finally:
+            self._in_step.release()
+
     def _started(self) -> list[Lane]:
         if not self._lanes:
             # One worker per rank, so that two ranks on one GPU have two.
@@ -137,12 +155,12 @@ class LaneExecutor:
         device = self.devices[self.schedule.rank_of_stage[stage % self.schedule.num_stages]]
         return torch.device("cpu") if device.type == "cpu" else device
 
-    def _cut(self, batch: Batch | None, device: torch.device | None = None) -> list[Tensors]:
+    def _cut(self, batch: Batch | None, name: str, device: torch.device | None = None) -> list[Tensors]:
         if batch is None:
             if self._engine == "emulated":
                 return [()] * self.schedule.num_microbatches
-            raise ValueError("batch and targets are None; only sleeping stages run without them")
-        parts = cut_batch(batch, self.schedule.num_microbatches)
+            raise ValueError(f"{name} is None; give step(batch, targets), only sleeping stages run without them")
+        parts = cut_batch(batch, self.schedule.num_microbatches, name)
         return [tuple(tensor.to(device) for tensor in part) for part in parts] if device is not None else parts
 
     def _works(self, score: Score | None, shadows: Sequence[torch.Tensor]) -> dict[int, Work]:

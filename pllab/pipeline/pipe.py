@@ -26,6 +26,7 @@ from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import checked_device, split_module
 from pllab.pipeline.stage import Stage, as_tuple
 from pllab.pipeline.stream import Packet, stream_for
+from pllab.pipeline.whole import deadline, whole
 from pllab.pipeline.worker import Workers, create_workers
 from pllab.timeline import Engine, Timeline
 
@@ -102,7 +103,7 @@ class Pipe(nn.Module):
         self.partitions = nn.ModuleList(partitions)
         self.devices = devices
         self.recompute = recompute
-        self.timeout_s = timeout_s
+        self.timeout_s = deadline(timeout_s)
         self._shared = shared_parameters(partitions)
         self._streams = [stream_for(device) for device in devices]
         rows = list(dict.fromkeys(devices))
@@ -199,7 +200,7 @@ class Pipe(nn.Module):
         outputs: Tensors,
         needs_grad: Sequence[bool],
     ) -> Tensors:
-        joint = _Joint(self, run, sizes, shadows, needs_grad)
+        joint = _Joint(self, run, sizes, shadows, needs_grad, [tensor.device for tensor in batch])
         parameters = [shared.parameter for shared in self._shared]
         token = _Reverse.apply(joint, torch.zeros((), requires_grad=True), *batch, *parameters)
         attached = _Attach.apply(joint, token, *outputs)
@@ -216,8 +217,10 @@ class _Joint:
         sizes: Sequence[int],
         shadows: Sequence[torch.Tensor],
         needs_grad: Sequence[bool],
+        homes: Sequence[torch.device],
     ) -> None:
         self.pipe = pipe
+        self.homes = homes
         self.run = run
         self.sizes = sizes
         self.shadows = shadows
@@ -227,11 +230,14 @@ class _Joint:
 
     def backward(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
         """Run the stages in reverse; return the gradients of the inputs and of the shared parameters."""
-        columns = [[None] * len(self.sizes) if grad is None else grad.split(self.sizes) for grad in self.grads]
-        packets = [Packet(row, (), self.ready) for row in zip(*columns, strict=True)]
+        self.run.check_open(self.pipe._workers)
+        rows = [[None] * len(self.sizes) if grad is None else grad.split(self.sizes) for grad in self.grads]
+        packets = [Packet(row, (), self.ready) for row in zip(*rows, strict=True)]
         self.grads = ()
         finished = self.pipe._guarded(self.run, lambda: self.run.backward(packets))
-        inputs = [_together(column) for column in zip(*(packet.tensors for packet in finished), strict=True)]
+        columns = list(zip(*(packet.tensors for packet in finished), strict=True))
+        # A gradient belongs where its tensor is; the first stage may be elsewhere.
+        inputs = [_together(column, home) for column, home in zip(columns, self.homes, strict=True)]
         owners: list[Shared] = self.pipe._shared
         shared = [
             None if shadow.grad is None else shadow.grad.to(owner.parameter.device)
@@ -277,9 +283,9 @@ class _Reverse(torch.autograd.Function):
         return None, None, *inputs, *shared
 
 
-def _together(column: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+def _together(column: Sequence[torch.Tensor | None], home: torch.device) -> torch.Tensor | None:
     parts = [part for part in column if part is not None]
-    return torch.cat(parts) if parts else None
+    return torch.cat(parts).to(home) if parts else None
 
 
 def _checked_split(split_size: int | None, num_microbatches: int | None) -> tuple[int | None, int | None]:
@@ -288,10 +294,9 @@ def _checked_split(split_size: int | None, num_microbatches: int | None) -> tupl
             f"split_size={split_size} (rows of a micro-batch) and num_microbatches={num_microbatches} (their number) "
             "say the same thing twice; give one of them"
         )
-    for name, value in (("split_size", split_size), ("num_microbatches", num_microbatches)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; give a whole number of at least 1")
-    return (1 if split_size is None and num_microbatches is None else split_size), num_microbatches
+    if num_microbatches is not None:
+        return None, whole("num_microbatches", num_microbatches)
+    return (1 if split_size is None else whole("split_size", split_size)), None
 
 
 def _check_rows(outputs: Sequence[Tensors]) -> None:

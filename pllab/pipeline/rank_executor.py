@@ -11,9 +11,10 @@ from torch import nn
 
 from pllab.comm import one_way_groups, rank, receive_async, send_async, world_size
 from pllab.pipeline.batch import Batch, Count, Loss, Score, Step, cut_batch
-from pllab.pipeline.fit import check_ranks, place_of
+from pllab.pipeline.fit import check_loss, check_ranks, place_on_rank
+from pllab.pipeline.host_clock import from_common_zero, is_shared
 from pllab.pipeline.interpret import Work, interpret
-from pllab.pipeline.rank_run import RankTransport, exchange_spans
+from pllab.pipeline.rank_run import RankTransport, exchange_timelines
 from pllab.pipeline.record import Record
 from pllab.pipeline.sleep import SleepWork, sleeper
 from pllab.pipeline.stage import Stage, as_tuple
@@ -22,9 +23,10 @@ from pllab.pipeline.stopwatch import timing
 from pllab.pipeline.stream import Packet, stream_for
 from pllab.pipeline.tied_ranks import Place, Tied
 from pllab.pipeline.transport import Name
+from pllab.pipeline.whole import deadline
 from pllab.pipeline.wires import Headers, Inbox, Outbox, Wire, crossings
 from pllab.schedule import Schedule, check
-from pllab.timeline import Engine, Timeline
+from pllab.timeline import Engine
 
 
 class RankExecutor:
@@ -32,19 +34,23 @@ class RankExecutor:
 
     Example, on each of two ranks:
 
-        stages = cut(layers_of(model), [2, 2, 1, 1])
+        def loss(logits, labels):    # (rows, time, vocabulary) and (rows, time); the labels are shifted already
+            return cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+        stages = cut(layers_of(model), [2, 2, 1, 1])    # of all ranks; interleaved(2, 8) has four
         mine = {stage: stages[stage] for stage in schedule.stages_of_rank(rank())}
-        executor = RankExecutor(schedule, mine, cross_entropy, tied=tied_weights(stages))
-        loss, timeline = executor.step(input_ids, labels)    # both the same on every rank
+        executor = RankExecutor(schedule, mine, loss, tied=tied_weights(stages))
+        value, timeline = executor.step(input_ids, labels)    # the same on every rank
 
     Only the ranks of the first and of the last stage look at the batch and at the targets; others may pass None.
     Loss and timeline are those of all ranks, on every rank; the clock is the host's, so that the ranks of one host
     share it. `tied` says which weights of different stages are one, as `tied_weights` finds them on the whole list of
-    stages; their gradient is summed once in a step. The rest is as for `LaneExecutor`.
+    stages; their gradient is summed once in a step. Stages live on the CPU under gloo, and under nccl on the GPU of
+    their rank. The rest is as for `LaneExecutor`.
 
     Raises:
         ScheduleError: the schedule is illegal.
-        ValueError: stages, loss or group do not fit the schedule.
+        ValueError: stages, loss or group do not fit the schedule, or the backend not the stages' device.
 
     Lesson 11.
     """
@@ -62,27 +68,28 @@ class RankExecutor:
         check(schedule)
         check_ranks(schedule, stages)
         self.schedule = schedule
-        self.timeout_s = timeout_s
+        check_loss(loss, mean_over, stages.get(schedule.num_stages - 1))
+        self.timeout_s = deadline(timeout_s)
         self._loss = loss
         self._mean_over = mean_over
         self._last = schedule.num_stages - 1
         self._modules = {number: as_sequential(stage) for number, stage in stages.items()}
         self._sleepers = {number: sleeper(stage) for number, stage in stages.items()}
-        if loss is None and self._last in stages and self._sleepers[self._last] is None:
-            raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
         self._engine: Engine = "real" if None in self._sleepers.values() else "emulated"
-        self._device = place_of(self._modules.values())
+        self._device = place_on_rank(self._modules)
         self._stream = stream_for(self._device)
         self._tied = Tied(tied, schedule, self._modules)
         self._inwards, self._outwards = self._wires()
         self._headers: dict[int, Headers] = {}  # by shape of the batch
+        self._shares_clock = is_shared()
         self._is_cut_short = False
 
     def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
         """Run this rank's actions once; add to the parameters' `.grad`.
 
         Raises:
-            ValueError: the batch has fewer rows than the schedule has micro-batches, or other than the targets.
+            ValueError: the batch has fewer rows than the schedule has micro-batches, or other than the targets, or
+                some stages sleep, and the last one, or no batch is given.
             PeerError: another rank went away, or did not send in time.
             RuntimeError: an earlier step failed half way.
         """
@@ -93,6 +100,9 @@ class RankExecutor:
         record = Record(self._engine, self.schedule.num_ranks)
         self._is_cut_short = world_size() > 1  # until the end is reached
         shape, num_rows = self._agree_on_shape(batch)
+        if not num_rows and self._engine == "real":
+            awake = next(number for number, asleep in self._sleepers.items() if asleep is None)
+            raise ValueError(f"stage 0 has no batch, and stage {awake} does not sleep; give it one, or let all sleep")
         if score is not None:
             score.check_rows(num_rows)
         transport = self._transport(here, self._headers.setdefault(shape, {}))
@@ -100,15 +110,19 @@ class RankExecutor:
         self._tied.put_aside()
         self._stream.begin()
         self._stream.start_clock(None)
-        with torch.enable_grad(), self._stream.running():
-            interpret(self.schedule.rows[rank()], works, transport, timing(record, rank(), self._stream))
-            transport.flush()
-        self._stream.end()
+        try:
+            with torch.enable_grad(), self._stream.running():
+                interpret(self.schedule.rows[rank()], works, transport, timing(record, rank(), self._stream))
+                transport.flush()
+        finally:
+            self._stream.end()
         self._tied.add_up()
         loss = 0.0 if score is None else score.total()
-        spans, loss = exchange_spans(self.schedule, record.timeline(from_zero=False).spans, loss, self._device)
+        mine = record.timeline(from_zero=False)
+        mine = mine if self._shares_clock else from_common_zero(mine)
+        timeline, loss = exchange_timelines(self.schedule, mine, loss, self._device)
         self._is_cut_short = False
-        return Step(loss, Timeline.of(spans, self._engine, self.schedule.num_ranks).from_zero())
+        return Step(loss, timeline.from_zero())
 
     def _wires(self) -> tuple[list[Wire], list[Wire]]:
         """The wires into this rank and those out of it, one for each rank it exchanges packets with."""
@@ -159,7 +173,7 @@ class RankExecutor:
             return None
         if targets is None:
             raise ValueError("targets is None on the rank of the last stage, which computes the loss")
-        parts = cut_batch(targets, self.schedule.num_microbatches)
+        parts = cut_batch(targets, self.schedule.num_microbatches, "targets")
         return Score(self._loss, [tuple(tensor.to(self._device) for tensor in part) for part in parts], self._mean_over)
 
     def _works(self, score: Score | None) -> dict[int, Work]:

@@ -9,7 +9,7 @@ from pllab.pipeline.stream import Packet
 from pllab.pipeline.transport import NOTHING, Name, made_by, taken_by
 from pllab.pipeline.wires import Inbox, Outbox
 from pllab.schedule import Action, Schedule
-from pllab.timeline import Span
+from pllab.timeline import Span, Timeline
 
 
 class RankTransport:
@@ -59,21 +59,21 @@ class RankTransport:
             outbox.flush()
 
 
-def exchange_spans(
-    schedule: Schedule, mine: tuple[Span, ...], loss: float, device: torch.device
-) -> tuple[list[Span], float]:
-    """The spans of all ranks and the loss, which the last stage's rank has, in one sum over the ranks.
+def exchange_timelines(schedule: Schedule, mine: Timeline, loss: float, device: torch.device) -> tuple[Timeline, float]:
+    """The timeline of all ranks and the loss, which the last stage's rank has, in one sum over the ranks.
 
-    All ranks know all actions, so only times travel: each rank fills in its own and leaves zeros for the others.
+    All ranks know all actions, so only times travel: each rank fills in its own and leaves zeros for the others. A
+    timeline is emulated where all ranks' are.
     """
     order = [(rank, action) for rank, row in enumerate(schedule.rows) for action in row]
     place = {action: index for index, (_, action) in enumerate(order)}
     times = torch.zeros(len(order) + 1, 2, dtype=torch.float64)
-    times[-1, 0] = loss
-    for span in mine:
+    times[-1, 0], times[-1, 1] = loss, mine.engine == "real"
+    for span in mine.spans:
         assert isinstance(span.action, Action)
         times[place[span.action], 0], times[place[span.action], 1] = span.start, span.end
     times = times.to(device)
     all_reduce(times)
-    *spans, (total, _) = times.tolist()
-    return [Span(rank, action, *span) for (rank, action), span in zip(order, spans, strict=True)], total
+    *pairs, (total, num_real) = times.tolist()
+    spans = [Span(rank, action, *pair) for (rank, action), pair in zip(order, pairs, strict=True)]
+    return Timeline.of(spans, "real" if num_real else "emulated", schedule.num_ranks), total

@@ -15,6 +15,7 @@ import torch
 from pllab.pipeline.ambient import Ambient
 from pllab.pipeline.clock import clock_cycles
 from pllab.pipeline.compute import Cell, Upstream, compute
+from pllab.pipeline.in_place import unchanged
 from pllab.pipeline.microbatch import Tensors
 from pllab.pipeline.record import Record
 from pllab.pipeline.stage import Saved, Stage, as_inputs
@@ -50,6 +51,15 @@ class Run:
     def stop(self) -> None:
         """Let the tasks that still wait in the queues end without running."""
         self._stopped.set()
+
+    def check_open(self, workers: Workers | None) -> None:
+        """Refuse to go on with workers that have ended.
+
+        Raises:
+            RuntimeError: the pipe was closed since this batch began.
+        """
+        if workers is not self._plan.workers:
+            raise RuntimeError("the pipe was closed after this batch went forward; call backward before close()")
 
     def forward(self, micro_batches: Sequence[Tensors]) -> list[Packet]:
         """Run the clock cycles; return the last stage's packets in order of micro-batches."""
@@ -108,7 +118,12 @@ class Run:
             tensors = stream.fetch(packet, stage.device)
             inputs = as_inputs(tensors, packet.needs_grad)
             keep = torch.is_grad_enabled()
-            with self._timed(j, Kind.F, i), torch.set_grad_enabled(keep and not self._plan.recompute):
+            again = inputs if keep and self._plan.recompute else ()
+            with (
+                self._timed(j, Kind.F, i),
+                torch.set_grad_enabled(keep and not self._plan.recompute),
+                unchanged(again, f"stage {j}"),
+            ):
                 outputs = stage.forward(inputs, self._plan.seed, i)
             if keep:
                 self._saved[i, j] = Saved(inputs, None if self._plan.recompute else outputs)

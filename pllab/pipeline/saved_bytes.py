@@ -16,6 +16,8 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from pllab.pipeline.fit import check_stages
+
 
 class Change(NamedTuple):
     """A tensor is kept (+1) or let go (-1): when, by which stage, and which memory it stands in."""
@@ -83,8 +85,12 @@ def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
     storage counts once however many tensors share it, and whole where only a part of it is seen. Parameters and
     buffers are not counted, nor is a loss outside the stages. A stage counts as if it had a device of its own.
 
+    Raises:
+        ValueError: the stages are no list of modules.
+
     Source: `torch.autograd.graph.saved_tensors_hooks`. Lesson 10.
     """
+    check_stages(stages)
     saved = SavedBytes(len(stages))
     with ExitStack() as stack:
         for number, stage in enumerate(stages):

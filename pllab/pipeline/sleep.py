@@ -4,6 +4,7 @@ A sleeping stage needs no core, so eight real stages with real threads, queues a
 show the true bubble.
 """
 
+import math
 import time
 from typing import Any
 
@@ -24,7 +25,7 @@ class SleepStage(nn.Module):
     `backward_s` alone (half for each), or the two.
 
     Raises:
-        ValueError: a time is negative, or the backward is given twice or not at all.
+        ValueError: a time is negative or has no end, or the backward is given twice or not at all.
     """
 
     def __init__(
@@ -37,8 +38,9 @@ class SleepStage(nn.Module):
     ) -> None:
         super().__init__()
         halves = _halves(backward_s, backward_input_s, backward_weight_s)
-        if min(forward_s, *halves) < 0:
-            raise ValueError(f"a stage cannot sleep {min(forward_s, *halves)} s; give times of at least 0")
+        for seconds in (forward_s, *halves):
+            if not 0 <= seconds < math.inf:
+                raise ValueError(f"a stage cannot sleep {seconds} s; give finite times of at least 0")
         self.forward_s = forward_s
         self.backward_input_s, self.backward_weight_s = halves
         self.backward_s = sum(halves)

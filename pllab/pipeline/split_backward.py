@@ -44,7 +44,7 @@ def backward_input(
     behind an output that is not on the trunk, or taken by a `torch.autograd.Function`, whose backward knows no halves.
     A hook on a tensor inside, `tensor.register_hook`, runs with I and again with W, so it should only look.
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023); torch.distributed.pipelining splits the same way.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024); torch.distributed.pipelining splits the same way.
     """
     leaves = [tensor for tensor in inputs if tensor.requires_grad]
     roots = [get_gradient_edge(output).node for output in outputs]

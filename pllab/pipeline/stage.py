@@ -1,7 +1,7 @@
 """One stage: it runs its layers forward and backward on one micro-batch. It knows nothing of its neighbours."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -9,6 +9,7 @@ from torch import nn
 from torch.func import functional_call
 
 from pllab.pipeline.dropout import SeededDropout, has_dropout, seed_of
+from pllab.pipeline.in_place import overwrites_input
 
 Value = torch.Tensor | tuple[torch.Tensor, ...]
 
@@ -24,7 +25,8 @@ class Stage(NamedTuple):
     """Consecutive layers on one device.
 
     `shadows` are this stage's own leaves for parameters that live on an earlier stage (tied embeddings), by name:
-    the same values, but their gradient is collected apart and added once the whole batch is through.
+    the same values, but their gradient is collected apart and added once the whole batch is through. A stage that
+    begins in place works on a copy of its input.
     """
 
     number: int
@@ -34,8 +36,10 @@ class Stage(NamedTuple):
 
     def forward(self, inputs: Sequence[torch.Tensor], batch_seed: int, micro_batch: int) -> tuple[torch.Tensor, ...]:
         """Run the layers; a single tensor goes in as it is, several as one tuple, as `nn.Sequential` passes them on."""
+        if overwrites_input(self.module):
+            inputs = [tensor.clone() for tensor in inputs]
         value = inputs[0] if len(inputs) == 1 else tuple(inputs)
-        with self._masks(batch_seed, micro_batch):
+        with self._masks(batch_seed, micro_batch), self._telling_of_leaves():
             result = functional_call(self.module, self.shadows, (value,)) if self.shadows else self.module(value)
         return as_tuple(result, f"stage {self.number}")
 
@@ -55,6 +59,19 @@ class Stage(NamedTuple):
             torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
         return [tensor.grad for tensor in inputs]
 
+    @contextmanager
+    def _telling_of_leaves(self) -> Iterator[None]:
+        """Autograd says that a leaf was overwritten; which one it was, and what to do, is known here."""
+        try:
+            yield
+        except RuntimeError as error:
+            if "a leaf Variable that requires grad" in str(error):
+                error.add_note(
+                    f"if it is the input of stage {self.number}, begin the stage with x = x.clone(), "
+                    "or write x = x + y for x += y"
+                )
+            raise
+
     def _masks(self, batch_seed: int, micro_batch: int) -> AbstractContextManager[object]:
         if not has_dropout(self.module):
             return nullcontext()
@@ -68,8 +85,11 @@ def as_tuple(value: object, where: str) -> tuple[torch.Tensor, ...]:
         ValueError: the value is something else, for example the output object of a transformers block.
     """
     values = value if isinstance(value, tuple) else (value,)
-    if not values or not all(isinstance(part, torch.Tensor) for part in values):
-        raise ValueError(f"{where} has {type(value).__name__}; a pipeline passes a tensor or a tuple of tensors")
+    wrong = [type(part).__name__ for part in values if not isinstance(part, torch.Tensor)]
+    if wrong or not values:
+        kind = wrong[0] if wrong else "nothing"
+        found = f"a tuple with {kind} in it" if isinstance(value, tuple) else kind
+        raise ValueError(f"{where} has {found}; a pipeline passes a tensor or a tuple of tensors")
     return values
 
 

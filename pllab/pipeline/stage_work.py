@@ -64,9 +64,21 @@ def _that_count(
     outputs: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The outputs that have a graph and a gradient, with their gradients."""
+    _check_shapes(outputs, grads)
     pairs = zip(outputs, grads, strict=True)
     found = [(output, grad) for output, grad in pairs if output.requires_grad and grad is not None]
     return [output for output, _ in found], [grad for _, grad in found]
+
+
+def _check_shapes(outputs: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]) -> None:
+    """Refuse the token that a sleeping last stage sends back: it has no loss, and so no gradient."""
+    came = [None if grad is None else tuple(grad.shape) for grad in grads]
+    made = [tuple(output.shape) for output in outputs]
+    if len(came) != len(made) or any(one not in (None, other) for one, other in zip(came, made, strict=True)):
+        raise ValueError(
+            f"outputs of shapes {made} get gradients of shapes {came}; if the last stage sleeps, let all sleep, "
+            "or the last one not"
+        )
 
 
 def as_sequential(module: nn.Module) -> nn.Sequential:

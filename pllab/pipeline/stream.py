@@ -123,6 +123,7 @@ class CudaStream(HostStream):
     def seconds(self, mark: Mark) -> float:
         """The event's time in host seconds, once the stream has reached it."""
         assert isinstance(mark, torch.cuda.Event) and self._base is not None
+        self._base.event.synchronize()  # it may be on the stream of another stage
         mark.synchronize()
         return self._base.host_s + self._base.event.elapsed_time(mark) / 1e3
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from pllab.comm import backend_name
 from pllab.pipeline.batch import Loss
-from pllab.pipeline.fit import check_ranks, place_of
+from pllab.pipeline.fit import check_loss, check_ranks, place_on_rank
 from pllab.schedule import Schedule, check
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ def to_torch(
 
     Example, under torchrun with as many ranks as the schedule has rows:
 
-        theirs = to_torch(schedule, {stage: stages[stage] for stage in schedule.stages_of_rank(rank())}, cross_entropy)
-        theirs.step(input_ids)                           # on the rank of the first stage
+        mine = {stage: stages[stage] for stage in schedule.stages_of_rank(rank())}
+        theirs, losses = to_torch(schedule, mine, cross_entropy), []
+        theirs.step(x)                                   # on the rank of the first stage
         theirs.step(target=labels, losses=losses)        # on the rank of the last stage
+        theirs.step(x, target=labels, losses=losses)     # on a rank with both, as of one rank or of zbv
         theirs.step()                                    # on the others
 
     The rows go through PyTorch's CSV loader as they are; it adds sends and receives. Each loss is divided by the
@@ -51,8 +54,11 @@ def to_torch(
 
     check(schedule)
     check_ranks(schedule, stages)
+    check_loss(loss, None, stages.get(schedule.num_stages - 1))
+    if backend_name() is None:
+        raise ValueError("there is no process group; call pllab.comm.setup(rank, world_size) first")
     _check_even(schedule)
-    place = place_of(stages.values()) if device is None else torch.device(device)
+    place = place_on_rank(stages) if device is None else torch.device(device)
     made = [PipelineStage(stages[number], number, schedule.num_stages, place) for number in sorted(stages)]
     share = partial(_share_of, loss, schedule.num_microbatches)
     runtime = _PipelineScheduleRuntime(made, schedule.num_microbatches, loss_fn=share, scale_grads=False)
@@ -67,7 +73,12 @@ def from_torch(theirs: "PipelineScheduleMulti", name: str = "schedule") -> Sched
     """The rows of an executor of torch.distributed.pipelining, without its sends and receives.
 
     Example: `from_torch(to_torch(schedule, stages, loss)) == schedule`.
+
+    Raises:
+        ValueError: it is no executor of torch.distributed.pipelining that has rows.
     """
+    if not hasattr(theirs, "pipeline_order"):
+        raise ValueError(f"a {type(theirs).__name__} has no pipeline_order; give an executor, as `to_torch` makes one")
     rows = [theirs.pipeline_order[row] for row in sorted(theirs.pipeline_order)]
     cells = ([str(action) for action in row if not _is_no_work(action)] for row in rows)
     return Schedule.from_csv("\n".join(",".join(row) for row in cells), name)

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 
 from pllab.schedule import Kind
 
 PerStage = float | Iterable[float]
 """One number for all stages, or one per stage."""
+_PER_STAGE = ("forward", "backward_input", "backward_weight", "activation_bytes", "backward")
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Costs:
     starts it without delay; a message leaves when its action ends, takes `p2p + activation_bytes / bandwidth`
     seconds, occupies neither device and shares its wire with no other; within a rank it takes no time. The gradient
     that comes back through a boundary is as large as the activation that went up.
+
+    Numbers of numpy are taken as Python's.
 
     Args:
         forward: seconds of F.
@@ -49,10 +53,9 @@ class Costs:
     def __post_init__(self) -> None:
         lengths: dict[str, int] = {}
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Iterable) and not isinstance(value, str):
-                value = tuple(value)
-                object.__setattr__(self, field.name, value)
+            value = _plain(getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+            if isinstance(value, tuple):
                 lengths[field.name] = len(value)
             if value is not None or field.name != "backward":
                 _check(field.name, value)
@@ -98,15 +101,31 @@ class Costs:
         return self.p2p + _of_stage(self.activation_bytes, min(sender, receiver)) / self.bandwidth
 
 
+def _plain(value: object) -> object:
+    """A cost with its numbers as Python's, which are written and compared the same everywhere; the rest as it is.
+
+    An array without dimensions says that it is iterable, and is not.
+    """
+    if isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0:
+        return tuple(map(_number, value))
+    return _number(value)
+
+
+def _number(value: object) -> object:
+    if not isinstance(value, Real) or isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
 def _check(name: str, value: object) -> None:
     """Refuse what is no cost; only a bandwidth may be infinite, and it may not be zero."""
-    if isinstance(value, tuple) and name not in ("p2p", "bandwidth"):
+    if isinstance(value, tuple) and name in _PER_STAGE:
         if not value:
             raise ValueError(f"{name} has no values; give one per stage, or one number for all")
         for stage, one in enumerate(value):
             _check(f"{name} of stage {stage}", one)
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} is {value!r}; it is a number")
+        raise ValueError(f"{name} is {value!r}; it is a number, an int or a float")
     elif name == "bandwidth":
         if not value > 0:
             raise ValueError(f"bandwidth is {value}; it is above 0, in bytes per second")

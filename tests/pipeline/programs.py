@@ -8,8 +8,17 @@ from torch import nn
 
 from pllab.comm import PeerError, all_reduce, record_messages
 from pllab.parallel import num_target_tokens
-from pllab.pipeline import LaneExecutor, RankExecutor, SleepStage, checkpointed, from_torch, tied_weights, to_torch
-from pllab.schedule import Schedule, gpipe, one_f_one_b, zb_h1
+from pllab.pipeline import (
+    LaneExecutor,
+    RankExecutor,
+    SleepStage,
+    checkpointed,
+    from_torch,
+    host_clock,
+    tied_weights,
+    to_torch,
+)
+from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
 from tests.pipeline.families import (
     GENERATORS,
     any_legal,
@@ -267,3 +276,64 @@ def mean_over_tokens(rank: int, size: int) -> tuple[float, float, bool]:
     executor = RankExecutor(schedule, mine, next_token_loss, mean_over=num_target_tokens, tied=tied, timeout_s=20)
     step = executor.step(ids, labels)
     return abs(step.loss - loss.item()), worst(model, plain, names_of(model, mine)), True
+
+
+IN_PLACE = {
+    "relu": lambda: nn.ReLU(inplace=True),
+    "relu that leaks, behind a view": lambda: nn.Sequential(nn.Flatten(), nn.LeakyReLU(0.1, inplace=True)),
+    "elu": lambda: nn.ELU(inplace=True),
+}
+
+
+def stages_in_place(first: str, num_stages: int) -> list[nn.Sequential]:
+    """Each begins in place, and ends with a result that its backward needs again."""
+    torch.manual_seed(0)
+    return [nn.Sequential(IN_PLACE[first](), nn.Linear(4, 4), nn.Tanh()) for _ in range(num_stages)]
+
+
+def batch_in_place() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(6, 4, generator=generator), torch.randn(6, 4, generator=generator)
+
+
+def in_place_on_ranks(rank: int, size: int) -> dict[str, float]:
+    """The worst error of a gradient of this rank, by the layer that works in place."""
+    schedule, off = interleaved(size, 4), {}
+    for first in IN_PLACE:
+        stages, (x, y) = stages_in_place(first, schedule.num_stages), batch_in_place()
+        plain = copy.deepcopy(nn.Sequential(*stages))
+        value = x
+        for stage in plain:
+            value = stage(value.clone())
+        nn.functional.mse_loss(value, y).backward()
+        mine = own(schedule, stages, rank)
+        RankExecutor(schedule, mine, nn.functional.mse_loss, timeout_s=20).step(x, y)
+        pairs = [
+            pair
+            for number in mine
+            for pair in zip(stages[number].parameters(), plain[number].parameters(), strict=True)
+        ]
+        off[first] = max((ours.grad - theirs.grad).abs().max().item() for ours, theirs in pairs)
+    return off
+
+
+def some_sleep(rank: int, size: int, asleep: tuple[int, ...], with_batch: bool) -> tuple[str, str]:
+    """The engine and no words, or no engine and the words of the error, of a step in which some ranks sleep."""
+    stage = SleepStage(0.001, 0.001) if rank in asleep else nn.Linear(4, 4)
+    executor = RankExecutor(zb_h1(size, 2), {rank: stage}, nn.functional.mse_loss, timeout_s=20)
+    x = torch.randn(4, 4)
+    try:
+        return executor.step(x if with_batch else None, x).timeline.engine, ""
+    except (ValueError, PeerError) as error:
+        return "", f"{type(error).__name__}: {error}"
+
+
+def on_two_hosts(rank: int, size: int) -> float:
+    """The makespan of 8 sleeps of 5 ms on two hosts, the second of which was started 1000 s before the first."""
+    tick = time.perf_counter
+    host_clock._host = lambda: f"host {rank}"
+    time.perf_counter = lambda: tick() + 1000 * rank
+    schedule = one_f_one_b(2, 2)
+    executor = RankExecutor(schedule, {rank: SleepStage(0.005, backward_input_s=0.0025, backward_weight_s=0.0025)})
+    executor.step()
+    return executor.step().timeline.makespan

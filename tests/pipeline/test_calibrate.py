@@ -1,5 +1,8 @@
 """Calibration on sleeping stages, whose costs are known, and on real ones, whose gradients must stay as they were."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -87,3 +90,25 @@ def test_gradients_come_back_after_a_failed_calibration():
 def test_no_stages_are_refused():
     with pytest.raises(ValueError, match="0 stages cannot be dealt evenly to 0 ranks"):
         calibrate([], num_microbatches=4)
+
+
+def test_numbers_may_be_of_numpy() -> None:
+    stages = [nn.Linear(4, 4) for _ in range(4)]
+    x, num = torch.randn(8, 4), np.int64
+    given = {"num_microbatches": num(4), "num_ranks": num(2), "repeats": num(1)}
+    assert len(calibrate(stages, x, x, nn.functional.mse_loss, **given).forward) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"num_ranks": 0}, "2 stages cannot be dealt evenly to 0 ranks"),
+        ({"repeats": 0}, "repeats is 0; give a whole number"),
+        ({"repeats": 1.5}, "repeats is 1.5; give a whole number"),
+        ({"num_microbatches": 2.0}, "num_microbatches is 2.0; give a whole number"),
+    ],
+)
+def test_numbers_that_are_no_counts_are_refused(given: dict[str, Any], sentence: str) -> None:
+    x = torch.randn(8, 4)
+    with pytest.raises(ValueError, match=sentence):
+        calibrate([nn.Linear(4, 4)] * 2, x, x, nn.functional.mse_loss, **{"num_microbatches": 4, **given})

@@ -338,3 +338,59 @@ def test_a_batch_and_targets_of_different_rows_are_refused() -> None:
 def test_a_last_stage_that_sleeps_alone_is_refused() -> None:
     with pytest.raises(ValueError, match="the last stage sleeps and stage 0 does not"):
         LaneExecutor(gpipe(2, 2), [*linears(1), SleepStage(0.001, 0.001)], mse)
+
+
+def test_two_threads_in_one_executor_are_refused() -> None:
+    """Each lane has one queue of outcomes, and two steps would take each other's."""
+    inside, gate = threading.Event(), threading.Event()
+
+    class Waits(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inside.set()
+            gate.wait(20)
+            return super().forward(x)
+
+    x = torch.randn(2, 6)
+    with LaneExecutor(gpipe(1, 1), [Waits(6, 6)], mse, timeout_s=20) as executor:
+        first = threading.Thread(target=executor.step, args=(x, x))
+        first.start()
+        assert inside.wait(20)
+        with pytest.raises(RuntimeError, match="in a step on another thread; make an executor for each thread"):
+            executor.step(x, x)
+        gate.set()
+        first.join(20)
+        assert executor.step(x, x).loss > 0
+
+
+@pytest.mark.parametrize("cut_off", [lambda out, y: torch.tensor(mse(out, y).item()), lambda *_: torch.tensor(1)])
+def test_a_loss_that_leads_back_to_no_output_is_refused(cut_off) -> None:
+    """The plain model says so in backward; here there would be no gradient, and no word."""
+    x = torch.randn(2, 6)
+    with LaneExecutor(gpipe(2, 2), linears(2), cut_off, timeout_s=20) as executor:
+        with pytest.raises(ValueError, match="leads back to no output; compute it with torch from the output"):
+            executor.step(x, x)
+
+
+def test_what_is_missing_or_of_a_wrong_type_is_named() -> None:
+    x = torch.randn(2, 6)
+    with LaneExecutor(gpipe(2, 2), linears(2), mse, timeout_s=20) as executor:
+        for given, sentence in [
+            ((x, None), r"targets is None; give step\(batch, targets\)"),
+            ((None, x), r"batch is None; give step\(batch, targets\)"),
+            ((x, [x]), "targets has list; a pipeline passes a tensor"),
+            ((x, ()), "targets has a tuple with nothing in it"),
+            (((x, 1), x), "batch has a tuple with int in it"),
+        ]:
+            with pytest.raises(ValueError, match=sentence):
+                executor.step(*given)  # type: ignore[arg-type]
+    with LaneExecutor(gpipe(1, 2), linears(1), mse, mean_over=lambda _: None, timeout_s=20) as executor:  # type: ignore
+        with pytest.raises(ValueError, match="mean_over gives None for a micro-batch; return how many"):
+            executor.step(x, x)
+    with pytest.raises(ValueError, match="timeout_s is -1; give the longest wait"):
+        LaneExecutor(gpipe(2, 2), linears(2), mse, timeout_s=-1)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
+def test_a_sleep_without_end_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"cannot sleep {seconds} s; give finite times"):
+        SleepStage(0.1, seconds)

@@ -4,6 +4,7 @@ import threading
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -366,3 +367,55 @@ def test_results_that_cannot_be_passed_on_are_refused(stage: Any, sentence: str)
 def test_partitions_and_devices_must_match() -> None:
     with pytest.raises(ValueError, match="1 partitions need as many devices, not 2"):
         Pipe.from_partitions([nn.Sequential(nn.ReLU())], ["cpu:0", "cpu:1"])
+
+
+@pytest.mark.parametrize("value", [2.5, "2", True, 0, None])
+def test_a_number_of_rows_or_micro_batches_is_whole(value: Any) -> None:
+    layers = on_lanes([nn.Linear(6, 6)])
+    for name in ("split_size", "num_microbatches"):
+        if value is not None:
+            with pytest.raises(ValueError, match=rf"{name} is {value!r}; give a whole number of at least 1"):
+                Pipe(layers, **{name: value})
+
+
+def test_a_number_of_rows_or_micro_batches_may_be_of_numpy() -> None:
+    for name in ("split_size", "num_microbatches"):
+        with Pipe(on_lanes([nn.Linear(6, 6)]), **{name: np.int64(2)}) as pipe:
+            pipe(torch.randn(4, 6)).sum().backward()
+            assert len(pipe.last_timeline.spans) == 4
+
+
+def test_a_backward_after_close_is_refused_at_once() -> None:
+    """Its workers have ended: it would wait for them until the deadline, of five minutes by default."""
+    with Pipe(on_lanes([nn.Linear(6, 6), nn.Linear(6, 6)])) as pipe:
+        y = pipe(torch.randn(4, 6))
+    with pytest.raises(RuntimeError, match=r"the pipe was closed after this batch went forward; .* before close\(\)"):
+        y.sum().backward()
+    pipe(torch.randn(4, 6)).sum().backward()  # a new batch has new workers
+    with pytest.raises(RuntimeError, match="the pipe was closed"):
+        y.sum().backward()
+    pipe.close()
+
+
+def test_the_gradient_of_an_input_on_another_device_is_brought_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autograd takes no gradient of another device. The meta device stands in for a GPU; nothing can be copied back
+    from it, so that is stood in for as well."""
+    to = torch.Tensor.to
+
+    def back(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if tensor.is_meta and args[0] == torch.device("cpu"):
+            return torch.full(tensor.shape, 7.0)
+        return to(tensor, *args, **kwargs)
+
+    monkeypatch.setattr("pllab.pipeline.pipe.checked_device", torch.device)
+    monkeypatch.setattr(torch.Tensor, "to", back)
+    x = torch.randn(4, 6, requires_grad=True)
+    with Pipe.from_partitions([nn.Sequential(nn.Linear(6, 6, device="meta"))], ["meta"], timeout_s=10) as pipe:
+        pipe(x).sum().backward()
+    assert x.grad is not None and x.grad.unique().tolist() == [7.0]
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1.0, float("nan"), float("inf"), None, "5"])
+def test_a_deadline_is_a_number_above_zero(timeout_s: Any) -> None:
+    with pytest.raises(ValueError, match=rf"timeout_s is {timeout_s!r}; give the longest wait in seconds"):
+        Pipe(on_lanes([nn.Linear(6, 6)]), timeout_s=timeout_s)

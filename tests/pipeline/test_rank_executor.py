@@ -156,3 +156,31 @@ def test_a_tied_weight_that_is_used_again_in_backward_has_one_gradient() -> None
 def test_a_mean_over_tokens_is_the_plain_models() -> None:
     seen = launch(programs.mean_over_tokens, 2, backend="gloo", timeout_s=60)
     assert max(max(loss, gradients) for loss, gradients, _ in seen) < 1e-6
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("asleep", [(0,), (1,)])
+def test_ranks_of_which_some_sleep_agree_that_it_was_real(asleep: tuple[int, ...]) -> None:
+    assert launch(programs.some_sleep, 3, asleep, True, backend="gloo", timeout_s=60) == [("real", "")] * 3
+
+
+@pytest.mark.ranks
+def test_a_last_rank_that_sleeps_alone_is_refused() -> None:
+    """Without a loss nothing goes back but a token, and a real stage took it for a gradient."""
+    first, last = launch(programs.some_sleep, 2, (1,), True, backend="gloo", timeout_s=60)
+    assert "if the last stage sleeps, let all sleep, or the last one not" in first[1]
+    assert "PeerError" in last[1]
+
+
+@pytest.mark.ranks
+def test_a_first_rank_that_sleeps_without_a_batch_is_refused_by_those_awake() -> None:
+    first, last = launch(programs.some_sleep, 2, (0,), False, backend="gloo", timeout_s=60)
+    assert "stage 0 has no batch, and stage 1 does not sleep; give it one, or let all sleep" in last[1]
+    assert "PeerError" in first[1]
+
+
+@pytest.mark.ranks
+def test_ranks_on_two_hosts_are_on_one_clock() -> None:
+    one, other = launch(programs.on_two_hosts, 2, backend="gloo", timeout_s=100)
+    assert one == other
+    assert 0.02 < one < 100

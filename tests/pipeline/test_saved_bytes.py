@@ -147,3 +147,11 @@ def test_a_recomputing_pipe_holds_inputs_and_one_micro_batch(recompute):
         pipe(x).sum().backward()
     one = 2 * 32 * 4
     assert saved.peak[1] == ((8 + 4) * one if recompute else 8 * 5 * one)
+
+
+def test_what_is_no_list_of_stages_is_refused() -> None:
+    with (
+        pytest.raises(ValueError, match="the stages are a Linear; give a list of modules"),
+        live_saved_bytes(nn.Linear(2, 2)),
+    ):
+        pass

@@ -1,10 +1,11 @@
 from types import SimpleNamespace
 
 import pytest
+from torch import nn
 from torch.distributed.pipelining.schedules import _Action
 
 from pllab.comm import launch
-from pllab.pipeline import from_torch
+from pllab.pipeline import from_torch, to_torch
 from pllab.schedule import Schedule
 from tests.pipeline import programs
 
@@ -21,3 +22,13 @@ def test_what_pytorch_schedules_for_a_whole_stage_is_no_action() -> None:
     row = ["0F0", None, "(0F1;0B0)OVERLAP_F_B", "0B1", "0REDUCE_GRAD"]
     theirs = SimpleNamespace(pipeline_order={0: [cell and _Action.from_str(cell) for cell in row]})
     assert from_torch(theirs) == Schedule.of([["0F0", "0F1", "0B0", "0B1"]])
+
+
+def test_what_has_no_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="a Schedule has no pipeline_order; give an executor"):
+        from_torch(Schedule.of([["0F0", "0B0"]]))  # type: ignore[arg-type]
+
+
+def test_without_a_group_it_is_said_what_to_call() -> None:
+    with pytest.raises(ValueError, match=r"there is no process group; call pllab.comm.setup\(rank, world_size\) first"):
+        to_torch(Schedule.of([["0F0", "0B0"]]), {0: nn.Linear(2, 2)}, nn.functional.mse_loss)

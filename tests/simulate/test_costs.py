@@ -1,9 +1,11 @@
 import math
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from pllab.schedule import CostsLike, Kind
-from pllab.simulate import Costs
+from pllab.schedule import CostsLike, Kind, one_f_one_b
+from pllab.simulate import Costs, simulate
 
 
 def test_one_number_counts_for_every_stage() -> None:
@@ -46,6 +48,25 @@ def test_one_value_per_stage() -> None:
 def test_an_impossible_cost_is_refused(arguments: dict[str, float], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Costs(**arguments)
+
+
+def test_numbers_of_other_libraries_become_pythons() -> None:
+    costs = Costs(np.float32(1.5), np.array([2, 3]), [Fraction(1, 2), np.float64(4.0)], np.float32(0.25), np.int64(8))
+    plain = Costs(1.5, (2, 3), (0.5, 4.0), 0.25, 8)
+    assert costs == plain and repr(costs) == repr(plain)
+    assert simulate(one_f_one_b(2, 3), costs) == simulate(one_f_one_b(2, 3), plain)
+
+
+@pytest.mark.parametrize("value", [[[1.0, 2.0]], ((1.0, 2.0),), np.ones((1, 2))])
+def test_a_table_of_costs_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="forward of stage 0 is .*; it is a number, an int or a float"):
+        Costs(forward=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [np.array(1.0), np.bool_(True), None, "1"])
+def test_what_is_no_number_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"forward is .*; it is a number, an int or a float"):
+        Costs(forward=value)  # type: ignore[arg-type]
 
 
 def test_a_stage_or_kind_without_cost_is_refused() -> None:
