@@ -308,6 +308,7 @@ function render({ model, el }) {
     numbers.replaceChildren(...told.map((text) => element("span", {}, text)));
     par.textContent = view.par;
     measured.textContent = view.measured;
+    legend.querySelector(".pl-of-held").lastChild.textContent = ` ${view.counted} held`;
     axis.textContent = view.axis;
     axis.classList.toggle("pl-no-times", !view.has_times);
     trouble.textContent = model.get("trouble");

@@ -11,10 +11,11 @@ from typing import Any
 import traitlets
 
 from pllab.schedule import Held, Schedule
-from pllab.show.editor_game import Game, shape_of
+from pllab.show.editor_game import Game, is_plain, shape_of
 from pllab.show.editor_jobs import answer_within
 from pllab.show.editor_judge import Judgement, Rules
 from pllab.show.editor_picture import draw_editor
+from pllab.show.editor_run import Run, call_run, check_scale, takes_costs
 from pllab.show.editor_source import read_editor_source
 from pllab.show.editor_view import Extras, summary_of
 from pllab.show.editor_words import GUIDE, Par, sentence_of
@@ -23,7 +24,6 @@ from pllab.show.widget import Widget, read_source
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
-Run = Callable[[Schedule], Timeline]
 _SOLVER_S = 10.0  # a bound that is not proven by then is said to be one
 
 
@@ -34,25 +34,28 @@ class ScheduleEditor(Widget):
     arrows, Home and End carry it, Enter drops it and Escape puts it back; S splits a B or merges I and W; Ctrl+Z and
     Ctrl+Y undo and redo.
 
-    Example: `ScheduleEditor(one_f_one_b(4, 6), memory_limit=4, run=run_emulated)` at the end of a cell;
-    `.schedule` is what the learner has made of it.
+    Example: `ScheduleEditor(one_f_one_b(4, 6), memory_limit=4, run=run_emulated)` at the end of a cell, with
+    `run_emulated` of `pllab.pipeline`; `.schedule` is what the learner has made of it.
 
     Args:
         schedule: where to begin; reset comes back to it.
         costs: what the simulator counts with.
-        memory_limit: the most micro-batches a rank may hold.
+        memory_limit: the most micro-batches of a rank's layers that it may hold; where a rank has several stages,
+            one of v stages counts 1/v, as in the studio.
         par: the makespan to reach: a number, an `Optimum`, or a function that returns one, called when the learner
             asks the solver. Without it `pllab.schedule.optimal` is asked, where every rank has one stage.
-        run: runs a legal schedule on emulated or real ranks and returns what it measured.
+        run: runs a legal schedule on emulated or real ranks and returns what it measured. One with a parameter `costs`
+            is given them and answers in their unit, as `run_emulated` does; any other answers in seconds.
         held: what each half of a backward frees.
         unit: name of the unit of the costs, as `"ms"`; only written.
-        unit_s: seconds that one unit of cost takes in `run`; without it the measured spans are scaled so that both
-            are busy as long.
+        unit_s: seconds that one unit of cost takes in a `run` that answers in seconds; without it the measured spans
+            are scaled so that both are busy as long.
         timeout_s: how long the solver and a run may take.
         projector: larger type.
 
     Raises:
-        ValueError: the schedule cannot be mended by moves (an action is missing, or twice), or is too long to edit.
+        ValueError: the schedule cannot be mended by moves (an action is missing, or twice), or is too long to edit,
+            or `unit_s` is given for a run that answers in the unit of the costs.
     """
 
     _esm = read_editor_source()
@@ -84,7 +87,9 @@ class ScheduleEditor(Widget):
     ) -> None:
         self._run, self._timeout_s = run, timeout_s
         self._ask = par if callable(par) else None
-        extras = Extras(None if par is None or callable(par) else Par.of(par), None, unit, unit_s)
+        check_scale(run, unit_s)
+        given = None if par is None or callable(par) else Par.of(par)
+        extras = Extras(given, None, unit, unit_s, in_units=takes_costs(run))
         self._game = Game(schedule, Rules(costs or Costs(), memory_limit, held or Held()), extras)
         self._lock = threading.RLock()
         super().__init__(projector=projector)
@@ -109,6 +114,7 @@ class ScheduleEditor(Widget):
     def state(self) -> dict[str, Any]:
         """The order as CSV, whether it is legal, its sentences, numbers and score."""
         timeline, par = self.judgement.timeline, self._game.par
+        measured, in_units = self.measured.makespan if self.measured else None, takes_costs(self._run)
         return {
             "schedule": self.schedule.to_csv(),
             "is_legal": self.judgement.is_legal,
@@ -120,7 +126,8 @@ class ScheduleEditor(Widget):
             "peak_in_flight": [row["peak"] for row in self.view["rows"]],
             "par": par.makespan if par else None,
             "score": self.view["score"],
-            "measured_makespan_s": self.measured.makespan if self.measured else None,
+            "measured_makespan_s": None if in_units else measured,
+            "measured_makespan": measured if in_units else None,
             "said": self.said,
         }
 
@@ -157,12 +164,12 @@ class ScheduleEditor(Widget):
             ValueError: there is no `run`, or the order is illegal.
             TimeoutError: it takes longer than `timeout_s`.
         """
-        run, schedule = self._run, self.schedule
+        run, schedule, costs = self._run, self.schedule, self._game.rules.costs
         if run is None:
             raise ValueError("this editor has nothing to run with; make it with run=, a function of a Schedule")
         if not self.judgement.is_legal:
             raise ValueError(f"an illegal schedule is not run: {self.judgement.problems[0].sentence}")
-        timeline: Timeline = answer_within(lambda: run(schedule), self._timeout_s, "the run")
+        timeline: Timeline = answer_within(lambda: call_run(run, schedule, costs), self._timeout_s, "the run")
         with self._lock, self.hold_sync():
             self._game.note_run(schedule, timeline)
             self._show()
@@ -185,7 +192,7 @@ class ScheduleEditor(Widget):
     def _asked_of(self, schedule: Schedule) -> Callable[[], Any]:
         if self._ask is not None and shape_of(schedule) == shape_of(self._game.start):
             return self._ask
-        if not _is_plain(schedule):
+        if not is_plain(schedule):
             raise ValueError("the solver knows schedules with one stage on each rank; give par= for this one")
         from pllab.schedule import optimal  # its solver is an extra, and slow to import
 
@@ -237,11 +244,6 @@ class ScheduleEditor(Widget):
     def _show(self) -> None:
         """Send the present state of the game."""
         game = self._game
-        solvable = _is_plain(game.schedule) or self._ask is not None
+        solvable = is_plain(game.schedule) or self._ask is not None
         self.view, self.said, self.focus = game.view(), game.said, game.focus
         self.can = {**game.can(), "has_run": self._run is not None, "solve": solvable and game.par is None}
-
-
-def _is_plain(schedule: Schedule) -> bool:
-    """Whether every rank has one stage, in order."""
-    return all(schedule.stages_of_rank(rank) == (rank,) for rank in range(schedule.num_ranks))

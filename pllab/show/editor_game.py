@@ -12,7 +12,7 @@ from pllab.show.editor_history import History
 from pllab.show.editor_judge import Judgement, Rules, judge
 from pllab.show.editor_moves import first_gap, merge, merge_all, move, place_of, split, split_all
 from pllab.show.editor_view import Extras, view_of
-from pllab.show.editor_words import Par, moved_of, outcome_of, sentence_of
+from pllab.show.editor_words import Par, moved_of, outcome_of, sentence_of, with_unit
 from pllab.show.theme import ENGINE_LABELS, write_seconds
 from pllab.timeline import Timeline
 
@@ -144,7 +144,12 @@ class Game:
         if foreign := next((action for action in ran if action not in known), None):
             raise ValueError(f"run measured {foreign}, which is not in the schedule; return the run of that one")
         self._ran = (schedule, timeline)
-        told = f"This order ran: makespan {write_seconds(timeline.makespan)}, engine {ENGINE_LABELS[timeline.engine]}."
+        took = (
+            with_unit(timeline.makespan, self._extras.unit)
+            if self._extras.in_units
+            else write_seconds(timeline.makespan)
+        )
+        told = f"This order ran: makespan {took}, engine {ENGINE_LABELS[timeline.engine]}."
         self.said = told if self.measured else f"{told} It has been changed since, so these times are not drawn."
 
     def _move(self, told: Mapping[str, Any]) -> None:
@@ -185,6 +190,11 @@ class Game:
 def shape_of(schedule: Schedule) -> _Shape:
     """What a par belongs to: the stages of every rank and the number of micro-batches."""
     return tuple(schedule.stages_of_rank(rank) for rank in range(schedule.num_ranks)), schedule.num_microbatches
+
+
+def is_plain(schedule: Schedule) -> bool:
+    """Whether every rank has one stage, in order, as the solver knows them."""
+    return all(schedule.stages_of_rank(rank) == (rank,) for rank in range(schedule.num_ranks))
 
 
 def _refuse(schedule: Schedule) -> None:

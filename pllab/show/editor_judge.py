@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from pllab.schedule import Action, Held, Problem, Schedule, ScheduleError, needs, problems
+from pllab.schedule.check import stages_per_rank
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
 
@@ -65,13 +66,16 @@ def in_row_order(schedule: Schedule, costs: Costs) -> Timeline:
 
 
 def staircase(judgement: Judgement, rank: int, held: Held) -> list[tuple[float, float]]:
-    """Points (time, micro-batches held) of one rank: up where a forward starts, down where a backward ends."""
-    row = judgement.schedule.rows[rank]
+    """Points (time, micro-batches held) of one rank: up where a forward starts, down where a backward ends.
+
+    A micro-batch is one of as much of the model as a rank has, so where that is v stages, one of a stage counts 1/v.
+    """
+    row, share = judgement.schedule.rows[rank], stages_per_rank(judgement.schedule)
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
     points = []
     for action, count in zip(row, held.after_each(row), strict=True):
         span = spans[action]
-        points.append((span.start if held.change(action.kind) > 0 else span.end, count))
+        points.append((span.start if held.change(action.kind) > 0 else span.end, count / share))
     return points
 
 

@@ -9,7 +9,9 @@ from pllab.show.editor_words import (
     Par,
     block_of,
     change_of,
+    counted_of,
     held_of,
+    measured_in_units_of,
     measured_of,
     numbers_of,
     score_of,
@@ -23,12 +25,16 @@ from pllab.timeline import Timeline
 
 @dataclass(frozen=True)
 class Extras:
-    """What is known besides the order: the par, the run of this very order, and the scale of both clocks."""
+    """What is known besides the order: the par, the run of this very order, and the scale of both clocks.
+
+    A run is in seconds, `unit_s` for one unit of the costs, or `in_units` of the costs.
+    """
 
     par: Par | None = None
     measured: Timeline | None = None
     unit: str = ""
     unit_s: float | None = None
+    in_units: bool = False
 
 
 def view_of(judgement: Judgement, rules: Rules, extras: Extras) -> dict[str, Any]:
@@ -44,6 +50,7 @@ def view_of(judgement: Judgement, rules: Rules, extras: Extras) -> dict[str, Any
     return {
         "title": schedule.name,
         "summary": title_of(schedule, rules.memory_limit),
+        "counted": counted_of(schedule),
         "rows": rows,
         "end": end,
         "ticks": _ticks(end),
@@ -107,6 +114,8 @@ def _measured(judgement: Judgement, extras: Extras) -> tuple[Timeline | None, st
     run, predicted = extras.measured, judgement.timeline
     if run is None or predicted is None or not run.spans:
         return None, ""
+    if extras.in_units:
+        return run.from_zero(), measured_in_units_of(run, predicted, extras.unit)
     unit_s = extras.unit_s or (run.busy / predicted.busy if run.busy and predicted.busy else 1.0)
     words = measured_of(run, predicted, unit_s, extras.unit, is_derived=extras.unit_s is None)
     return _scaled(run.from_zero(), 1 / unit_s), words
@@ -152,7 +161,7 @@ def summary_of(view: dict[str, Any]) -> str:
     if view["par"]:
         told.append(f"{view['score'] or 'no score while illegal'}; {view['par']}.")
     held = [f"rank {rank} {row['held']}" for rank, row in enumerate(view["rows"])]
-    told.append(f"Memory: {', '.join(held)}.")
+    told.append(f"Memory, in {view['counted']}: {', '.join(held)}.")
     if view["measured"]:
         told.append(view["measured"])
     return " ".join(told)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pllab.schedule import Action, Kind, Schedule
+from pllab.schedule.check import stages_per_rank
 from pllab.show.editor_judge import Judgement
 from pllab.show.theme import ENGINE_LABELS, paint_of, write_number, write_percent, write_seconds
 from pllab.timeline import Timeline
@@ -83,7 +84,8 @@ def verdict_of(judgement: Judgement, limit: float | None) -> list[str]:
     """The problems as sentences, or one sentence that there is none."""
     if judgement.problems:
         return [sentence_of(problem.sentence) for problem in judgement.problems]
-    under = "" if limit is None else f", and no rank holds more than {write_number(limit)} micro-batches"
+    unit = counted_of(judgement.schedule)
+    under = "" if limit is None else f", and no rank holds more than {write_number(limit)} {unit}"
     return [f"Legal: every action can run in this order{under}."]
 
 
@@ -96,25 +98,44 @@ def moved_of(schedule: Schedule, action: Action, rank: int) -> str:
 
 
 def title_of(schedule: Schedule, limit: float | None) -> str:
-    """`8 micro-batches on 4 ranks, at most 4 held by a rank`."""
+    """`8 micro-batches on 4 ranks, memory limit 4`; the unit is named where it is not a stage's."""
     batches = count_of(schedule.num_microbatches, "micro-batch", "micro-batches")
     ranks = count_of(schedule.num_ranks, "rank", "ranks")
-    return f"{batches} on {ranks}" + ("" if limit is None else f", memory limit {write_number(limit)}")
+    unit = f" {counted_of(schedule)}" if stages_per_rank(schedule) != 1 else ""
+    return f"{batches} on {ranks}" + ("" if limit is None else f", memory limit {write_number(limit)}{unit}")
+
+
+def counted_of(schedule: Schedule) -> str:
+    """What memory is counted in: `micro-batches`, or `micro-batches of 2 stages` where so many make a rank's share."""
+    stages = stages_per_rank(schedule)
+    return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
 
 
 def measured_of(measured: Timeline, predicted: Timeline, unit_s: float, unit: str, is_derived: bool) -> str:
     """The measured makespan with its engine, beside the predicted one on the same scale."""
     engine = ENGINE_LABELS[measured.engine]
-    in_units = measured.makespan / unit_s
-    off = (in_units / predicted.makespan - 1) if predicted.makespan else 0.0
     scale = f"{f'1 {unit}' if unit else 'one unit'} of cost = {write_seconds(unit_s)}"
     how = f"{scale}, so that both are busy as long" if is_derived else scale
     return (
         f"Measured, engine {engine}: makespan {write_seconds(measured.makespan)}, bubble fraction "
         f"{write_percent(measured.bubble_fraction)}. Drawn under the prediction with {how}: "
-        f"{with_unit(in_units, unit)} against {with_unit(predicted.makespan, unit)}, {abs(off) * 100:.1f} % "
-        f"{'longer' if off >= 0 else 'shorter'}."
+        f"{_beside(measured.makespan / unit_s, predicted.makespan, unit)}."
     )
+
+
+def measured_in_units_of(measured: Timeline, predicted: Timeline, unit: str) -> str:
+    """The same of a run that was given the costs and answers in their unit."""
+    return (
+        f"Measured, engine {ENGINE_LABELS[measured.engine]}, in the unit of the costs: bubble fraction "
+        f"{write_percent(measured.bubble_fraction)}, makespan {_beside(measured.makespan, predicted.makespan, unit)}."
+    )
+
+
+def _beside(measured: float, predicted: float, unit: str) -> str:
+    """`12.1 against 12, 0.8 % longer`."""
+    off = (measured / predicted - 1) if predicted else 0.0
+    how = f"{abs(off) * 100:.1f} % {'longer' if off >= 0 else 'shorter'}"
+    return f"{with_unit(measured, unit)} against {with_unit(predicted, unit)}, {how}"
 
 
 def block_of(action: Action, place: int, length: int, rank: int) -> str:

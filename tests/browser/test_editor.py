@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import nbformat
 import pytest
 
 from pllab import show
-from pllab.schedule import Schedule, gpipe, one_f_one_b, split_backwards
+from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, split_backwards
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
 
@@ -235,6 +236,13 @@ def test_memory_over_the_limit_is_marked(page, root, editor):
     expect(root.locator(".pl-head").first).to_contain_text("holds 3 of 2: too many")
     expect(root.locator(".pl-memory.pl-over")).to_have_count(1)
     expect(root.locator(".pl-verdict")).to_contain_text("more than the limit of 2")
+
+
+def test_the_legend_names_what_memory_is_counted_in(page):
+    root = bench.mount(page, show.ScheduleEditor(interleaved(2, 4), memory_limit=3))
+    expect(root.locator(".pl-of-held")).to_have_text("micro-batches of 2 stages held")
+    expect(root.locator(".pl-head").first).to_contain_text("holds 2.5 of 3")
+    expect(root.locator(".pl-title")).to_contain_text("memory limit 3 micro-batches of 2 stages")
 
 
 @both_schemes
@@ -521,14 +529,12 @@ def test_blocks_fit_their_letters_and_unmounting_cleans_up(page):
     assert page.evaluate("document.querySelector('.pl-board').scrollLeft") == at
 
 
-CELL = """from pllab.schedule import one_f_one_b
+CELL = """from pllab.pipeline import run_emulated
+from pllab.schedule import one_f_one_b
 from pllab.show import ScheduleEditor
-from pllab.simulate import Costs, simulate
-from pllab.timeline import Timeline
-def run(schedule):
-    return Timeline.of(simulate(schedule, Costs()).spans, "emulated", schedule.num_ranks)
-editor = ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run)
+editor = ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run_emulated)
 editor"""
+RAN = re.compile(r"This order ran: makespan [\d.]+, engine emulated \(sleep\)\.")
 
 
 def test_in_jupyterlab_keys_mouse_and_run_reach_the_kernel_and_its_answers_come_back(page, tmp_path):
@@ -571,8 +577,10 @@ def use_in_the_lab(page, root):
     page.mouse.up()
     expect(live).to_contain_text("1B0 moved before 1F1 on rank 1: legal, makespan 12")
     root.get_by_role("button", name="Run it").click()
-    expect(live).to_have_text("This order ran: makespan 12 s, engine emulated (sleep).")
+    expect(live).to_have_text(RAN, timeout=60_000)
     expect(root.locator(".pl-ran span")).to_have_count(12)
+    expect(root.locator(".pl-measured")).to_contain_text("in the unit of the costs: bubble fraction")
+    expect(root.locator(".pl-measured")).to_contain_text("against 12, ")
     expect(root.locator(".pl-busy")).to_be_empty()
     for key in ("a", "x", "m"):  # JupyterLab's insert, cut, and make it text
         block(root, "0F1").focus()

@@ -4,17 +4,30 @@ import itertools
 import json
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab.schedule import Action, Held, Schedule, gpipe, needs, one_f_one_b, problems
-from pllab.show import ScheduleEditor
+from pllab.schedule import (
+    Action,
+    Held,
+    Schedule,
+    ScheduleError,
+    check,
+    gpipe,
+    interleaved,
+    needs,
+    one_f_one_b,
+    problems,
+)
+from pllab.show import BubbleStudio, ScheduleEditor
 from pllab.show import editor as editor_module
 from pllab.show.editor_judge import Rules, judge, staircase
 from pllab.show.editor_moves import move, split
+from pllab.show.editor_run import takes_costs
 from pllab.show.editor_words import Par, score_of
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
@@ -293,6 +306,16 @@ def test_without_a_par_the_solver_of_the_room_below_is_asked(monkeypatch):
     assert asked == [(2, 3, Costs(forward=2.0), 2, Held(0.25), 6.0)]
 
 
+def test_the_solvers_order_is_never_over_one_with_whole_backwards():
+    pytest.importorskip("ortools", reason="the extra `solver` is not installed")
+    editor = ScheduleEditor(one_f_one_b(2, 4), Costs(1.0, 1.5, 1.5, backward=2.0), memory_limit=2)
+    editor.ask_solver()
+    assert editor.view["par"] == "par 14.5, proven by the solver: no order is shorter"
+    assert editor.view["score"] == "0.5 over par"
+    editor.do("show_par")
+    assert editor.view["score"] == "par" and editor.state()["is_legal"]
+
+
 def test_several_stages_on_a_rank_have_no_solver_unless_one_is_given():
     looped = Schedule.of([["0F0", "2F0", "2B0", "0B0"], ["1F0", "3F0", "3B0", "1B0"]])
     editor = ScheduleEditor(looped)
@@ -377,6 +400,58 @@ def test_a_run_that_measured_something_else_is_a_sentence(given, sentence):
     ask(editor, "run")
     assert editor.trouble == sentence
     assert editor.measured is None
+
+
+def in_units(schedule, costs, slower=1.1):
+    """A run that is given the costs and answers in their unit, late by `slower`."""
+    spans = [Span(*one[:2], 7 + slower * one.start, 7 + slower * one.end) for one in simulate(schedule, costs).spans]
+    return Timeline.of(spans, "emulated", schedule.num_ranks)
+
+
+def test_a_run_that_takes_costs_is_given_them_and_is_drawn_in_their_unit():
+    costs = Costs((1.0, 2.0), 0.5, 0.5, p2p=0.5)
+    editor = ScheduleEditor(one_f_one_b(2, 3), costs, run=partial(in_units, slower=1.25), unit="u")
+    ask(editor, "run")
+    predicted, bubble = simulate(one_f_one_b(2, 3), costs).makespan, 100 * editor.measured.bubble_fraction
+    assert editor.view["end"] == pytest.approx(1.25 * predicted)
+    assert editor.view["measured"] == (
+        f"Measured, engine emulated (sleep), in the unit of the costs: bubble fraction {bubble:.1f} %, makespan "
+        f"{1.25 * predicted:g} u against {predicted:g} u, 25.0 % longer."
+    )
+    assert editor.said == f"This order ran: makespan {1.25 * predicted:g} u, engine emulated (sleep)."
+    state = editor.state()
+    assert state["measured_makespan"] == pytest.approx(1.25 * predicted) and state["measured_makespan_s"] is None
+
+
+def test_seconds_for_a_unit_belong_to_the_run_where_it_answers_in_units():
+    with pytest.raises(ValueError, match=r"unit_s is 0.01 and run takes costs.*partial\(run, unit_s=0.01\)"):
+        ScheduleEditor(gpipe(2, 2), run=in_units, unit_s=0.01)
+    assert takes_costs(in_units) and takes_costs(partial(in_units, slower=2))
+    assert not any(map(takes_costs, (emulate, print, None)))
+
+
+# Memory
+
+
+@pytest.mark.parametrize("family", ["1F1B", "interleaved 1F1B", "ZBV", "GPipe"])
+@pytest.mark.parametrize("limit", [1.5, 2, 2.5, 3])
+def test_memory_is_counted_as_the_studio_counts_it(family, limit):
+    studio = BubbleStudio(family, 2, 4, memory_limit=limit)
+    most = studio.state()["runs"][0]["most_held"]
+    editor = ScheduleEditor(studio.schedule, memory_limit=limit)
+    assert editor.state()["peak_in_flight"] == list(most)
+    assert bool(studio.view["problem"]) == bool(editor.state()["problems"]) == (max(most) > limit)
+    for held, row in zip(most, editor.view["rows"], strict=True):
+        assert row["held"] == f"holds {held:g} of {limit:g}" + (": too many" if held > limit else "")
+
+
+def test_the_unit_of_memory_is_named_where_a_rank_has_several_stages():
+    editor = ScheduleEditor(interleaved(2, 4), memory_limit=3)
+    assert editor.view["summary"] == "4 micro-batches on 2 ranks, memory limit 3 micro-batches of 2 stages"
+    assert editor.view["verdict"][0].endswith("no rank holds more than 3 micro-batches of 2 stages.")
+    assert "Memory, in micro-batches of 2 stages: rank 0 holds 2.5 of 3" in editor.static().alt
+    with pytest.raises(ScheduleError, match="rank 0 holds 2.5 micro-batches of 2 stages at 0F2, more than the limit"):
+        check(editor.schedule, memory_limit=2)
 
 
 # Picture and state
