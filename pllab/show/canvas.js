@@ -1,18 +1,4 @@
-// Schedules on a canvas: what the studio and the editor share. Python puts this text between common.js and the
-// widget's own module (canvas.py). No state is kept here: actions, a panel and paints go in, pixels come out.
-//
-//   readActions(bytes)               the columns of canvas.py's `pack` as typed arrays, by rank, then by start
-//   labelOf(actions, i, staged)      "F3", or "2F3" where a rank has several stages
-//   linksOf(actions)                 .before(i) and .after(i): indices an action waits for and that wait for it
-//   actionAt(actions, panel, x, y)   index of the action under a point, or -1
-//   boxOf(actions, panel, i)         { x, y, width, height } of an action
-//   fitCanvas(canvas, width, height) a 2d context in CSS pixels on a canvas as fine as the screen
-//   paintsOf(theme, root)            colours and patterns of the palette, ink and ground from the style sheet
-//   drawActions(ctx, actions, panel, paints, options)   rows: idle hatched, boxes, letters where they fit
-//   drawHeld(ctx, actions, panel, paints, options)      per rank the staircase of the micro-batches held
-//   drawAxis(ctx, panel, y, paints, font)               round times below a panel
-//   drawLink(ctx, a, b, colour, dashed, ground)         an arrow from the end of box a to the start of box b
-//   writeSeconds(s, digits), writePercent(share)        numbers as theme.py writes them
+// Schedules on a canvas. Python puts this text between common.js and the widget's own module (canvas.py). No state is kept here: actions, a panel and paints go in, pixels come out.
 //
 // A panel is { left, width, top, row, from, to, band }: where its rows are, in CSS pixels, and which times are in view.
 // `band` is [top, height] of a box as shares of its row; two panels with other bands lie in the same rows.
@@ -20,6 +6,7 @@
 const KINDS = "FBIWCUR";
 const BAND = [0.07, 0.86];
 
+/** The columns of canvas.py's `pack` as typed arrays, by rank, then by start. */
 function readActions(bytes) {
   const all = copyOf(bytes);
   const count = all.byteLength / 13;
@@ -49,11 +36,12 @@ function copyOf(bytes) {
   return buffer?.slice(at, at + byteLength) ?? new ArrayBuffer(0);
 }
 
+/** "F3", or "2F3" where a rank has several stages. */
 function labelOf(actions, i, staged) {
   return `${staged ? actions.stage[i] : ""}${KINDS[actions.kind[i]]}${actions.microbatch[i]}`;
 }
 
-/** What waits for what, as pllab.schedule.needs states it; the index is made at the first question. */
+/** What waits for what, as pllab.schedule.needs states it: indices of actions; `sender` is the one on another rank. */
 function linksOf(actions) {
   let index = null;
   const key = (stage, kind, microbatch) => (stage * 65536 + microbatch) * 8 + kind;
@@ -73,7 +61,10 @@ function linksOf(actions) {
     const on = [[find(stage + 1, microbatch, F), find(stage, microbatch, I, B)], [freed], [find(stage, microbatch, W), freed], []];
     return ((towards < 0 ? back : on)[kind] ?? []).filter((one) => one !== undefined);
   };
-  return { before: (i) => ask(i, -1), after: (i) => ask(i, 1) };
+  const before = (i) => ask(i, -1);
+  // what began later was not waited for: the clocks of two measured ranks differ a little
+  const sender = (i) => before(i).find((one) => actions.rank[one] !== actions.rank[i] && actions.start[one] <= actions.start[i]);
+  return { before, after: (i) => ask(i, 1), sender };
 }
 
 function boxOf(actions, panel, i) {
@@ -87,20 +78,36 @@ function boxOf(actions, panel, i) {
   };
 }
 
-function actionAt(actions, panel, x, y) {
-  const rank = Math.floor((y - panel.top) / panel.row);
-  if (rank < 0 || rank >= actions.numRanks || x < panel.left || x > panel.left + panel.width) return -1;
-  const time = panel.from + ((x - panel.left) / panel.width) * (panel.to - panel.from);
-  let [low, high] = [actions.first[rank], actions.first[rank + 1] - 1];
+/** The last action of a rank that has started by a time, or the place before its first. */
+function lastStarted({ first, start }, rank, time) {
+  let [low, high] = [first[rank] - 1, first[rank + 1] - 1];
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (actions.start[middle] <= time) low = middle;
+    if (start[middle] <= time) low = middle;
     else high = middle - 1;
   }
-  return low < actions.first[rank + 1] && actions.start[low] <= time && time <= actions.end[low] ? low : -1;
+  return low;
 }
 
-function fitCanvas(canvas, width, height) {
+/** The idle time before an action of a rank, or behind its last one. */
+function gapBefore({ first, start, end, makespan }, rank, i) {
+  const from = end.subarray(first[rank], i).reduce((most, one) => Math.max(most, one), 0);
+  return { i, rank, from, to: i < first[rank + 1] ? start[i] : makespan };
+}
+
+/** What is under a point: { i } of an action, the gap there, or null. */
+function spotAt(actions, panel, x, y) {
+  const rank = Math.floor((y - panel.top) / panel.row);
+  if (rank < 0 || rank >= actions.numRanks || x < panel.left || x > panel.left + panel.width) return null;
+  const time = panel.from + ((x - panel.left) / panel.width) * (panel.to - panel.from);
+  const i = lastStarted(actions, rank, time);
+  if (i >= actions.first[rank] && time <= actions.end[i]) return { i };
+  const gap = gapBefore(actions, rank, i + 1);
+  return gap.from < time && time < gap.to ? gap : null;
+}
+
+/** A context in CSS pixels on a canvas as fine as the screen. */
+function fitCanvas(canvas, width, height, ground) {
   const ratio = window.devicePixelRatio || 1;
   const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
   if (canvas.width !== wide) canvas.width = wide;
@@ -110,32 +117,30 @@ function fitCanvas(canvas, width, height) {
   const ctx = canvas.getContext("2d");
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
   ctx.clearRect(0, 0, width, height);
+  if (ground) ctx.fillStyle = ground; // a picture on clear ground would lose its pale words elsewhere
+  if (ground) ctx.fillRect(0, 0, width, height);
   return ctx;
 }
-
-const STROKES = {
-  "..": [6, (c) => { c.beginPath(); c.arc(3, 3, 1, 0, 7); c.fill(); }],
-  "--": [5, (c) => c.fillRect(0, 2, 5, 1)],
-  "||": [7, (c) => c.fillRect(3, 0, 1, 7)],
-  "xx": [8, (c) => { c.beginPath(); c.moveTo(0, 0); c.lineTo(8, 8); c.moveTo(8, 0); c.lineTo(0, 8); c.stroke(); }],
-  "////": [7, (c) => { c.beginPath(); for (const at of [-7, 0, 7]) { c.moveTo(at, 7); c.lineTo(at + 7, 0); } c.stroke(); }],
-};
 
 /** A repeating tile of the marks of a hatch, as fine as the screen. */
 function tileOf(ctx, hatch, ink) {
   const ratio = window.devicePixelRatio || 1;
-  const [size, stroke] = STROKES[hatch];
+  const [size, marks] = MARKS[hatch];
   const tile = Object.assign(document.createElement("canvas"), { width: Math.round(size * ratio), height: Math.round(size * ratio) });
   const c = tile.getContext("2d");
   c.scale(tile.width / size, tile.height / size);
   c.strokeStyle = c.fillStyle = ink;
-  c.lineWidth = 1;
-  stroke(c);
+  for (const [, { d = "", cx, cy, r }] of marks) {
+    const path = new Path2D(d);
+    if (r) path.arc(cx, cy, r, 0, 7);
+    c[r ? "fill" : "stroke"](path);
+  }
   const pattern = ctx.createPattern(tile, "repeat");
   pattern.setTransform(new DOMMatrix().scale(size / tile.width, size / tile.height));
   return pattern;
 }
 
+/** Colours and patterns of the palette, ink and ground from the style sheet. */
 function paintsOf(theme, root) {
   const style = getComputedStyle(root);
   const ink = (name) => style.getPropertyValue(name).trim();
@@ -145,28 +150,37 @@ function paintsOf(theme, root) {
     kinds: [...KINDS].map((letter) => of(theme.paints[letter] ?? theme.illegal)),
     idle: tileOf(ctx, theme.idle.hatch, "rgba(140,140,140,.55)"),
     illegal: theme.illegal.fill,
-    ink: ink("--pl-ink"), soft: ink("--pl-ink-2"), ground: ink("--pl-ground"), line: ink("--pl-line"), focus: ink("--pl-focus"),
+    ink: ink("--pl-ink"), soft: ink("--pl-ink-2"), ground: ink("--pl-ground"),
     family: style.fontFamily,
   };
 }
 
+/** A word or a line, its middle at y. */
+function write(ctx, text, x, y, font, paints, { colour = paints.ink, weight = 400, align = "left" } = {}) {
+  Object.assign(ctx, { font: `${weight} ${font}px ${paints.family}`, fillStyle: colour, textAlign: align, textBaseline: "middle" });
+  ctx.fillText(text, x, y);
+}
+
+/** The word left of a row, where it can be read. */
+function writeHead(ctx, text, panel, r, font, paints) {
+  if (panel.row >= 9) write(ctx, text, panel.left - 10, panel.top + (r + 0.5) * panel.row, Math.min(font, panel.row * 0.95), paints, { align: "right" });
+}
+
+function clipTo(ctx, ...box) {
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(...box);
+  ctx.clip();
+}
+
 /** Rows of boxes; options: font (px), staged, heads (text left of each row), idle (whether it is hatched). */
-function drawActions(ctx, actions, panel, paints, { font = 13, staged = false, heads = null, idle = true } = {}) {
+function drawActions(ctx, actions, panel, paints, { font, staged, heads, idle = true }) {
   const [top, height] = panel.band ?? BAND;
   const right = panel.left + panel.width;
   const scale = panel.width / (panel.to - panel.from);
   const at = (time) => panel.left + (time - panel.from) * scale;
-  ctx.textBaseline = "middle";
-  if (heads && panel.row >= 9) {
-    ctx.font = `${Math.min(font, panel.row * 0.95)}px ${paints.family}`;
-    ctx.fillStyle = paints.ink;
-    ctx.textAlign = "right";
-    for (let r = 0; r < actions.numRanks; r += 1) ctx.fillText(heads(r), panel.left - 10, panel.top + (r + 0.5) * panel.row);
-  }
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(panel.left, panel.top, panel.width, panel.row * actions.numRanks);
-  ctx.clip();
+  for (let r = 0; heads && r < actions.numRanks; r += 1) writeHead(ctx, heads(r), panel, r, font, paints);
+  clipTo(ctx, panel.left, panel.top, panel.width, panel.row * actions.numRanks);
   ctx.fillStyle = paints.idle;
   for (let r = 0; idle && r < actions.numRanks; r += 1) {
     const y = panel.top + (r + top) * panel.row;
@@ -208,6 +222,7 @@ function drawLabels(ctx, actions, panel, paints, size, staged) {
   const scale = panel.width / (panel.to - panel.from);
   ctx.font = `600 ${size}px ${paints.family}`;
   ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
   const digit = ctx.measureText("0").width;
   for (let i = 0; i < actions.count; i += 1) {
     const wide = (actions.end[i] - actions.start[i]) * scale - 3;
@@ -228,17 +243,14 @@ function drawLabels(ctx, actions, panel, paints, size, staged) {
   }
 }
 
-/** Staircases; options: font, unit (what one stage's micro-batch counts), share (what I frees), most, limit, heads, peaks. */
-function drawHeld(ctx, actions, panel, paints, { font = 13, unit = 1, share = 0.5, most = 1, limit = null, heads = null } = {}) {
+/** Staircases; options: font, unit (what one stage's micro-batch counts), share (what I frees), most, limit, heads. */
+function drawHeld(ctx, actions, panel, paints, { font, unit, share, most, limit, heads }) {
   const scale = panel.width / (panel.to - panel.from);
   const steps = [1, -1, -share, share - 1];
   const high = panel.row * 0.8;
   for (let r = 0; r < actions.numRanks; r += 1) {
     const floor = panel.top + (r + 0.92) * panel.row;
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(panel.left, floor - panel.row, panel.width, panel.row + 1);
-    ctx.clip();
+    clipTo(ctx, panel.left, floor - panel.row, panel.width, panel.row + 1);
     let [held, peak, x] = [0, 0, panel.left];
     const level = () => floor - (held / most) * high;
     ctx.beginPath();
@@ -254,12 +266,9 @@ function drawHeld(ctx, actions, panel, paints, { font = 13, unit = 1, share = 0.
       peak = Math.max(peak, held);
     }
     ctx.lineTo(x, floor);
-    ctx.fillStyle = paints.soft;
-    ctx.globalAlpha = 0.28;
+    Object.assign(ctx, { fillStyle: paints.soft, strokeStyle: paints.soft, lineWidth: 1.25, globalAlpha: 0.28 });
     ctx.fill();
     ctx.globalAlpha = 1;
-    ctx.strokeStyle = paints.soft;
-    ctx.lineWidth = 1.25;
     ctx.stroke();
     if (limit !== null && limit <= most) {
       const y = floor - (limit / most) * high;
@@ -271,16 +280,11 @@ function drawHeld(ctx, actions, panel, paints, { font = 13, unit = 1, share = 0.
       ctx.stroke();
     }
     ctx.restore();
-    if (heads && panel.row >= 9) {
-      ctx.font = `${Math.min(font, panel.row * 0.95)}px ${paints.family}`;
-      ctx.fillStyle = paints.ink;
-      ctx.textBaseline = "middle";
-      ctx.textAlign = "right";
-      ctx.fillText(heads(r, peak), panel.left - 10, panel.top + (r + 0.5) * panel.row);
-    }
+    writeHead(ctx, heads(r, peak), panel, r, font, paints);
   }
 }
 
+/** Round times below a panel. */
 function drawAxis(ctx, panel, y, paints, font) {
   const span = panel.to - panel.from;
   const most = Math.max(2, Math.floor(panel.width / (font * 7)));
@@ -303,7 +307,8 @@ function drawAxis(ctx, panel, y, paints, font) {
   ctx.stroke();
 }
 
-function drawLink(ctx, a, b, colour, dashed = false, ground = "transparent") {
+/** An arrow from the end of box a to the start of box b. */
+function drawLink(ctx, a, b, colour, dashed, ground) {
   const level = Math.abs(a.y - b.y) < 1; // over the boxes between them instead of through
   const [x1, y1] = level ? [a.x + a.width - 4, a.y] : [a.x + a.width, a.y + a.height / 2];
   const [x2, y2] = level ? [b.x + 4, b.y] : [b.x, b.y + b.height / 2];
@@ -329,8 +334,9 @@ function drawLink(ctx, a, b, colour, dashed = false, ground = "transparent") {
   ctx.restore();
 }
 
+/** Numbers as theme.py writes them. */
 function writeSeconds(seconds, digits = 3) {
-  const small = seconds !== 0 && Math.abs(seconds) < 1;
+  const small = seconds !== 0 && Math.abs(seconds.toPrecision(digits)) < 1;
   const text = (small ? seconds * 1e3 : seconds).toLocaleString("en-US", { maximumSignificantDigits: digits });
   return `${text} ${small ? "ms" : "s"}`;
 }

@@ -15,12 +15,12 @@ from pllab.show.editor_game import Game, is_plain, shape_of
 from pllab.show.editor_jobs import answer_within
 from pllab.show.editor_judge import Judgement, Rules
 from pllab.show.editor_picture import draw_editor
-from pllab.show.editor_run import Run, call_run, check_scale, takes_costs
 from pllab.show.editor_source import read_editor_source
 from pllab.show.editor_view import Extras, summary_of
 from pllab.show.editor_words import GUIDE, Par, sentence_of
 from pllab.show.figure import Figure
 from pllab.show.widget import Widget, read_source
+from pllab.show.widget_run import Run, call_run, check_scale, takes_costs
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 

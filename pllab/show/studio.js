@@ -5,6 +5,22 @@
 const COSTS = [["forward", "Forward F"], ["backward_input", "Backward I"], ["backward_weight", "Backward W"]];
 const MOST_LINES = 500;
 
+const exact = (seconds) => writeSeconds(seconds, 5);
+const short = (seconds) => writeSeconds(Number(seconds.toPrecision(3))); // a difference of seven digits has fewer
+const isLonger = (to, from, { makespan }) => to - from > makespan * 1e-6; // than the seven digits of a time
+
+/** Why a rank is idle, as pllab.simulate.gaps finds it. */
+function sayGap(actions, links, { i, rank, from, to }) {
+  const name = (one) => labelOf(actions, one, true);
+  const idle = `rank ${rank} idle ${exact(from)} to ${exact(to)}, ${short(to - from)}`;
+  if (i === actions.first[rank + 1]) return `${idle}: nothing left to do`;
+  const sender = links.sender(i);
+  if (sender === undefined) return `${idle}: its next action ${name(i)} has all it needs`;
+  const done = actions.end[sender];
+  const travels = isLonger(to, done, actions) ? `, its message travels from ${exact(done)} to ${exact(to)}` : "";
+  return `${idle}: its next action ${name(i)} waits for ${name(sender)} (done at ${exact(done)})${travels}`;
+}
+
 function render({ model, el }) {
   const get = (trait) => model.get(trait);
   const options = get("options");
@@ -32,6 +48,7 @@ function render({ model, el }) {
   const settingNow = (changes) => JSON.stringify({ ...Object.fromEntries(options.inputs.map((trait) => [trait, get(trait)])), ...changes });
 
   const set = (values, event) => {
+    const held = Object.keys(values).map((trait) => [trait, get(trait)]);
     for (const [trait, value] of Object.entries(values)) model.set(trait, value);
     if (event) {
       model.set("stamp", event.timeStamp);
@@ -39,8 +56,16 @@ function render({ model, el }) {
       waiting = setTimeout(() => root.classList.add("pl-waits"), 250); // a search for a schedule takes its time
     }
     const foreseen = event && foresee();
-    model.save_changes();
+    model.save_changes(event && { iopub: { status: ({ content }) => content.execution_state === "idle" && setTimeout(check, 300) } });
     return foreseen;
+    /** The kernel is done with this input, its answer has had its time: without one it was refused, and the old value holds. */
+    function check() {
+      if (get("view").stamp >= event.timeStamp || get("stamp") > event.timeStamp) return;
+      for (const [trait, value] of held) model.set(trait, value);
+      for (const show of shows) show(true);
+      early = null;
+      present(answer(), answered);
+    }
   };
   /** Draw the setting at once if its picture is here; the kernel answers all the same. */
   function foresee() {
@@ -58,8 +83,9 @@ function render({ model, el }) {
   // Controls
   function dial(trait, text, max, step, min = 0) {
     const change = (event) => {
-      const value = Math.min(step === 1 ? max : Infinity, Math.max(min, Number(event.target.value)));
-      if (event.target.value === "" || !Number.isFinite(value)) return;
+      const typed = event.target.value === "" ? get(trait) : Number(event.target.value);
+      const value = Math.max(min, step === 1 ? Math.min(max, Math.round(typed)) : typed);
+      box.value = value;
       const direction = value < get(trait) ? -1 : 1;
       askNext = () => wantNear(trait, slider, direction);
       if (set({ [trait]: value }, event)) askNext();
@@ -67,10 +93,10 @@ function render({ model, el }) {
     };
     const rest = () => wantNear(trait, slider, 1);
     const slider = element("input", { type: "range", min, max, step, "aria-label": text, input: change, focus: rest, pointerenter: rest });
-    const box = element("input", { type: "number", min, max: step === 1 ? max : null, step: step === 1 ? 1 : "any", "aria-label": `${text}, exact`, change });
-    shows.push(() => {
+    const box = numberBox({ min, ...(step === 1 ? { max, step } : {}), "aria-label": `${text}, exact`, change });
+    shows.push((anyway) => {
       slider.value = get(trait);
-      if (document.activeElement !== box) box.value = Number(get(trait).toPrecision(6));
+      if (anyway || document.activeElement !== box) box.value = Number(get(trait).toPrecision(6));
     });
     return element("div", { class: "pl-dial" }, element("span", { "aria-hidden": "true" }, text), box, slider);
   }
@@ -81,13 +107,14 @@ function render({ model, el }) {
     shows.push(() => (list.value = get(trait)));
     return element("label", { class: "pl-dial" }, element("span", {}, text), list);
   }
-  const limit = element("input", {
-    type: "number", min: 0, step: "any", placeholder: "none",
+  const numberBox = (more) => element("input", { type: "number", min: 0, step: "any", ...more });
+  const limit = numberBox({
+    placeholder: "none",
     change: (event) => set({ memory_limit: limit.value === "" ? null : Math.max(0, Number(limit.value)) }, event),
   });
   shows.push(() => (limit.value = get("memory_limit") ?? ""));
   const stages = element("div", { class: "pl-stages" });
-  const details = element("details", { toggle: () => showStages() }, element("summary", {}, "Costs per stage"), stages);
+  const details = element("details", { toggle: () => { showStages(); draw(); } }, element("summary", {}, "Costs per stage"), stages);
   const controls = element(
     "div", { class: "pl-controls", role: "group", "aria-label": "Schedule and costs", hidden: options.still },
     choice("family", "Schedule"), choice("compare", "Compare with", "nothing"), dial("num_ranks", "Ranks", options.most_ranks, 1, 1),
@@ -104,7 +131,8 @@ function render({ model, el }) {
   const problem = element("p", { class: "pl-error", role: "alert", hidden: true });
   const base = element("canvas", { "aria-hidden": "true" });
   const above = element("canvas", { class: "pl-above", "aria-hidden": "true" });
-  const stage = element("div", { class: "pl-stage", role: "application", tabindex: 0, "aria-roledescription": "timeline" }, base, above);
+  const reach = element("i", { class: "pl-reach" }); // where the chosen box is, to scroll there
+  const stage = element("div", { class: "pl-stage", role: "application", tabindex: 0, "aria-roledescription": "timeline" }, base, above, reach);
   const live = element("p", { class: "pl-live", "aria-live": "polite" });
   const legend = element("p", { class: "pl-legend" });
   const table = element("div", { class: "pl-table", tabindex: 0, role: "region", "aria-label": "Timeline as a table" });
@@ -115,14 +143,15 @@ function render({ model, el }) {
     shows.push(show);
     return node;
   });
-  const root = element("div", { class: "pl-widget pl-studio", "data-pl-state": "drawing" }, title, controls, numbers, problem, stage, table, live, legend);
-  root.append(
-    element("div", { class: "pl-bar" },
-      group("Player", button("Step back", () => stepBy(-1)), play, button("Step forward", () => stepBy(1))),
-      group("Zoom", button("\u2212", () => zoom(2), { "aria-label": "Zoom out" }), button("+", () => zoom(0.5), { "aria-label": "Zoom in" }), button("Fit", () => look(null))),
-      group("View", ...toggles, run),
-      group("Export", element("span", { class: "pl-word" }, "Export"), ...options.exports.map((kind) => button(kind, () => order(kind))))),
+  const bar = element(
+    "div", { class: "pl-bar" },
+    group("Player", button("Step back", () => stepBy(-1)), play, button("Step forward", () => stepBy(1))),
+    group("Zoom", button("\u2212", () => zoom(2), { "aria-label": "Zoom out" }), button("+", () => zoom(0.5), { "aria-label": "Zoom in" }), button("Fit", () => look(null))),
+    group("View", ...toggles, run),
+    group("Export", element("span", { class: "pl-word" }, "Export"), ...options.exports.map((kind) => button(kind, () => order(kind)))),
   );
+  const head = element("div", { class: "pl-head" }, title, problem); // side by side: a problem moves nothing
+  const root = element("div", { class: "pl-widget pl-studio", "data-pl-state": "drawing" }, head, controls, numbers, bar, live, stage, table, legend);
   el.replaceChildren(root);
   keepLetters(root);
 
@@ -150,7 +179,16 @@ function render({ model, el }) {
   }
 
   // Drawing
-  function layOut(width) {
+  /** Rows as high as they may be with the whole widget in view; below a height to read, with all from the buttons on. */
+  function fit(width) {
+    const room = (root.closest(".jp-Notebook")?.clientHeight ?? innerHeight) + stage.offsetHeight - 4;
+    const parts = legend.offsetTop + legend.offsetHeight - bar.offsetTop;
+    let [share, plan] = [1, layOut(width, 1)];
+    const isIn = () => plan.height <= room - root.offsetHeight || (plan.height <= room - parts && panels[0].row <= (plan.large > 1 ? 30 : 13));
+    while (share > 0.2 && !isIn()) plan = layOut(width, (share -= 0.02));
+    return plan;
+  }
+  function layOut(width, share) {
     const large = get("projector") ? 1.6 : 1;
     const font = 13 * large;
     const [from, to] = windowOf();
@@ -160,13 +198,13 @@ function render({ model, el }) {
     runs.slice(0, 2).forEach(({ actions, name, numbers: said, unit, most }, number) => {
       if (!actions.count) return;
       const over = number === 0 && runs[2].actions.count > 0;
-      const row = Math.max(9, Math.min(over ? 50 : 36, (over ? 560 : 430) / actions.numRanks)) * large;
+      const row = Math.max(9, share * Math.min(over ? 50 : 36, (over ? 560 : 430) / actions.numRanks)) * large;
       top += 25 * large;
       panels.push({ run: number, name, numbers: said, left, width: inner, top, row, from, to, band: over ? [0.05, 0.53] : BAND, high: row * actions.numRanks });
       if (over) panels.push({ ...panels.at(-1), run: 2, name: "", band: [0.61, 0.34] });
       top += row * actions.numRanks + 4 * large;
       if (!get("memory")) return;
-      const low = Math.max(8, Math.min(26, 260 / actions.numRanks)) * large;
+      const low = Math.max(8, share * Math.min(26, 260 / actions.numRanks)) * large;
       top += 21 * large;
       panels.push({ run: number, held: true, unit, most, left, width: inner, top, row: low, from, to, high: low * actions.numRanks });
       top += low * actions.numRanks + 8 * large;
@@ -177,26 +215,17 @@ function render({ model, el }) {
     const width = stage.clientWidth;
     if (!width || stage.hidden) return;
     paints ??= paintsOf(get("theme"), root);
-    geometry = layOut(width);
-    const ctx = fitCanvas(base, width, geometry.height);
+    geometry = fit(width);
+    const ctx = fitCanvas(base, width, geometry.height, paints.ground);
     const { font, large } = geometry;
     const most = Math.max(...panels.map((one) => one.most ?? 0), get("memory_limit") ?? 0, 1);
     for (const panel of panels) {
       const { actions, staged } = runs[panel.run];
       const words = panel.held ? "Micro-batches held" : panel.name;
-      if (words) {
-        ctx.font = `${panel.held ? 400 : 700} ${font}px ${paints.family}`;
-        ctx.fillStyle = panel.held ? paints.soft : paints.ink;
-        ctx.textAlign = "left";
-        ctx.textBaseline = "middle";
-        ctx.fillText(words, panel.left, panel.top - 11 * large);
-        if (!panel.held) {
-          const at = panel.left + ctx.measureText(words).width + 14 * large;
-          ctx.font = `${font}px ${paints.family}`;
-          ctx.fillStyle = paints.soft;
-          ctx.fillText(panel.numbers, at, panel.top - 11 * large);
-        }
-      }
+      const pale = { colour: paints.soft };
+      const put = (text, x, how) => write(ctx, text, panel.left + x, panel.top - 11 * large, font, paints, how);
+      put(words, 0, panel.held ? pale : { weight: 700 });
+      if (words && !panel.held) put(panel.numbers, ctx.measureText(words).width + 14 * large, pale);
       const head = (r, peak) => (panel.held ? `most ${Number(peak.toPrecision(3))}` : `rank ${r}`);
       const how = { font: font * (panel.held ? 0.92 : 1), staged, heads: panel.run === 2 ? null : head };
       if (panel.held) drawHeld(ctx, actions, panel, paints, { ...how, unit: panel.unit, share: options.share, most, limit: get("memory_limit") });
@@ -233,43 +262,48 @@ function render({ model, el }) {
     const panel = spoken && panels.find((one) => one.run === spoken.run && !one.held);
     if (!panel) return;
     const { actions, links } = runs[spoken.run];
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(panel.left, panel.top - 22, panel.width, panel.high + 28);
-    ctx.clip();
-    const box = boxOf(actions, panel, spoken.i);
-    for (const i of links.before(spoken.i)) drawLink(ctx, boxOf(actions, panel, i), box, paints.ink, false, paints.ground);
-    for (const i of links.after(spoken.i)) drawLink(ctx, box, boxOf(actions, panel, i), paints.ink, true, paints.ground);
+    const { i, rank, from, to } = spoken;
+    const boxes = (found) => found.filter((one) => one !== undefined).map((one) => boxOf(actions, panel, one));
+    const gap = rank !== undefined && boxOf({ rank: [rank], start: [from], end: [to] }, panel, 0);
+    const isLast = gap && i === actions.first[rank + 1];
+    const before = boxes(isLast ? [] : gap ? [links.sender(i)] : links.before(i));
+    const [box] = boxes([i]);
+    clipTo(ctx, panel.left, panel.top - 22, panel.width, panel.high + 28);
+    for (const one of before) drawLink(ctx, one, box, paints.ink, false, paints.ground);
+    for (const one of gap ? [] : boxes(links.after(i))) drawLink(ctx, box, one, paints.ink, true, paints.ground);
     ctx.lineWidth = 3;
-    for (const [colour, grow] of [[paints.ground, 3], [paints.ink, 0.5]]) {
-      ctx.strokeStyle = colour;
-      ctx.strokeRect(box.x - grow, box.y - grow, box.width + 2 * grow, box.height + 2 * grow);
+    for (const { x, y, width, height } of gap ? [gap, ...before] : [box]) {
+      for (const [colour, grow] of [[paints.ground, 3], [paints.ink, 0.5]]) {
+        ctx.strokeStyle = colour;
+        ctx.strokeRect(x - grow, y - grow, width + 2 * grow, height + 2 * grow);
+      }
     }
     ctx.restore();
   }
 
   // Words
-  const exact = (seconds) => writeSeconds(seconds, 5);
-  function sentenceOf({ run: number, i }) {
-    const { actions, links, engine } = runs[number];
+  function sentenceOf(spoken) {
+    const { run: number, i } = spoken;
+    const { actions, links, engine, name: words } = runs[number];
+    if (spoken.rank !== undefined) return `${number ? `${words}: ` : ""}${sayGap(actions, links, spoken)}`;
+    const idle = gapBefore(actions, actions.rank[i], i);
     const name = (one) => labelOf(actions, one, true);
     const kind = get("theme").paints[KINDS[actions.kind[i]]].name;
     const own = i > actions.first[actions.rank[i]] ? [`${name(i - 1)} on its own rank`] : [];
     const before = [...links.before(i).map((one) => `${name(one)} (done at ${exact(actions.end[one])})`), ...own];
     const after = links.after(i).map(name);
     const [from, to] = [exact(actions.start[i]), exact(actions.end[i])];
-    const when = `${from} to ${to}, ${writeSeconds(actions.end[i] - actions.start[i])}`;
-    return `${name(i)}, ${kind}, on rank ${actions.rank[i]}, ${engine}: ${when}. ` +
+    const pause = isLonger(idle.to, idle.from, actions) ? `, after ${short(idle.to - idle.from)} idle` : "";
+    const when = `${from} to ${to}, ${short(actions.end[i] - actions.start[i])}${pause}`;
+    return `${name(i)}, ${kind}, on rank ${actions.rank[i]}, ${number ? words : engine}: ${when}. ` +
       `Waits for ${before.join(" and ") || "nothing"}; ${after.join(" and ") || "nothing"} wait${after.length > 1 ? "" : "s"} for it.`;
   }
   function momentOf(time) {
     const { actions } = runs[0];
-    const told = [];
-    for (let r = 0; r < actions.numRanks; r += 1) {
-      let on = null;
-      for (let i = actions.first[r]; i < actions.first[r + 1]; i += 1) if (actions.start[i] <= time && time < actions.end[i]) on = labelOf(actions, i, runs[0].staged);
-      told.push(on);
-    }
+    const told = Array.from({ length: actions.numRanks }, (_, r) => {
+      const i = lastStarted(actions, r, time);
+      return i >= actions.first[r] && time < actions.end[i] ? labelOf(actions, i, runs[0].staged) : null;
+    });
     const busy = told.filter(Boolean).length;
     const each = told.length <= 8 ? `: ${told.map((on, r) => `rank ${r} ${on ?? "idle"}`).join(", ")}` : "";
     return `t = ${exact(time)}, ${busy} of ${told.length} ranks busy${each}`;
@@ -292,7 +326,7 @@ function render({ model, el }) {
         set({ stage_costs: { ...get("stage_costs"), [number]: values } }, event);
       };
       const placeholder = Number((get(COSTS[which][0]) / view.stages_per_rank).toPrecision(4));
-      const input = element("input", { type: "number", min: 0, step: "any", placeholder, "aria-label": `${COSTS[which][1]} of stage ${number}`, value: given[number]?.[which] ?? null, change });
+      const input = numberBox({ placeholder, "aria-label": `${COSTS[which][1]} of stage ${number}`, value: given[number]?.[which] ?? null, change });
       return input;
     };
     const rows = Array.from({ length: view.num_stages }, (_, number) => [`stage ${number}`, ...[0, 1, 2].map((which) => cell(number, which))]);
@@ -433,8 +467,8 @@ function render({ model, el }) {
     for (const panel of panels) {
       const share = (((y - panel.top) / panel.row) % 1) - (panel.band ?? BAND)[0];
       if (panel.held || y < panel.top || y > panel.top + panel.high || share > panel.band[1] || share < 0) continue;
-      const i = actionAt(runs[panel.run].actions, panel, x, y);
-      if (i >= 0) return { run: panel.run, i };
+      const found = spotAt(runs[panel.run].actions, panel, x, y);
+      if (found) return { run: panel.run, ...found };
     }
     return null;
   }
@@ -448,6 +482,11 @@ function render({ model, el }) {
     if (one?.run !== 1 && one?.run !== 2) set({ selected: one ? labelOf(runs[0].actions, one.i, true) : "" });
     mark();
     tell();
+    const panel = one && panels.find(({ run, held }) => run === one.run && !held);
+    if (!panel) return;
+    const { y, height } = boxOf(runs[one.run].actions, panel, one.i);
+    Object.assign(reach.style, { top: `${y}px`, height: `${height}px` });
+    reach.scrollIntoView({ block: "nearest" });
   }
   function move(key) {
     const now = chosen ?? { run: 0, i: -1 };
@@ -464,9 +503,7 @@ function render({ model, el }) {
     const there = runs[other].actions;
     const goal = other === now.run ? rank + step : step > 0 ? 0 : there.numRanks - 1;
     const middle = (actions.start[now.i] + actions.end[now.i]) / 2;
-    let best = there.first[goal];
-    for (let i = best; i < there.first[goal + 1]; i += 1) if (there.start[i] <= middle) best = i;
-    return choose({ run: other, i: best });
+    return choose({ run: other, i: Math.max(there.first[goal], lastStarted(there, goal, middle)) });
   }
   const KEYS = {
     " ": () => (timer ? pause() : start()), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => look(null),
@@ -490,7 +527,7 @@ function render({ model, el }) {
       return look(dragged.frame.map((time) => time + share * size));
     }
     const found = timer ? null : hit(spot(event));
-    if (found?.i === hovered?.i && found?.run === hovered?.run) return null;
+    if (["i", "run", "rank"].every((key) => found?.[key] === hovered?.[key])) return null;
     hovered = found;
     mark();
     return tell();
@@ -508,7 +545,7 @@ function render({ model, el }) {
   on("pointermove", over);
   on("pointerleave", () => { hovered = null; mark(); tell(); });
   on("pointerdown", (event) => { dragged = { x: event.clientX, frame: windowOf() }; });
-  on("pointerup", (event) => { if (dragged && Math.abs(dragged.x - event.clientX) < 4) choose(hit(spot(event))); dragged = null; });
+  on("pointerup", (event) => { if (dragged && Math.abs(dragged.x - event.clientX) < 4) { const found = hit(spot(event)); choose(found?.rank === undefined ? found : null); } dragged = null; });
   on("wheel", wheel, { passive: false });
   root.addEventListener("keydown", guarded(root, press));
 
@@ -516,17 +553,8 @@ function render({ model, el }) {
   function order(what) {
     orders += 1;
     if (what === "run") ahead.forget(); // a run lies over the pictures of its schedule
-    if (what === "PNG") return onGround().toBlob((blob) => save(blob, `${view.file}.png`));
+    if (what === "PNG") return base.toBlob((blob) => save(blob, `${view.file}.png`));
     return set({ order: { what, number: `${orders}-${performance.now()}` } });
-  }
-  /** The picture on the page's own ground: without it pale words are lost elsewhere. */
-  function onGround() {
-    const copy = element("canvas", { width: base.width, height: base.height });
-    const ctx = copy.getContext("2d");
-    ctx.fillStyle = paints.ground;
-    ctx.fillRect(0, 0, copy.width, copy.height);
-    ctx.drawImage(base, 0, 0);
-    return copy;
   }
   function save(blob, name) {
     const address = URL.createObjectURL(blob);
@@ -538,17 +566,19 @@ function render({ model, el }) {
     if (number === get("order").number) save(new Blob([get("file")], { type }), name);
   }
 
+  const stopped = new AbortController();
   const repaint = guarded(root, () => { paints = null; draw(); });
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  dark.addEventListener("change", repaint);
+  const { signal } = stopped;
+  dark.addEventListener("change", repaint, { signal });
+  window.addEventListener("resize", repaint, { signal });
   const themes = new MutationObserver(repaint);
   themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name"] });
-  const inputs = ["family", "compare", "num_ranks", "num_microbatches", "p2p", "memory_limit", ...COSTS.map(([trait]) => trait)];
   const stops = [
     listen(model, ["view"], guarded(root, follow)),
     listen(model, ["critical", "memory", "table", "projector", "running"], guarded(root, showView)),
     listen(model, ["running"], ahead.forget), // pressed in another view
-    listen(model, inputs, guarded(root, () => shows.forEach((show) => show()))),
+    listen(model, options.inputs, guarded(root, () => shows.forEach((show) => show()))),
     listen(model, ["selected"], guarded(root, () => { chosen = find(get("selected")) ?? (chosen?.run ? chosen : null); mark(); tell(); })),
     listen(model, ["delivery"], guarded(root, deliver)),
     watchWidth(stage, guarded(root, draw)),
@@ -560,7 +590,7 @@ function render({ model, el }) {
     clearTimeout(saying);
     ahead.stop();
     themes.disconnect();
-    dark.removeEventListener("change", repaint);
+    stopped.abort();
     for (const stop of stops) stop();
   };
 }

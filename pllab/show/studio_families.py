@@ -1,15 +1,17 @@
 """The families of schedules a studio offers, by the names people use.
 
 Families cut the model differently: two stages a rank are each half of a rank's layers. Costs and memory are therefore
-stated for a rank's layers, so that two families on one axis do the same work.
+stated for a rank's layers, so that two families on one axis do the same work. A schedule somebody made (in the
+editor, by a solver, in a file) is a family of its own, with one size.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from pllab.schedule import (
     Schedule,
+    check,
     dual_pipe_v,
     eager_one_f_one_b,
     gpipe,
@@ -23,6 +25,7 @@ from pllab.schedule import (
     zbv,
     zero_bubble,
 )
+from pllab.show.studio_view import say_sizes
 from pllab.simulate import Costs
 
 
@@ -30,12 +33,24 @@ from pllab.simulate import Costs
 class Family:
     """A name, how to make its schedule from ranks and micro-batches, and how many stages a rank has.
 
-    Without `make` the schedule is searched for costs and a memory limit, and anew when they change.
+    Without `make` the schedule is searched for costs and a memory limit, and anew when they change; or it is `only`
+    this one. Ranks of one schedule may have different numbers of stages; it has their mean.
     """
 
     name: str
     make: Callable[[int, int], Schedule] | None
-    stages_per_rank: int = 1
+    stages_per_rank: float = 1
+    only: Schedule | None = None
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether a schedule has to be searched, which may take seconds."""
+        return self.make is None and self.only is None
+
+    @property
+    def sizes(self) -> tuple[int, int] | None:
+        """Ranks and micro-batches of the only schedule; None where both can be chosen."""
+        return (self.only.num_ranks, self.only.num_microbatches) if self.only else None
 
 
 FAMILIES = {
@@ -57,15 +72,30 @@ FAMILIES = {
 }
 
 
-def family_of(name: str) -> Family:
-    """The family of a name.
+def family_of(name: str, families: Mapping[str, Family] | None = None) -> Family:
+    """The family of a name, among `FAMILIES` or others.
 
     Raises:
         ValueError: there is none; the sentence lists all.
     """
-    if name not in FAMILIES:
-        raise ValueError(f"there is no family {name!r}; choose one of {', '.join(FAMILIES)}")
-    return FAMILIES[name]
+    families = families or FAMILIES
+    if name not in families:
+        raise ValueError(f"there is no family {name!r}; choose one of {', '.join(families)}")
+    return families[name]
+
+
+def family_of_schedule(schedule: Schedule) -> Family:
+    """A family that is one schedule, under a name no other has: `1F1B (given)` if it is called 1F1B.
+
+    Raises:
+        ScheduleError: a ValueError; the schedule is illegal.
+    """
+    check(schedule)
+    name = schedule.name or "schedule"
+    while name in FAMILIES:
+        name += " (given)"
+    share = schedule.num_stages / schedule.num_ranks
+    return Family(name, None, int(share) if share.is_integer() else share, schedule)
 
 
 def make_schedule(
@@ -74,10 +104,23 @@ def make_schedule(
     """The schedule of a family; the latest are kept for the next move of a slider.
 
     `costs` are those of a stage. A search without a limit may hold `num_ranks` micro-batches, as 1F1B does.
+
+    Raises:
+        ValueError: the family is one schedule of other sizes, or a search finds none.
     """
+    if family.only is not None:
+        return _sized(family.name, family.only, (num_ranks, num_microbatches))
     if family.make is None:
         return _searched(num_ranks, num_microbatches, costs, float(num_ranks) if memory_limit is None else memory_limit)
     return _made(family.make, num_ranks, num_microbatches)
+
+
+def _sized(name: str, schedule: Schedule, asked: tuple[int, int]) -> Schedule:
+    sizes = schedule.num_ranks, schedule.num_microbatches
+    if sizes != asked:
+        is_for = f"{name} is for {say_sizes(*sizes)} and not for {say_sizes(*asked)}"
+        raise ValueError(f"{is_for}; choose another family to change them")
+    return schedule
 
 
 @lru_cache(maxsize=16)

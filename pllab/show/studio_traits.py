@@ -1,13 +1,15 @@
 """What the studio and its browser side tell each other: the inputs, the choices, and the blocks of numbers."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import traitlets
 
 from pllab.schedule import Held, Kind
 from pllab.show.export import FILE_TYPES
-from pllab.show.studio_families import FAMILIES, family_of
-from pllab.show.studio_setting import MOST_MICROBATCHES, MOST_RANKS, check_size
+from pllab.show.studio_costs import MOST_RANKS
+from pllab.show.studio_families import FAMILIES, Family, family_of
+from pllab.show.studio_setting import MOST_MICROBATCHES, check_size
 from pllab.show.widget import Widget
 from pllab.simulate import Costs
 
@@ -22,6 +24,7 @@ INPUTS = (
     "backward_weight",
     "p2p",
     "stage_costs",
+    "stages_per_rank",
     "memory_limit",
     "critical",
 )
@@ -29,6 +32,8 @@ INPUTS = (
 
 class StudioTraits(Widget):
     """The traits of the studio; what is chosen is refused here when it does not exist."""
+
+    _families: Mapping[str, Family] = FAMILIES
 
     family = traitlets.Unicode("1F1B").tag(**_INPUT)
     compare = traitlets.Unicode("", help="a second family, or nothing").tag(**_INPUT)
@@ -39,6 +44,9 @@ class StudioTraits(Widget):
     backward_weight = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
     p2p = traitlets.Float(0.0, min=0.0, help="seconds a message travels").tag(**_INPUT)
     stage_costs = traitlets.Dict(help="stage number -> forward, input, weight; None as all others").tag(**_INPUT)
+    stages_per_rank = traitlets.Float(1.0, help="of the stages that stage_costs names; follows the family").tag(
+        **_INPUT
+    )
     memory_limit = traitlets.Float(None, allow_none=True).tag(**_INPUT)
     critical = traitlets.Bool(False, help="whether the critical path is marked").tag(**_INPUT)
     memory = traitlets.Bool(True, help="whether the staircases are shown").tag(sync=True)
@@ -64,17 +72,17 @@ class StudioTraits(Widget):
             elif name == "num_microbatches":
                 check_size(name, value, MOST_MICROBATCHES)
             elif value or name == "family":
-                family_of(value)
+                family_of(value, self._families)
         except ValueError as error:
             raise traitlets.TraitError(str(error)) from None
         return value
 
 
-def options_of(costs: Costs, can_run: bool) -> dict[str, Any]:
+def options_of(costs: Costs, can_run: bool, families: Mapping[str, Family]) -> dict[str, Any]:
     """What the controls offer; a slider of costs ends at four times the largest."""
     return {
         "inputs": list(INPUTS),
-        "families": list(FAMILIES),
+        "families": list(families),
         "most_ranks": MOST_RANKS,
         "most_microbatches": MOST_MICROBATCHES,
         "most_cost": 4 * max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) or 1.0,

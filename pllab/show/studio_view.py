@@ -20,7 +20,7 @@ HEADINGS = (
     "Bubble fraction, idle / all",
     "Bubble overhead, idle / busy",
     "Makespan",
-    "Most held",
+    "Most held, micro-batches",
 )
 
 
@@ -35,7 +35,7 @@ class Shown:
     name: str
     schedule: Schedule
     source: Timeline | Costs
-    stages_per_rank: int = 1
+    stages_per_rank: float = 1
     held: Held = Held()
 
     @cached_property
@@ -172,11 +172,10 @@ def find_problem(shown: Shown, memory_limit: float | None) -> str:
     over = [rank for rank, held in enumerate(shown.most_held) if held > memory_limit + 1e-6]
     if not over:
         return ""
-    held = (
-        f"{write_number(shown.most_held[over[0]])} micro-batches, more than the limit of {write_number(memory_limit)}"
-    )
-    more = f" (and {len(over) - 1} more ranks hold too many)" if len(over) > 1 else ""
-    return f"{shown.name}: rank {over[0]} holds {held}{more}"
+    most, rest = shown.most_held[over[0]], len(over) - 1
+    held = f"{write_number(most)} micro-batch{'' if most == 1 else 'es'}"
+    more = f" (and {rest} more rank{' holds' if rest == 1 else 's hold'} too many)" if rest else ""
+    return f"{shown.name}: rank {over[0]} holds {held}, more than the limit of {write_number(memory_limit)}{more}"
 
 
 def blocks_of(screen: Screen, critical: bool) -> tuple[bytes, bytes, bytes, bytes]:

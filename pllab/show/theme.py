@@ -82,8 +82,8 @@ def write_number(value: float) -> str:
 
 
 def write_seconds(seconds: float) -> str:
-    """A time in the unit that suits it: `0.412` -> `"412 ms"`, `3.5` -> `"3.5 s"`."""
-    if seconds == 0 or abs(seconds) >= 1:
+    """A time in the unit that suits it: `0.412` -> `"412 ms"`, `3.5` -> `"3.5 s"`, `0.9999` -> `"1 s"`."""
+    if seconds == 0 or abs(float(f"{seconds:.3g}")) >= 1:
         return f"{write_number(seconds)} s"
     return f"{write_number(seconds * 1e3)} ms"
 

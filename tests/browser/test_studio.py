@@ -13,12 +13,15 @@ from pathlib import Path
 import nbformat
 import pytest
 from PIL import Image
+from traitlets import TraitError
 
 from pllab import show
 from pllab.schedule import Kind, Schedule, needs, one_f_one_b
 from pllab.show import studio as studio_module
+from pllab.show import studio_traits
+from pllab.show.studio_families import FAMILIES
 from pllab.show.theme import write_percent, write_seconds
-from pllab.simulate import Costs, simulate
+from pllab.simulate import Costs, gaps, simulate
 from pllab.timeline import Span, Timeline
 
 pytestmark = pytest.mark.browser
@@ -42,7 +45,8 @@ PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>stud
 body { margin: 16px; }
 </style></head><body><button id="outside">outside</button><div id="widget"></div></body></html>"""
 
-# What ipywidgets does: one message in flight, and what changes meanwhile is merged into the next.
+# What ipywidgets does: one message in flight, and what changes meanwhile is merged into the next. Callbacks hear when
+# the kernel is done with a message; of merged messages only the last one's are kept.
 MODEL = """
 const read = (value) => value?.base64 === undefined ? value
   : new DataView(Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0)).buffer);
@@ -61,14 +65,16 @@ class KernelModel {
     this.state[name] = this.changed[name] = value;
     this.tell(name);
   }
-  async save_changes() {
+  async save_changes(callbacks) {
+    this.callbacks = callbacks ?? this.callbacks;
     if (this.busy || !Object.keys(this.changed).length) return;
-    const sent = this.changed;
-    [this.busy, this.changed] = [true, {}];
+    const [sent, told] = [this.changed, this.callbacks];
+    [this.busy, this.changed, this.callbacks] = [true, {}, undefined];
     this.sent += 1;
     const answer = await window.kernel(sent);
     for (const [name, value] of Object.entries(answer)) this.state[name] = read(value);
     for (const name of Object.keys(answer)) this.tell(name);
+    told?.iopub.status({ content: { execution_state: "idle" } });
     this.busy = false;
     this.save_changes();
   }
@@ -107,6 +113,22 @@ LINKS = f"""async ([source, text]) => {{
   return [...actions.rank].map((_, i) => [name(i), links.before(i).map(name), links.after(i).map(name)]);
 }}"""
 
+# What is said of every gap, and of what is behind each rank's last action.
+SAID = f"""async ([source, text]) => {{
+  {LOAD}
+  const js = await load(source + "\\nexport {{ readActions, linksOf, gapBefore, isLonger, sayGap }};");
+  const actions = js.readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
+  const links = js.linksOf(actions);
+  const said = [];
+  for (let rank = 0; rank < actions.numRanks; rank += 1) {{
+    for (let i = actions.first[rank]; i <= actions.first[rank + 1]; i += 1) {{
+      const gap = js.gapBefore(actions, rank, i);
+      if (js.isLonger(gap.to, gap.from, actions)) said.push(js.sayGap(actions, links, gap));
+    }}
+  }}
+  return said;
+}}"""
+
 WRITTEN = f"""async ([source, numbers]) => {{
   {LOAD}
   const js = await load(source + "\\nexport {{ writeSeconds, writePercent }};");
@@ -135,9 +157,12 @@ def mount(page, studio):
     known = as_sent(studio)
 
     def kernel(changes):
-        with studio.hold_trait_notifications():
-            for name, value in changes.items():
-                setattr(studio, name, value)
+        try:
+            with studio.hold_trait_notifications():
+                for name, value in changes.items():
+                    setattr(studio, name, value)
+        except TraitError:
+            return {}  # ipywidgets logs it, and the browser hears nothing
         now = as_sent(studio)
         fresh = {name: value for name, value in now.items() if (known | changes).get(name) != value}
         known.update(now)
@@ -156,6 +181,11 @@ def mount(page, studio):
     root = page.locator(".pl-widget")
     page.locator('.pl-widget[data-pl-state="ready"]').wait_for()
     return root
+
+
+@pytest.fixture(autouse=True)
+def _tall_enough(chromium_page):
+    chromium_page.set_viewport_size({"width": 1000, "height": 1200})  # rows at their full height
 
 
 @pytest.fixture
@@ -249,7 +279,7 @@ def test_arrow_keys_choose_an_action_and_say_what_it_waits_for(chromium_page, ro
     chromium_page.keyboard.press("End")
     chromium_page.keyboard.press("ArrowLeft")
     expect(live).to_have_text(
-        "1B6, backward, on rank 1, simulated: 26 s to 28 s, 2 s. "
+        "1B6, backward, on rank 1, simulated: 26 s to 28 s, 2 s, after 1 s idle. "
         "Waits for 1F6 (done at 20 s) and 2B6 (done at 26 s) and 1B5 on its own rank; 0B6 waits for it."
     )
     assert studio.selected == "1B6"
@@ -270,6 +300,192 @@ def test_what_waits_for_what_is_as_python_says(chromium_page):
     assert {name: set(waits) for name, _, waits in found} == after
 
 
+def exact(seconds):
+    """A time with the digits that sentences have."""
+    return f"{seconds:.5g} s" if seconds == 0 or seconds >= 1 else f"{seconds * 1e3:.5g} ms"
+
+
+def sentences_of_gaps(studio):
+    """What `pllab.simulate.gaps` finds, in the words of the browser: the parts of one wait are one gap there."""
+    ends = {one.action: one.end for one in studio.timeline.spans}
+    starting = {(one.rank, one.start): one.action for one in studio.timeline.spans}
+    waits = []
+    for gap in gaps(studio.schedule, studio.timeline, studio.costs):
+        if waits and (waits[-1][-1].rank, waits[-1][-1].end) == (gap.rank, gap.start):
+            waits[-1].append(gap)
+        elif gap.duration > 1e-9:
+            waits.append([gap])
+    for parts in waits:
+        rank, start, end = parts[0].rank, parts[0].start, parts[-1].end
+        idle = f"rank {rank} idle {exact(start)} to {exact(end)}, {write_seconds(end - start)}"
+        if parts[0].cause == "drain":
+            yield f"{idle}: nothing left to do"
+            continue
+        (cause,) = {one.waited_for for one in parts}
+        travels = end > ends[cause] + 1e-9
+        assert travels == any(one.cause in ("message", "start-up") for one in parts)
+        message = f", its message travels from {exact(ends[cause])} to {exact(end)}" if travels else ""
+        action = starting[rank, end]
+        yield f"{idle}: its next action {action} waits for {cause} (done at {exact(ends[cause])}){message}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_said_of_a_gap_is_what_python_finds(chromium_page, family):
+    studio = show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35))
+    mount(chromium_page, studio)
+    said = chromium_page.evaluate(SAID, [str(studio._esm), base64.b64encode(studio.actions).decode()])
+    assert said == list(sentences_of_gaps(studio))
+    assert any("travels" in one for one in said) and any("nothing left" in one for one in said)
+
+
+@both_schemes
+def test_the_mouse_reads_a_gap_and_shows_its_cause(chromium_page, root, studio):
+    live = root.locator(".pl-live")
+    point_at(chromium_page, root, 3, 1.0)
+    expect(live).to_have_text("rank 3 idle 0 s to 3 s, 3 s: its next action 3F0 waits for 2F0 (done at 3 s)")
+    x, y = place_of(root, 2, 2.5)
+    marked = root.locator("canvas.pl-above")
+    assert marked.evaluate(PIXEL, [x, y - 16])[3] == 255, "the cause is outlined"
+    point_at(chromium_page, root, 3, 30.5)
+    expect(live).to_have_text("rank 3 idle 27 s to 33 s, 6 s: nothing left to do")
+    assert marked.evaluate(PIXEL, [x, y - 16])[3] == 0
+    chromium_page.mouse.down()
+    chromium_page.mouse.up()
+    assert studio.selected == "", "a gap is read and not chosen"
+    chromium_page.mouse.move(2, 2)
+    expect(live).to_contain_text("Choose an action")
+
+
+def test_a_sentence_of_the_compared_run_names_it(chromium_page):
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
+    studio.memory = False
+    root = mount(chromium_page, studio)
+    root.locator(".pl-stage").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"):
+        chromium_page.keyboard.press(key)
+    live = root.locator(".pl-live")
+    expect(live).to_contain_text("0F3, forward, on rank 0, ZB-H1, simulated: 3 s to 4 s")
+    box = root.locator("canvas").first.bounding_box()
+    height = root.locator("canvas").first.evaluate("node => node.clientHeight")
+    chromium_page.mouse.move(box["x"] + 76, box["y"] + height - 30 - 4 - 10)
+    expect(live).to_contain_text("ZB-H1, simulated: rank 3 idle 0 s to 3 s, 3 s: its next action 3F0 waits for 2F0")
+
+
+@pytest.mark.parametrize("key", ["Enter", "Tab"])
+def test_what_is_typed_into_a_whole_box_is_rounded_and_kept_in_range(chromium_page, root, studio, key):
+    box = root.get_by_role("spinbutton", name="Ranks, exact")
+    for typed, held in (("2.7", 3), ("99", 32), ("-4", 1), ("2.4", 2), ("", 2)):
+        box.fill(typed)
+        box.press(key)
+        expect(box).to_have_value(str(held))
+        expect(root.locator(".pl-title")).to_contain_text(f"{held} rank")
+        assert studio.num_ranks == held
+    chromium_page.wait_for_timeout(300)
+    expect(root).not_to_have_class(re.compile("pl-waits"))
+
+
+@pytest.mark.parametrize("foreseen", [False, True])
+def test_what_the_kernel_refuses_is_taken_back(chromium_page, root, studio, monkeypatch, foreseen):
+    box = root.get_by_role("spinbutton", name="Ranks, exact")
+    if foreseen:
+        rest_on(chromium_page, root, "Ranks")
+
+    def refuse(name, value, most):
+        if (name, value) == ("num_ranks", 6):
+            raise ValueError("six is refused")
+
+    monkeypatch.setattr(studio_traits, "check_size", refuse)
+    if foreseen:
+        chromium_page.keyboard.press("ArrowRight")
+        expect(root.locator(".pl-title")).to_contain_text("5 ranks")
+        chromium_page.keyboard.press("ArrowRight")
+    else:
+        box.fill("6")
+        box.press("Enter")
+    expect(box).to_have_value("6")
+    chromium_page.wait_for_function("was => model.get('num_ranks') === was", arg=5 if foreseen else 4)
+    expect(box).to_have_value("5" if foreseen else "4")
+    expect(root.locator(".pl-title")).to_contain_text("5 ranks" if foreseen else "4 ranks")
+    chromium_page.wait_for_timeout(300)
+    expect(root).not_to_have_class(re.compile("pl-waits"))
+    box.fill("7")
+    box.press("Enter")
+    expect(root.locator(".pl-title")).to_contain_text("7 ranks")
+
+
+PLACES = """root => Object.fromEntries(["live", "stage", "legend", "bar", "figures"].map((part) => {
+  const { top, bottom } = root.querySelector(`.pl-${part}`).getBoundingClientRect();
+  return [part, [top, bottom]];
+}))"""
+
+HALLS = [(1280, 720), (1920, 1080)]
+
+
+@pytest.mark.parametrize("projector", [False, True], ids=["desk", "projector"])
+@pytest.mark.parametrize(("width", "height"), HALLS)
+def test_the_sentence_is_in_view_with_its_box(chromium_page, width, height, projector):
+    chromium_page.set_viewport_size({"width": width, "height": height})
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1", projector=projector)
+    studio.memory = True
+    root = mount(chromium_page, studio)
+    root.evaluate("node => node.querySelector('.pl-bar').scrollIntoView()")
+    at = root.evaluate(PLACES)
+    assert 0 <= at["bar"][0] < at["live"][0] < at["stage"][0] < at["legend"][0] and at["legend"][1] <= height
+    root.evaluate("node => node.scrollIntoView()")
+    root.locator(".pl-stage").focus()
+    for ranks in (0, 1, 2, 3, 0, 1, 2, 3):  # down through both schedules
+        chromium_page.keyboard.press("ArrowDown")
+        expect(root.locator(".pl-live")).to_contain_text(f"on rank {ranks}")
+        at, box = root.evaluate(PLACES), root.locator(".pl-reach").bounding_box()
+        assert at["live"][0] >= 0 and at["live"][1] <= box["y"] and box["y"] + box["height"] <= height
+
+
+@pytest.mark.parametrize(("width", "height"), HALLS)
+def test_with_32_ranks_the_sentence_stays_while_the_timeline_scrolls(chromium_page, width, height):
+    chromium_page.set_viewport_size({"width": width, "height": height})
+    studio = show.BubbleStudio("1F1B", 32, 64, compare="GPipe", projector=True)
+    root = mount(chromium_page, studio)
+    root.locator(".pl-stage").focus()
+    for _ in range(64):
+        chromium_page.keyboard.press("ArrowDown")
+    expect(root.locator(".pl-live")).to_contain_text("on rank 31, GPipe, simulated")
+    at, box = root.evaluate(PLACES), root.locator(".pl-reach").bounding_box()
+    assert 0 <= at["live"][0] and at["live"][1] <= box["y"] and box["y"] + box["height"] <= height
+
+
+@pytest.mark.parametrize("projector", [False, True], ids=["desk", "projector"])
+@pytest.mark.parametrize(("width", "height"), HALLS)
+def test_neither_mouse_nor_play_nor_problem_moves_anything(chromium_page, width, height, projector):
+    chromium_page.set_viewport_size({"width": width, "height": height})
+    root = mount(chromium_page, show.BubbleStudio("GPipe", 4, 8, compare="1F1B", projector=projector))
+    before = root.evaluate(PLACES)
+    box = root.locator("canvas").first.bounding_box()
+    for part in (0.1, 0.2, 0.3, 0.5):
+        chromium_page.mouse.move(box["x"] + width * part, box["y"] + 60)
+        assert root.evaluate(PLACES) == before
+    root.get_by_role("button", name="Play").click()
+    expect(root.locator(".pl-live")).to_contain_text("t = ")
+    assert root.evaluate(PLACES) == before
+    root.get_by_label("Memory limit").fill("5")
+    root.get_by_label("Memory limit").press("Enter")
+    expect(root.get_by_role("alert")).to_contain_text("GPipe: rank 0 holds 8 micro-batches")
+    assert root.evaluate(PLACES) == before
+    chromium_page.wait_for_timeout(500)  # the numbers are said now
+    assert root.evaluate(PLACES) == before
+
+
+@pytest.mark.parametrize(("width", "height", "ranks"), [(1280, 720, 4), (1920, 1080, 8)])
+def test_at_a_desk_the_whole_comparison_fits_the_window(chromium_page, width, height, ranks):
+    chromium_page.set_viewport_size({"width": width, "height": height + 40})
+    root = mount(chromium_page, show.BubbleStudio("1F1B", ranks, 8, compare="ZB-H1"))
+    tall = root.bounding_box()["height"]
+    assert tall <= height + 40
+    chromium_page.set_viewport_size({"width": width, "height": height})
+    fits = "height => document.querySelector('.pl-studio').offsetHeight <= height"
+    chromium_page.wait_for_function(fits, arg=height)
+    assert root.bounding_box()["height"] < tall
+
+
 def test_the_mouse_reads_an_action_and_a_click_keeps_it(chromium_page, root, studio):
     live = root.locator(".pl-live")
     point_at(chromium_page, root, 2, 7.0)
@@ -280,7 +496,9 @@ def test_the_mouse_reads_an_action_and_a_click_keeps_it(chromium_page, root, stu
     expect(live).to_contain_text("2B0, backward, on rank 2")
     assert studio.selected == "2B0"
     point_at(chromium_page, root, 0, 7.0)
-    expect(live).to_contain_text("2B0")
+    expect(live).to_contain_text("rank 0 idle 4 s to 10 s, 6 s: its next action 0B0 waits for 1B0 (done at 10 s)")
+    chromium_page.mouse.move(2, 2)
+    expect(live).to_contain_text("2B0, backward, on rank 2")
 
 
 def test_keys_elsewhere_or_with_control_do_nothing_and_ours_stop_at_the_widget(chromium_page, root):
@@ -444,7 +662,7 @@ def test_run_lays_the_measured_spans_below(chromium_page):
     root.locator(".pl-stage").focus()
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"):
         chromium_page.keyboard.press(key)
-    expect(root.locator(".pl-live")).to_contain_text("0F3, forward, on rank 0, emulated (sleep): 3.3 s to 4.4 s")
+    expect(root.locator(".pl-live")).to_contain_text("0F3, forward, on rank 0, 1F1B, emulated (sleep): 3.3 s to 4.4 s")
 
 
 @both_schemes
@@ -528,7 +746,7 @@ def test_the_page_works_from_a_disk_without_kernel_or_network(chromium_page, tmp
 
 
 def test_numbers_are_written_as_python_writes_them(chromium_page, root, studio):
-    numbers = [0, 1, 33, 861, 1234.5, 99_999, 0.412, 0.0185, 1.25, 9.999, 12.04, 0.00062]
+    numbers = [0, 1, 33, 861, 1234.5, 99_999, 0.412, 0.0185, 1.25, 9.999, 12.04, 0.00062, 0.99996, 0.9994]
     written = chromium_page.evaluate(WRITTEN, [str(studio._esm), numbers])
     assert written == [[write_seconds(one), write_percent(one)] for one in numbers]
 

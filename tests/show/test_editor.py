@@ -27,8 +27,8 @@ from pllab.show import BubbleStudio, ScheduleEditor
 from pllab.show import editor as editor_module
 from pllab.show.editor_judge import Rules, judge, staircase
 from pllab.show.editor_moves import move, split
-from pllab.show.editor_run import takes_costs
 from pllab.show.editor_words import Par, score_of
+from pllab.show.widget_run import takes_costs
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
 

@@ -260,7 +260,7 @@ def test_what_is_sent_is_plain_and_the_sources_are_local():
     source = studio._esm + studio._css
     assert "http" not in source.replace("http://www.w3.org/2000/svg", "")
     assert "\nimport " not in source
-    assert len(studio._esm) <= 52_000
+    assert len(studio._esm) <= 55_000
 
 
 def inputs_of(studio, **changes):

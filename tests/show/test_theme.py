@@ -64,6 +64,8 @@ def test_numbers_have_three_digits(value, text):
 def test_times_and_shares():
     assert write_seconds(0.4121) == "412 ms"
     assert write_seconds(3.5) == "3.5 s"
+    assert write_seconds(0.9994) == "999 ms"
+    assert write_seconds(0.99996) == "1 s"
     assert write_seconds(0) == "0 s"
     assert write_percent(2 / 17) == "11.8 %"
 

@@ -1,0 +1,230 @@
+"""Costs in the studio: as they were given, however the model is cut, and whatever was moved in between."""
+
+import json
+from itertools import permutations
+from random import Random
+
+import pytest
+
+from pllab import show
+from pllab.schedule import Kind, interleaved, one_f_one_b, zb_h1
+from pllab.show.studio_costs import Profile
+from pllab.show.studio_families import FAMILIES
+from pllab.simulate import Costs, simulate
+
+KINDS = (Kind.F, Kind.I, Kind.W, Kind.B)
+
+
+def costs_at_random(num_stages, seed=0):
+    """Every field of its own on every stage."""
+    random = Random(seed)
+    one = lambda low, high: [random.uniform(low, high) for _ in range(num_stages)]  # noqa: E731
+    work = one(0.5, 2.0), one(0.5, 2.0), one(0.5, 2.0)
+    return Costs(*work, p2p=0.05, bandwidth=3.0, activation_bytes=one(0.1, 2.0), backward=one(0.8, 3.0))
+
+
+def totals(costs, num_stages):
+    """Seconds of all stages together, for each kind."""
+    return [sum(costs.duration(stage, kind) for stage in range(num_stages)) for kind in KINDS]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("p", [1, 3, 4])
+def test_what_is_shown_is_what_the_given_costs_simulate_to(name, p):
+    given = costs_at_random(p * FAMILIES[name].stages_per_rank, seed=p)
+    studio = show.BubbleStudio(name, p, 6, given)
+    assert studio.timeline == simulate(studio.schedule, given)
+    assert studio.costs == given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Costs(1.0, 0.7, 0.6, p2p=0.1, bandwidth=2.0, activation_bytes=0.3, backward=0.9),
+        Costs(p2p=0.1, bandwidth=1, activation_bytes=(0.5, 3, 0.1, 0.1)),
+        Costs(backward=(1.0, 2.0, 1.5, 1.1)),
+        Costs(backward_input=0.0, backward_weight=0.0, backward=2.0),
+    ],
+)
+@pytest.mark.parametrize("name", ["1F1B", "ZB-H1"])
+def test_costs_of_which_some_are_one_number_are_kept_too(name, given):
+    studio = show.BubbleStudio(name, 4, 8, given)
+    assert studio.timeline == simulate(studio.schedule, given)
+
+
+def test_three_stages_a_rank_that_cost_the_same_cost_what_was_given():
+    order = interleaved(2, 4, stages_per_rank=3)
+    for forward in (0.1, 0.7, 1.1, 1.3):
+        given = Costs(forward, activation_bytes=[1.0] * 6)
+        assert show.BubbleStudio(order, costs=given).timeline == simulate(order, given)
+
+
+@pytest.mark.parametrize(("first", "second"), [*permutations(FAMILIES, 2)])
+def test_two_families_do_the_same_work_whichever_the_costs_were_given_for(first, second):
+    p = 3
+    stages = {name: p * FAMILIES[name].stages_per_rank for name in (first, second)}
+    given = costs_at_random(stages[first])
+    wanted = pytest.approx(totals(given, stages[first]))
+    studio = show.BubbleStudio(first, p, 4, given, memory_limit=6)
+    assert totals(studio._setting().costs_of(second), stages[second]) == wanted
+    studio.family = second
+    assert totals(studio.costs, stages[second]) == wanted
+    shown = [studio.stage_costs[str(stage)] for stage in range(stages[second])]
+    assert [sum(values) for values in zip(*shown, strict=True)] == pytest.approx(totals(given, stages[first])[:3])
+    studio.family = first
+    assert studio.costs == given, "there and back"
+
+
+def test_the_compared_family_has_its_slow_layers_where_they_are():
+    slow = Costs(*[(1.0, 1.0, 2.0, 1.0)] * 3)
+    studio = show.BubbleStudio("1F1B", 4, 8, slow, compare="interleaved 1F1B")
+    halves = Costs(*[(0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 0.5, 0.5)] * 3)
+    makespans = [run["makespan_s"] for run in studio.state()["runs"]]
+    assert makespans == [simulate(one_f_one_b(4, 8), slow).makespan, simulate(interleaved(4, 8), halves).makespan]
+    assert makespans == [55, 39]
+    studio.family = "interleaved 1F1B"
+    assert (studio.costs, studio.timeline.busy) == (halves, 120)
+    assert studio.stage_costs["5"] == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 2), (2, 1), (1, 3), (3, 2), (2, 3), (1.5, 1), (1, 1.5)])
+def test_a_stage_costs_what_its_layers_cost(old, new):
+    """Six thin layers a rank, on two ranks: a stage is a sum of layers, whichever way they are dealt."""
+    random = Random(3)
+    before, after = round(12 / 2 / old), round(12 / 2 / new)
+    values = [random.random() for _ in range(round(2 * old))]
+    layers = [value / before for value in values for _ in range(before)]
+    cells = {stage: (value, None, None) for stage, value in enumerate(values)}
+    found = Profile(cells, old).cut(new, (1.0, 1.0, 1.0))
+    expected = [sum(layers[start : start + after]) for start in range(0, 12, after)]
+    assert [found.cells[stage][0] for stage in range(len(expected))] == pytest.approx(expected)
+    assert {values[1:] for values in found.cells.values()} == {(None, None)}
+
+
+def test_what_no_stage_was_given_still_follows_the_dials():
+    studio = show.BubbleStudio("1F1B", 4, 8)
+    studio.stage_costs = {"3": (None, 9.0, None)}
+    studio.family = "ZBV"
+    assert studio.stage_costs == {"6": (None, 4.5, None), "7": (None, 4.5, None)}
+    studio.backward_input = 3.0
+    assert [studio.costs.duration(stage, Kind.I) for stage in range(8)] == [1.5] * 6 + [4.5] * 2
+    studio.family = "GPipe"
+    assert studio.stage_costs == {"3": (None, 9.0, None)}
+
+
+def test_half_a_stage_that_was_given_and_half_that_was_not_are_one_stage():
+    studio = show.BubbleStudio("ZBV", 4, 8, Costs(2.0, 1.0, 1.0))
+    studio.stage_costs = {"3": (5.0, None, None)}
+    studio.family = "1F1B"
+    assert studio.stage_costs == {"1": (6.0, None, None)}
+    assert studio.costs.duration(0, Kind.F) == 2.0
+
+
+def test_ranks_taken_away_come_back_with_their_costs_and_new_ones_cost_the_mean():
+    given = costs_at_random(4)
+    studio = show.BubbleStudio("1F1B", 4, 8, given)
+    studio.num_ranks = 2
+    assert totals(studio.costs, 2) == pytest.approx([sum(given.duration(s, kind) for s in range(2)) for kind in KINDS])
+    studio.family, studio.num_ranks = "ZBV", 4
+    studio.family = "1F1B"
+    assert studio.costs == given
+    studio.num_ranks = 6
+    assert totals(studio.costs, 6) == pytest.approx([1.5 * total for total in totals(given, 4)])
+
+
+def test_a_whole_backward_keeps_its_share_when_a_dial_moves_its_halves():
+    studio = show.BubbleStudio("1F1B", 2, 4, Costs(1.0, 2.0, 1.0, backward=2.4))
+    studio.backward_weight = 3.0
+    assert studio.costs.duration(0, Kind.B) == pytest.approx(2.4 / 3 * 5)
+    studio.family = "interleaved 1F1B"
+    assert studio.costs.duration(3, Kind.B) == pytest.approx(2.4 / 3 * 5 / 2)
+    studio.family, studio.backward_weight = "1F1B", 1.0
+    assert studio.costs.duration(0, Kind.B) == 2.4
+
+
+def test_a_whole_backward_keeps_the_share_of_its_stage():
+    given = Costs(1.0, (1.0, 2.0), (1.0, 2.0), backward=(1.5, 3.8))
+    studio = show.BubbleStudio("1F1B", 2, 4, given)
+    studio.stage_costs = studio.stage_costs | {"1": (1.0, 2.0, 6.0)}
+    assert [studio.costs.duration(stage, Kind.B) for stage in (0, 1)] == [1.5, pytest.approx(3.8 / 4 * 8)]
+    studio.stage_costs = {}
+    assert studio.costs.duration(0, Kind.B) == studio.costs.duration(1, Kind.B) == pytest.approx((1.5 + 3.8) / 2)
+
+
+def test_a_boundary_sends_the_same_bytes_in_every_cut_and_one_within_a_stage_what_lies_between():
+    given = Costs(bandwidth=2.0, p2p=0.25, activation_bytes=(8.0, 4.0, 6.0, 0.0))
+    studio = show.BubbleStudio("1F1B", 4, 8, given)
+    assert studio.p2p == 0.25
+    studio.family = "interleaved 1F1B"
+    sent = [studio.costs.message(stage, stage + 1) for stage in range(7)]
+    assert sent == pytest.approx([0.25 + one / 2 for one in (8, 8, 6, 4, 5, 6, 6)])
+    studio.p2p = 0.0
+    assert studio.costs.message(1, 2) == 4.0
+    studio.family, studio.num_ranks = "1F1B", 6
+    assert [studio.costs.message(stage, stage + 1) for stage in range(5)] == pytest.approx([4, 2, 3, 3, 3])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"backward_input": 0.25},
+        {"num_ranks": 6},
+        {"p2p": 0.5, "compare": "interleaved 1F1B"},
+        {"family": "ZBV"},
+        {"family": "1F1B", "stage_costs": {"2": [3, None, 2]}, "backward_weight": 2.5},
+    ],
+)
+@pytest.mark.parametrize("before", ["1F1B", "ZBV"])
+def test_a_picture_made_ahead_has_the_costs_no_dial_shows(monkeypatch, before, changes):
+    pair = [show.BubbleStudio("1F1B", 4, 8, costs_at_random(4)) for _ in range(2)]
+    for studio in pair:
+        studio.family = before
+    ahead, asked = pair
+    sent = []
+    monkeypatch.setattr(ahead, "send", lambda content, buffers=(): sent.append((content, buffers)))
+    inputs = {name: getattr(ahead, name) for name in ahead.options["inputs"]} | changes
+    ahead._handle_custom_msg({"ahead": json.dumps(inputs)}, [])
+    with asked.hold_trait_notifications():
+        for name, value in changes.items():
+            setattr(asked, name, value)
+    [(answer, blocks)] = sent
+    assert answer["view"].items() <= asked.view.items()
+    assert blocks == [asked.actions, asked.compared, asked.measured, asked.path]
+
+
+def test_another_family_is_one_answer_with_its_stage_costs():
+    studio = show.BubbleStudio("1F1B", 4, 8, costs_at_random(4))
+    before, seen = studio.view["number"], []
+    studio.observe(lambda change: seen.append(change["new"]["title"]), names="view")
+    studio.family = "ZBV"
+    assert studio.view["number"] == before + 1
+    assert (len(studio.stage_costs), studio.stages_per_rank, seen) == (8, 2, ["ZBV, 4 ranks, 8 micro-batches"])
+
+
+@pytest.mark.parametrize("stage_costs", [{"0": (1.0,)}, {"0": (-1.0, None, None)}, {"first": (1.0, 1.0, 1.0)}])
+def test_stage_costs_that_are_none_are_a_sentence_until_they_go(stage_costs):
+    studio = show.BubbleStudio("1F1B", 4, 8)
+    studio.stage_costs = stage_costs
+    assert studio.view["problem"]
+    studio.stage_costs = {}
+    assert studio.view["problem"] == ""
+
+
+def test_emulated_runs_stay_when_a_family_was_only_visited():
+    costs = Costs((1.0, 1.2), (1.5, 1.5), (1.5, 1.5), backward=(2.2, 2.2), p2p=0.01)
+    order = one_f_one_b(2, 8)
+    run = simulate(order, costs)
+    measured = type(run)(run.spans, "emulated", run.num_ranks)
+    studio = show.BubbleStudio("1F1B", 2, 8, costs, measured=measured)
+    assert studio.timeline.makespan == pytest.approx(30.42) == simulate(order, costs).makespan
+    studio.family = "interleaved 1F1B"
+    assert not studio.measured
+    studio.family = "1F1B"
+    assert studio.measured
+
+
+def test_zb_h1_takes_i_and_w_where_whole_backwards_are_cheaper():
+    costs = Costs(1.0, 1.5, 1.5, backward=2.2)
+    studio = show.BubbleStudio("1F1B", 2, 8, costs, compare="ZB-H1")
+    makespans = [run["makespan_s"] for run in studio.state()["runs"]]
+    assert makespans == [simulate(order(2, 8), costs).makespan for order in (one_f_one_b, zb_h1)]

@@ -1,0 +1,145 @@
+"""What is handed to the studio: measured runs, which must be of its schedule, and schedules of one's own."""
+
+import pytest
+
+from pllab import show
+from pllab.schedule import Action, Kind, Schedule, ScheduleError, gpipe, interleaved, one_f_one_b, peak_in_flight, zb_h1
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Span, Timeline
+
+
+def real(timeline, change=lambda span: span):
+    """The same spans as measured, some of them changed or left out."""
+    spans = filter(None, map(change, timeline.spans))
+    return Timeline.of(spans, "real", timeline.num_ranks)
+
+
+def swapped(span):
+    """Rank 1 takes 1B0 for 1F1, and the other way round."""
+    others = {"1B0": Action(1, Kind.F, 4), "1F4": Action(1, Kind.B, 0)}
+    return span._replace(action=others.get(str(span.action), span.action))
+
+
+def moved(span):
+    return span._replace(rank=4) if str(span.action) == "2B7" else span
+
+
+OWN = simulate(one_f_one_b(4, 8))
+
+
+@pytest.mark.parametrize(
+    ("measured", "difference"),
+    [
+        (real(simulate(one_f_one_b(2, 3))), "action 3 of rank 0 is 0B0 in the run and 0F2 in the schedule"),
+        (real(simulate(gpipe(4, 8))), "action 5 of rank 0 is 0F4 in the run and 0B0 in the schedule"),
+        (real(simulate(zb_h1(4, 8))), "action 5 of rank 0 is 0I0 in the run and 0B0 in the schedule"),
+        (real(OWN, swapped), "action 4 of rank 1 is 1F4 in the run and 1B0 in the schedule"),
+        (
+            real(OWN, lambda span: None if str(span.action) == "2B7" else span),
+            "of rank 2 is nothing in the run and 2B7",
+        ),
+        (real(simulate(one_f_one_b(5, 8))), "action 5 of rank 0 is 0F4 in the run and 0B0 in the schedule"),
+        (
+            Timeline.of([*OWN.spans, Span(4, Action(0, Kind.F, 0), 0, 1)], "real"),
+            "of rank 4 is 0F0 in the run and noth",
+        ),
+    ],
+)
+def test_a_run_of_another_schedule_is_refused_and_never_drawn(measured, difference):
+    with pytest.raises(ValueError, match="the measured run is not of the schedule") as refused:
+        show.BubbleStudio("1F1B", 4, 8, measured=measured)
+    assert difference in str(refused.value)
+    studio = show.BubbleStudio("1F1B", 4, 8, run=lambda _: measured)
+    studio.order = {"what": "run", "number": "1"}
+    assert studio.view["problem"] == f"the run failed: ValueError: {refused.value}"
+    assert (studio.measured, len(studio.state()["runs"]), studio.running) == (b"", 1, False)
+
+
+def test_messages_and_optimizer_steps_are_no_actions_of_a_schedule():
+    more = [Span(0, Action(0, Kind(kind), 0), 0.5, 0.6) for kind in "CU"]
+    studio = show.BubbleStudio("1F1B", 4, 8, measured=Timeline.of([*OWN.spans, *more], "real"))
+    assert len(studio.measured) == 13 * 66
+
+
+def test_a_schedule_is_a_family_of_its_own_with_three_stages_a_rank():
+    order = interleaved(4, 8, stages_per_rank=3)
+    studio = show.BubbleStudio(order, costs=Costs(forward=2.0), compare="1F1B")
+    assert studio.schedule is order
+    assert studio.options["families"][1:] == show.BubbleStudio().options["families"]
+    assert studio.options["families"][0] == studio.family == studio.state()["runs"][0]["name"]
+    assert studio.costs.duration(11, Kind.F) == pytest.approx(2 / 3)
+    assert studio.state()["runs"][0]["most_held"] == pytest.approx([peak / 3 for peak in peak_in_flight(order)])
+    assert studio.timeline.busy == pytest.approx(4 * 8 * 4.0)
+    given = Costs(forward=[0.1 * stage for stage in range(1, 13)])
+    assert show.BubbleStudio(order, costs=given).timeline == simulate(order, given)
+
+
+def test_ranks_may_have_different_numbers_of_stages():
+    order = Schedule.of([["0F0", "1F0", "1B0", "0B0"], ["2F0", "2B0"]], "mine")
+    studio = show.BubbleStudio(order, costs=Costs((1.0, 2.0, 3.0)), compare="GPipe")
+    assert studio.timeline == simulate(order, Costs((1.0, 2.0, 3.0)))
+    compared = studio._setting().costs_of("GPipe")
+    assert [compared.duration(stage, Kind.F) for stage in (0, 1)] == pytest.approx([2.0, 4.0])
+    assert studio.view["title"] == "mine, 2 ranks, 1 micro-batch"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("mine", "mine"), ("1F1B", "1F1B (given)"), ("", "schedule"), ("ZBV (given)", "ZBV (given)")]
+)
+def test_the_name_in_the_menu_is_nobody_elses(name, shown):
+    studio = show.BubbleStudio(Schedule(one_f_one_b(2, 2).rows, name))
+    assert studio.family == shown
+    assert studio.options["families"].count(shown) == 1
+
+
+def test_its_sizes_cannot_be_moved_until_another_family_is_chosen():
+    order = Schedule(zb_h1(4, 8).rows, "mine")
+    studio = show.BubbleStudio(order)
+    picture = studio.actions
+    studio.num_ranks = 5
+    assert studio.view["problem"] == (
+        "mine is for 4 ranks, 8 micro-batches and not for 5 ranks, 8 micro-batches; "
+        "choose another family to change them"
+    )
+    assert (studio.schedule, studio.actions) == (order, picture)
+    assert studio.timeline == simulate(studio.schedule, studio.costs)
+    studio.family = "GPipe"
+    assert (studio.view["problem"], studio.schedule.num_ranks) == ("", 5)
+    studio.num_microbatches = 3
+    studio.compare = "mine"
+    assert studio.view["problem"].startswith("mine is for 4 ranks")
+    studio.compare = ""
+    studio.family = "mine"
+    assert (studio.num_ranks, studio.num_microbatches, studio.view["problem"]) == (4, 8, "")
+    assert studio.schedule == order
+
+
+def test_a_schedule_of_another_size_an_illegal_one_and_too_large_ones_are_refused():
+    with pytest.raises(ValueError, match="is for 2 ranks, 4 micro-batches and not for 3 ranks, 4 micro-batches"):
+        show.BubbleStudio(one_f_one_b(2, 4), 3)
+    with pytest.raises(ScheduleError, match="deadlock"):
+        show.BubbleStudio(Schedule.of([["0B0", "0F0"]]))
+    with pytest.raises(ScheduleError, match="the schedule is empty"):
+        show.BubbleStudio(Schedule(()))
+    with pytest.raises(ValueError, match="num_ranks is 33; choose 1 to 32"):
+        show.BubbleStudio(one_f_one_b(33, 2))
+    with pytest.raises(ValueError, match="num_stages is 288; choose 1 to 256"):
+        show.BubbleStudio(interleaved(32, 32, stages_per_rank=9))
+    with pytest.raises(ValueError, match="costs are given for 2 stages and the schedule has 6"):
+        show.BubbleStudio(interleaved(2, 2, stages_per_rank=3), costs=Costs((1.0, 2.0)))
+
+
+@pytest.mark.parametrize(
+    ("limit", "sentence"),
+    [
+        (3.5, "1F1B: rank 0 holds 4 micro-batches, more than the limit of 3.5"),
+        (2.5, "1F1B: rank 0 holds 4 micro-batches, more than the limit of 2.5 (and 1 more rank holds too many)"),
+        (1.5, "1F1B: rank 0 holds 4 micro-batches, more than the limit of 1.5 (and 2 more ranks hold too many)"),
+    ],
+)
+def test_what_is_held_has_a_unit_and_one_rank_is_one(limit, sentence):
+    studio = show.BubbleStudio("1F1B", 4, 8, memory_limit=limit)
+    assert studio.view["problem"] == sentence
+    assert studio.view["headings"][-1] == "Most held, micro-batches"
+    alone = show.BubbleStudio("1F1B", 1, 2, memory_limit=0.5)
+    assert alone.view["problem"] == "1F1B: rank 0 holds 1 micro-batch, more than the limit of 0.5"
