@@ -81,3 +81,10 @@ def test_no_machine_path_is_committed() -> None:
             continue
         for line in path.read_text().splitlines():
             assert not re.search(r"(/home/|/root/|/Users/)[a-z]", line), f"{path.name}: {line.strip()[:80]}"
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_the_readmes_python_runs_as_it_is_pasted(number: int) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    exec(compile(blocks[number], f"README.md, block {number}", "exec"), {})

@@ -26,6 +26,7 @@ __all__ = [
     "compare",
     "machine",
     "speedup",
+    "write_spread",
 ]
 
 Run = Callable[[], object]
@@ -51,6 +52,11 @@ class Spread(NamedTuple):
         enough = values if len(values) > 1 else [*values, *values]
         low, _, high = statistics.quantiles(enough, n=4, method="inclusive")
         return cls(statistics.median(values), low, high)
+
+
+def write_spread(spread: Spread, digits: int, unit: str = "") -> str:
+    """Median and quartiles as text: `write_spread(Spread(1.5, 1.4, 1.6), 2, "x")` is `1.50x (1.40-1.60)`."""
+    return f"{spread.median:.{digits}f}{unit} ({spread.low:.{digits}f}-{spread.high:.{digits}f})"
 
 
 @dataclass(frozen=True)

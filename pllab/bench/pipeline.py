@@ -18,6 +18,7 @@ from pllab.bench.measure import Comparison, Spread, check_same_gradients, compar
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
 from pllab.models.layers import cut
 from pllab.pipeline import Pipe, Task, balance, create_workers, scatter
+from pllab.schedule.sizes import check_sizes
 from pllab.show import Figure, draw_timeline
 from pllab.timeline import Timeline
 
@@ -34,6 +35,9 @@ class PipelineWorkload:
 
     Example: `PipelineWorkload(whole_model=True, num_layers=12, width=768, num_heads=12, vocab_size=50257,
     dtype="bfloat16")` is a step of GPT-2 124M.
+
+    Raises:
+        ValueError: a size is below 1, or the batch cannot be cut into micro-batches of one size.
     """
 
     whole_model: bool = False
@@ -45,6 +49,15 @@ class PipelineWorkload:
     num_tokens: int = 128
     num_microbatches: int = 8
     dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        sizes = ("num_layers", "width", "num_heads", "vocab_size", "batch_size", "num_tokens", "num_microbatches")
+        check_sizes(**{name: getattr(self, name) for name in sizes})
+        if self.batch_size % self.num_microbatches:
+            raise ValueError(
+                f"batch_size is {self.batch_size} and cannot be cut into {self.num_microbatches} micro-batches of one "
+                "size; give a multiple of num_microbatches"
+            )
 
 
 DEFAULT_WORKLOAD = PipelineWorkload()

@@ -16,7 +16,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining import schedules as torch_schedules
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Spread, check_same_gradients, compare
+from pllab.bench.measure import Comparison, Spread, check_same_gradients, compare, write_spread
 from pllab.bench.pipeline import DEFAULT_WORKLOAD, PipelineWorkload, workload_layers
 from pllab.bench.split import compare_splits
 from pllab.models.layers import cut
@@ -26,6 +26,10 @@ from pllab.show import Figure, draw_timeline
 from pllab.timeline import Timeline
 
 ONE_LANE = "micro-batches in turn, one rank"
+ROUND_BY_ROUND = (
+    "All ratios are taken round by round, and each column shows its own median (and quartiles): the quotient of two "
+    "medians is another number than the median of the quotients."
+)
 _NUM_RANKS = 2
 
 
@@ -79,14 +83,13 @@ class SchedulesBench:
 
     def table(self) -> str:
         """One line per family: the speed-up over one rank of both runtimes, and their ratio."""
-        lines = [self.comparison.table(), "", "family        pllab   torch   time of pllab over torch (quartiles)"]
+        lines = [self.comparison.table(), "", f"{'family':11}  {'pllab':17}  {'torch':17}  time of pllab over torch"]
         for family in _FAMILIES:
-            ours, theirs, ratio = self.speedup(_ours(family)), self.speedup(_theirs(family)), self.ratio(family)
-            spread = f"{ratio.median:.3f} ({ratio.low:.3f}-{ratio.high:.3f})"
+            ours, theirs = (write_spread(self.speedup(name), 2, "x") for name in (_ours(family), _theirs(family)))
             bubble = f"bubble fraction {self.timelines[family].bubble_fraction:.3f} (real)"
-            lines.append(f"{family:12}  {ours.median:.2f}x   {theirs.median:.2f}x   {spread}   {bubble}")
-        lines += ["", "one micro-batch back through the second half of the layers, one thread", self.split.table()]
-        return "\n".join(lines)
+            lines.append(f"{family:11}  {ours:17}  {theirs:17}  {write_spread(self.ratio(family), 3):20}  {bubble}")
+        lines += [ROUND_BY_ROUND, "", "one micro-batch back through the second half of the layers, one thread"]
+        return "\n".join([*lines, self.split.table()])
 
 
 def bench_schedules(

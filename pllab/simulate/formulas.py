@@ -1,10 +1,12 @@
 """What theory says of schedules, in closed form: the judge of the simulator.
 
 Every formula names its source and where it is exact. Sizes come as in the generators: `p` stages or ranks, then `m`
-micro-batches. F, I and W are the seconds of `Costs` on every stage, B is I + W.
+micro-batches. F, I and W are the seconds of `Costs` on every stage, B is I + W. What no generator would take, sizes
+below 1 or costs for another number of stages, a formula refuses too, with a ValueError.
 """
 
 from pllab.schedule import Kind
+from pllab.schedule.sizes import check_sizes
 from pllab.simulate.costs import Costs
 from pllab.timeline import Timeline
 
@@ -18,6 +20,7 @@ def gpipe_makespan(num_stages: int, num_microbatches: int, costs: Costs) -> floa
 
     Source: Huang et al., GPipe (2019), section 2.3; the flow shop with one fixed order of jobs (Johnson 1954).
     """
+    _check(costs, num_stages=num_stages, num_microbatches=num_microbatches)
     stages = range(num_stages)
     phases = 0.0
     for kind in (Kind.F, Kind.B):
@@ -43,6 +46,7 @@ def one_f_one_b_makespan(num_stages: int, num_microbatches: int, costs: Costs) -
     Source: Narayanan et al., Megatron-LM (2021), section 2.2.1, without messages; the count of messages is that of
     the longest path, which a test walks for a grid of sizes and costs.
     """
+    _check(costs, num_stages=num_stages, num_microbatches=num_microbatches)
     work = _equal(costs, Kind.F) + _equal(costs, Kind.B)
     rounds = -(-(num_microbatches - 1) // num_stages)
     steps = num_microbatches + num_stages - 2 - rounds
@@ -55,8 +59,9 @@ def one_f_one_b_makespan(num_stages: int, num_microbatches: int, costs: Costs) -
 def one_f_one_b_bubble(num_stages: int, costs: Costs) -> float:
     """Idle seconds of each device under 1F1B (and GPipe) with equal stages: (p - 1)(F + I + W).
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), table 2.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), table 2.
     """
+    _check(costs, num_stages=num_stages)
     return (num_stages - 1) * (_equal(costs, Kind.F) + _equal(costs, Kind.B))
 
 
@@ -68,8 +73,9 @@ def zb_h1_bubble(num_stages: int, costs: Costs) -> float:
     Raises:
         ValueError: the costs differ from stage to stage, or W is longer than F or I.
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), table 2.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), table 2.
     """
+    _check(costs, num_stages=num_stages)
     return (num_stages - 1) * _left_by(1, costs)
 
 
@@ -82,18 +88,29 @@ def zb_h2_bubble(num_stages: int, costs: Costs) -> float:
     Raises:
         ValueError: the costs differ from stage to stage, or W is longer than F or I.
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), table 2.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), table 2.
     """
+    _check(costs, num_stages=num_stages)
     return (num_stages - 1) * _left_by(2, costs)
 
 
 def interleaved_overhead(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2) -> float:
-    """Idle for each second of work with v stages on a rank: (p - 1) / (v m), for m a multiple of p.
+    """Idle for each second of work with v stages on a rank: (p - 1) / (v m), for m a multiple of p (any m if v is 1).
 
     Example: 4 ranks, 8 micro-batches and 2 stages a rank idle 3/16 of their work; 1F1B idles 3/8.
 
+    Raises:
+        ValueError: m is no multiple of p. An incomplete round may idle more: 4 ranks, 2 micro-batches and 2 stages a
+            rank idle 5/4 of their work, where this formula would say 3/4.
+
     Source: Narayanan et al., Megatron-LM (2021), section 2.2.2.
     """
+    check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches, stages_per_rank=stages_per_rank)
+    if stages_per_rank > 1 and num_microbatches % num_ranks:
+        raise ValueError(
+            f"{num_microbatches} micro-batches are no multiple of {num_ranks} ranks, and this formula is for whole "
+            "rounds; simulate the schedule instead"
+        )
     return (num_ranks - 1) / (stages_per_rank * num_microbatches)
 
 
@@ -107,7 +124,7 @@ def bubble_rate(timeline: Timeline) -> float:
     Example: 1F1B at p = 8, m = 24 with the paper's 1.5B profile gives 0.2431; `timeline.bubble_fraction` counts the
     same idle time, because there all stages have the same work.
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), section 5 and its table of bubble rates.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), section 5 and its table of bubble rates.
     """
     rows = [timeline.of_rank(rank) for rank in range(timeline.num_ranks)]
     costs = [max(span.end for span in row) - row[0].start for row in rows if row]
@@ -120,6 +137,7 @@ def gpipe_peak(num_stages: int, num_microbatches: int) -> tuple[int, ...]:
 
     Source: Huang et al., GPipe (2019), section 2.3.
     """
+    check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
     return (num_microbatches,) * num_stages
 
 
@@ -128,6 +146,7 @@ def one_f_one_b_peak(num_stages: int, num_microbatches: int) -> tuple[int, ...]:
 
     Source: Narayanan et al., Megatron-LM (2021), section 2.2.1.
     """
+    check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
     return tuple(min(num_microbatches, num_stages - stage) for stage in range(num_stages))
 
 
@@ -136,22 +155,25 @@ def eager_one_f_one_b_peak(num_stages: int, num_microbatches: int) -> tuple[int,
 
     Source: Zhuang et al., On Optimizing the Communication of Model Parallelism (2022).
     """
+    check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
     return tuple(min(num_microbatches, 2 * (num_stages - stage) - 1) for stage in range(num_stages))
 
 
 def zb_h2_peak(num_stages: int, num_microbatches: int) -> int:
     """The most micro-batches any stage of ZB-H2 holds at once: min(m, 2 p - 1).
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), table 2.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), table 2.
     """
+    check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
     return min(num_microbatches, 2 * num_stages - 1)
 
 
 def zbv_peak(num_ranks: int) -> int:
     """The most activations of half-size stages a rank of ZB-V holds: 2 p, which is 1F1B's memory.
 
-    Source: Qi et al., Zero Bubble Pipeline Parallelism (2023), section 6.
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024; arXiv 2401.10241), section 6.
     """
+    check_sizes(num_ranks=num_ranks)
     return 2 * num_ranks
 
 
@@ -160,6 +182,7 @@ def v_half_peak(num_ranks: int) -> int:
 
     Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), V-Half.
     """
+    check_sizes(num_ranks=num_ranks)
     return 2 * ((num_ranks + 2) // 2)
 
 
@@ -168,7 +191,14 @@ def v_min_peak(num_ranks: int) -> int:
 
     Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), V-Min.
     """
+    check_sizes(num_ranks=num_ranks)
     return 2 * ((num_ranks + 4) // 3)
+
+
+def _check(costs: Costs, *, num_stages: int, num_microbatches: int = 1) -> None:
+    """Refuse what `simulate` would refuse."""
+    check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
+    costs.check_stages(num_stages)
 
 
 def _equal(costs: Costs, kind: Kind) -> float:

@@ -24,7 +24,7 @@ from pllab.simulate.costs import Costs
 from pllab.simulate.simulate import simulate
 
 PAPER_COSTS = Costs(18.522, 18.086, 9.337, p2p=0.601)
-"""Milliseconds per stage of the 1.5B model on 8 GPUs that the Zero Bubble paper profiled (Qi et al. 2023)."""
+"""Milliseconds per stage of the 1.5B model on 8 GPUs that the Zero Bubble paper profiled (Qi et al. 2024)."""
 
 _PAPER = "Zero Bubble, 1.5B, p = 8, m = 24"
 _GRID = [(p, m) for p in (1, 2, 3, 4, 8) for m in (1, 2, 5, 8, 24)]

@@ -39,6 +39,10 @@ def test_ratios_are_taken_round_by_round() -> None:
     )
     assert result.ratio("ZBV").median == pytest.approx(0.8)
     assert result.speedup("pllab ZBV").median == pytest.approx(2.0)
+    lines = result.table().splitlines()
+    (line,) = (line for line in lines if line.startswith("ZBV"))
+    assert "2.00x (1.67-2.00)" in line and "1.60x (1.60-1.60)" in line and "0.800 (0.800-1.000)" in line
+    assert "All ratios are taken round by round" in result.table()
 
 
 def test_a_way_with_other_gradients_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +66,20 @@ def test_the_three_ways_back_give_the_same_gradients(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(split, "_timed", watched)
     stage = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.LayerNorm(4), nn.Linear(4, 4))
     threads = torch.get_num_threads()
-    split.compare_splits(stage, torch.randn(3, 4), repeats=1, warmup=0)
-    assert torch.get_num_threads() == threads
+    torch.set_num_threads(2)  # of this process; the measurement has one
+    try:
+        comparison = split.compare_splits(stage, torch.randn(3, 4), repeats=1, warmup=0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert comparison.machine["threads_per_rank"] == 1
     assert len(found) == 3
     for gradients in found:
         torch.testing.assert_close(gradients, found[0])
         assert len(gradients) == 6
+
+
+@pytest.mark.parametrize(("batch_size", "num_microbatches"), [(3, 8), (12, 8), (0, 8), (8, 0)])
+def test_a_batch_that_is_no_whole_number_of_micro_batches_is_refused(batch_size: int, num_microbatches: int) -> None:
+    with pytest.raises(ValueError, match=f"batch_size is {batch_size}|num_microbatches is {num_microbatches}"):
+        PipelineWorkload(batch_size=batch_size, num_microbatches=num_microbatches)

@@ -99,7 +99,7 @@ def test_it_leaves_no_thread_behind() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_the_editor_runs_what_it_shows_with_its_costs_on_its_axis() -> None:
+def test_the_widget_runs_what_it_shows_with_its_costs_on_its_axis() -> None:
     editor = ScheduleEditor(one_f_one_b(2, 4), UNEQUAL, run=partial(run_emulated, unit_s=QUICK_S))
     timeline = editor.run_it()
     assert_ran(editor.schedule, UNEQUAL, timeline)
