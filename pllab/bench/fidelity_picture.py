@@ -51,7 +51,7 @@ def draw_fidelity(example: Example, outcomes: _Shown) -> Figure:
     titles = [f"{family} on {on}, m = {m}, {side}" for side in ("predicted", "measured")]
     timelines = draw_timeline(example.predicted, example.measured, titles=titles)
     with matplotlib.rc_context(matplotlib_style()):
-        fig = timelines._fig
+        fig = timelines.canvas
         _draw_causes(fig, shown)
         return figure(fig, f"{timelines.alt}. {_describe(shown)}")
 

@@ -24,13 +24,14 @@ _PANEL_STYLE = f"margin:0;background:{PANEL};color:#1f1f1f;padding:12px;border-r
 class Figure:
     """A drawn matplotlib figure with its text alternative and caption.
 
-    A notebook shows it as `<figure><img alt=...><figcaption>...</figure>`; a terminal shows the sentence.
+    A notebook shows it as `<figure><img alt=...><figcaption>...</figure>`; a terminal shows the sentence. `canvas` is
+    matplotlib's own figure, for whoever draws more on it before it is shown.
     """
 
     def __init__(self, fig: "matplotlib.figure.Figure", alt: str, caption: str | None = None) -> None:
         self.alt = alt
         self.caption = caption
-        self._fig = fig
+        self.canvas = fig
 
     @cached_property
     def png(self) -> bytes:
@@ -69,7 +70,7 @@ class Figure:
         buffer = io.BytesIO()
         metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
         with matplotlib.rc_context(matplotlib_style()):
-            self._fig.savefig(buffer, format=kind, dpi=DPI, bbox_inches="tight", metadata=metadata)
+            self.canvas.savefig(buffer, format=kind, dpi=DPI, bbox_inches="tight", metadata=metadata)
         return buffer.getvalue()
 
 
