@@ -84,7 +84,7 @@ def test_the_picture_stacks_the_causes_of_every_real_case_to_both_sides_of_zero(
     rounds = {m: (outcome(work=0.01 * m, wait=0.03, message=-0.02, launch=-0.01),) for m in (2, 4)}
     cases = {Case("real", on, "GPipe", m): rounds[m] for on in ("lanes", "ranks") for m in (2, 4)}
     drawn = bench(cases | {Case("emulated", "lanes", "GPipe", 2): (outcome(launch=9.0),)}).picture()
-    panels: list[Any] = drawn._fig.axes[-2:]
+    panels: list[Any] = drawn.canvas.axes[-2:]
     assert [panel.get_title(loc="left") for panel in panels] == ["lanes (real)", "ranks (real)"]
     for panel in panels:
         bars = [path.get_extents() for collection in panel.collections for path in collection.get_paths()]
@@ -106,8 +106,8 @@ def test_the_bars_leave_the_timelines_their_size() -> None:
 
     timelines = [simulate(zb_h1(2, 4)), simulate(zb_h1(2, 4), Costs(1.1))]
     case = Case("real", "lanes", "ZB-H1", 4)
-    alone = draw_timeline(*timelines)._fig
-    with_bars = FidelityBench(PipelineWorkload(), {case: (outcome(),)}, Example(case, *timelines)).picture()._fig
+    alone = draw_timeline(*timelines).canvas
+    with_bars = FidelityBench(PipelineWorkload(), {case: (outcome(),)}, Example(case, *timelines)).picture().canvas
     for before, after in zip(alone.axes, with_bars.axes, strict=False):
         sizes = [
             axes.get_position().height * fig.get_figheight() for axes, fig in ((before, alone), (after, with_bars))
