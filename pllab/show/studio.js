@@ -96,7 +96,7 @@ function render({ model, el }) {
     const box = numberBox({ min, ...(step === 1 ? { max, step } : {}), "aria-label": `${text}, exact`, change });
     shows.push((anyway) => {
       slider.value = get(trait);
-      if (anyway || document.activeElement !== box) box.value = Number(get(trait).toPrecision(6));
+      if (anyway || document.activeElement !== box) box.value = Number(get(trait).toPrecision(4));
     });
     return element("div", { class: "pl-dial" }, element("span", { "aria-hidden": "true" }, text), box, slider);
   }

@@ -50,7 +50,7 @@ WIDGETS = {
     "09": (".pl-player", "[role=grid]", "ArrowRight"),
     "10": (".pl-studio", ".pl-stage", "ArrowRight"),
     "11": (".pl-studio", ".pl-stage", "ArrowRight"),
-    "16": None,
+    "16": (".pl-studio", ".pl-stage", "ArrowRight"),
 }
 
 
