@@ -19,6 +19,7 @@ from pllab.pipeline import (
     to_torch,
 )
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
+from pllab.timeline import Timeline
 from tests.pipeline.families import (
     GENERATORS,
     any_legal,
@@ -337,3 +338,10 @@ def on_two_hosts(rank: int, size: int) -> float:
     executor = RankExecutor(schedule, {rank: SleepStage(0.005, backward_input_s=0.0025, backward_weight_s=0.0025)})
     executor.step()
     return executor.step().timeline.makespan
+
+
+def gpt2_on_ranks(rank: int, size: int, schedule: Schedule) -> Timeline:
+    """A step of GPT-2's layers by any schedule whose stages are as many as it has, one rank a process."""
+    stages = stages_of(tiny_gpt2(), schedule.num_stages)
+    executor = RankExecutor(schedule, own(schedule, stages, rank), next_token_loss, tied=tied_weights(stages))
+    return executor.step(tokens(schedule.num_microbatches), tokens(schedule.num_microbatches)).timeline
