@@ -68,10 +68,10 @@ def shortest(work: Workload, makespan_first: bool = False) -> Played:
 
     def longest_first(played: Played) -> Key:
         excess = played.makespan - most
-        return Key(excess if excess > most * _SAME else 0.0, played.longest, played.makespan)
+        return Key(excess if excess > most * _SAME else 0.0, _rounded(played.longest), _rounded(played.makespan))
 
     def shortest_makespan(played: Played) -> Key:
-        return Key(0.0, played.makespan, played.longest)
+        return Key(0.0, _rounded(played.makespan), _rounded(played.longest))
 
     key = shortest_makespan if makespan_first else longest_first
     floor = key(Played((), floor_of_longest(work), floor_of_makespan(work)))._replace(excess=0.0)
@@ -79,6 +79,11 @@ def shortest(work: Workload, makespan_first: bool = False) -> Played:
     tries = _within(_TRIES, _ACTIONS_TO_PLAY // num_actions)
     found = Search(work, key, min(known, key=key), tries, floor).run()
     return improved(work, found, key, floor, _within(_MOVES, _ACTIONS_TO_REPLAY // num_actions))
+
+
+def _rounded(seconds: float) -> float:
+    """To twelve digits: of two sums of the same costs, added up in another order, neither is the shorter one."""
+    return float(f"{seconds:.12g}")
 
 
 def _within(limits: tuple[int, int], number: int) -> int:

@@ -143,6 +143,11 @@ def test_it_starts_from_the_families_where_its_own_tries_end_later(p: int, m: in
     assert_no_family_is_better((p, m, costs, limit, Held()))
 
 
+def test_of_makespans_that_differ_by_rounding_the_quicker_slowest_rank_decides() -> None:
+    """All of 7 forwards and backwards end at 4.4 or at 4.400000000000001, and the slowest rank takes 4.4 or 4.2."""
+    assert_no_family_is_better((2, 7, Costs(0.2, 0.0, 0.4), 2.0, Held(input_share=0.0)))
+
+
 @settings(max_examples=60, deadline=None)
 @given(question=questions())
 def test_nothing_is_below_its_floors(question: tuple[int, int, Costs, float, Held]) -> None:
