@@ -1,13 +1,14 @@
 # make lab    open the lessons in JupyterLab
 # make test   everything: style, types, unit tests, then every notebook
 # make check  style and types alone
+# make exhaustive   the long tests that make test leaves out
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit unit-rooms unit-lessons notebooks publish clean
+.PHONY: lab test check unit unit-rooms unit-lessons notebooks exhaustive publish clean
 
 lab: .venv/lab.stamp
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
@@ -30,6 +31,9 @@ unit-lessons: .venv/test.stamp
 
 notebooks: .venv/test.stamp
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
+
+exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long
+	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
 	$(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb

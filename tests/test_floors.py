@@ -1,17 +1,20 @@
-"""The architecture as a test: imports go down, and each library is imported where it belongs."""
+"""The architecture as a test: imports go down, each library is imported where it belongs, and a file is a chapter."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
+from types import ModuleType
 
 import pllab
 
 PACKAGE = Path(pllab.__file__).parent
 FLOORS = {
+    "arguments": -1,
     "schedule": 0,
     "timeline": 0,
     "comm": 1,
@@ -26,17 +29,28 @@ FLOORS = {
     "lesson": 5,
     "cli": 5,
 }
+THROUGH_PYTORCH = ("torch.distributed.pipelining", "torch.distributed.fsdp", "torch.distributed.tensor")
+MOST_LINES = 250  # of code, without blanks, comments and docstrings
+LONG_FILES = {"show/studio/bubble_studio.js"}  # it is drawn anew
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in FLOORS)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports by dots; write the whole name"
-            module = node.module or ""
-            yield module
-            yield from (f"{module}.{name.name}" for name in node.names)
+            yield "." * node.level + (node.module or "")
+            yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
 def rooms_imported(path: Path) -> set[str]:
@@ -44,26 +58,39 @@ def rooms_imported(path: Path) -> set[str]:
     return {part[1] for part in parts if part[0] == "pllab" and len(part) > 1 and part[1] in FLOORS}
 
 
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in FLOORS)
+def exports(path: Path) -> list[str]:
+    """What an `__init__.py` says that its room exports."""
+    for node in tree(path).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_room_imports_itself_and_the_floors_below(path: Path) -> None:
-    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    assert room in FLOORS, f"{room} has no floor; give it one here and in the package's docstring"
-    for other in rooms_imported(path) - {room}:
-        assert FLOORS[other] < FLOORS[room], f"{path.name}: {room} (floor {FLOORS[room]}) imports {other}"
+def test_every_room_has_a_floor() -> None:
+    assert {room(path) for path in PACKAGE.rglob("*.py")} - {"__init__", "__main__"} == set(FLOORS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_torch_distributed_is_called_in_comm_and_through_pytorchs_parallel_classes(path: Path) -> None:
-    if path.relative_to(PACKAGE).parts[0] == "comm":
-        return
-    allowed = ("torch.distributed.pipelining", "torch.distributed.fsdp", "torch.distributed.tensor")
-    for name in imports(path):
-        assert not name.startswith("torch.distributed") or name.startswith(allowed), f"{path} imports {name}"
-    used = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
-    assert not any(node.attr == "distributed" and ast.unparse(node.value) == "torch" for node in used)
+def test_a_room_imports_itself_and_the_floors_below() -> None:
+    wrong = [
+        f"{path.relative_to(PACKAGE)}: floor {FLOORS[room(path)]} imports {other}"
+        for path in FILES
+        for other in rooms_imported(path) - {room(path)}
+        if FLOORS[other] >= FLOORS[room(path)]
+    ]
+    assert not wrong
+
+
+def test_imports_are_written_with_the_whole_name() -> None:
+    assert not [(path, name) for path in FILES for name in imports(path) if name.startswith(".")]
+
+
+def test_torch_distributed_is_called_in_comm_and_through_pytorchs_parallel_classes() -> None:
+    for path in FILES:
+        if room(path) != "comm":
+            named = [name for name in imports(path) if name.startswith("torch.distributed")]
+            assert all(name.startswith(THROUGH_PYTORCH) for name in named), f"{path} imports {named}"
+            used = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)]
+            assert not any(node.attr == "distributed" and ast.unparse(node.value) == "torch" for node in used), path
 
 
 def loaded(modules: str) -> set[str]:
@@ -74,31 +101,78 @@ def loaded(modules: str) -> set[str]:
 
 
 def test_the_drawing_rooms_import_no_torch() -> None:
-    rooms = [name for name in ("schedule", "timeline", "simulate", "show") if list(PACKAGE.glob(f"{name}*"))]
-    assert "torch" not in loaded(", ".join(f"pllab.{name}" for name in rooms))
+    assert "torch" not in loaded("pllab.schedule, pllab.timeline, pllab.simulate, pllab.show")
 
 
 def test_the_torch_rooms_import_without_the_notebook_and_dataset_libraries() -> None:
     found = loaded("pllab.comm, pllab.data, pllab.parallel, pllab.pipeline, pllab.models")
-    assert not found & {"datasets", "ipywidgets", "anywidget", "ipyparallel", "matplotlib", "tyro", "IPython"}
+    assert not found & {
+        "datasets",
+        "ipywidgets",
+        "anywidget",
+        "ipyparallel",
+        "matplotlib",
+        "docstring_parser",
+        "IPython",
+    }
 
 
 def test_importing_pllab_imports_nothing_else() -> None:
     assert not loaded("pllab") & {"torch", "numpy", "matplotlib", "transformers"}
 
 
-@pytest.mark.parametrize("room", sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py")))
-def test_public_names_are_there(room: str) -> None:
-    tree = ast.parse((PACKAGE / room / "__init__.py").read_text())
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            names = ast.literal_eval(node.value)
-            module = __import__(f"pllab.{room}", fromlist=names)
-            assert all(hasattr(module, name) for name in names)
+def test_exported_names_are_there_and_no_module_has_one_of_them() -> None:
+    """A module named like what its room exports cannot be reached by that name any more."""
+    for path in PACKAGE.glob("*/__init__.py"):
+        names = exports(path)
+        module = __import__(f"pllab.{path.parent.name}", fromlist=names)
+        assert [name for name in names if not hasattr(module, name)] == []
+        verbs = {name for name in names if not isinstance(getattr(module, name), ModuleType)}
+        assert not verbs & {file.stem for file in path.parent.iterdir()}, path
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_files_stay_short_and_say_why_they_exist(path: Path) -> None:
-    text = path.read_text()
-    assert ast.get_docstring(ast.parse(text)), f"{path} does not say why it exists"
-    assert len(text.splitlines()) <= 350, f"{path} is too long; one verb, one file"
+def test_no_two_files_have_the_same_name() -> None:
+    counts = Counter(path.name for path in FILES if path.name != "__init__.py")
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def code_lines(path: Path) -> set[int]:
+    """The lines of a Python file that are neither blank nor comment nor docstring."""
+    lines = {
+        number
+        for number, line in enumerate(path.read_text().split("\n"), 1)
+        if line.strip(" #") and line.strip()[0] != "#"
+    }
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines -= {*range(node.lineno, (node.end_lineno or 0) + 1)}
+    return lines
+
+
+def test_a_file_is_a_chapter_that_says_why_it_exists_in_functions_one_can_see_whole() -> None:
+    for path in FILES:
+        lines = code_lines(path)
+        assert ast.get_docstring(tree(path)), f"{path} does not say why it exists"
+        assert len(lines) <= MOST_LINES, f"{path} has {len(lines)} lines of code; make two chapters of it"
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef):
+                length = len(lines & {*range(node.lineno, (node.end_lineno or 0) + 1)})
+                assert length <= 40, f"{path}: {node.name} has {length} lines"
+
+
+def script_functions(text: str) -> Iterator[tuple[str, int]]:
+    """Name and length of each function of a script, by its braces; strings and comments are blanked first."""
+    strings = r"//[^\n]*|/\*.*?\*/|`(?:\\.|[^`\\])*`|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+    clean = re.sub(strings, lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.S)
+    for match in re.finditer(r"(?:function\s+(\w+)\s*\([^)]*\)|const\s+(\w+)\s*=\s*\([^)]*\)\s*=>)\s*\{", clean):
+        depth, end = 1, match.end()
+        while depth and end < len(clean):
+            depth += {"{": 1, "}": -1}.get(clean[end], 0)
+            end += 1
+        yield match[1] or match[2], clean.count("\n", match.start(), end) + 1
+
+
+def test_functions_of_scripts_can_be_seen_whole() -> None:
+    scripts = [path for path in PACKAGE.rglob("*.js") if str(path.relative_to(PACKAGE)) not in LONG_FILES]
+    long = [(path.name, *each) for path in scripts for each in script_functions(path.read_text()) if each[1] > 60]
+    assert scripts and not long

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab.pipeline.clock import clock_cycles
+from pllab.pipeline import clock_cycles
 from pllab.schedule import Action, Kind
 from pllab.timeline import Span, Timeline
 

@@ -1,75 +1,121 @@
 """How well the simulator predicts: calibrate on this machine, predict a step, run it, compare.
 
-Where prediction and measurement differ, the difference is attributed, and what is shown adds up: of each case the
-round whose error is the median, with that round's own causes.
+In every round the cases of a family are measured right after a calibration, so a slow moment of the machine meets both
+sides. Where prediction and measurement differ, the difference is attributed, and what is shown adds up: of each case
+the round whose error is the median, with that round's own causes.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import nn
 
 from pllab import comm
-from pllab.bench.attribute import CAUSES
-from pllab.bench.fidelity_picture import draw_fidelity
-from pllab.bench.fidelity_runs import Asleep, Case, Example, Layers, Outcome, Plan, on_lanes, on_ranks
+from pllab.arguments import whole_number
+from pllab.bench.attribute import CAUSES, attribute
 from pllab.bench.measure import Spread
-from pllab.bench.pipeline import PipelineWorkload
-from pllab.schedule.sizes import check_sizes
+from pllab.bench.workloads import Layers, PipelineWorkload, row_loss
+from pllab.comm.machine import describe_machine
+from pllab.pipeline import LaneExecutor, RankExecutor, SleepStage, calibrate, calibrate_ranks
+from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
 from pllab.show import Figure
-
-__all__ = ["DEFAULT_WORKLOAD", "Case", "Example", "FidelityBench", "Outcome", "bench_fidelity", "representative"]
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Engine, Timeline
 
 DEFAULT_WORKLOAD = PipelineWorkload(num_tokens=64)
 _REAL_RANKS = 2
+_FAMILIES: Mapping[str, Callable[[int, int], Schedule]] = {
+    "GPipe": gpipe,
+    "1F1B": one_f_one_b,
+    "interleaved": interleaved,
+    "ZB-H1": zb_h1,
+}
+Transport = Literal["lanes", "ranks"]
+
+
+class Case(NamedTuple):
+    """One schedule on one transport with one engine."""
+
+    engine: Engine
+    transport: Transport
+    family: str
+    num_microbatches: int
+
+
+class Outcome(NamedTuple):
+    """One round of one case: seconds predicted and measured, and the seconds between them by cause."""
+
+    predicted_s: float
+    measured_s: float
+    causes: Mapping[str, float]
+    timelines: tuple[Timeline, ...] = ()
+    """As predicted and as measured."""
+
+    @property
+    def error(self) -> float:
+        """The difference as a share of the measured time; positive where the run was slower than predicted."""
+        return (self.measured_s - self.predicted_s) / self.measured_s
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The causes as shares of the measured time, which add up to the error."""
+        return {cause: seconds / self.measured_s for cause, seconds in self.causes.items()}
+
+
+Outcomes = Mapping[Case, tuple[Outcome, ...]]
 
 
 @dataclass(frozen=True)
 class FidelityBench:
-    """The outcomes of all cases, round by round, and one predicted and measured pair to look at."""
+    """The outcomes of all cases, round by round."""
 
     workload: PipelineWorkload
-    outcomes: Mapping[Case, tuple[Outcome, ...]]
-    example: Example
+    outcomes: Outcomes
     machine: Mapping[str, str | int] = field(default_factory=dict)
 
     def shown(self, case: Case) -> Outcome:
-        """The round that stands for a case: its causes add up to its error, as medians of causes would not."""
-        return self.outcomes[case][representative(self.outcomes[case])]
+        """The round of the median error (of an even number the lower), whose causes add up as medians would not."""
+        rounds = sorted(self.outcomes[case], key=lambda outcome: outcome.error)
+        return rounds[(len(rounds) - 1) // 2]
 
     def error(self, case: Case) -> Spread:
         """The signed error of the round that stands for a case, between the quartiles of all its rounds."""
         errors = [outcome.error for outcome in self.outcomes[case]]
         return Spread.of(errors)._replace(median=self.shown(case).error)
 
-    def median_error(self, engine: str) -> float:
-        """The median over all cases of an engine of how far their error is from zero."""
-        return statistics.median(self._errors(engine))
-
-    def _errors(self, engine: str) -> list[float]:
+    def errors(self, engine: str) -> list[float]:
+        """How far the error of each case of an engine is from zero."""
         return [abs(self.shown(case).error) for case in self.outcomes if case.engine == engine]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`; of each case `causes` add up to the median in `error`."""
+        engines = self._engines()
         return {
             "machine": dict(self.machine),
             "workload": asdict(self.workload),
-            "median_error": {engine: self.median_error(engine) for engine in self._engines()},
-            "largest_error": {engine: max(self._errors(engine)) for engine in self._engines()},
-            "cases": [self._record(case) for case in self.outcomes],
+            "median_error": {engine: statistics.median(self.errors(engine)) for engine in engines},
+            "largest_error": {engine: max(self.errors(engine)) for engine in engines},
+            "cases": [self._record(case, self.shown(case)) for case in self.outcomes],
         }
 
     def _engines(self) -> list[str]:
         return list(dict.fromkeys(case.engine for case in self.outcomes))
 
-    def _record(self, case: Case) -> dict[str, Any]:
-        shown = self.shown(case)
+    def _record(self, case: Case, shown: Outcome) -> dict[str, Any]:
         seconds = {"predicted_s": shown.predicted_s, "measured_s": shown.measured_s}
         return {**case._asdict(), **seconds, "error": self.error(case)._asdict(), "causes": shown.shares}
 
     def picture(self) -> Figure:
         """One case, predicted above measured, and below it the causes of every real case as bars."""
-        return draw_fidelity(self.example, {case: self.shown(case) for case in self.outcomes})
+        from pllab.bench.fidelity_picture import draw_fidelity
+
+        return draw_fidelity({case: self.shown(case) for case in self.outcomes})
 
     def table(self) -> str:
         """One line per case, then the figure that counts for each engine."""
@@ -77,26 +123,20 @@ class FidelityBench:
             f"{'engine':8}  {'on':5}  {'schedule':11}   m  predicted   measured    error (quartiles)            = "
             + " + ".join(f"{cause:>9}" for cause in CAUSES)
         ]
-        lines += map(self._line, self.outcomes)
+        lines += [self._line(case, self.shown(case)) for case in self.outcomes]
         lines.append("of each case the round whose error is the median; errors and causes in % of its measured time")
         for engine in self._engines():
-            errors = self._errors(engine)
+            errors = self.errors(engine)
             middle, largest = 100 * statistics.median(errors), 100 * max(errors)
             lines.append(f"{engine}: median error {middle:.2f} %, largest {largest:.2f} % of {len(errors)} cases")
         return "\n".join(lines)
 
-    def _line(self, case: Case) -> str:
-        error, shown = self.error(case), self.shown(case)
-        spread = f"{100 * error.median:+7.2f} ({100 * error.low:+7.2f} to {100 * error.high:+7.2f})"
+    def _line(self, case: Case, shown: Outcome) -> str:
+        error = self.error(case).scaled(100)
+        spread = f"{error.median:+7.2f} ({error.low:+7.2f} to {error.high:+7.2f})"
         name = f"{case.engine:8}  {case.transport}  {case.family:11}  {case.num_microbatches:2}"
         causes = "   ".join(f"{100 * shown.shares[cause]:+9.2f}" for cause in CAUSES)
         return f"{name}  {shown.predicted_s:8.4f}s  {shown.measured_s:8.4f}s  {spread}     {causes}"
-
-
-def representative(rounds: Sequence[Outcome]) -> int:
-    """The number of the round whose error is the median, of an even number of rounds the lower one."""
-    by_error = sorted(range(len(rounds)), key=lambda number: rounds[number].error)
-    return by_error[(len(rounds) - 1) // 2]
 
 
 def bench_fidelity(
@@ -125,13 +165,125 @@ def bench_fidelity(
     Raises:
         ValueError: a number is none that could be measured; said before anything is.
     """
-    check_sizes(sleeping_ranks=sleeping_ranks)
-    real, asleep, plan = Layers(workload), Asleep(sleep_ms / 1000), Plan(microbatches, repeats)
-    asleep.stages(1)  # refuses a time that nobody can sleep
-    lanes = comm.launch(on_lanes, 1, plan, real, _REAL_RANKS, backend="gloo", timeout_s=timeout_s)[0]
-    ranks = comm.launch(on_ranks, _REAL_RANKS, plan, real, backend="gloo", timeout_s=timeout_s)[0]
-    sleeping_lanes = on_lanes(0, 1, plan, asleep, sleeping_ranks)
-    sleeping = comm.launch(on_ranks, sleeping_ranks, plan, asleep, backend="gloo", timeout_s=timeout_s)[0]
-    outcomes = lanes.outcomes | ranks.outcomes | sleeping_lanes.outcomes | sleeping.outcomes
-    example = lanes.examples[representative(lanes.outcomes[lanes.examples[0].case])]
-    return FidelityBench(workload, outcomes, example, lanes.machine)
+    whole_number("sleeping_ranks", sleeping_ranks)
+    plan, sleep_s = Plan(microbatches, repeats), sleep_ms / 1000
+    Asleep(sleep_s).stages(1)  # refuses a time that nobody can sleep
+
+    def on(num_processes: int, *given: Any) -> tuple[Outcomes, dict[str, Any]]:
+        return comm.launch(_measure, num_processes, plan, *given, backend="gloo", timeout_s=timeout_s)[0]
+
+    lanes, machine = on(1, workload, _REAL_RANKS)
+    ranks, _ = on(_REAL_RANKS, workload)
+    sleeping_lanes, _ = _measure(0, 1, plan, sleep_s, sleeping_ranks)
+    sleeping, _ = on(sleeping_ranks, sleep_s)
+    return FidelityBench(workload, {**lanes, **ranks, **sleeping_lanes, **sleeping}, machine)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many micro-batches the cases have, and how many rounds there are."""
+
+    microbatches: tuple[int, ...]
+    repeats: int
+
+    def __post_init__(self) -> None:
+        whole_number("repeats", self.repeats)
+        if not self.microbatches:
+            raise ValueError("microbatches is empty; give at least one number of micro-batches")
+        for count in self.microbatches:
+            whole_number("microbatches", count)
+
+    @property
+    def calibrating(self) -> int:
+        """Micro-batches of the calibrating step: enough for steady work, and none of the cases."""
+        return next(count for count in range(6, 1000) if count not in self.microbatches)
+
+
+class Awake:
+    """GPT-2's layers in any number of stages, and batches of any number of micro-batches."""
+
+    engine: Engine = "real"
+    calibrating_steps = 3
+    steps = 2  # the second counts, as in a calibration: the first finds its memory taken away
+    loss = staticmethod(row_loss)
+
+    def __init__(self, workload: PipelineWorkload) -> None:
+        torch.set_num_threads(1)
+        self.layers = Layers(workload)
+        self.stages = self.layers.stages
+
+    def batch(self, num_microbatches: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A batch and its targets."""
+        rows, num_rows = self.layers.batch[0], self.layers.work.rows * num_microbatches
+        return torch.cat([rows] * -(-num_rows // len(rows)))[:num_rows], torch.zeros(num_rows)
+
+
+class Asleep:
+    """Stages that sleep, and nothing for them to work on."""
+
+    engine: Engine = "emulated"
+    calibrating_steps = 1  # calibrations are many, and sleep is always the same
+    steps = 1
+    loss = None
+
+    def __init__(self, sleep_s: float) -> None:
+        self.sleep_s = sleep_s
+
+    def stages(self, count: int) -> Sequence[nn.Module]:
+        """A sleeper for each stage."""
+        times = {"backward_input_s": self.sleep_s, "backward_weight_s": self.sleep_s / 2}
+        return [SleepStage(self.sleep_s, **times) for _ in range(count)]
+
+    def batch(self, _: int) -> tuple[None, None]:
+        """No batch and no targets."""
+        return None, None
+
+
+def _measure(
+    rank: int, world_size: int, plan: Plan, given: PipelineWorkload | float, num_lanes: int = 0
+) -> tuple[Outcomes, dict[str, Any]]:
+    """All cases on the lanes of this process, or this rank's part of them, and what it all ran on.
+
+    Family by family: calibrate, predict its cases, measure them; `repeats` times over. A number in place of a workload
+    is the seconds that stages sleep.
+    """
+    on: Transport = "lanes" if num_lanes else "ranks"
+    num_ranks = num_lanes or world_size
+    work = Awake(given) if isinstance(given, PipelineWorkload) else Asleep(given)
+    outcomes: defaultdict[Case, list[Outcome]] = defaultdict(list)
+    with ExitStack() as closing:
+
+        @cache
+        def executor(schedule: Schedule) -> LaneExecutor | RankExecutor:
+            if on == "lanes":
+                return closing.enter_context(LaneExecutor(schedule, work.stages(schedule.num_stages), work.loss))
+            return RankExecutor(schedule, _mine(work, rank, schedule), work.loss)
+
+        for number in range(plan.repeats + 1):
+            for family, make in _FAMILIES.items():
+                schedules = {Case(work.engine, on, family, m): make(num_ranks, m) for m in plan.microbatches}
+                costs = _costs(plan, work, on, rank, next(iter(schedules.values())))
+                for case, schedule in schedules.items():
+                    predicted, batch = simulate(schedule, costs), work.batch(schedule.num_microbatches)
+                    measured = [executor(schedule).step(*batch).timeline for _ in range(work.steps)][-1]
+                    if number:  # the first round warms up
+                        causes, seconds = attribute(schedule, costs, measured), (predicted.makespan, measured.makespan)
+                        outcomes[case].append(Outcome(*seconds, causes, (predicted, measured)))
+    about = {**describe_machine(), "engine": work.engine}
+    return {case: tuple(rounds) for case, rounds in outcomes.items()}, about
+
+
+def _costs(plan: Plan, work: Awake | Asleep, on: Transport, rank: int, schedule: Schedule) -> Costs:
+    """What the stages of a schedule cost on a transport at the moment."""
+    x, y = work.batch(plan.calibrating)
+    counts = {"num_ranks": schedule.num_ranks, "num_microbatches": plan.calibrating, "repeats": work.calibrating_steps}
+    about: Any = {"batch": x, "targets": y, "loss": work.loss, **counts}
+    if on == "lanes":
+        return calibrate(work.stages(schedule.num_stages), **about)
+    return calibrate_ranks(_mine(work, rank, schedule), schedule.num_stages, **about)
+
+
+def _mine(work: Awake | Asleep, rank: int, schedule: Schedule) -> dict[int, nn.Module]:
+    """The stages of this rank, by number."""
+    stages = work.stages(schedule.num_stages)
+    return {number: stages[number] for number in schedule.stages_of_rank(rank)}

@@ -13,30 +13,16 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab import comm
-from pllab.bench.machine import machine
+from pllab.comm.machine import describe_machine
 from pllab.show import Figure, figure
 from pllab.timeline import Engine
-
-__all__ = [
-    "Comparison",
-    "Implausible",
-    "Spread",
-    "check_same_gradients",
-    "check_speedup",
-    "compare",
-    "machine",
-    "speedup",
-    "write_spread",
-]
 
 Run = Callable[[], object]
 Clock = Callable[[], float]
 
 
 class Implausible(ValueError):
-    """A result that cannot be right; the sentence names the failed check, `.comparison` holds the times."""
-
-    comparison: "Comparison | None" = None
+    """A result that cannot be right; the sentence names the failed check."""
 
 
 class Spread(NamedTuple):
@@ -53,10 +39,13 @@ class Spread(NamedTuple):
         low, _, high = statistics.quantiles(enough, n=4, method="inclusive")
         return cls(statistics.median(values), low, high)
 
+    def scaled(self, factor: float) -> "Spread":
+        """All three numbers times a factor."""
+        return Spread(*(value * factor for value in self))
 
-def write_spread(spread: Spread, digits: int, unit: str = "") -> str:
-    """Median and quartiles as text: `write_spread(Spread(1.5, 1.4, 1.6), 2, "x")` is `1.50x (1.40-1.60)`."""
-    return f"{spread.median:.{digits}f}{unit} ({spread.low:.{digits}f}-{spread.high:.{digits}f})"
+    def text(self, digits: int, unit: str = "") -> str:
+        """Median and quartiles as text: `Spread(1.5, 1.4, 1.6).text(2, "x")` is `1.50x (1.40-1.60)`."""
+        return f"{self.median:.{digits}f}{unit} ({self.low:.{digits}f}-{self.high:.{digits}f})"
 
 
 @dataclass(frozen=True)
@@ -108,16 +97,12 @@ class Comparison:
         Raises:
             Implausible: a run took no time, or is faster than the baseline by more than there are devices.
         """
-        try:
-            for name, seconds in self.seconds.items():
-                if min(seconds) <= 0:
-                    raise Implausible(f"{name} took {min(seconds)} s, which no clock can tell from nothing")
-            for name in self.seconds:
-                if self.num_devices is not None and name != self.baseline:
-                    check_speedup(1 / self.ratio(name).median, self.num_devices, name=name)
-        except Implausible as error:
-            error.comparison = self
-            raise
+        for name, seconds in self.seconds.items():
+            if min(seconds) <= 0:
+                raise Implausible(f"{name} took {min(seconds)} s, which no clock can tell from nothing")
+        for name in self.seconds:
+            if self.num_devices is not None and name != self.baseline:
+                check_speedup(1 / self.ratio(name).median, self.num_devices, name=name)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`: machine, baseline, notes, and per run its times, ratio and rate."""
@@ -146,17 +131,16 @@ class Comparison:
         """Median seconds as bars, with the quartiles as whiskers; the sentence names every run."""
         from matplotlib.figure import Figure as Canvas
 
-        names = list(self.seconds)
-        times = [self.time(name) for name in names]
-        fig = Canvas(figsize=(8.0, 0.5 * len(names) + 1.4), layout="constrained")
+        times = {name: self.time(name) for name in self.seconds}
+        fig = Canvas(figsize=(8.0, 0.5 * len(times) + 1.4), layout="constrained")
         axes = fig.add_subplot()
-        spread = [[time.median - time.low for time in times], [time.high - time.median for time in times]]
-        axes.barh(names, [time.median for time in times], xerr=spread, color="#0072B2", edgecolor="black", capsize=4)
+        medians = [time.median for time in times.values()]
+        whiskers = [[t.median - t.low for t in times.values()], [t.high - t.median for t in times.values()]]
+        axes.barh(list(times), medians, xerr=whiskers, color="#0072B2", edgecolor="black", capsize=4)
         axes.invert_yaxis()
         axes.set_xlabel("seconds (median, quartiles)")
         axes.set_title(f"{title} ({self.machine.get('engine', 'real')})", loc="left")
-        told = ", ".join(f"{name} {time.median:.3f} s" for name, time in zip(names, times, strict=True))
-        return figure(fig, f"{title}: {told}")
+        return figure(fig, f"{title}: " + ", ".join(f"{name} {time.median:.3f} s" for name, time in times.items()))
 
     def table(self) -> str:
         """The comparison as text, one line per run and one per note."""
@@ -180,46 +164,36 @@ def compare(
     baseline: str | None = None,
     num_devices: int | None = None,
     tokens: int | None = None,
+    before: Mapping[str, Run] | None = None,
     in_step: bool = False,
-    settle: bool = False,
     engine: Engine = "real",
     clock: Clock = time.perf_counter,
 ) -> Comparison:
-    """Time some runs against each other, one of each per round.
+    """Time some runs against each other, one of each per round; `repeats` rounds count, after `warmup` others.
 
     Example: `compare({"plain": step, "pipe": pipe_step}, baseline="plain", num_devices=2).ratio("pipe")`.
 
-    With `in_step`, each rank of a group calls it with runs of the same names; all wait for each other before
-    each run, and a run takes as long as its slowest rank. Every rank gets the same comparison.
-
-    Args:
-        runs: what to time, by name; the order is kept.
-        repeats: rounds that count.
-        warmup: rounds before, which do not count.
-        baseline: the run that ratios are taken to; by default the first.
-        num_devices: the most a run can be faster than the baseline; None when both use the same devices.
-        tokens: tokens that one call of a run works through (on all ranks together), for rates.
-        in_step: whether several ranks measure together.
-        settle: whether each run is done twice in a row and the second is timed. A run that needs much memory after one
-            that needed little pays for getting it, and so would whichever comes first.
-        engine: what kind of run this is, for the description of the machine.
-        clock: seconds, rising.
+    Ratios are to the `baseline`, by default the first run. `num_devices` is the most a run can be faster than it; None
+    if both use the same devices. `tokens` are those of one call, on all ranks together. `before` does what a run needs
+    done right before it, outside of its time. With `in_step` each rank of a group calls this with runs of the same
+    names: all wait for each other before each run, which takes as long as its slowest rank.
 
     Raises:
         ValueError: there are no runs, no rounds, or no such baseline.
         Implausible: `Comparison.check` failed.
     """
-    name = _checked_baseline(runs, repeats, warmup, baseline)
-    seconds: dict[str, list[float]] = {run: [] for run in runs}
+    _check_request(runs, repeats, warmup, baseline)
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(warmup + repeats):
-        for run, function in runs.items():
-            if settle:
-                function()
-            seconds[run].append(_timed(function, clock, in_step))
+        for name, run in runs.items():
+            if before is not None:
+                before[name]()
+            seconds[name].append(_timed(run, clock, in_step))
     if in_step:
         seconds = _slowest(comm.all_gather_object(seconds))
-    kept = {run: tuple(times[warmup:]) for run, times in seconds.items()}
-    comparison = Comparison(kept, name, num_devices, tokens, machine(engine))
+    kept = {name: tuple(times[warmup:]) for name, times in seconds.items()}
+    about = {**describe_machine(), "engine": engine}
+    comparison = Comparison(kept, baseline or next(iter(runs)), num_devices, tokens, about)
     comparison.check()
     return comparison
 
@@ -249,47 +223,54 @@ def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name
         )
 
 
-def check_same_gradients(found: Mapping[str, torch.Tensor], baseline: str, rtol: float, atol: float) -> None:
-    """Refuse to compare ways whose gradients differ; `found` holds what each way left, for example the norms.
+def check_same_gradients(norms: Mapping[str, torch.Tensor], baseline: str, rtol: float, atol: float) -> None:
+    """Refuse to compare ways whose gradients differ; `norms` holds the norm of every gradient, for each way.
 
     Raises:
         Implausible: a way did not compute the baseline's gradients.
     """
-    for name, gradients in found.items():
-        if not torch.allclose(gradients, found[baseline], rtol=rtol, atol=atol):
+    for name, found in norms.items():
+        if not torch.allclose(found, norms[baseline], rtol=rtol, atol=atol):
             raise Implausible(f"check of the gradients failed: {name} and {baseline} did not compute the same")
 
 
-def _checked_baseline(runs: Mapping[str, Run], repeats: int, warmup: int, baseline: str | None) -> str:
-    """The baseline's name, once the request makes sense."""
-    if not runs or repeats < 1 or warmup < 0:
+def check_rounds(repeats: int, warmup: int) -> None:
+    """Refuse numbers of rounds that measure nothing, before anything is started.
+
+    Raises:
+        ValueError: there is no repeat, or the warm-up is negative.
+    """
+    if repeats < 1 or warmup < 0:
         raise ValueError(
-            f"{len(runs)} runs, repeats={repeats}, warmup={warmup} measure nothing; give at least one run, "
-            "one repeat and no negative warm-up"
+            f"repeats={repeats}, warmup={warmup} measure nothing; give at least one repeat and no negative warm-up"
         )
-    name = next(iter(runs)) if baseline is None else baseline
-    if name not in runs:
-        raise ValueError(f"baseline {name!r} is not among the runs; choose one of {', '.join(runs)}")
-    return name
 
 
-def _timed(function: Run, clock: Clock, in_step: bool) -> float:
-    """Seconds of one call; on a GPU, until its work is done and not until it is queued."""
-    _synchronize()
-    if in_step:
-        comm.barrier()
-    start = clock()
-    function()
-    _synchronize()
-    return clock() - start
-
-
-def _synchronize() -> None:
-    """Wait for the GPU if one is in use; torch refuses the question on a build without CUDA."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+def _check_request(runs: Mapping[str, Run], repeats: int, warmup: int, baseline: str | None) -> None:
+    check_rounds(repeats, warmup)
+    if not runs:
+        raise ValueError("there are no runs to compare; give at least one")
+    if baseline not in (None, *runs):
+        raise ValueError(f"baseline {baseline!r} is not among the runs; choose one of {', '.join(runs)}")
 
 
 def _slowest(by_rank: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
     """Per run and round, the time of the slowest rank."""
     return {run: [max(times) for times in zip(*(rank[run] for rank in by_rank), strict=True)] for run in by_rank[0]}
+
+
+def _timed(run: Run, clock: Clock, in_step: bool) -> float:
+    """Seconds of one call; on a GPU, until its work is done and not until it is queued."""
+    synchronize()
+    if in_step:
+        comm.barrier()
+    start = clock()
+    run()
+    synchronize()
+    return clock() - start
+
+
+def synchronize() -> None:
+    """Wait for the GPU if one is in use; torch refuses the question on a build without CUDA."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -8,15 +8,16 @@ recorded with `--json assets/results/schedules_cpu2.json`, run it again; a test 
 
 import json
 import re
-import statistics
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pllab.bench import data_parallel, pipeline, schedules
-from pllab.bench.measure import Comparison, Spread, write_spread
+from pllab.bench import gradient_steps, pipeline_steps
+from pllab.bench.measure import Comparison, Spread
+from pllab.bench.schedule_steps import ROUND_BY_ROUND
 
 Record = Mapping[str, Any]
 _SECTION = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -30,7 +31,7 @@ def fill(text: str, results: Path) -> str:
     Raises:
         ValueError: a mark names a bench whose result nobody knows how to write.
     """
-    return _SECTION.sub(lambda found: f"{found[1]}\n{_section(found[2], results)}\n\n{found[3]}", text)
+    return _SECTION.sub(lambda mark: f"{mark[1]}\n{_section(mark[2], results)}\n\n{mark[3]}", text)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -52,74 +53,59 @@ def _section(name: str, results: Path) -> str:
         command = f"python -m pllab bench {name.replace('_', '-')}"
         return f"`{command}`: not recorded yet; `--json {path.name}` writes the numbers."
     record = json.loads(path.read_text())
-    told, *tables = _WRITERS[name](record)
-    sentence = textwrap.fill(f"`{record['command']}`: {told}", 120, break_on_hyphens=False, break_long_words=False)
+    about, *tables = _WRITERS[name](record)
+    sentence = textwrap.fill(f"`{record['command']}`: {about}", 120, break_on_hyphens=False, break_long_words=False)
     return "\n\n".join([sentence, *tables])
 
 
 def _pipeline(record: Record) -> tuple[str, str]:
-    comparison, work = _comparison(record), record["workload"]
-    m = work["num_microbatches"]
-    told = f"forward and backward of {_layers(work)}, two stages."
-    ways = {
-        pipeline.SEQUENTIAL: "sequential micro-batches, one lane",
-        pipeline.PLAIN: "plain model, all cores",
-        pipeline.TORCH: "torch.distributed.pipelining, GPipe on 2 ranks",
-        pipeline.PIPE: "**`Pipe` on 2 lanes**",
+    comparison, m = _comparison(record), record["workload"]["num_microbatches"]
+    labels = {
+        pipeline_steps.SEQUENTIAL: "sequential micro-batches, one lane",
+        pipeline_steps.PLAIN: "plain model, all cores",
+        pipeline_steps.TORCH: "torch.distributed.pipelining, GPipe on 2 ranks",
+        pipeline_steps.PIPE: "**`Pipe` on 2 lanes**",
     }
-    rows = [
-        (label, write_spread(comparison.time(way), 3), write_spread(_speedup(comparison, way), 2, "x"))
-        for way, label in ways.items()
-    ]
-    allowed = Spread(*(seconds * (m + 1) / m for seconds in comparison.time(pipeline.FREE)))
-    rows.append((f"what the machine allows: {pipeline.FREE}, times {m + 1}/{m}", write_spread(allowed, 3), ""))
-    return told, _table(("Way", "Seconds", "Against sequential"), rows)
+    rows = [(label, comparison.time(way).text(3), _speedup(comparison, way)) for way, label in labels.items()]
+    allowed = comparison.time(pipeline_steps.FREE).scaled((m + 1) / m)
+    rows.append((f"what the machine allows: {pipeline_steps.FREE}, times {m + 1}/{m}", allowed.text(3), ""))
+    about = f"forward and backward of {_layers(record['workload'])}, two stages."
+    return about, _table(("Way", "Seconds", "Against sequential"), rows)
 
 
 def _schedules(record: Record) -> tuple[str, str]:
     comparison = _comparison(record)
-    told = (
+    about = (
         f"{_layers(record['workload'])}, on 2 gloo ranks, our executor against PyTorch's, both over one rank that runs "
-        f"the micro-batches in turn. {schedules.ROUND_BY_ROUND}"
+        f"the micro-batches in turn. {ROUND_BY_ROUND}"
     )
-    names = {"interleaved": "interleaved, 2 stages a rank"}
-    rows = [
-        (
-            names.get(family, family),
-            write_spread(_speedup(comparison, f"pllab {family}"), 2, "x"),
-            write_spread(_speedup(comparison, f"torch {family}"), 2, "x"),
-            write_spread(comparison.ratio(f"pllab {family}", f"torch {family}"), 3),
-        )
-        for family in record["ours_over_torch"]
-    ]
-    return told, _table(("Schedule", "pllab", "torch.distributed.pipelining", "Time of pllab over torch"), rows)
+    rows = []
+    for family in record["ours_over_torch"]:
+        ours, theirs = f"pllab {family}", f"torch {family}"
+        name = "interleaved, 2 stages a rank" if family == "interleaved" else family
+        ratio = comparison.ratio(ours, theirs).text(3)
+        rows.append((name, _speedup(comparison, ours), _speedup(comparison, theirs), ratio))
+    return about, _table(("Schedule", "pllab", "torch.distributed.pipelining", "Time of pllab over torch"), rows)
 
 
 def _data_parallel(record: Record) -> tuple[str, str]:
     comparison, work = _comparison(record), record["workload"]
-    told = (
+    about = (
         f"one step of GPT-2 ({work['num_layers']} layers, width {work['width']}, "
         f"{record['gradient_bytes'] / 1e6:.0f} MB of gradients) on "
         f"{record['world_size']} gloo ranks, {work['batch_size']} x {work['num_tokens']} tokens each."
     )
-    rows = [
-        (
-            f"**`{way}`**" if way == data_parallel.OURS else way,
-            write_spread(comparison.time(way), 3),
-            write_spread(comparison.ratio(way), 2),
-        )
-        for way in comparison.seconds
-    ]
-    return told, _table(("Way", "Seconds", f"Against {comparison.baseline}"), rows)
+    labels = {way: f"**`{way}`**" if way == gradient_steps.OURS else way for way in comparison.seconds}
+    rows = [(label, comparison.time(way).text(3), comparison.ratio(way).text(2)) for way, label in labels.items()]
+    return about, _table(("Way", "Seconds", f"Against {comparison.baseline}"), rows)
 
 
 def _fidelity(record: Record) -> tuple[str]:
-    errors: dict[str, list[float]] = {}
-    for case in record["cases"]:
-        errors.setdefault(case["engine"], []).append(100 * abs(case["error"]["median"]))
+    num_cases = Counter(case["engine"] for case in record["cases"])
     figures = "; ".join(
-        f"{engine}, median error {statistics.median(found):.2f} %, largest {max(found):.2f} % of {len(found)} cases"
-        for engine, found in errors.items()
+        f"{engine}, median error {100 * median:.2f} %, largest {100 * record['largest_error'][engine]:.2f} % "
+        f"of {num_cases[engine]} cases"
+        for engine, median in record["median_error"].items()
     )
     return (f"a step predicted from costs calibrated on the machine, against the step as it ran: {figures}.",)
 
@@ -127,9 +113,9 @@ def _fidelity(record: Record) -> tuple[str]:
 def _simulate(record: Record) -> tuple[str]:
     sizes = f"{record['num_ranks']} ranks and {record['num_microbatches']} micro-batches"
     figures = "; ".join(
-        f"{family} {write_spread(Spread(**found['seconds']), 3, ' s')}"
-        + (f", aim {found['aim_s']} s" if found["aim_s"] else "")
-        for family, found in record["families"].items()
+        f"{family} {Spread(**numbers['seconds']).text(3, ' s')}"
+        + (f", aim {numbers['aim_s']} s" if numbers["aim_s"] else "")
+        for family, numbers in record["families"].items()
     )
     held = f"{sum(row['holds'] for row in record['judges'])} of {len(record['judges'])} rows of theory and print"
     aims = "Aims are a tenth of what the fastest other program took on two such cores."
@@ -147,13 +133,12 @@ _WRITERS: dict[str, Callable[[Record], tuple[str, ...]]] = {
 
 def _comparison(record: Record) -> Comparison:
     """The seconds of all rounds as they were measured."""
-    seconds = {name: tuple(run["seconds"]) for name, run in record["runs"].items()}
-    return Comparison(seconds, record["baseline"])
+    return Comparison({name: tuple(run["seconds"]) for name, run in record["runs"].items()}, record["baseline"])
 
 
-def _speedup(comparison: Comparison, way: str) -> Spread:
+def _speedup(comparison: Comparison, way: str) -> str:
     """Per round, the baseline's time over this way's."""
-    return comparison.ratio(comparison.baseline, way)
+    return comparison.ratio(comparison.baseline, way).text(2, "x")
 
 
 def _layers(work: Record) -> str:

@@ -1,22 +1,34 @@
-"""The command line: `python -m pllab doctor | train | bench`.
+"""The command line: `python -m pllab doctor | train | equivalence | bench`.
 
-Each command is a module with `run(arguments) -> exit code`, imported when it is asked for, so that help and
-doctor do not wait for libraries they do not use. What goes wrong is one sentence on stderr and exit code 2.
+Each command is a function from its words to an exit code, imported when it is asked for, so that help and doctor do not
+wait for libraries they do not use. What goes wrong is one sentence on stderr and exit code 2.
 """
 
-import importlib
 import sys
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
+from pkgutil import resolve_name
 
-from pllab import __version__
+import pllab
 
 __all__ = ["main"]
 
 _COMMANDS = {
-    "doctor": "what this machine has, what would be chosen and why, and what was left running",
-    "train": "train GPT-2 in one lane, data parallel, model parallel or pipelined",
-    "bench": "compare data parallel and pipeline with their baselines",
+    "doctor": ("pllab.cli.doctor:run", "what this machine has, what would be chosen and why, what was left running"),
+    "train": ("pllab.cli.training:run", "train GPT-2 in one lane, data parallel, model parallel or pipelined"),
+    "equivalence": (
+        "pllab.cli.measuring:run_equivalence",
+        "run one GPT-2 through every engine, beside the plain model",
+    ),
+    "bench": ("pllab.cli.measuring:run", "compare data parallel and pipeline with their baselines"),
 }
+_HELP = """usage: python -m pllab COMMAND [options]
+
+{commands}
+
+python -m pllab COMMAND --help lists a command's options;
+--traceback shows where an error came from."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,51 +37,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the words after `pllab`; by default those of this process.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
-    with_traceback = "--traceback" in words
+    given = list(sys.argv[1:] if argv is None else argv)
+    words = [word for word in given if word != "--traceback"]
     try:
-        return _dispatch([word for word in words if word != "--traceback"])
+        return _dispatch(words)
     except KeyboardInterrupt:
-        if with_traceback:
+        if words != given:
             raise
         print("\ninterrupted; every rank and worker has ended", file=sys.stderr)
         return 130
-    except (ValueError, RuntimeError, OSError) as error:
-        if with_traceback:
+    except (ValueError, RuntimeError, OSError, OverflowError) as error:
+        if words != given:
             raise
-        print(f"pllab: {_sentence(error)}", file=sys.stderr)
+        print(f"pllab: {_sentence(error, words)}", file=sys.stderr)
         return 2
 
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
-        print(_help())
+        print(_HELP.format(commands="\n".join(f"  {name:<12} {text}" for name, (_, text) in _COMMANDS.items())))
         return 0 if words else 2
     if words[0] == "--version":
-        print(f"pllab {__version__}")
+        print(f"pllab {pllab.__version__}")
         return 0
     if words[0] not in _COMMANDS:
         raise ValueError(f"{words[0]!r} is no command; choose one of {', '.join(_COMMANDS)}")
-    return int(importlib.import_module(f"pllab.cli.{words[0]}").run(words[1:]))
+    return int(resolve_name(_COMMANDS[words[0]][0])(words[1:]))
 
 
-def _help() -> str:
-    lines = [f"  {name:<8} {summary}" for name, summary in _COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: python -m pllab COMMAND [options]",
-            "",
-            *lines,
-            "",
-            "python -m pllab COMMAND --help lists a command's options;",
-            "--traceback shows where an error came from.",
-        ]
-    )
+def _sentence(error: Exception, words: Sequence[str]) -> str:
+    """The first line of an error: a failed rank's traceback stands below it and is for --traceback.
 
-
-def _sentence(error: Exception) -> str:
-    """The first line of an error: a failed rank's traceback stands below it and is for --traceback."""
+    An error that another library raised does not say which value it is about; then the command does.
+    """
+    text = str(error).strip().partition("\n")[0] or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
-        place = f" ({error.filename})" if error.filename else ""
-        return f"{error.strerror}{place}"
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+        text = f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    raised_in = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    if raised_in.is_relative_to(Path(pllab.__file__).parent) and not isinstance(error, OverflowError):
+        return text
+    return f"{' '.join(words)!r} ended with {type(error).__name__}: {text}; --traceback shows where it came from"

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-from pllab.cli.options import parse
+from pllab.cli.flags import parse
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PARTS = ("torch", "transformers", "datasets", "jupyterlab", "ipyparallel", "anywidget")
@@ -24,7 +23,11 @@ class DoctorOptions:
     """Describe this machine as pllab sees it."""
 
     ranks: int = 0
-    """Start so many ranks and let them exchange a tensor; 0 starts none."""
+    """Start this many ranks and let them exchange a tensor; 0 starts none."""
+
+    def __post_init__(self) -> None:
+        if self.ranks < 0:
+            raise ValueError(f"ranks is {self.ranks}; give how many ranks to start, or 0 for none")
 
 
 def run(words: Sequence[str]) -> int:
@@ -34,9 +37,7 @@ def run(words: Sequence[str]) -> int:
         ValueError: ranks is negative.
         RankError: the ranks could not exchange a tensor.
     """
-    options = parse(DoctorOptions, words, "pllab doctor")
-    if options.ranks < 0:
-        raise ValueError(f"ranks is {options.ranks}; give how many ranks to start, or 0 for none")
+    options = parse(DoctorOptions, words, "doctor")
     for name, text in report():
         print(f"{name:<12} {text}", flush=True)
     if options.ranks:
@@ -45,17 +46,22 @@ def run(words: Sequence[str]) -> int:
 
 
 def report() -> Iterator[tuple[str, str]]:
-    """Name and finding, one after the other: the quick ones come first."""
-    ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield "cores", f"{ours} for this process, {os.cpu_count()} in the machine"
+    """Name and finding, one after the other."""
+    import torch
+
+    from pllab.comm import plan_backend
+    from pllab.comm.machine import num_cores
+
+    yield "cores", f"{num_cores()} for this process, {os.cpu_count()} in the machine"
     yield "memory", _memory()
     for part in _PARTS:
         yield part, _version(part)
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     yield "chromium", browser or "not found; tests that need a browser are skipped"
-    yield from _devices()
-    strays = find_strays()
-    yield "strays", "; ".join(strays) if strays else "none: no process of pllab runs"
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    yield "GPUs", ", ".join(names) if names else "none; CPU lanes of one thread each take their place"
+    yield "2 ranks", plan_backend(0, 2).reason
+    yield "strays", "; ".join(find_strays()) or "none: no process of pllab runs"
 
 
 def talk(num_ranks: int) -> str:
@@ -97,65 +103,27 @@ def find_strays() -> list[str]:
         import psutil
     except ImportError:
         return ["not looked for, because psutil is not installed"]
-    family = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    me = psutil.Process().username()
-    return [
-        f"process {process.pid} {_whose(process)} ({_command(process)})"
-        for process in psutil.process_iter(["username"])
-        if process.pid not in family and process.info["username"] == me and _is_ours(process)
-    ]
+    me = psutil.Process()
+    family = {me.pid, *(parent.pid for parent in me.parents())}
+    # What may not be looked at is None, and a process that ends meanwhile is left out.
+    seen = [process.info for process in psutil.process_iter(["pid", "ppid", "username", "cmdline", "open_files"])]
+    commands = {info["pid"]: " ".join(info["cmdline"] or ()) for info in seen}
+    strays = []
+    for info in seen:
+        number, command = info["pid"], commands[info["pid"]]
+        files = [Path(file.path) for file in info["open_files"] or ()]
+        if number not in family and info["username"] == me.username() and _is_ours(command, files):
+            in_use = "python" in commands.get(info["ppid"], "")  # as while a notebook or a run is open
+            state = f"in use by process {info['ppid']}" if in_use else f"left behind, end it with kill {number}"
+            strays.append(f"process {number} {state} ({command if len(command) <= 70 else f'{command[:67]}...'})")
+    return strays
 
 
-def _is_ours(process: Any) -> bool:
-    import psutil
-
-    try:
-        command = " ".join(process.cmdline())
-        if "python" not in command:
-            return False
-        if any(mark in command for mark in _COMMAND_MARKS):
-            return True
-        temp = tempfile.gettempdir()
-        return any(
-            Path(file.path).is_relative_to(temp) and Path(file.path).relative_to(temp).parts[0].startswith(_FOLDER_MARK)
-            for file in process.open_files()
-        )
-    except psutil.Error:  # it ended meanwhile, or is not ours to look at
-        return False
-
-
-def _whose(process: Any) -> str:
-    """Whether a living Python process still owns it, as while a notebook or a run is open."""
-    import psutil
-
-    try:
-        parent = process.parent()
-        if parent is not None and "python" in " ".join(parent.cmdline()):
-            return f"in use by process {parent.pid}"
-    except psutil.Error:
-        pass
-    return f"left behind, end it with kill {process.pid}"
-
-
-def _command(process: Any) -> str:
-    import psutil
-
-    try:
-        text = " ".join(process.cmdline())
-    except psutil.Error:
-        return "ended meanwhile"
-    return text if len(text) <= 70 else f"{text[:67]}..."
-
-
-def _devices() -> Iterator[tuple[str, str]]:
-    """GPUs and the choice that follows from them; importing torch is the slow part of the report."""
-    import torch
-
-    from pllab.comm import plan_backend
-
-    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    yield "GPUs", ", ".join(names) if names else "none; CPU lanes of one thread each take their place"
-    yield "2 ranks", plan_backend(0, 2).reason
+def _is_ours(command: str, files: Sequence[Path]) -> bool:
+    temp = Path(tempfile.gettempdir())
+    below = [file.relative_to(temp).parts for file in files if file.is_relative_to(temp)]
+    marked = any(parts[0].startswith(_FOLDER_MARK) for parts in below if parts)
+    return "python" in command and (marked or any(mark in command for mark in _COMMAND_MARKS))
 
 
 def _version(part: str) -> str:

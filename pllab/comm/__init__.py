@@ -1,34 +1,35 @@
 """Process groups and messages: how ranks start, meet, exchange tensors and end, on a laptop or on many GPUs.
 
 The only room that calls torch.distributed by itself. Importing it needs torch and nothing else; `Ranks`, for
-notebooks, imports ipyparallel when it is used.
+notebooks, imports ipyparallel when it is used. To read it: `group.py` and `collectives.py`, then `launching.py`.
 """
 
-from pllab.comm.backend import BackendPlan, plan_backend
-from pllab.comm.child import report
 from pllab.comm.collectives import (
     Pending,
+    Travelling,
     all_gather_object,
     all_reduce,
     all_reduce_async,
     backend_name,
     barrier,
     broadcast,
+    make_groups,
+    one_way_groups,
     rank,
     receive,
+    receive_async,
+    ring_pass,
     send,
+    send_async,
+    sum_in_group,
     world_size,
 )
 from pllab.comm.errors import PeerError, RankError
-from pllab.comm.group import setup, teardown
-from pllab.comm.launch import launch
+from pllab.comm.group import BackendPlan, plan_backend, setup, teardown
+from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, record_messages
-from pllab.comm.point_to_point import Travelling, one_way_groups, receive_async, send_async
-from pllab.comm.ranks import Ranks, RanksInterrupted
-from pllab.comm.ring import ring_pass
-from pllab.comm.session import run_in_group
-from pllab.comm.shared import SharedBuffer, shared_buffer
-from pllab.comm.subgroups import make_groups, sum_in_group
+from pllab.comm.notebook.cells import Ranks, RanksInterrupted
+from pllab.comm.shared_memory import SharedBuffer, host_id, map_shared_memory, shared_buffer
 
 __all__ = [
     "BackendPlan",
@@ -47,8 +48,10 @@ __all__ = [
     "backend_name",
     "barrier",
     "broadcast",
+    "host_id",
     "launch",
     "make_groups",
+    "map_shared_memory",
     "one_way_groups",
     "plan_backend",
     "rank",
@@ -57,7 +60,6 @@ __all__ = [
     "record_messages",
     "report",
     "ring_pass",
-    "run_in_group",
     "send",
     "send_async",
     "setup",

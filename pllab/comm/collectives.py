@@ -1,12 +1,16 @@
 """The messages: thin functions over torch.distributed that also work in a world of one.
 
-They add three things and nothing else: without a group they act as a world of one, an open ledger counts
-them, and a peer that went away is one sentence that names the operation and the rank. They use the default
-group and keep torch's conventions: `all_reduce` works in place and returns None; gloo sums, so an average
-divides afterwards.
+They add three things and nothing else: without a group they act as a world of one, an open ledger counts them, and a
+peer that went away is one sentence that names the operation and the rank. They keep torch's conventions: `all_reduce`
+works in place and returns None; gloo sums, so an average divides afterwards.
+
+In order: who is here, collectives of all ranks, messages between two ranks, groups inside the world.
 """
 
 import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -110,32 +114,6 @@ def broadcast(tensor: torch.Tensor, source: int = 0) -> None:
         dist.broadcast(tensor, src=source)
 
 
-def send(tensor: torch.Tensor, to: int) -> None:
-    """Send the tensor to rank `to`, which has to `receive` one of the same shape and dtype.
-
-    Raises:
-        ValueError: there is no rank `to`, or it is this one.
-        PeerError: the other rank went away or did not come in time.
-    """
-    _check_other("send to", to)
-    note_tensor("send", tensor, to)
-    with in_words(f"send to rank {to}", rank()):
-        dist.send(tensor, dst=to)
-
-
-def receive(tensor: torch.Tensor, source: int) -> None:
-    """Overwrite the tensor with the one that rank `source` sends.
-
-    Raises:
-        ValueError: there is no rank `source`, or it is this one.
-        PeerError: the other rank went away or did not come in time.
-    """
-    _check_other("receive from", source)
-    note_tensor("receive", tensor, source)
-    with in_words(f"receive from rank {source}", rank()):
-        dist.recv(tensor, src=source)
-
-
 def all_gather_object(value: Any) -> list[Any]:
     """Collect one picklable value per rank, in order of rank, on every rank.
 
@@ -154,6 +132,110 @@ def all_gather_object(value: Any) -> list[Any]:
     return values
 
 
+def send(tensor: torch.Tensor, to: int) -> None:
+    """Send the tensor to rank `to`, which has to `receive` one of the same shape and dtype.
+
+    Raises:
+        ValueError: there is no rank `to`, or it is this one.
+        PeerError: the other rank went away or did not come in time.
+    """
+    send_async(tensor, to).wait()
+
+
+def receive(tensor: torch.Tensor, source: int) -> None:
+    """Overwrite the tensor with the one that rank `source` sends.
+
+    Raises:
+        ValueError: there is no rank `source`, or it is this one.
+        PeerError: the other rank went away or did not come in time.
+    """
+    receive_async(tensor, source).wait()
+
+
+class Travelling(Pending):
+    """A message to or from one rank, with its tensor, which stays alive until the message is through."""
+
+    def __init__(self, operation: str, work: dist.Work | None, tensor: torch.Tensor) -> None:
+        super().__init__(operation, work)
+        self.tensor = tensor
+
+    def wait_for(self, timeout_s: float) -> torch.Tensor:
+        """Wait at most `timeout_s` seconds and return the tensor; on CUDA, make the current stream wait for it.
+
+        Raises:
+            PeerError: the other rank went away or did not come in time.
+        """
+        if self._work is not None:
+            with in_words(self._operation, rank()):
+                # nccl would hold up the host; there the group's own watchdog keeps the deadline.
+                deadline = () if self.tensor.is_cuda else (timedelta(seconds=timeout_s),)
+                self._work.wait(*deadline)
+        return self.tensor
+
+
+def send_async(tensor: torch.Tensor, to: int, group: dist.ProcessGroup | None = None) -> Travelling:
+    """Start to send a contiguous tensor to rank `to`; leave it as it is until the message has been waited for.
+
+    Raises:
+        ValueError: there is no rank `to`, or it is this one.
+        PeerError: the other rank went away.
+    """
+    _check_other("send to", to)
+    note_tensor("send", tensor, to)
+    operation = f"send to rank {to}"
+    with in_words(operation, rank()):
+        return Travelling(operation, dist.isend(tensor, dst=to, group=group), tensor)
+
+
+def receive_async(tensor: torch.Tensor, source: int, group: dist.ProcessGroup | None = None) -> Travelling:
+    """Start to receive what rank `source` sends into the tensor; messages of one sender arrive in their order.
+
+    Raises:
+        ValueError: there is no rank `source`, or it is this one.
+        PeerError: the other rank went away.
+    """
+    _check_other("receive from", source)
+    note_tensor("receive", tensor, source)
+    operation = f"receive from rank {source}"
+    with in_words(operation, rank()):
+        return Travelling(operation, dist.irecv(tensor, src=source, group=group), tensor)
+
+
+def one_way_groups(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], dist.ProcessGroup | None]:
+    """A group for each direction between two ranks where the backend needs one; all ranks call it alike.
+
+    nccl queues all messages between two ranks one after the other, whichever way they go, so two ranks that both
+    start a receive before their send would wait for ever. With a group for each way they do not; gloo needs none.
+    """
+    if backend_name() != "nccl":
+        return dict.fromkeys(pairs)
+    return {pair: dist.new_group(list(pair)) for pair in pairs}
+
+
+def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
+    """Send the tensor to the next rank and return the one that the previous rank sent; all ranks call it.
+
+    Worked example with three ranks:
+
+        rank            0    1    2
+        passes on       a    b    c
+        returns         c    a    b
+
+    Every rank passes the same shape and dtype; the tensor stays as it is. A rank alone gets a copy of its own.
+
+    Raises:
+        PeerError: a neighbour went away or did not come in time.
+    """
+    here, size = rank(), world_size()
+    if size == 1:
+        return tensor.clone()
+    received = torch.empty_like(tensor)
+    sending = send_async(tensor, (here + 1) % size)  # not waited for yet: all ranks can be here at once
+    receive(received, (here - 1) % size)
+    sending.wait()
+    return received
+
+
 def _check_peer(action: str, peer: int) -> None:
     if not 0 <= peer < world_size():
         raise ValueError(f"cannot {action} rank {peer} in a world of {world_size()}; ranks start at 0")
@@ -164,3 +246,54 @@ def _check_other(action: str, peer: int) -> None:
     _check_peer(action, peer)
     if peer == rank():
         raise ValueError(f"rank {peer} cannot {action} itself; name another rank")
+
+
+def make_groups(members: Sequence[Sequence[int]]) -> list[dist.ProcessGroup]:
+    """Make one group for each list of ranks and return those that this rank belongs to, in the order given.
+
+    Worked example with three ranks and `members = [[0, 1], [1, 2]]`: rank 0 gets one group, rank 1 gets two,
+    rank 2 gets one. All ranks call it, with the same `members`.
+
+    Raises:
+        PeerError: another rank went away or did not come in time.
+    """
+    groups = []
+    for ranks in members:
+        with in_words(f"new_group({list(ranks)})", rank()):
+            group = dist.new_group(list(ranks))  # every rank, every group
+        if rank() in ranks:
+            groups.append(group)
+    return groups
+
+
+def sum_in_group(group: dist.ProcessGroup, tensor: torch.Tensor) -> None:
+    """Replace the tensor, on every member of the group, by the sum over the members, in place.
+
+    Worked example with three ranks that hold 1, 2 and 4: in the group of ranks 0 and 2 both get 5.
+
+    Raises:
+        PeerError: another member went away or did not come in time.
+    """
+    note_tensor("all_reduce", tensor)
+    with in_words("all_reduce", rank()):
+        dist.all_reduce(tensor, group=group)
+
+
+@contextmanager
+def list_new_groups() -> Iterator[list[tuple[int, ...]]]:
+    """List the groups that this rank asks torch for inside the block, in order; none is made, so nobody waits.
+
+    Example: after `make_groups([[0, 1], [1, 2]])` the list is `[(0, 1), (1, 2)]` on every rank.
+    """
+    asked: list[tuple[int, ...]] = []
+    new_group = dist.new_group
+
+    def listing(ranks: Sequence[int] | None = None, *_: Any, **__: Any) -> object:
+        asked.append(tuple(range(dist.get_world_size()) if ranks is None else ranks))
+        return object() if dist.get_rank() in asked[-1] else dist.GroupMember.NON_GROUP_MEMBER
+
+    dist.new_group = listing
+    try:
+        yield asked
+    finally:
+        dist.new_group = new_group

@@ -6,11 +6,10 @@ cause and its echo apart, so that the cause is what a person reads.
 
 import os
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pllab.comm.listen import unheard
+from pllab.comm.ledger import unheard
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")  # the colours in what a terminal would show
 _PEER_GONE = re.compile(
@@ -56,16 +55,6 @@ def is_echo(error: BaseException) -> bool:
 def sounds_like_echo(name: str, message: str) -> bool:
     """The same question about an error that arrived as text: the name of its class and its message."""
     return name == PeerError.__name__ or _PEER_GONE.search(message) is not None
-
-
-def how_it_ended(exit_code: int | None) -> str:
-    """The end of a process in words: `was killed by signal 9 (SIGKILL)` for -9, `ended with exit code 3` for 3."""
-    if exit_code is None or exit_code >= 0:
-        return f"ended with exit code {exit_code}"
-    try:
-        return f"was killed by signal {-exit_code} ({signal.Signals(-exit_code).name})"
-    except ValueError:
-        return f"was killed by signal {-exit_code} (unknown)"
 
 
 @contextmanager

@@ -1,16 +1,16 @@
-"""Enter and leave the process group: the one place that knows how ranks find each other.
+"""The process group: which backend carries its messages, how its ranks meet, and how a rank leaves.
 
-Three ways in: a file that `launch` or `Ranks` prepared, the environment that torchrun sets, or nothing at all
-for a world of one. On one host everything stays on the loopback interface and no port is fixed: a `FileStore`
-in a private folder is the meeting point, because torch's TCPStore listens without a password.
+nccl refuses two ranks on one GPU, and finds out late and in words few people understand. So the backend is planned
+from two counts, ranks on this host and GPUs on this host, before anything starts.
 
-torch keeps one default group per process, so what teardown has to undo is also kept once per process.
+There are three ways in: a file that `launch` or `Ranks` prepared, the environment that torchrun sets, or nothing at
+all for a world of one. On one host everything stays on the loopback interface and no port is fixed: a `FileStore` in a
+private folder is the meeting point, because torch's TCPStore listens without a password.
 """
 
 import logging
 import os
 import socket
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,22 +20,98 @@ import torch
 import torch.distributed as dist
 from torch.distributed import FileStore, HashStore, Store  # type: ignore[attr-defined]
 
-from pllab.comm.backend import BackendPlan, check_rank, plan_backend
+from pllab.arguments import deadline, whole_number
 from pllab.comm.errors import in_words
 
 _log = logging.getLogger(__name__)
 _IFNAME = "GLOO_SOCKET_IFNAME"
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_undo = ExitStack()
+_undo = ExitStack()  # of teardown: torch keeps one default group per process, so there is one of these
+
+
+def thread_count(num_threads: int) -> int:
+    """The compute threads of one rank: up to 8 for each core, and up to 64 on any machine.
+
+    Threads beyond the cores only wait for each other, and beyond what the system allows torch crashes. The limit is
+    far above what helps, so that a script for a large machine still starts on a small one.
+
+    Raises:
+        ValueError: it is no whole number from 1 to that limit.
+    """
+    return whole_number("num_threads", num_threads, most=max(64, 8 * (os.cpu_count() or 1)))
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where this rank runs: its number on this host, how many ranks this host has, and who said so."""
+class BackendPlan:
+    """The backend's name (`nccl` or `gloo`), this rank's device, and the reason in a sentence."""
 
-    local_rank: int
-    local_world_size: int
-    by_torchrun: bool
+    name: str
+    device: torch.device
+    reason: str
+
+
+def plan_backend(
+    rank: int,
+    world_size: int,
+    backend: str | None = None,
+    *,
+    local_rank: int | None = None,
+    local_world_size: int | None = None,
+    num_gpus: int | None = None,
+) -> BackendPlan:
+    """Choose nccl when every rank of this host has a GPU of its own, else gloo on the CPU.
+
+    Worked example, by ranks and GPUs of one host:
+
+        2 ranks, 2 GPUs   nccl   cuda:0 and cuda:1
+        2 ranks, 1 GPU    gloo   cpu, because nccl refuses two ranks on one GPU
+        2 ranks, 0 GPUs   gloo   cpu
+
+    The local counts default to the whole world (one host); `num_gpus` defaults to what torch can use here.
+
+    Raises:
+        ValueError: rank or world out of range, an unknown backend, or nccl with fewer GPUs than ranks.
+    """
+    _check_rank(rank, world_size)
+    if backend not in (None, "nccl", "gloo"):
+        raise ValueError(f"backend {backend!r} is unknown; choose nccl, gloo, or leave it out")
+    gpus = _usable_gpus() if num_gpus is None else num_gpus
+    num_ranks = world_size if local_world_size is None else local_world_size
+    counts = f"{_count(num_ranks, 'rank')} and {_count(gpus, 'GPU')}"
+    if backend == "nccl" and gpus < num_ranks:
+        raise ValueError(
+            f"nccl needs one GPU per rank, and this host has {counts}; leave the backend out, or ask for gloo"
+        )
+    if backend == "gloo" or gpus < num_ranks:
+        return BackendPlan("gloo", torch.device("cpu"), _why_gloo(backend, num_ranks, gpus))
+    device = torch.device("cuda", rank if local_rank is None else local_rank)
+    return BackendPlan("nccl", device, f"nccl on {device}, because each rank has its own GPU ({counts} here)")
+
+
+def _check_rank(rank: int, world_size: int) -> None:
+    size = whole_number("world_size", world_size)
+    if whole_number("rank", rank, least=0) >= size:
+        raise ValueError(f"rank {rank} is not in a world of {size}; ranks go from 0 to {size - 1}")
+
+
+def _usable_gpus() -> int:
+    """GPUs that nccl can use here; 0 on a build without nccl."""
+    return torch.cuda.device_count() if torch.cuda.is_available() and dist.is_nccl_available() else 0
+
+
+def _why_gloo(backend: str | None, num_ranks: int, gpus: int) -> str:
+    if backend == "gloo":
+        return "gloo on the CPU, as asked"
+    if gpus == 0:
+        return "gloo on the CPU, because there is no GPU that nccl can use here"
+    return (
+        f"gloo on the CPU, because {_count(num_ranks, 'rank')} would share {_count(gpus, 'GPU')} "
+        "and nccl refuses two ranks on one GPU"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def setup(
@@ -53,31 +129,23 @@ def setup(
         plan = setup(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
         print(plan.reason)   # gloo on the CPU, because there is no GPU that nccl can use here
 
-    `launch` and `Ranks` call it for their ranks and pass `init_file`. Every wait for another rank, here and
-    in later messages, ends after `timeout_s` seconds.
+    `launch` and `Ranks` call it for their ranks and pass `init_file`. Every wait for another rank, here and in later
+    messages, ends after `timeout_s` seconds.
 
     Raises:
         ValueError: rank or world out of range or not torchrun's, the backend impossible, or no way to meet.
         RuntimeError: this process already has a group.
         PeerError: the other ranks did not come in time.
     """
-    check_rank(rank, world_size)
-    if timeout_s <= 0:
-        raise ValueError(f"timeout_s is {timeout_s}; a deadline is a positive number of seconds")
+    _check_rank(rank, world_size)
+    timeout = timedelta(seconds=deadline(timeout_s))
     if dist.is_initialized():
-        raise RuntimeError(
-            f"this process is already rank {dist.get_rank()} of {dist.get_world_size()}; call teardown() first"
-        )
-    place = _find_place(rank, world_size, init_file, os.environ)
-    plan = plan_backend(
-        rank,
-        world_size,
-        backend,
-        local_rank=place.local_rank,
-        local_world_size=place.local_world_size,
-    )
+        there = f"rank {dist.get_rank()} of {dist.get_world_size()}"
+        raise RuntimeError(f"this process is already {there}; call teardown() first")
+    place = _find_place(rank, world_size, init_file)
+    plan = plan_backend(rank, world_size, backend, local_rank=place.rank, local_world_size=place.world_size)
     try:
-        _join(rank, world_size, plan, place, init_file, timedelta(seconds=timeout_s))
+        _join(rank, world_size, plan, place, init_file, timeout)
     except BaseException:
         teardown()
         raise
@@ -94,27 +162,44 @@ def teardown() -> None:
         _undo.close()
 
 
-def _find_place(
-    rank: int, world_size: int, init_file: str | os.PathLike[str] | None, environ: Mapping[str, str]
-) -> _Place:
+@dataclass(frozen=True)
+class _Place:
+    """Where this rank runs: its number on this host, how many ranks this host has, and whether torchrun said so."""
+
+    rank: int
+    world_size: int
+    by_torchrun: bool = False
+
+
+def _find_place(rank: int, world_size: int, init_file: str | os.PathLike[str] | None) -> _Place:
     """Decide how the ranks meet, or say what is missing."""
     if init_file is not None:
-        return _Place(rank, world_size, by_torchrun=False)
-    if all(name in environ for name in _TORCHRUN):
-        told = int(environ["RANK"]), int(environ["WORLD_SIZE"])
-        if told != (rank, world_size):
+        if not Path(init_file).parent.is_dir():  # torch would wait for it
+            raise ValueError(f"init_file {str(init_file)!r} is in a folder that does not exist; make the folder first")
+        return _Place(rank, world_size)
+    if all(name in os.environ for name in _TORCHRUN):
+        given = _from_environment("RANK"), _from_environment("WORLD_SIZE")
+        if given != (rank, world_size):
             raise ValueError(
-                f"torchrun made this process rank {told[0]} of {told[1]}, but setup was asked for "
+                f"torchrun made this process rank {given[0]} of {given[1]}, but setup was asked for "
                 f"rank {rank} of {world_size}; pass int(os.environ['RANK']) and int(os.environ['WORLD_SIZE'])"
             )
-        local = int(environ.get("LOCAL_RANK", rank)), int(environ.get("LOCAL_WORLD_SIZE", world_size))
+        _from_environment("MASTER_PORT")
+        local = _from_environment("LOCAL_RANK", rank), _from_environment("LOCAL_WORLD_SIZE", world_size)
         return _Place(*local, by_torchrun=True)
     if world_size == 1:
-        return _Place(0, 1, by_torchrun=False)
+        return _Place(0, 1)
     raise ValueError(
         f"rank {rank} of {world_size} has no way to find the others; start the ranks with pllab.comm.launch, "
         f"or with torchrun --nproc-per-node {world_size}"
     )
+
+
+def _from_environment(name: str, default: int = 0) -> int:
+    value = os.environ.get(name, str(default))
+    if not value.isdecimal():
+        raise ValueError(f"{name} is {value!r} in the environment; start with torchrun, which sets a whole number")
+    return int(value)
 
 
 def _join(
@@ -126,7 +211,7 @@ def _join(
     timeout: timedelta,
 ) -> None:
     """Meet the other ranks; the environment is changed before gloo looks at it and restored by teardown."""
-    if place.local_world_size == world_size:
+    if place.world_size == world_size:
         _keep_on_loopback()
     on_gpu = plan.device if plan.device.type == "cuda" else None
     if on_gpu is not None:

@@ -1,23 +1,49 @@
 """Count the messages: what a rank sent while someone was listening.
 
-A lesson that says "one all-reduce per parameter" shows the ledger, and a test asserts it. The functions of
-`collectives` write into every open ledger, and so does `listen` for who calls torch.distributed directly; with no
-ledger open that costs one look at an empty list. Open ledgers belong to the process, not to a thread, because
-hooks send from autograd's threads.
+A lesson that says "one all-reduce per parameter" shows the ledger, and a test asserts it. The functions of this room
+write into every open ledger. Who calls torch.distributed directly is heard as well: whatever Python calls there
+arrives at a method of torch's process group, so those methods are replaced while a ledger is open. With none open
+nothing is slower. (CommDebugMode reads the calls at the dispatcher, and its first use imports sympy on every rank,
+which takes seconds.)
+
+Open ledgers belong to the process, not to a thread, because hooks send from autograd's threads.
 """
 
+import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-
-from pllab.comm.listen import listen
+import torch.distributed as dist
+from torch.distributed import ProcessGroup
 
 _open: list["Ledger"] = []
 _stop_listening: list[Callable[[], None]] = []  # one while a ledger is open
 _door = threading.Lock()  # to open and close one at a time
+_own = threading.local()  # `.calls`: whether this thread is in a call of this room, which is noted already
+
+# The methods of a process group: the name in the ledger, and which argument holds what this rank hands over.
+_METHODS = {
+    "allreduce": ("all_reduce", 0),
+    "allreduce_coalesced": ("all_reduce", 0),
+    "broadcast": ("broadcast", 0),
+    "reduce": ("reduce", 0),
+    "allgather": ("all_gather", 1),
+    "all_gather_single": ("all_gather", 1),
+    "gather": ("gather", 1),
+    "scatter": ("scatter", 1),
+    "reduce_scatter": ("reduce_scatter", 1),
+    "reduce_scatter_single": ("reduce_scatter", 1),
+    "alltoall": ("all_to_all", 1),
+    "all_to_all_single": ("all_to_all", 1),
+    "barrier": ("barrier", None),
+    "send": ("send", 0),
+    "recv": ("receive", 0),
+    "recv_anysource": ("receive", 0),
+}
 
 
 @dataclass(frozen=True)
@@ -80,13 +106,13 @@ def record_messages(on_message: Callable[[Message], None] | None = None) -> Iter
         ledger.count("all_reduce")   # 2
 
     Args:
-        on_message: called with each message before it is sent, so it is told even of one that never arrives.
+        on_message: called with each message before it is sent; what it raises stops the message.
     """
     ledger = Ledger(on_message=on_message)
     with _door:
         _open.append(ledger)
         if not _stop_listening:
-            _stop_listening.append(listen(note))
+            _stop_listening.append(_listen())
     try:
         yield ledger
     finally:
@@ -111,3 +137,64 @@ def note(name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = N
     """Write one message into every open ledger."""
     for ledger in list(_open):
         ledger.add(name, shape, num_bytes, peer)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Hear no call of this thread inside the block: this room makes it, and has noted it by a better name."""
+    before = getattr(_own, "calls", False)
+    _own.calls = True
+    try:
+        yield
+    finally:
+        _own.calls = before
+
+
+def _listen() -> Callable[[], None]:
+    """Note every direct call before it is made; returns how to stop."""
+    # From vars, because getattr gives a bare function, which put back would no longer pass the group.
+    methods = {name: vars(ProcessGroup)[name] for name in _METHODS if name in vars(ProcessGroup)}
+    for name, method in methods.items():
+        setattr(ProcessGroup, name, _heard(name, method))
+
+    def stop() -> None:
+        for name, method in methods.items():
+            setattr(ProcessGroup, name, method)
+
+    return stop
+
+
+def _heard(method_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    name, position = _METHODS[method_name]
+
+    def call(group: ProcessGroup, *args: Any, **options: Any) -> Any:
+        if not getattr(_own, "calls", False):
+            tensors = _tensors(args[position]) if position is not None and position < len(args) else []
+            num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            note(name, _shape(tensors), num_bytes, _peer(group, method_name, args))
+        return method(group, *args, **options)
+
+    return call
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for each in value for tensor in _tensors(each)] if isinstance(value, list | tuple) else []
+
+
+def _shape(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    """The shape of one tensor, of several equal ones stacked, or the number of elements of different ones."""
+    shapes = {tuple(tensor.shape) for tensor in tensors}
+    if len(shapes) > 1:
+        return (sum(math.prod(tensor.shape) for tensor in tensors),)
+    shape = shapes.pop() if shapes else ()
+    return shape if len(tensors) < 2 else (len(tensors), *shape)
+
+
+def _peer(group: ProcessGroup, method_name: str, args: Sequence[Any]) -> int | None:
+    """The other end, or the root of a collective that has one, as a rank of the world."""
+    if method_name in ("send", "recv"):
+        return dist.get_global_rank(group, args[1])
+    root = getattr(args[-1], "rootRank", None) if args else None
+    return None if root is None else dist.get_global_rank(group, root)

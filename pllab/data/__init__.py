@@ -1,16 +1,12 @@
 """Data for every rank: shares in which nothing is lost or doubled, texts with and without a network, batches.
 
-`partition` cuts, `loader` keeps the ranks in step, `corpus` and `hub` have the texts, `tokens` makes numbers
-of them and `batches` makes rectangles of those.
+`partition.py` cuts, `loader.py` keeps the ranks in step, `corpora.py` has the texts, `tokens.py` makes batches of them.
 """
 
-from pllab.data.batches import IGNORED, Block, Collate, pack_text, prompt_tokens
-from pllab.data.corpus import docs_examples, number_examples
-from pllab.data.example import DatasetError, Example, texts_of
-from pllab.data.hub import load_examples
-from pllab.data.loader import Remainder, ShareLoader, partition_dataset, rank_batch_size
+from pllab.data.corpora import DatasetError, Example, docs_examples, load_examples, number_examples, texts_of
+from pllab.data.loader import ShareLoader, partition_dataset
 from pllab.data.partition import DataPartitioner, Partition, share_counts
-from pllab.data.tokens import Tokenizer, train_tokenizer
+from pllab.data.tokens import IGNORED, Block, Collate, Tokenizer, pack_text, prompt_tokens, train_tokenizer
 
 __all__ = [
     "IGNORED",
@@ -20,7 +16,6 @@ __all__ = [
     "DatasetError",
     "Example",
     "Partition",
-    "Remainder",
     "ShareLoader",
     "Tokenizer",
     "docs_examples",
@@ -29,7 +24,6 @@ __all__ = [
     "pack_text",
     "partition_dataset",
     "prompt_tokens",
-    "rank_batch_size",
     "share_counts",
     "texts_of",
     "train_tokenizer",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch.utils.data import DataLoader
 
-from pllab.data.partition import DataPartitioner, Indexable, Partition
+from pllab.data.partition import Indexable, Partition
 
 Remainder = Literal["pad", "drop"]
 
@@ -69,18 +69,14 @@ def rank_batch_size(batch_size: int, rank: int, world_size: int) -> int:
         raise ValueError(f"world_size {world_size} is too small; at least one rank has to train")
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} is out of range; a world of {world_size} has ranks 0 to {world_size - 1}")
-    if batch_size < world_size:
-        raise ValueError(
-            f"batch_size {batch_size} is the global batch and smaller than the world of {world_size} ranks; "
-            f"use at least {world_size}"
-        )
-    below = batch_size // world_size * world_size
-    if batch_size != below:
+    per_rank, rest = divmod(batch_size, world_size)
+    if per_rank < 1 or rest:
+        near = [number for number in (per_rank * world_size, (per_rank + 1) * world_size) if number >= world_size]
         raise ValueError(
             f"batch_size {batch_size} is the global batch and cannot be divided by {world_size} ranks; "
-            f"use {below} or {below + world_size}"
+            f"use {' or '.join(map(str, near))}"
         )
-    return batch_size // world_size
+    return per_rank
 
 
 class ShareLoader(DataLoader[Any]):
@@ -117,11 +113,11 @@ class RankShares:
     def of_epoch(self, epoch: int) -> Partition[Any]:
         """Partition every global batch of the epoch among the ranks; keep what falls to this one."""
         order = self._order(epoch)
-        equal = [1 / self.world_size] * self.world_size
         mine: list[int] = []
         for start in range(0, len(order), self.batch_size):
             batch = order[start : start + self.batch_size]
-            mine.extend(DataPartitioner(batch, equal, seed=None).use(self.rank))
+            share = len(batch) // self.world_size  # without a rest: `_order` has seen to that
+            mine.extend(batch[self.rank * share : (self.rank + 1) * share])
         return Partition(self.dataset, mine)
 
     def _order(self, epoch: int) -> list[int]:

@@ -1,13 +1,37 @@
 """Execute notebooks and clean them for a commit: `python -m pllab.lesson.publish notebooks/*.ipynb`.
 
-A notebook with a problem is still written, so that it can be looked at, and the command ends with 1.
+Notebooks are committed with their outputs, because a page on GitHub is the shop window. What differs from run to run or
+from machine to machine is taken out by `clean`; what a reader could not use is said in sentences by `problems`. A
+notebook with a problem is still written, so that it can be looked at, and the command ends with 1.
 """
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
-from pllab.lesson.clean import clean, read_problems
+Notebook = Any  # nbformat's NotebookNode: a dictionary whose keys are also attributes
+
+MOST_BYTES = 400_000
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_MACHINE_PATH = re.compile(r"(?<![\w.<:/])/(?:home|root|tmp|var|opt|usr|work|workspace|Users|mnt|private)/\w")
+_HTML_IMAGE = re.compile(r"<img\b[^>]*>", re.IGNORECASE)
+_ALT = re.compile(r"""\balt\s*=\s*(?:"[^"]*[^"\s][^"]*"|'[^']*[^'\s][^']*')""", re.IGNORECASE)
+_MARKDOWN_IMAGE = re.compile(r"!\[\s*\]\(")
+_HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
+_CELL_ID = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Publish each notebook named, one after the other, and write what is wrong; 0 when nothing is."""
+    if not arguments:
+        sys.stderr.write("name the notebooks to publish, for example notebooks/*.ipynb\n")
+        return 2
+    lines = [f"{problem}\n" for name in arguments for problem in publish(Path(name))]
+    sys.stdout.writelines(lines)
+    return 1 if lines else 0
 
 
 def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
@@ -20,12 +44,11 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
-    resources = {"metadata": {"path": str(path.parent)}}
     NotebookClient(
         notebook,
         timeout=timeout_s,
         kernel_name="python3",
-        resources=resources,
+        resources={"metadata": {"path": str(path.parent)}},
         record_timing=False,
         coalesce_streams=True,
     ).execute()
@@ -33,14 +56,102 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
     return read_problems(path)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Publish each notebook named, one after the other, and write what is wrong; 0 when nothing is."""
-    if not arguments:
-        sys.stderr.write("name the notebooks to publish, for example notebooks/*.ipynb\n")
-        return 2
-    found = [problem for name in arguments for problem in publish(Path(name))]
-    sys.stdout.writelines(f"{problem}\n" for problem in found)
-    return 1 if found else 0
+def read_problems(path: Path) -> list[str]:
+    """The problems of a notebook's file, each beginning with the file's name."""
+    import nbformat
+
+    notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
+    return [f"{path.name}: {problem}" for problem in problems(notebook, path.stat().st_size)]
+
+
+def clean(notebook: Notebook) -> Notebook:
+    """Take out what differs between runs and machines, in place; cell ids, tags and outputs stay.
+
+    A widget's view is taken out as well, because without a kernel it shows an error; its static twin stays.
+    """
+    notebook.metadata = type(notebook)(
+        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
+        language_info={"name": "python"},
+    )
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for cell in notebook.cells:
+        for key in ("execution", "collapsed", "scrolled", "widgets", "ExecuteTime"):
+            cell.metadata.pop(key, None)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(_WIDGET, None)
+            if "metadata" in output:
+                output.metadata.clear()
+    return notebook
+
+
+def problems(notebook: Notebook, num_bytes: int = 0) -> list[str]:
+    """Say what is wrong with a notebook, a sentence each; an empty list means that it can be committed."""
+    return [*_in_file(notebook, num_bytes), *_in_headings(notebook), *_in_cells(notebook)]
+
+
+def _in_file(notebook: Notebook, num_bytes: int) -> Iterator[str]:
+    if num_bytes > MOST_BYTES:
+        yield f"it has {num_bytes} bytes, more than {MOST_BYTES}; draw smaller pictures"
+    if clean(deepcopy(notebook)) != notebook:
+        yield "it carries times, widget views or metadata of one machine; run make publish"
+
+
+def _in_headings(notebook: Notebook) -> Iterator[str]:
+    headings = [found for cell in notebook.cells if cell.cell_type == "markdown" for found in _headings(cell.source)]
+    if sum(level == 1 for level, _ in headings) != 1 or headings[0][0] != 1:
+        yield "it needs exactly one heading of level 1, and that one first"
+    for (above, _), (level, text) in zip(headings, headings[1:], strict=False):
+        if level > above + 1:
+            yield f"heading {text!r} has level {level} below level {above}; do not skip a level"
+    texts = [text for _, text in headings]
+    for text in sorted({text for text in texts if texts.count(text) > 1}):
+        yield f"heading {text!r} comes twice, and the contents panel cannot tell them apart"
+
+
+def _headings(source: str) -> Iterator[tuple[int, str]]:
+    in_code = False
+    for line in source.splitlines():
+        in_code ^= line.startswith("```")
+        if not in_code and (match := _HEADING.fullmatch(line)):
+            yield len(match[1]), match[2].strip()
+
+
+def _in_cells(notebook: Notebook) -> Iterator[str]:
+    for cell in notebook.cells:
+        name = f"cell {cell.get('id', '?')}"
+        if not _CELL_ID.fullmatch(cell.get("id", "")):
+            yield f"{name}: give it a readable id such as 09-ex1-stub"
+        if cell.cell_type == "markdown" and (_MARKDOWN_IMAGE.search(cell.source) or _lacks_alt(cell.source)):
+            yield f"{name}: an image has no text alternative"
+        if cell.cell_type == "code":
+            if cell.execution_count is None:
+                yield f"{name}: it was not executed"
+            yield from (f"{name}: {problem}" for output in cell.outputs for problem in _in_output(output))
+
+
+def _in_output(output: Notebook) -> Iterator[str]:
+    data = output.get("data", {})
+    if output.output_type == "error":
+        yield f"its output is an error, {output.ename}; show an exception with print instead"
+    if output.output_type == "stream" and output.name == "stderr":
+        yield "it writes to stderr"
+    if set(data) & {"image/png", "image/jpeg", "image/svg+xml"}:
+        yield "a picture has no text alternative; use pllab.show.figure"
+    text = "\n".join(_text(part) for part in (output.get("text", ""), *data.values()))
+    if _lacks_alt(text):
+        yield "an image has no text alternative"
+    if found := _MACHINE_PATH.search(text):
+        yield f"its output names a folder of one machine ({found[0]}...)"
+
+
+def _lacks_alt(html: str) -> bool:
+    return any(not _ALT.search(image) for image in _HTML_IMAGE.findall(html))
+
+
+def _text(part: Any) -> str:
+    """A piece of an output as text; pictures inside HTML are left out, they hold no words."""
+    text = "".join(part) if isinstance(part, list) else str(part)
+    return re.sub(r"data:image/[^\"']*", "", text)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,16 @@
 The solutions of the exercises are the package's own functions; a lesson reads them, it never pastes them.
 """
 
-import importlib
 import inspect
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pllab
+
+# By the prefix of a token's kind: the name of JupyterLab's colour, and that colour for pages elsewhere.
 _COLOURS = {
     "Token.Keyword": ("keyword", "#008000"),
     "Token.Operator.Word": ("keyword", "#008000"),
@@ -22,6 +23,12 @@ _COLOURS = {
     "Token.Name.Class": ("def", "#0000ff"),
     "Token.Name.Builtin": ("builtin", "#008000"),
 }
+# Said here and not left to the page: nbconvert and JupyterLab have style sheets of their own for <pre>.
+_PRE = (
+    "background:var(--jp-cell-editor-background,#f7f7f7);color:var(--jp-content-font-color1,#212121);"
+    "font-family:var(--jp-code-font-family,monospace);white-space:pre;word-break:normal;"
+    "padding:6px 8px;margin:0;overflow-x:auto"
+)
 
 
 @dataclass(frozen=True)
@@ -50,35 +57,28 @@ class Source:
 def show_source(thing: Any) -> Source:
     """Show a function, class or module of the package with its file and its first sentence.
 
-    Example: `show_source(clock_cycles)` is titled "pllab/pipeline/clock.py: clock_cycles. Generate the
-    schedule ..."
+    Example: `show_source(clock_cycles)` is titled "pllab/pipeline/workers.py: clock_cycles. Yield, tick by
+    tick, ..."
 
     Raises:
         ValueError: the thing has no Python source, for example because it was made in C.
     """
     thing = inspect.unwrap(thing) if callable(thing) else thing
     try:
-        code = inspect.getsource(thing)
-        path = inspect.getsourcefile(thing) or ""
+        code, path = inspect.getsource(thing), Path(inspect.getsourcefile(thing) or "")
     except (TypeError, OSError):
         raise ValueError(f"{thing!r} has no Python source to show; pass a function, a class or a module") from None
+    root = Path(pllab.__file__).parent.parent
+    place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name  # no machine's own folders
     name = getattr(thing, "__qualname__", "") or getattr(thing, "__name__", "")
     first = (inspect.getdoc(thing) or "").partition("\n")[0]
-    return Source(f"{_relative(Path(path))}: {name}. {first}".rstrip(), inspect.cleandoc("\n" + code) + "\n")
+    return Source(f"{place}: {name}. {first}".rstrip(), inspect.cleandoc("\n" + code) + "\n")
 
 
 def solution(*things: Any, note: str = "") -> Source:
     """The package's answer to an exercise, piece by piece, folded away; `note` says how it answers it."""
-    shown = [show_source(thing) for thing in things]
     title = "Solution. " + note if note else "Solution, as the package has it"
-    return Source(title, "\n\n".join(f"# {source.title}\n{source.code}" for source in shown), folded=True)
-
-
-def _relative(path: Path) -> str:
-    """The path below the package's parent, `pllab/pipeline/clock.py`: no machine's own folders."""
-    package = importlib.import_module("pllab")
-    root = Path(package.__file__ or "").parent.parent
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    return Source(title, "\n\n".join(str(show_source(thing)) for thing in things), folded=True)
 
 
 def _highlighted(code: str) -> str:
@@ -88,12 +88,9 @@ def _highlighted(code: str) -> str:
     except ImportError:  # a page without colours is still a page
         return f"<pre>{escape(code)}</pre>"
     tokens = ((_colour_of(str(kind)), text) for kind, text in PythonLexer().get_tokens(code))
-    runs = ((colour, "".join(text for _, text in run)) for colour, run in groupby(tokens, key=itemgetter(0)))
-    ground = "background:var(--jp-cell-editor-background,#f7f7f7);color:var(--jp-content-font-color1,#212121)"
-    inside = "".join(
-        f'<span style="color:{colour}">{escape(text)}</span>' if colour else escape(text) for colour, text in runs
-    )
-    return f'<pre style="{ground};padding:6px 8px;margin:0;overflow-x:auto">{inside}</pre>'
+    runs = ((colour, escape("".join(text for _, text in run))) for colour, run in groupby(tokens, lambda one: one[0]))
+    inside = "".join(f'<span style="color:{colour}">{text}</span>' if colour else text for colour, text in runs)
+    return f'<pre style="{_PRE}">{inside}</pre>'
 
 
 def _colour_of(kind: str) -> str:

@@ -1,7 +1,6 @@
 """GPT-2 cut into stages: the embedding, the blocks, and the head with its loss."""
 
-from pllab.models.config import gpt2_config
-from pllab.models.gpt2 import GPT2LMHeadModelParallel
+from pllab.models.gpt2 import GPT2LMHeadModelParallel, gpt2_config
 from pllab.models.layers import Block, Embed, Head, layer_costs, layers_of
 
 __all__ = ["Block", "Embed", "GPT2LMHeadModelParallel", "Head", "gpt2_config", "layer_costs", "layers_of"]

@@ -1,22 +1,26 @@
 """Data parallelism to train with: each rank runs the whole model on its share of the batch.
 
-`average_gradients` sends one message per parameter after backward. `DataParallel` sends few large ones, by
-itself, at the end of `loss.backward()` or while it still runs; ranks of one host sum in memory and send none.
-This file knows when; `buckets.py` knows where gradients live.
+`average_gradients` sends one message per parameter after backward. `DataParallel` sends few large ones, by itself, at
+the end of `loss.backward()` or while it still runs; ranks of one host sum in memory and send none. This file knows
+when, and `bucketing.py` knows where gradients live.
+
+On a GPU the network moves bytes while the processor computes, so messages leave early. On a CPU the same cores do
+both, so the fewest copies win: one sum in memory, or one message where memory cannot be shared.
 """
 
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
 
 from pllab import comm
-from pllab.parallel.broadcast import broadcast_parameters, check_same_model
-from pllab.parallel.buckets import Bucket, plan_buckets
-from pllab.parallel.strategy import Strategy, checked_strategy, first_choice, in_words, without_sharing
+from pllab.parallel.averaging import broadcast_parameters, check_same_model
+from pllab.parallel.bucketing import Bucket, plan_buckets
+
+Strategy = Literal["flat", "overlapped", "shared"]
 
 _MIB = 2**20
 
@@ -61,9 +65,11 @@ class DataParallel(nn.Module):
 
     def __init__(self, module: nn.Module, strategy: Strategy | None = None, bucket_bytes: int = 25 * _MIB) -> None:
         super().__init__()
-        self._asked = checked_strategy(strategy)
+        if strategy is not None and strategy not in get_args(Strategy):
+            raise ValueError(f"strategy {strategy!r} is unknown; choose one of {', '.join(get_args(Strategy))}")
         if bucket_bytes < 1:
             raise ValueError(f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
+        self._asked = strategy
         self.bucket_bytes = bucket_bytes
         check_same_model(module)
         broadcast_parameters(module)
@@ -123,18 +129,46 @@ class DataParallel(nn.Module):
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> None:
         """Make the buckets, and with them the choice: whether ranks can share memory is known once they do."""
-        backend = comm.backend_name()
-        self.strategy: Strategy = self._asked or first_choice(backend)
+        self.strategy: Strategy = self._asked or _first_choice()
         self._shared: list[comm.SharedBuffer] = []
         if self.strategy == "shared":
             self.buckets = plan_buckets(parameters, float("inf"), self._new_shared)
             if len(self._shared) < len(self.buckets):
                 self._shared.clear()
-                self.strategy = without_sharing(self._asked, sum(bucket.num_bytes for bucket in self.buckets))
+                self.strategy = self._without_sharing()
         if self.strategy != "shared":
             limit = self.bucket_bytes if self.strategy == "overlapped" else float("inf")
             self.buckets = plan_buckets(parameters, limit)
-        self.reason = in_words(self.strategy, self._asked is not None, backend, self.bucket_bytes)
+        self.reason = f"{self.strategy}: {self._in_words()}"
+
+    def _without_sharing(self) -> Strategy:
+        """What to do where the ranks cannot share that much memory: one message, or a refusal if they were told to."""
+        if self._asked == "shared":
+            num_bytes = sum(bucket.num_bytes for bucket in self.buckets)
+            raise ValueError(
+                "strategy 'shared' needs two or more gloo ranks, all on one Linux host and with the model on the CPU, "
+                f"and {num_bytes / _MIB:.3g} MiB per rank in /dev/shm; leave strategy out to use what works here"
+            )
+        return "flat"
+
+    def _in_words(self) -> str:
+        """What the strategy does, and why it was chosen."""
+        backend, world_size = comm.backend_name(), comm.world_size()
+        what = {
+            "flat": "one flat message after backward",
+            "overlapped": f"messages of up to {self.bucket_bytes / _MIB:.3g} MiB while backward still runs",
+            "shared": "one sum in memory after backward",
+        }[self.strategy]
+        if self._asked is not None:
+            return f"{what}, as asked"
+        if self.strategy == "shared":
+            return f"{what}, because all {world_size} ranks are on this host"
+        if self.strategy == "overlapped":
+            return f"{what}, because {backend} moves them beside the computation on the GPU"
+        if backend is None:
+            return f"{what}, which stays here because this process has no group"
+        apart = ", and the ranks cannot share memory" if world_size > 1 else ""
+        return f"{what}, because {backend} sends with the same processor cores that compute backward{apart}"
 
     def _new_shared(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Memory of a bucket that all ranks can sum; where there is none, any memory, for a plan to throw away."""
@@ -206,6 +240,12 @@ class DataParallel(nn.Module):
     def _has_gradient(self) -> list[bool]:
         """Per parameter in the order of the buckets, whether this rank has a gradient."""
         return [parameter.grad is not None for bucket in self.buckets for parameter in bucket.parameters]
+
+
+def _first_choice() -> Strategy:
+    """Overlap where other hardware than the computing one moves the bytes; do not move them where that works."""
+    choices: dict[str | None, Strategy] = {"nccl": "overlapped", "gloo": "shared"}
+    return choices.get(comm.backend_name(), "flat")
 
 
 def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]:

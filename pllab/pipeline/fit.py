@@ -34,19 +34,6 @@ def check_stages(stages: object) -> None:
     _check_modules(dict(enumerate(stages)))
 
 
-def check_loss(loss: object, mean_over: object, last_stage: nn.Module | None) -> None:
-    """Refuse a loss or a count that cannot be called, and none where one is needed: for a last stage that is real.
-
-    Raises:
-        ValueError: naming what it is.
-    """
-    if loss is None and last_stage is not None and sleeper(last_stage) is None:
-        raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
-    for name, given in (("loss", loss), ("mean_over", mean_over)):
-        if given is not None and not callable(given):
-            raise ValueError(f"{name} is {given!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
-
-
 def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
     """Refuse a group that is not as large as the schedule, or stages that are not this rank's.
 

@@ -1,7 +1,8 @@
 """The pipe: an `nn.Sequential` in, a drop-in module out that runs its stages at the same time.
 
-`loss(pipe(x)).backward()` runs the clock cycles forward on the workers and, when autograd reaches the pipe, the
-same cycles in reverse on the same workers. Two small autograd functions join the pipe to the caller's graph:
+Its loss is outside, so its schedule has every F before the first B. `loss(pipe(x)).backward()` interprets the F's of
+that schedule on the workers and, when autograd reaches the pipe, the B's on the same workers. Two small autograd
+functions join the pipe to the caller's graph:
 
     x ----> [Reverse] --token--> [Attach] ----> y           forward: both pass values on
     dx <--- [Reverse] <--token-- [Attach] <---- dy          backward: Attach keeps dy, Reverse runs the stages
@@ -10,25 +11,25 @@ The token is a CPU scalar. Autograd has one thread per GPU; a node whose gradien
 thread while the workers need it. A node whose gradient is a CPU scalar runs on the caller's thread.
 """
 
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from pllab.pipeline.microbatch import Tensors, gather, scatter, split_size_for
-from pllab.pipeline.record import Record
-from pllab.pipeline.run import Plan, Run
-from pllab.pipeline.shared import Shared, shared_parameters
+from pllab.arguments import deadline, whole_number
+from pllab.pipeline.engine import Record
+from pllab.pipeline.mailboxes import Ambient, Lanes
+from pllab.pipeline.microbatches import Batch, Tensors, as_tuple, gather, num_rows, scatter, scatter_evenly, single
+from pllab.pipeline.packets import Name, Packet, as_packet
+from pllab.pipeline.randomness import draw_seed
 from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import checked_device, split_module
-from pllab.pipeline.stage import Stage, as_tuple
-from pllab.pipeline.stream import Packet, stream_for
-from pllab.pipeline.whole import deadline, whole
-from pllab.pipeline.worker import Workers, create_workers
-from pllab.timeline import Engine, Timeline
+from pllab.pipeline.stage import Stage, StageWork
+from pllab.pipeline.tied import gradient_of, shared_parameters
+from pllab.schedule import Kind, Schedule, breadth_first, check
+from pllab.timeline import Timeline
 
 
 class Pipe(nn.Module):
@@ -39,15 +40,19 @@ class Pipe(nn.Module):
         layers = nn.Sequential(WithDevice(first, "cpu:0"), WithDevice(second, "cpu:1"))
         with Pipe(layers, split_size=2) as pipe:
             loss(pipe(x)).backward()        # x (8, ...) -> output (8, ...) on the last device
-            pipe.last_timeline              # when each stage did what
+            print(pipe.schedule)            # gpipe(2, 4): what ran
+            pipe.last_timeline              # and when
 
-    `split_size` is the number of rows of a micro-batch, `num_microbatches` their number; give one of them. The
-    last micro-batch may be smaller. Input and output are a tensor or a tuple of tensors with the same number of
-    rows. With `recompute`, a stage keeps only its inputs and runs forward again before its backward. Dropout
-    follows `torch.manual_seed`. What a stage returns must not mix rows: each row's result depends on that row.
+    `split_size` is the number of rows of a micro-batch, the last of which may be smaller; `num_microbatches` is their
+    number, in sizes that differ by a row at most, and fewer where the batch has fewer rows. Give one of them, or a
+    `schedule` that has every F before the first B. By default it is GPipe, and breadth-first where a device has several
+    stages. Input and output are a tensor or a tuple of tensors with the same number of rows, and each row's result
+    depends on that row alone. With `recompute`, a stage keeps only its inputs and runs forward again before its
+    backward. What stages draw at random follows `torch.manual_seed`. One thread at a time may use a pipe.
 
     Raises:
-        ValueError: split_size or num_microbatches below 1, or both given; what `split_module` refuses.
+        ValueError: several of split_size, num_microbatches and schedule, or one that does not fit; what `split_module`
+            refuses.
 
     Source: GPipe (Huang et al. 2019), torchgpipe (Kim et al. 2020). Lesson 09.
     """
@@ -58,12 +63,12 @@ class Pipe(nn.Module):
         split_size: int | None = None,
         *,
         num_microbatches: int | None = None,
+        schedule: Schedule | None = None,
         recompute: bool = False,
         timeout_s: float = 300.0,
     ) -> None:
         super().__init__()
-        partitions, devices = split_module(sequential)
-        self._set_up(partitions, devices, split_size, num_microbatches, recompute, timeout_s)
+        self._set_up(*split_module(sequential), split_size, num_microbatches, schedule, recompute, timeout_s)
 
     @classmethod
     def from_partitions(
@@ -73,10 +78,11 @@ class Pipe(nn.Module):
         split_size: int | None = None,
         *,
         num_microbatches: int | None = None,
+        schedule: Schedule | None = None,
         recompute: bool = False,
         timeout_s: float = 300.0,
     ) -> Self:
-        """Make a pipe of given partitions; a device may come twice, for several stages on one GPU.
+        """Make a pipe of given partitions; a device may come twice, for several stages on it.
 
         Raises:
             ValueError: the numbers of partitions and devices differ.
@@ -86,7 +92,7 @@ class Pipe(nn.Module):
         pipe = cls.__new__(cls)
         nn.Module.__init__(pipe)
         checked = [checked_device(device) for device in devices]
-        pipe._set_up(list(partitions), checked, split_size, num_microbatches, recompute, timeout_s)
+        pipe._set_up(list(partitions), checked, split_size, num_microbatches, schedule, recompute, timeout_s)
         return pipe
 
     def _set_up(
@@ -95,48 +101,59 @@ class Pipe(nn.Module):
         devices: list[torch.device],
         split_size: int | None,
         num_microbatches: int | None,
+        schedule: Schedule | None,
         recompute: bool,
         timeout_s: float,
     ) -> None:
-        self.split_size, self.num_microbatches = _checked_split(split_size, num_microbatches)
-        self._partitions = partitions
+        self.split_size, self.num_microbatches = _checked_split(split_size, num_microbatches, schedule)
         self.partitions = nn.ModuleList(partitions)
         self.devices = devices
         self.recompute = recompute
         self.timeout_s = deadline(timeout_s)
+        self._lanes = Lanes(list(dict.fromkeys(devices)))
+        self._ranks = [self._lanes.devices.index(device) for device in devices]
+        self._is_given = schedule is not None
+        self._schedule = _checked(schedule or breadth_first(self._ranks, self.num_microbatches or 1), self._ranks)
+        self._stages = [
+            Stage(*numbered, device) for numbered, device in zip(enumerate(partitions), devices, strict=True)
+        ]
         self._shared = shared_parameters(partitions)
-        self._streams = [stream_for(device) for device in devices]
-        rows = list(dict.fromkeys(devices))
-        self._ranks = [rows.index(device) for device in devices]
-        self._engine: Engine = "emulated" if any(isinstance(m, SleepStage) for m in self.modules()) else "real"
-        self._record = Record(self._engine, len(rows))
-        self._workers: Workers | None = None
+        self._record = self._new_record()
 
-    def forward(self, x: torch.Tensor | Tensors) -> torch.Tensor | Tensors:
-        """Run the batch through the stages; the output is on the last device."""
-        batch = as_tuple(x, "the input of the pipe")
-        rows = batch[0].shape[0] if batch[0].dim() else 0
-        split_size = self.split_size or split_size_for(rows, self.num_microbatches or 1)
-        micro_batches = scatter(batch, split_size)
-        sizes = [part[0].shape[0] for part in micro_batches]
-        shadows = [shared.shadow(self.devices[shared.stage]) for shared in self._shared]
-        run = Run(self._plan(shadows))
-        packets = self._guarded(run, lambda: run.forward(micro_batches))
-        outputs = self._gathered(packets)
-        if torch.is_grad_enabled() and any(packets[0].needs_grad):
-            outputs = self._joined(run, sizes, batch, shadows, outputs, packets[0].needs_grad)
-        return outputs[0] if len(outputs) == 1 else outputs
+    @property
+    def schedule(self) -> Schedule:
+        """What the last batch ran; before the first one, what a batch with enough rows will run."""
+        return self._schedule
 
     @property
     def last_timeline(self) -> Timeline:
         """What ran when in the last batch, forward and, if there was one, backward."""
         return self._record.timeline()
 
+    def forward(self, x: Batch) -> Batch:
+        """Run the batch through the stages; the output is on the last device.
+
+        Raises:
+            ValueError: the batch has no rows, fewer than a given schedule has micro-batches, or a stage returns
+                something else than one value per row.
+            TimeoutError: a stage took longer than `timeout_s`.
+            RuntimeError: another thread is in this pipe.
+            Exception: the first exception of a stage, with a note that names its action.
+        """
+        batch = as_tuple(x, "the input of the pipe")
+        micro_batches = self._cut(batch)
+        run = _Run(self, self._schedule_for(len(micro_batches)), batch, [len(part[0]) for part in micro_batches])
+        outputs, needs_grad = run.forward(micro_batches)
+        if torch.is_grad_enabled() and any(needs_grad):
+            parameters = [shared.parameter for shared in self._shared]
+            token = _Reverse.apply(run, torch.zeros((), requires_grad=True), *batch, *parameters)
+            attached = _Attach.apply(run, needs_grad, token, *outputs)
+            outputs = attached if isinstance(attached, tuple) else (attached,)
+        return single(outputs)
+
     def close(self) -> None:
         """End the workers; the next batch starts new ones."""
-        workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.close()
+        self._lanes.close()
 
     def __enter__(self) -> Self:
         return self
@@ -144,142 +161,129 @@ class Pipe(nn.Module):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _started(self) -> Workers:
-        if self._workers is None:
-            self._workers = create_workers(self.devices)
-            weakref.finalize(self, self._workers.close)
-        return self._workers
+    def _cut(self, batch: Tensors) -> list[Tensors]:
+        if self.split_size is not None:
+            return scatter(batch, self.split_size)
+        count = self._schedule.num_microbatches if self._is_given else self.num_microbatches or 1
+        if self._is_given and num_rows(batch) < count:
+            raise ValueError(
+                f"{num_rows(batch)} rows cannot be cut into the schedule's {count} micro-batches; give a larger batch, "
+                "or num_microbatches instead of a schedule"
+            )
+        return scatter_evenly(batch, count)
 
-    def _plan(self, shadows: Sequence[torch.Tensor]) -> Plan:
-        named: list[dict[str, torch.Tensor]] = [{} for _ in self.devices]
-        for shared, shadow in zip(self._shared, shadows, strict=True):
+    def _schedule_for(self, num_microbatches: int) -> Schedule:
+        if num_microbatches != self._schedule.num_microbatches:
+            self._schedule = _checked(breadth_first(self._ranks, num_microbatches), self._ranks)
+        return self._schedule
+
+    def _new_record(self) -> Record:
+        is_asleep = any(isinstance(module, SleepStage) for module in self.modules())
+        return Record("emulated" if is_asleep else "real", self._schedule.num_ranks)
+
+
+class _Run:
+    """One batch through a pipe: what its two autograd functions share, and what is kept from forward to backward."""
+
+    def __init__(self, pipe: Pipe, schedule: Schedule, batch: Tensors, sizes: Sequence[int]) -> None:
+        self._pipe = pipe
+        self._schedule = schedule
+        self._sizes = sizes
+        self._flags = [tensor.requires_grad for tensor in batch]
+        self._homes = [tensor.device for tensor in batch]
+        self._ambient = Ambient.here()
+        self._record = pipe._record = pipe._new_record()
+        self._shadows = [shared.shadow(pipe.devices[shared.stage]) for shared in pipe._shared]
+        named: list[dict[str, torch.Tensor]] = [{} for _ in pipe.devices]
+        for shared, shadow in zip(pipe._shared, self._shadows, strict=True):
             named[shared.stage][shared.name] = shadow
-        stages = [
-            Stage(index, partition, device, names)
-            for index, (partition, device, names) in enumerate(zip(self._partitions, self.devices, named, strict=True))
-        ]
-        self._record = Record(self._engine, len(set(self.devices)))
-        seed = int(torch.randint(2**62, ()).item())
-        return Plan(
-            stages,
-            self._streams,
-            self._ranks,
-            self._started(),
-            self._record,
-            self.recompute,
-            seed,
-            self.timeout_s,
-        )
-
-    def _guarded(self, run: Run, sweep: Callable[[], list[Packet]]) -> list[Packet]:
-        """Run a sweep; if it was given up half way, let the workers go, because they still hold its tasks."""
-        try:
-            return sweep()
-        except (KeyboardInterrupt, TimeoutError):
-            run.stop()
-            workers, self._workers = self._workers, None
-            if workers is not None:
-                workers.close(timeout_s=0.1)
-            raise
-
-    def _gathered(self, packets: Sequence[Packet]) -> Tensors:
-        for packet in packets:
-            for tensor in packet.tensors:
-                if tensor is not None and tensor.is_cuda:
-                    tensor.record_stream(torch.cuda.current_stream(tensor.device))
-        outputs = [as_tuple(tuple(packet.tensors), "the last stage") for packet in packets]
-        _check_rows(outputs)
-        return gather(outputs)
-
-    def _joined(
-        self,
-        run: Run,
-        sizes: Sequence[int],
-        batch: Tensors,
-        shadows: Sequence[torch.Tensor],
-        outputs: Tensors,
-        needs_grad: Sequence[bool],
-    ) -> Tensors:
-        joint = _Joint(self, run, sizes, shadows, needs_grad, [tensor.device for tensor in batch])
-        parameters = [shared.parameter for shared in self._shared]
-        token = _Reverse.apply(joint, torch.zeros((), requires_grad=True), *batch, *parameters)
-        attached = _Attach.apply(joint, token, *outputs)
-        return attached if isinstance(attached, tuple) else (attached,)
-
-
-class _Joint:
-    """What the two autograd functions of one batch have in common."""
-
-    def __init__(
-        self,
-        pipe: Pipe,
-        run: Run,
-        sizes: Sequence[int],
-        shadows: Sequence[torch.Tensor],
-        needs_grad: Sequence[bool],
-        homes: Sequence[torch.device],
-    ) -> None:
-        self.pipe = pipe
-        self.homes = homes
-        self.run = run
-        self.sizes = sizes
-        self.shadows = shadows
-        self.needs_grad = needs_grad
+        seed = draw_seed()
+        self._works = {
+            stage.number: StageWork(stage, seed, shadows=shadows, recompute=pipe.recompute)
+            for stage, shadows in zip(pipe._stages, named, strict=True)
+        }
+        self._opened: object = None
         self.grads: Sequence[torch.Tensor | None] = ()
         self.ready: torch.cuda.Event | None = None
 
+    def forward(self, micro_batches: Sequence[Tensors]) -> tuple[Tensors, Sequence[bool]]:
+        """Run the F's; the outputs of the whole batch, and which of them have a gradient."""
+        entering = {Name(0, True, i): as_packet(part, self._flags) for i, part in enumerate(micro_batches)}
+        left = self._interpret("F", self._works, entering)
+        self._opened = self._pipe._lanes.opened
+        packets = [left[Name(self._schedule.num_stages, True, i)] for i in range(len(micro_batches))]
+        for tensor in (tensor for packet in packets for tensor in packet.tensors):
+            if tensor is not None and tensor.is_cuda:
+                tensor.record_stream(torch.cuda.current_stream(tensor.device))
+        outputs = [as_tuple(tuple(packet.tensors), "the last stage") for packet in packets]
+        _check_rows(outputs, self._sizes)
+        return gather(outputs), packets[0].needs_grad
+
     def backward(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
-        """Run the stages in reverse; return the gradients of the inputs and of the shared parameters."""
-        self.run.check_open(self.pipe._workers)
-        rows = [[None] * len(self.sizes) if grad is None else grad.split(self.sizes) for grad in self.grads]
-        packets = [Packet(row, (), self.ready) for row in zip(*rows, strict=True)]
-        self.grads = ()
-        finished = self.pipe._guarded(self.run, lambda: self.run.backward(packets))
-        columns = list(zip(*(packet.tensors for packet in finished), strict=True))
+        """Run the B's; the gradients of the inputs and of the shared parameters."""
+        if self._opened is not self._pipe._lanes.opened:
+            raise RuntimeError("the pipe was closed after this batch went forward; call backward before close()")
+        if not self._works:
+            raise RuntimeError(
+                "this batch went backward before and its activations are gone; call the pipe again for a new graph"
+            )
+        rows = [[None] * len(self._sizes) if grad is None else grad.split(self._sizes) for grad in self.grads]
+        last = self._schedule.num_stages - 1
+        entering = {Name(last, False, i): Packet(row, (), self.ready) for i, row in enumerate(zip(*rows, strict=True))}
+        works, self._works, self.grads = self._works, {}, ()
+        left = self._interpret("BIW", works, entering)
+        columns = zip(*(left[Name(-1, False, i)].tensors for i in range(len(self._sizes))), strict=True)
         # A gradient belongs where its tensor is; the first stage may be elsewhere.
-        inputs = [_together(column, home) for column, home in zip(columns, self.homes, strict=True)]
-        owners: list[Shared] = self.pipe._shared
-        shared = [
-            None if shadow.grad is None else shadow.grad.to(owner.parameter.device)
-            for owner, shadow in zip(owners, self.shadows, strict=True)
-        ]
-        return inputs, shared
+        inputs = [_together(column, home) for column, home in zip(columns, self._homes, strict=True)]
+        return inputs, [gradient_of(*pair) for pair in zip(self._pipe._shared, self._shadows, strict=True)]
+
+    def _interpret(
+        self, kinds: str, works: Mapping[int, StageWork], entering: Mapping[Name, Packet]
+    ) -> dict[Name, Packet]:
+        lanes, timeout_s = self._pipe._lanes, self._pipe.timeout_s
+        part = self._schedule.only(kinds)
+        return lanes.run(part, works, entering, self._record, timeout_s, ambient=self._ambient)
 
 
 class _Attach(torch.autograd.Function):
     """Give the outputs a place in the caller's graph; in backward, keep their gradients for `_Reverse`."""
 
     @staticmethod
-    def forward(ctx: Any, joint: _Joint, token: torch.Tensor, *outputs: torch.Tensor) -> Tensors:  # noqa: ARG004
-        ctx.joint = joint
+    def forward(
+        ctx: Any,
+        run: _Run,
+        needs_grad: Sequence[bool],
+        token: torch.Tensor,  # noqa: ARG004 - what joins the two functions
+        *outputs: torch.Tensor,
+    ) -> Tensors:
+        ctx.run = run
         ctx.set_materialize_grads(False)
-        fixed = [out for out, flag in zip(outputs, joint.needs_grad, strict=True) if not flag]
-        ctx.mark_non_differentiable(*fixed)
+        ctx.mark_non_differentiable(*(out for out, flag in zip(outputs, needs_grad, strict=True) if not flag))
         return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        joint: _Joint = ctx.joint
-        joint.grads = grads
+        run: _Run = ctx.run
+        run.grads = grads
         for grad in grads:
             if grad is not None and grad.is_cuda:
-                joint.ready = torch.cuda.current_stream(grad.device).record_event()
-        return None, torch.zeros(()), *(None for _ in grads)
+                run.ready = torch.cuda.current_stream(grad.device).record_event()
+        return None, None, torch.zeros(()), *(None for _ in grads)
 
 
 class _Reverse(torch.autograd.Function):
     """Stand for the stages in the caller's graph; in backward, run them."""
 
     @staticmethod
-    def forward(ctx: Any, joint: _Joint, token: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
-        ctx.joint = joint
+    def forward(ctx: Any, run: _Run, token: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+        ctx.run = run
         return token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        inputs, shared = ctx.joint.backward()
+        inputs, shared = ctx.run.backward()
         return None, None, *inputs, *shared
 
 
@@ -288,22 +292,48 @@ def _together(column: Sequence[torch.Tensor | None], home: torch.device) -> torc
     return torch.cat(parts).to(home) if parts else None
 
 
-def _checked_split(split_size: int | None, num_microbatches: int | None) -> tuple[int | None, int | None]:
-    if split_size is not None and num_microbatches is not None:
+def _checked_split(
+    split_size: int | None, num_microbatches: int | None, schedule: Schedule | None
+) -> tuple[int | None, int | None]:
+    given = {"split_size": split_size, "num_microbatches": num_microbatches, "schedule": schedule}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
         raise ValueError(
-            f"split_size={split_size} (rows of a micro-batch) and num_microbatches={num_microbatches} (their number) "
-            "say the same thing twice; give one of them"
+            f"{' and '.join(names)} say the same thing twice: split_size is the rows of a micro-batch, "
+            "num_microbatches their number, and a schedule has one; give one of them"
         )
     if num_microbatches is not None:
-        return None, whole("num_microbatches", num_microbatches)
-    return (1 if split_size is None else whole("split_size", split_size)), None
+        return None, whole_number("num_microbatches", num_microbatches)
+    if schedule is not None:
+        return None, None
+    return (1 if split_size is None else whole_number("split_size", split_size)), None
 
 
-def _check_rows(outputs: Sequence[Tensors]) -> None:
-    for part in outputs:
+def _checked(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
+    """Refuse a schedule that runs a backward before its last forward, or that has other stages than the pipe."""
+    check(schedule)
+    if schedule.rank_of_stage != dict(enumerate(ranks)):
+        raise ValueError(
+            f"{schedule.name} has its stages on the ranks {list(schedule.rank_of_stage.values())} and the pipe on "
+            f"{list(ranks)}; make a schedule for as many stages, placed as the devices are"
+        )
+    for row in schedule.rows:
+        kinds = [action.kind is Kind.F for action in row]
+        if not all(kinds[: sum(kinds)]):
+            late = next(action for action in row if action.kind is not Kind.F)
+            raise ValueError(
+                f"{schedule.name} runs {late} before its last forward, and a pipe's loss comes after all of them; "
+                "give this schedule to a LaneExecutor, whose loss is inside"
+            )
+    return schedule
+
+
+def _check_rows(outputs: Sequence[Tensors], sizes: Sequence[int]) -> None:
+    for part, size in zip(outputs, sizes, strict=True):
         for tensor in part:
-            if tensor.dim() == 0:
+            if tensor.dim() == 0 or len(tensor) != size:
+                shape = tuple(tensor.shape)
                 raise ValueError(
-                    "the last stage returned a scalar for a micro-batch; return one value per row, so that the "
-                    "micro-batches can be put together"
+                    f"the last stage made a tensor of shape {shape} from {size} rows; return one value per row, so "
+                    "that the micro-batches can be put together"
                 )

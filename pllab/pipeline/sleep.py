@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pllab.pipeline.stream import Packet
+from pllab.pipeline.packets import Packet
 from pllab.schedule import Action, Kind
 
 
@@ -21,11 +21,11 @@ class SleepStage(nn.Module):
     Example: `Pipe(nn.Sequential(*(WithDevice(SleepStage(0.01, 0.02), f"cpu:{i}") for i in range(8))))` is an
     eight-stage pipeline on any laptop.
 
-    A split backward takes `backward_input_s` and then `backward_weight_s`, and a whole one their sum: give
-    `backward_s` alone (half for each), or the two.
+    A split backward takes `backward_input_s` and then `backward_weight_s`: half of `backward_s` each by default, and
+    `backward_s` is their sum where they are given alone.
 
     Raises:
-        ValueError: a time is negative or has no end, or the backward is given twice or not at all.
+        ValueError: a time is negative or has no end, or nothing says how long a backward takes.
     """
 
     def __init__(
@@ -37,13 +37,20 @@ class SleepStage(nn.Module):
         backward_weight_s: float | None = None,
     ) -> None:
         super().__init__()
-        halves = _halves(backward_s, backward_input_s, backward_weight_s)
-        for seconds in (forward_s, *halves):
+        if backward_s is None and backward_input_s is not None and backward_weight_s is not None:
+            backward_s = backward_input_s + backward_weight_s
+        if backward_s is None or (backward_input_s is None) != (backward_weight_s is None):
+            raise ValueError(
+                f"backward_s={backward_s}, backward_input_s={backward_input_s} and backward_weight_s="
+                f"{backward_weight_s} do not say how long a backward takes; give backward_s, or the other two"
+            )
+        self.forward_s = forward_s
+        self.backward_s = backward_s
+        self.backward_input_s = backward_s / 2 if backward_input_s is None else backward_input_s
+        self.backward_weight_s = backward_s / 2 if backward_weight_s is None else backward_weight_s
+        for seconds in (self.forward_s, self.backward_input_s, self.backward_weight_s, self.backward_s):
             if not 0 <= seconds < math.inf:
                 raise ValueError(f"a stage cannot sleep {seconds} s; give finite times of at least 0")
-        self.forward_s = forward_s
-        self.backward_input_s, self.backward_weight_s = halves
-        self.backward_s = sum(halves)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Sleep, then return the input unchanged."""
@@ -66,6 +73,10 @@ class SleepWork:
         }
         self._overslept_s = 0.0
         self._token = Packet((torch.zeros(1),), (False,))
+
+    def parts(self, action: Action) -> tuple[Action, ...]:
+        """The action itself: a sleeper recomputes nothing."""
+        return (action,)
 
     def perform(self, action: Action, packet: Packet) -> Packet:
         """Sleep as long as the action takes, then pass on what came, or a token, so that a message goes out."""
@@ -94,14 +105,3 @@ class _Sleep(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         time.sleep(ctx.backward_s)
         return grads[0], None, None
-
-
-def _halves(whole: float | None, by_input: float | None, by_weight: float | None) -> tuple[float, float]:
-    if whole is not None and by_input is None and by_weight is None:
-        return whole / 2, whole / 2
-    if whole is None and by_input is not None and by_weight is not None:
-        return by_input, by_weight
-    raise ValueError(
-        f"backward_s={whole}, backward_input_s={by_input} and backward_weight_s={by_weight} do not say how long a "
-        "backward takes; give backward_s alone, or the other two"
-    )

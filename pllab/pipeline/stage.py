@@ -1,66 +1,62 @@
-"""One stage: it runs its layers forward and backward on one micro-batch. It knows nothing of its neighbours."""
+"""What a stage does: F, B, I, W and R on one micro-batch after the other. It knows nothing of its neighbours.
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+The graph of every stage is cut at its inputs. F keeps the inputs and outputs of that piece of graph, B (or I, and later
+W) goes back through it from the gradients of the outputs and hands on those of the inputs. With recomputation F keeps
+the inputs alone, and R makes the piece of graph again just before the backward.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import nn
 from torch.func import functional_call
 
-from pllab.pipeline.dropout import SeededDropout, has_dropout, seed_of
-from pllab.pipeline.in_place import overwrites_input
+from pllab.pipeline.loss import Score
+from pllab.pipeline.microbatches import Tensors, as_tuple, single
+from pllab.pipeline.packets import NOTHING, Packet
+from pllab.pipeline.randomness import Draws
+from pllab.pipeline.split import WithDevice
+from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
+from pllab.schedule import Action, Kind
 
-Value = torch.Tensor | tuple[torch.Tensor, ...]
-
-
-class Saved(NamedTuple):
-    """What a stage keeps of one micro-batch until its backward; no outputs when they are recomputed."""
-
-    inputs: list[torch.Tensor]
-    outputs: tuple[torch.Tensor, ...] | None
+_SAME = 1e-5  # relative; kernels of a GPU may add up in another order
 
 
-class Stage(NamedTuple):
-    """Consecutive layers on one device.
+class Stage:
+    """Consecutive layers on one device; made once, run for every micro-batch."""
 
-    `shadows` are this stage's own leaves for parameters that live on an earlier stage (tied embeddings), by name:
-    the same values, but their gradient is collected apart and added once the whole batch is through. A stage that
-    begins in place works on a copy of its input.
-    """
+    def __init__(self, number: int, module: nn.Module, device: torch.device) -> None:
+        self.number = number
+        self.module = as_sequential(module)
+        self.device = torch.device("cpu") if device.type == "cpu" else device  # torch knows lanes as the CPU
+        self._draws = Draws(number, self.module, self.device)
 
-    number: int
-    module: nn.Sequential
-    device: torch.device
-    shadows: dict[str, torch.Tensor]
+    def run(
+        self, inputs: Sequence[torch.Tensor], shadows: Mapping[str, torch.Tensor], seed: int, microbatch: int
+    ) -> Tensors:
+        """Run the layers; a stage that begins in place works on a copy of its input.
 
-    def forward(self, inputs: Sequence[torch.Tensor], batch_seed: int, micro_batch: int) -> tuple[torch.Tensor, ...]:
-        """Run the layers; a single tensor goes in as it is, several as one tuple, as `nn.Sequential` passes them on."""
+        Args:
+            inputs: a single tensor goes in as it is, several as one tuple.
+            shadows: leaves that stand for parameters of an earlier stage (tied weights), by name.
+            seed: of the batch.
+            microbatch: which one; seed, stage and micro-batch decide what is drawn at random.
+
+        Raises:
+            ValueError: the layers return something else than tensors, or mix the rows of a batch.
+        """
+        _check_rows_stay_apart(self.number, self.module)
         if overwrites_input(self.module):
             inputs = [tensor.clone() for tensor in inputs]
-        value = inputs[0] if len(inputs) == 1 else tuple(inputs)
-        with self._masks(batch_seed, micro_batch), self._telling_of_leaves():
-            result = functional_call(self.module, self.shadows, (value,)) if self.shadows else self.module(value)
+        with self._draws.seeded(seed, microbatch), self._explained():
+            value = single(tuple(inputs))
+            result = functional_call(self.module, dict(shadows), (value,)) if shadows else self.module(value)
         return as_tuple(result, f"stage {self.number}")
 
-    def backward(
-        self,
-        inputs: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        grads: Sequence[torch.Tensor | None],
-    ) -> list[torch.Tensor | None]:
-        """Add to the parameters' gradients and return the gradients of the inputs (None where there is none)."""
-        pairs = [
-            (output, grad)
-            for output, grad in zip(outputs, grads, strict=True)
-            if output.requires_grad and grad is not None
-        ]
-        if pairs:
-            torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
-        return [tensor.grad for tensor in inputs]
-
     @contextmanager
-    def _telling_of_leaves(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         """Autograd says that a leaf was overwritten; which one it was, and what to do, is known here."""
         try:
             yield
@@ -72,28 +68,184 @@ class Stage(NamedTuple):
                 )
             raise
 
-    def _masks(self, batch_seed: int, micro_batch: int) -> AbstractContextManager[object]:
-        if not has_dropout(self.module):
-            return nullcontext()
-        return SeededDropout(seed_of(batch_seed, self.number, micro_batch), self.device)
+
+class _Saved(NamedTuple):
+    """What a stage keeps of one micro-batch until its backward: their sums instead of outputs with recompute."""
+
+    inputs: list[torch.Tensor]
+    outputs: Tensors | None
+    sums: Sequence[torch.Tensor] = ()
 
 
-def as_tuple(value: object, where: str) -> tuple[torch.Tensor, ...]:
-    """A tensor or a tuple of tensors as a tuple.
+class StageWork:
+    """One stage in one batch: it owns the activations, and lets go of them as backward uses them up.
 
-    Raises:
-        ValueError: the value is something else, for example the output object of a transformers block.
+    The last stage of an executor has a `score`, which turns its outputs into the loss. With `recompute` a backward is
+    two actions, `R` and then itself. Without autograd (`torch.no_grad`) nothing is kept.
     """
-    values = value if isinstance(value, tuple) else (value,)
-    wrong = [type(part).__name__ for part in values if not isinstance(part, torch.Tensor)]
-    if wrong or not values:
-        kind = wrong[0] if wrong else "nothing"
-        found = f"a tuple with {kind} in it" if isinstance(value, tuple) else kind
-        raise ValueError(f"{where} has {found}; a pipeline passes a tensor or a tuple of tensors")
-    return values
+
+    def __init__(
+        self,
+        stage: Stage,
+        seed: int,
+        *,
+        score: Score | None = None,
+        shadows: Mapping[str, torch.Tensor] | None = None,
+        recompute: bool = False,
+    ) -> None:
+        self._stage = stage
+        self._seed = seed
+        self._score = score
+        self._shadows = shadows or {}
+        self._recompute = recompute
+        self._saved: dict[int, _Saved] = {}
+        self._rests: dict[int, list[Rest]] = {}
+
+    def parts(self, action: Action) -> tuple[Action, ...]:
+        """What an action of the schedule is made of."""
+        return parts_of(action, self._recompute)
+
+    def perform(self, action: Action, packet: Packet) -> Packet:
+        """Run one part on what the action took; return what it made."""
+        match action.kind:
+            case Kind.F:
+                return self._forward(action.microbatch, packet)
+            case Kind.R:
+                return self._forward_again(action.microbatch, packet)
+            case Kind.W:
+                return self._backward_weight(action.microbatch)
+            case _:
+                return self._backward(action.microbatch, packet, whole=action.kind is Kind.B)
+
+    def _forward(self, microbatch: int, packet: Packet) -> Packet:
+        pairs = zip(packet.tensors, packet.needs_grad, strict=True)
+        # Fresh leaves: the graph of each stage begins here.
+        inputs = [tensor.detach().requires_grad_(flag) for tensor, flag in pairs if tensor is not None]
+        keeps = torch.is_grad_enabled()
+        if keeps and self._recompute:
+            with torch.no_grad(), _unchanged(inputs, f"stage {self._stage.number}"):
+                outputs = self._run(microbatch, inputs)
+            needs_grad = [output.is_floating_point() and self._leads_back(inputs) for output in outputs]
+            self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
+        else:
+            outputs = self._run(microbatch, inputs)
+            needs_grad = [keeps and output.requires_grad for output in outputs]
+            if keeps:
+                self._saved[microbatch] = _Saved(inputs, outputs)
+        return Packet([output.detach() for output in outputs], needs_grad)
+
+    def _forward_again(self, microbatch: int, packet: Packet) -> Packet:
+        inputs, _, sums = self._saved[microbatch]
+        with torch.enable_grad():
+            outputs = self._run(microbatch, inputs)
+        for before, now in zip(sums, _sums(outputs), strict=True):
+            if not torch.allclose(before, now, rtol=_SAME, atol=0.0, equal_nan=True):
+                raise ValueError(
+                    f"stage {self._stage.number} computed micro-batch {microbatch} again and got another result; let "
+                    "its layers draw random numbers with torch alone and keep no state, or switch recompute off"
+                )
+        self._saved[microbatch] = _Saved(inputs, outputs)
+        return packet
+
+    def _backward(self, microbatch: int, packet: Packet, whole: bool) -> Packet:
+        inputs, outputs, _ = self._saved.pop(microbatch)
+        assert outputs is not None, "R makes what F did not keep"
+        starts, grads = _with_gradient(outputs, packet.tensors)
+        if not whole:
+            self._rests[microbatch] = backward_input(starts, grads, inputs)
+        elif starts:
+            torch.autograd.backward(starts, grads)
+        return Packet([tensor.grad for tensor in inputs])
+
+    def _backward_weight(self, microbatch: int) -> Packet:
+        backward_weight(self._rests.pop(microbatch))
+        return NOTHING
+
+    def _run(self, microbatch: int, inputs: Sequence[torch.Tensor]) -> Tensors:
+        outputs = self._stage.run(inputs, self._shadows, self._seed, microbatch)
+        return outputs if self._score is None else (self._score.of(microbatch, outputs),)
+
+    def _leads_back(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether a graph of this stage would lead anywhere; with recomputation there is none yet to ask."""
+        trained = any(parameter.requires_grad for parameter in self._stage.module.parameters())
+        return trained or any(tensor.requires_grad for tensor in inputs)
 
 
-def as_inputs(tensors: Sequence[torch.Tensor | None], needs_grad: Sequence[bool]) -> list[torch.Tensor]:
-    """Fresh leaves with the same values: the graph of each stage begins here."""
-    pairs = zip(tensors, needs_grad, strict=True)
-    return [tensor.detach().requires_grad_(flag) for tensor, flag in pairs if tensor is not None]
+def parts_of(action: Action, recompute: bool) -> tuple[Action, ...]:
+    """What an action of a schedule is made of: `0B1` is `0R1` and `0B1` where forward is computed again."""
+    again = recompute and action.kind in (Kind.B, Kind.I)
+    return (action._replace(kind=Kind.R), action) if again else (action,)
+
+
+def as_sequential(module: nn.Module) -> nn.Sequential:
+    """A stage as a chain of layers, which it may be already."""
+    return module if isinstance(module, nn.Sequential) else nn.Sequential(module)
+
+
+def overwrites_input(stage: nn.Module) -> bool:
+    """Whether a layer works in place on what the stage is given; a layer with parameters ends that, by a new tensor.
+
+    Example: True for `ReLU(inplace=True), Linear` and for `Flatten, ReLU(inplace=True)`, False for `Linear,
+    ReLU(inplace=True)`.
+    """
+    for layer in _in_order([stage]):
+        if any(part.__dict__.get("inplace") is True for part in layer.modules()):
+            return True
+        if next(layer.parameters(), None) is not None:
+            return False
+    return False
+
+
+def _in_order(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
+    for layer in layers:
+        if isinstance(layer, nn.Sequential | WithDevice):
+            yield from _in_order(layer.children())
+        else:
+            yield layer
+
+
+@contextmanager
+def _unchanged(tensors: Sequence[torch.Tensor], where: str) -> Iterator[None]:
+    """Refuse a block that overwrites one of the tensors, because they are computed from again."""
+    before = [_version(tensor) for tensor in tensors]
+    yield
+    if before != [_version(tensor) for tensor in tensors]:
+        raise ValueError(
+            f"{where} overwrites its input, from which it is to be computed again; "
+            "give its first layer inplace=False, or write x = x + y for x += y"
+        )
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
+    """Refuse batch normalisation in training: its statistics would be those of micro-batches."""
+    for part in module.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.training:
+            raise ValueError(
+                f"stage {number} has a {type(part).__name__} in training mode, which mixes the rows of a micro-batch "
+                "where the plain model mixes those of the batch; use LayerNorm or GroupNorm, or call its eval()"
+            )
+
+
+def _sums(outputs: Tensors) -> list[torch.Tensor]:
+    """The absolute values of each output added up: cheap to keep, and others where a result is another."""
+    floating = (output.detach() for output in outputs if output.is_floating_point())
+    return [torch.linalg.vector_norm(output, 1, dtype=torch.float64) for output in floating]
+
+
+def _with_gradient(
+    outputs: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The outputs that have a graph and a gradient, with their gradients."""
+    came = [None if grad is None else tuple(grad.shape) for grad in grads]
+    made = [tuple(output.shape) for output in outputs]
+    if len(came) != len(made) or any(one not in (None, other) for one, other in zip(came, made, strict=True)):
+        raise ValueError(  # what a sleeping last stage sends back is no gradient
+            f"outputs of shapes {made} get gradients of shapes {came}; if the last stage sleeps, let all sleep, "
+            "or the last one not"
+        )
+    pairs = [(o, g.to(o.dtype)) for o, g in zip(outputs, grads, strict=True) if o.requires_grad and g is not None]
+    return [output for output, _ in pairs], [grad for _, grad in pairs]

@@ -1,11 +1,66 @@
-"""Two copies of one weight, for a weight that two stages need and neither can reach in the other's memory.
+"""A weight that several stages share, such as a language model's embedding: one gradient, wherever the stages are.
 
-GPT-2 ties its embedding: the matrix that looks a token up (first stage) is also the matrix that scores the next
-token (last stage). As one parameter it has one gradient, the sum of both uses. As two copies it has two halves.
+On lanes the stages are in one process. The first stage that has the weight owns it; each later one works with a shadow,
+the same values as a leaf of its own, so that two workers never add to one gradient and the sum does not depend on
+timing. On ranks each process has a copy, and what a step adds to the copies is summed once over the ranks.
 """
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+
+from pllab.comm import make_groups, rank, sum_in_group
+from pllab.pipeline.stage import as_sequential
+from pllab.schedule import Schedule
+
+Place = tuple[int, str]  # a stage, and the name of the weight in it
+
+
+class Shared(NamedTuple):
+    """A parameter of an earlier stage under the name it has in this one."""
+
+    stage: int
+    name: str
+    parameter: nn.Parameter
+
+    def shadow(self, device: torch.device) -> torch.Tensor:
+        """The values as a new leaf on the stage's device; on the same device nothing is copied."""
+        values = self.parameter.detach().to(device.type if device.type == "cpu" else device)
+        return values.requires_grad_(self.parameter.requires_grad)
+
+
+def shared_parameters(stages: Sequence[nn.Module]) -> list[Shared]:
+    """Find the parameters of later stages that an earlier one has too; one name of each, for all its names there.
+
+    Raises:
+        ValueError: two stages hold the same module, so that two workers would run it at once.
+    """
+    _refuse_shared_modules(stages)
+    owned: set[int] = set()
+    shared = []
+    for number, stage in enumerate(stages):
+        named = list(stage.named_parameters())
+        shared += [Shared(number, name, parameter) for name, parameter in named if id(parameter) in owned]
+        owned |= {id(parameter) for _, parameter in named}
+    return shared
+
+
+def gradient_of(shared: Shared, shadow: torch.Tensor) -> torch.Tensor | None:
+    """What a shadow collected, where its parameter is."""
+    return None if shadow.grad is None else shadow.grad.to(shared.parameter.device)
+
+
+def add_gradients(shared: Sequence[Shared], shadows: Sequence[torch.Tensor]) -> None:
+    """Add what the shadows collected to the gradients of their parameters."""
+    for one, shadow in zip(shared, shadows, strict=True):
+        gradient, parameter = gradient_of(one, shadow), one.parameter
+        if gradient is not None:
+            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
 
 def tie_gradients(first: nn.Parameter, last: nn.Parameter) -> None:
@@ -23,3 +78,85 @@ def tie_gradients(first: nn.Parameter, last: nn.Parameter) -> None:
         return
     for copy in (first, last):
         copy.grad = torch.stack([grad.to(copy.device) for grad in grads]).sum(0)
+
+
+def tied_weights(stages: Sequence[nn.Module]) -> tuple[tuple[Place, ...], ...]:
+    """Where stages share a parameter: one tuple of places for each such parameter.
+
+    Example: `(((0, "0.wte.weight"), (3, "2.lm_head.weight")),)` for a GPT-2 in four stages.
+    """
+    places: dict[int, list[Place]] = defaultdict(list)
+    for number, stage in enumerate(stages):
+        for name, parameter in as_sequential(stage).named_parameters(remove_duplicate=False):
+            places[id(parameter)].append((number, name))
+    return tuple(tuple(found) for found in places.values() if len({number for number, _ in found}) > 1)
+
+
+class Tied:
+    """The tied weights that this rank shares with others; every rank makes one, with the same `tied`.
+
+    What was in a gradient is put aside for the time of a step, so that what the step adds is known apart.
+    """
+
+    def __init__(
+        self, tied: Sequence[Sequence[Place]], schedule: Schedule, modules: Mapping[int, nn.Sequential]
+    ) -> None:
+        homes = schedule.rank_of_stage
+        everywhere = [(sorted({homes[stage] for stage, _ in places}), places) for places in tied]
+        apart = [(ranks, places) for ranks, places in everywhere if len(ranks) > 1]
+        groups = iter(make_groups([ranks for ranks, _ in apart]))
+        mine = [places for ranks, places in apart if rank() in ranks]
+        self._weights = [_Weight(_copies(places, modules), next(groups)) for places in mine]
+
+    @contextmanager
+    def summed(self) -> Iterator[None]:
+        """Sum over the ranks what the block adds to the weights' gradients; every copy gets the sum.
+
+        Raises:
+            PeerError: another rank went away or did not come in time.
+        """
+        before = [[copy.grad for copy in weight.copies] for weight in self._weights]
+        for copy in chain.from_iterable(weight.copies for weight in self._weights):
+            copy.grad = None
+        yield
+        for weight, grads in zip(self._weights, before, strict=True):
+            added = weight.added()
+            for copy, grad in zip(weight.copies, grads, strict=True):
+                copy.grad = grad
+                if copy.requires_grad:
+                    copy.grad = added.clone() if grad is None else grad + added
+
+
+class _Weight(NamedTuple):
+    """One tied weight on this rank: its copies here, and the group of the ranks that have one."""
+
+    copies: Sequence[nn.Parameter]
+    group: Any
+
+    def added(self) -> torch.Tensor:
+        """The sum of all copies' gradients, on all ranks."""
+        total = torch.zeros_like(self.copies[0], requires_grad=False)
+        for copy in self.copies:
+            if copy.grad is not None:
+                total += copy.grad
+        sum_in_group(self.group, total)
+        return total
+
+
+def _copies(places: Sequence[Place], modules: Mapping[int, nn.Sequential]) -> list[nn.Parameter]:
+    """This rank's parameters at some places, each once."""
+    here = [modules[stage].get_parameter(name) for stage, name in places if stage in modules]
+    return list({id(parameter): parameter for parameter in here}.values())
+
+
+def _refuse_shared_modules(stages: Sequence[nn.Module]) -> None:
+    owner: dict[int, int] = {}
+    for number, stage in enumerate(stages):
+        for name, module in stage.named_modules():
+            if next(module.parameters(), None) is None:
+                continue
+            if owner.setdefault(id(module), number) != number:
+                raise ValueError(
+                    f"layer {name!r} of stage {number} is the same module as one of stage {owner[id(module)]}; "
+                    "use two modules that share the parameter"
+                )

@@ -1,31 +1,52 @@
-"""Wires between two ranks, one each way: messages are started early and waited for late.
+"""The wires between ranks, one each way between two: packets are started early and waited for late.
 
-Both ends know the schedule, so both know which packets cross a wire and in which order. The receiver makes room a
-few packets ahead, and a sender that computes is not held up by a receiver that does too.
+Both ends know the schedule, so both know which packets cross a wire and in which order. The first batch of a shape
+travels by message, each packet behind a header that says what it is; from the second on both ends remember. Ranks of
+one host then share memory: the sender writes a packet where the receiver reads it, and the message is a single byte.
 """
 
+import pickle
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 
-from pllab.comm import Travelling, receive_async, send_async
-from pllab.pipeline.header import (
-    Header,
-    empty_header,
-    empty_tensors,
-    filled,
-    header_of,
-    pack_header,
-    unpack_header,
+from pllab.comm import (
+    Travelling,
+    all_gather_object,
+    map_shared_memory,
+    one_way_groups,
+    rank,
+    receive_async,
+    send_async,
 )
-from pllab.pipeline.stream import Packet
-from pllab.pipeline.transport import Name, made_by, taken_by
-from pllab.schedule import Schedule
+from pllab.pipeline.engine import Timing, Transport, Work, interpret
+from pllab.pipeline.packets import NOTHING, Name, Packet, made_by, taken_by
+from pllab.schedule import Action, Schedule
 
 _AHEAD = 4  # packets a receiver makes room for before it needs them
-Headers = dict[Name, Header]  # what crosses a wire, known after the first batch of a shape
+_HEADER_BYTES = 2048
+_ALIGN = 64  # bytes; tensors begin at multiples of a cache line
+_MOST_SHARED = 2**28  # bytes of one rank; with more in a step, packets travel by message
+
+
+class Outline(NamedTuple):
+    """A tensor without its values: what a receiver must know before it comes."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    needs_grad: bool
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the values."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+Header = tuple[Outline | None, ...]  # None where a packet of gradients has no tensor
 
 
 class Crossing(NamedTuple):
@@ -37,7 +58,7 @@ class Crossing(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """One way between this rank and a peer: what crosses it in a step, in order, and the group (nccl) it uses."""
+    """One way between this rank and a peer: what crosses it in a batch, in order, and the group (nccl) it uses."""
 
     peer: int
     crossings: tuple[Crossing, ...]
@@ -46,28 +67,42 @@ class Wire(NamedTuple):
     timeout_s: float
 
 
+@dataclass
+class Known:
+    """What is known of the packets of one shape of batch: the wires they cross, what they are, and where they lie.
+
+    `slots` are their places in shared memory; without them packets travel by message.
+    """
+
+    inwards: Sequence[Wire]
+    outwards: Sequence[Wire]
+    headers: dict[Name, Header] = field(default_factory=dict)
+    slots: Mapping[Name, Sequence[torch.Tensor]] | None = None
+    has_shared: bool = False
+
+
 def crossings(schedule: Schedule, sender: int, receiver: int) -> Iterator[Crossing]:
     """The packets from one rank to another, in the order in which they are made.
 
     Example: 1F1B on two ranks sends the activations of micro-batches 0, 1, ... for stage 1 from rank 0 to rank 1.
     """
-    taken = {taken_by(action, schedule.num_stages): at for at, action in enumerate(schedule.rows[receiver])}
+    taken = {taken_by(action): at for at, action in enumerate(schedule.rows[receiver])}
     for at, action in enumerate(schedule.rows[sender]):
-        name = made_by(action, schedule.num_stages)
+        name = made_by(action)
         if name is not None and name in taken and sender != receiver:
             yield Crossing(name, at, taken[name])
 
 
 class Inbox:
-    """The receiving end of a wire in one step.
+    """The receiving end of a wire in one batch.
 
     Raises:
         PeerError: the sender went away or did not come in time (from `take`).
     """
 
-    def __init__(self, wire: Wire, headers: Headers) -> None:
+    def __init__(self, wire: Wire, known: Known) -> None:
         self._wire = wire
-        self._headers = headers
+        self._known = known
         self._to_come = deque(crossing.name for crossing in wire.crossings)
         self._made_at = {crossing.name: crossing.made_at for crossing in wire.crossings}
         self._started: dict[Name, list[Travelling]] = {}
@@ -79,31 +114,40 @@ class Inbox:
             self._start_next()
         tensors = [message.wait_for(self._wire.timeout_s) for message in self._started.pop(name)]
         self._look_ahead()
-        return filled(self._headers[name], tensors)
+        header = self._known.headers[name]
+        arrived = iter(tensors if self._known.slots is None else self._known.slots[name])
+        values = [None if one is None else next(arrived) for one in header]
+        return Packet(values, [one is not None and one.needs_grad for one in header])
 
     def made_at(self, name: Name) -> int:
         """How far the sender was in its row when it sent this packet."""
         return self._made_at[name]
 
     def _look_ahead(self) -> None:
-        while self._to_come and len(self._started) < _AHEAD and self._to_come[0] in self._headers:
+        while self._to_come and len(self._started) < _AHEAD and self._to_come[0] in self._known.headers:
             self._start_next()
 
     def _start_next(self) -> None:
         name, wire = self._to_come.popleft(), self._wire
-        if name not in self._headers:
-            message = receive_async(empty_header(wire.device), wire.peer, wire.group)
-            self._headers[name] = unpack_header(message.wait_for(wire.timeout_s))
-        room = empty_tensors(self._headers[name], wire.device)
-        self._started[name] = [receive_async(tensor, wire.peer, wire.group) for tensor in room]
+        if name not in self._known.headers:
+            room = torch.empty(_HEADER_BYTES, dtype=torch.uint8, device=wire.device)
+            message = receive_async(room, wire.peer, wire.group).wait_for(wire.timeout_s)
+            self._known.headers[name] = pickle.loads(message.cpu().numpy().tobytes())  # from a rank of this group
+        self._started[name] = [receive_async(tensor, wire.peer, wire.group) for tensor in self._room(name)]
+
+    def _room(self, name: Name) -> list[torch.Tensor]:
+        if self._known.slots is not None:
+            return [torch.empty(1, dtype=torch.uint8)]
+        outlines = [one for one in self._known.headers[name] if one is not None]
+        return [torch.empty(one.shape, dtype=one.dtype, device=self._wire.device) for one in outlines]
 
 
 class Outbox:
-    """The sending end of a wire in one step; it keeps what it sent until that has arrived."""
+    """The sending end of a wire in one batch; it keeps what it sent until that has arrived."""
 
-    def __init__(self, wire: Wire, headers: Headers) -> None:
+    def __init__(self, wire: Wire, known: Known) -> None:
         self._wire = wire
-        self._headers = headers
+        self._known = known
         self._taken_at = {crossing.name: crossing.taken_at for crossing in wire.crossings}
         self._sent: list[tuple[int, Travelling]] = []
 
@@ -113,15 +157,21 @@ class Outbox:
         Raises:
             RuntimeError: it is not of the shape it had in an earlier step with a batch of this shape.
         """
-        header = header_of(packet)
-        if name not in self._headers:
-            self._headers[name] = header
-            self._start(name, pack_header(header, self._wire.device))
-        if self._headers[name] != header:
-            raise RuntimeError(f"the {name} are {header} and were {self._headers[name]}; make a new RankExecutor")
-        for tensor in packet.tensors:
-            if tensor is not None:
+        header = _header_of(packet)
+        if name not in self._known.headers:
+            self._known.headers[name] = header
+            self._start(name, _packed(header, self._wire.device))
+        if self._known.headers[name] != header:
+            was = self._known.headers[name]
+            raise RuntimeError(f"the {name} are {header} and were {was}; make a new RankExecutor")
+        tensors = [tensor for tensor in packet.tensors if tensor is not None]
+        if self._known.slots is None:
+            for tensor in tensors:
                 self._start(name, tensor.contiguous())
+            return
+        for slot, tensor in zip(self._known.slots[name], tensors, strict=True):
+            slot.copy_(tensor)
+        self._start(name, torch.zeros(1, dtype=torch.uint8))
 
     def forget(self, reached: int) -> None:
         """Let go of what the peer has taken, known from how far it is in its row."""
@@ -140,3 +190,159 @@ class Outbox:
     def _finish(self, messages: list[Travelling]) -> None:
         for message in messages:
             message.wait_for(self._wire.timeout_s)
+
+
+class RankTransport:
+    """Packets for the own stages stay here, with what enters and leaves; the others go out on a wire."""
+
+    def __init__(
+        self,
+        homes: Mapping[int, int],
+        here: dict[Name, Packet],
+        inboxes: Mapping[int, Inbox],
+        outboxes: Mapping[int, Outbox],
+    ) -> None:
+        self._homes = homes
+        self._here = here
+        self._inboxes = inboxes
+        self._outboxes = outboxes
+
+    def take(self, action: Action) -> Packet:
+        """The packet from this rank, or from the wire of the rank that makes it."""
+        name = taken_by(action)
+        if name is None:
+            return NOTHING
+        if name in self._here:
+            return self._here.pop(name)
+        maker = self._homes[name.stage - 1 if name.forward else name.stage + 1]
+        packet = self._inboxes[maker].take(name)
+        if maker in self._outboxes and any(tensor is not None for tensor in packet.tensors):
+            self._outboxes[maker].forget(self._inboxes[maker].made_at(name))
+        return packet
+
+    def give(self, action: Action, packet: Packet) -> None:
+        """Keep the packet, or start to send it."""
+        name = made_by(action)
+        if name is None:
+            return
+        taker = self._homes.get(name.stage, rank())
+        if taker == rank():
+            self._here[name] = packet
+        else:
+            self._outboxes[taker].send(name, packet)
+
+
+class Wires:
+    """All wires of this rank for a schedule and its parts; every rank of the group makes them and runs the same."""
+
+    def __init__(self, schedule: Schedule, device: torch.device, timeout_s: float) -> None:
+        self._device = device
+        self._timeout_s = timeout_s
+        self._homes = schedule.rank_of_stage
+        ranks = range(schedule.num_ranks)
+        used = [(a, b) for a in ranks for b in ranks if next(crossings(schedule, a, b), None) is not None]
+        self._groups = one_way_groups(used)
+        self._known: dict[tuple[int, int], Known] = {}
+
+    def run(
+        self,
+        schedule: Schedule,
+        shape: int,
+        works: Mapping[int, Work],
+        entering: Mapping[Name, Packet],
+        timing: Timing,
+        through: Callable[[Transport], Transport] = lambda transport: transport,
+    ) -> dict[Name, Packet]:
+        """Interpret this rank's row and wait until all that it sent has arrived.
+
+        Args:
+            schedule: the whole, or the F's of it.
+            shape: a number that is the same for batches of the same shape.
+            works: of this rank's stages.
+            entering: the packets that no action makes and that this rank takes.
+            timing: a context manager for each action.
+            through: what packets pass through on their way, for emulated wires.
+
+        Returns:
+            The packets that no action takes and that this rank made.
+
+        Raises:
+            PeerError: another rank went away or did not come in time.
+        """
+        key = schedule.num_actions, shape
+        if key not in self._known:
+            self._known[key] = Known(self._into_here(schedule), self._out_of_here(schedule))
+        known = self._known[key]
+        if known.headers and not known.has_shared:
+            self._share_memory(known)
+        here = dict(entering)
+        inboxes = {wire.peer: Inbox(wire, known) for wire in known.inwards}
+        outboxes = {wire.peer: Outbox(wire, known) for wire in known.outwards}
+        transport = through(RankTransport(self._homes, here, inboxes, outboxes))
+        interpret(schedule.rows[rank()], works, transport, timing)
+        for outbox in outboxes.values():
+            outbox.flush()
+        return here
+
+    def _into_here(self, schedule: Schedule) -> list[Wire]:
+        return [self._wire(schedule, a, b, peer=a) for a, b in self._groups if b == rank()]
+
+    def _out_of_here(self, schedule: Schedule) -> list[Wire]:
+        return [self._wire(schedule, a, b, peer=b) for a, b in self._groups if a == rank()]
+
+    def _wire(self, schedule: Schedule, sender: int, receiver: int, peer: int) -> Wire:
+        crossing = tuple(crossings(schedule, sender, receiver))
+        return Wire(peer, crossing, self._groups[sender, receiver], self._device, self._timeout_s)
+
+    def _share_memory(self, known: Known) -> None:
+        """Lay the packets of a shape out in memory that the ranks share, where they can; asks all ranks."""
+        known.has_shared = True
+        sent = [crossing.name for wire in known.outwards for crossing in wire.crossings]
+        places, num_bytes = _layout({name: known.headers[name] for name in sent})
+        fits = self._device.type == "cpu" and num_bytes <= _MOST_SHARED
+        everywhere = all_gather_object((places, fits))
+        memory = map_shared_memory(num_bytes) if all(fits for _, fits in everywhere) else None
+        if memory is not None:
+            known.slots = {
+                name: _views(memory[sender], place, known.headers[name])
+                for sender, (places, _) in enumerate(everywhere)
+                for name, place in places.items()
+                if name in known.headers
+            }
+
+
+def _layout(headers: Mapping[Name, Header]) -> tuple[dict[Name, int], int]:
+    """Where each packet begins, one behind the other, and the bytes of all."""
+    places, end = {}, 0
+    for name, header in headers.items():
+        places[name] = end
+        end += sum(_room(one) for one in header if one is not None)
+    return places, end
+
+
+def _views(memory: torch.Tensor, start: int, header: Header) -> list[torch.Tensor]:
+    """The tensors of a packet that begins somewhere in a flat piece of memory."""
+    views = []
+    for one in header:
+        if one is not None:
+            views.append(memory[start : start + one.num_bytes].view(one.dtype).view(one.shape))
+            start += _room(one)
+    return views
+
+
+def _room(outline: Outline) -> int:
+    return -(-outline.num_bytes // _ALIGN) * _ALIGN
+
+
+def _header_of(packet: Packet) -> Header:
+    flags = packet.needs_grad or [False] * len(packet.tensors)
+    pairs = zip(packet.tensors, flags, strict=True)
+    return tuple(None if tensor is None else Outline(tuple(tensor.shape), tensor.dtype, flag) for tensor, flag in pairs)
+
+
+def _packed(header: Header, device: torch.device) -> torch.Tensor:
+    """A header as a message of fixed size."""
+    packed = pickle.dumps(header)
+    if len(packed) > _HEADER_BYTES:
+        raise ValueError(f"a stage passes on {len(header)} tensors, too many to describe; pass on fewer")
+    return torch.frombuffer(bytearray(packed.ljust(_HEADER_BYTES, b"\0")), dtype=torch.uint8).to(device)

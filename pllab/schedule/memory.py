@@ -7,8 +7,7 @@ part and the weight gradient of the rest. The order of a row decides this and th
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pllab.schedule.action import Action, Kind
-from pllab.schedule.schedule import Schedule
+from pllab.schedule.model import Action, Kind, Schedule
 
 
 @dataclass(frozen=True)

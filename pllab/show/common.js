@@ -83,30 +83,6 @@ function guarded(root, work) {
   };
 }
 
-/** Play step by step, in jumps, so that no motion has to be reduced; `show` redraws the button. */
-function stepper({ live, ms, isOver, rewind, advance, show }) {
-  let timer = 0;
-  const wait = () => (timer = setTimeout(jump, ms));
-  const stop = () => (timer = clearTimeout(timer) ?? 0);
-  function pause() {
-    stop();
-    live.setAttribute("aria-live", "polite");
-    show();
-  }
-  function jump() {
-    advance();
-    if (isOver()) pause();
-    else wait();
-  }
-  function start() {
-    if (isOver()) rewind();
-    live.setAttribute("aria-live", "off"); // a stream of announcements helps nobody
-    wait();
-    show();
-  }
-  return { isOn: () => timer !== 0, toggle: () => (timer ? pause() : start()), pause, stop };
-}
-
 const MARKS = {
   "..": [7, [["circle", { cx: 3.5, cy: 3.5, r: 1 }]]],
   "--": [6, [["path", { d: "M0 3H6" }]]],

@@ -5,6 +5,7 @@ same again for paper and for bad projectors. The widgets get this table as JSON,
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,11 +75,9 @@ def matplotlib_style() -> dict[Any, Any]:
 
 
 def write_number(value: float) -> str:
-    """Three significant digits, with no exponent for what is large: `1234.5` -> `"1,230"`."""
-    if abs(value) >= 1000:
-        digits = len(str(int(abs(value)))) - 3
-        return f"{round(value, -digits):,.0f}"
-    return f"{value:.3g}"
+    """Three significant digits, with no exponent for what is large: `1234.5` -> `"1,230"`, `999.6` -> `"1,000"`."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{value:.3g}"
 
 
 def write_seconds(seconds: float) -> str:
@@ -93,9 +92,21 @@ def write_percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
 
+def count_of(number: float, noun: str) -> str:
+    """A number of things: `1 rank`, `2 ranks`, `2.5 micro-batches`."""
+    plural = "" if number == 1 else "es" if noun.endswith("h") else "s"
+    return f"{number if isinstance(number, int) else write_number(number)} {noun}{plural}"
+
+
 def round_step(limit: float, most: int) -> float:
     """The smallest of 1, 2, 5, 10, ... that cuts `limit` into at most `most` parts: `(0.412, 7)` -> `0.1`."""
     if limit <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(limit / most))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor * most >= limit * 0.9999)
+
+
+def ticks_of(limit: float, most: int, write: Callable[[float], str]) -> list[dict[str, Any]]:
+    """Round numbers from 0 to `limit`, about `most` of them, with their texts: `{"at": 0.1, "text": "100 ms"}`."""
+    size = round_step(limit, most)
+    return [{"at": n * size, "text": write(n * size)} for n in range(int(limit / size * 1.0001) + 1)]

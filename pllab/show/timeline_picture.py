@@ -1,31 +1,31 @@
-"""The picture of a timeline: devices as rows, one box per span, idle time hatched.
+"""A timeline on paper and in words: devices as rows, one box per span, idle time hatched.
 
-Several timelines share one time axis, each starting at zero, so a prediction can stand above its measurement.
+Several timelines share one time axis, each starting at zero, so a prediction can stand above its measurement. Widgets
+and text alternatives take their words from here, and other pictures of schedules their legend and their time axis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pllab.show.figure import Figure, figure
+from pllab.show.figures import Figure, drawing, figure
 from pllab.show.theme import (
     ENGINE_LABELS,
     HATCH_GREY,
     IDLE,
     INK,
-    PANEL,
     Paint,
-    matplotlib_style,
+    count_of,
     paint_of,
     write_percent,
     write_seconds,
 )
-from pllab.show.timeline_text import describe_timeline, has_several_stages, label_of
 from pllab.timeline import Span, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 _WIDTH_IN = 9.6
 _ROW_IN = 0.44
@@ -37,6 +37,46 @@ _WIRE = 0.32  # height of the strip for communication, where there is any
 _FONT_PT = 10.0
 _SMALL_PT = 8.0  # 11 pixels at 100 dots per inch, the smallest that reads well
 _DIGIT_PT = 6.6  # width of a letter at that size, rounded up
+
+
+def describe_timeline(timeline: Timeline) -> str:
+    """Say a timeline in one sentence, made from its numbers.
+
+    Example: `real, 2 devices, 8 micro-batches: makespan 412 ms, bubble fraction 11.8 %, bubble overhead
+    13.4 %, at most 8 micro-batches in flight on device 0`.
+    """
+    engine = ENGINE_LABELS[timeline.engine]
+    devices = count_of(timeline.num_ranks, "device")
+    if not timeline.spans:
+        return f"{engine}, {devices}: nothing ran"
+    computed = {span.action.microbatch for span in timeline.spans if span.action.kind not in ("C", "U")}
+    parts = [
+        f"makespan {write_seconds(timeline.makespan)}",
+        f"bubble fraction {write_percent(timeline.bubble_fraction)}",
+        f"bubble overhead {write_percent(timeline.bubble_overhead)}",
+        *_describe_peak(timeline.peak_in_flight),
+    ]
+    return f"{engine}, {devices}, {count_of(len(computed), 'micro-batch')}: {', '.join(parts)}"
+
+
+def _describe_peak(peaks: Sequence[float]) -> list[str]:
+    highest = max(peaks, default=0.0)
+    if not highest:
+        return []
+    where = "every device" if min(peaks) == highest and len(peaks) > 1 else f"device {peaks.index(highest)}"
+    return [f"at most {count_of(highest, 'micro-batch')} in flight on {where}"]
+
+
+def label_of(span: Span, with_stage: bool) -> str:
+    """What a box says: `F3`, or `2F3` where a device holds several stages."""
+    stage = span.action.stage if with_stage else ""
+    return f"{stage}{span.action.kind}{span.action.microbatch}"
+
+
+def has_several_stages(timeline: Timeline) -> bool:
+    """Whether some device runs more than one stage, so that a label must name the stage."""
+    pairs = {(span.rank, span.action.stage) for span in timeline.spans}
+    return len(pairs) > len({rank for rank, _ in pairs})
 
 
 def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> Figure:
@@ -51,18 +91,18 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
         raise ValueError("draw_timeline() got 0 timelines; pass at least one Timeline")
     if titles is not None and len(titles) != len(timelines):
         raise ValueError(f"{len(titles)} titles do not fit {len(timelines)} timelines; give one title for each")
-    import matplotlib
-    from matplotlib.figure import Figure as Canvas
-
     names = [""] * len(timelines) if titles is None else list(titles)
-    with matplotlib.rc_context(matplotlib_style()):
-        fig, panels = _lay_out(Canvas, timelines)
-        longest = max(timeline.makespan for timeline in timelines)
-        clock = _Clock.for_longest(longest)
-        for axes, timeline, name in zip(panels, timelines, names, strict=True):
+    heights = [_height_of(timeline) for timeline in timelines]
+    total = sum(heights) + _HEAD_IN * len(heights) + _FOOT_IN
+    clock = _Clock.for_longest(max(timeline.makespan for timeline in timelines))
+    with drawing(_WIDTH_IN, total) as fig:
+        top = total
+        for timeline, name, height in zip(timelines, names, heights, strict=True):
+            top -= _HEAD_IN + height
+            axes = fig.add_axes((0.1, top / total, 0.88, height / total))
             _draw_one(axes, timeline.from_zero(), name, clock)
-        _finish_time_axis(panels[-1], clock)
-        _draw_legend(fig, timelines)
+        show_time_axis(axes, clock.unit)
+        draw_legend(fig, (str(span.action.kind) for timeline in timelines for span in timeline.spans), 5)
         return figure(fig, _describe_all(timelines, names))
 
 
@@ -84,17 +124,9 @@ class _Clock:
         return duration * self.per_second / self.longest * (_WIDTH_IN * 0.88) * 72
 
 
-def _lay_out(canvas: Any, timelines: Sequence[Timeline]) -> tuple[Any, list["Axes"]]:
-    """A figure with one panel per timeline, as high as it has devices, and fixed margins in inches."""
-    rows = [_WIRED_ROW_IN if _is_wired(timeline) else _ROW_IN for timeline in timelines]
-    heights = [row * timeline.num_ranks for row, timeline in zip(rows, timelines, strict=True)]
-    total = sum(heights) + _HEAD_IN * len(heights) + _FOOT_IN
-    fig = canvas(figsize=(_WIDTH_IN, total), facecolor=PANEL)
-    panels, top = [], total
-    for height in heights:
-        top -= _HEAD_IN + height
-        panels.append(fig.add_axes((0.1, top / total, 0.88, height / total)))
-    return fig, panels
+def _height_of(timeline: Timeline) -> float:
+    """Inches of its rows."""
+    return timeline.num_ranks * (_WIRED_ROW_IN if _is_wired(timeline) else _ROW_IN)
 
 
 def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _Clock) -> None:
@@ -136,10 +168,7 @@ def _draw_span(axes: "Axes", span: Span, seen_s: float, band: tuple[float, float
     label = label_of(span, staged)
     size = _FONT_PT if band[1] > _WIRE else _SMALL_PT
     if clock.points(seen_s) >= _DIGIT_PT * len(label) * size / _FONT_PT + 4:
-        # A plate of the fill colour keeps the letters clear of the pattern.
-        plate = {"facecolor": paint.fill, "edgecolor": "none", "pad": 0.8} if paint.hatch else None
-        middle = (start + seen_s * clock.per_second / 2, band[0] + band[1] / 2)
-        axes.text(*middle, label, color=paint.text, size=size, ha="center", va="center_baseline", bbox=plate)
+        write_in_box(axes, (start + seen_s * clock.per_second / 2, band[0] + band[1] / 2), label, paint, size)
 
 
 def _draw_box(axes: "Axes", run: tuple[float, float], band: tuple[float, float], paint: Paint, outline: float) -> None:
@@ -152,30 +181,40 @@ def _draw_box(axes: "Axes", run: tuple[float, float], band: tuple[float, float],
     axes.broken_barh([run], band, facecolor=face, edgecolor=edge, linewidth=outline)
 
 
-def _finish_time_axis(axes: "Axes", clock: _Clock) -> None:
+def write_in_box(
+    axes: "Axes", middle: tuple[float, float], text: str, paint: Paint, size: float, pad: float = 0.8
+) -> None:
+    """A word in a box; a plate of the fill colour keeps the letters clear of the pattern."""
+    plate = {"facecolor": paint.fill, "edgecolor": "none", "pad": pad} if paint.hatch else None
+    axes.text(*middle, text, color=paint.text, size=size, ha="center", va="center_baseline", bbox=plate)
+
+
+def show_time_axis(axes: "Axes", unit: str) -> None:
+    """Round times below the lowest panel."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=9, steps=[1, 2, 2.5, 5, 10]))
     axes.tick_params(axis="x", length=4)
     axes.spines["bottom"].set_visible(True)
-    axes.set_xlabel(f"time ({clock.unit})")
+    axes.set_xlabel(f"time ({unit})")
 
 
-def _draw_legend(fig: Any, timelines: Sequence[Timeline]) -> None:
+def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int) -> None:
+    """The kinds that occur, and idle time, at the foot of a figure."""
     from matplotlib.patches import Patch
 
-    kinds = dict.fromkeys(str(span.action.kind) for timeline in timelines for span in timeline.spans)
-    paints = [*(paint_of(kind) for kind in sorted(kinds, key="FRBIWCU".find)), IDLE]
+    paints = [*(paint_of(kind) for kind in sorted(set(kinds), key="FRBIWCU".find)), IDLE]
     handles = [
         Patch(
             facecolor=paint.fill,
             edgecolor=HATCH_GREY if paint is IDLE else INK,
             hatch=paint.hatch,
-            label=f"{paint.letter}  {paint.name}" if paint.letter else paint.name,
+            label=f"{paint.letter}  {paint.name}".strip(),
         )
         for paint in paints
     ]
-    fig.legend(handles=handles, loc="lower center", ncols=min(len(handles), 5), frameon=False, fontsize=10)
+    columns = min(len(handles), most_columns)
+    fig.legend(handles=handles, loc="lower center", ncols=columns, frameon=False, fontsize=10)
 
 
 def _is_wired(timeline: Timeline) -> bool:

@@ -1,28 +1,44 @@
-"""What every widget of this room shares: its sources, its palette, and its static twin.
+"""What every widget of this room shares: its sources, its palette, its printed twin, and how it runs a schedule.
 
-anywidget sends one ES module and one style sheet to the browser and knows no build step, so the common part
-of each is put in front of the widget's own text here.
+anywidget sends one ES module and one style sheet to the browser and knows no build step, so the shared part of each
+is put in front of the widget's own text here.
 """
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
-from pllab.show.figure import Figure
+from pllab.schedule import Schedule
+from pllab.show.figures import Figure
 from pllab.show.theme import as_json
+from pllab.simulate import Costs
+from pllab.timeline import Timeline
+
+Run = Callable[..., Timeline]
 
 
-def read_source(name: str) -> str:
-    """The text of `common.js` and `<name>.js`, or of the `.css` pair: `read_source("player.js")`."""
-    folder = Path(__file__).parent
-    common = (folder / f"common{Path(name).suffix}").read_text(encoding="utf-8")
-    return f"{common}\n{(folder / name).read_text(encoding='utf-8')}"
+def sources_of(file: str, *scripts: str) -> tuple[str, str]:
+    """The module and the style sheet of a widget: the shared ones, then those beside its Python file.
+
+    Example: `sources_of(__file__, "view.js")` in `race.py` joins `common.js`, `view.js` and `race.js`, and `common.css`
+    and `race.css`. `scripts` are named from this folder.
+    """
+    shared, own = Path(__file__).parent, Path(file)
+    modules = [*(shared / name for name in ("common.js", *scripts)), own.with_suffix(".js")]
+    sheets = [shared / "common.css", own.with_suffix(".css")]
+    return _joined(modules), _joined(sheets)
+
+
+def _joined(paths: list[Path]) -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 class Widget(anywidget.AnyWidget):
-    """An anywidget with the palette and a static twin: `.state()` is a dict, `.static()` the figure of it."""
+    """An anywidget with the palette and a static twin: `.static()` is the figure of what it shows."""
 
     theme = traitlets.Dict(read_only=True).tag(sync=True)
     table = traitlets.Bool(False, help="whether the table is shown instead of the picture").tag(sync=True)
@@ -31,10 +47,6 @@ class Widget(anywidget.AnyWidget):
     @traitlets.default("theme")
     def _the_palette(self) -> dict[str, Any]:
         return as_json()
-
-    def state(self) -> dict[str, Any]:
-        """What the widget shows now, as plain data."""
-        raise NotImplementedError
 
     def static(self) -> Figure:
         """The same numbers as a figure with a text alternative."""
@@ -45,3 +57,33 @@ class Widget(anywidget.AnyWidget):
         bundle = super()._repr_mimebundle_(**options)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         return {**(data or {}), **self.static()._repr_mimebundle_()}, metadata
+
+
+def check_place(name: str, place: int, count: int) -> int:
+    """A number that says which of `count` things is shown, from 0.
+
+    Raises:
+        TraitError: there are fewer, as in `step 5 does not exist; choose 0 to 4`.
+    """
+    if not 0 <= place < max(1, count):
+        raise traitlets.TraitError(f"{name} {place} does not exist; choose 0 to {count - 1}")
+    return int(place)
+
+
+def takes_costs(run: Run | None) -> bool:
+    """Whether a run has a parameter named `costs`: then it is given them, and its timeline is in their unit.
+
+    Example: true of `pllab.pipeline.run_emulated` and of `partial(run_emulated, unit_s=0.01)`, false of
+    `lambda schedule: executor_of(schedule).step(x, y).timeline`, which answers in seconds.
+    """
+    if run is None:
+        return False
+    try:
+        return "costs" in inspect.signature(run).parameters
+    except (TypeError, ValueError):  # a built-in without a signature
+        return False
+
+
+def call_run(run: Run, schedule: Schedule, costs: Costs) -> Timeline:
+    """Run a schedule, with its costs where the run takes them."""
+    return run(schedule, costs=costs) if takes_costs(run) else run(schedule)

@@ -1,26 +1,19 @@
 """The virtual clock: it runs a schedule without a device, and says of any timeline where the time went.
 
-costs.py           what work and messages cost
-clock.py           when every action would start and end
-simulate.py        schedule and costs in, timeline out
-estimate.py        costs back out of measured runs
-critical_path.py   which spans decide how long a run takes
-gaps.py            what every idle gap waited for
-held.py            how many micro-batches a rank holds, over time
-formulas.py        what theory says
-judge.py           rows of theory and print beside what the simulator says
+costs.py        what work and messages cost
+clock.py        when every action would start and end
+estimation.py   costs back out of measured runs
+idle.py         what every idle gap waited for, and which spans decide how long a run takes
+formulas.py     what theory says
 
 No torch; standard library only.
 """
 
 from pllab.simulate import formulas
-from pllab.simulate.clock import Times, action_times
+from pllab.simulate.clock import Times, action_times, simulate
 from pllab.simulate.costs import Costs
-from pllab.simulate.critical_path import PathStep, critical_path, critical_steps
-from pllab.simulate.estimate import estimate
-from pllab.simulate.gaps import Gap, gaps
-from pllab.simulate.held import held_over_time
-from pllab.simulate.simulate import simulate
+from pllab.simulate.estimation import estimate
+from pllab.simulate.idle import Gap, PathStep, critical_path, critical_steps, gaps
 
 __all__ = [
     "Costs",
@@ -33,6 +26,5 @@ __all__ = [
     "estimate",
     "formulas",
     "gaps",
-    "held_over_time",
     "simulate",
 ]

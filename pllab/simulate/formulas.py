@@ -5,8 +5,7 @@ micro-batches. F, I and W are the seconds of `Costs` on every stage, B is I + W.
 below 1 or costs for another number of stages, a formula refuses too, with a ValueError.
 """
 
-from pllab.schedule import Kind
-from pllab.schedule.sizes import check_sizes
+from pllab.schedule import Kind, check_sizes
 from pllab.simulate.costs import Costs
 from pllab.timeline import Timeline
 

@@ -8,7 +8,7 @@ from pllab.train.config import MODES, Mode, TrainConfig
 from pllab.train.metrics import EpochMetrics, Summary
 from pllab.train.plots import plot_scaling, save_plots
 from pllab.train.results import TrainResult, load_results
-from pllab.train.run import train, train_as_rank
+from pllab.train.running import train, train_as_rank
 
 __all__ = [
     "MODES",

@@ -4,11 +4,17 @@ A wrong value is refused here, in the process of the person who wrote it, and no
 ten seconds later. The command line makes its flags from these fields, so each has its meaning below it.
 """
 
+import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from pllab.arguments import deadline
+
 Mode = Literal["single", "data_parallel", "model_parallel", "pipeline"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+PipelineSchedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble"]
+_STAGES_PER_RANK = {"interleaved": 2, "zbv": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +58,10 @@ class TrainConfig:
     """Micro-batches per batch of the pipeline; none makes twice as many as there are stages."""
     split_size: int | None = None
     """Rows per micro-batch of the pipeline, instead of num_microbatches."""
+    schedule: PipelineSchedule = "gpipe"
+    """Order of forwards and backwards of the pipeline; zero_bubble is searched for what this machine costs."""
+    memory_limit: float | None = None
+    """Micro-batches a rank may hold under zero_bubble; none allows as many as there are ranks."""
     recompute: bool = False
     """Compute a stage's forward again in its backward instead of keeping activations (pipeline)."""
     n_layer: int = 4
@@ -91,19 +101,35 @@ class TrainConfig:
 
     @property
     def run_name(self) -> str:
-        """Name of the run's files in the work folder: `pipeline-2`."""
-        return f"{self.mode}-{self.world_size}"
+        """Name of the run's files in the work folder: `pipeline-2`, or `pipeline-2-1f1b` for other than GPipe."""
+        return f"{self.mode}-{self.world_size}" + ("" if self.schedule == "gpipe" else f"-{self.schedule}")
 
     @property
     def is_split(self) -> bool:
         """Whether the model's layers lie on several devices."""
         return self.mode in ("model_parallel", "pipeline")
 
+    @property
+    def num_stages(self) -> int:
+        """Stages of the model where its layers lie on several devices."""
+        return self.world_size * (_STAGES_PER_RANK.get(self.schedule, 1) if self.mode == "pipeline" else 1)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What decides what is learned, as plain values: a run that goes on must have the same."""
+        return {name: value for name, value in json.loads(json.dumps(asdict(self))).items() if name in _IDENTITY}
+
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values."""
         return asdict(self)
 
 
+_IDENTITY = frozenset(
+    (
+        "dataset columns max_length samples_per_epoch batch_size optimizer"
+        " n_layer n_embd n_head vocab_size dropout dtype seed"
+    ).split()
+)
 _COUNTS = (
     "world_size batch_size num_epochs max_length samples_per_epoch validation_samples"
     " n_layer n_embd n_head vocab_size num_threads num_microbatches split_size"
@@ -120,9 +146,15 @@ def _check_ranges(config: TrainConfig) -> None:
     for name in _COUNTS.split():
         value = getattr(config, name)
         _require(value is None or value >= 1, f"{name} is {value}; give 1 or more")
-    for name in ("learning_rate", "timeout_s", "gradient_clipping"):
+    for name in ("learning_rate", "gradient_clipping"):
         value = getattr(config, name)
-        _require(value is None or value > 0, f"{name} is {value}; give a number above 0")
+        _require(value is None or 0 < value < math.inf, f"{name} is {value}; give a finite number above 0")
+    deadline(config.timeout_s)
+    _require(0 <= config.seed < 2**63, f"seed is {config.seed}; give a whole number from 0 to 2**63 - 1")
+    _require(
+        bool(config.workdir) and "\0" not in config.workdir,
+        f"workdir is {config.workdir!r}; name a folder for results and checkpoints",
+    )
     _require(0 <= config.dropout < 1, f"dropout is {config.dropout}; give a probability from 0 to less than 1")
     _require(
         config.n_embd % config.n_head == 0,
@@ -148,8 +180,8 @@ def _check_devices(config: TrainConfig) -> None:
         "it counts the examples of all ranks together, so give a multiple",
     )
     _require(
-        not config.is_split or world_size <= config.n_layer,
-        f"{world_size} stages are more than the {config.n_layer} layers of the model; "
+        not config.is_split or config.num_stages <= config.n_layer,
+        f"{config.num_stages} stages are more than the {config.n_layer} layers of the model; "
         "give a smaller world_size or a larger n_layer",
     )
 
@@ -161,9 +193,20 @@ def _check_microbatches(config: TrainConfig) -> None:
         f"num_microbatches {count} and split_size {size} say the same thing twice; "
         "give the count or the rows of one micro-batch",
     )
+    given = {"num_microbatches": count, "split_size": size, "recompute": config.recompute}
+    given["schedule"] = config.schedule != "gpipe"
+    only = [name for name, value in given.items() if value]
     _require(
-        config.mode == "pipeline" or not (count or size or config.recompute),
-        f"num_microbatches, split_size and recompute belong to mode pipeline, not to {config.mode}; leave them out",
+        config.mode == "pipeline" or not only,
+        f"{' and '.join(only)} belong to mode pipeline, not to {config.mode}; leave them out",
+    )
+    _require(
+        config.memory_limit is None or config.schedule == "zero_bubble",
+        f"memory_limit {config.memory_limit} belongs to schedule zero_bubble, not to {config.schedule}; leave it out",
+    )
+    _require(
+        config.memory_limit is None or 1 <= config.memory_limit < math.inf,
+        f"memory_limit is {config.memory_limit}; one micro-batch counts 1, so give at least 1",
     )
     _require(
         count is None or count <= config.batch_size,

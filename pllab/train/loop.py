@@ -1,33 +1,86 @@
-"""The life of one rank: a model on its devices, epochs of steps, a validation loss after each, translations.
+"""The life of one rank: a trainer, epochs of steps, a validation loss after each, translations.
 
-A run in one process is a rank in a world of one, so this file serves all four modes.
+A run in one process is a rank in a world of one. Under data_parallel every rank has a share of the data; the ranks of a
+pipeline all read all of it.
 """
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from pllab import comm
-from pllab.data import Collate, ShareLoader, partition_dataset
-from pllab.models import GPT2LMHeadModelParallel
-from pllab.parallel import DataParallel
-from pllab.train.checkpoint import latest_checkpoint, load_checkpoint, save_checkpoint
+from pllab.data import (
+    Collate,
+    Example,
+    ShareLoader,
+    Tokenizer,
+    load_examples,
+    partition_dataset,
+    texts_of,
+    train_tokenizer,
+)
+from pllab.parallel import global_sum, num_target_tokens
+from pllab.train.checkpoints import load_checkpoint, open_checkpoint, restore_optimizer, save_checkpoint
 from pllab.train.config import TrainConfig
-from pllab.train.corpus import Corpus
-from pllab.train.evaluate import validation_loss
-from pllab.train.metrics import EpochMetrics
-from pllab.train.model import build_model, place_model
-from pllab.train.step import StepRecord, make_optimizer, train_step
-from pllab.train.tensorboard import log_epoch
-from pllab.train.translate import bleu_score
+from pllab.train.metrics import EpochMetrics, log_epoch
+from pllab.train.trainers import StepRecord, Trainer, make_trainer
+from pllab.train.translation import bleu_score
 
 OnProgress = Callable[[dict[str, Any]], None]
 _SECONDS_BETWEEN_EVENTS = 0.1  # reading a loss waits for the GPU, so not after every step
+_NAMES = ("docs", "numbers", "iwslt14-de-en", "tinyshakespeare", "openwebtext")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Training and validation examples with the tokenizer that reads them.
+
+    Every rank reads the examples itself; the tokenizer is trained once and handed over as a file.
+    """
+
+    training: Sequence[Example]
+    validation: Sequence[Example]
+    tokenizer: Tokenizer
+
+    @property
+    def is_translation(self) -> bool:
+        """Whether the examples have a source to translate."""
+        return any(example.source for example in self.validation)
+
+    @property
+    def digest(self) -> str:
+        """What tells the training examples from others, in twelve digits."""
+        return hashlib.sha256("\0".join(texts_of(self.training)).encode()).hexdigest()[:12]
+
+
+def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corpus:
+    """Load the data set of the configuration and load or train its tokenizer.
+
+    Raises:
+        ValueError: the data set or its columns are missing, or it has fewer examples than one batch.
+    """
+    training = _load(config, "train", config.samples_per_epoch)
+    validation = _load(config, "validation", config.validation_samples)
+    if len(training) < config.batch_size:
+        raise ValueError(
+            f"dataset {config.dataset!r} gives {len(training)} training examples, fewer than batch_size "
+            f"{config.batch_size}; give a smaller batch_size or more samples_per_epoch"
+        )
+    if tokenizer_path is not None:
+        return Corpus(training, validation, Tokenizer.load(tokenizer_path))
+    return Corpus(training, validation, train_tokenizer(texts_of(training), config.vocab_size))
+
+
+def _load(config: TrainConfig, split: str, limit: int | None) -> list[Example]:
+    """Take what is no known name as a path where something lies there."""
+    is_path = config.dataset not in _NAMES and Path(config.dataset).exists()
+    path = config.dataset if is_path else None
+    return load_examples(config.dataset, split, path=path, columns=config.columns, limit=limit)
 
 
 @dataclass(frozen=True)
@@ -38,23 +91,25 @@ class RankOutcome:
     step_losses: tuple[float, ...]
     bleu: float | None
     reason: str
-    """How gradients are shared, in a sentence; empty in a run of one process."""
+    """How the work is shared, in a sentence; empty for one device."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """All that the steps of one rank need."""
+    """All that the steps of one rank need; `share` is its number among those that share the data, and their count."""
 
     config: TrainConfig
     corpus: Corpus
-    model: GPT2LMHeadModelParallel
-    replica: nn.Module
-    device: torch.device
-    optimizer: torch.optim.Optimizer
+    trainer: Trainer
     collate: Collate
     loader: ShareLoader
-    rows_per_rank: int
+    share: tuple[int, int]
     on_progress: OnProgress
+
+    @property
+    def rows_per_share(self) -> int:
+        """Rows of a batch that fall to this rank."""
+        return self.config.batch_size // self.share[1]
 
 
 def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: OnProgress) -> RankOutcome:
@@ -66,60 +121,63 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
         folder: of the run, for checkpoints.
         on_progress: gets a dictionary about ten times a second.
     """
-    model = build_model(config, corpus.tokenizer.vocab_size)
+    trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
-        run = _prepare(config, corpus, model, on_progress)
-        done = load_checkpoint(latest_checkpoint(folder), model, run.optimizer) if config.resume else 0
+        run = _prepare(config, corpus, trainer, on_progress)
+        done = _resume(run, folder) if config.resume else 0
         epochs, losses = [], []
         for epoch in range(done, config.num_epochs):
             metrics, step_losses = _run_epoch(run, epoch)
             epochs.append(metrics)
             losses += step_losses
             _keep(run, folder, metrics, step_losses)
-        bleu = _translate(run)
-        return RankOutcome(tuple(epochs), tuple(losses), bleu, getattr(run.replica, "reason", ""))
+        return RankOutcome(tuple(epochs), tuple(losses), _translate(run), trainer.reason)
     finally:
-        model.close()
+        trainer.close()
 
 
-def _prepare(config: TrainConfig, corpus: Corpus, model: GPT2LMHeadModelParallel, on_progress: OnProgress) -> _Run:
-    rank, world_size = comm.rank(), comm.world_size()
-    device = place_model(model, config)
+def _prepare(config: TrainConfig, corpus: Corpus, trainer: Trainer, on_progress: OnProgress) -> _Run:
+    share = (comm.rank(), comm.world_size()) if config.mode == "data_parallel" else (0, 1)
     collate = Collate(corpus.tokenizer, config.max_length)
+    loader = partition_dataset(*share, corpus.training, config.batch_size, collate, seed=config.seed, remainder="drop")
     return _Run(
         config=config,
         corpus=corpus,
-        model=model,
-        replica=DataParallel(model) if config.mode == "data_parallel" else model,
-        device=device,
-        optimizer=make_optimizer(model, config),
+        trainer=trainer,
         collate=collate,
-        loader=partition_dataset(
-            rank, world_size, corpus.training, config.batch_size, collate, seed=config.seed, remainder="drop"
-        ),
-        rows_per_rank=config.batch_size // world_size,
+        loader=loader,
+        share=share,
         on_progress=on_progress,
     )
 
 
+def _resume(run: _Run, folder: Path) -> int:
+    """Fill model and optimizer from the newest checkpoint; the number of epochs already done."""
+    path, done = open_checkpoint(folder, run.config.identity | {"data": run.corpus.digest})
+    states = load_checkpoint(path, run.trainer.model)
+    restore_optimizer(run.trainer.optimizer, run.trainer.names, states)
+    return done
+
+
 def _run_epoch(run: _Run, epoch: int) -> tuple[EpochMetrics, list[float]]:
     """Train one epoch on the clock, then validate off it."""
-    torch.manual_seed(run.config.seed + 1 + epoch * comm.world_size() + comm.rank())  # dropout
+    number, count = run.share
+    torch.manual_seed(run.config.seed + 1 + epoch * count + number)  # dropout
     run.loader.set_epoch(epoch)
-    run.replica.train()
-    _wait_for_device(run.device)
+    run.trainer.train()
+    _wait_for_device(run.trainer.device)
     start = time.perf_counter()
     records, num_tokens = _run_steps(run, epoch, start)
-    _wait_for_device(run.device)
+    _wait_for_device(run.trainer.device)
     seconds = time.perf_counter() - start
-    step_losses, training_loss = _losses_of_all_ranks(records)
+    step_losses, training_loss = _losses_of_all(records, count)
     metrics = EpochMetrics(
         rank=comm.rank(),
         epoch=epoch,
         training_time_s=seconds,
         num_tokens=num_tokens,
         training_loss=training_loss,
-        validation_loss=validation_loss(run.model, run.corpus.validation, run.collate, run.rows_per_rank, run.device),
+        validation_loss=validation_loss(run.trainer, run.corpus.validation, run.collate, run.rows_per_share, run.share),
     )
     return metrics, step_losses
 
@@ -130,7 +188,7 @@ def _run_steps(run: _Run, epoch: int, start: float) -> tuple[list[StepRecord], i
     num_tokens, last_event = 0, 0.0
     num_steps = len(run.loader)
     for step, batch in enumerate(run.loader, start=1):
-        records.append(train_step(run.replica, run.optimizer, batch, run.device, run.config))
+        records.append(run.trainer.step(batch))
         num_tokens += int((batch["input_ids"] != run.corpus.tokenizer.pad_id).sum())
         now = time.perf_counter()
         if step == num_steps or now - last_event > _SECONDS_BETWEEN_EVENTS:
@@ -151,32 +209,70 @@ def _run_steps(run: _Run, epoch: int, start: float) -> tuple[list[StepRecord], i
     return records, num_tokens
 
 
-def _losses_of_all_ranks(records: list[StepRecord]) -> tuple[list[float], float]:
-    """Loss per target token of all ranks, of every step and of the epoch; one message for the whole epoch."""
+def _losses_of_all(records: list[StepRecord], num_shares: int) -> tuple[list[float], float]:
+    """Loss per target token of all shares, of every step and of the epoch; one message for the whole epoch."""
     sums = torch.stack([record.loss_sum.double() for record in records])
     counts = torch.tensor([record.num_targets for record in records], dtype=torch.float64, device=sums.device)
     table = torch.stack([sums, counts])
-    comm.all_reduce(table)
+    if num_shares > 1:
+        comm.all_reduce(table)
     sums, counts = table.cpu()
     return (sums / counts).tolist(), float(sums.sum() / counts.sum())
 
 
+def validation_loss(
+    trainer: Trainer,
+    examples: Sequence[Example],
+    collate: Collate,
+    batch_size: int,
+    share: tuple[int, int] = (0, 1),
+) -> float:
+    """Mean loss per target token over all examples; a token counts the same wherever it is. NaN without targets.
+
+    Args:
+        trainer: computes the losses, with dropout off.
+        examples: the same on every rank; those that share the data deal them out among them.
+        collate: makes `input_ids` and `labels` of a list of examples.
+        batch_size: rows at a time, on this rank.
+        share: this rank's number among those that share the data, and their count.
+    """
+    number, count = share
+    loss_sum, num_targets = 0.0, 0
+    with trainer.evaluating():
+        for rows in batches(examples[number::count], batch_size):
+            batch = collate(rows)
+            loss_sum += trainer.loss_sum(batch)
+            num_targets += num_target_tokens(batch["labels"])
+    if count > 1:
+        loss_sum, num_targets = global_sum(loss_sum), int(global_sum(num_targets))
+    return loss_sum / num_targets if num_targets else float("nan")
+
+
+def batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    """Cut a sequence into lists of `size`, the last one shorter: 5 items by 2 -> 2, 2, 1."""
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])
+
+
 def _keep(run: _Run, folder: Path, metrics: EpochMetrics, step_losses: list[float]) -> None:
     """Rank 0 writes what the configuration wants kept of an epoch."""
-    if comm.rank() != 0:
-        return
     if run.config.checkpoint:
-        save_checkpoint(folder, run.model, run.optimizer, metrics.epoch + 1)
-    if run.config.tensorboard:
-        log_epoch(folder / "tensorboard", run.config, metrics, step_losses)
+        run.trainer.gather()
+        states = run.trainer.state_of_optimizer()
+        if comm.rank() == 0:
+            identity = run.config.identity | {"data": run.corpus.digest}
+            save_checkpoint(folder, run.trainer.model, states, metrics.epoch + 1, identity)
+    if run.config.tensorboard and comm.rank() == 0:
+        log_epoch(folder / "tensorboard", run.config.learning_rate, metrics, step_losses)
 
 
 def _translate(run: _Run) -> float | None:
     if not (run.config.bleu and run.corpus.is_translation):
         return None
-    return bleu_score(
-        run.model, run.corpus.validation, run.corpus.tokenizer, run.config.max_length, run.rows_per_rank, run.device
-    )
+    run.trainer.gather()
+    model, device = run.trainer.model, run.trainer.device
+    examples, tokenizer = run.corpus.validation, run.corpus.tokenizer
+    return bleu_score(model, examples, tokenizer, run.config.max_length, run.rows_per_share, device)
 
 
 def _wait_for_device(device: torch.device) -> None:

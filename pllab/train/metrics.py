@@ -7,6 +7,7 @@ times are averaged.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 
 
@@ -67,3 +68,21 @@ def mean_time_s(ranks: Sequence[Sequence[EpochMetrics]]) -> Summary:
 def total_tokens_per_s(ranks: Sequence[Sequence[EpochMetrics]]) -> Summary:
     """Tokens/s of all ranks together: summed over ranks, then summarised over epochs."""
     return Summary.of([sum(epoch.tokens_per_s for epoch in epochs) for epochs in zip(*ranks, strict=True)])
+
+
+def log_epoch(folder: Path, learning_rate: float, metrics: EpochMetrics, step_losses: Sequence[float]) -> None:
+    """Append one epoch to TensorBoard's files: the loss of every step, rates and validation loss.
+
+    Watch them with `tensorboard --logdir FOLDER`.
+    """
+    from torch.utils.tensorboard import SummaryWriter  # a second to import, and only wanted here
+
+    with SummaryWriter(str(folder)) as writer:
+        first = metrics.epoch * len(step_losses)
+        for step, loss in enumerate(step_losses, start=first):
+            writer.add_scalar("loss/training", loss, step)
+        last = first + len(step_losses) - 1
+        writer.add_scalar("loss/validation", metrics.validation_loss, last)
+        writer.add_scalar("tokens_per_s/rank_0", metrics.tokens_per_s, last)
+        writer.add_scalar("training_time_s", metrics.training_time_s, last)
+        writer.add_scalar("learning_rate", learning_rate, last)

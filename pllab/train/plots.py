@@ -66,7 +66,9 @@ def save_plots(workdir: str | Path) -> tuple[Path, Path]:
 def _name(result: dict[str, Any]) -> str:
     config = result["config"]
     devices = "1 device" if config["world_size"] == 1 else f"{config['world_size']} devices"
-    return f"{config['mode'].replace('_', ' ')}\n{devices}"
+    schedule = config.get("schedule", "gpipe")
+    order = "" if schedule == "gpipe" else f", {schedule}"
+    return f"{config['mode'].replace('_', ' ')}{order}\n{devices}"
 
 
 def _alternative(results: Sequence[dict[str, Any]], metric: str) -> str:

@@ -7,7 +7,6 @@ every rank, so that means can be taken again.
 import json
 import math
 import os
-import platform
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -136,36 +135,6 @@ def open_workdir(workdir: str) -> Path:
             f"workdir {workdir!r} cannot be written ({reason}); name a folder of your own with --workdir"
         ) from error
     return folder
-
-
-def describe_machine() -> dict[str, Any]:
-    """The machine and the libraries a number was measured on."""
-    import torch
-
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return {
-        "processor": _processor(),
-        "num_cores": num_cores(),
-        "gpus": gpus,
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-
-
-def num_cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _processor() -> str:
-    """The processor's trade name where Linux tells it, else the architecture."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _finite(value: Any) -> Any:

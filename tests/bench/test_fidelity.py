@@ -5,33 +5,33 @@ import pytest
 
 from pllab import comm
 from pllab.bench.attribute import CAUSES
-from pllab.bench.fidelity import Case, Example, FidelityBench, Outcome, bench_fidelity, representative
-from pllab.bench.pipeline import PipelineWorkload
+from pllab.bench.fidelity import Case, FidelityBench, Outcome, bench_fidelity
+from pllab.bench.workloads import PipelineWorkload
 from pllab.schedule import gpipe, zb_h1
 from pllab.simulate import Costs, simulate
 
 TINY = {"num_layers": 4, "width": 32, "num_heads": 2, "batch_size": 8, "num_tokens": 16, "num_microbatches": 4}
-EXAMPLE = Example(Case("real", "lanes", "GPipe", 2), *[simulate(gpipe(2, 2))] * 2)
+TIMELINES = (simulate(gpipe(2, 2)),) * 2
 
 
 def outcome(**causes: float) -> Outcome:
     """A round predicted at 1 s, with the causes given and no others."""
     found = dict.fromkeys(CAUSES, 0.0) | causes
-    return Outcome(1.0, 1.0 + sum(found.values()), found)
+    return Outcome(1.0, 1.0 + sum(found.values()), found, TIMELINES)
 
 
 def bench(cases: dict[Case, tuple[Outcome, ...]]) -> FidelityBench:
-    return FidelityBench(PipelineWorkload(), cases, EXAMPLE)
+    return FidelityBench(PipelineWorkload(), cases)
 
 
 @pytest.mark.ranks
 def test_every_case_is_predicted_and_measured() -> None:
     result = bench_fidelity(
-        PipelineWorkload(**TINY), microbatches=(2, 4), repeats=1, sleep_ms=2.0, sleeping_ranks=2, timeout_s=120
+        PipelineWorkload(**TINY), microbatches=(4,), repeats=1, sleep_ms=1.0, sleeping_ranks=2, timeout_s=120
     )
     ways = {(case.engine, case.transport) for case in result.outcomes}
     assert ways == {(engine, on) for engine in ("real", "emulated") for on in ("lanes", "ranks")}
-    assert len(result.outcomes) == 4 * 4 * 2
+    assert len(result.outcomes) == 4 * 4
     for rounds in result.outcomes.values():
         for one in rounds:
             assert sum(one.causes.values()) == pytest.approx(one.measured_s - one.predicted_s, abs=1e-9)
@@ -39,10 +39,12 @@ def test_every_case_is_predicted_and_measured() -> None:
     assert set(read["median_error"]) == set(read["largest_error"]) == {"real", "emulated"}
     assert read["machine"]["threads_per_rank"] == 1  # where the work ran, whatever this process has
     assert "emulated: median error" in result.table()
-    case, predicted, measured = result.example
-    assert case == Case("real", "lanes", "ZB-H1", 4) and measured.engine == "real"
-    shown = result.shown(case)
-    assert (shown.predicted_s, shown.measured_s) == (predicted.makespan, measured.makespan)
+    for case in result.outcomes:
+        shown = result.shown(case)
+        predicted, measured = shown.timelines
+        assert (predicted.engine, measured.engine) == ("simulated", case.engine)
+        assert (shown.predicted_s, shown.measured_s) == (predicted.makespan, measured.makespan)
+    assert "ZB-H1 on lanes, m = 4, predicted" in result.picture().alt
 
 
 def test_of_every_case_the_round_of_the_median_is_shown_with_its_own_causes() -> None:
@@ -60,8 +62,9 @@ def test_of_every_case_the_round_of_the_median_is_shown_with_its_own_causes() ->
 
 
 def test_of_an_even_number_of_rounds_the_lower_of_the_middle_ones_stands_for_all() -> None:
-    assert representative([outcome(work=0.3), outcome(work=0.1), outcome(work=0.4), outcome(work=0.2)]) == 3
-    assert representative([outcome(work=0.3), outcome(work=0.1)]) == 1
+    case, rounds = Case("real", "lanes", "GPipe", 2), [outcome(work=share) for share in (0.3, 0.1, 0.4, 0.2)]
+    assert bench({case: tuple(rounds)}).shown(case) is rounds[3]
+    assert bench({case: tuple(rounds[:2])}).shown(case) is rounds[1]
 
 
 def test_the_figure_is_the_median_over_cases_of_each_cases_median() -> None:
@@ -75,8 +78,8 @@ def test_the_figure_is_the_median_over_cases_of_each_cases_median() -> None:
         Case("emulated", "lanes", "GPipe", 2): outcomes(1.8),
     }
     result = bench(cases)
-    assert result.median_error("real") == pytest.approx(0.1)
-    assert result.median_error("emulated") == pytest.approx(0.5)
+    assert result.to_json()["median_error"] == pytest.approx({"real": 0.1, "emulated": 0.5})
+    assert result.to_json()["largest_error"] == pytest.approx({"real": 0.2, "emulated": 0.5})
     assert result.error(Case("real", "lanes", "GPipe", 8)).median == pytest.approx(-0.2)
 
 
@@ -104,10 +107,10 @@ def test_the_picture_stacks_the_causes_of_every_real_case_to_both_sides_of_zero(
 def test_the_bars_leave_the_timelines_their_size() -> None:
     from pllab.show import draw_timeline
 
-    timelines = [simulate(zb_h1(2, 4)), simulate(zb_h1(2, 4), Costs(1.1))]
+    timelines = (simulate(zb_h1(2, 4)), simulate(zb_h1(2, 4), Costs(1.1)))
     case = Case("real", "lanes", "ZB-H1", 4)
     alone = draw_timeline(*timelines).canvas
-    with_bars = FidelityBench(PipelineWorkload(), {case: (outcome(),)}, Example(case, *timelines)).picture().canvas
+    with_bars = bench({case: (outcome()._replace(timelines=timelines),)}).picture().canvas
     for before, after in zip(alone.axes, with_bars.axes, strict=False):
         sizes = [
             axes.get_position().height * fig.get_figheight() for axes, fig in ((before, alone), (after, with_bars))
@@ -118,10 +121,10 @@ def test_the_bars_leave_the_timelines_their_size() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"sleeping_ranks": 0}, "sleeping_ranks is 0; it is a whole number from 1"),
-        ({"repeats": 0}, "repeats is 0; it is a whole number from 1"),
+        ({"sleeping_ranks": 0}, "sleeping_ranks is 0; give a whole number of at least 1"),
+        ({"repeats": 0}, "repeats is 0; give a whole number of at least 1"),
         ({"microbatches": ()}, "microbatches is empty"),
-        ({"microbatches": (2, 0)}, "microbatches is 0; it is a whole number from 1"),
+        ({"microbatches": (2, 0)}, "microbatches is 0; give a whole number of at least 1"),
         ({"sleep_ms": -1.0}, "a stage cannot sleep -0.001 s"),
     ],
 )

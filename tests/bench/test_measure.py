@@ -1,14 +1,13 @@
 """Comparisons on a clock that the runs move themselves, so that no test depends on a real second."""
 
 import json
-from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import cycle
+import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pllab.bench.measure import Comparison, Implausible, Spread, check_speedup, compare, machine, speedup
+from pllab.bench.measure import Comparison, Implausible, Spread, check_speedup, compare, speedup
 from pllab.comm import launch
 
 
@@ -82,17 +81,15 @@ def test_a_speed_up_is_a_median_of_rounds_or_nothing(
     assert result.to_json()["runs"]["new"]["speedup"] == expected
 
 
-def test_more_speed_than_devices_is_refused_and_keeps_its_times() -> None:
+def test_more_speed_than_devices_is_refused() -> None:
     weather = Weather()
-    with pytest.raises(Implausible, match=r"speed-up failed: pipe is 14\.40x as fast on 2 devices") as caught:
+    with pytest.raises(Implausible, match=r"speed-up failed: pipe is 14\.40x as fast on 2 devices"):
         compare(
             {"plain": weather.run("plain", 14.4), "pipe": weather.run("pipe", 1.0)},
             repeats=3,
             num_devices=2,
             clock=weather.clock,
         )
-    assert caught.value.comparison is not None
-    assert caught.value.comparison.seconds["pipe"] == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_noise_above_the_number_of_devices_is_allowed() -> None:
@@ -110,7 +107,7 @@ def test_a_run_without_time_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"runs": {}}, "0 runs, repeats=9"),
+        ({"runs": {}}, "there are no runs to compare"),
         ({"runs": {"a": list}, "repeats": 0}, "repeats=0"),
         ({"runs": {"a": list}, "warmup": -1}, "warmup=-1"),
         ({"runs": {"a": list}, "baseline": "b"}, "baseline 'b' is not among the runs; choose one of a"),
@@ -122,20 +119,19 @@ def test_bad_requests(arguments: dict[str, Any], sentence: str) -> None:
 
 
 def test_json_and_table_tell_the_same() -> None:
-    result = Comparison({"a": (2.0, 2.0), "longer": (1.0, 1.0)}, "a", tokens=10, machine=machine("emulated"))
-    told = json.loads(json.dumps(result.to_json()))
-    assert told["runs"]["longer"]["ratio"] == 0.5
-    assert told["runs"]["longer"]["tokens_per_s"] == 10.0
-    assert told["machine"]["engine"] == "emulated"
+    result = Comparison({"a": (2.0, 2.0), "longer": (1.0, 1.0)}, "a", tokens=10, machine={"engine": "emulated"})
+    record = json.loads(json.dumps(result.to_json()))
+    assert record["runs"]["longer"]["ratio"] == 0.5
+    assert record["runs"]["longer"]["tokens_per_s"] == 10.0
+    assert record["machine"]["engine"] == "emulated"
     assert "longer    1.0000" in result.table()
     assert "0.500" in result.table()
 
 
 def test_the_machine_has_no_host_name() -> None:
-    import socket
-
-    described = machine()
-    assert {"cpu", "cores", "device", "torch", "engine"} <= described.keys()
+    described = compare({"a": Weather().run("a", 1.0)}, engine="emulated", clock=iter(range(99)).__next__).machine
+    assert {"cpu", "cores", "device", "threads_per_rank", "torch"} <= described.keys()
+    assert described["engine"] == "emulated"
     assert socket.gethostname() not in map(str, described.values())
 
 
@@ -153,14 +149,10 @@ def test_ranks_in_step_agree_on_the_slowest() -> None:
         assert result.seconds == {"a": (3.0, 3.0), "b": (2.0, 2.0)}
 
 
-def test_a_run_that_settles_is_done_twice_and_the_second_is_timed() -> None:
-    now, calls = [0.0], []
-
-    def step(name: str, seconds: Iterator[float]) -> None:
-        calls.append(name)
-        now[0] += next(seconds)
-
-    runs = {name: partial(step, name, cycle([9.0, took])) for name, took in (("a", 1.0), ("b", 2.0))}
-    result = compare(runs, repeats=2, warmup=0, settle=True, clock=lambda: now[0])
-    assert calls == ["a", "a", "b", "b"] * 2
+def test_what_is_done_before_a_run_is_not_timed() -> None:
+    weather = Weather()
+    runs = {name: weather.run(name, seconds) for name, seconds in (("a", 1.0), ("b", 2.0))}
+    before = {name: weather.run(f"before {name}", 9.0) for name in runs}
+    result = compare(runs, repeats=2, warmup=0, before=before, clock=weather.clock)
+    assert weather.calls == ["before a", "a", "before b", "b"] * 2
     assert result.seconds == {"a": (1.0, 1.0), "b": (2.0, 2.0)}

@@ -1,24 +1,60 @@
 """A bare HTML page with a stand-in for anywidget's model: the widget's own text runs, nothing else."""
 
+import base64
 import json
+from typing import Any
 
 import pytest
+from traitlets import TraitError
 
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
+both_schemes = pytest.mark.parametrize(
+    "chromium_page", ["light", pytest.param("dark", marks=pytest.mark.exhaustive)], indirect=True
+)
 
-# The part of anywidget's model that widgets use: get, set, save_changes, on, off.
-FAKE_MODEL = """
+# The part of anywidget's model that widgets use: get, set, save_changes, on, off. With a kernel it does what
+# ipywidgets does: one message in flight, and what changes meanwhile is merged into the next. Callbacks hear when the
+# kernel is done with a message; of merged messages only the last one's are kept.
+MODELS = """
+const read = (value) => value?.base64 === undefined ? value
+  : new DataView(Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0)).buffer);
 class FakeModel {
-  constructor(state) { this.state = state; this.listeners = {}; this.saves = 0; }
+  constructor(state) {
+    this.state = Object.fromEntries(Object.entries(state).map(([name, value]) => [name, read(value)]));
+    this.listeners = {};
+    this.changed = {};
+    this.saves = 0;
+  }
   get(name) { return this.state[name]; }
   set(name, value) {
     if (this.state[name] === value) return;
-    this.state[name] = value;
-    for (const react of [...(this.listeners[`change:${name}`] ?? [])]) react();
+    this.state[name] = this.changed[name] = value;
+    this.tell(name);
   }
+  tell(name) { for (const react of [...(this.listeners[`change:${name}`] ?? [])]) react(); }
   save_changes() { this.saves += 1; }
   on(name, react) { (this.listeners[name] ??= []).push(react); }
   off(name, react) { this.listeners[name] = (this.listeners[name] ?? []).filter((one) => one !== react); }
+}
+class KernelModel extends FakeModel {
+  sent = 0;
+  async save_changes(callbacks) {
+    this.callbacks = callbacks ?? this.callbacks;
+    if (this.busy || !Object.keys(this.changed).length) return;
+    const [sent, told] = [this.changed, this.callbacks];
+    [this.busy, this.changed, this.callbacks] = [true, {}, undefined];
+    this.sent += 1;
+    const answer = await window.kernel(sent);
+    for (const [name, value] of Object.entries(answer)) this.state[name] = read(value);
+    for (const name of Object.keys(answer)) this.tell(name);
+    told?.iopub.status({ content: { execution_state: "idle" } });
+    this.busy = false;
+    this.save_changes();
+  }
+  async send(content) {
+    for (const [answer, blocks] of await window.message(content)) {
+      for (const react of this.listeners["msg:custom"] ?? []) react(answer, blocks.map(read));
+    }
+  }
 }
 """
 
@@ -26,32 +62,98 @@ PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>widg
 <style>:root { color-scheme: light dark; } body { margin: 16px; }</style></head>
 <body><button id="outside">outside</button><div id="widget"></div></body></html>"""
 
-MOUNT = """async ([source, css, state, fake]) => {
-  document.head.append(Object.assign(document.createElement("style"), { textContent: css }));
+LOAD = """
+const load = async (source) => {
   const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  const module = await import(address);
-  URL.revokeObjectURL(address);
-  const FakeModel = new Function(fake + "; return FakeModel;")();
-  window.model = new FakeModel(state);
-  window.unmount = module.default.render({ model: window.model, el: document.querySelector("#widget") });
-}"""
+  return import(address).finally(() => URL.revokeObjectURL(address));
+};
+"""
+
+MOUNT = f"""async ([source, css, state, hasKernel]) => {{
+  {MODELS} {LOAD}
+  document.head.append(Object.assign(document.createElement("style"), {{ textContent: css }}));
+  const module = await load(source);
+  window.model = hasKernel ? new KernelModel(state) : new FakeModel(state);
+  window.unmount = module.default.render({{ model: window.model, el: document.querySelector("#widget") }});
+}}"""
+
+LISTENERS_LEFT = "Object.values(window.model.listeners).flat().length"
+PASSED = "window.passed = []; document.addEventListener('keydown', (event) => passed.push(event.key))"
 
 
 def mount(page, widget):
     """Draw a widget in the page and wait until it says that it is drawn; returns the widget's root."""
-    state = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    plain = json.loads(json.dumps({name: value for name, value in state.items() if _is_plain(value)}))
+    return _mount(page, widget, has_kernel=False)
+
+
+def mount_with_kernel(page, widget):
+    """The same, and what the browser sends is answered by the widget itself."""
+    known = traits_of(widget)
+
+    def kernel(changes):
+        try:
+            with widget.hold_trait_notifications():
+                for name, value in changes.items():
+                    setattr(widget, name, value)
+        except TraitError:
+            return {}  # ipywidgets logs it, and the browser hears nothing
+        now = traits_of(widget)
+        fresh = {name: value for name, value in now.items() if (known | changes).get(name) != value}
+        known.update(now)
+        return fresh
+
+    def message(content):
+        sent = []
+        widget.send = lambda answer, buffers=(): sent.append((answer, [coded(one) for one in buffers]))
+        widget._handle_custom_msg(content, [])
+        return json.loads(json.dumps(sent))
+
+    if not hasattr(page, "answers"):  # a function can be exposed once for each page
+        page.answers = {}
+        for name in ("kernel", "message"):
+            page.expose_function(name, lambda content, name=name: page.answers[name](content))
+    page.answers = {"kernel": kernel, "message": message}
+    return _mount(page, widget, has_kernel=True)
+
+
+def _mount(page, widget, has_kernel: bool):
     page.set_content(PAGE)
-    page.evaluate(MOUNT, [str(widget._esm), str(widget._css), plain, FAKE_MODEL])
+    page.evaluate(MOUNT, [str(widget._esm), str(widget._css), traits_of(widget), has_kernel])
     root = page.locator(".pl-widget")
     page.locator('.pl-widget[data-pl-state="ready"]').wait_for()
     return root
 
 
-def brightness(colour):
+def traits_of(widget) -> dict[str, Any]:
+    """The traits as JSON; bytes as base64."""
+    values = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
+    return json.loads(json.dumps({name: coded(value) for name, value in values.items() if is_plain(value)}))
+
+
+def coded(value):
+    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def is_plain(value) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | bytes | list | dict)
+
+
+def push(page, widget, *names: str) -> None:
+    """Do what the kernel does: send some traits."""
+    traits = json.loads(json.dumps({name: getattr(widget, name) for name in names}))
+    page.evaluate("traits => Object.entries(traits).forEach(([name, value]) => window.model.set(name, value))", traits)
+
+
+def brightness(colour: str) -> float:
     """From 0 to 255: `brightness("rgb(255, 255, 0)")` -> 170."""
-    return sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
+    return sum(float(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
 
 
-def _is_plain(value) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | list | dict)
+def block(root, action: str):
+    """The block of an action in the schedule editor."""
+    return root.locator(f'[data-id="{action}"]')
+
+
+def order(root, rank: int) -> list[str]:
+    """The actions of a rank in reading order."""
+    return root.locator(".pl-row").nth(rank).locator(".pl-block").evaluate_all("all => all.map((n) => n.dataset.id)")

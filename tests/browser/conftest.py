@@ -1,4 +1,4 @@
-"""The system's Chromium for tests, and a page that counts what goes wrong in it.
+"""The system's Chromium for tests, and pages that count what goes wrong in them.
 
 Nothing is downloaded: Playwright drives the browser the machine has. Without one these tests are skipped, and
 say so; on CI (CI=true) that is a failure, because a check that never runs is no check.
@@ -6,7 +6,8 @@ say so; on CI (CI=true) that is a failure, because a check that never runs is no
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+SIZE = {"width": 1000, "height": 700}
 
 
 def _without_browser(why: str):
@@ -45,15 +47,75 @@ def chromium() -> Iterator:
         browser.close()
 
 
-@pytest.fixture(params=["light"])
-def chromium_page(chromium, request) -> Iterator:
-    """A fresh page in the asked-for colour scheme; fails the test if the page logged an error."""
-    context = chromium.new_context(color_scheme=request.param, viewport={"width": 1000, "height": 700})
+def _open(chromium, scheme: str) -> tuple:
+    """A page in a context of its own, and the list of what goes wrong in it."""
+    context = chromium.new_context(color_scheme=scheme, viewport=SIZE)
     context.set_default_timeout(15_000)
     page = context.new_page()
     problems: list[str] = []
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
+    return page, problems
+
+
+@pytest.fixture(scope="session")
+def shared_pages(chromium) -> Iterator[Callable[[str], tuple]]:
+    """One page for each colour scheme; opening one for each test would take longer than most tests."""
+    pages: dict[str, tuple] = {}
+
+    def page_of(scheme: str) -> tuple:
+        if scheme not in pages:
+            pages[scheme] = _open(chromium, scheme)
+        return pages[scheme]
+
+    yield page_of
+    for page, _ in pages.values():
+        page.context.close()
+
+
+@pytest.fixture(params=["light"])
+def chromium_page(shared_pages, request) -> Iterator:
+    """An empty page in the asked-for colour scheme; fails the test if the page logged an error."""
+    page, problems = shared_pages(request.param)
+    page.mouse.move(0, 0)  # before the new document, in which the pointer could not be captured otherwise
+    page.goto("about:blank")
+    page.set_viewport_size(SIZE)
+    page.emulate_media(color_scheme=request.param, reduced_motion="no-preference")
+    problems.clear()
     yield page
-    context.close()
+    assert not problems, f"the browser's console has errors: {problems}"
+
+
+@pytest.fixture(scope="module")
+def module_page(chromium) -> Iterator:
+    """A page that the tests of one file share as it stands."""
+    page, problems = _open(chromium, "light")
+    yield page
+    page.context.close()
+    assert not problems, f"the browser's console has errors: {problems}"
+
+
+@pytest.fixture(scope="session")
+def lab_server(tmp_path_factory) -> Iterator:
+    """One JupyterLab with all lessons, as a student has it, and a notebook with a cell for each widget."""
+    import nbformat
+
+    from tests.browser.jupyterlab import jupyterlab
+    from tests.browser.scenes import SCENES
+
+    folder = tmp_path_factory.mktemp("lab")
+    cells = [nbformat.v4.new_code_cell(f"{scene.cell.strip()}\nwidget") for scene in SCENES.values()]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "widgets.ipynb")
+    lessons = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+    with jupyterlab([*lessons, folder / "widgets.ipynb"], folder / "home") as server:
+        yield server
+
+
+@pytest.fixture
+def own_page(chromium) -> Iterator:
+    """A page that no other test has: for tests that stop its clock, or that visit a server."""
+    page, problems = _open(chromium, "light")
+    yield page
+    page.context.close()
     assert not problems, f"the browser's console has errors: {problems}"

@@ -1,4 +1,4 @@
-"""A real JupyterLab for a test: own home, own copy of the notebooks, loopback, a free port, a secret token.
+"""A real JupyterLab for a test, and how a student drives it: own home, own copies, loopback, a free port, a token.
 
 Nothing of the user's settings is read or changed, and nothing is left: when the block ends the server stops its
 kernels, and a process that outlives it is an error.
@@ -19,6 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
 
 START_S = 90.0
 STOP_S = 30.0
@@ -38,6 +42,19 @@ FLAGS = [
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     "--LabApp.collaborative=False",
 ]
+
+
+# True once the kernel is idle and every code cell carries a number, none a star. A folded cell shows neither; the
+# saved file tells whether it ran.
+ALL_DONE = r"""() => {
+  const idle = document.querySelector('.jp-Notebook-ExecutionIndicator[data-status="idle"]');
+  const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].map((node) => node.textContent.trim());
+  const shown = prompts.filter((text) => text);
+  return Boolean(idle) && shown.length > 0 && shown.every((text) => /^\[\d+\]:$/.test(text));
+}"""
+NONE_RUN = """() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].every(
+  (node) => !/[0-9*]/.test(node.textContent))"""
+RUN_MS = 120_000
 
 
 @dataclass(frozen=True)
@@ -139,3 +156,34 @@ def _expect_no_strays(family: list[psutil.Process]) -> None:
         stray.kill()
     psutil.wait_procs(strays, timeout=STOP_S)
     assert not names, f"JupyterLab left processes behind: {names}"
+
+
+def open_and_run(page, server, name):
+    """Open the notebook, Run > Run All Cells, wait until all have run, and save."""
+    page.goto(server.address_of(name))
+    page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
+    page.locator("#jp-bottom-panel, .jp-StatusBar-Widget").get_by_text("| Idle").first.wait_for(timeout=60_000)
+    choose(page, "Edit", "Clear Outputs of All Cells")  # so that no number is left from an earlier run
+    page.wait_for_function(NONE_RUN)
+    choose(page, "Run", "Run All Cells")
+    page.wait_for_function(ALL_DONE, timeout=RUN_MS, polling=200)
+    with page.expect_response(lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url):
+        page.keyboard.press("Control+s")
+
+
+def choose(page, menu, entry):
+    """Click an entry of a menu of the menu bar."""
+    page.locator(".lm-MenuBar-item").get_by_text(menu, exact=True).click()
+    page.locator(".lm-Menu").get_by_text(entry, exact=True).click()
+
+
+def use_the_widget(page, root, control, key):
+    """Focus the first widget of this kind and press a key: the spoken line changes. X does not cut the cell."""
+    widget = page.locator(root).first
+    expect(widget).to_have_attribute("data-pl-state", "ready")
+    before = widget.locator(".pl-live").text_content()
+    widget.locator(control).first.focus()
+    page.keyboard.press(key)
+    expect(widget.locator(".pl-live")).not_to_have_text(before)
+    page.keyboard.press("x")
+    expect(widget.locator(control).first).to_be_focused()

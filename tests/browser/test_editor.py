@@ -1,32 +1,21 @@
 """The schedule editor's own JavaScript in a bare page: drag, keys, split, undo, edges, run, CSV."""
 
-import importlib.util
-import json
-import re
 import time
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from pllab import show
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, split_backwards
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
+from tests.browser import bench
+from tests.browser.bench import block, order
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
-_spec = importlib.util.spec_from_file_location("pllab_browser_bench", Path(__file__).with_name("bench.py"))
-bench = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(bench)
-_spec = importlib.util.spec_from_file_location("pllab_browser_lab", Path(__file__).with_name("jupyterlab.py"))
-lab = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(lab)
-
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
-PUSH = "(pairs) => { for (const [name, value] of pairs) window.model.set(name, value); }"
 LAST_TICK_WITHIN_THE_BOARD = """() => {
   const board = document.querySelector(".pl-board");
   board.scrollLeft = 1e6;
@@ -63,7 +52,7 @@ def answer(page, editor):
     until = time.monotonic() + 20
     while editor.busy and time.monotonic() < until:
         time.sleep(0.005)
-    page.evaluate(PUSH, json.loads(json.dumps([[name, getattr(editor, name)] for name in NAMES])))
+    bench.push(page, editor, *NAMES)
 
 
 def press(page, editor, *keys):
@@ -72,20 +61,7 @@ def press(page, editor, *keys):
     answer(page, editor)
 
 
-def block(root, action):
-    return root.locator(f'[data-id="{action}"]')
-
-
-def order(root, rank):
-    """The actions of a rank in reading order."""
-    return root.locator(".pl-row").nth(rank).locator(".pl-block").evaluate_all("all => all.map((n) => n.dataset.id)")
-
-
-def brightness(colour):
-    return sum(float(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3
-
-
-@both_schemes
+@bench.both_schemes
 def test_blocks_stand_at_their_times_with_the_words_of_python(root, editor):
     expect(root.get_by_role("row")).to_have_count(2)
     expect(root.get_by_role("gridcell")).to_have_count(12)
@@ -98,8 +74,6 @@ def test_blocks_stand_at_their_times_with_the_words_of_python(root, editor):
     first, last = block(root, "0F0").bounding_box(), block(root, "0B2").bounding_box()
     assert last["width"] == pytest.approx(2 * first["width"], abs=1)
     assert last["x"] - first["x"] == pytest.approx(10 * first["width"], abs=2), "0B2 starts at 10"
-    ink, ground = root.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
-    assert abs(brightness(ink) - brightness(ground)) > 150
 
 
 def test_a_drag_marks_the_place_and_moves_the_block(page, root, editor):
@@ -210,7 +184,7 @@ def test_s_splits_and_merges_and_the_button_says_which(page, root, editor):
     expect(root.get_by_role("button", name="Split", exact=True)).to_be_disabled()
 
 
-@both_schemes
+@bench.both_schemes
 def test_an_illegal_order_shows_its_sentence_and_a_dashed_edge(page, root, editor):
     block(root, "1B0").focus()
     press(page, editor, "Alt+ArrowLeft")
@@ -245,7 +219,7 @@ def test_the_legend_names_what_memory_is_counted_in(page):
     expect(root.locator(".pl-title")).to_contain_text("memory limit 3 micro-batches of 2 stages")
 
 
-@both_schemes
+@bench.both_schemes
 def test_run_draws_what_was_measured_and_refuses_while_illegal(page, root, editor):
     button = root.get_by_role("button", name="Run it")
     button.click()
@@ -307,7 +281,7 @@ def test_a_pasted_csv_is_loaded_and_a_bad_one_is_a_sentence(page, root, editor):
 
 
 def test_our_keys_stop_at_the_widget_and_others_pass(page, root):
-    page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
+    page.evaluate(bench.PASSED)
     block(root, "0F0").focus()
     for key in ("ArrowRight", "Alt+ArrowLeft", "Space", "Escape", "Control+z", "Control+s", "F1"):
         page.keyboard.press(key)
@@ -364,7 +338,7 @@ def test_the_same_trouble_is_said_again(page, root, editor):
     page.keyboard.press("Enter")
     expect(alert).to_have_text("")
     editor.commands = page.evaluate("window.model.get('commands')")
-    page.evaluate(PUSH, [["done", editor.done]])  # all that has changed for the kernel
+    bench.push(page, editor, "done")  # all that has changed for the kernel
     expect(alert).to_contain_text("An illegal schedule is not run")
 
 
@@ -490,17 +464,15 @@ def test_style_sheets_of_other_widgets_on_the_page_change_nothing(page, root, ed
     parts = ".pl-block, .pl-edge, .pl-memory, .pl-key, .pl-axis span, .pl-score, .pl-numbers"
     places = f"root => [...root.querySelectorAll('{parts}')].map((n) => JSON.stringify(n.getBoundingClientRect()))"
     before = root.evaluate(places)
-    for path in sorted(Path(show.__file__).parent.glob("*.css")):
-        if path.name not in ("common.css", "editor.css"):
+    for path in sorted(Path(show.__file__).parent.rglob("*.css")):
+        if path.name not in ("common.css", "schedule_editor.css"):
             page.add_style_tag(content=path.read_text())
     page.evaluate("window.dispatchEvent(new Event('resize'))")
-    page.evaluate(PUSH, [["view", json.loads(json.dumps(editor.view))]])
+    bench.push(page, editor, "view")
     assert root.evaluate(places) == before
-    own = Path(show.__file__).with_name("editor.css").read_text()
-    assert all(rule.startswith(".pl-editor") for rule in own.splitlines() if rule), "nor do its own reach out"
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_table_says_the_same(root, page, editor):
     root.get_by_role("button", name="Show as table").click()
     expect(root.locator(".pl-board")).to_be_hidden()
@@ -523,68 +495,7 @@ def test_blocks_fit_their_letters_and_unmounting_cleans_up(page):
     page.mouse.down()
     page.mouse.move(418, box["y"] + 5)  # the board scrolls along, on a timer
     page.evaluate("window.unmount()")
-    assert page.evaluate("Object.values(window.model.listeners).flat().length") == 0
+    assert page.evaluate(bench.LISTENERS_LEFT) == 0
     at = page.evaluate("document.querySelector('.pl-board').scrollLeft")
     page.wait_for_timeout(80)
     assert page.evaluate("document.querySelector('.pl-board').scrollLeft") == at
-
-
-CELL = """from pllab.pipeline import run_emulated
-from pllab.schedule import one_f_one_b
-from pllab.show import ScheduleEditor
-editor = ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run_emulated)
-editor"""
-RAN = re.compile(r"This order ran: makespan [\d.]+, engine emulated \(sleep\)\.")
-
-
-def test_in_jupyterlab_keys_mouse_and_run_reach_the_kernel_and_its_answers_come_back(page, tmp_path):
-    notebook = tmp_path / "editor.ipynb"
-    cells = [nbformat.v4.new_code_cell(CELL), nbformat.v4.new_code_cell("1 + 1")]
-    metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), notebook)
-    with lab.jupyterlab([notebook], tmp_path / "home") as server:
-        try:
-            page.goto(server.address_of(notebook.name))
-            page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
-            page.locator("#jp-bottom-panel, .jp-StatusBar-Widget").get_by_text("| Idle").first.wait_for(timeout=60_000)
-            page.locator(".lm-MenuBar-item").get_by_text("Run", exact=True).click()
-            page.locator(".lm-Menu").get_by_text("Run All Cells", exact=True).click()
-            root = page.locator(".pl-editor")
-            expect(root).to_have_attribute("data-pl-state", "ready", timeout=60_000)
-            use_in_the_lab(page, root)
-        finally:
-            page.goto("about:blank")  # close the sockets before the server goes
-
-
-def use_in_the_lab(page, root):
-    """Move by key, faster than the kernel answers; split; undo; drag; run. The notebook stays where it is."""
-    live = root.locator(".pl-live")
-    block(root, "1B0").focus()
-    for key in ("Right", "Right", "Right", "Left"):
-        page.keyboard.press(f"Alt+Arrow{key}")
-    expect(live).to_contain_text("1B0 moved before 1F2 on rank 1: legal")
-    page.keyboard.press("s")
-    expect(block(root, "1I0")).to_be_focused()
-    page.keyboard.press("Control+z")
-    page.keyboard.press("Control+z")
-    expect(root.locator('[data-edge="1B0-0B0"]')).to_have_count(1)  # the circle of the third move
-    assert order(root, 1) == ["1F0", "1F1", "1B1", "1F2", "1B0", "1B2"]
-    box, target = block(root, "1B0").bounding_box(), block(root, "1F1").bounding_box()
-    page.mouse.move(box["x"] + 10, box["y"] + 10)
-    page.mouse.down()
-    page.mouse.move(box["x"], box["y"] + 10)
-    page.mouse.move(target["x"] + 2, box["y"] + 10)
-    page.mouse.up()
-    expect(live).to_contain_text("1B0 moved before 1F1 on rank 1: legal, makespan 12")
-    root.get_by_role("button", name="Run it").click()
-    expect(live).to_have_text(RAN, timeout=60_000)
-    expect(root.locator(".pl-ran span")).to_have_count(12)
-    expect(root.locator(".pl-measured")).to_contain_text("in the unit of the costs: bubble fraction")
-    expect(root.locator(".pl-measured")).to_contain_text("against 12, ")
-    expect(root.locator(".pl-busy")).to_be_empty()
-    for key in ("a", "x", "m"):  # JupyterLab's insert, cut, and make it text
-        block(root, "0F1").focus()
-        page.keyboard.press(key)
-        expect(block(root, "0F1")).to_be_focused()
-    expect(page.locator(".jp-Notebook .jp-CodeCell")).to_have_count(2)
-    expect(root).to_be_visible()

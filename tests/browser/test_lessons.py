@@ -1,34 +1,38 @@
-"""The lessons as a student meets them: a real JupyterLab in Chromium, run from the first cell to the last."""
+"""The lessons as a student meets them: a real JupyterLab in Chromium, run from the first cell to the last.
 
-import importlib.util
+One lesson runs each time; that the cells of the others run is nbval's to say, and that their widgets work in
+JupyterLab is tested with a cell for each widget (test_jupyterlab.py).
+"""
+
 from pathlib import Path
 
 import nbformat
 import pytest
+
+from tests.browser.jupyterlab import open_and_run, use_the_widget
+from tests.browser.scenes import SCENES
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
 ROOT = Path(__file__).parents[2]
-RUN_MS = 120_000
-
-_spec = importlib.util.spec_from_file_location("pllab_browser_lab", Path(__file__).with_name("jupyterlab.py"))
-lab = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(lab)
-
-# True once the kernel is idle and every code cell carries a number, none a star. A folded cell shows neither; the
-# saved file tells whether it ran.
-ALL_DONE = r"""() => {
-  const idle = document.querySelector('.jp-Notebook-ExecutionIndicator[data-status="idle"]');
-  const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].map((node) => node.textContent.trim());
-  const shown = prompts.filter((text) => text);
-  return Boolean(idle) && shown.length > 0 && shown.every((text) => /^\[\d+\]:$/.test(text));
-}"""
-NONE_RUN = """() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].every(
-  (node) => !/[0-9*]/.test(node.textContent))"""
 SELECTED = """() => [...document.querySelectorAll(".jp-Notebook .jp-Cell")].findIndex(
   (cell) => cell.classList.contains("jp-mod-active"))"""
+# The widget of each lesson.
+WIDGETS = {
+    "00": "TimelinePlayer",
+    "02": "RingPlayer",
+    "04": "IndexMap",
+    "05": "GradientFingerprint",
+    "06": "BucketSlider",
+    "07": "CutEditor",
+    "08": "ClockPlayer",
+    "09": "TimelinePlayer",
+    "10": "BubbleStudio",
+    "11": "BubbleStudio",
+    "16": "BubbleStudio",
+}
 
 
 def lesson(number):
@@ -38,65 +42,24 @@ def lesson(number):
     return found[0]
 
 
-# The lesson's widget: the class of its root, what takes the focus in it, and a key that changes what it says.
-WIDGETS = {
-    "00": (".pl-player", "[role=grid]", "ArrowRight"),
-    "02": (".pl-ring", ".pl-ring-picture", "ArrowRight"),
-    "04": (".pl-index-map", "input[type=range]", "ArrowRight"),
-    "05": (".pl-fingerprint", "[role=grid]", "ArrowDown"),
-    "06": (".pl-buckets", "input[type=range]", "ArrowRight"),
-    "07": (".pl-cut-editor", "[role=slider]", "ArrowDown"),
-    "08": (".pl-clock", "[role=grid]", "ArrowRight"),
-    "09": (".pl-player", "[role=grid]", "ArrowRight"),
-    "10": (".pl-studio", ".pl-stage", "ArrowRight"),
-    "11": (".pl-studio", ".pl-stage", "ArrowRight"),
-    "16": (".pl-studio", ".pl-stage", "ArrowRight"),
-}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """One JupyterLab with all lessons, as a student has it; the kernel of each lesson ends before the next."""
-    with lab.jupyterlab(
-        sorted((ROOT / "notebooks").glob("*.ipynb")), tmp_path_factory.mktemp("lab") / "home"
-    ) as server:
-        yield server
-
-
-@pytest.mark.parametrize("number", WIDGETS)
-def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, chromium_page, server):
+@pytest.mark.parametrize(
+    "number", ["00", *(pytest.param(number, marks=pytest.mark.exhaustive) for number in list(WIDGETS)[1:])]
+)
+def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, own_page, lab_server):
     notebook = lesson(number)
     try:
-        open_and_run(chromium_page, server, notebook.name)
-        if WIDGETS[number]:
-            use_the_widget(chromium_page, *WIDGETS[number])
-        if number in ("00", "09"):
-            step_the_player(chromium_page)
+        open_and_run(own_page, lab_server, notebook.name)
+        scene = SCENES[WIDGETS[number]]
+        use_the_widget(own_page, scene.root, scene.control, scene.key)
+        own_page.keyboard.press("Home")
+        if WIDGETS[number] == "TimelinePlayer":
+            step_the_player(own_page)
     finally:
-        chromium_page.goto("about:blank")  # close the sockets before the kernel goes
-        server.end_kernels()
-    cells = [cell for cell in read_cells(server.folder / notebook.name) if cell.cell_type == "code"]
+        own_page.goto("about:blank")  # close the sockets before the kernel goes
+        lab_server.end_kernels()
+    cells = [cell for cell in read_cells(lab_server.folder / notebook.name) if cell.cell_type == "code"]
     assert [cell.id for cell in cells if not cell.execution_count] == []
     assert errors_in(cells) == []
-
-
-def open_and_run(page, server, name):
-    """Open the notebook, Run > Run All Cells, wait until all have run, and save."""
-    page.goto(server.address_of(name))
-    page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
-    page.locator("#jp-bottom-panel, .jp-StatusBar-Widget").get_by_text("| Idle").first.wait_for(timeout=60_000)
-    choose(page, "Edit", "Clear Outputs of All Cells")  # so that no number is left from an earlier run
-    page.wait_for_function(NONE_RUN)
-    choose(page, "Run", "Run All Cells")
-    page.wait_for_function(ALL_DONE, timeout=RUN_MS, polling=200)
-    with page.expect_response(lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url):
-        page.keyboard.press("Control+s")
-
-
-def choose(page, menu, entry):
-    """Click an entry of a menu of the menu bar."""
-    page.locator(".lm-MenuBar-item").get_by_text(menu, exact=True).click()
-    page.locator(".lm-Menu").get_by_text(entry, exact=True).click()
 
 
 def read_cells(path):
@@ -113,19 +76,6 @@ def errors_in(cells):
         for output in cell.outputs
         if output.output_type == "error"
     ]
-
-
-def use_the_widget(page, root, control, key):
-    """Focus the first widget of the lesson and press a key: the spoken line changes. X does not cut the cell."""
-    widget = page.locator(root).first
-    expect(widget).to_have_attribute("data-pl-state", "ready")
-    before = widget.locator(".pl-live").text_content()
-    widget.locator(control).first.focus()
-    page.keyboard.press(key)
-    expect(widget.locator(".pl-live")).not_to_have_text(before)
-    page.keyboard.press("x")
-    expect(widget.locator(control).first).to_be_focused()
-    page.keyboard.press("Home")
 
 
 def step_the_player(page):

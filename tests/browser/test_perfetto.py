@@ -43,7 +43,7 @@ SLICES = """
 Ask = Callable[[str], list[dict[str, Any]]]
 SETTINGS = {  # the second has times that no decimal number can write
     "1F1B": ("1F1B", "GPipe", 4, 8, Costs()),
-    "ZBV": ("ZBV", "interleaved 1F1B", 8, 16, Costs(1 / 3, 1 / 7, 1 / 11, 1 / 13)),
+    "ZB-V": ("ZB-V", "interleaved 1F1B", 8, 16, Costs(1 / 3, 1 / 7, 1 / 11, 1 / 13)),
 }
 
 

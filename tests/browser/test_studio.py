@@ -2,185 +2,58 @@
 
 import base64
 import csv
-import importlib.util
 import io
 import json
 import re
-import statistics
-import sys
-from pathlib import Path
 
-import nbformat
 import pytest
 from PIL import Image
-from traitlets import TraitError
 
 from pllab import show
 from pllab.schedule import Kind, Schedule, needs, one_f_one_b
-from pllab.show import studio as studio_module
-from pllab.show import studio_traits
-from pllab.show.studio_families import FAMILIES
-from pllab.show.theme import write_percent, write_seconds
+from pllab.show.studio import bubble_studio
+from pllab.show.studio.settings import FAMILIES
+from pllab.show.theme import write_seconds
 from pllab.simulate import Costs, gaps, simulate
 from pllab.timeline import Span, Timeline
+from tests.browser import bench
+from tests.browser.repaint import measure, measure_all
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
-_spec = importlib.util.spec_from_file_location("pllab_browser_lessons", Path(__file__).with_name("test_lessons.py"))
-lessons = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(lessons)
-
-CELL = """
-from pllab.show import BubbleStudio
-from pllab.simulate import simulate
-BubbleStudio("1F1B", 4, 8, run=simulate)
-"""
-
-both_schemes = pytest.mark.parametrize("chromium_page", ["light", "dark"], indirect=True)
-
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>studio</title><style>
-:root { color-scheme: light dark; }
-body { margin: 16px; }
-</style></head><body><button id="outside">outside</button><div id="widget"></div></body></html>"""
-
-# What ipywidgets does: one message in flight, and what changes meanwhile is merged into the next. Callbacks hear when
-# the kernel is done with a message; of merged messages only the last one's are kept.
-MODEL = """
-const read = (value) => value?.base64 === undefined ? value
-  : new DataView(Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0)).buffer);
-class KernelModel {
-  constructor(state) {
-    this.state = Object.fromEntries(Object.entries(state).map(([name, value]) => [name, read(value)]));
-    this.reacts = {};
-    this.changed = {};
-    this.busy = false;
-    this.sent = 0;
-  }
-  tell(name) { for (const react of [...(this.reacts[`change:${name}`] ?? [])]) react(); }
-  get(name) { return this.state[name]; }
-  set(name, value) {
-    if (this.state[name] === value) return;
-    this.state[name] = this.changed[name] = value;
-    this.tell(name);
-  }
-  async save_changes(callbacks) {
-    this.callbacks = callbacks ?? this.callbacks;
-    if (this.busy || !Object.keys(this.changed).length) return;
-    const [sent, told] = [this.changed, this.callbacks];
-    [this.busy, this.changed, this.callbacks] = [true, {}, undefined];
-    this.sent += 1;
-    const answer = await window.kernel(sent);
-    for (const [name, value] of Object.entries(answer)) this.state[name] = read(value);
-    for (const name of Object.keys(answer)) this.tell(name);
-    told?.iopub.status({ content: { execution_state: "idle" } });
-    this.busy = false;
-    this.save_changes();
-  }
-  async send(content) {
-    for (const [answer, blocks] of await window.message(content)) {
-      for (const react of this.reacts["msg:custom"] ?? []) react(answer, blocks.map(read));
-    }
-  }
-  on(name, react) { (this.reacts[name] ??= []).push(react); }
-  off(name, react) { this.reacts[name] = (this.reacts[name] ?? []).filter((one) => one !== react); }
-}
-"""
-
-LOAD = """
-const load = async (source) => {
-  const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  return import(address).finally(() => URL.revokeObjectURL(address));
-};
-"""
-
-MOUNT = f"""async ([source, css, state]) => {{
-  {MODEL} {LOAD}
-  document.head.append(Object.assign(document.createElement("style"), {{ textContent: css }}));
-  const module = await load(source);
-  window.model = new KernelModel(state);
-  window.unmount = module.default.render({{ model: window.model, el: document.querySelector("#widget") }});
-}}"""
-
-# What waits for what, by names, as the browser works it out from the bytes.
-LINKS = f"""async ([source, text]) => {{
-  {LOAD}
-  const js = await load(source + "\\nexport {{ readActions, linksOf, labelOf }};");
-  const actions = js.readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
-  const links = js.linksOf(actions);
-  const name = (i) => js.labelOf(actions, i, true);
-  return [...actions.rank].map((_, i) => [name(i), links.before(i).map(name), links.after(i).map(name)]);
-}}"""
-
-# What is said of every gap, and of what is behind each rank's last action.
-SAID = f"""async ([source, text]) => {{
-  {LOAD}
-  const js = await load(source + "\\nexport {{ readActions, linksOf, gapBefore, isLonger, sayGap }};");
-  const actions = js.readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
-  const links = js.linksOf(actions);
-  const said = [];
-  for (let rank = 0; rank < actions.numRanks; rank += 1) {{
-    for (let i = actions.first[rank]; i <= actions.first[rank + 1]; i += 1) {{
-      const gap = js.gapBefore(actions, rank, i);
-      if (js.isLonger(gap.to, gap.from, actions)) said.push(js.sayGap(actions, links, gap));
+# What the browser works out from the bytes of each schedule: what waits for what, by names, and what is said of every
+# gap and of what is behind each rank's last action.
+WORKED_OUT = f"""async ([source, blocks]) => {{
+  {bench.LOAD}
+  const js = await load(source + "\\nexport {{ readActions, linksOf, labelOf, gapBefore, isLonger, sayGap }};");
+  return blocks.map((text) => {{
+    const actions = js.readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
+    const links = js.linksOf(actions);
+    const name = (i) => js.labelOf(actions, i, true);
+    const waits = [...actions.rank].map((_, i) => [name(i), links.before(i).map(name), links.after(i).map(name)]);
+    const said = [];
+    for (let rank = 0; rank < actions.numRanks; rank += 1) {{
+      for (let i = actions.first[rank]; i <= actions.first[rank + 1]; i += 1) {{
+        const gap = js.gapBefore(actions, rank, i);
+        if (js.isLonger(gap.to, gap.from, actions)) said.push(js.sayGap(actions, links, gap));
+      }}
     }}
-  }}
-  return said;
+    return [waits, said];
+  }});
 }}"""
 
 WRITTEN = f"""async ([source, numbers]) => {{
-  {LOAD}
-  const js = await load(source + "\\nexport {{ writeSeconds, writePercent }};");
-  return numbers.map((one) => [js.writeSeconds(one), js.writePercent(one)]);
+  {bench.LOAD}
+  const js = await load(source + "\\nexport {{ writeSeconds }};");
+  return numbers.map((one) => js.writeSeconds(one));
 }}"""
 
 PIXEL = """(canvas, [x, y]) => {
   const at = [x * devicePixelRatio, y * devicePixelRatio, 1, 1];
   return [...canvas.getContext("2d").getImageData(...at).data];
 }"""
-
-
-def as_sent(studio):
-    """The traits as JSON; bytes as base64."""
-    values = {name: getattr(studio, name) for name in studio.keys if not name.startswith("_")}
-    kept = {name: value for name, value in values.items() if name not in ("layout", "tabbable", "tooltip", "comm")}
-    return json.loads(json.dumps({name: coded(value) for name, value in kept.items()}))
-
-
-def coded(value):
-    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-
-
-def mount(page, studio):
-    """Draw a studio whose messages are answered by the widget itself; returns its root."""
-    known = as_sent(studio)
-
-    def kernel(changes):
-        try:
-            with studio.hold_trait_notifications():
-                for name, value in changes.items():
-                    setattr(studio, name, value)
-        except TraitError:
-            return {}  # ipywidgets logs it, and the browser hears nothing
-        now = as_sent(studio)
-        fresh = {name: value for name, value in now.items() if (known | changes).get(name) != value}
-        known.update(now)
-        return fresh
-
-    def message(content):
-        sent = []
-        studio.send = lambda answer, buffers=(): sent.append((answer, [coded(one) for one in buffers]))
-        studio._handle_custom_msg(content, [])
-        return json.loads(json.dumps(sent))
-
-    page.expose_function("kernel", kernel)
-    page.expose_function("message", message)
-    page.set_content(PAGE)
-    page.evaluate(MOUNT, [str(studio._esm), str(studio._css), known])
-    root = page.locator(".pl-widget")
-    page.locator('.pl-widget[data-pl-state="ready"]').wait_for()
-    return root
 
 
 @pytest.fixture(autouse=True)
@@ -195,7 +68,7 @@ def studio():
 
 @pytest.fixture
 def root(chromium_page, studio):
-    return mount(chromium_page, studio)
+    return bench.mount_with_kernel(chromium_page, studio)
 
 
 def colour_at(root, x, y):
@@ -215,7 +88,7 @@ def point_at(page, root, rank, time):
     page.mouse.move(box["x"] + x, box["y"] + y)
 
 
-@both_schemes
+@bench.both_schemes
 def test_boxes_have_their_colours_and_both_numbers_are_there(root):
     x, y = place_of(root, 0, 0.5)
     assert colour_at(root, x, y - 12) == [0x00, 0x72, 0xB2, 255]
@@ -273,6 +146,8 @@ def test_arrow_keys_choose_an_action_and_say_what_it_waits_for(chromium_page, ro
     live, stage = root.locator(".pl-live"), root.locator(".pl-stage")
     expect(live).to_have_attribute("aria-live", "polite")
     stage.focus()
+    chromium_page.keyboard.press("Control+ArrowRight")
+    expect(live).to_contain_text("Choose an action")
     chromium_page.keyboard.press("ArrowRight")
     expect(live).to_have_text(re.compile(r"^0F0, forward, on rank 0, simulated: 0 s to 1 s, 1 s\. Waits for nothing;"))
     chromium_page.keyboard.press("ArrowDown")
@@ -286,18 +161,6 @@ def test_arrow_keys_choose_an_action_and_say_what_it_waits_for(chromium_page, ro
     chromium_page.keyboard.press("Escape")
     expect(live).to_contain_text("Choose an action")
     assert studio.selected == ""
-
-
-def test_what_waits_for_what_is_as_python_says(chromium_page):
-    split = show.BubbleStudio("ZB-H1", 3, 4)
-    mount(chromium_page, split)
-    block = base64.b64encode(split.actions).decode()
-    found = chromium_page.evaluate(LINKS, [str(split._esm), block])
-    present = set(split.schedule.actions())
-    before = {str(one): {str(need) for need in needs(one, 3, present)} for one in present}
-    assert {name: set(waits) for name, waits, _ in found} == before
-    after = {name: {other for other, waits in before.items() if name in waits} for name in before}
-    assert {name: set(waits) for name, _, waits in found} == after
 
 
 def exact(seconds):
@@ -329,16 +192,21 @@ def sentences_of_gaps(studio):
         yield f"{idle}: its next action {action} waits for {cause} (done at {exact(ends[cause])}){message}"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_said_of_a_gap_is_what_python_finds(chromium_page, family):
-    studio = show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35))
-    mount(chromium_page, studio)
-    said = chromium_page.evaluate(SAID, [str(studio._esm), base64.b64encode(studio.actions).decode()])
-    assert said == list(sentences_of_gaps(studio))
-    assert any("travels" in one for one in said) and any("nothing left" in one for one in said)
+def test_what_waits_for_what_and_the_sentence_of_each_gap_are_pythons(chromium_page):
+    studios = [show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35)) for family in FAMILIES]
+    blocks = [base64.b64encode(studio.actions).decode() for studio in studios]
+    answers = chromium_page.evaluate(WORKED_OUT, [str(show.BubbleStudio._esm), blocks])
+    for studio, (waits, said) in zip(studios, answers, strict=True):
+        present = set(studio.schedule.actions())
+        before = {str(one): {str(need) for need in needs(one, studio.schedule.num_stages, present)} for one in present}
+        assert {name: set(needed) for name, needed, _ in waits} == before, studio.family
+        after = {name: {other for other, needed in before.items() if name in needed} for name in before}
+        assert {name: set(waiting) for name, _, waiting in waits} == after, studio.family
+        assert said == list(sentences_of_gaps(studio)), studio.family
+        assert any("travels" in one for one in said) and any("nothing left" in one for one in said), studio.family
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_mouse_reads_a_gap_and_shows_its_cause(chromium_page, root, studio):
     live = root.locator(".pl-live")
     point_at(chromium_page, root, 3, 1.0)
@@ -359,7 +227,7 @@ def test_the_mouse_reads_a_gap_and_shows_its_cause(chromium_page, root, studio):
 def test_a_sentence_of_the_compared_run_names_it(chromium_page):
     studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
     studio.memory = False
-    root = mount(chromium_page, studio)
+    root = bench.mount_with_kernel(chromium_page, studio)
     root.locator(".pl-stage").focus()
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"):
         chromium_page.keyboard.press(key)
@@ -371,10 +239,15 @@ def test_a_sentence_of_the_compared_run_names_it(chromium_page):
     expect(live).to_contain_text("ZB-H1, simulated: rank 3 idle 0 s to 3 s, 3 s: its next action 3F0 waits for 2F0")
 
 
-@pytest.mark.parametrize("key", ["Enter", "Tab"])
-def test_what_is_typed_into_a_whole_box_is_rounded_and_kept_in_range(chromium_page, root, studio, key):
+def test_what_is_typed_into_a_whole_box_is_rounded_and_kept_in_range(chromium_page, root, studio):
     box = root.get_by_role("spinbutton", name="Ranks, exact")
-    for typed, held in (("2.7", 3), ("99", 32), ("-4", 1), ("2.4", 2), ("", 2)):
+    for typed, key, held in (
+        ("2.7", "Enter", 3),
+        ("99", "Tab", 32),
+        ("-4", "Enter", 1),
+        ("2.4", "Tab", 2),
+        ("", "Tab", 2),
+    ):
         box.fill(typed)
         box.press(key)
         expect(box).to_have_value(str(held))
@@ -390,11 +263,11 @@ def test_what_the_kernel_refuses_is_taken_back(chromium_page, root, studio, monk
     if foreseen:
         rest_on(chromium_page, root, "Ranks")
 
-    def refuse(name, value, most):
+    def refuse(name, value):
         if (name, value) == ("num_ranks", 6):
             raise ValueError("six is refused")
 
-    monkeypatch.setattr(studio_traits, "check_size", refuse)
+    monkeypatch.setattr(bubble_studio, "check_size", refuse)
     if foreseen:
         chromium_page.keyboard.press("ArrowRight")
         expect(root.locator(".pl-title")).to_contain_text("5 ranks")
@@ -418,16 +291,26 @@ PLACES = """root => Object.fromEntries(["live", "stage", "legend", "bar", "figur
   return [part, [top, bottom]];
 }))"""
 
-HALLS = [(1280, 720), (1920, 1080)]
+SMALL, LARGE = (1280, 720), (1920, 1080)
+HALLS = pytest.mark.parametrize(
+    ("size", "projector"),
+    [
+        (SMALL, False),
+        (LARGE, True),
+        pytest.param(SMALL, True, marks=pytest.mark.exhaustive),
+        pytest.param(LARGE, False, marks=pytest.mark.exhaustive),
+    ],
+    ids=["small", "large-projector", "small-projector", "large"],
+)
 
 
-@pytest.mark.parametrize("projector", [False, True], ids=["desk", "projector"])
-@pytest.mark.parametrize(("width", "height"), HALLS)
-def test_the_sentence_is_in_view_with_its_box(chromium_page, width, height, projector):
+@HALLS
+def test_the_sentence_is_in_view_with_its_box(chromium_page, size, projector):
+    width, height = size
     chromium_page.set_viewport_size({"width": width, "height": height})
     studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1", projector=projector)
     studio.memory = True
-    root = mount(chromium_page, studio)
+    root = bench.mount_with_kernel(chromium_page, studio)
     root.evaluate("node => node.querySelector('.pl-bar').scrollIntoView()")
     at = root.evaluate(PLACES)
     assert 0 <= at["bar"][0] < at["live"][0] < at["stage"][0] < at["legend"][0] and at["legend"][1] <= height
@@ -440,11 +323,12 @@ def test_the_sentence_is_in_view_with_its_box(chromium_page, width, height, proj
         assert at["live"][0] >= 0 and at["live"][1] <= box["y"] and box["y"] + box["height"] <= height
 
 
-@pytest.mark.parametrize(("width", "height"), HALLS)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("width", "height"), [SMALL, LARGE])
 def test_with_32_ranks_the_sentence_stays_while_the_timeline_scrolls(chromium_page, width, height):
     chromium_page.set_viewport_size({"width": width, "height": height})
     studio = show.BubbleStudio("1F1B", 32, 64, compare="GPipe", projector=True)
-    root = mount(chromium_page, studio)
+    root = bench.mount_with_kernel(chromium_page, studio)
     root.locator(".pl-stage").focus()
     for _ in range(64):
         chromium_page.keyboard.press("ArrowDown")
@@ -453,11 +337,11 @@ def test_with_32_ranks_the_sentence_stays_while_the_timeline_scrolls(chromium_pa
     assert 0 <= at["live"][0] and at["live"][1] <= box["y"] and box["y"] + box["height"] <= height
 
 
-@pytest.mark.parametrize("projector", [False, True], ids=["desk", "projector"])
-@pytest.mark.parametrize(("width", "height"), HALLS)
-def test_neither_mouse_nor_play_nor_problem_moves_anything(chromium_page, width, height, projector):
+@HALLS
+def test_neither_mouse_nor_play_nor_problem_moves_anything(chromium_page, size, projector):
+    width, height = size
     chromium_page.set_viewport_size({"width": width, "height": height})
-    root = mount(chromium_page, show.BubbleStudio("GPipe", 4, 8, compare="1F1B", projector=projector))
+    root = bench.mount_with_kernel(chromium_page, show.BubbleStudio("GPipe", 4, 8, compare="1F1B", projector=projector))
     before = root.evaluate(PLACES)
     box = root.locator("canvas").first.bounding_box()
     for part in (0.1, 0.2, 0.3, 0.5):
@@ -477,7 +361,7 @@ def test_neither_mouse_nor_play_nor_problem_moves_anything(chromium_page, width,
 @pytest.mark.parametrize(("width", "height", "ranks"), [(1280, 720, 4), (1920, 1080, 8)])
 def test_at_a_desk_the_whole_comparison_fits_the_window(chromium_page, width, height, ranks):
     chromium_page.set_viewport_size({"width": width, "height": height + 40})
-    root = mount(chromium_page, show.BubbleStudio("1F1B", ranks, 8, compare="ZB-H1"))
+    root = bench.mount_with_kernel(chromium_page, show.BubbleStudio("1F1B", ranks, 8, compare="ZB-H1"))
     tall = root.bounding_box()["height"]
     assert tall <= height + 40
     chromium_page.set_viewport_size({"width": width, "height": height})
@@ -499,20 +383,6 @@ def test_the_mouse_reads_an_action_and_a_click_keeps_it(chromium_page, root, stu
     expect(live).to_contain_text("rank 0 idle 4 s to 10 s, 6 s: its next action 0B0 waits for 1B0 (done at 10 s)")
     chromium_page.mouse.move(2, 2)
     expect(live).to_contain_text("2B0, backward, on rank 2")
-
-
-def test_keys_elsewhere_or_with_control_do_nothing_and_ours_stop_at_the_widget(chromium_page, root):
-    chromium_page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
-    chromium_page.locator("#outside").focus()
-    chromium_page.keyboard.press("End")
-    root.locator(".pl-stage").focus()
-    chromium_page.keyboard.press("Control+ArrowRight")
-    expect(root.locator(".pl-live")).to_contain_text("Choose an action")
-    for key in ("ArrowRight", "+", "s"):
-        chromium_page.keyboard.press(key)
-    root.get_by_role("slider", name="Ranks").focus()
-    chromium_page.keyboard.press("ArrowRight")
-    assert chromium_page.evaluate("window.passed") == ["End", "Control", "ArrowRight"]
 
 
 def test_zoom_by_key_wheel_and_button_and_back(chromium_page, root):
@@ -539,22 +409,22 @@ def test_zoom_by_key_wheel_and_button_and_back(chromium_page, root):
         )
 
 
-def test_step_and_play_say_who_is_busy(chromium_page, studio):
-    chromium_page.emulate_media(reduced_motion="reduce")
-    chromium_page.clock.install()
-    root = mount(chromium_page, studio)
+def test_step_and_play_say_who_is_busy(own_page, studio):
+    own_page.emulate_media(reduced_motion="reduce")
+    own_page.clock.install()
+    root = bench.mount_with_kernel(own_page, studio)
     live = root.locator(".pl-live")
     root.get_by_role("button", name="Step forward").click()
     expect(live).to_have_text("t = 0 s, 1 of 4 ranks busy: rank 0 F0, rank 1 idle, rank 2 idle, rank 3 idle")
     root.get_by_role("button", name="Step forward").click()
     expect(live).to_have_text("t = 1 s, 2 of 4 ranks busy: rank 0 F1, rank 1 F0, rank 2 idle, rank 3 idle")
     root.locator(".pl-stage").focus()
-    chromium_page.keyboard.press("Space")
+    own_page.keyboard.press("Space")
     expect(root.get_by_role("button", name="Pause")).to_be_visible()
     expect(live).to_have_attribute("aria-live", "off")
-    chromium_page.clock.run_for(800)
+    own_page.clock.run_for(800)
     expect(live).to_contain_text("t = 2 s, 3 of 4 ranks busy")
-    chromium_page.clock.run_for(60_000)
+    own_page.clock.run_for(60_000)
     expect(live).to_contain_text("t = 33 s, 0 of 4 ranks busy")
     expect(root.get_by_role("button", name="Play")).to_be_visible()
 
@@ -571,7 +441,7 @@ def test_the_critical_path_is_marked(root, studio):
 
 
 def test_only_an_answered_input_counts_as_a_repaint(chromium_page):
-    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=simulate))
+    root = bench.mount_with_kernel(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=simulate))
     root.get_by_role("slider", name="Message").focus()
     assert measure(chromium_page, root, 2)
     root.evaluate("node => delete node.dataset.plRepaintMs")
@@ -615,9 +485,9 @@ def test_the_next_positions_of_a_slider_are_drawn_before_the_kernel_answers(chro
 
 
 def test_where_the_kernel_disagrees_with_what_was_foreseen_it_is_right(chromium_page, studio, monkeypatch):
-    view_of = studio_module.view_of
-    monkeypatch.setattr(studio_module, "view_of", lambda *screen: view_of(*screen) | {"title": "another"})
-    root = mount(chromium_page, studio)
+    view_of = bubble_studio.view_of
+    monkeypatch.setattr(bubble_studio, "view_of", lambda *screen: view_of(*screen) | {"title": "another"})
+    root = bench.mount_with_kernel(chromium_page, studio)
     rest_on(chromium_page, root, "Ranks")
     monkeypatch.undo()
     chromium_page.evaluate(HOLD_BACK)
@@ -629,7 +499,7 @@ def test_where_the_kernel_disagrees_with_what_was_foreseen_it_is_right(chromium_
 
 def test_what_was_foreseen_before_a_run_lacks_it_and_is_forgotten(chromium_page):
     run = lambda schedule: Timeline.of(simulate(schedule).spans, "real", schedule.num_ranks)  # noqa: E731
-    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=run))
+    root = bench.mount_with_kernel(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=run))
     rest_on(chromium_page, root, "Forward F")
     root.get_by_role("button", name="Run it").click()
     expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
@@ -654,7 +524,7 @@ def test_run_lays_the_measured_spans_below(chromium_page):
         spans = simulate(schedule, Costs(1.1, 1.1, 1.1)).spans
         return Timeline.of([Span(*one) for one in spans], "emulated", schedule.num_ranks)
 
-    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=run))
+    root = bench.mount_with_kernel(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=run))
     root.get_by_role("button", name="Run it").click()
     expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
     expect(root.locator(".pl-figures tbody tr").nth(1)).to_contain_text("emulated (sleep)")
@@ -663,31 +533,6 @@ def test_run_lays_the_measured_spans_below(chromium_page):
     for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"):
         chromium_page.keyboard.press(key)
     expect(root.locator(".pl-live")).to_contain_text("0F3, forward, on rank 0, 1F1B, emulated (sleep): 3.3 s to 4.4 s")
-
-
-@both_schemes
-def test_the_table_says_the_same(root, studio):
-    root.get_by_role("button", name="Show as table").click()
-    expect(root.locator(".pl-stage")).to_be_hidden()
-    rows = root.locator(".pl-table tbody tr")
-    expect(rows).to_have_count(64)
-    expect(rows.nth(3).locator("td")).to_have_text(["rank 0", "0F3", "3 s", "4 s", "1 s"])
-    root.get_by_role("button", name="Show as table").click()
-    expect(root.locator(".pl-stage")).to_be_visible()
-
-
-def test_everything_that_takes_the_focus_has_a_name_and_a_size(root):
-    nameless = root.evaluate("""root => [...root.querySelectorAll("button, input, select, [tabindex]")]
-      .filter((node) => node.checkVisibility())
-      .filter((node) => !(node.getAttribute("aria-label") || node.labels?.length || node.textContent.trim()))
-      .map((node) => node.outerHTML)""")
-    assert nameless == []
-    heights = root.locator("button:visible").evaluate_all("nodes => nodes.map((node) => node.offsetHeight)")
-    assert min(heights) >= 24
-    before = root.locator(".pl-figures td").nth(2).evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
-    root.get_by_role("button", name="Projector").click()
-    after = root.locator(".pl-figures td").nth(2).evaluate("node => parseFloat(getComputedStyle(node).fontSize)")
-    assert after >= 1.5 * before
 
 
 def test_exports_are_downloads(chromium_page, root, studio):
@@ -706,7 +551,7 @@ def test_exports_are_downloads(chromium_page, root, studio):
     assert contents[f"{stem}.html"].startswith(b"<!doctype html>")
 
 
-@both_schemes
+@bench.both_schemes
 def test_the_page_works_from_a_disk_without_kernel_or_network(chromium_page, tmp_path):
     studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe")
     studio.export_html(tmp_path / "studio.html")
@@ -731,129 +576,44 @@ def test_the_page_works_from_a_disk_without_kernel_or_network(chromium_page, tmp
     x, y = place_of(root, 0, 3.5)
     assert colour_at(root, x, y - 12)[:3] != [0x00, 0x72, 0xB2]
     root.get_by_role("button", name="Show as table").click()
-    expect(root.locator(".pl-table tbody tr")).to_have_count(64)
+    rows = root.locator(".pl-table tbody tr")
+    expect(rows).to_have_count(64)
+    expect(rows.nth(3).locator("td")).to_have_text(["rank 0", "0F3", "3 s", "4 s", "1 s"])
     root.get_by_role("button", name="Show as table").click()
     root.get_by_role("button", name="Step forward").click()
     expect(root.locator(".pl-live")).to_contain_text("t = 0 s, 1 of 4 ranks busy")
     with chromium_page.expect_download() as download:
         root.get_by_role("button", name="CSV").click()
-    rows = list(csv.reader(download.value.path().read_text().splitlines()))
-    assert rows == [[str(action) for action in row] for row in studio.schedule.rows]
+    lines = list(csv.reader(download.value.path().read_text().splitlines()))
+    assert lines == [[str(action) for action in row] for row in studio.schedule.rows]
     root.get_by_role("button", name="Play").click()
     expect(root.get_by_role("button", name="Pause")).to_be_visible()
     expect(root.locator(".pl-live")).to_contain_text("t = ")
     assert all(url.startswith(("file:", "blob:")) for url in asked), asked
 
 
-def test_numbers_are_written_as_python_writes_them(chromium_page, root, studio):
+def test_the_page_of_a_schedule_with_a_hostile_name_is_drawn(chromium_page, tmp_path):
+    name = "<!--<script>"
+    show.BubbleStudio(Schedule(one_f_one_b(2, 2).rows, name)).export_html(tmp_path / "studio.html")
+    chromium_page.goto((tmp_path / "studio.html").as_uri())
+    root = chromium_page.locator('.pl-studio[data-pl-state="ready"]')
+    expect(root.locator(".pl-title strong")).to_have_text(f"{name}, 2 ranks, 2 micro-batches")
+
+
+def test_numbers_are_written_as_python_writes_them(chromium_page):
     numbers = [0, 1, 33, 861, 1234.5, 99_999, 0.412, 0.0185, 1.25, 9.999, 12.04, 0.00062, 0.99996, 0.9994]
-    written = chromium_page.evaluate(WRITTEN, [str(studio._esm), numbers])
-    assert written == [[write_seconds(one), write_percent(one)] for one in numbers]
+    written = chromium_page.evaluate(WRITTEN, [str(show.BubbleStudio._esm), numbers])
+    assert written == [write_seconds(one) for one in numbers]
 
 
-TAKE_NOTES = """(node) => {
-  window.taken = [];
-  window.notes?.disconnect();
-  window.notes = new MutationObserver(() => window.taken.push(Number(node.dataset.plRepaintMs)));
-  window.notes.observe(node, { attributes: true, attributeFilter: ["data-pl-repaint-ms"] });
-}"""
-
-
-def measure(page, root, times=15, every_ms=120):
-    """Milliseconds from each press of a key on a slider to its painted frame, as the studio notes them.
-
-    One step further each time, so that no picture was on screen before.
-    """
-    root.evaluate(TAKE_NOTES)
-    for _ in range(times):
-        page.keyboard.press("ArrowRight")
-        page.wait_for_timeout(every_ms)
-    return notes(page)
-
-
-def measure_drag(page, root, name, times=15):
-    """The same while the mouse drags a slider, one pixel a frame."""
-    slider = root.get_by_role("slider", name=name)
-    slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
-    share = slider.evaluate("node => (node.value - node.min) / (node.max - node.min)")
-    x, y = box["x"] + 8 + share * (box["width"] - 16), box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.wait_for_timeout(500)
-    page.mouse.down()
-    root.evaluate(TAKE_NOTES)
-    for step in range(times):
-        page.mouse.move(x + (step if share < 0.5 else -step), y)
-        page.wait_for_timeout(16)
-    page.mouse.up()
-    return notes(page)
-
-
-def notes(page):
-    """What was noted once nothing has been added for half a second."""
-    page.wait_for_function("window.taken.length > 0")
-    while (count := page.evaluate("window.taken.length")) != (page.wait_for_timeout(500) or count):
-        pass
-    page.wait_for_function("count => window.taken.length >= count", arg=count)
-    taken = sorted(page.evaluate("window.taken"))
-    assert all(one > 0 for one in taken)
-    return taken
-
-
-def measure_all(page, root, where, record_property):
-    """Keys with a pause, a key held down (30 presses a second) and a drag; `pytest -rP` prints the figures."""
-    root.get_by_role("slider", name="Forward F").focus()
-    page.wait_for_timeout(500)
-    taken = {
-        "keys": measure(page, root),
-        "held key": measure(page, root, every_ms=33),
-        "drag": measure_drag(page, root, "Micro-batches"),
-    }
-    for way, one in taken.items():
-        record_property(f"repaint_ms, {way}, {where}", one)
-        middle = statistics.median(one)
-        sys.stdout.write(f"repaint, {way}, {where}: median {middle:.0f} ms of {len(one)} ({one[0]:g} to {one[-1]:g})\n")
-
-
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("p", "m"), [(16, 64), (32, 256)])
 def test_the_repaint_is_measured_from_the_input_to_the_painted_frame(chromium_page, record_property, p, m):
-    root = mount(chromium_page, show.BubbleStudio("1F1B", p, m))
+    root = bench.mount_with_kernel(chromium_page, show.BubbleStudio("1F1B", p, m))
     measure_all(chromium_page, root, f"p = {p}, m = {m}, bare page", record_property)
 
 
-def test_in_jupyterlab_slider_keys_run_and_repaint(chromium_page, record_property, tmp_path):
-    cells = [nbformat.v4.new_code_cell(CELL)]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), tmp_path / "studio.ipynb")
-    with lessons.lab.jupyterlab([tmp_path / "studio.ipynb"], tmp_path / "home") as server:
-        try:
-            lessons.open_and_run(chromium_page, server, "studio.ipynb")
-            root = chromium_page.locator('.pl-studio[data-pl-state="ready"]').first
-            root.get_by_role("slider", name="Ranks").focus()
-            chromium_page.keyboard.press("ArrowRight")
-            expect(root.locator(".pl-title")).to_contain_text("5 ranks, 8 micro-batches")
-            root.locator(".pl-stage").focus()
-            chromium_page.keyboard.press("ArrowRight")
-            expect(root.locator(".pl-live")).to_contain_text("0F0, forward, on rank 0, simulated")
-            root.get_by_role("button", name="Run it").click()
-            expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
-            with chromium_page.expect_download() as download:
-                root.get_by_role("button", name="CSV").click()
-            assert Schedule.from_csv(download.value.path().read_text()) == one_f_one_b(5, 8)
-            for p, m in ((16, 64), (32, 256)):
-                for name, size in (("Ranks", p), ("Micro-batches", m)):
-                    box = root.get_by_role("spinbutton", name=f"{name}, exact")
-                    box.fill(str(size))
-                    box.press("Tab")
-                expect(root.locator(".pl-title")).to_contain_text(f"{p} ranks, {m} micro-batches")
-                measure_all(chromium_page, root, f"p = {p}, m = {m}, JupyterLab", record_property)
-        finally:
-            chromium_page.goto("about:blank")  # close the sockets before the server goes
-
-
-def test_a_narrow_page_redraws_and_unmounting_cleans_up(chromium_page, root):
+def test_a_narrow_page_redraws(chromium_page, root):
     chromium_page.set_viewport_size({"width": 420, "height": 700})
     chromium_page.wait_for_function("document.querySelector('.pl-stage canvas').clientWidth < 400")
     assert root.evaluate("node => node.scrollWidth <= node.clientWidth")
-    chromium_page.evaluate("window.unmount()")
-    assert chromium_page.evaluate("Object.values(window.model.reacts).flat().length") == 0

@@ -1,10 +1,14 @@
+import json
 import subprocess
 import sys
+from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 from pllab import __version__
-from pllab.cli import main
+from pllab.cli import _COMMANDS, main
+from pllab.cli.measuring import _BENCHES
 
 TINY = (
     "--samples-per-epoch 16 --validation-samples 8 --batch-size 8 --max-length 16 --n-layer 2 --n-embd 16 "
@@ -18,7 +22,6 @@ def refusal(capsys, *words):
     output = capsys.readouterr()
     assert output.err.count("\n") == 1, output.err
     assert "Traceback" not in output.err
-    assert "Error parsing config" not in output.err
     return output.err.strip()
 
 
@@ -88,6 +91,11 @@ def test_commands_and_help(capsys):
     assert main([]) == 2
 
 
+def test_every_command_and_every_bench_is_there():
+    for target in (*(target for target, _ in _COMMANDS.values()), *_BENCHES.values()):
+        assert callable(resolve_name(target)), target
+
+
 def test_traceback_on_request():
     with pytest.raises(ValueError, match="'trian'"):
         main(["trian", "--traceback"])
@@ -144,3 +152,24 @@ def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
     assert done.stderr == (
         "pllab: 9 stages are more than the 2 layers of the model; give a smaller world_size or a larger n_layer\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (lambda: int("9" * 23).to_bytes(8), "'doctor --ranks 3' ended with OverflowError: int too big to convert"),
+        (lambda: json.loads("{"), "'doctor --ranks 3' ended with JSONDecodeError: Expecting property name"),
+        (lambda: Path("/nowhere/x").read_text(), "FileNotFoundError: No such file or directory (/nowhere/x)"),
+    ],
+)
+def test_an_error_of_another_library_is_one_sentence_with_the_values_given(error, sentence, capsys, monkeypatch):
+    monkeypatch.setattr("pllab.cli.doctor.run", lambda words: error())
+    assert sentence in refusal(capsys, "doctor", "--ranks", "3")
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
+def test_an_environment_that_torchrun_did_not_make_is_refused(name, capsys, monkeypatch):
+    given = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for key, value in {**given, name: "abc"}.items():
+        monkeypatch.setenv(key, value)
+    assert f"{name} is 'abc' in the environment" in refusal(capsys, *train("--mode", "data_parallel"))

@@ -1,4 +1,4 @@
-"""Functions that the launch tests run on their ranks: a new process can only import what is in a module."""
+"""Functions that the tests of launch run on their ranks: a new process can only import what is in a module."""
 
 import os
 import signal
@@ -11,60 +11,11 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from pllab.comm import (
-    PeerError,
-    all_gather_object,
-    all_reduce,
-    all_reduce_async,
-    barrier,
-    broadcast,
-    rank,
-    receive,
-    record_messages,
-    report,
-    send,
-    setup,
-    teardown,
-    world_size,
-)
+from pllab.comm import all_reduce, barrier, rank, report, setup, teardown, world_size
 
 
 def where(number, size):
     return number, size, rank(), world_size(), torch.get_num_threads()
-
-
-def exchange(number, size):
-    """Every operation against torch.distributed called directly."""
-    mine = torch.arange(4.0) + 10 * number
-    ours, theirs = mine.clone(), mine.clone()
-    all_reduce(ours)
-    dist.all_reduce(theirs)
-    later = mine.clone()
-    all_reduce_async(later).wait()
-    told = mine.clone()
-    broadcast(told, source=size - 1)
-    told_by_torch = mine.clone()
-    dist.broadcast(told_by_torch, src=size - 1)
-    objects: list = [None] * size
-    dist.all_gather_object(objects, {"rank": number})
-    barrier()
-    return {
-        "all_reduce": torch.equal(ours, theirs),
-        "all_reduce_async": torch.equal(later, theirs),
-        "broadcast": torch.equal(told, told_by_torch),
-        "all_gather_object": all_gather_object({"rank": number}) == objects,
-    }
-
-
-def ring(number, size):
-    """Send one's number to the right, receive from the left; even ranks send first."""
-    right, left = (number + 1) % size, (number - 1) % size
-    out, into = torch.tensor([float(number)]), torch.empty(1)
-    steps = [lambda: send(out, right), lambda: receive(into, left)]
-    with record_messages() as ledger:
-        for step in steps if number % 2 == 0 else reversed(steps):
-            step()
-    return into.item(), [(message.name, message.peer, message.num_bytes) for message in ledger.messages]
 
 
 def fail_on(number, size, failing, how):
@@ -78,10 +29,6 @@ def fail_on(number, size, failing, how):
 
 def _raise(number):
     raise ValueError("no such luck")
-
-
-def _hang(number):
-    time.sleep(3600)
 
 
 def _be_deaf(number):
@@ -106,12 +53,28 @@ HOW = {
     "exit": lambda number: sys.exit(3),
     "os_exit": lambda number: os._exit(7),
     "kill": lambda number: os.kill(os.getpid(), signal.SIGKILL),
-    "hang": _hang,
     "leave_then_raise": _leave_then_raise,
-    "deaf": _be_deaf,
     "unpicklable": _give_a_lock,
     "return": lambda number: number,
 }
+
+
+def never_finish(number, size):
+    """Rank 0 waits for a message, rank 1 sleeps and hears no SIGTERM, rank 2 is stopped."""
+    if number == 1:
+        _be_deaf(number)
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    all_reduce(torch.ones(2))
+
+
+def stop_in_a_group_with_a_deadline(number, size, meeting):
+    """The other rank gives up before the owner does."""
+    teardown()
+    setup(number, size, "gloo", init_file=meeting, timeout_s=1.0)
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    all_reduce(torch.ones(2))
 
 
 def say(number, size):
@@ -141,17 +104,6 @@ def listening_addresses(number, size):
     addresses = sorted({c.laddr.ip for c in psutil.Process().net_connections("inet") if c.laddr})
     barrier()
     return addresses
-
-
-def peer_error(number, size):
-    """What a rank reads when its peer leaves without making the same call."""
-    if number == 0:
-        return None
-    try:
-        all_reduce(torch.ones(1))
-    except PeerError as error:
-        return str(error)
-    return "nothing"
 
 
 def wait_for_file(number, size, path):

@@ -1,25 +1,88 @@
-"""The messages against torch.distributed called directly, counted, in worlds of one to four."""
-
-import threading
+"""The messages against torch.distributed called directly, in worlds of one to four."""
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from pllab.comm import (
-    Message,
+    PeerError,
     all_gather_object,
     all_reduce,
     all_reduce_async,
     barrier,
     broadcast,
     launch,
+    make_groups,
     rank,
     receive,
+    receive_async,
     record_messages,
+    ring_pass,
     send,
+    send_async,
+    sum_in_group,
     world_size,
 )
-from tests.comm import programs
+from pllab.comm.collectives import list_new_groups
+
+MEMBERS = [[0, 1], [1, 2], [0, 1, 2]]
+
+
+def exchange(number, size):
+    """Every operation against torch.distributed called directly."""
+    mine = torch.arange(4.0) + 10 * number
+    ours, theirs = mine.clone(), mine.clone()
+    all_reduce(ours)
+    dist.all_reduce(theirs)
+    later = mine.clone()
+    all_reduce_async(later).wait()
+    from_last = mine.clone()
+    broadcast(from_last, source=size - 1)
+    from_last_by_torch = mine.clone()
+    dist.broadcast(from_last_by_torch, src=size - 1)
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": number})
+    barrier()
+    return {
+        "all_reduce": torch.equal(ours, theirs),
+        "all_reduce_async": torch.equal(later, theirs),
+        "broadcast": torch.equal(from_last, from_last_by_torch),
+        "all_gather_object": all_gather_object({"rank": number}) == objects,
+    }
+
+
+def in_rings_and_groups(number, size):
+    """Three ways around the ring, the ledger of two, the sums in the own groups, and the groups that are asked for."""
+    right, left = (number + 1) % size, (number - 1) % size
+    out, into, late = torch.tensor([float(number)]), torch.empty(1), torch.empty(1)
+    steps = [lambda: send(out, right), lambda: receive(into, left)]
+    with record_messages() as by_hand:
+        for step in steps if number % 2 == 0 else reversed(steps):
+            step()
+    receiving, sending = receive_async(late, left), send_async(out, right)
+    got = [into.item(), receiving.wait_for(60.0).item()]
+    sending.wait()
+    large = torch.full((250_000,), float(number))
+    with record_messages() as by_ring_pass:
+        got += ring_pass(large).unique().tolist()
+    sums = []
+    for group in make_groups(MEMBERS):
+        total = torch.tensor([10.0**number])
+        sum_in_group(group, total)
+        sums.append(total.item())
+    with list_new_groups() as asked:
+        make_groups(MEMBERS)
+    ledgers = [[(m.name, m.peer, m.num_bytes) for m in ledger.messages] for ledger in (by_hand, by_ring_pass)]
+    return got, large.unique().tolist(), ledgers, sums, asked
+
+
+def peer_error(number, size):
+    """What a rank reads when its peer leaves without making the same call."""
+    if number == 0:
+        return None
+    with pytest.raises(PeerError) as caught:
+        all_reduce(torch.ones(1))
+    return str(caught.value)
 
 
 def test_without_a_group_it_is_a_world_of_one():
@@ -30,6 +93,9 @@ def test_without_a_group_it_is_a_world_of_one():
     barrier()
     assert x.tolist() == [1.0, 2.0]
     assert (rank(), world_size(), all_gather_object("a")) == (0, 1, ["a"])
+    got = ring_pass(x)
+    assert got.tolist() == [1.0, 2.0]
+    assert got.data_ptr() != x.data_ptr()
 
 
 def test_messages_to_nobody_are_refused():
@@ -42,60 +108,26 @@ def test_messages_to_nobody_are_refused():
         broadcast(x, 3)
 
 
-def test_the_ledger_counts_what_was_sent_while_it_was_open():
-    x = torch.ones(3, dtype=torch.float64)
-    all_reduce(x)
-    with record_messages() as outer:
-        all_reduce(x)
-        with record_messages() as inner:
-            all_reduce_async(x.reshape(3, 1)).wait()
-        broadcast(x)
-    all_reduce(x)
-    assert inner.messages == [Message("all_reduce", (3, 1), 24, None, 0)]
-    assert [message.name for message in outer.messages] == ["all_reduce", "all_reduce", "broadcast"]
-    assert (outer.count("all_reduce"), outer.num_bytes("all_reduce"), outer.count()) == (2, 48, 3)
-
-
-def test_equal_ledgers_are_still_two():
-    with record_messages() as outer:
-        with record_messages():
-            pass
-        barrier()
-    assert outer.count("barrier") == 1
-
-
-def test_the_ledger_hears_other_threads():
-    with record_messages() as ledger:
-        threads = [threading.Thread(target=lambda: [barrier() for _ in range(50)]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert [message.order for message in ledger.messages] == list(range(200))
-
-
 @pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 4])
-def test_same_as_torch(size, nothing_left):
-    for outcome in launch(programs.exchange, size, backend="gloo", timeout_s=60):
+def test_same_as_torch(size, quick_ranks):
+    for outcome in launch(exchange, size, backend="gloo", timeout_s=60):
         assert all(outcome.values()), outcome
 
 
 @pytest.mark.ranks
-def test_ring_of_three():
-    outcomes = launch(programs.ring, 3, backend="gloo", timeout_s=60)
-    assert [got for got, _ in outcomes] == [2.0, 0.0, 1.0]
-    assert outcomes[1][1] == [("receive", 0, 4), ("send", 2, 4)]
+def test_rings_of_three_and_groups_that_overlap(quick_ranks):
+    seen = launch(in_rings_and_groups, 3, backend="gloo", timeout_s=60)
+    for number, (got, sent, (by_hand, by_ring_pass), _, asked) in enumerate(seen):
+        following, previous = (number + 1) % 3, (number - 1) % 3
+        assert (got, sent) == ([previous] * 3, [number])
+        assert by_hand == [("send", following, 4), ("receive", previous, 4)][:: 1 if number % 2 == 0 else -1]
+        assert by_ring_pass == [("send", following, 1_000_000), ("receive", previous, 1_000_000)]
+        assert asked == [tuple(ranks) for ranks in MEMBERS]
+    assert [one[3] for one in seen] == [[11.0, 111.0], [11.0, 110.0, 111.0], [110.0, 111.0]]
 
 
 @pytest.mark.ranks
-def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank():
-    _, sentence = launch(programs.peer_error, 2, backend="gloo", timeout_s=60)
+def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank(quick_ranks):
+    _, sentence = launch(peer_error, 2, backend="gloo", timeout_s=60)
     assert sentence.startswith("all_reduce on rank 1 failed because another rank went away")
-
-
-@pytest.mark.ranks
-def test_everything_stays_on_loopback():
-    for addresses in launch(programs.listening_addresses, 2, backend="gloo", timeout_s=60):
-        assert set(addresses) <= {"127.0.0.1", "::1"}
-        assert addresses

@@ -1,4 +1,4 @@
-"""Entering and leaving the group in this process, and under torchrun."""
+"""The plan of a backend, and entering and leaving the group: in this process, and under torchrun."""
 
 import os
 import socket
@@ -9,7 +9,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pllab.comm import PeerError, all_reduce, rank, setup, teardown, world_size
+from pllab.arguments import deadline, whole_number
+from pllab.comm import PeerError, all_reduce, plan_backend, rank, setup, teardown, world_size
+from pllab.comm.group import thread_count
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 PROGRAM = """
@@ -31,6 +33,71 @@ def no_group():
     teardown()
     yield
     teardown()
+
+
+def test_nccl_only_with_one_gpu_per_rank():
+    table = [(1, 0, "gloo"), (1, 1, "nccl"), (2, 1, "gloo"), (2, 2, "nccl"), (4, 2, "gloo"), (4, 8, "nccl")]
+    for size, num_gpus, name in table:
+        plans = [plan_backend(rank, size, num_gpus=num_gpus) for rank in range(size)]
+        devices = [torch.device("cuda", rank) if name == "nccl" else torch.device("cpu") for rank in range(size)]
+        assert [(plan.name, plan.device) for plan in plans] == [(name, device) for device in devices], (size, num_gpus)
+
+
+def test_the_gpus_of_a_host_are_numbered_from_its_own_ranks():
+    plan = plan_backend(5, 8, local_rank=1, local_world_size=4, num_gpus=4)
+    assert (plan.name, plan.device) == ("nccl", torch.device("cuda", 1))
+
+
+def test_the_reason_is_a_sentence():
+    for arguments, words in [
+        ({"num_gpus": 0}, "there is no GPU"),
+        ({"num_gpus": 1}, "2 ranks would share 1 GPU"),
+        ({"num_gpus": 2, "backend": "gloo"}, "as asked"),
+        ({"num_gpus": 2}, "2 ranks and 2 GPUs"),
+    ]:
+        assert words in plan_backend(0, 2, **arguments).reason
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((0, 2), {"backend": "nccl", "num_gpus": 1}, "2 ranks and 1 GPU"),
+        ((0, 2), {"backend": "mpi"}, "'mpi' is unknown"),
+        ((2, 2), {}, "rank 2 is not in a world of 2"),
+        ((-1, 2), {}, "rank is -1"),
+        ((0, 0), {}, "world_size is 0"),
+        ((0, "2"), {}, "world_size is '2'; give a whole number"),
+        ((0.0, 2), {}, "rank is 0.0; give a whole number"),
+    ],
+)
+def test_bad_input_names_the_value(arguments, options, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        plan_backend(*arguments, **options)
+    if "num_gpus" not in options:
+        with pytest.raises(ValueError, match=words):
+            setup(*arguments, **options, init_file=tmp_path / "meeting")
+
+
+def test_a_deadline_is_a_number_of_seconds_that_torch_can_wait():
+    assert [deadline(seconds) for seconds in (1, 0.5, 2_000_000)] == [1.0, 0.5, 2_000_000.0]
+    for wrong in (0, -1, float("nan"), float("inf"), 3e6, "60", None, True):
+        with pytest.raises(ValueError, match=r"timeout_s is .*; give the longest wait in seconds, a number above 0"):
+            deadline(wrong)
+    setup(0, 1, "gloo", timeout_s=2_000_000)
+    with pytest.raises(ValueError, match="timeout_s is nan"):
+        setup(0, 1, "gloo", timeout_s=float("nan"))
+
+
+def test_whole_numbers_of_any_library_and_no_others():
+    assert [whole_number("count", number) for number in (3, torch.tensor(4))] == [3, 4]
+    assert [type(whole_number("count", number)) for number in (3, torch.tensor(4))] == [int, int]
+    for wrong in (0, 2.0, "2", None, True):
+        with pytest.raises(ValueError, match="count is .*; give a whole number of at least 1"):
+            whole_number("count", wrong)
+    for wrong in (0, 100_000, 1.5):
+        with pytest.raises(ValueError, match="num_threads is .*; give a whole number from 1 to"):
+            thread_count(wrong)
+    assert thread_count(64) == 64
 
 
 def test_a_world_of_one_needs_nothing(monkeypatch):
@@ -70,17 +137,21 @@ def test_two_ranks_without_a_meeting_point_are_told_the_two_ways(monkeypatch):
         setup(0, 2)
 
 
+def test_a_meeting_point_in_no_folder_is_refused_and_not_waited_for(tmp_path):
+    with pytest.raises(ValueError, match="init_file '.*/nowhere/meeting' is in a folder that does not exist"):
+        setup(0, 2, "gloo", init_file=tmp_path / "nowhere" / "meeting")
+
+
 def test_a_rank_that_torchrun_did_not_give_is_refused(monkeypatch):
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match="torchrun made this process rank 1 of 2"):
         setup(0, 2)
-
-
-@pytest.mark.parametrize("arguments", [(2, 2), (-1, 1), (0, 0)])
-def test_out_of_range(arguments):
-    with pytest.raises(ValueError, match="rank|world_size"):
-        setup(*arguments)
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "abc")
+            with pytest.raises(ValueError, match=f"{name} is 'abc' in the environment; start with torchrun"):
+                setup(1, 2)
 
 
 def test_waiting_for_a_rank_that_never_comes_has_a_deadline_and_leaves_nothing(tmp_path):

@@ -1,19 +1,78 @@
-"""The ledger hears torch.distributed called directly, and nothing twice."""
+"""The ledger counts what was sent while it was open, hears torch.distributed called directly, and nothing twice."""
+
+import threading
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
-from pllab.comm import all_reduce, launch, record_messages
-from tests.comm import programs_of_the_ledger as programs
+from pllab import comm
+from pllab.comm import Message, all_reduce, all_reduce_async, barrier, broadcast, launch, record_messages
 
-OWN = ["all_reduce", "all_reduce", "broadcast"]
-AFTER = ["all_gather_object", "barrier", "send", "receive", "all_reduce"]
+
+def plain(messages):
+    return [(message.name, message.shape, message.num_bytes, message.peer) for message in messages]
+
+
+def direct_calls(number, size):
+    """Three ranks call torch itself, every kind of call once; then ranks 1 and 2 as a group of their own."""
+    x, parts = torch.ones(2, 3), [torch.ones(4) for _ in range(size)]
+    with record_messages() as ledger:
+        dist.all_reduce(x)
+        dist.all_reduce(x, async_op=True).wait()
+        dist.broadcast(x, src=2)
+        dist.reduce(x, dst=1)
+        dist.all_gather([torch.empty(4) for _ in range(size)], parts[0])
+        dist.all_gather_into_tensor(torch.empty(4 * size), parts[0])
+        dist.scatter(torch.empty(4), parts if number == 0 else None, src=0)
+        dist.gather(parts[0], [torch.empty(4) for _ in range(size)] if number == 0 else None, dst=0)
+        dist.reduce_scatter(torch.empty(4), parts)
+        dist.barrier()
+        if number < 2:
+            sending = dist.isend(torch.ones(5, dtype=torch.float64), 1 - number)
+            dist.recv(torch.empty(5, dtype=torch.float64), src=1 - number)
+            sending.wait()
+    dist.all_reduce(x)  # heard by nobody
+    group = dist.new_group([1, 2])  # its rank 0 is the world's rank 1
+    with record_messages() as of_the_group:
+        if number:
+            dist.broadcast(torch.ones(2), src=1, group=group)
+        if number == 1:
+            dist.send(torch.ones(1), dst=2, group=group)
+        if number == 2:
+            dist.recv(torch.ones(1), src=1, group=group)
+    return plain(ledger.messages), plain(of_the_group.messages)
+
+
+def through_the_room(number, size):
+    """The room's own functions, mixed with one direct call, in two ledgers; and a message that is stopped."""
+    heard = []
+    with record_messages() as outer, record_messages(heard.append) as inner:
+        all_reduce(torch.ones(2))
+        all_reduce_async(torch.ones(2)).wait()
+        broadcast(torch.ones(1), source=1)
+        dist.all_reduce(torch.ones(3))
+        comm.all_gather_object(number)
+        barrier()
+        comm.ring_pass(torch.ones(1))
+        for group in comm.make_groups([list(range(size))]):
+            comm.sum_in_group(group, torch.ones(4))
+        buffer = comm.shared_buffer(8, torch.float32)
+        if buffer is not None:
+            buffer.all_reduce()
+    assert outer.messages == inner.messages == heard
+    with pytest.raises(KeyError, match="7"), record_messages(refuse):
+        dist.isend(torch.ones(1), 7)  # gloo would crash
+    return [message.name for message in outer.messages]
+
+
+def refuse(message):
+    raise KeyError(message.peer)
 
 
 @pytest.mark.ranks
-def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(nothing_left):
-    seen = launch(programs.direct_calls, 3, backend="gloo", timeout_s=60)
+def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(quick_ranks):
     collectives = [
         ("all_reduce", (2, 3), 24, None),
         ("all_reduce", (2, 3), 24, None),
@@ -23,25 +82,56 @@ def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(n
         ("all_gather", (4,), 16, None),
     ]
     after = [("gather", (4,), 16, 0), ("reduce_scatter", (3, 4), 48, None), ("barrier", (), 0, None)]
-    for rank, messages in enumerate(seen):
+    of_the_group = [
+        [],
+        [("broadcast", (2,), 8, 1), ("send", (1,), 4, 2)],
+        [("broadcast", (2,), 8, 1), ("receive", (1,), 4, 1)],
+    ]
+    for rank, seen in enumerate(launch(direct_calls, 3, backend="gloo", timeout_s=60)):
         scatter = ("scatter", (3, 4), 48, 0) if rank == 0 else ("scatter", (), 0, 0)
         pair = [("send", (5,), 40, 1 - rank), ("receive", (5,), 40, 1 - rank)] if rank < 2 else []
-        assert messages == [*collectives, scatter, *after, *pair]
+        assert seen == ([*collectives, scatter, *after, *pair], of_the_group[rank])
 
 
 @pytest.mark.ranks
-def test_the_other_end_is_named_by_its_rank_in_the_world():
-    seen = launch(programs.in_a_group, 3, backend="gloo", timeout_s=60)
-    assert seen[0] == []
-    assert seen[1] == [("broadcast", (2,), 8, 1), ("send", (1,), 4, 2)]
-    assert seen[2] == [("broadcast", (2,), 8, 1), ("receive", (1,), 4, 1)]
-
-
-@pytest.mark.ranks
-def test_calls_of_this_room_are_not_heard_a_second_time():
-    for names in launch(programs.through_the_room, 2, backend="gloo", timeout_s=60):
-        assert names[: len(OWN) + 1 + len(AFTER)] == [*OWN, "all_reduce", *AFTER]
+def test_calls_of_this_room_are_not_heard_a_second_time(quick_ranks):
+    expected = ["all_reduce", "all_reduce", "broadcast", "all_reduce"]
+    expected += ["all_gather_object", "barrier", "send", "receive", "all_reduce"]
+    for names in launch(through_the_room, 2, backend="gloo", timeout_s=60):
+        assert names[: len(expected)] == expected
         assert names.count("barrier") == 1  # those of the shared buffer are its own
+
+
+def test_the_ledger_counts_what_was_sent_while_it_was_open():
+    x = torch.ones(3, dtype=torch.float64)
+    all_reduce(x)
+    with record_messages() as outer:
+        all_reduce(x)
+        with record_messages() as inner:
+            all_reduce_async(x.reshape(3, 1)).wait()
+        broadcast(x)
+    all_reduce(x)
+    assert inner.messages == [Message("all_reduce", (3, 1), 24, None, 0)]
+    assert [message.name for message in outer.messages] == ["all_reduce", "all_reduce", "broadcast"]
+    assert (outer.count("all_reduce"), outer.num_bytes("all_reduce"), outer.count()) == (2, 48, 3)
+
+
+def test_equal_ledgers_are_still_two():
+    with record_messages() as outer:
+        with record_messages():
+            pass
+        barrier()
+    assert outer.count("barrier") == 1
+
+
+def test_the_ledger_hears_other_threads():
+    with record_messages() as ledger:
+        threads = [threading.Thread(target=lambda: [barrier() for _ in range(50)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [message.order for message in ledger.messages] == list(range(200))
 
 
 def test_the_last_ledger_to_close_puts_torch_back():

@@ -1,14 +1,29 @@
-"""Every text comes back, the same texts give the same tokenizer, nothing special sneaks in."""
+"""Every text comes back, nothing special sneaks in; which tokens are predicted, against a loop and a model's loss."""
 
 import pickle
 import subprocess
 import sys
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pllab.data import Tokenizer, docs_examples, texts_of, train_tokenizer
+from pllab.data import (
+    IGNORED,
+    Block,
+    Collate,
+    Example,
+    Tokenizer,
+    docs_examples,
+    pack_text,
+    partition_dataset,
+    prompt_tokens,
+    texts_of,
+    train_tokenizer,
+)
+
+words = st.text(alphabet="abcde ", min_size=1, max_size=12)
 
 TRAIN = """
 import hashlib
@@ -43,13 +58,13 @@ def test_special_tokens_are_three_and_in_the_vocabulary(tokenizer):
     assert tokenizer.decode([*special, *tokenizer.encode("text"), *special]) == "text"
 
 
-@pytest.mark.parametrize("text", ["<pad>", "a<end>b", "<separator>"])
-def test_a_text_cannot_spell_a_special_token(tokenizer, text, tmp_path):
+def test_a_text_cannot_spell_a_special_token(tokenizer, tmp_path):
     # tokenizers forgets this setting when saved or pickled; a corpus could then end a text early.
-    tokenizer.save(tmp_path)
-    for one in (tokenizer, Tokenizer.load(tmp_path), pickle.loads(pickle.dumps(tokenizer))):
-        assert not {one.pad_id, one.end_id, one.separator_id} & set(one.encode(text))
-        assert one.decode(one.encode(text)) == text
+    tokenizer.save(tmp_path / "saved.json")
+    for one in (tokenizer, Tokenizer.load(tmp_path / "saved.json"), pickle.loads(pickle.dumps(tokenizer))):
+        for text in ("<pad>", "a<end>b", "<separator>"):
+            assert not {one.pad_id, one.end_id, one.separator_id} & set(one.encode(text)), text
+            assert one.decode(one.encode(text)) == text
 
 
 def test_encode_all_is_encode_of_each(tokenizer):
@@ -68,19 +83,15 @@ def test_training_again_in_another_process_gives_the_same_tokenizer():
     assert [run.stderr for run in runs] == ["", ""]  # no progress bar
 
 
-def test_save_and_load_give_it_back(tokenizer, tmp_path):
-    file = tokenizer.save(tmp_path / "new" / "folder")
-    assert file == tmp_path / "new" / "folder" / "tokenizer.json"
-    assert tokenizer.save(tmp_path / "own.json") == tmp_path / "own.json"
-    for path in (file, file.parent, str(tmp_path / "own.json")):
+def test_save_and_load_give_it_back_and_transformers_reads_it_too(tokenizer, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    file = tmp_path / "tokenizer.json"
+    tokenizer.save(file)
+    for path in (file, str(file)):
         loaded = Tokenizer.load(path)
         assert loaded.bpe.to_str() == tokenizer.bpe.to_str()
         assert loaded.encode("for example") == tokenizer.encode("for example")
-
-
-def test_transformers_reads_the_file(tokenizer, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tokenizer.save(tmp_path)))
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(file))
     assert theirs("for example")["input_ids"] == tokenizer.encode("for example")
 
 
@@ -90,27 +101,128 @@ def test_the_smallest_vocabulary_is_the_bytes(tokenizer):
     assert len(smallest.encode("größer")) == len("größer".encode())
 
 
-@pytest.mark.parametrize("vocab_size", [258, 0, -1])
-def test_too_small_a_vocabulary_is_refused(vocab_size):
-    with pytest.raises(ValueError, match=f"vocab_size {vocab_size} is too small.* at least 259"):
-        train_tokenizer(["text"], vocab_size)
+def test_too_small_a_vocabulary_is_refused():
+    for vocab_size in (258, 0, -1):
+        with pytest.raises(ValueError, match=f"vocab_size {vocab_size} is too small.* at least 259"):
+            train_tokenizer(["text"], vocab_size)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no tokenizer at .*tokenizer.json; train one"):
-        Tokenizer.load(tmp_path)
-
-
-def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="tokenizer.json holds no tokenizer"):
-        Tokenizer.load(tmp_path)
-
-
-def test_a_tokenizer_without_our_special_tokens_is_refused(tmp_path):
+def test_a_file_that_is_missing_or_no_tokenizer_of_ours_is_named(tmp_path):
     from tokenizers import Tokenizer as BPE
     from tokenizers import models
 
-    BPE(models.BPE()).save(str(tmp_path / "tokenizer.json"))
+    file = tmp_path / "tokenizer.json"
+    with pytest.raises(FileNotFoundError, match="no tokenizer at .*tokenizer.json; train one"):
+        Tokenizer.load(file)
+    file.write_text("{}")
+    with pytest.raises(ValueError, match="tokenizer.json holds no tokenizer"):
+        Tokenizer.load(file)
+    BPE(models.BPE()).save(str(file))
     with pytest.raises(ValueError, match="lacks .*<pad>"):
-        Tokenizer.load(tmp_path)
+        Tokenizer.load(file)
+
+
+@pytest.fixture(scope="module")
+def letters():
+    return train_tokenizer(["ab ab abc abcde"], 262)
+
+
+def test_translation_is_predicted_after_the_separator_only(letters):
+    batch = Collate(letters, 40)([Example("dd", "ee"), Example("d", "e")])
+    d, e = letters.encode("d")[0], letters.encode("e")[0]
+    end, bar, pad = letters.end_id, letters.separator_id, letters.pad_id
+    assert batch["input_ids"].tolist() == [[d, d, bar, e, e, end], [d, bar, e, end, pad, pad]]
+    assert batch["labels"].tolist() == [
+        [IGNORED, IGNORED, IGNORED, e, e, end],
+        [IGNORED, IGNORED, e, end, IGNORED, IGNORED],
+    ]
+    assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
+
+
+def test_plain_text_is_predicted_everywhere(letters):
+    batch = Collate(letters, 40)([Example("", "de")])
+    assert batch["labels"].tolist() == batch["input_ids"].tolist()
+    assert batch["input_ids"][0].tolist() == [*letters.encode("de"), letters.end_id]
+
+
+@settings(deadline=None)
+@given(pairs=st.lists(st.tuples(words, words), min_size=1, max_size=5), max_length=st.integers(2, 20))
+def test_rows_are_cut_padded_and_masked(letters, pairs, max_length):
+    batch = Collate(letters, max_length)([Example(source, target) for source, target in pairs])
+    whole = [len(prompt_tokens(letters, s)) + len(letters.encode(t)) + 1 for s, t in pairs]
+    assert batch["input_ids"].shape == batch["labels"].shape == (len(pairs), min(max_length, max(whole)))
+    for row, (source, _) in enumerate(pairs):
+        given_tokens = len(letters.encode(source)) + 1
+        kept = min(max_length, whole[row])
+        for time in range(batch["labels"].shape[1]):
+            token, label = batch["input_ids"][row, time], batch["labels"][row, time]
+            if time >= kept:
+                assert token == letters.pad_id and label == IGNORED
+            elif time < given_tokens:
+                assert label == IGNORED and token != letters.pad_id
+            else:
+                assert label == token
+        if kept == whole[row]:
+            assert batch["labels"][row, kept - 1] == letters.end_id
+
+
+def test_the_loss_does_not_see_the_source_or_the_padding(letters):
+    # transformers shifts the labels itself; labels shifted here as well would train on the wrong tokens.
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=letters.vocab_size, n_positions=16, n_embd=8, n_layer=1, n_head=1)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    batch = Collate(letters, 16)([Example("dd", "ee"), Example("d", "eeee")])
+    logits = model(batch["input_ids"]).logits.log_softmax(-1)
+    expected = []
+    for row, (start, stop) in enumerate([(3, 6), (2, 7)]):  # target and end, padding not
+        expected += [-logits[row, t - 1, batch["input_ids"][row, t]] for t in range(start, stop)]
+    torch.testing.assert_close(model(**batch).loss, torch.stack(expected).mean())
+
+
+def test_collate_takes_blocks_too_and_travels_to_another_process(letters):
+    collate = pickle.loads(pickle.dumps(Collate(letters, 3)))
+    batch = collate([Block((5, 6, 7)), Block((8, 9, 10))])
+    assert batch["input_ids"].tolist() == batch["labels"].tolist() == [[5, 6, 7], [8, 9, 10]]
+
+
+def test_pack_text_loses_only_the_last_ragged_block(letters):
+    texts = ["abc ab", "d", "eeeee"]
+    stream = [token for text in texts for token in [*letters.encode(text), letters.end_id]]
+    for block_size in range(2, len(stream) + 1):
+        blocks = pack_text([Example("", text) for text in texts], letters, block_size)
+        assert all(len(block.tokens) == block_size for block in blocks)
+        packed = [token for block in blocks for token in block.tokens]
+        assert packed == stream[: len(stream) // block_size * block_size]
+
+
+def test_packed_docs_fill_every_row_of_every_rank():
+    letters = train_tokenizer([example.target for example in docs_examples()[:100]], 300)
+    blocks = pack_text(docs_examples()[:20], letters, 32)
+    for rank in range(2):
+        for batch in partition_dataset(rank, 2, blocks, 8, Collate(letters, 32)):
+            assert batch["input_ids"].shape[1] == 32
+            assert (batch["labels"] != IGNORED).all()
+
+
+def test_the_prompt_is_the_start_of_the_training_row(letters):
+    # Generation must begin exactly where the mask of training ends.
+    prompt = prompt_tokens(letters, "dd")
+    batch = Collate(letters, 40)([Example("dd", "ee")])
+    assert batch["input_ids"][0, : len(prompt)].tolist() == prompt
+    assert (batch["labels"][0] != IGNORED).nonzero()[0].item() == len(prompt)
+    assert prompt_tokens(letters, "") == []
+
+
+def test_lengths_without_a_next_token_are_refused(letters):
+    with pytest.raises(ValueError, match="max_length 1 leaves no next token"):
+        Collate(letters, 1)
+    with pytest.raises(ValueError, match="block_size 1 leaves no next token"):
+        pack_text([Example("", "abc")], letters, 1)
+
+
+def test_packing_refuses_translations_and_too_little_text(letters):
+    with pytest.raises(ValueError, match="takes plain text, but Example.source='d'"):
+        pack_text([Example("d", "e")], letters, 4)
+    with pytest.raises(ValueError, match="2 tokens do not fill one block of block_size 4"):
+        pack_text([Example("", "d")], letters, 4)

@@ -4,7 +4,7 @@ import torch
 
 from pllab.comm import all_reduce, all_reduce_async, broadcast, world_size
 from pllab.parallel import average_gradients
-from pllab.parallel.overlap import average_in_backward
+from tests.lesson.variants_06 import hooks_in_fixed_order, with_buckets
 
 # 06.1 average_flat(model)
 
@@ -188,7 +188,7 @@ def waits_in_the_hook(model):
 
 
 def one_bucket_for_all(model):
-    return average_in_backward(model, bucket_bytes=float("inf"))
+    return with_buckets(model, bucket_bytes=float("inf"))
 
 
 def only_after_backward(model):
@@ -265,7 +265,7 @@ def after_every_backward(model, loss_of, micro_batches):
 
 
 def hooks_fire_every_time(model, loss_of, micro_batches):
-    wait = average_in_backward(model, bucket_bytes=1)
+    wait = hooks_in_fixed_order(model)
     for x in micro_batches:
         (loss_of(x) / len(micro_batches)).backward()
         wait()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from pllab.pipeline import WithDevice
-from pllab.pipeline.balance import balance as dynamic_program
+from pllab.pipeline import balance as dynamic_program
 
 # 07.1 split_module(sequential)
 

@@ -7,8 +7,8 @@ from pllab.schedule import (
     Action,
     Kind,
     Schedule,
+    breadth_first,
     gpipe,
-    looped_breadth_first,
     needs,
     one_f_one_b,
     problems,
@@ -174,7 +174,7 @@ def waits_before_each_round(p, m, v):
 
 
 def all_forwards_first(p, m, v):
-    return looped_breadth_first(p, m, v)
+    return breadth_first([*range(p)] * v, m)
 
 
 # 11.2 price(num_ranks, num_microbatches, stages_per_rank)

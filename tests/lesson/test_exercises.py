@@ -1,16 +1,25 @@
-"""Every wrong solution is refused with its own hint, and every right one passes."""
+"""Every wrong solution is refused with its own hint, and every right one passes.
+
+By default each exercise is tried with its first right solution and three of its wrong ones, always the same;
+`make exhaustive` tries all.
+"""
 
 import threading
+from collections.abc import Callable, Iterable
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import pytest
 
-from pllab.lesson import Outcome, check
+from pllab.lesson import Exercise, Outcome, check
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.exercises import lesson_09_compute
 from tests.lesson.judge import judged
+
+Solution = Callable[..., Any]
 
 LESSONS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("mutants_*.py"))
 MUTANTS = [import_module(f"tests.lesson.mutants_{lesson}") for lesson in LESSONS]
@@ -21,46 +30,92 @@ RIGHT = [right for module in VARIANTS for right in module.RIGHT]
 EXERCISES = [exercise for lesson in LESSONS for exercise in exercises_of(lesson)]
 
 
-def _name(value):
-    return getattr(value, "__name__", str(value))
+def in_process_of_a_check(exercise: Exercise) -> Any:
+    """Ranks start slowly in such a process: of the exercises with ranks, which have more time, one stands for all."""
+    with_ranks = exercise.deadline_s > 20 and exercise.id != "02.3"
+    return pytest.param(exercise, id=exercise.id, marks=[pytest.mark.exhaustive] if with_ranks else [])
 
 
-@pytest.mark.parametrize(("exercise_id", "hint_id", "solution"), WRONG, ids=_name)
-def test_a_wrong_solution_is_refused_with_its_own_hint(exercise_id, hint_id, solution, monkeypatch):
+each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+
+
+def wrong_ones(exercise: Exercise) -> list[tuple[Solution, str]]:
+    """The wrong solutions of an exercise with their hints, in an order by chance that never changes."""
+    wrong = [(solution, hint_id) for exercise_id, hint_id, solution in WRONG if exercise_id == exercise.id]
+    return sorted(wrong, key=lambda one: sha256(f"{exercise.id} {name_of(one[0])}".encode()).digest())
+
+
+def right_ones(exercise: Exercise) -> list[Solution]:
+    return [solution for exercise_id, solution in RIGHT if exercise_id == exercise.id]
+
+
+def name_of(solution: Solution) -> str:
+    return getattr(solution, "__name__", str(solution))
+
+
+def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are judged before any complaint, so that one run tells everything."""
     monkeypatch.setattr(lesson_09_compute, "_MEETING_S", 0.5)  # a sequential solution waits this long
-    assert judged(exercise_id, solution) == hint_id
+    verdicts = {name_of(solution): (judged(exercise.id, solution), hint_id) for solution, hint_id in wrong}
+    assert not {name: verdict for name, verdict in verdicts.items() if verdict[0] != verdict[1]}
 
 
-@pytest.mark.parametrize(("exercise_id", "solution"), RIGHT, ids=_name)
-def test_a_right_solution_passes(exercise_id, solution):
+def assert_passes(exercise: Exercise, solutions: Iterable[Solution]) -> None:
     before = set(threading.enumerate())  # those of an earlier test may end meanwhile
-    assert judged(exercise_id, solution) == "right"
+    verdicts = {name_of(solution): judged(exercise.id, solution) for solution in solutions}
+    assert set(verdicts.values()) == {"right"}, verdicts
     assert not set(threading.enumerate()) - before
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
-def test_a_right_solution_passes_in_the_process_of_a_check(exercise):
+@each_exercise
+def test_three_wrong_solutions_are_refused_with_their_own_hints(exercise, monkeypatch):
+    assert_refused(exercise, wrong_ones(exercise)[:3], monkeypatch)
+
+
+@pytest.mark.exhaustive
+@each_exercise
+def test_every_other_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch):
+    assert_refused(exercise, wrong_ones(exercise)[3:], monkeypatch)
+
+
+@each_exercise
+def test_a_right_solution_passes(exercise):
+    assert_passes(exercise, right_ones(exercise)[:1])
+
+
+@pytest.mark.exhaustive
+@each_exercise
+def test_every_other_right_solution_passes(exercise):
+    assert_passes(exercise, right_ones(exercise)[1:])
+
+
+@pytest.mark.parametrize("exercise", [in_process_of_a_check(exercise) for exercise in EXERCISES])
+def test_a_right_solution_passes_in_the_process_of_a_check(exercise, quick_checks):
     """Sent by value, as a function of a notebook cell is."""
-    solution = next(solution for exercise_id, solution in RIGHT if exercise_id == exercise.id)
     for module in VARIANTS:
         cloudpickle.register_pickle_by_value(module)
     try:
-        assert check(exercise.id, solution, deadline_s=60.0).outcome is Outcome.RIGHT
+        verdict = check(exercise.id, right_ones(exercise)[0], deadline_s=60.0)
     finally:
         for module in VARIANTS:
             cloudpickle.unregister_pickle_by_value(module)
+    assert verdict.outcome is Outcome.RIGHT, str(verdict)
 
 
-@pytest.mark.parametrize(("exercise_id", "hint_id", "solution"), HANGING, ids=_name)
-def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution):
+@pytest.mark.parametrize(
+    ("exercise_id", "hint_id", "solution"),
+    [HANGING[0], *(pytest.param(*wrong, marks=pytest.mark.exhaustive) for wrong in HANGING[1:])],
+    ids=lambda value: value if isinstance(value, str) else name_of(value),
+)
+def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution, quick_checks):
     verdict = check(exercise_id, solution, deadline_s=2.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
     assert verdict.where.endswith(f"of {solution.__name__}")
 
 
-@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
-def test_every_exercise_has_three_right_variants_and_more_wrong_ones(exercise):
-    assert sum(exercise_id == exercise.id for exercise_id, _ in RIGHT) >= 3
-    assert len({hint_id for exercise_id, hint_id, _ in WRONG if exercise_id == exercise.id}) >= 3
-    assert len(set(exercise.hints)) == 3
-    assert len(set(exercise.claims)) == len(exercise.cases)
+def test_every_exercise_has_three_right_variants_and_more_wrong_ones():
+    for exercise in EXERCISES:
+        assert len(right_ones(exercise)) >= 3, exercise.id
+        assert len({hint_id for _, hint_id in wrong_ones(exercise)}) >= 3, exercise.id
+        assert len(set(exercise.hints)) == 3, exercise.id
+        assert len(set(exercise.claims)) == len(exercise.cases), exercise.id

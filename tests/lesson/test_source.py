@@ -8,15 +8,15 @@ import pytest
 
 from pllab.lesson import show_source, solution
 from pllab.pipeline import clock_cycles
-from pllab.pipeline.worker import Workers
+from pllab.pipeline.workers import Workers
 
 
 def test_source_is_the_packages_own_with_its_place_and_first_sentence():
     shown = show_source(clock_cycles)
     assert shown.code == inspect.getsource(clock_cycles)
-    assert shown.title.startswith("pllab/pipeline/clock.py: clock_cycles. Yield, tick by tick")
-    assert str(shown).startswith("# pllab/pipeline/clock.py")
-    assert "<figcaption>pllab/pipeline/clock.py: clock_cycles." in shown._repr_html_()
+    assert shown.title.startswith("pllab/pipeline/workers.py: clock_cycles. Yield, tick by tick")
+    assert str(shown).startswith("# pllab/pipeline/workers.py")
+    assert "<figcaption>pllab/pipeline/workers.py: clock_cycles." in shown._repr_html_()
 
 
 def test_a_method_loses_its_indentation():

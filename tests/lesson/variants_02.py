@@ -8,9 +8,6 @@ import torch
 import torch.distributed as dist
 
 from pllab import comm
-from pllab.comm.ring import ring_pass
-from pllab.comm.session import run_in_group
-from pllab.comm.subgroups import make_groups
 
 # 02.1
 
@@ -61,7 +58,7 @@ def both_in_one_batch(x):
 
 
 def as_the_package_does(x):
-    return ring_pass(x)
+    return comm.ring_pass(x)
 
 
 # 02.2
@@ -123,10 +120,6 @@ def any_free_port_written_into_the_file(rank, world_size, init_file, work):
         dist.destroy_process_group()
 
 
-def as_the_package_enters(rank, world_size, init_file, work):
-    return run_in_group(rank, world_size, init_file, work)
-
-
 # 02.3
 
 
@@ -155,7 +148,7 @@ def backwards_on_every_rank(members):
 
 
 def as_the_package_makes_them(members):
-    return make_groups(members)
+    return comm.make_groups(members)
 
 
 RIGHT = [
@@ -169,7 +162,6 @@ RIGHT = [
     ("02.2", stack_of_things_to_undo),
     ("02.2", setup_and_teardown_of_the_package),
     ("02.2", any_free_port_written_into_the_file),
-    ("02.2", as_the_package_enters),
     ("02.3", all_then_mine),
     ("02.3", one_loop),
     ("02.3", by_what_torch_returns),

@@ -5,7 +5,6 @@ from collections import deque
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from pllab.pipeline import checkpointed
 from pllab.schedule import Action, Kind, one_f_one_b
 
 # 10.1
@@ -244,5 +243,4 @@ RIGHT = [
     ("10.3", torchs_own),
     ("10.3", with_a_dummy),
     ("10.3", on_copies_of_the_weights),
-    ("10.3", checkpointed),
 ]

@@ -107,8 +107,9 @@ def test_ranks_share_a_batch_by_passing_the_number_of_targets() -> None:
     model.close()
 
 
-def test_dropout_in_embedding_blocks_and_attention_follows_the_seed() -> None:
-    model, _ = both(dropout=0.2)
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_dropout_in_embedding_blocks_and_attention_follows_the_seed(attention: str) -> None:
+    model, _ = both(dropout=0.2, attn_implementation=attention)
     ids, labels = batch()
 
     def loss(seed: int, recompute: bool) -> float:
@@ -119,15 +120,6 @@ def test_dropout_in_embedding_blocks_and_attention_follows_the_seed() -> None:
     assert loss(1, False) == loss(1, False) == loss(1, True) != loss(2, False)
     model.eval()
     assert loss(1, False) == loss(2, False)
-    model.close()
-
-
-def test_attention_dropout_in_the_fused_kernel_is_refused() -> None:
-    model, _ = both(dropout=0.2, attn_implementation="sdpa")
-    ids, labels = batch()
-    model.parallelize(LANES)
-    with pytest.raises(ValueError, match="attn_implementation='eager'"):
-        model(ids, labels=labels)
     model.close()
 
 

@@ -7,6 +7,8 @@ from tests.parallel import programs
 
 
 @pytest.fixture(scope="session")
-def ranks() -> list[dict[str, Any]]:
+def ranks(start_quickly: Any) -> list[dict[str, Any]]:
     """Per rank, what each program returned; two gloo ranks, started once."""
-    return launch(programs.run_all, 2, backend="gloo", timeout_s=120.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pllab.comm.launching.start_rank", start_quickly)
+        return launch(programs.run_all, 2, backend="gloo", timeout_s=120.0)

@@ -55,7 +55,7 @@ def test_three_steps_equal_one_process_with_the_whole_batch(ranks: Results, how:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 4])
-def test_any_number_of_ranks_equals_one_process(size: int) -> None:
+def test_any_number_of_ranks_equals_one_process(size: int, quick_ranks: None) -> None:
     for result in comm.launch(programs.train_all, size, backend="gloo", timeout_s=120.0):
         for weights in result.values():
             assert_same(weights, one_process())

@@ -2,21 +2,23 @@
 
 import copy
 import time
+from unittest.mock import patch
 
 import torch
+import torch.utils.checkpoint
 from torch import nn
 
-from pllab.comm import PeerError, all_reduce, record_messages
+from pllab.comm import PeerError, all_reduce, map_shared_memory, record_messages
 from pllab.parallel import num_target_tokens
 from pllab.pipeline import (
     LaneExecutor,
     RankExecutor,
     SleepStage,
-    checkpointed,
     from_torch,
-    host_clock,
+    ranks,
     tied_weights,
     to_torch,
+    wires,
 )
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
 from pllab.timeline import Timeline
@@ -72,17 +74,19 @@ def _against_the_plain_model(schedule: Schedule, rank: int) -> tuple[float, floa
     return off, worst(model, plain, names_of(model, mine)), whole
 
 
-def messages(rank: int, size: int) -> list[tuple[str, int]]:
-    """What one rank exchanges in a first and in a second step: names and counts."""
+def messages(rank: int, size: int, shares: bool) -> list[list[tuple[str, int, int]]]:
+    """What one rank exchanges in a first, second and third step: name, number and bytes of each kind of message."""
     schedule = one_f_one_b(size, 4)
     stages = stages_of(tiny_gpt2(), size)
     executor = RankExecutor(schedule, own(schedule, stages, rank), next_token_loss)
-    counts = []
-    for _ in range(2):
-        with record_messages() as ledger:
+    room = map_shared_memory if shares else lambda num_bytes: None
+    steps = []
+    for _ in range(3):
+        with record_messages() as ledger, patch.object(wires, "map_shared_memory", room):
             executor.step(tokens(4), tokens(4))
-        counts.append((ledger.count("send"), ledger.count("receive"), ledger.count("all_reduce"), ledger.count()))
-    return counts
+        names = ("send", "receive", "all_reduce")
+        steps.append([(name, ledger.count(name), ledger.num_bytes(name)) for name in names])
+    return steps
 
 
 def lanes_and_ranks(rank: int, size: int) -> tuple[list[float], list[float]]:
@@ -242,7 +246,7 @@ class Recomputed(nn.Module):
         self.layer = nn.Linear(4, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return checkpointed(self.layer, x)
+        return torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=False)
 
 
 def recomputed_and_tied(rank: int, size: int) -> float:
@@ -332,7 +336,7 @@ def some_sleep(rank: int, size: int, asleep: tuple[int, ...], with_batch: bool) 
 def on_two_hosts(rank: int, size: int) -> float:
     """The makespan of 8 sleeps of 5 ms on two hosts, the second of which was started 1000 s before the first."""
     tick = time.perf_counter
-    host_clock._host = lambda: f"host {rank}"
+    ranks.host_id = lambda: f"host {rank}"
     time.perf_counter = lambda: tick() + 1000 * rank
     schedule = one_f_one_b(2, 2)
     executor = RankExecutor(schedule, {rank: SleepStage(0.005, backward_input_s=0.0025, backward_weight_s=0.0025)})

@@ -1,5 +1,7 @@
+import _thread
 import copy
 import gc
+import os
 import threading
 import weakref
 from typing import Any
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 
 from pllab.pipeline import Pipe, SleepStage, WithDevice
+from pllab.schedule import Schedule, breadth_first, check, gpipe, one_f_one_b, zb_h1
 
 
 def layers(dropout: float = 0.0) -> list[nn.Module]:
@@ -106,6 +109,7 @@ def test_split_size_is_a_number_of_rows_and_num_microbatches_a_count() -> None:
         ({"split_size": 0}, "split_size is 0"),
         ({"num_microbatches": -1}, "num_microbatches is -1"),
         ({"split_size": 2, "num_microbatches": 4}, "give one of them"),
+        ({"split_size": 2, "schedule": gpipe(2, 2)}, "split_size and schedule say the same thing twice"),
     ],
 )
 def test_bad_splits_are_refused(arguments: dict[str, Any], sentence: str) -> None:
@@ -245,20 +249,20 @@ def test_a_stage_that_hangs_ends_in_a_sentence_and_the_pipe_works_again() -> Non
         assert pipe(torch.randn(4, 6)).shape == (4, 6)
 
 
-def test_an_interrupt_stops_the_run_and_the_pipe_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pllab.pipeline import run
+def test_an_interrupt_stops_the_run_and_the_pipe_works_again() -> None:
+    class Interrupts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not interrupted.is_set():
+                interrupted.set()
+                _thread.interrupt_main()
+                over.wait(10)
+            return x
 
-    with Pipe(on_lanes(layers()), 1) as pipe:
-        real = run.compute
-
-        def interrupted(work: Any, cells: Any, *rest: Any) -> Any:
-            real(work, list(cells)[:0], *rest)
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(run, "compute", interrupted)
+    interrupted, over = threading.Event(), threading.Event()
+    with Pipe(on_lanes([nn.Linear(6, 6), Interrupts()]), 1, timeout_s=20) as pipe:
         with pytest.raises(KeyboardInterrupt):
             pipe(torch.randn(4, 6))
-        monkeypatch.setattr(run, "compute", real)
+        over.set()
         assert pipe(torch.randn(4, 6)).shape == (4, 6)
 
 
@@ -310,22 +314,6 @@ def test_dropout_masks_differ_between_stages_and_micro_batches_and_keep_the_mean
     assert not torch.equal(first[:100], first[100:])
     assert set(first.unique().tolist()) == {0.0, 2.0} and set(both.unique().tolist()) == {0.0, 4.0}
     assert abs(both.mean().item() - 1.0) < 0.05  # 20,000 draws: five standard deviations are 0.06
-
-
-def test_fused_attention_dropout_is_refused_with_the_way_out() -> None:
-    class Attend(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.drop = nn.Dropout(0.1)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=self.drop.p if self.training else 0.0)
-
-    with Pipe(on_lanes([Attend(), nn.Identity()]), 1) as pipe:
-        with pytest.raises(ValueError, match="attn_implementation='eager'"):
-            pipe(torch.randn(4, 2, 3, 8))
-        pipe.eval()
-        pipe(torch.randn(4, 2, 3, 8))
 
 
 def test_the_timeline_holds_every_action_once_in_a_legal_order() -> None:
@@ -419,3 +407,153 @@ def test_the_gradient_of_an_input_on_another_device_is_brought_to_it(monkeypatch
 def test_a_deadline_is_a_number_above_zero(timeout_s: Any) -> None:
     with pytest.raises(ValueError, match=rf"timeout_s is {timeout_s!r}; give the longest wait in seconds"):
         Pipe(on_lanes([nn.Linear(6, 6)]), timeout_s=timeout_s)
+
+
+def rows_of(timeline: Any) -> list[list[str]]:
+    return [[str(span.action) for span in timeline.of_rank(rank)] for rank in range(timeline.num_ranks)]
+
+
+@pytest.mark.parametrize("lanes", [[0, 1, 2], [0, 1, 0, 1], [0, 0, 1]])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_schedule_is_checked_and_the_timelines_rows_are_its_rows(lanes: list[int], recompute: bool) -> None:
+    """GPipe, and breadth-first where a lane has several stages; R stands before its B."""
+    parts = [nn.Linear(6, 6) for _ in lanes]
+    devices = [f"cpu:{lane}" for lane in lanes]
+    partitions = [nn.Sequential(part) for part in parts]
+    with Pipe.from_partitions(partitions, devices, num_microbatches=3, recompute=recompute) as pipe:
+        before = pipe.schedule
+        pipe(torch.randn(7, 6)).sum().backward()
+        check(pipe.schedule)
+        assert pipe.schedule == before == breadth_first(lanes, 3)
+        assert pipe.schedule == gpipe(3, 3) or len(set(lanes)) < len(lanes)
+        ran = rows_of(pipe.last_timeline)
+    assert [[one for one in row if "R" not in one] for row in ran] == [[*map(str, row)] for row in before.rows]
+    again = {one: row[place - 1] for row in ran for place, one in enumerate(row) if "B" in one}
+    assert all((before == one.replace("B", "R")) is recompute for one, before in again.items())
+
+
+@pytest.mark.parametrize(("rows", "asked", "ran"), [(5, 4, 4), (7, 3, 3), (3, 4, 3), (1, 4, 1), (8, 4, 4)])
+def test_micro_batches_are_as_many_as_asked_for_or_as_there_are_rows(rows: int, asked: int, ran: int) -> None:
+    parts = layers()
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    with Pipe(on_lanes(parts), num_microbatches=asked, timeout_s=20) as pipe:
+        assert pipe.schedule == gpipe(2, asked)
+        assert_same(pipe, plain, torch.randn(rows, 6))
+        assert pipe.schedule == gpipe(2, ran)
+        assert_same(pipe, plain, torch.randn(8, 6))
+        assert pipe.schedule == gpipe(2, asked)
+
+
+def test_a_schedule_is_taken_as_it_is_where_every_forward_comes_first() -> None:
+    reverse = [f"{kind}{m}" for kind, order in (("F", (0, 1, 2)), ("B", (2, 1, 0))) for m in order]
+    schedule = Schedule.of([[f"{stage}{one}" for one in reverse] for stage in range(2)], "in reverse")
+    parts = layers()
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    with Pipe(on_lanes(parts), schedule=schedule, timeout_s=20) as pipe:
+        assert_same(pipe, plain, torch.randn(7, 6))
+        assert pipe.schedule == schedule and rows_of(pipe.last_timeline) == [[*map(str, row)] for row in schedule.rows]
+        with pytest.raises(ValueError, match="2 rows cannot be cut into the schedule's 3 micro-batches"):
+            pipe(torch.randn(2, 6))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sentence"),
+    [
+        (one_f_one_b(2, 4), "1F1B runs 0B0 before its last forward, and a pipe's loss comes after all of them; give"),
+        (zb_h1(2, 4), "ZB-H1 runs 0I0 before its last forward"),
+        (gpipe(3, 4), r"GPipe has its stages on the ranks \[0, 1, 2\] and the pipe on \[0, 1\]"),
+        (Schedule.of([["0F0"], ["1F0", "1B0"]]), "0B0 is missing"),
+    ],
+)
+def test_other_families_belong_to_the_executors(schedule: Schedule, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Pipe(on_lanes(layers()), schedule=schedule)
+
+
+def test_a_pipe_used_from_two_threads_at_once_refuses() -> None:
+    """It returned the rows of the other thread, without an error, in one call of six."""
+    inside, gate = threading.Event(), threading.Event()
+
+    class Waits(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inside.set()
+            gate.wait(20)
+            return x
+
+    with Pipe(on_lanes([nn.Linear(6, 6), Waits()]), 2, timeout_s=30) as pipe:
+        results: list[torch.Tensor] = []
+        first = threading.Thread(target=lambda: results.append(pipe(torch.zeros(4, 6))))
+        first.start()
+        assert inside.wait(20)
+        with pytest.raises(RuntimeError, match="at work on another thread; make a pipe or executor for each thread"):
+            pipe(torch.ones(4, 6))
+        gate.set()
+        first.join(20)
+        assert results[0].shape == (4, 6)
+
+
+def test_one_pipe_inside_two_stages_of_another_refuses() -> None:
+    inside, refused = threading.Event(), threading.Event()
+
+    class Waits(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inside.set()
+            refused.wait(20)
+            return x
+
+    class CallsSecond(nn.Module):
+        """Lets micro-batch 0 pass, and runs the inner pipe for micro-batch 1."""
+
+        seen = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen += 1
+            return x if self.seen == 1 else inner(x)
+
+    class CallsMeanwhile(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert inside.wait(20)
+            try:
+                return inner(x)
+            finally:
+                refused.set()
+
+    with Pipe(on_lanes([Waits(), nn.Identity()]), 1, timeout_s=30) as inner, torch.no_grad():
+        stages = [nn.Sequential(CallsSecond()), nn.Sequential(CallsMeanwhile())]
+        with Pipe.from_partitions(stages, ["cpu:0", "cpu:1"], num_microbatches=2, timeout_s=30) as outer:
+            with pytest.raises(RuntimeError, match="at work on another thread"):
+                outer(torch.randn(2, 6))
+
+
+def test_a_used_pipe_can_be_copied_and_the_copy_has_workers_of_its_own() -> None:
+    parts = layers()
+    plain = copy.deepcopy(nn.Sequential(*parts))
+    with Pipe(on_lanes(parts), 2, timeout_s=20) as pipe:
+        pipe(torch.randn(4, 6)).sum().backward()
+        with copy.deepcopy(pipe) as other:
+            x = torch.randn(4, 6)
+            assert_same(other, plain, x)
+            assert other._lanes is not pipe._lanes
+            assert_same(pipe, plain, x)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_of_a_process_with_a_used_pipe_starts_its_own_workers() -> None:
+    """Threads do not follow a process into its fork: the pipe waited for them until the deadline."""
+    with Pipe(on_lanes([nn.Identity(), nn.Identity()]), 1, timeout_s=20) as pipe:
+        pipe(torch.ones(2, 2))
+        child = os.fork()
+        if child == 0:
+            with torch.no_grad():
+                os._exit(0 if pipe(torch.ones(2, 2)).sum() == 4 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_last_stage_that_changes_the_number_of_rows_is_refused() -> None:
+    class Fold(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mean(0, keepdim=True)
+
+    with Pipe(on_lanes([nn.Linear(6, 6), Fold()]), 2) as pipe:
+        with pytest.raises(ValueError, match=r"the last stage made a tensor of shape \(1, 6\) from 2 rows"):
+            pipe(torch.randn(4, 6))

@@ -1,7 +1,5 @@
-import itertools
 import math
 import sys
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -9,30 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pllab.schedule import (
-    Action,
     Held,
-    Kind,
-    Schedule,
     check,
     one_f_one_b,
     optimal,
     peak_in_flight,
-    problems,
     zero_bubble,
 )
-from pllab.schedule.optimal_model import solve
-from pllab.schedule.optimal_units import units_per_second
-from pllab.schedule.optimal_work import Choice
-from pllab.schedule.zero_bubble import shortest
-from pllab.schedule.zero_bubble_workload import Workload
+from pllab.schedule.search.shortest import shortest
+from pllab.schedule.search.solver import _solve, _units_per_second
+from pllab.schedule.search.workload import Workload
 from pllab.simulate import Costs, simulate
 from tests.schedule.every_order import every_schedule
 
 pytest.importorskip("ortools", reason="the extra `solver` is not installed")
-
-
-def choice_of(p: int, m: int, costs: Costs, limit: float) -> Choice:
-    return Choice.of(Workload.of(p, m, costs, limit), costs)
 
 
 UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), 0.25)
@@ -46,52 +34,6 @@ def test_two_by_two_is_the_best_of_all_orders(costs: Costs, limit: float, share:
     assert found.proven
     everything = [simulate(schedule, costs) for schedule in every_schedule(2, 2, limit, Held(share))]
     assert found.makespan == pytest.approx(min(timeline.makespan for timeline in everything))
-
-
-def every_row(stage: int) -> list[list[Action]]:
-    """Every order of two micro-batches on a stage, each backward split or whole, in no order of micro-batches."""
-    chains = [[[Action(stage, Kind(kind), k) for kind in kinds] for kinds in ("FIW", "FB")] for k in range(2)]
-    rows = []
-    for first, second in itertools.product(*chains):
-        for places in itertools.combinations(range(len(first) + len(second)), len(first)):
-            ways = {True: iter(first), False: iter(second)}
-            rows.append([next(ways[place in places]) for place in range(len(first) + len(second))])
-    return rows
-
-
-WHOLE = [
-    Costs(backward=1.5),
-    Costs(1.0, 1.5, 1.5, 0.5, backward=2.0),
-    Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), 0.25, backward=(1.6, 1.75)),
-    Costs((1.0, 2.0), (1.5, 1.0), (1.0, 1.0), 0.25, backward=(1.25, 2.5)),
-    Costs(0.5, (2.0, 1.5), (1.0, 3.0), backward=(2.7, 2.25)),  # a W waits while a whole backward overtakes it
-]
-
-
-@pytest.mark.parametrize("limit", [1, 1.5, 2])
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.75])
-def test_where_a_whole_backward_is_shorter_two_by_two_is_the_best_of_all_orders(limit: float, share: float) -> None:
-    orders = (Schedule(tuple(map(tuple, rows))) for rows in itertools.product(every_row(0), every_row(1)))
-    legal = [order for order in orders if not problems(order, limit, Held(share))]
-    for costs in WHOLE:
-        found = optimal(2, 2, costs, limit, held=Held(share))
-        assert found.proven
-        assert found.makespan == pytest.approx(min(simulate(order, costs).makespan for order in legal))
-
-
-def test_a_mixed_order_beats_all_whole_and_all_split() -> None:
-    """The par that an editor compares with: no order of whole backwards is under it."""
-    whole, split = Costs(1.0, 1.5, 1.5, backward=2.0), Costs(1.0, 1.5, 1.5)
-    found = optimal(2, 4, whole, 2)
-    assert found.proven and found.makespan == found.bound == 14.5
-    assert {Kind.B, Kind.I} < {action.kind for action in found.schedule.actions()}
-    assert simulate(one_f_one_b(2, 4), whole).makespan == 15 and optimal(2, 4, split, 2).makespan == 17.5
-
-
-@pytest.mark.parametrize("whole", [3.0, 3.5])
-def test_a_whole_backward_that_saves_nothing_changes_nothing(whole: float) -> None:
-    costs = Costs(1.0, (1.5, 2.0, 1.5), (1.5, 1.0, 1.5), 0.25)
-    assert optimal(3, 5, replace(costs, backward=whole), 3) == optimal(3, 5, costs, 3)
 
 
 def test_costs_for_other_stages_are_refused_as_the_simulator_refuses_them() -> None:
@@ -120,17 +62,15 @@ tenths = st.integers(0, 20).map(lambda n: n / 10)
     p2p=tenths,
     limit=st.sampled_from([1.0, 1.5, 2.0, 3.0]),
     share=st.sampled_from([0.0, 0.5, 0.634, 1.0]),
-    whole=st.sampled_from([None, 0.5, 0.8, 1.2]),
 )
 def test_what_it_says_of_its_schedule_is_true(
-    p: int, m: int, costs: tuple[tuple[float, ...], ...], p2p: float, limit: float, share: float, whole: float | None
+    p: int, m: int, costs: tuple[tuple[float, ...], ...], p2p: float, limit: float, share: float
 ) -> None:
     forward, by_input, by_weight = (part[:p] for part in costs)
-    backward = whole and [whole * sum(halves) for halves in zip(by_input, by_weight, strict=True)]
-    of_stages = Costs(forward, by_input, by_weight, p2p, backward=backward)
+    of_stages = Costs(forward, by_input, by_weight, p2p)
     found = optimal(p, m, of_stages, limit, held=Held(share), time_limit_s=3)
     check(found.schedule, limit, Held(share))
-    assert found.schedule.num_actions == 3 * p * m or (whole or 2) < 1
+    assert found.schedule.num_actions == 3 * p * m
     assert simulate(found.schedule, of_stages).makespan == pytest.approx(found.makespan)
     assert found.bound <= found.makespan
     heuristic = simulate(zero_bubble(p, m, of_stages, limit, Held(share)), of_stages).makespan
@@ -148,7 +88,7 @@ def test_costs_that_are_no_fractions_bound_from_below() -> None:
 
 @pytest.mark.parametrize(("forward", "units"), [(1.0, 1), (18.521, 1000), (0.1, 10), (1 / 3, 3)])
 def test_small_fractions_are_computed_with_exactly(forward: float, units: int) -> None:
-    assert units_per_second(choice_of(2, 2, Costs(forward), 2)) == Fraction(units)
+    assert _units_per_second(Workload.of(2, 2, Costs(forward), 2)) == Fraction(units)
 
 
 def test_a_large_problem_ends_at_its_deadline_with_a_bound() -> None:
@@ -186,7 +126,6 @@ def test_no_time_is_refused(limit_s: float) -> None:
 
 def test_memory_without_end_is_memory_for_all_micro_batches() -> None:
     costs = Costs((1.0, 2.5, 1.0), (2.0, 1.0, 1.0), 1.5)
-    works = [choice_of(3, 3, costs, limit) for limit in (3, math.inf)]
-    starts = [work.timed(shortest(work.split).rows) for work in works]
-    by_all, by_any = (solve(work, start, 10.0) for work, start in zip(works, starts, strict=True) if start)
-    assert by_all.bound == by_any.bound
+    works = [Workload.of(3, 3, costs, limit) for limit in (3, math.inf)]
+    by_all, by_any = (_solve(work, shortest(work, makespan_first=True), 10.0)[1] for work in works)
+    assert by_all == by_any

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from pllab.schedule.action import Action, Kind
+from pllab.schedule import Action, Kind
 from pllab.timeline import Span, Timeline
 
 # A GPU node has neither, and has other tests to run.

@@ -8,8 +8,7 @@ from traitlets import TraitError
 
 from pllab.data import partition_dataset
 from pllab.show import IndexMap
-from pllab.show.index_map_picture import mark_of
-from pllab.show.index_map_text import map_of, owners_of, step_rows
+from pllab.show.widgets.index_map import map_of, mark_of, owners_of
 
 NUMBER = 29
 
@@ -39,19 +38,17 @@ def index_map():
 
 
 def test_owners_table_and_words_by_hand(index_map):
-    state = index_map.state()
-    assert state["owners"] == [[[0, 1], [1, 1]], [[0, 1]], [[0, 2]], [[1, 1]], []]
-    assert state["num_steps"] == [2, 1]
-    assert state["summary"] == (
+    first, second = index_map.maps["2/as it comes"]
+    assert first["owners"] == [[[0, 1], [1, 1]], [[0, 1]], [[0, 2]], [[1, 1]], []]
+    assert first["marks"] == ["r0 s1 +1", "r0 s1", "r0 s2", "r1 s1", "none"]
+    assert first["summary"] == (
         "5 samples, 2 ranks, epoch 0, as it comes: 2 and 1 steps, so rank 0 waits for ever in step 2, "
         "1 sample loaded again, 1 left out. In epoch 0 a sample was loaded 0 to 2 times."
     )
-    assert state["sentence"] == "sample 0: rank 0 in step 1 and rank 1 in step 1; loaded twice in epoch 0"
-    index_map.set_trait("epoch", 1)
-    index_map.set_trait("sample", 4)
-    assert index_map.state()["sentence"] == "sample 4: loaded by nobody; never loaded in epochs 0 to 1"
-    assert index_map.state()["summary"].endswith("In epochs 0 to 1 a sample was loaded 0 to 4 times.")
-    assert step_rows(by_hand(2, 0, "")) == [
+    assert first["sentences"][0] == "sample 0: rank 0 in step 1 and rank 1 in step 1; loaded twice in epoch 0"
+    assert second["sentences"][4] == "sample 4: loaded by nobody; never loaded in epochs 0 to 1"
+    assert second["summary"].endswith("In epochs 0 to 1 a sample was loaded 0 to 4 times.")
+    assert first["rows"] == [
         ["rank 0", "step 1", "0 1"],
         ["rank 0", "step 2", "2"],
         ["rank 1", "step 1", "3 0"],
@@ -71,7 +68,7 @@ def test_a_map_agrees_with_counting_the_batches(package_maps, world_size, remain
             assert all(sample in dealt[rank][step - 1] for rank, step in who)
         left_out = NUMBER % world_size if remainder == "drop" else 0
         assert f", {left_out} left out." in shown["summary"]
-        assert f"{shown['num_steps'][0]} steps" in shown["summary"]
+        assert f": {len(dealt[0])} steps" in shown["summary"]
         assert "for ever" not in shown["summary"]
         sentence = shown["sentences"][3]
         times = {0: "never loaded", 1: "loaded once", 2: "loaded twice"}.get(visits[3], f"loaded {visits[3]} times")
@@ -81,18 +78,18 @@ def test_a_map_agrees_with_counting_the_batches(package_maps, world_size, remain
 def test_choices_change_the_map_and_others_are_refused():
     index_map = IndexMap(NUMBER, dealt_by_the_package, world_sizes=[2, 4], num_epochs=2)
     assert (index_map.world_size, index_map.epoch, index_map.remainder) == (4, 0, "pad")
-    before = index_map.state()["owners"]
+    before = index_map.static().alt
     index_map.epoch = 1
-    assert index_map.state()["owners"] != before
+    assert index_map.static().alt == index_map.maps["4/pad"][1]["summary"] != before
     for name, value in (("world_size", 3), ("epoch", 2), ("remainder", "keep"), ("sample", NUMBER), ("sample", -1)):
         with pytest.raises(TraitError, match=f"{name} .* is not in this map; choose from"):
             setattr(index_map, name, value)
     assert (index_map.world_size, index_map.epoch, index_map.remainder) == (4, 1, "pad")
 
 
-def test_static_twin_says_what_the_state_says(index_map):
+def test_static_twin_says_what_the_widget_says(index_map):
     data, _ = index_map._repr_mimebundle_()
-    assert data["text/plain"] == index_map.static().alt == index_map.state()["summary"]
+    assert data["text/plain"] == index_map.static().alt == index_map.maps["2/as it comes"][0]["summary"]
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == index_map.model_id
 
 
@@ -114,10 +111,5 @@ def test_bad_input_is_refused():
         IndexMap(5, by_hand, world_sizes=[2], world_size=9)
 
 
-def test_state_is_plain_and_sources_are_small():
-    index_map = IndexMap(NUMBER, dealt_by_the_package, world_sizes=range(1, 9))
-    json.dumps(index_map.maps)
-    source = index_map._esm + index_map._css
-    assert len(source) <= 20_000
-    assert "http" not in source.replace("http://www.w3.org/2000/svg", "")
-    assert "\nimport " not in source
+def test_maps_are_plain_json():
+    json.dumps(IndexMap(NUMBER, dealt_by_the_package, world_sizes=range(1, 9)).maps)

@@ -13,7 +13,7 @@ def race():
 
 
 def lane(race, name):
-    return next(lane for lane in race.state()["lanes"] if lane["name"] == name)
+    return next(lane for lane in race.lanes if lane["name"] == name)
 
 
 def test_a_running_lane_shows_progress_and_rate(race):
@@ -28,7 +28,6 @@ def test_median_spread_and_speed_up(race):
     race.finish("pipeline", [170.0, 160.0, 150.0, 140.0])
     home = lane(race, "pipeline")
     assert (home["rate"], home["low"], home["high"]) == (155.0, 140.0, 170.0)
-    assert home["speedup"] == pytest.approx(1.55)
     assert home["ratio"] == "1.55x"
     assert home["doubt"] == ""
     assert race.news == "pipeline finished: median 155 tokens/s, 1.55x."
@@ -37,7 +36,7 @@ def test_median_spread_and_speed_up(race):
 def test_no_speed_up_before_the_baseline_is_home(race):
     race.update("one lane", 0.9, 100.0)
     race.finish("pipeline", [150.0])
-    assert lane(race, "pipeline")["speedup"] is None
+    assert lane(race, "pipeline")["ratio"] == ""
 
 
 def test_a_speed_up_above_the_number_of_devices_is_doubted(race):
@@ -60,14 +59,14 @@ def test_the_axis_never_shrinks_and_holds_every_whisker(race):
     assert race.top == pytest.approx(widest)
     race.finish("pipeline", [10.0, 20.0, 9000.0])
     assert race.top >= 9000.0
-    assert race.ticks[0]["at"] == 0 and race.ticks[-1]["at"] == 1
+    assert race.ticks[0]["at"] == 0 and race.ticks[-1]["at"] == pytest.approx(race.top)
 
 
-def test_the_static_figure_has_the_numbers_of_the_state(race):
+def test_the_static_figure_has_the_numbers_of_the_lanes(race):
     race.finish("one lane", [100.0, 102.0])
     race.finish("pipeline", [150.0, 152.0], note="8 micro-batches")
     alt = race.static().alt
-    for each in race.state()["lanes"]:
+    for each in race.lanes:
         assert f"{each['name']}: median {each['value']} ({each['spread']}), {each['ratio']}" in alt
     assert "8 micro-batches" in alt and "2 devices, engine: real" in alt
 
@@ -99,18 +98,12 @@ def test_traits_are_plain_json(race):
     ],
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(race, call, sentence):
-    before = race.state()
+    before = race.get_state(["lanes", "ticks", "top"])
     with pytest.raises(ValueError, match=sentence):
         call(race)
-    assert race.state() == before
+    assert race.get_state(["lanes", "ticks", "top"]) == before
 
 
 def test_unknown_keywords_are_refused():
     with pytest.raises(TypeError, match="units"):
         Race(["a"], 1, units="steps/s")
-
-
-def test_sources_are_local_and_small():
-    source = Race._esm + Race._css
-    assert len(source) <= 50_000
-    assert "http" not in source.replace("http://www.w3.org/2000/svg", "")

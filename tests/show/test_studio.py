@@ -1,10 +1,10 @@
 """The studio's numbers, bytes and words, without a browser."""
 
 import io
+import itertools
 import json
 import re
 import struct
-from random import Random
 
 import matplotlib.colors
 import matplotlib.image
@@ -14,23 +14,22 @@ from traitlets import TraitError
 
 from pllab import show
 from pllab.schedule import Action, Kind, Schedule, ScheduleError, check, peak_in_flight
-from pllab.show import studio_view
-from pllab.show.canvas import KINDS, busy_of, columns_of, columns_of_times, pack
-from pllab.show.studio_families import FAMILIES
-from pllab.show.studio_view import Shown
+from pllab.show.studio import runs
+from pllab.show.studio.runs import KINDS, Screen, Shown
+from pllab.show.studio.settings import FAMILIES
 from pllab.show.theme import paint_of
-from pllab.simulate import Costs, Times, action_times, critical_path, simulate
+from pllab.simulate import Costs, action_times, critical_path, simulate
 from pllab.timeline import Span, Timeline
 
 
 def unpack(block):
     """The actions in a block of bytes, read the slow way: a list of (rank, Action, start, end)."""
-    count = len(block) // 13
-    numbers = struct.unpack(f"<{2 * count}f{count}H{3 * count}B", block)
+    count = len(block) // 24
+    numbers = struct.unpack(f"<{6 * count}f", block)
     columns = [numbers[place * count : (place + 1) * count] for place in range(6)]
     return [
-        (rank, Action(stage, Kind(KINDS[kind]), microbatch), start, end)
-        for start, end, microbatch, rank, stage, kind in zip(*columns, strict=True)
+        (int(rank), Action(int(stage), Kind(KINDS[int(kind)]), int(microbatch)), start, end)
+        for rank, stage, kind, microbatch, start, end in zip(*columns, strict=True)
     ]
 
 
@@ -57,69 +56,47 @@ def test_both_bubble_numbers_follow_the_sliders_as_the_formulas_say(family):
     ]
 
 
-def test_the_quick_count_of_busy_time_is_the_timelines():
-    random = Random(4)
-    for _ in range(50):
-        num_ranks, num_spans = random.randint(1, 4), random.randint(0, 12)
-        starts = [random.uniform(5, 9) for _ in range(num_spans)]
-        spans = [
-            Span(
-                random.randrange(num_ranks), Action(0, random.choice(list(Kind)), place), start, start + random.random()
-            )
-            for place, start in enumerate(starts)
-        ]
-        timeline = Timeline.of(spans, "real", num_ranks)
-        shown = Shown("x", Schedule(()), timeline)
-        assert busy_of(shown.columns) == pytest.approx(timeline.busy)
-        assert shown.bubble == pytest.approx((timeline.bubble_fraction, timeline.bubble_overhead))
-        assert shown.makespan == pytest.approx(timeline.makespan)
+def test_the_browser_gets_every_family_as_it_is_simulated():
+    for name, (p, m) in itertools.product(FAMILIES, [(1, 1), (4, 8), (4, 2)]):
+        case = f"{name}, {p} ranks, {m} micro-batches"
+        studio = show.BubbleStudio(name, p, m, Costs(1.0, 0.9, 0.4, p2p=0.1))
+        check(studio.schedule)
+        timeline = simulate(studio.schedule, studio.costs)
+        sent = unpack(studio.actions)
+        assert {(rank, action) for rank, action, _, _ in sent} == {(s.rank, s.action) for s in timeline.spans}, case
+        times = {span.action: (span.start, span.end) for span in timeline.spans}
+        assert all(one[2:] == pytest.approx(times[one[1]], rel=1e-5) for one in sent), case
+        assert sent == sorted(sent, key=lambda one: (one[0], one[2])), case
+        assert studio.view["runs"][0]["most"] == pytest.approx(max(studio.state()["runs"][0]["most_held"])), case
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize(("p", "m"), [(1, 1), (4, 8), (4, 2)])
-def test_the_browser_gets_every_family_as_it_is_simulated(name, p, m):
-    studio = show.BubbleStudio(name, p, m, Costs(1.0, 0.9, 0.4, p2p=0.1))
-    check(studio.schedule)
-    timeline = simulate(studio.schedule, studio.costs)
-    sent = unpack(studio.actions)
-    assert {(rank, action) for rank, action, _, _ in sent} == {(one.rank, one.action) for one in timeline.spans}
-    times = {one.action: (one.start, one.end) for one in timeline.spans}
-    assert all((start, end) == pytest.approx(times[action], rel=1e-5) for _, action, start, end in sent)
-    assert sent == sorted(sent, key=lambda one: (one[0], one[2]))
-    assert studio.view["runs"][0]["most"] == pytest.approx(max(studio.state()["runs"][0]["most_held"]))
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_numbers_of_a_prediction_are_those_of_its_spans(name):
-    studio = show.BubbleStudio(name, 4, 6, Costs(1.0, 0.9, 0.4, p2p=0.1), memory_limit=4)
-    times = action_times(studio.schedule, studio.costs)
-    assert (columns_of_times(studio.schedule, times) == columns_of(simulate(studio.schedule, studio.costs))).all()
+def test_the_numbers_of_a_prediction_are_those_of_its_spans():
+    for name in FAMILIES:
+        studio = show.BubbleStudio(name, 4, 6, Costs(1.0, 0.9, 0.4, p2p=0.1), memory_limit=4)
+        timeline = simulate(studio.schedule, studio.costs)
+        predicted = Shown(name, studio.schedule, studio.costs)
+        assert (predicted.columns == Shown(name, studio.schedule, timeline).columns).all(), name
+        assert predicted.bubble == pytest.approx((timeline.bubble_fraction, timeline.bubble_overhead)), name
+        assert predicted.makespan == timeline.makespan, name
 
 
 def test_no_actions_are_no_numbers():
-    empty = columns_of_times(Schedule(((), ())), Times(([], []), ([], [])))
-    assert empty.shape == (6, 0) and pack(empty) == pack(None) == b""
+    empty = Shown("x", Schedule(((), ())), Timeline.of([], "real", 2))
+    assert empty.columns.shape == (6, 0) and Screen(empty).to_bytes() == [b""] * 4
 
 
-def test_what_a_byte_cannot_tell_is_not_packed_wrong():
-    columns = columns_of(Timeline.of([Span(0, Action(300, Kind.F, 70_000), 0.0, 1.0)], "real"))
-    with pytest.raises(AssertionError, match="a byte can tell"):
-        pack(columns)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_rank_does_the_same_work_and_counts_the_same_memory_however_it_is_cut(name):
-    studio = show.BubbleStudio(name, 4, 8)
-    assert studio.timeline.busy == pytest.approx(4 * 8 * 3.0)
-    share = FAMILIES[name].stages_per_rank
-    peaks = [peak / share for peak in peak_in_flight(studio.schedule)]
-    assert studio.state()["runs"][0]["most_held"] == pytest.approx(peaks)
+def test_a_rank_does_the_same_work_and_counts_the_same_memory_however_it_is_cut():
+    for name, family in FAMILIES.items():
+        studio = show.BubbleStudio(name, 4, 8)
+        assert studio.timeline.busy == pytest.approx(4 * 8 * 3.0), name
+        peaks = [peak / family.stages_per_rank for peak in peak_in_flight(studio.schedule)]
+        assert studio.state()["runs"][0]["most_held"] == pytest.approx(peaks), name
 
 
 def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
     studio = show.BubbleStudio()
     counted = []
-    monkeypatch.setattr(studio_view, "action_times", lambda *given: counted.append(given) or action_times(*given))
+    monkeypatch.setattr(runs, "action_times", lambda *given: counted.append(given) or action_times(*given))
     with studio.hold_trait_notifications():
         studio.num_ranks, studio.num_microbatches, studio.stamp = 8, 16, 1234.5
     assert len(counted) == 1
@@ -253,14 +230,10 @@ def count_pixels(png, colour):
     return np.isclose(picture, matplotlib.colors.to_rgb(colour), atol=0.003).all(axis=2).sum()
 
 
-def test_what_is_sent_is_plain_and_the_sources_are_local():
+def test_what_is_sent_is_plain():
     studio = show.BubbleStudio("1F1B", 16, 64)
     json.dumps({name: getattr(studio, name) for name in ("view", "options", "stage_costs", "order", "delivery")})
-    assert len(studio.actions) == 13 * 16 * 64 * 2
-    source = studio._esm + studio._css
-    assert "http" not in source.replace("http://www.w3.org/2000/svg", "")
-    assert "\nimport " not in source
-    assert len(studio._esm) <= 55_000
+    assert len(studio.actions) == 6 * 4 * 16 * 64 * 2, "six numbers an action"
 
 
 def inputs_of(studio, **changes):

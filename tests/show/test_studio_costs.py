@@ -1,15 +1,15 @@
 """Costs in the studio: as they were given, however the model is cut, and whatever was moved in between."""
 
 import json
-from itertools import permutations
+from itertools import permutations, product
 from random import Random
 
 import pytest
 
 from pllab import show
 from pllab.schedule import Kind, interleaved, one_f_one_b, zb_h1
-from pllab.show.studio_costs import Profile
-from pllab.show.studio_families import FAMILIES
+from pllab.show.studio.settings import FAMILIES
+from pllab.show.studio.stage_costs import Profile
 from pllab.simulate import Costs, simulate
 
 KINDS = (Kind.F, Kind.I, Kind.W, Kind.B)
@@ -28,13 +28,12 @@ def totals(costs, num_stages):
     return [sum(costs.duration(stage, kind) for stage in range(num_stages)) for kind in KINDS]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("p", [1, 3, 4])
-def test_what_is_shown_is_what_the_given_costs_simulate_to(name, p):
-    given = costs_at_random(p * FAMILIES[name].stages_per_rank, seed=p)
-    studio = show.BubbleStudio(name, p, 6, given)
-    assert studio.timeline == simulate(studio.schedule, given)
-    assert studio.costs == given
+def test_what_is_shown_is_what_the_given_costs_simulate_to():
+    for name, p in product(FAMILIES, (1, 3, 4)):
+        given = costs_at_random(p * FAMILIES[name].stages_per_rank, seed=p)
+        studio = show.BubbleStudio(name, p, 6, given)
+        assert studio.timeline == simulate(studio.schedule, given), f"{name} on {p} ranks"
+        assert studio.costs == given, f"{name} on {p} ranks"
 
 
 @pytest.mark.parametrize(
@@ -59,20 +58,21 @@ def test_three_stages_a_rank_that_cost_the_same_cost_what_was_given():
         assert show.BubbleStudio(order, costs=given).timeline == simulate(order, given)
 
 
-@pytest.mark.parametrize(("first", "second"), [*permutations(FAMILIES, 2)])
-def test_two_families_do_the_same_work_whichever_the_costs_were_given_for(first, second):
+def test_two_families_do_the_same_work_whichever_the_costs_were_given_for():
     p = 3
-    stages = {name: p * FAMILIES[name].stages_per_rank for name in (first, second)}
-    given = costs_at_random(stages[first])
-    wanted = pytest.approx(totals(given, stages[first]))
-    studio = show.BubbleStudio(first, p, 4, given, memory_limit=6)
-    assert totals(studio._setting().costs_of(second), stages[second]) == wanted
-    studio.family = second
-    assert totals(studio.costs, stages[second]) == wanted
-    shown = [studio.stage_costs[str(stage)] for stage in range(stages[second])]
-    assert [sum(values) for values in zip(*shown, strict=True)] == pytest.approx(totals(given, stages[first])[:3])
-    studio.family = first
-    assert studio.costs == given, "there and back"
+    stages = {name: p * family.stages_per_rank for name, family in FAMILIES.items()}
+    for first, second in permutations(FAMILIES, 2):
+        pair = f"from {first} to {second}"
+        given = costs_at_random(stages[first])
+        wanted = totals(given, stages[first])
+        studio = show.BubbleStudio(first, p, 4, given, memory_limit=6)
+        assert totals(studio._setting.costs_of(FAMILIES[second]), stages[second]) == pytest.approx(wanted), pair
+        studio.family = second
+        assert totals(studio.costs, stages[second]) == pytest.approx(wanted), pair
+        shown = [studio.stage_costs[str(stage)] for stage in range(stages[second])]
+        assert [sum(values) for values in zip(*shown, strict=True)] == pytest.approx(wanted[:3]), pair
+        studio.family = first
+        assert studio.costs == given, f"{pair} and back"
 
 
 def test_the_compared_family_has_its_slow_layers_where_they_are():
@@ -104,7 +104,7 @@ def test_a_stage_costs_what_its_layers_cost(old, new):
 def test_what_no_stage_was_given_still_follows_the_dials():
     studio = show.BubbleStudio("1F1B", 4, 8)
     studio.stage_costs = {"3": (None, 9.0, None)}
-    studio.family = "ZBV"
+    studio.family = "ZB-V"
     assert studio.stage_costs == {"6": (None, 4.5, None), "7": (None, 4.5, None)}
     studio.backward_input = 3.0
     assert [studio.costs.duration(stage, Kind.I) for stage in range(8)] == [1.5] * 6 + [4.5] * 2
@@ -113,7 +113,7 @@ def test_what_no_stage_was_given_still_follows_the_dials():
 
 
 def test_half_a_stage_that_was_given_and_half_that_was_not_are_one_stage():
-    studio = show.BubbleStudio("ZBV", 4, 8, Costs(2.0, 1.0, 1.0))
+    studio = show.BubbleStudio("ZB-V", 4, 8, Costs(2.0, 1.0, 1.0))
     studio.stage_costs = {"3": (5.0, None, None)}
     studio.family = "1F1B"
     assert studio.stage_costs == {"1": (6.0, None, None)}
@@ -125,7 +125,7 @@ def test_ranks_taken_away_come_back_with_their_costs_and_new_ones_cost_the_mean(
     studio = show.BubbleStudio("1F1B", 4, 8, given)
     studio.num_ranks = 2
     assert totals(studio.costs, 2) == pytest.approx([sum(given.duration(s, kind) for s in range(2)) for kind in KINDS])
-    studio.family, studio.num_ranks = "ZBV", 4
+    studio.family, studio.num_ranks = "ZB-V", 4
     studio.family = "1F1B"
     assert studio.costs == given
     studio.num_ranks = 6
@@ -170,11 +170,11 @@ def test_a_boundary_sends_the_same_bytes_in_every_cut_and_one_within_a_stage_wha
         {"backward_input": 0.25},
         {"num_ranks": 6},
         {"p2p": 0.5, "compare": "interleaved 1F1B"},
-        {"family": "ZBV"},
+        {"family": "ZB-V"},
         {"family": "1F1B", "stage_costs": {"2": [3, None, 2]}, "backward_weight": 2.5},
     ],
 )
-@pytest.mark.parametrize("before", ["1F1B", "ZBV"])
+@pytest.mark.parametrize("before", ["1F1B", "ZB-V"])
 def test_a_picture_made_ahead_has_the_costs_no_dial_shows(monkeypatch, before, changes):
     pair = [show.BubbleStudio("1F1B", 4, 8, costs_at_random(4)) for _ in range(2)]
     for studio in pair:
@@ -196,9 +196,9 @@ def test_another_family_is_one_answer_with_its_stage_costs():
     studio = show.BubbleStudio("1F1B", 4, 8, costs_at_random(4))
     before, seen = studio.view["number"], []
     studio.observe(lambda change: seen.append(change["new"]["title"]), names="view")
-    studio.family = "ZBV"
+    studio.family = "ZB-V"
     assert studio.view["number"] == before + 1
-    assert (len(studio.stage_costs), studio.stages_per_rank, seen) == (8, 2, ["ZBV, 4 ranks, 8 micro-batches"])
+    assert (len(studio.stage_costs), studio.stages_per_rank, seen) == (8, 2, ["ZB-V, 4 ranks, 8 micro-batches"])
 
 
 @pytest.mark.parametrize("stage_costs", [{"0": (1.0,)}, {"0": (-1.0, None, None)}, {"first": (1.0, 1.0, 1.0)}])

@@ -2,13 +2,14 @@
 
 import pytest
 
-from pllab.schedule.action import Kind
+from pllab.schedule import Kind
 from pllab.show.theme import (
     ILLEGAL,
     PAINTS,
     as_json,
     paint_of,
     round_step,
+    ticks_of,
     write_number,
     write_percent,
     write_seconds,
@@ -55,7 +56,15 @@ def test_the_browser_gets_the_same_colours():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (0.11819, "0.118"), (12.34, "12.3"), (999.4, "999"), (1234.5, "1,230"), (1e6, "1,000,000")],
+    [
+        (0, "0"),
+        (0.11819, "0.118"),
+        (12.34, "12.3"),
+        (999.4, "999"),
+        (999.6, "1,000"),
+        (1234.5, "1,230"),
+        (1e6, "1,000,000"),
+    ],
 )
 def test_numbers_have_three_digits(value, text):
     assert write_number(value) == text
@@ -73,3 +82,15 @@ def test_times_and_shares():
 @pytest.mark.parametrize(("limit", "most", "step"), [(0.412, 7, 0.1), (1.0, 5, 0.2), (14_688, 5, 5000), (0, 5, 1)])
 def test_round_step(limit, most, step):
     assert round_step(limit, most) == pytest.approx(step)
+
+
+def test_ticks_are_round_and_reach_the_end():
+    assert [tick["text"] for tick in ticks_of(0.412, 7, write_seconds)] == [
+        "0 s",
+        "100 ms",
+        "200 ms",
+        "300 ms",
+        "400 ms",
+    ]
+    assert [tick["at"] for tick in ticks_of(4.0, 4, write_seconds)] == [0, 1, 2, 3, 4]
+    assert ticks_of(0.0, 7, write_seconds)

@@ -1,21 +1,21 @@
-"""What the picture holds, read back from its SVG: labels, engines and the axis, not pixels."""
+"""The picture of a timeline, read back from its SVG; its sentence against numbers worked out by hand."""
 
 import re
 
 import pytest
 
-from pllab.schedule.action import Action, Kind
+from pllab.schedule import Action, Kind
 from pllab.show import describe_timeline, draw_timeline
+from pllab.show.timeline_picture import has_several_stages, label_of
 from pllab.timeline import Span, Timeline
 
 
-def texts_of(shown, folder):
-    svg = shown.save(folder / "picture.svg").read_text()
-    return [re.sub(r"<[^>]+>", "", text) for text in re.findall(r"<text[^>]*>.*?</text>", svg, re.S)]
+def texts_of(shown):
+    return [re.sub(r"<[^>]+>", "", text) for text in re.findall(r"<text[^>]*>.*?</text>", shown.svg, re.S)]
 
 
-def test_each_span_is_labelled_and_each_device_named(forward_only, tmp_path):
-    texts = texts_of(draw_timeline(forward_only), tmp_path)
+def test_each_span_is_labelled_and_each_device_named(forward_only):
+    texts = texts_of(draw_timeline(forward_only))
     assert sorted(text for text in texts if re.fullmatch(r"F\d", text)) == [
         "F0",
         "F0",
@@ -36,18 +36,18 @@ def test_the_alternative_is_the_sentence(forward_only):
     assert draw_timeline(forward_only).alt == describe_timeline(forward_only)
 
 
-def test_stacked_timelines_share_one_axis_and_name_their_engines(forward_only, tmp_path):
+def test_stacked_timelines_share_one_axis_and_name_their_engines(forward_only):
     faster = Timeline.of([Span(s.rank, s.action, s.start / 2, s.end / 2) for s in forward_only.spans], "simulated")
     shown = draw_timeline(faster, forward_only, titles=["prediction", "measurement"])
-    texts = texts_of(shown, tmp_path)
+    texts = texts_of(shown)
     assert texts.count("time (ms)") == 1
     assert any(text.startswith("prediction, simulated:") for text in texts)
     assert any(text.startswith("measurement, real:") for text in texts)
     assert shown.alt.count("makespan") == 2
 
 
-def test_every_kind_is_in_the_legend(every_kind, tmp_path):
-    texts = texts_of(draw_timeline(every_kind), tmp_path)
+def test_every_kind_is_in_the_legend(every_kind):
+    texts = texts_of(draw_timeline(every_kind))
     for entry in (
         "F  forward",
         "B  backward",
@@ -59,21 +59,21 @@ def test_every_kind_is_in_the_legend(every_kind, tmp_path):
         assert entry in texts
 
 
-def test_labels_that_do_not_fit_are_left_out(tmp_path):
+def test_labels_that_do_not_fit_are_left_out():
     spans = [Span(0, Action(0, Kind.F, index), float(index), index + 1.0) for index in range(400)]
-    texts = texts_of(draw_timeline(Timeline.of(spans, "simulated")), tmp_path)
+    texts = texts_of(draw_timeline(Timeline.of(spans, "simulated")))
     assert not [text for text in texts if re.fullmatch(r"F\d+", text)]
 
 
-def test_of_overlapping_messages_only_what_is_seen_is_labelled(tmp_path):
+def test_of_overlapping_messages_only_what_is_seen_is_labelled():
     starts_and_ends = [(0.0, 1.0), (0.9, 1.05), (0.95, 2.0), (1.5, 4.0)]  # C1 is covered by C2 but for a sliver
     spans = [Span(0, Action(0, Kind.C, n), start, end) for n, (start, end) in enumerate(starts_and_ends)]
     spans.append(Span(0, Action(0, Kind.B, 0), 0.0, 4.0))
-    texts = texts_of(draw_timeline(Timeline.of(spans, "real")), tmp_path)
+    texts = texts_of(draw_timeline(Timeline.of(spans, "real")))
     assert [text for text in texts if re.fullmatch(r"[BC]\d+", text)] == ["B0", "C0", "C2", "C3"]
 
 
-def test_an_empty_timeline_can_be_drawn(tmp_path):
+def test_an_empty_timeline_can_be_drawn():
     assert "nothing ran" in draw_timeline(Timeline.of([], "real", 2)).alt
 
 
@@ -86,3 +86,41 @@ def test_bad_input_is_one_sentence(forward_only):
 
 def test_the_picture_is_small_enough_for_a_notebook(forward_only):
     assert len(draw_timeline(forward_only).png) < 100_000
+
+
+# In words
+
+
+def test_the_sentence_is_made_from_the_numbers(forward_only):
+    # GPipe with p = 2, m = 3: (p-1)/(m+p-1) = 1/4 and (p-1)/m = 1/3
+    assert describe_timeline(forward_only) == (
+        "real, 2 devices, 3 micro-batches: makespan 400 ms, bubble fraction 25.0 %, bubble overhead 33.3 %, "
+        "at most 3 micro-batches in flight on every device"
+    )
+
+
+def test_buckets_of_a_reduction_are_not_micro_batches(every_kind):
+    extra = [Span(0, Action(0, Kind.C, bucket), 6.0, 7.0) for bucket in range(5)]
+    timeline = Timeline.of([*every_kind.spans, *extra], "emulated", 1)
+    assert describe_timeline(timeline).startswith("emulated (sleep), 1 device, 1 micro-batch:")
+
+
+def test_the_device_with_the_peak_is_named():
+    spans = [
+        Span(0, Action(0, Kind.F, 0), 0, 1),
+        Span(1, Action(1, Kind.F, 0), 1, 2),
+        Span(1, Action(1, Kind.F, 1), 2, 3),
+    ]
+    assert describe_timeline(Timeline.of(spans, "simulated")).endswith("at most 2 micro-batches in flight on device 1")
+
+
+def test_an_empty_timeline_says_so():
+    assert describe_timeline(Timeline.of([], "simulated", 2)) == "simulated, 2 devices: nothing ran"
+
+
+def test_a_label_names_the_stage_only_where_a_device_has_several(forward_only):
+    assert not has_several_stages(forward_only)
+    second = Span(0, Action(2, Kind.B, 1), 6.0, 7.0)
+    both = Timeline.of([*forward_only.spans, second], "real")
+    assert has_several_stages(both)
+    assert (label_of(second, False), label_of(second, True)) == ("B1", "2B1")

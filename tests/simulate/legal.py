@@ -4,8 +4,7 @@ import random
 
 from hypothesis import strategies as st
 
-from pllab.schedule import Action, Kind, Schedule
-from pllab.schedule.needs import needs
+from pllab.schedule import Action, Kind, Schedule, needs
 from pllab.simulate import Costs
 
 seconds = st.integers(0, 6).map(float)

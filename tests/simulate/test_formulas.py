@@ -147,9 +147,9 @@ def test_a_formula_for_equal_stages_refuses_others() -> None:
     ],
 )
 def test_a_formula_refuses_the_sizes_that_the_generators_refuse(formula: Callable[[int, int], object]) -> None:
-    with pytest.raises(ValueError, match="num_microbatches is 0; it is a whole number from 1"):
+    with pytest.raises(ValueError, match="num_microbatches is 0; give a whole number of at least 1"):
         formula(4, 0)
-    with pytest.raises(ValueError, match="num_(stages|ranks) is 0; it is a whole number from 1"):
+    with pytest.raises(ValueError, match="num_(stages|ranks) is 0; give a whole number of at least 1"):
         formula(0, 4)
 
 

@@ -1,27 +1,29 @@
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
-from pllab.train import TrainConfig, load_results, train
+from pllab.comm import launch
+from pllab.train import TrainConfig, load_results, train, train_as_rank
 
 TINY = {
     "batch_size": 8,
     "samples_per_epoch": 24,
     "validation_samples": 10,
     "max_length": 24,
-    "n_layer": 2,
+    "n_layer": 4,
     "n_embd": 32,
     "n_head": 2,
     "vocab_size": 300,
     "device": "cpu",
 }
 SGD = {**TINY, "optimizer": "sgd", "learning_rate": 0.1, "num_epochs": 2}
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble")
 MODES = {
     "model_parallel": {"mode": "model_parallel", "world_size": 2},
-    "pipeline": {"mode": "pipeline", "world_size": 2},
     "pipeline, ragged": {"mode": "pipeline", "world_size": 2, "split_size": 3, "recompute": True},
-}
+} | {name: {"mode": "pipeline", "world_size": 2, "schedule": name} for name in SCHEDULES}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,29 @@ def assert_same_losses(result, expected):
 def test_modes_in_one_process_have_the_losses_of_one_device(name, single, tmp_path):
     result = train(TrainConfig(**SGD, **MODES[name], dataset="numbers", workdir=str(tmp_path)))
     assert_same_losses(result, single)
+
+
+def train_as_rank_of(rank, world_size, configs):
+    """The losses of every configuration, which rank 0 knows."""
+    results = [train_as_rank(TrainConfig(**config), "gloo") for config in configs]
+    return [result and (result.step_losses, result.validation_loss, len(result.ranks)) for result in results]
+
+
+@pytest.mark.ranks
+def test_every_schedule_on_the_ranks_of_a_group_has_the_losses_of_one_device(single, tmp_path):
+    """As under torchrun; the last one clips, saves, and goes on with what it saved."""
+    options = {**SGD, "mode": "pipeline", "world_size": 2, "dataset": "numbers", "workdir": str(tmp_path)}
+    configs = [options | {"schedule": name} for name in SCHEDULES]
+    clipped = options | {"schedule": "zb_h1", "gradient_clipping": 0.05, "workdir": str(tmp_path / "clipped")}
+    configs += [clipped | {"num_epochs": 1, "checkpoint": True}, clipped | {"resume": True}]
+    of_schedules, (begun, resumed) = np.split(np.array(launch(train_as_rank_of, 2, configs)[0], dtype=object), [6])
+    for losses, validation, num_ranks in of_schedules:
+        assert losses == pytest.approx(single.step_losses, abs=1e-5)
+        assert validation == pytest.approx(single.validation_loss, abs=1e-5)
+        assert num_ranks == 1  # one pipeline, whose tokens count once
+    alone = SGD | {"dataset": "numbers", "gradient_clipping": 0.05, "workdir": str(tmp_path)}
+    expected = train(TrainConfig(**alone)).step_losses
+    assert [*begun[0], *resumed[0]] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.ranks
@@ -79,7 +104,7 @@ def test_resuming_repeats_the_uninterrupted_run(tmp_path):
     whole = train(TrainConfig(**options, num_epochs=2, workdir=str(tmp_path / "whole")))
     stopped = str(tmp_path / "stopped")
     first = train(TrainConfig(**options, num_epochs=1, checkpoint=True, workdir=stopped))
-    second = train(TrainConfig(**options, num_epochs=2, resume=True, workdir=stopped))
+    second = train(TrainConfig(**options, num_epochs=2, resume=True, checkpoint=True, workdir=stopped))
     assert first.step_losses + second.step_losses == whole.step_losses
     with pytest.raises(ValueError, match="num_epochs is 1"):
         train(TrainConfig(**options, num_epochs=1, resume=True, workdir=stopped))

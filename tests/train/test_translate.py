@@ -3,7 +3,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from pllab.data import Collate, Example, train_tokenizer
-from pllab.train.translate import translate
+from pllab.train.translation import translate
 
 PAIRS = [Example("eins", "one"), Example("dreizehn", "thirteen"), Example("zwei", "two")]
 

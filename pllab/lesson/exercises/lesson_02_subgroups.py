@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from pllab import comm
-from pllab.comm.subgroups import list_new_groups, sum_in_group
+from pllab.comm.collectives import list_new_groups
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_02_meeting import late, on_ranks, stuck
 
@@ -74,7 +74,7 @@ def _asked(my_groups: MyGroups, members: Members) -> list[tuple[int, ...]] | Non
 def _members(group: Any, rank: int, world_size: int) -> list[int]:
     present = torch.zeros(world_size)
     present[rank] = 1.0
-    sum_in_group(group, present)
+    comm.sum_in_group(group, present)
     return [other for other in range(world_size) if present[other]]
 
 

@@ -1,0 +1,259 @@
+"""What data parallelism costs: one training step with different ways to average the gradients.
+
+All ways alternate within one group of ranks, so they share the machine's weather. Memory is measured apart,
+each way in processes of its own, because what one way allocated would hide what the next one needs. It is torch's count
+on a GPU and the kernel's on Linux.
+"""
+
+import ctypes
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pllab import comm
+from pllab.bench.measure import Comparison, Implausible, check_rounds, compare
+from pllab.bench.workloads import Workload
+from pllab.parallel import DataParallel, average_gradients, broadcast_parameters
+from pllab.show import Figure
+
+NO_COMMUNICATION = "no communication"
+OURS = "DataParallel"
+DDP = "torch DDP"
+DDP_VIEWS = "torch DDP, bucket views"
+SOCKETS = "DataParallel over sockets"
+PER_PARAMETER = "one all-reduce per parameter"
+WAYS = (NO_COMMUNICATION, OURS, DDP, DDP_VIEWS, SOCKETS, PER_PARAMETER)
+
+_M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+_MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")  # such a line begins a mapping in smaps
+
+
+DEFAULT_WORKLOAD = Workload()
+
+
+@dataclass(frozen=True)
+class DataParallelBench:
+    """Step times of all ways, their memory, and the workload and ranks they were measured with.
+
+    `peak_bytes` is, per way, the most memory a rank held during some steps beyond the bare model: gradients,
+    buffers for messages, optimizer state and activations. Memory that ranks share is counted once, although
+    it is resident in each: over all ranks it is what its owners reserved. It is empty where it was not
+    measured. `gradient_bytes` is what each rank has to have averaged per step.
+    """
+
+    workload: Workload
+    world_size: int
+    reason: str
+    comparison: Comparison
+    peak_bytes: Mapping[str, int]
+    gradient_bytes: int
+
+    @property
+    def ratio_to_ddp(self) -> float:
+        """Median of our step time over DDP's; the aim is at most 0.90 on shared cores."""
+        return self.comparison.ratio(OURS, DDP).median
+
+    @property
+    def ratio_to_no_communication(self) -> float:
+        """Median of our step time over that of ranks which do not talk; the aim is at most 1.10."""
+        return self.comparison.ratio(OURS, NO_COMMUNICATION).median
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dump`."""
+        return {
+            "workload": asdict(self.workload),
+            "world_size": self.world_size,
+            "reason": self.reason,
+            "ratio_to_ddp": self.ratio_to_ddp,
+            "ratio_to_no_communication": self.ratio_to_no_communication,
+            "peak_bytes": dict(self.peak_bytes),
+            "gradient_bytes": self.gradient_bytes,
+            **self.comparison.to_json(),
+        }
+
+    def picture(self) -> Figure:
+        """Step times as bars, with the quartiles as whiskers."""
+        return self.comparison.picture("One training step, by the way gradients are averaged")
+
+    def table(self) -> str:
+        """The result as text: times and ratios, then memory, then the two figures that count."""
+        return "\n".join(
+            [
+                self.comparison.table(),
+                *(f"peak memory, {way}: {size / 2**20:.1f} MiB" for way, size in self.peak_bytes.items()),
+                f"gradients: {self.gradient_bytes / 1e6:.1f} MB per rank and step",
+                self.reason,
+                f"{OURS} to {DDP}: {self.ratio_to_ddp:.3f}",
+                f"{OURS} to {NO_COMMUNICATION}: {self.ratio_to_no_communication:.3f}",
+            ]
+        )
+
+
+def bench_data_parallel(
+    workload: Workload = DEFAULT_WORKLOAD,
+    *,
+    world_size: int = 2,
+    repeats: int = 9,
+    warmup: int = 1,
+    backend: Literal["gloo", "nccl"] | None = None,
+    with_memory: bool = True,
+    timeout_s: float = 600.0,
+) -> DataParallelBench:
+    """Measure one step (forward, backward, average, AdamW) of GPT-2 in every way.
+
+    Example: `print(bench_data_parallel().table())` takes about a minute on two cores.
+
+    Args:
+        workload: the model and the batch per rank; by default 6 layers of 256, 1 x 192 tokens, which is
+            little to compute for 21 MB of gradients, so that sending them shows.
+        world_size: the number of ranks, each with one thread on a CPU or one GPU.
+        repeats: rounds that count.
+        warmup: rounds before.
+        backend: "gloo" or "nccl"; by default planned from ranks and GPUs.
+        with_memory: whether to measure memory too, which starts a group per way.
+        timeout_s: the most seconds any one group may take.
+
+    Raises:
+        ValueError: there are no rounds.
+        Implausible: a check of the comparison failed, or the ways did not train the same model.
+    """
+    check_rounds(repeats, warmup)
+    results = comm.launch(_time_ways, world_size, workload, repeats, warmup, backend=backend, timeout_s=timeout_s)
+    comparison, reason, gradient_bytes = results[0]
+    peaks: dict[str, int] = {}
+    for way in comparison.seconds if with_memory else ():
+        by_rank = comm.launch(_peak_bytes, world_size, workload, way, backend=backend, timeout_s=timeout_s)
+        if None not in by_rank:
+            peaks[way] = max(by_rank)
+    return DataParallelBench(workload, world_size, reason, comparison, peaks, gradient_bytes)
+
+
+class _Trainer:
+    """A model that trains in one way; every way starts from the same weights and sees the same batch."""
+
+    def __init__(self, workload: Workload, way: str) -> None:
+        device = "cuda" if comm.backend_name() == "nccl" else "cpu"
+        self.way = way
+        self.inner = workload.model(device)
+        generator = torch.Generator().manual_seed(comm.rank())
+        shape = (workload.batch_size, workload.num_tokens)
+        self.tokens = torch.randint(workload.vocab_size, shape, generator=generator).to(device)
+
+    def wrap(self) -> None:
+        """Make ready for the first step; what this allocates counts as the way's memory."""
+        self.model: nn.Module = self.inner
+        if self.way in (OURS, SOCKETS):
+            self.model = DataParallel(self.inner, "flat" if self.way == SOCKETS else None)
+        elif self.way in (DDP, DDP_VIEWS):
+            self.model = DistributedDataParallel(self.inner, gradient_as_bucket_view=self.way == DDP_VIEWS)
+        elif self.way == PER_PARAMETER:
+            broadcast_parameters(self.inner)
+        self.optimizer = torch.optim.AdamW(self.inner.parameters(), lr=1e-4)
+
+    def step(self) -> None:
+        """One step of training."""
+        self.optimizer.zero_grad()
+        self.loss = self.model(input_ids=self.tokens, labels=self.tokens).loss
+        self.loss.backward()
+        if self.way == PER_PARAMETER:
+            average_gradients(self.inner)
+        self.optimizer.step()
+
+
+def _time_ways(
+    rank: int, world_size: int, workload: Workload, repeats: int, warmup: int
+) -> tuple[Comparison, str, int]:
+    """What each rank runs: all ways in turn, in step with the other ranks."""
+    del rank
+    ways = [way for way in WAYS if way != SOCKETS or comm.backend_name() == "gloo"]
+    trainers = {way: _Trainer(workload, way) for way in ways}
+    for trainer in trainers.values():
+        trainer.wrap()
+    steps: dict[str, Callable[[], object]] = {way: trainer.step for way, trainer in trainers.items()}
+    tokens = world_size * workload.tokens
+    comparison = compare(steps, repeats, warmup, baseline=DDP, tokens=tokens, in_step=True)
+    check_same_work({way: trainers[way].loss.item() for way in ways if way != NO_COMMUNICATION})
+    gradient_bytes = sum(p.numel() * p.element_size() for p in trainers[OURS].inner.parameters())
+    return comparison, str(trainers[OURS].model.reason), gradient_bytes
+
+
+def check_same_work(losses: Mapping[str, float], tolerance: float = 0.01) -> None:
+    """Ways that average gradients train the same model, so after equally many steps their losses agree.
+
+    Raises:
+        Implausible: a loss is further from DDP's than the tolerance.
+    """
+    for way, loss in losses.items():
+        if not abs(loss - losses[DDP]) <= tolerance * abs(losses[DDP]):
+            raise Implausible(
+                f"check of equal work failed: after the same steps {way} has loss {loss:.4f} and {DDP} "
+                f"{losses[DDP]:.4f}"
+            )
+
+
+def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_steps: int = 4) -> int | None:
+    """The most memory during some steps, less what the bare model held before; None where it cannot be read.
+
+    On Linux it is this process's resident memory, whose high-water mark the kernel resets on request.
+    """
+    del rank, world_size
+    trainer = _Trainer(workload, way)
+    before = _watch_memory()
+    trainer.wrap()
+    for _ in range(num_steps):
+        trainer.step()
+    comm.barrier()  # the last to write has written
+    highest = _highest_memory() if before is not None else 0
+    comm.barrier()  # nobody gives back what is shared before all have counted it
+    return None if before is None else highest - before
+
+
+def _watch_memory() -> int | None:
+    """Reset the high-water mark and return the bytes held now; None where the kernel keeps no such mark."""
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+    reset = Path("/proc/self/clear_refs")
+    if not reset.exists():
+        return None
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        # Tensors above 64 KiB go back to the kernel when freed, so that the mark counts them and not holes: by default
+        # glibc keeps freed blocks of up to 32 MiB, which adds tens of MiB that differ from run to run.
+        libc.mallopt(_M_MMAP_THRESHOLD, 2**16)
+    reset.write_text("5")
+    return _status_bytes("VmRSS")
+
+
+def _highest_memory() -> int:
+    """The most bytes held since the mark was reset, less what is held for other ranks."""
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    return _status_bytes("VmHWM") - held_for_others(Path("/proc/self/smaps").read_text())
+
+
+def held_for_others(smaps: str) -> int:
+    """Bytes of shared memory that are resident here and counted elsewhere, from the text of /proc/self/smaps.
+
+    Example: two ranks map 8 MiB of /dev/shm each, and each other's: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB. `Pss` is the
+    proportional set size: a page that two ranks have mapped counts half in each.
+    """
+    num_kib, is_shared = 0, False
+    for line in smaps.splitlines():
+        if _MAPPING.match(line):
+            is_shared = " /dev/shm/" in line
+        elif is_shared and line.startswith(("Rss:", "Pss:")):
+            num_kib += int(line.split()[1]) * (1 if line.startswith("Rss:") else -1)
+    return num_kib * 1024
+
+
+def _status_bytes(key: str) -> int:
+    """A line of /proc/self/status, such as `VmHWM:  52340 kB`, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))

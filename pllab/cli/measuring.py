@@ -1,0 +1,115 @@
+"""`pllab bench NAME` and `pllab equivalence`: measure, print the table, write the numbers and the picture.
+
+The flags are the parameters of the measuring function, so what can be varied is written once.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, TypeVar
+
+from pllab.cli.flags import bind
+
+_BENCHES = {
+    "data-parallel": "pllab.bench.gradient_steps:bench_data_parallel",
+    "fidelity": "pllab.bench.fidelity:bench_fidelity",
+    "pipeline": "pllab.bench.pipeline_steps:bench_pipeline",
+    "schedules": "pllab.bench.schedule_steps:bench_schedules",
+    "simulate": "pllab.bench.simulator:bench_simulate",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """Where the results go, refused before the measurement if they could not be written after it.
+
+    Raises:
+        ValueError: a path is a folder, lies in none, or cannot be written.
+    """
+
+    json: Path | None = None
+    """File for the numbers, the machine and the command."""
+
+    def __post_init__(self) -> None:
+        for name, path in vars(self).items():
+            if path is not None:
+                _check_file(f"--{name} {str(path)!r}", path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files(Numbers):
+    """Numbers and a picture.
+
+    Raises:
+        ValueError: as `Numbers`, or it is a picture of an unknown kind.
+    """
+
+    picture: Path | None = None
+    """File for the picture, .png or .svg."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.picture is not None and self.picture.suffix.lower() not in (".png", ".svg"):
+            raise ValueError(f"--picture {str(self.picture)!r} is no picture; end the name in .png or .svg")
+
+
+F = TypeVar("F", bound=Numbers)
+
+
+def _check_file(name: str, path: Path) -> None:
+    if path.is_dir():
+        raise ValueError(f"{name} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise ValueError(f"{name} lies in a folder that does not exist; make it first")
+    if not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
+        raise ValueError(f"{name} cannot be written; name a file in a folder of your own")
+
+
+def run(words: Sequence[str]) -> int:
+    """Measure as the flags say; returns 0.
+
+    Raises:
+        ValueError: an unknown bench or flag, an implausible measurement, or no place for a file.
+    """
+    if not words or words[0] in ("-h", "--help"):
+        print(f"usage: python -m pllab bench {{{','.join(_BENCHES)}}} [options]; each has its own --help")
+        return 0 if words else 2
+    if words[0] not in _BENCHES:
+        raise ValueError(f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
+    files, result = _measure(_BENCHES[words[0]], Files, words[1:], f"bench {words[0]}")
+    if files.picture is not None:
+        print(f"picture in {result.picture().save(files.picture)}")
+    return 0
+
+
+def run_equivalence(words: Sequence[str]) -> int:
+    """Print the table of equivalence; returns 0 where all rows are equal and 1 where one is not.
+
+    Raises:
+        ValueError: an unknown flag, or no place for a file.
+    """
+    _, result = _measure("pllab.bench.equivalence:equivalence", Numbers, words, "equivalence")
+    return 0 if result.is_equal else 1
+
+
+def _measure(name: str, kind: type[F], words: Sequence[str], command: str) -> tuple[F, Any]:
+    """Measure as the flags say, print the table and write the numbers where they are wanted."""
+    measure, files_given = bind((resolve_name(name), kind), words, command)
+    files: F = files_given()
+    result = measure()
+    print(result.table())
+    if files.json is not None:
+        from pllab.train.results import write_json  # with all of the trainer, which --help does not need
+
+        write_json(files.json, {"command": _command(command, words), **result.to_json()})
+        print(f"numbers in {files.json}")
+    return files, result
+
+
+def _command(command: str, words: Sequence[str]) -> str:
+    """The command to repeat the measurement: without the files, whose place is this machine's own matter."""
+    rest = iter(words)
+    kept = [word for word in rest if not (word in ("--json", "--picture") and next(rest, ""))]
+    return " ".join([f"python -m pllab {command}", *(w for w in kept if not w.startswith(("--json=", "--picture=")))])

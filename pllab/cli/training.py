@@ -1,0 +1,176 @@
+"""`pllab train`: one run with progress bars, a summary for people and JSON for the figures."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from tqdm import tqdm
+
+from pllab.cli.flags import parse
+from pllab.train import EpochMetrics, Summary, TrainConfig, TrainResult, save_plots, train, train_as_rank
+
+_TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """Train GPT-2 on one device, data parallel, model parallel or as a pipeline."""
+
+    config: TrainConfig = field(default_factory=TrainConfig)
+    plot: bool = False
+    """Draw both scaling figures from all results in the work folder."""
+    quiet: bool = False
+    """Show no progress bars."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Train as the flags say; returns 0.
+
+    Raises:
+        ValueError: see `pllab.train.TrainConfig` and `pllab.train.train`.
+        RankError: a rank failed.
+    """
+    options = parse(TrainOptions, words, "train")
+    config = _with_devices(options.config, words)
+    options = replace(options, config=config)
+    result = _run_under_torchrun(options) if _TORCHRUN <= os.environ.keys() else _run_here(options)
+    if result is None:  # rank 0 prints it
+        return 0
+    print(summary_text(result))
+    if options.plot:
+        for path in save_plots(config.workdir):
+            print(f"figure           {path}")
+    return 0
+
+
+def _with_devices(config: TrainConfig, words: Sequence[str]) -> TrainConfig:
+    """Where --world-size was left out: as many as torchrun started, else 2 for every mode but single."""
+    is_given = any(word.partition("=")[0].replace("_", "-") == "--world-size" for word in words)
+    if is_given or config.mode == "single":
+        return config
+    return replace(config, world_size=_from_torchrun("WORLD_SIZE") if _TORCHRUN <= os.environ.keys() else 2)
+
+
+def _from_torchrun(name: str) -> int:
+    """A number that torchrun has put into the environment.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not (text := os.environ[name]).isdecimal():
+        raise ValueError(
+            f"{name} is {text!r} in the environment, where torchrun sets a number; unset {name} to train here"
+        )
+    return int(text)
+
+
+def _run_here(options: TrainOptions) -> TrainResult:
+    """Train in this process, or in ranks that it starts."""
+    with Bars(options.config.num_epochs, is_hidden=options.quiet) as bars:
+        return train(options.config, on_progress=bars)
+
+
+def _run_under_torchrun(options: TrainOptions) -> TrainResult | None:
+    """Be one of the ranks that torchrun started, on this host or on many."""
+    from pllab import comm
+
+    config = options.config
+    rank, world_size = _from_torchrun("RANK"), _from_torchrun("WORLD_SIZE")
+    wanted = "gloo" if config.device == "cpu" else None
+    plan = comm.setup(rank, world_size, wanted, timeout_s=config.timeout_s)
+    try:
+        with Bars(config.num_epochs, is_hidden=options.quiet or rank != 0) as bars:
+            return train_as_rank(config, plan.reason, on_progress=bars)
+    finally:
+        comm.teardown()
+
+
+class Bars:
+    """Show the events of `pllab.train.train` as bars on stderr, one per rank: `train(config, on_progress=bars)`.
+
+    A context manager, so that the bars are closed whatever happens. In a log file they are drawn every few
+    seconds only.
+    """
+
+    def __init__(self, num_epochs: int, is_hidden: bool = False) -> None:
+        self._num_epochs = num_epochs
+        self._is_hidden = is_hidden
+        self._bars: dict[int, tqdm[Any]] = {}
+        self._names: dict[int, str] = {}
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Move the bar of the event's rank; a new epoch starts it again."""
+        rank, num_steps = event["rank"], event["num_steps"]
+        name = f"rank {rank} epoch {event['epoch'] + 1}/{self._num_epochs}"
+        bar = self._bars.get(rank) or self._new_bar(rank, num_steps)
+        if self._names.get(rank) != name:
+            self._names[rank] = name
+            bar.set_description_str(name, refresh=False)
+            bar.reset(num_steps)
+        bar.n = event["step"]
+        rate = event["tokens"] / event["seconds"] if event["seconds"] else 0.0
+        bar.set_postfix_str(f"loss {event['loss']:.3f}, {rate:,.0f} tokens/s", refresh=False)
+        bar.update(0)
+        if event["step"] == num_steps:
+            bar.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bar in self._bars.values():
+            bar.close()
+
+    def _new_bar(self, rank: int, num_steps: int) -> "tqdm[Any]":
+        self._bars[rank] = tqdm(
+            total=num_steps,
+            position=rank,
+            disable=self._is_hidden,
+            file=sys.stderr,
+            unit="step",
+            mininterval=0.1 if sys.stderr.isatty() else 5.0,
+            dynamic_ncols=True,
+        )
+        return self._bars[rank]
+
+
+def summary_text(result: TrainResult) -> str:
+    """All that a run measured, for people: per epoch, per rank, in total."""
+    lines = [f"devices          {result.backend}"]
+    lines += [_epoch_line(epochs) for epochs in zip(*result.ranks, strict=True)]
+    if len(result.ranks) > 1:
+        lines += [_rank_line(epochs) for epochs in result.ranks]
+    return "\n".join(lines + _total_lines(result))
+
+
+def _epoch_line(ranks: Sequence[EpochMetrics]) -> str:
+    """One epoch of all ranks."""
+    first = ranks[0]
+    seconds = max(rank.training_time_s for rank in ranks)
+    rate = sum(rank.tokens_per_s for rank in ranks)
+    return (
+        f"epoch {first.epoch + 1:<10} {seconds:.2f} s, {rate:,.0f} tokens/s, "
+        f"loss {first.training_loss:.4f}, validation loss {first.validation_loss:.4f}"
+    )
+
+
+def _rank_line(epochs: Sequence[EpochMetrics]) -> str:
+    seconds = Summary.of([epoch.training_time_s for epoch in epochs])
+    rate = Summary.of([epoch.tokens_per_s for epoch in epochs])
+    return f"rank {epochs[0].rank:<11} {seconds.text()} s per epoch, {rate.text(0)} tokens/s"
+
+
+def _total_lines(result: TrainResult) -> list[str]:
+    num_ranks, num_epochs = len(result.ranks), len(result.ranks[0])
+    dropped = f"mean and deviation, the first of {num_epochs} epochs dropped" if num_epochs > 1 else "one epoch"
+    summed = f"sum over {num_ranks} ranks" if num_ranks > 1 else "one process"
+    lines = [
+        f"training time    {result.training_time_s.text()} s per epoch ({dropped})",
+        f"throughput       {result.tokens_per_s.text(0)} tokens/s ({summed})",
+        f"validation loss  {result.validation_loss:.4f}",
+    ]
+    if result.bleu is not None:
+        lines.append(f"BLEU             {result.bleu:.2f}")
+    return [*lines, f"results          {result.path}"]

@@ -1,0 +1,307 @@
+"""Run one function on several ranks and wait for all of them: results, or the first cause of failure.
+
+The owner starts a process per rank, listens to all, and ends them all, whatever happened. A rank enters the group,
+calls the function and hands the outcome back. The processes are new, never forked, because fork breaks CUDA and
+threads.
+"""
+
+import logging
+import math
+import multiprocessing as mp
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.spawn import get_preparation_data, prepare
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pllab.arguments import deadline
+from pllab.comm.errors import RankError, is_echo
+from pllab.comm.group import plan_backend, setup, teardown, thread_count
+from pllab.comm.payload import pack, pack_value
+from pllab.comm.processes import Child, answer_with_stack, end_children, how_it_ended, is_stopped, stack_of, start_child
+
+_log = logging.getLogger(__name__)
+_GRACE_S = 2.0  # how long an echo of a failure waits for its cause
+_LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
+
+OnReport = Callable[[int, Any], None]
+# The way to the owner: empty everywhere but in a launched rank, which has exactly one.
+_outbox: list[Callable[[str, Any], None]] = []
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What every rank has to know: the pickled function with its arguments, and the script that called `launch`."""
+
+    world_size: int
+    payload: bytes
+    backend: str | None
+    num_threads: int
+    timeout_s: float
+    script: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """The exception of a rank in words; an echo only says that another rank went away."""
+
+    summary: str
+    traceback: str = ""
+    echo: bool = False
+
+
+def launch(
+    fn: Callable[..., Any],
+    world_size: int,
+    *args: Any,
+    backend: str | None = None,
+    num_threads: int = 1,
+    timeout_s: float = 600.0,
+    on_report: OnReport | None = None,
+) -> list[Any]:
+    """Run `fn(rank, world_size, *args)` on every rank of a ready group; return the results in order of rank.
+
+    Example, with `def where(rank, world_size): return f"{rank} of {world_size}"` in a module:
+
+        launch(where, 2)   # ['0 of 2', '1 of 2']
+
+    Each rank computes with `num_threads` threads. `on_report(rank, value)` is called here, in the calling thread, for
+    every `report(value)` of a rank. All ranks have ended when this returns or raises.
+
+    Raises:
+        ValueError: an argument is out of its range, or the function or one of its arguments cannot travel.
+        RankError: a rank raised, exited, was killed, or had not finished after `timeout_s` seconds.
+    """
+    end = time.monotonic() + deadline(timeout_s)
+    job = _new_job(fn, world_size, args, backend, num_threads, timeout_s)
+    with tempfile.TemporaryDirectory(prefix="pllab-launch-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / "job").write_bytes(pickle.dumps(job))
+        ranks: list[_Rank] = []
+        try:
+            for number in range(world_size):
+                ranks.append(_Rank(folder, number))
+            _attend(ranks, end, timeout_s, on_report)
+        finally:
+            end_children([rank.process for rank in ranks])
+            for rank in ranks:
+                rank.connection.close()
+        return [pickle.loads(rank.result) for rank in ranks if rank.result is not None]
+
+
+def _new_job(
+    fn: Callable[..., Any],
+    world_size: int,
+    args: tuple[Any, ...],
+    backend: str | None,
+    num_threads: int,
+    timeout_s: float,
+) -> _Job:
+    """Refuse in this process what would fail in every rank."""
+    if getattr(mp.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "launch was called while a rank was importing this script; put the call under if __name__ == '__main__':"
+        )
+    plan_backend(0, world_size, backend)
+    script = get_preparation_data("pllab-rank")
+    del script["authkey"]  # a secret, and of no use to a rank
+    return _Job(world_size, pack(fn, args), backend, thread_count(num_threads), timeout_s, script)
+
+
+def start_rank(folder: Path, number: int, connection: Connection) -> Child:
+    """Start the process of one rank. Tests put another function in its place, with prepared processes."""
+    entry, descriptor = "pllab.comm.launching:run_rank", connection.fileno()
+    return start_child(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
+
+
+class _Rank:
+    """One process as its owner sees it, with the outcome it handed over so far."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.number = number
+        self.connection, theirs = mp.Pipe(duplex=False)
+        with theirs:  # the rank holds the only other end, so its death is the end of our stream
+            self.process = start_rank(folder, number, theirs)
+        self.stack_file = folder / f"stack-{number}"
+        self.result: bytes | None = None
+        self.failure: _Failure | None = None
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether it has not handed over an outcome yet."""
+        return self.result is None and self.failure is None
+
+    def listen(self, on_report: OnReport | None) -> None:
+        """Take one message; the end of the stream without an outcome is a failure too."""
+        try:
+            tag, packed = pickle.loads(self.connection.recv_bytes())
+        except (EOFError, OSError):
+            self.leave()
+            code = self.process.returncode
+            hint = "" if code is not None and code < 0 else " and without a result (a message above may say why)"
+            self.failure = _Failure(how_it_ended(code) + hint)
+            return
+        if tag == "result":
+            self.result = packed
+        elif tag == "failure":
+            self.failure = pickle.loads(packed)
+        elif on_report is not None:
+            on_report(self.number, pickle.loads(packed))
+
+    def leave(self) -> None:
+        """Give the process time to end by itself."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_LEAVE_S)
+
+    def where(self) -> str:
+        """Its stack, without the frames of this file."""
+        lines = stack_of(self.process.pid, self.stack_file).splitlines()
+        ours = next((number for number, line in enumerate(lines) if __file__ in line), None)
+        return "\n".join(lines[:ours])
+
+
+def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnReport | None) -> None:
+    """Listen to all ranks until each has left or one has failed; raise the cause of the first failure."""
+    give_up = math.inf
+    while any(rank.is_waited_for for rank in ranks):
+        now = time.monotonic()
+        if now >= give_up:
+            break
+        if now >= end:
+            raise _too_late(ranks, timeout_s)
+        by_connection = {rank.connection: rank for rank in ranks if rank.is_waited_for}
+        for connection in wait(list(by_connection), min(end, give_up) - now):
+            by_connection[connection].listen(on_report)  # type: ignore[index]
+        failures = [rank.failure for rank in ranks if rank.failure is not None]
+        if any(not failure.echo for failure in failures):
+            break
+        if failures and give_up == math.inf:
+            give_up = time.monotonic() + _GRACE_S
+    _raise_first_cause(ranks)
+    for rank in ranks:
+        rank.leave()
+
+
+def _raise_first_cause(ranks: list[_Rank]) -> None:
+    """Raise the failure that is a cause rather than an echo, if there is any failure."""
+    failed = [(rank.failure.echo, rank.number, rank.failure) for rank in ranks if rank.failure is not None]
+    if not failed:
+        return
+    echo, number, failure = min(failed, key=lambda item: item[:2])
+    details = f"\n\n{failure.traceback.rstrip()}" if failure.traceback else ""
+    stopped = [rank.number for rank in ranks if rank.is_waited_for and is_stopped(rank.process.pid)]
+    if echo and stopped:
+        cause = f"rank {stopped[0]} was stopped (SIGSTOP or Ctrl-Z) and did not answer"
+        raise RankError(stopped[0], f"{cause}; rank {number} {failure.summary}{details}")
+    raise RankError(number, f"rank {number} {failure.summary}{details}")
+
+
+def _too_late(ranks: list[_Rank], timeout_s: float) -> RankError:
+    """Say which ranks had not finished at the deadline, and where they were."""
+    late = [rank for rank in ranks if rank.is_waited_for]
+    stopped = [rank for rank in late if is_stopped(rank.process.pid)]
+    why = f", because {_listed(stopped)} had been stopped (SIGSTOP or Ctrl-Z)" if stopped else ""
+    stacks = "".join(f"\n\nrank {rank.number} was here:\n{rank.where()}" for rank in late)
+    return RankError(
+        [*stopped, *late][0].number,
+        f"{_listed(late)} of {len(ranks)} had not finished after {timeout_s:g} s (timeout_s) and had to be "
+        f"ended{why}{stacks}",
+    )
+
+
+def _listed(ranks: list[_Rank]) -> str:
+    """Example: `rank 1`, or `ranks 0, 1`."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(str(rank.number) for rank in ranks)}"
+
+
+def report(value: Any) -> None:
+    """Send a value from a launched rank to the `on_report(rank, value)` of `launch`; elsewhere do nothing.
+
+    Example: `report({"step": 10, "loss": 2.3})` in a training loop moves a bar in the notebook.
+
+    Raises:
+        ValueError: the value cannot be pickled.
+    """
+    for send in _outbox:
+        send("report", value)
+
+
+def run_rank() -> None:
+    """What the process of a rank calls, with folder, number and file descriptor on its command line."""
+    folder, number, descriptor = sys.argv[1:4]
+    live(Path(folder), int(number), Connection(int(descriptor), readable=False))
+
+
+def live(folder: Path, number: int, connection: Connection) -> None:
+    """The life of a rank: work, hand what that returns or raises to the owner, leave the group."""
+    lock = threading.Lock()
+
+    def send(tag: str, value: Any) -> None:
+        packed = pack_value(value, tag)
+        with lock:
+            connection.send_bytes(pickle.dumps((tag, packed)))
+
+    answer_with_stack(folder / f"stack-{number}")
+    _outbox.append(send)
+    try:
+        send("result", _work(folder, number))
+    except BaseException as error:
+        send("failure", _describe(error))
+    finally:
+        _leave_group()
+        connection.close()
+
+
+def _work(folder: Path, number: int) -> Any:
+    job: _Job = pickle.loads((folder / "job").read_bytes())
+    _import_script(job.script)
+    torch.set_num_threads(job.num_threads)
+    fn, args = pickle.loads(job.payload)
+    setup(number, job.world_size, job.backend, init_file=folder / "meeting", timeout_s=job.timeout_s)
+    return fn(number, job.world_size, *args)
+
+
+def _import_script(script: dict[str, Any]) -> None:
+    """Import the script that called `launch`, as multiprocessing does it: its functions are in the payload."""
+    process = mp.current_process()
+    process._inheriting = True  # type: ignore[attr-defined] # whoever starts processes now has no main guard
+    try:
+        prepare(script)
+    finally:
+        del process._inheriting  # type: ignore[attr-defined]
+
+
+def _leave_group() -> None:
+    """Leave the group; the outcome is already with the owner, so trouble here is only logged."""
+    try:
+        teardown()
+    except Exception:
+        _log.exception("a rank could not leave its group")
+
+
+def _describe(error: BaseException) -> _Failure:
+    echo = is_echo(error)
+    lines = traceback.format_exception(type(error), error, _below_this_file(error), chain=not echo)
+    summary = f"raised {type(error).__name__}: {error}"
+    if isinstance(error, SystemExit):
+        summary = f"called sys.exit({error.code})"
+    return _Failure(summary, "".join(lines), echo)
+
+
+def _below_this_file(error: BaseException) -> Any:
+    """The traceback without the frames of this file, which explain nothing."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
+        frames = frames.tb_next
+    return frames

@@ -1,0 +1,42 @@
+"""What a number was measured on, because a number without its machine says nothing.
+
+It stands in this room because it is the lowest that knows torch and its devices: the trainer and the benches, which may
+not import each other, write it beside their results, and the doctor prints it.
+"""
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe_machine() -> dict[str, str | int]:
+    """Processor, cores, device, threads and versions; never the host's name.
+
+    Example: `describe_machine()["cores"]` is 2 on a laptop with two cores, and `["num_gpus"]` is 0 if it has no GPU.
+    """
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return {
+        "cpu": _processor(),
+        "cores": num_cores(),
+        "device": torch.cuda.get_device_name() if num_gpus else "cpu",
+        "num_gpus": num_gpus,
+        "threads_per_rank": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    """The processor's trade name where Linux tells it, else the architecture."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

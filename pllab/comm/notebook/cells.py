@@ -1,0 +1,300 @@
+"""Ranks for a notebook: real processes in a ready group that run cells, and that end with the notebook.
+
+A function typed into a cell cannot be sent to a new process, but source can. So the ranks stay alive and receive the
+text of each cell, as ipyparallel engines; `%%px` on the first line of a cell sends it to all of them.
+
+Ranks write at the same time, so their lines arrive in any order; a notebook that is compared with its committed
+output needs one order. Every line is marked with its rank:
+
+    rank 0: loss 5.31
+    rank 1: loss 5.28
+"""
+
+import sys
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from pllab.arguments import deadline
+from pllab.comm.errors import ANSI, RankError, sounds_like_echo
+from pllab.comm.group import plan_backend, thread_count
+from pllab.comm.notebook.cluster import Cluster, start_cluster
+from pllab.comm.notebook.serving import enter_group
+
+_TICK_S = 0.05  # how often the waiting looks whether all processes still live
+_GRACE_S = 1.5  # how long the others may go on after one rank failed
+_HEAR_S = 1.0  # how long Python takes at most to notice an interrupt
+
+
+class RanksInterrupted(KeyboardInterrupt):
+    """A cell on the ranks was interrupted; the sentence says what became of the ranks."""
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython's hook: show the sentence alone."""
+        return [f"KeyboardInterrupt: {self}"]
+
+
+class Ranks:
+    """`num_ranks` processes on this host in a ready process group, for cells of a notebook.
+
+    Example:
+        ranks = Ranks(2)
+
+        %%px
+        x = torch.tensor([rank + 1.0])
+        dist.all_reduce(x)
+        print(x)
+            rank 0: tensor([3.])
+            rank 1: tensor([3.])
+
+    Each rank has one compute thread, one device, and the names `rank`, `world_size`, `device`, `torch` and
+    `dist`. Outside a notebook, `execute(code)` does what `%%px` does. A cell that fails on one rank is
+    stopped on the others and reported as one `RankError`; the ranks and their variables stay, in a new group
+    where that was needed. When a rank dies, all are ended. `stop()`, the end of a `with` block, or the end of
+    the notebook's kernel, however it ends, ends every process and removes every file.
+
+    Raises:
+        ValueError: an argument is out of its range, or the backend does not fit this host.
+        RankError: a rank did not start.
+    """
+
+    def __init__(
+        self, num_ranks: int, backend: str | None = None, *, num_threads: int = 1, timeout_s: float = 60.0
+    ) -> None:
+        self.plan = plan_backend(0, num_ranks, backend)
+        self.num_ranks = num_ranks
+        self._timeout_s = deadline(timeout_s)
+        self._num_groups = 1
+        self._cluster = start_cluster(num_ranks, backend, thread_count(num_threads), self._timeout_s)
+        try:
+            self._client = _connect(self._cluster, time.monotonic() + self._timeout_s)
+        except BaseException:
+            self._cluster.stop()
+            raise
+        self._finish = weakref.finalize(self, _stop, self._client, self._cluster)
+        self._activate()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the processes have been ended."""
+        return not self._finish.alive
+
+    @property
+    def pids(self) -> list[int]:
+        """The process number of each rank."""
+        return [process.pid for process in self._cluster.engines]
+
+    def stop(self) -> None:
+        """End all processes and remove their files; calling it again does nothing."""
+        self._finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "stopped" if self.stopped else self.plan.reason
+        return f"Ranks({self.num_ranks}): {state}"
+
+    def execute(self, code: str, targets: Sequence[int] | None = None) -> None:
+        """Run the code on all ranks (or on `targets`), wait, and show what they wrote in order of rank.
+
+        Raises:
+            RankError: a rank raised or died; the first line says which and what became of the others.
+            RanksInterrupted: Ctrl-C, or the notebook's stop button.
+            RuntimeError: the ranks have been stopped.
+        """
+        if self.stopped:
+            raise RuntimeError("these ranks have been stopped; make new ones, for example ranks = Ranks(2)")
+        chosen = range(self.num_ranks) if targets is None else targets
+        replies = {rank: self._view(rank).execute(code, silent=False, block=False) for rank in chosen}
+        try:
+            self._attend(replies)
+        except KeyboardInterrupt:
+            outcome = self._calm(replies)
+            _show_replies(replies)
+            raise RanksInterrupted(f"the cell was interrupted on all ranks; {outcome}") from None
+        except RankError as error:
+            _show_replies(replies)
+            self.stop()
+            raise RankError(
+                error.rank, _and_then(error, f"all ranks were ended; make new Ranks({self.num_ranks})")
+            ) from None
+        failures = _failures_in(replies)
+        broken = _still_running(replies) or any(_is_remote_echo(error) for error in failures.values())
+        outcome = self._calm(replies) if broken else "the ranks and their variables are still there"
+        _show_replies(replies)
+        if failures:
+            raise _first_cause(failures, outcome)
+
+    def _attend(self, replies: dict[int, Any]) -> None:
+        """Wait until all ranks are done, or a moment after one failed, or until one died."""
+        give_up = float("inf")
+        while (pending := _still_running(replies)) and time.monotonic() < give_up:
+            replies[pending[0]].wait(_TICK_S)
+            self._cluster.check_alive()
+            failed = any(reply.done() and not reply.successful() for reply in replies.values())
+            if failed and give_up == float("inf"):
+                give_up = time.monotonic() + _GRACE_S
+
+    def _calm(self, replies: dict[int, Any]) -> str:
+        """Stop what still runs and make the group anew, or end everything; say which."""
+        self._cluster.interrupt(_still_running(replies))
+        if not _settle(replies, _HEAR_S):
+            self._cluster.cut_wires()  # somebody waits inside gloo, where an interrupt is not heard
+            self._cluster.interrupt(_still_running(replies))
+        if not _settle(replies, 3 * _HEAR_S) or not self._renew():
+            self.stop()
+            return f"they did not react, so all ranks were ended; make new Ranks({self.num_ranks})"
+        return "the ranks and their variables are still there, in a new group"
+
+    def _renew(self) -> bool:
+        """A half-sent message would confuse the next cell, so all ranks meet again in a new group."""
+        meeting = str(self._cluster.folder / f"meeting-{self._num_groups}")
+        self._num_groups += 1
+        replies = {
+            rank: self._view(rank).apply_async(
+                enter_group, rank, self.num_ranks, self.plan.name, meeting, self._timeout_s
+            )
+            for rank in range(self.num_ranks)
+        }
+        return _settle(replies, 10.0) and all(reply.successful() for reply in replies.values())
+
+    def _view(self, rank: int) -> Any:
+        return self._client[rank]
+
+    def _activate(self) -> None:
+        """Register `%px` and `%%px` when there is a notebook or an IPython prompt."""
+        from IPython import get_ipython
+
+        shell = get_ipython()
+        if shell is None:
+            return
+        from pllab.comm.notebook.magics import RanksMagics
+
+        view = self._client[:]
+        view.block = True
+        shell.register_magics(RanksMagics(shell, view, self))
+
+
+def _connect(cluster: Cluster, end: float) -> Any:
+    """A client that sees all engines; they register after they have joined the group."""
+    # A GPU node with only torch and transformers imports this room too.
+    from ipyparallel import Client
+
+    _wait_until(cluster.is_ready, cluster, end)
+    client = Client(str(cluster.client_file), profile_dir=str(cluster.folder), ipython_dir=str(cluster.folder))
+    try:
+        _wait_until(lambda: len(client.ids) == len(cluster.engines), cluster, end)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def _wait_until(is_ready: Callable[[], bool], cluster: Cluster, end: float) -> None:
+    while not is_ready():
+        cluster.check_alive()
+        if time.monotonic() >= end:
+            raise RankError(0, f"the ranks did not start in time; rank 0 was here:\n{cluster.where(0)}")
+        time.sleep(_TICK_S)
+
+
+def _stop(client: Any, cluster: Cluster) -> None:
+    try:
+        client.close()
+    finally:
+        cluster.stop()
+
+
+# The answers of the ranks to one cell: `replies` are ipyparallel's AsyncResults by rank, one rank each.
+
+
+def _still_running(replies: dict[int, Any]) -> list[int]:
+    """The ranks that have not answered yet."""
+    return [rank for rank, reply in replies.items() if not reply.done()]
+
+
+def _settle(replies: dict[int, Any], timeout_s: float) -> bool:
+    """Wait until all are done, at most so long; whether they are."""
+    until = time.monotonic() + timeout_s
+    while (pending := _still_running(replies)) and time.monotonic() < until:
+        replies[pending[0]].wait(_TICK_S)
+    return not pending
+
+
+def _show_replies(replies: dict[int, Any]) -> None:
+    """Write what the ranks wrote, in order of rank, also of those that never answered."""
+    for reply in replies.values():
+        if reply.done():
+            reply.wait_for_output(1.0)
+    _show_outputs({rank: reply.metadata for rank, reply in replies.items()})
+
+
+def _show_outputs(records: Mapping[int, Mapping[str, Any]]) -> None:
+    """Write what each rank printed, showed and returned; `records` is ipyparallel's metadata by rank."""
+    ordered = sorted(records.items())
+    _write(sys.stdout, [(rank, _printed(record)) for rank, record in ordered])
+    _write(sys.stderr, [(rank, _complained(record)) for rank, record in ordered])
+    for rank, record in ordered:
+        for output in record.get("outputs") or ():
+            _show_output(rank, output)
+
+
+def _printed(record: Mapping[str, Any]) -> str:
+    """Standard output, then the value of the last expression, as a prompt would show it."""
+    text = str(record.get("stdout") or "")
+    if text and not text.endswith("\n"):
+        text += "\n"
+    result = record.get("execute_result") or {}
+    return text + str(result.get("data", {}).get("text/plain", ""))
+
+
+def _complained(record: Mapping[str, Any]) -> str:
+    """Standard error without the engine's own echo of an interrupt."""
+    lines = str(record.get("stderr") or "").splitlines()
+    return "\n".join(line for line in lines if line.strip() not in ("", "KeyboardInterrupt"))
+
+
+def _write(stream: Any, texts: Sequence[tuple[int, str]]) -> None:
+    lines = [f"rank {rank}: {line}\n" for rank, text in texts for line in text.splitlines()]
+    if lines:
+        stream.write("".join(lines))
+        stream.flush()
+
+
+def _show_output(rank: int, output: Mapping[str, Any]) -> None:
+    """A picture or other rich output of one rank, under a line that names it."""
+    # A GPU node with only torch and transformers imports this room too.
+    from IPython.display import publish_display_data
+
+    publish_display_data({"text/plain": f"rank {rank}:"})
+    publish_display_data(dict(output["data"]), dict(output.get("metadata") or {}))
+
+
+def _failures_in(replies: dict[int, Any]) -> dict[int, Any]:
+    """The remote errors by rank, as ipyparallel carries them."""
+    done = {rank: reply for rank, reply in replies.items() if reply.done()}
+    return {rank: reply.exception() for rank, reply in done.items() if not reply.successful()}
+
+
+def _is_remote_echo(error: Any) -> bool:
+    """Whether a remote error only says that another rank went away."""
+    return sounds_like_echo(error.ename, error.evalue)
+
+
+def _first_cause(failures: dict[int, Any], outcome: str) -> RankError:
+    """The failure that is a cause rather than an echo of a peer's, in words."""
+    rank, error = min(failures.items(), key=lambda item: (_is_remote_echo(item[1]), item[0]))
+    summary = RankError(rank, f"rank {rank} raised {error.ename}: {error.evalue}")
+    details = ANSI.sub("", str(error.traceback or "")).strip()
+    return RankError(rank, f"{_and_then(summary, outcome)}\n\n{details}" if details else _and_then(summary, outcome))
+
+
+def _and_then(error: RankError, outcome: str) -> str:
+    """Put what became of the ranks at the end of the first line."""
+    first, _, rest = str(error).partition("\n")
+    return f"{first} ({outcome})" + (f"\n{rest}" if rest else "")

@@ -1,0 +1,155 @@
+"""Child processes that cannot outlive their owner: both ends of a leash, for `launch` and for `Ranks`.
+
+The leash is a pipe: the owner holds one end, the other is the child's standard input. However the owner ends, by
+SIGKILL too, the pipe closes, and the child ends with all that it started and removes the owner's temporary folder.
+
+A child runs this file by its path, before anything else. So the file needs the standard library alone: the child is
+on its leash before it imports torch, which takes seconds.
+"""
+
+import faulthandler
+import importlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+_LEAVE_S = 10.0  # how long the system may take to end a killed process
+_on_byte: list[Callable[[bytes], None]] = []  # in a child: who is told what the owner wrote on the leash
+
+
+class Child(subprocess.Popen[bytes]):
+    """A child process that leads a process group; killing it ends what it started too."""
+
+    def kill(self) -> None:
+        """End the whole group; only while it runs or has just been seen to end, because numbers are used again."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+def start_child(
+    folder: Path,
+    entry: str,
+    *arguments: str,
+    log: Path | None = None,
+    environment: dict[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Child:
+    """Start a process on a leash that calls the function `entry` with `sys.argv[1:]` set to the arguments.
+
+    Example: `start_child(folder, "ipyparallel.controller.app:main", "--ip=127.0.0.1")`.
+
+    Args:
+        folder: the owner's temporary folder, which the child removes when the owner is gone.
+        entry: module and function, as in an entry point.
+        arguments: what the function finds in `sys.argv`.
+        log: the file for its words; by default they go where the owner's go.
+        environment: what it has in its environment besides the owner's.
+        pass_fds: file descriptors that it shares with the owner.
+    """
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    path = json.dumps([str(place) for place in sys.path])
+    with nullcontext() if log is None else log.open("wb") as words:
+        return Child(
+            [sys.executable, *flags, "-P", __file__, str(folder), path, entry, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=words,
+            stderr=words and subprocess.STDOUT,
+            env=os.environ | (environment or {}),
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+
+
+def end_children(children: Sequence[Child]) -> None:
+    """End these processes with all that they started; those that have ended are left alone."""
+    for child in children:
+        if child.returncode is None:
+            child.kill()
+    for child in children:
+        if child.stdin is not None:
+            with suppress(OSError):
+                child.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_LEAVE_S)
+
+
+def how_it_ended(exit_code: int | None) -> str:
+    """The end of a process in words: `was killed by signal 9 (SIGKILL)` for -9, `ended with exit code 3` for 3."""
+    if exit_code is None or exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    try:
+        return f"was killed by signal {-exit_code} ({signal.Signals(-exit_code).name})"
+    except ValueError:
+        return f"was killed by signal {-exit_code} (unknown)"
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still after SIGSTOP or Ctrl-Z; False where /proc does not say."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] in "Tt"  # after the name, which may hold spaces
+
+
+def stack_of(pid: int, stack_file: Path) -> str:
+    """The stack of a child's main thread, as `answer_with_stack` writes it, even when the child hangs."""
+    if is_stopped(pid):
+        return "  (it was stopped, by SIGSTOP or Ctrl-Z)"
+    if not stack_file.exists():
+        return "  (it had not started yet)"
+    os.kill(pid, signal.SIGUSR1)
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until and not stack_file.stat().st_size:
+        time.sleep(0.02)
+    time.sleep(0.05)
+    return "\n".join(stack_file.read_text().splitlines()[1:]) or "  (it did not answer)"
+
+
+def answer_with_stack(stack_file: Path) -> None:
+    """In a child: let `stack_of` ask; the answer comes from a signal handler."""
+    faulthandler.register(signal.SIGUSR1, file=stack_file.open("w"), all_threads=False)  # it keeps the descriptor
+
+
+def on_byte(call: Callable[[bytes], None]) -> None:
+    """In a child: call it, in a thread of its own, with each byte that the owner writes on the leash."""
+    _on_byte.append(call)
+
+
+def _hold(folder: str) -> None:
+    """Wait in a thread for the end of the leash; standard input is moved away, so that nobody reads from it."""
+    leash = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+    def watch() -> None:
+        while byte := os.read(leash, 1):
+            for call in _on_byte:
+                call(byte)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="pllab-leash", daemon=True).start()
+
+
+def _main() -> None:
+    folder, path, entry = sys.argv[1:4]
+    del sys.argv[1:4]
+    _hold(folder)
+    sys.path[:] = json.loads(path)
+    sys.modules["pllab.comm.processes"] = sys.modules[__name__]  # one leash, also for who imports this file
+    module, _, function = entry.partition(":")
+    getattr(importlib.import_module(module), function)()
+
+
+if __name__ == "__main__":
+    _main()

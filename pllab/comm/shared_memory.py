@@ -1,0 +1,207 @@
+"""Memory that the ranks of one host share: mapped by all of them, and a sum that never leaves it.
+
+gloo sends every byte through a loopback socket, which copies it into the kernel and out again. Ranks of one host need
+no socket: a file in memory, mapped by all, is one piece of memory with several owners. The files have no name, so a
+rank that is killed leaves nothing behind.
+
+Source: NCCL's shared-memory transport (`NCCL_SHM_DISABLE` in its documentation) does the same between GPUs.
+"""
+
+import logging
+import os
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from pllab.arguments import whole_number
+from pllab.comm.collectives import all_gather_object, backend_name, rank, world_size
+from pllab.comm.errors import in_words
+from pllab.comm.ledger import note_tensor
+
+_log = logging.getLogger(__name__)
+_FOLDER = "/dev/shm"  # the file system in memory of every Linux
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in all containers of a Linux host
+_BLOCK = 2**18  # numbers per block: 1 MiB of float32 is still in a core's cache when it is written out
+_ALIGN = 2**10  # chunks begin at multiples of this many numbers, so that no two ranks write into one cache line
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """Where the other ranks find the memory of one rank, and how they know that it is the right one."""
+
+    num_bytes: int
+    host_id: str
+    pid: int
+    descriptor: int
+    file_id: tuple[int, int]
+
+
+def map_shared_memory(num_bytes: int) -> list[torch.Tensor] | None:
+    """Map memory of every rank into every rank; all ranks call it, each with the number of bytes it wants of its own.
+
+    Drawn, for two ranks that ask for 3 and for 2 bytes; both get a list of the same two tensors:
+
+        rank 0   | a a a |   tensor 0, shape (3,), uint8
+        rank 1   | b b |     tensor 1, shape (2,), uint8
+
+    The bytes begin as zeros. What one rank writes, the others see; who may write when is for the ranks to agree on.
+    A tensor's memory is given back when no rank has a view of it any more.
+
+    Returns None, on every rank, where the ranks cannot share memory. They can when the group is gloo's with more than
+    one rank, all on one Linux host, with enough free space in /dev/shm.
+
+    Raises:
+        ValueError: `num_bytes` is no whole number of at least 0.
+        PeerError: another rank went away or did not come in time.
+    """
+    num_bytes = whole_number("num_bytes", num_bytes, least=0)
+    if backend_name() != "gloo" or world_size() == 1:
+        return None
+    with ExitStack() as until_all_have_mapped:
+        offers = all_gather_object(_offer(num_bytes, until_all_have_mapped))
+        tensors = _map_all(offers)
+        has_worked = all_gather_object(tensors is not None)
+    return tensors if all(has_worked) else None
+
+
+def host_id() -> str:
+    """What tells this host from every other: the random number it drew when it started, elsewhere its name."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def _offer(num_bytes: int, until_all_have_mapped: ExitStack) -> _Offer | None:
+    """Reserve the memory of this rank; None where that cannot be done."""
+    if not hasattr(os, "O_TMPFILE"):
+        return None
+    try:
+        descriptor = os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_EXCL, 0o600)
+        until_all_have_mapped.callback(os.close, descriptor)
+        # Reserved now: a full /dev/shm is an error here, and would be a killed process at the first write.
+        os.posix_fallocate(descriptor, 0, max(1, num_bytes))
+        return _Offer(num_bytes, host_id(), os.getpid(), descriptor, _file_id(descriptor))
+    except (OSError, OverflowError) as error:
+        _log.info("rank %d cannot share %d bytes: %s", rank(), num_bytes, error)
+        return None
+
+
+def _map_all(offers: list[_Offer | None]) -> list[torch.Tensor] | None:
+    """The memory of all ranks in this process; None where a rank offers none or runs elsewhere."""
+    if len({offer and offer.host_id for offer in offers}) > 1:
+        return None
+    try:
+        return [_map(offer) for offer in offers if offer is not None] or None
+    except (OSError, RuntimeError) as error:  # torch raises the latter when there is no room for the mapping
+        _log.info("rank %d cannot map the memory of another rank: %s", rank(), error)
+        return None
+
+
+def _map(offer: _Offer) -> torch.Tensor:
+    """The memory of one rank as a tensor of this process."""
+    descriptor = os.open(f"/proc/{offer.pid}/fd/{offer.descriptor}", os.O_RDWR)
+    try:
+        if _file_id(descriptor) != offer.file_id:  # in another container the same pid is another process
+            raise FileNotFoundError(f"process {offer.pid} has another file at descriptor {offer.descriptor}")
+        name, size = f"/proc/self/fd/{descriptor}", max(1, offer.num_bytes)
+        return torch.from_file(name, shared=True, size=size, dtype=torch.uint8)[: offer.num_bytes]
+    finally:
+        os.close(descriptor)
+
+
+def _file_id(descriptor: int) -> tuple[int, int]:
+    """What tells a file from all others of one host."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+class SharedBuffer:
+    """A flat tensor of this rank, `.tensor`, that the ranks of one host can sum up without sending it.
+
+    Drawn, for two ranks; each adds up its own half of the numbers and writes it to both:
+
+        rank 0   | a0 b0 |      | a0+a1  b0    |  rank 0 wrote a      | a0+a1  b0+b1 |
+        rank 1   | a1 b1 |  ->  | a0+a1  b1    |  rank 1 writes b ->  | a0+a1  b0+b1 |
+
+    `shared_buffer` makes it. Its memory is given back when the buffer and all views of `.tensor` are gone.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor], number: int) -> None:
+        self._tensors = tensors
+        self._number = number
+        self.tensor = tensors[number]
+
+    def all_reduce(self) -> None:
+        """Replace the tensor, on every rank, by the sum over all ranks, in place; one message in the ledger.
+
+        Every rank gets the same bits, because each number is added up by one rank.
+
+        Raises:
+            PeerError: another rank went away or did not come in time.
+        """
+        # Two barriers suffice. After the first, every rank has written its numbers and is in here, and until the
+        # second a rank reads and writes nothing but its own chunk of each tensor: chunks are disjoint, so no rank
+        # touches what another one touches. After the second, all chunks are summed, and nobody touches a peer's
+        # tensor before the first barrier of the next call, which waits for that peer: it may use its tensor until
+        # then.
+        note_tensor("all_reduce", self.tensor)
+        with in_words("all_reduce", rank()), torch.no_grad():
+            dist.barrier()
+            self._sum_chunk()
+            dist.barrier()
+
+    def _sum_chunk(self) -> None:
+        """Add up this rank's share of the numbers over all ranks and give everyone the sum, block by block."""
+        start, stop = _chunk(self.tensor.numel(), self._number, len(self._tensors))
+        for low in range(start, stop, _BLOCK):
+            total, *others = self._blocks(slice(low, min(low + _BLOCK, stop)))
+            for other in others:
+                total.add_(other)
+            for other in others:
+                other.copy_(total)
+
+    def _blocks(self, where: slice) -> list[torch.Tensor]:
+        """One block of each rank's tensor, the own one first."""
+        others = [tensor[where] for number, tensor in enumerate(self._tensors) if number != self._number]
+        return [self.tensor[where], *others]
+
+
+def shared_buffer(numel: int, dtype: torch.dtype, device: torch.device | None = None) -> SharedBuffer | None:
+    """Make a flat tensor of zeros that all ranks of the group can sum in memory; None where they cannot.
+
+    Every rank calls it with the same size and type, and all get a buffer or all get None: where `map_shared_memory`
+    cannot map, and where the `device` of a rank is not the CPU (None means the CPU).
+
+    Example, on two ranks:
+
+        buffer = shared_buffer(2, torch.float32)
+        buffer.tensor.fill_(rank() + 1)
+        buffer.all_reduce()                        # buffer.tensor is [3., 3.] on both
+
+    Raises:
+        ValueError: the ranks ask for different sizes or types; raised on every rank.
+        PeerError: another rank went away or did not come in time.
+    """
+    if backend_name() != "gloo" or world_size() == 1:
+        return None
+    on_cpu = device is None or device.type == "cpu"
+    wishes = all_gather_object((numel, str(dtype), on_cpu))
+    for number, wish in enumerate(wishes):
+        if wish[:2] != wishes[0][:2]:
+            raise ValueError(
+                f"rank {number} asks for a shared buffer of {wish[0]} x {wish[1]}, rank 0 for {wishes[0][0]} x "
+                f"{wishes[0][1]}; ask for the same on every rank"
+            )
+    tensors = map_shared_memory(numel * dtype.itemsize) if all(wish[2] for wish in wishes) else None
+    return None if tensors is None else SharedBuffer([tensor.view(dtype) for tensor in tensors], rank())
+
+
+def _chunk(numel: int, number: int, num_ranks: int) -> tuple[int, int]:
+    """The numbers that one rank adds up: 5000 by 2 ranks are 0 to 3072 and 3072 to 5000."""
+    size = -(-numel // (num_ranks * _ALIGN)) * _ALIGN
+    return min(number * size, numel), min((number + 1) * size, numel)

@@ -1,0 +1,179 @@
+"""Data parallelism in one loop, the version to read first: equal weights at the start, the mean of the gradients after.
+
+Averaged gradients keep equal models equal; they never make different models equal. So data parallelism begins with one
+broadcast per parameter and per buffer. Then one all-reduce per parameter in every step is right, short, and slow when
+there are many small parameters; `DataParallel` does the same sums in few messages.
+
+The last part keeps the mean right when ranks predict unequal numbers of tokens.
+"""
+
+from itertools import chain
+
+import torch
+from torch import nn
+
+from pllab import comm
+from pllab.data import IGNORED
+
+
+def broadcast_parameters(model: nn.Module) -> None:
+    """Overwrite this rank's parameters and buffers with those of rank 0.
+
+    Example, one weight, before and after:
+
+        rank 0   [1., 2.]        [1., 2.]
+        rank 1   [7., 9.]   ->   [1., 2.]
+
+    A tied parameter is sent once. Source: `torch.nn.parallel.DistributedDataParallel`, which does the same
+    when it is constructed.
+    """
+    with torch.no_grad():
+        for tensor in chain(model.parameters(), model.buffers()):
+            broadcast_tensor(tensor.detach())
+
+
+def broadcast_tensor(tensor: torch.Tensor) -> None:
+    """Send one tensor; a message needs contiguous memory, so a transposed tensor goes through a copy."""
+    message = tensor.contiguous()
+    comm.broadcast(message, source=0)
+    if message is not tensor:
+        tensor.copy_(message)
+
+
+def average_gradients(model: nn.Module) -> None:
+    """Replace every gradient by its mean over the ranks; call it between `backward()` and `step()`.
+
+    Example, one weight on two ranks:
+
+        rank 0   grad [1., 4.]        [2., 3.]
+        rank 1   grad [3., 2.]   ->   [2., 3.]
+
+    The mean of the gradients of two half batches is the gradient of the whole batch when the loss is a mean
+    and the halves have equally many targets; `token_weighted` mends the loss where they do not.
+
+    A frozen parameter has no gradient, so it sends nothing, and a tied one is sent once. A parameter without
+    a gradient is skipped, and **every rank must skip the same ones**: ranks pair messages by order and know
+    no names, so if one rank skips a parameter that another sends, all later sums mix up parameters and the
+    last one waits until its deadline. `check_same_gradients` finds such a parameter; `DataParallel` copes.
+
+    Source: Li et al., PyTorch Distributed, VLDB 2020, section 2.2; gloo has no mean, so sum and then divide.
+    """
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            continue
+        comm.all_reduce(parameter.grad)
+        parameter.grad /= comm.world_size()
+
+
+def check_same_model(model: nn.Module) -> None:
+    """Refuse a model that has other parameters here than on rank 0, before the first message hangs on it.
+
+    Example: rank 0 built `Linear(4, 2)` and rank 1 `Linear(4, 3)`; every rank raises
+    "rank 1 has parameter weight float32[3, 4], rank 0 has float32[2, 4]; build the same model on every rank".
+
+    Raises:
+        ValueError: names, shapes, types or frozen parameters differ between ranks; raised on every rank.
+    """
+    descriptions = comm.all_gather_object(_describe(model))
+    for rank, theirs in enumerate(descriptions):
+        if theirs != descriptions[0]:
+            raise ValueError(_difference(rank, theirs, descriptions[0]))
+
+
+def _describe(model: nn.Module) -> dict[str, str]:
+    """The name of each parameter and what a message needs to know of it."""
+    return {
+        name: f"{str(parameter.dtype).removeprefix('torch.')}{list(parameter.shape)}"
+        + ("" if parameter.requires_grad else " frozen")
+        for name, parameter in model.named_parameters()
+    }
+
+
+def _difference(rank: int, theirs: dict[str, str], ours: dict[str, str]) -> str:
+    """The sentence about the first parameter in which two ranks differ."""
+    names = [name for name in (ours | theirs) if ours.get(name) != theirs.get(name)]
+    if not names:
+        return f"rank {rank} has the parameters of rank 0 in another order; build the same model on every rank"
+    name = names[0]
+    return (
+        f"rank {rank} has parameter {name} {theirs.get(name, 'missing')}, "
+        f"rank 0 has {ours.get(name, 'none')}; build the same model on every rank"
+    )
+
+
+def check_same_gradients(model: nn.Module) -> None:
+    """Refuse gradients that exist on some ranks only: the reason why `average_gradients` hangs.
+
+    Example: "head.bias has a gradient on rank 0 and none on rank 1; ...".
+
+    Raises:
+        ValueError: a parameter has a gradient on some ranks only; raised on every rank.
+    """
+    ours = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    theirs = comm.all_gather_object(ours)
+    for name, _ in model.named_parameters():
+        without = [rank for rank, names in enumerate(theirs) if name not in names]
+        if 0 < len(without) < len(theirs):
+            having = [rank for rank in range(len(theirs)) if rank not in without]
+            raise ValueError(
+                f"{name} has a gradient on {_listed(having)} and none on {_listed(without)}; "
+                "use DataParallel, or let every rank's loss depend on it"
+            )
+
+
+def _listed(ranks: list[int]) -> str:
+    """Ranks as words: `[0]` -> "rank 0", `[0, 2]` -> "ranks 0, 2"."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def num_target_tokens(labels: torch.Tensor) -> int:
+    """Count the targets of a batch: the labels that are not -100, without the first column.
+
+    Nothing predicts the first token of a row, because the model shifts labels by one.
+
+    Example: `[[5, 6, -100], [7, 8, 9]]` -> 3.
+
+    Args:
+        labels: (batch, time) int64, -100 where nothing is to be predicted.
+    """
+    return int((labels[:, 1:] != IGNORED).sum())
+
+
+def global_sum(number: float) -> float:
+    """Sum a number over the ranks: rank 0 has 10, rank 1 has 100, both get 110.0.
+
+    It costs one message of 8 bytes.
+    """
+    device = "cuda" if comm.backend_name() == "nccl" else "cpu"
+    total = torch.tensor([number], dtype=torch.float64, device=device)
+    comm.all_reduce(total)
+    return float(total)
+
+
+def token_weighted(loss_sum: torch.Tensor, num_tokens: int, *, total: float | None = None) -> torch.Tensor:
+    """Scale a summed loss so that gradients averaged over ranks are those of one process with all the data.
+
+    Example, one target with loss 1.0 on rank 0 and three with loss 2.0 each on rank 1:
+
+        one process                    (1 + 6) / 4             = 1.75
+        mean of means, the usual bug   (1/1 + 6/3) / 2         = 1.5
+        token_weighted, then mean      (1 * 2/4 + 6 * 2/4) / 2 = 1.75
+
+    Args:
+        loss_sum: scalar, the sum of this rank's losses over its targets (`reduction="sum"`).
+        num_tokens: this rank's targets.
+        total: the targets of the whole step on all ranks; needed when a step is several backwards
+            (`no_sync`), where a sum over one micro-batch is not enough; saves the message when it is known.
+
+    Raises:
+        ValueError: there is no target on any rank.
+
+    Source: the same correction as `num_items_in_batch` in transformers 4.46 and later.
+    """
+    everywhere = global_sum(num_tokens) if total is None else total
+    if everywhere <= 0:
+        raise ValueError(
+            f"this step has {everywhere:g} target tokens on all ranks together; "
+            "skip the batch, or keep some labels other than -100"
+        )
+    return loss_sum * (comm.world_size() / everywhere)

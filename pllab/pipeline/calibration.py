@@ -1,0 +1,131 @@
+"""What the stages cost on this machine: run two schedules, read the costs off their timelines.
+
+The stages are measured at work and not alone, because neighbours share caches and memory.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from pllab.arguments import whole_number
+from pllab.pipeline.executor import Step
+from pllab.pipeline.fit import check_stages
+from pllab.pipeline.lanes import LaneExecutor
+from pllab.pipeline.loss import Loss
+from pllab.pipeline.microbatches import Batch
+from pllab.pipeline.ranks import RankExecutor
+from pllab.schedule import Schedule, interleaved, split_backwards
+from pllab.simulate import Costs, estimate
+from pllab.timeline import Timeline
+
+
+class Executor(Protocol):
+    """Either executor: it runs its schedule once per step."""
+
+    def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
+        """Run the schedule once."""
+
+
+Make = Callable[[Schedule], AbstractContextManager[Executor]]
+
+
+def calibrate(
+    stages: Sequence[nn.Module],
+    batch: Batch | None = None,
+    targets: Batch | None = None,
+    loss: Loss | None = None,
+    *,
+    num_microbatches: int,
+    num_ranks: int | None = None,
+    devices: Sequence[torch.device | str] | None = None,
+    repeats: int = 3,
+    timeout_s: float = 60.0,
+) -> Costs:
+    """Measure what F, B, I, W and a message of these stages cost on lanes of this machine, in seconds.
+
+    Example: `simulate(gpipe(2, 16), calibrate(stages, x, y, loss, num_microbatches=6))` predicts a step of 16
+    micro-batches of the same size.
+
+    It runs 1F1B (interleaved, if a rank has several stages), once with whole and once with split backwards. The
+    gradients it leaves in the parameters are taken away again.
+
+    Args:
+        stages: all stages; with `num_ranks` fewer than them, rank `r` has stages r, r + num_ranks and so on.
+        batch: as many rows as the micro-batches of interest have, times `num_microbatches`.
+        targets: of the batch.
+        loss: as `LaneExecutor` takes it.
+        num_microbatches: how many the batch is cut into; at least twice the ranks, so that there is steady work.
+        num_ranks: lanes; by default one per stage.
+        devices: one per rank, as `LaneExecutor` takes them.
+        repeats: steps of each schedule, after one that warms up.
+        timeout_s: the longest wait of a step.
+
+    Raises:
+        ValueError: the stages cannot be dealt evenly to the ranks, or what `LaneExecutor` refuses.
+
+    Lesson 11.
+    """
+    check_stages(stages)
+    schedule = _schedule(len(stages), len(stages) if num_ranks is None else num_ranks, num_microbatches)
+
+    def make(rows: Schedule) -> AbstractContextManager[Executor]:
+        return LaneExecutor(rows, stages, loss, devices=devices, timeout_s=timeout_s)
+
+    return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages))
+
+
+def calibrate_ranks(
+    stages: Mapping[int, nn.Module],
+    num_stages: int,
+    batch: Batch | None = None,
+    targets: Batch | None = None,
+    loss: Loss | None = None,
+    *,
+    num_microbatches: int,
+    num_ranks: int,
+    repeats: int = 3,
+    timeout_s: float = 60.0,
+) -> Costs:
+    """`calibrate` on the ranks of a process group: `stages` are this rank's, and every rank gets the same costs.
+
+    Raises:
+        ValueError: the stages cannot be dealt evenly to the ranks.
+    """
+    schedule = _schedule(num_stages, num_ranks, num_microbatches)
+
+    def make(rows: Schedule) -> AbstractContextManager[Executor]:
+        return nullcontext(RankExecutor(rows, stages, loss, timeout_s=timeout_s))
+
+    return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages.values()))
+
+
+def _schedule(num_stages: int, num_ranks: int, num_microbatches: int) -> Schedule:
+    if num_ranks < 1 or num_stages % num_ranks:
+        raise ValueError(f"{num_stages} stages cannot be dealt evenly to {num_ranks} ranks; give a multiple of them")
+    return interleaved(num_ranks, num_microbatches, num_stages // num_ranks)
+
+
+def _calibrate(
+    schedule: Schedule,
+    make: Make,
+    batch: Batch | None,
+    targets: Batch | None,
+    repeats: int,
+    modules: nn.Module,
+) -> Costs:
+    num_steps = 1 + whole_number("repeats", repeats)
+    kept = [(parameter, parameter.grad) for parameter in modules.parameters()]
+    modules.zero_grad(set_to_none=True)
+    runs: list[tuple[Schedule, Timeline]] = []
+    try:
+        for rows in (schedule, split_backwards(schedule)):
+            with make(rows) as executor:
+                timelines = [executor.step(batch, targets).timeline for _ in range(num_steps)]
+            runs += [(rows, timeline) for timeline in timelines[1:]]
+    finally:
+        for parameter, gradient in kept:
+            parameter.grad = gradient
+    return estimate(runs)

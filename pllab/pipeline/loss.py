@@ -1,0 +1,79 @@
+"""The loss of each micro-batch, weighed so that all together are the loss of the batch.
+
+A loss is a mean over the rows it is given, or over what `mean_over` counts in the targets. The mean over the batch is
+the sum of the micro-batches' means, each times its share of the batch; the shares are also the gradients with which
+backward begins.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pllab.pipeline.microbatches import Tensors, single
+
+Loss = Callable[[Any, Any], torch.Tensor]
+Count = Callable[[Any], float]
+
+
+class Score:
+    """The loss at the end of a pipeline, for one batch.
+
+    Example: micro-batches of 3 and 1 rows with mean losses 1.0 and 5.0 have the weights 0.75 and 0.25 and the total
+    loss 2.0.
+
+    Raises:
+        ValueError: there is nothing in the whole batch to take a mean over.
+    """
+
+    def __init__(self, loss: Loss, targets: Sequence[Tensors], mean_over: Count | None = None) -> None:
+        self._loss = loss
+        self._targets = targets
+        counts = [_count(mean_over, part) for part in targets]
+        if not sum(counts) > 0 or min(counts) < 0:
+            raise ValueError(
+                f"mean_over counts {counts} in the micro-batches; a mean needs at least one, and none below 0"
+            )
+        self.weights = [count / sum(counts) for count in counts]
+
+    def of(self, microbatch: int, outputs: Tensors) -> torch.Tensor:
+        """The loss of one micro-batch, a scalar.
+
+        Raises:
+            ValueError: the loss is no tensor, not one number, or without a way back to the outputs.
+        """
+        if not self.weights[microbatch]:  # a mean over nothing is not a number, and neither is its gradient
+            return torch.stack([output.sum() for output in outputs]).sum() * 0
+        loss = self._loss(single(outputs), single(self._targets[microbatch]))
+        if not isinstance(loss, torch.Tensor):
+            raise ValueError(f"the loss is of type {type(loss).__name__}; return a tensor, the mean over the rows")
+        if loss.numel() != 1:
+            raise ValueError(f"the loss has shape {tuple(loss.shape)}; return one number, the mean over the rows")
+        if any(output.requires_grad for output in outputs) and not loss.requires_grad:
+            raise ValueError(
+                f"the loss, {loss.item():g}, leads back to no output; compute it with torch from the output"
+            )
+        return loss.reshape(())
+
+    def total(self, losses: Mapping[int, torch.Tensor]) -> float:
+        """The loss of the batch from those of its micro-batches; on a GPU this waits for them."""
+        return sum(losses[number].item() * weight for number, weight in enumerate(self.weights))
+
+
+def check_loss(loss: object, mean_over: object) -> None:
+    """Refuse a loss or a count that cannot be called.
+
+    Raises:
+        ValueError: naming what it is.
+    """
+    for name, given in (("loss", loss), ("mean_over", mean_over)):
+        if given is not None and not callable(given):
+            raise ValueError(f"{name} is {given!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
+
+
+def _count(mean_over: Count | None, part: Tensors) -> float:
+    count = mean_over(single(part)) if mean_over else len(part[0])
+    try:
+        return float(count)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"mean_over gives {count!r} for a micro-batch; return how many the mean is over") from error

@@ -1,0 +1,309 @@
+"""The wires between lanes: each worker interprets its row, and packets wait in mailboxes until they are taken.
+
+Nobody keeps the workers in step. They are threads of one process, so a packet goes by reference, between GPUs by copy.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from queue import Empty
+from typing import NamedTuple, Self
+
+import torch
+
+from pllab.pipeline.engine import Record, Transport, Work, interpret
+from pllab.pipeline.packets import NOTHING, Name, Packet, made_by, taken_by
+from pllab.pipeline.streams import HostStream, stream_for
+from pllab.pipeline.workers import OutQueue, Result, Task, Upstream, Workers, create_workers, raise_first_cause
+from pllab.schedule import Action, Schedule
+
+
+class Mailbox:
+    """A slot for each packet; other lanes put, one lane takes.
+
+    Example: `put(name, packet)` never waits; `take(name)` waits until that packet is there, whatever came before.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._slots: dict[Name, Packet] = {}
+        self._failure: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def put(self, name: Name, packet: Packet) -> None:
+        """Leave a packet."""
+        with self._changed:
+            self._slots[name] = packet
+            self._changed.notify()
+
+    def fail(self, error: BaseException) -> None:
+        """From now on nothing more comes: whoever waits, or begins to, is told why."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify()
+
+    def check(self) -> None:
+        """Refuse to go on without the other lanes, for an action that takes no packet.
+
+        Raises:
+            Upstream: another lane failed.
+        """
+        if self._failure is not None:
+            raise Upstream(f"nothing more is wanted: {self._failure}") from self._failure
+
+    def take(self, name: Name) -> Packet:
+        """Wait for a packet and take it out.
+
+        Raises:
+            Upstream: another lane failed.
+            TimeoutError: it did not come in time.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: name in self._slots or self._failure is not None, self._timeout_s)
+            if self._failure is not None:
+                raise Upstream(f"the {name} never came: {self._failure}") from self._failure
+            if name not in self._slots:
+                late = f"the {name} did not come within {self._timeout_s:g} s"
+                raise TimeoutError(f"{late}; give a slower stage more time with timeout_s=")
+            return self._slots.pop(name)
+
+    def take_all(self) -> dict[Name, Packet]:
+        """Take out what is there, without waiting."""
+        with self._changed:
+            slots, self._slots = self._slots, {}
+            return slots
+
+
+class LaneTransport:
+    """The wires of one lane: packets go from mailbox to mailbox by reference, between GPUs by copy."""
+
+    def __init__(
+        self, own: Mailbox, receivers: Mapping[int, Mailbox], outside: Mailbox, stream: HostStream, device: torch.device
+    ) -> None:
+        self._own = own
+        self._receivers = receivers
+        self._outside = outside
+        self._stream = stream
+        self._device = device
+
+    def take(self, action: Action) -> Packet:
+        """Wait for the packet in this lane's mailbox and bring it to this lane's device."""
+        name = taken_by(action)
+        if name is None:
+            self._own.check()
+            return NOTHING
+        packet = self._own.take(name)
+        return Packet(self._stream.fetch(packet, self._device), packet.needs_grad)
+
+    def give(self, action: Action, packet: Packet) -> None:
+        """Leave the packet in the mailbox of the stage that takes it, or outside."""
+        name = made_by(action)
+        if name is not None:
+            receiver = self._receivers.get(name.stage, self._outside)
+            receiver.put(name, packet._replace(ready=self._stream.ready()))
+
+
+class Ambient(NamedTuple):
+    """The grad mode and autocast of one thread, for another to enter: in torch both belong to a thread."""
+
+    grad: bool
+    autocast: tuple[tuple[str, torch.dtype], ...]
+
+    @classmethod
+    def here(cls) -> Self:
+        """Note the settings of this thread."""
+        kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+        return cls(torch.is_grad_enabled(), tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds))
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Work under these settings, on any thread."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(self.grad))
+            for kind, dtype in self.autocast:
+                stack.enter_context(torch.autocast(kind, dtype=dtype))
+            yield
+
+
+class Lanes:
+    """Worker threads that interpret the rows of schedules, one thread for each rank; they start with the first run.
+
+    Example: `Lanes(["cpu:0", "cpu:1"]).run(gpipe(2, 8), works, entering, record, timeout_s=60)` runs the two rows at
+    the same time and returns the packets that left the pipeline.
+    """
+
+    def __init__(self, devices: Sequence[torch.device | str]) -> None:
+        self.devices = [torch.device(device) for device in devices]
+        self._streams = [stream_for(device) for device in self.devices]
+        self._workers: list[Workers] = []
+        self._process = 0
+        self._close_at_end = weakref.finalize(self, _close, [])
+        self._at_work = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
+        return type(self), (self.devices,)  # a copy starts workers of its own
+
+    @property
+    def opened(self) -> object:
+        """The same object until the workers end."""
+        return self._workers
+
+    def run(
+        self,
+        schedule: Schedule,
+        works: Mapping[int, Work],
+        entering: Mapping[Name, Packet],
+        record: Record,
+        timeout_s: float,
+        *,
+        ambient: Ambient | None = None,
+        through: Callable[[Transport], Transport] = lambda transport: transport,
+    ) -> dict[Name, Packet]:
+        """Interpret all rows and wait until the last has ended.
+
+        Args:
+            schedule: what every lane does, in order; a legal schedule, or the F's or the B's of one.
+            works: of every stage.
+            entering: the packets that no action of the schedule makes.
+            record: is told when each action ran.
+            timeout_s: the longest time without the end of an action.
+            ambient: the torch settings to work under; by default those of the calling thread.
+            through: what packets pass through on their way, for emulated wires.
+
+        Returns:
+            The packets that no action of the schedule takes.
+
+        Raises:
+            TimeoutError: no action ended for `timeout_s` seconds; the lanes are closed.
+            RuntimeError: another thread is in a run of these lanes.
+            Exception: the first failure of a lane that is a cause and not a consequence.
+        """
+        if not self._at_work.acquire(blocking=False):
+            raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
+        try:
+            workers = self._started()
+            run = _Run(schedule, workers, self._streams, self.devices, record, timeout_s)
+            return run.run(works, entering, ambient or Ambient.here(), through)
+        except (KeyboardInterrupt, TimeoutError):
+            self.close(patience_s=0.1)  # the workers still have their rows; they end on their own
+            raise
+        finally:
+            self._at_work.release()
+
+    def close(self, patience_s: float = 10.0) -> None:
+        """End the workers; the next run starts new ones."""
+        self._close_at_end.detach()
+        workers, self._workers = self._workers, []
+        if self._process == os.getpid():
+            _close(workers, patience_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _started(self) -> list[Workers]:
+        if self._process != os.getpid():  # threads do not follow a process into its fork
+            self._workers, self._process = [], os.getpid()
+        if not self._workers:
+            # One worker per rank, so that two ranks on one GPU have two.
+            self._workers = [create_workers([device]) for device in self.devices]
+            self._close_at_end = weakref.finalize(self, _close, self._workers)
+        return self._workers
+
+
+class _Run:
+    """One run of the lanes; it owns the mailboxes, and with them what is on its way."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        workers: Sequence[Workers],
+        streams: Sequence[HostStream],
+        devices: Sequence[torch.device],
+        record: Record,
+        timeout_s: float,
+    ) -> None:
+        self._rows = schedule.rows
+        self._workers = workers
+        self._streams = streams
+        self._record = record
+        self._timeout_s = timeout_s
+        self._mailboxes = [Mailbox(timeout_s) for _ in devices]
+        self._outside = Mailbox(timeout_s)
+        self._receivers = {stage: self._mailboxes[rank] for stage, rank in schedule.rank_of_stage.items()}
+        self._transports: list[Transport] = [
+            LaneTransport(mailbox, self._receivers, self._outside, stream, device)
+            for mailbox, stream, device in zip(self._mailboxes, streams, devices, strict=True)
+        ]
+
+    def run(
+        self,
+        works: Mapping[int, Work],
+        entering: Mapping[Name, Packet],
+        ambient: Ambient,
+        through: Callable[[Transport], Transport],
+    ) -> dict[Name, Packet]:
+        """Set the lanes going and wait for all of them."""
+        for name, packet in entering.items():
+            self._receivers[name.stage].put(name, packet)
+        try:
+            with self._streams_open():
+                for rank, workers in enumerate(self._workers):
+                    walk = partial(self._walk, rank, works, ambient, through(self._transports[rank]))
+                    workers.in_queues[0].put(Task(walk))
+                outcomes = [self._outcome(workers.out_queues[0]) for workers in self._workers]
+        except (KeyboardInterrupt, TimeoutError):
+            self._fail(Upstream("the run was stopped"))
+            raise
+        raise_first_cause(outcomes)
+        return self._outside.take_all()
+
+    def _walk(self, rank: int, works: Mapping[int, Work], ambient: Ambient, transport: Transport) -> None:
+        stream = self._streams[rank]
+        try:
+            with ambient.entered(), stream.running():
+                interpret(self._rows[rank], works, transport, self._record.timing(rank, stream))
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        for mailbox in self._mailboxes:
+            mailbox.fail(error)
+
+    def _outcome(self, out_queue: OutQueue) -> Result:
+        while True:
+            ended = len(self._record)
+            try:
+                return out_queue.get(timeout=self._timeout_s)
+            except Empty:
+                if len(self._record) == ended:
+                    raise TimeoutError(self._too_slow()) from None
+
+    def _too_slow(self) -> str:
+        stuck = [f"stage {one.stage} has not finished micro-batch {one.microbatch}" for one in self._record.running()]
+        what = " and ".join(stuck) or "no stage has finished an action"
+        return f"{what} after {self._timeout_s:g} s; give a slower stage more time with timeout_s="
+
+    @contextmanager
+    def _streams_open(self) -> Iterator[None]:
+        """On GPUs: begin after what the caller has queued, and let the caller go on after what the lanes queue."""
+        base = None
+        for stream in self._streams:
+            stream.begin()
+            base = stream.start_clock(base)
+        try:
+            yield
+        finally:
+            for stream in self._streams:
+                stream.end()
+
+
+def _close(workers: Sequence[Workers], patience_s: float = 10.0) -> None:
+    for each in workers:
+        each.close(patience_s)

@@ -1,0 +1,66 @@
+"""What travels between stages, and what it is called.
+
+An action takes one packet and makes one. A packet is named by the stage that takes it, so that both ends of a wire know
+its name from the schedule alone:
+
+    batch --> [0F0] --> [1F0] --> [2F0] --> outputs, or the loss        names (stage, forward, micro-batch):
+              (0,F,0)   (1,F,0)   (2,F,0)   (3,F,0)                     the upper row goes up
+    (-1,B,0)  (0,B,0)   (1,B,0)   (2,B,0)                               the lower row comes down
+    input  <-- [0B0] <-- [1B0] <-- [2B0] <-- gradients of the outputs
+
+What enters at both ends is put there by a pipe or an executor, and what leaves is theirs to take.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from pllab.schedule import Action, Kind
+
+
+class Packet(NamedTuple):
+    """Tensors on their way, which of them want a gradient, and the event after which they may be read (CUDA)."""
+
+    tensors: Sequence[torch.Tensor | None]
+    needs_grad: Sequence[bool] = ()
+    ready: torch.cuda.Event | None = None
+
+
+NOTHING = Packet(())
+
+
+class Name(NamedTuple):
+    """A packet by its receiver: stage, activations (forward) or their gradients (not forward), micro-batch."""
+
+    stage: int
+    forward: bool
+    microbatch: int
+
+    def __str__(self) -> str:
+        what = "activations" if self.forward else "gradients"
+        return f"{what} of micro-batch {self.microbatch} for stage {self.stage}"
+
+
+def taken_by(action: Action) -> Name | None:
+    """The packet an action takes; None for W, whose I has left all it needs with its stage.
+
+    Example: `2F0` takes the activations for stage 2 that `1F0` makes.
+    """
+    return None if action.kind is Kind.W else Name(action.stage, action.kind is Kind.F, action.microbatch)
+
+
+def made_by(action: Action) -> Name | None:
+    """The packet an action makes; None for W.
+
+    Example: `1B0` and `1I0` make the gradients for stage 0.
+    """
+    receiver = action.stage + 1 if action.kind is Kind.F else action.stage - 1
+    return None if action.kind is Kind.W else Name(receiver, action.kind is Kind.F, action.microbatch)
+
+
+def as_packet(tensors: Sequence[torch.Tensor], needs_grad: Sequence[bool] | None = None) -> Packet:
+    """Tensors of the caller's as a packet, cut off from their past, with the event after which they are there."""
+    on_gpu = next((tensor for tensor in tensors if tensor.is_cuda), None)
+    ready = None if on_gpu is None else torch.cuda.current_stream(on_gpu.device).record_event()
+    return Packet([tensor.detach() for tensor in tensors], needs_grad or [False] * len(tensors), ready)

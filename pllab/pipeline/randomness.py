@@ -1,0 +1,147 @@
+"""Random numbers inside a stage: the same ones whatever the threads do.
+
+Torch has one random generator per device. CPU lanes are threads of one process, so they share it, and which lane draws
+first changes from run to run. Here each pair (stage, micro-batch) has a seed of its own, made from the batch's: what a
+stage draws depends on nothing else, and a stage that is computed again draws the same.
+
+`nn.Dropout` is the usual case and cheap: one function is replaced. Everything else that draws is noticed in a stage's
+first forward, at the dispatcher, and from then on every operation of that stage goes through there.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Flags = tuple[bool, ...]
+
+
+def draw_seed() -> int:
+    """The seed of a batch, from torch's default generator: `torch.manual_seed` decides it."""
+    return int(torch.randint(2**62, ()).item())
+
+
+class Draws:
+    """What one stage draws, and how: made once for a stage, used in each of its forwards.
+
+    Example: two calls of `with draws.seeded(batch_seed=7, micro_batch=0): block(x)` give the same result.
+    """
+
+    def __init__(self, stage: int, module: nn.Module, device: torch.device) -> None:
+        self._stage = stage
+        self._module = module
+        self._device = device if device.type == "cuda" else torch.device("cpu")
+        self._draws_more: dict[Flags, bool] = {}  # by which parts are in training mode
+
+    @contextmanager
+    def seeded(self, batch_seed: int, micro_batch: int) -> Iterator[None]:
+        """Draw from a generator of this micro-batch's own, on this thread, inside the block.
+
+        Raises:
+            ValueError: an operation draws inside a kernel that takes no generator.
+        """
+        parts = list(self._module.modules())
+        flags = tuple(part.training for part in parts)
+        has_dropout = any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in parts)
+        if not has_dropout and not self._draws_more.get(flags, True):
+            yield
+            return
+        generator = torch.Generator(self._device)
+        generator.manual_seed(_seed_of(batch_seed, self._stage, micro_batch))
+        with ExitStack() as modes:
+            everything = None
+            if self._draws_more.get(flags, True):
+                everything = modes.enter_context(_SeededDispatch(generator, f"stage {self._stage}"))
+            if has_dropout:
+                modes.enter_context(_SeededDropout(generator))
+            yield
+        if everything is not None:
+            self._draws_more[flags] = everything.has_drawn
+
+
+def _seed_of(batch_seed: int, stage: int, micro_batch: int) -> int:
+    """A seed of its own for every stage and micro-batch: Python's hash of three integers, the same in every run."""
+    return hash((batch_seed, stage, micro_batch)) & 0x7FFF_FFFF_FFFF_FFFF
+
+
+class _SeededDropout(TorchFunctionMode):
+    """Replaces `functional.dropout`, and lets everything else through."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],  # noqa: ARG002 - torch's signature
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        call = self._dropout if func is functional.dropout else func
+        return call(*args, **(kwargs or {}))
+
+    def _dropout(self, x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+        if not training or p == 0.0:
+            return x
+        keep = torch.empty_like(x, requires_grad=False).bernoulli_(1.0 - p, generator=self._generator)
+        scaled = keep.div_(1.0 - p) if p < 1.0 else keep
+        return x.mul_(scaled) if inplace else x * scaled
+
+
+class _SeededDispatch(TorchDispatchMode):
+    """Hands the generator to every operation that draws, and notes whether there was one.
+
+    Source: torch marks such operations with `torch.Tag.nondeterministic_seeded`.
+    """
+
+    def __init__(self, generator: torch.Generator, where: str) -> None:
+        super().__init__()
+        self._generator = generator
+        self._where = where
+        self.has_drawn = False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],  # noqa: ARG002 - torch's signature
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        options = dict(kwargs or {})
+        if torch.Tag.nondeterministic_seeded not in func.tags or options.get("generator") is not None:
+            return func(*args, **options)
+        if _drops_nothing(func, args, options):  # attention, whose kernels may drop
+            return func(*args, **options)
+        self.has_drawn = True
+        if func is torch.ops.aten.native_dropout.default:  # what functional.dropout is on a GPU
+            return self._native_dropout(*args, **options)
+        if not any("generator" in _arguments(overload) for overload in _overloads(func)):
+            raise ValueError(
+                f"{self._where} calls {func.overloadpacket.__name__}, which draws inside a kernel that takes no "
+                "generator, so its numbers would depend on the threads; use attn_implementation='eager' for attention, "
+                "or set its dropout to 0"
+            )
+        return func.overloadpacket(*args, **options | {"generator": self._generator})
+
+    def _native_dropout(self, x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+        keep = torch.empty_like(x, dtype=torch.bool).bernoulli_(1.0 - p if train else 1.0, generator=self._generator)
+        return x * keep / (1.0 - p if p < 1.0 else 1.0), keep
+
+
+def _drops_nothing(func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
+    given = dict(zip(_arguments(func), args, strict=False)) | dict(options)
+    return "dropout_p" in _arguments(func) and not given.get("dropout_p", 0.0)
+
+
+def _arguments(overload: Any) -> list[str]:
+    return [argument.name for argument in overload._schema.arguments]
+
+
+def _overloads(func: Any) -> list[Any]:
+    return [getattr(func.overloadpacket, name) for name in func.overloadpacket.overloads()]

@@ -1,0 +1,190 @@
+"""A schedule on the ranks of a process group: one rank of the group per rank of the schedule.
+
+The same engine as on lanes; only the wires are messages.
+"""
+
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import nn
+
+from pllab.comm import all_gather_object, all_reduce, barrier, host_id, rank, receive_async, send_async, world_size
+from pllab.pipeline.engine import Record
+from pllab.pipeline.executor import Executor, Step
+from pllab.pipeline.fit import check_ranks, place_on_rank
+from pllab.pipeline.loss import Count, Loss
+from pllab.pipeline.microbatches import Batch, as_tuple, num_rows
+from pllab.pipeline.stage import parts_of
+from pllab.pipeline.streams import stream_for
+from pllab.pipeline.tied import Place, Tied
+from pllab.pipeline.wires import Wires
+from pllab.schedule import Action, Schedule, check
+from pllab.timeline import Span, Timeline
+
+
+class RankExecutor(Executor):
+    """Run this rank's row of any checked schedule; every rank of the group makes one and calls the same steps.
+
+    Example, on each of two ranks:
+
+        def loss(logits, labels):    # (rows, time, vocabulary) and (rows, time); the labels are shifted already
+            return cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+        stages = cut(layers_of(model), [2, 2, 1, 1])    # of all ranks; interleaved(2, 8) has four
+        mine = {stage: stages[stage] for stage in schedule.stages_of_rank(rank())}
+        executor = RankExecutor(schedule, mine, loss, tied=tied_weights(stages))
+        value, timeline = executor.step(input_ids, labels)    # the same on every rank
+
+    Only the ranks of the first and of the last stage look at the batch and at the targets; others may pass None.
+    Loss and timeline are those of all ranks, on every rank; the clock is the host's, so that the ranks of one host
+    share it. `tied` says which weights of different stages are one, as `tied_weights` finds them on the whole list of
+    stages; their gradient is summed once in a step. Stages live on the CPU under gloo, and under nccl on the GPU of
+    their rank. The rest is as for `LaneExecutor`.
+
+    Raises:
+        ScheduleError: the schedule is illegal.
+        ValueError: stages, loss or group do not fit the schedule, or the backend not the stages' device.
+
+    Lesson 11.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        stages: Mapping[int, nn.Module],
+        loss: Loss | None = None,
+        *,
+        mean_over: Count | None = None,
+        recompute: bool = False,
+        tied: Sequence[Sequence[Place]] = (),
+        timeout_s: float = 60.0,
+    ) -> None:
+        check(schedule)
+        check_ranks(schedule, stages)
+        self._device = place_on_rank(stages)
+        homes = dict.fromkeys(stages, self._device)
+        super().__init__(schedule, stages, homes, loss, mean_over, recompute, timeout_s)
+        self._stream = stream_for(self._device)
+        self._tied = Tied(tied, schedule, {number: stage.module for number, stage in self._stages.items()})
+        self._wires = Wires(schedule, self._device, self.timeout_s)
+        self._shares_clock = world_size() == 1 or len(set(all_gather_object(host_id()))) == 1
+        self._is_cut_short = False
+
+    def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
+        """Run this rank's actions once; add to the parameters' `.grad`.
+
+        Raises:
+            ValueError: the batch has fewer rows than the schedule has micro-batches, or other than the targets, or
+                some stages sleep, and the last one, or no batch is given.
+            PeerError: another rank went away, or did not send in time.
+            RuntimeError: an earlier step failed half way.
+        """
+        with torch.enable_grad():
+            return self._run(batch, targets, forward_only=False)
+
+    def evaluate(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
+        """Run the forwards of the schedule alone and keep nothing; a short batch has as many micro-batches as rows.
+
+        Raises:
+            ValueError: the batch has other rows than the targets.
+            PeerError: another rank went away, or did not send in time.
+        """
+        with torch.no_grad():
+            return self._run(batch, targets, forward_only=True)
+
+    def _run(self, batch: Batch | None, targets: Batch | None, forward_only: bool) -> Step:
+        if self._is_cut_short:
+            raise RuntimeError("an earlier step failed, and its messages may still be under way; start the ranks again")
+        self._check_given(batch, targets)
+        self._is_cut_short = world_size() > 1  # until the end is reached
+        shape, rows = self._agree_on_shape(batch)
+        if not rows and self.engine == "real":
+            awake = next(number for number in self._stages if not self._is_asleep(number))
+            raise ValueError(f"stage 0 has no batch, and stage {awake} does not sleep; give it one, or let all sleep")
+        schedule, count = self.schedule, self.schedule.num_microbatches
+        if forward_only:
+            count = min(rows, count)
+            schedule = schedule.only("F", count)
+        micro_batches = self._cut(batch, count, "the batch") if 0 in self._stages else []
+        score = self._score(targets, count)
+        if score is not None:
+            self._check_rows(rows, targets)
+        record = Record(self.engine, schedule.num_ranks)
+        entering = self._entering(micro_batches, score, count)
+        with nullcontext() if forward_only else self._tied.summed(), self._stream_open():
+            timing = record.timing(rank(), self._stream)
+            left = self._wires.run(schedule, shape, self._works(score, {}), entering, timing)
+        mine = record.timeline(from_zero=False)
+        mine = mine if self._shares_clock else _from_common_zero(mine)
+        timeline, loss = self._exchange(schedule, mine, self._total(score, left))
+        self._is_cut_short = False
+        return Step(loss, timeline.from_zero())
+
+    @contextmanager
+    def _stream_open(self) -> Iterator[None]:
+        """On a GPU: work on this rank's stream, after what the caller has queued and before what it will queue."""
+        self._stream.begin()
+        self._stream.start_clock(None)
+        try:
+            with self._stream.running():
+                yield
+        finally:
+            self._stream.end()
+
+    def _check_given(self, batch: Batch | None, targets: Batch | None) -> None:
+        """Refuse no batch on the rank of the first stage, and no targets on that of the last, where they compute."""
+        if 0 in self._stages and batch is None and self.engine == "real":
+            raise ValueError("batch is None on the rank of the first stage; only sleeping stages run without one")
+        computes_loss = self._last in self._stages and not self._is_asleep(self._last) and self._loss is not None
+        if computes_loss and targets is None:
+            raise ValueError("targets is None on the rank of the last stage, which computes the loss")
+
+    def _agree_on_shape(self, batch: Batch | None) -> tuple[int, int]:
+        """A number for the shape of the batch, and its rows, sent to all ranks by the one that has the first stage."""
+        message = torch.zeros(2, dtype=torch.int64, device=self._device)
+        sender = self.schedule.rank_of_stage[0]
+        if rank() != sender:
+            message = receive_async(message, sender).wait_for(self.timeout_s)
+        elif batch is not None:
+            tensors = as_tuple(batch, "the batch")
+            shapes = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+            message += torch.tensor([zlib.crc32(repr(shapes).encode()), num_rows(tensors)], device=self._device)
+        if rank() == sender:
+            for sent in [send_async(message, other) for other in range(world_size()) if other != sender]:
+                sent.wait_for(self.timeout_s)
+        shape, rows = map(int, message.tolist())
+        return shape, rows
+
+    def _exchange(self, schedule: Schedule, mine: Timeline, loss: float) -> tuple[Timeline, float]:
+        """The timeline of all ranks and the loss, which the last stage's rank has, in one sum over the ranks.
+
+        All ranks know all actions, so only times travel: each rank fills in its own and leaves zeros for the others. A
+        timeline is emulated where all ranks' are.
+        """
+        rows = enumerate(schedule.rows)
+        order = [(number, part) for number, row in rows for one in row for part in parts_of(one, self._recompute)]
+        place = {action: index for index, (_, action) in enumerate(order)}
+        times = torch.zeros(len(order) + 1, 2, dtype=torch.float64)
+        times[-1, 0], times[-1, 1] = loss, mine.engine == "real"
+        for span in mine.spans:
+            assert isinstance(span.action, Action)
+            times[place[span.action], 0], times[place[span.action], 1] = span.start, span.end
+        times = times.to(self._device)
+        all_reduce(times)
+        *pairs, (total, num_real) = times.tolist()
+        spans = [Span(number, action, *pair) for (number, action), pair in zip(order, pairs, strict=True) if any(pair)]
+        return Timeline.of(spans, "real" if num_real else "emulated", schedule.num_ranks), total
+
+
+def _from_common_zero(timeline: Timeline) -> Timeline:
+    """This rank's spans on a clock that is zero where all ranks leave a barrier; asks all ranks.
+
+    They leave it within about the time a message travels, and so far two hosts' spans may be apart.
+    """
+    barrier()
+    zero = time.perf_counter()
+    spans = (Span(one.rank, one.action, one.start - zero, one.end - zero) for one in timeline.spans)
+    return Timeline.of(spans, timeline.engine, timeline.num_ranks)

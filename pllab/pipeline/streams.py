@@ -1,0 +1,141 @@
+"""Where a stage's work is queued: at once on a CPU lane, on a CUDA stream of its own on a GPU.
+
+On a GPU the worker only launches kernels. Each stage has a compute stream, copies run on copy streams, and events
+carry the order between them, so that a copy overlaps the compute of the next micro-batch.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import NamedTuple
+
+import torch
+
+from pllab.pipeline.packets import Packet
+
+Mark = float | torch.cuda.Event  # a point in time: host seconds, or an event on a stream
+
+
+class Base(NamedTuple):
+    """Zero on a GPU's clock: an event, and the host's time when it was queued."""
+
+    event: torch.cuda.Event
+    host_s: float
+
+
+class HostStream:
+    """A CPU lane: what a call did is done when it returns, so there is nothing to order."""
+
+    def begin(self) -> None:
+        """Nothing to wait for."""
+
+    def start_clock(self, first: Base | None) -> Base | None:
+        """The host's clock always runs."""
+        return first
+
+    def end(self) -> None:
+        """Nothing to wait for."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """No stream to switch to."""
+        return nullcontext()
+
+    def fetch(self, packet: Packet, device: torch.device) -> list[torch.Tensor | None]:
+        """Bring the tensors to this lane; between lanes that copies nothing."""
+        if packet.ready is not None:
+            packet.ready.synchronize()
+        return [None if tensor is None else tensor.to(device.type) for tensor in packet.tensors]
+
+    def ready(self) -> torch.cuda.Event | None:
+        """Results need no event."""
+        return None
+
+    def mark(self) -> Mark:
+        """Now, in seconds of the host's monotonic clock."""
+        return time.perf_counter()
+
+    def seconds(self, mark: Mark) -> float:
+        """A mark is in seconds already."""
+        assert isinstance(mark, float)
+        return mark
+
+
+class CudaStream(HostStream):
+    """A stage's compute stream on a GPU, and a copy stream for what it receives."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.compute = torch.cuda.Stream(device)
+        self.copy = torch.cuda.Stream(device)
+        self._base: Base | None = None
+
+    def begin(self) -> None:
+        """Start a sweep after all that the caller has queued."""
+        self.compute.wait_stream(torch.cuda.current_stream(self.device))
+
+    def start_clock(self, first: Base | None) -> Base:
+        """Take the first stage's zero, or on another GPU one right after it."""
+        if first is not None and first.event.device == self.device:
+            self._base = first
+            return first
+        if first is not None:
+            self.compute.wait_event(first.event)
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self.compute)
+        self._base = Base(event, time.perf_counter() if first is None else first.host_s)
+        return first or self._base
+
+    def end(self) -> None:
+        """What the caller queues from here on runs after this stage."""
+        torch.cuda.current_stream(self.device).wait_stream(self.compute)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Queue the work of this block on the compute stream."""
+        with torch.cuda.stream(self.compute):
+            yield
+
+    def fetch(self, packet: Packet, device: torch.device) -> list[torch.Tensor | None]:
+        """Copy the tensors to the device on the copy streams of both sides; compute waits for the copy."""
+        fetched = [None if tensor is None else self._copy(tensor, packet.ready, device) for tensor in packet.tensors]
+        self.compute.wait_stream(self.copy)
+        return fetched
+
+    def ready(self) -> torch.cuda.Event:
+        """An event after everything queued on the compute stream so far."""
+        event = torch.cuda.Event()
+        event.record(self.compute)
+        return event
+
+    def mark(self) -> Mark:
+        """An event with a time, on the compute stream."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self.compute)
+        return event
+
+    def seconds(self, mark: Mark) -> float:
+        """The event's time in host seconds, once the stream has reached it."""
+        assert isinstance(mark, torch.cuda.Event) and self._base is not None
+        self._base.event.synchronize()  # it may be on the stream of another stage
+        mark.synchronize()
+        return self._base.host_s + self._base.event.elapsed_time(mark) / 1e3
+
+    def _copy(self, tensor: torch.Tensor, ready: torch.cuda.Event | None, device: torch.device) -> torch.Tensor:
+        if ready is not None:
+            self.copy.wait_event(ready)
+        if tensor.device == device:
+            tensor.record_stream(self.compute)  # freed by its stage only after this stage has read it
+            return tensor
+        # Torch queues a copy between GPUs on the current stream of the source; give it one of its own there too.
+        source = torch.cuda.Stream(tensor.device) if tensor.is_cuda else None
+        with torch.cuda.stream(source), torch.cuda.stream(self.copy):
+            copied = tensor.to(device, non_blocking=True)
+        if source is not None:
+            tensor.record_stream(source)
+        copied.record_stream(self.compute)
+        return copied
+
+
+def stream_for(device: torch.device) -> HostStream:
+    """The stream of a stage on this device."""
+    return CudaStream(device) if device.type == "cuda" else HostStream()

@@ -1,0 +1,204 @@
+"""One thread per device, and the clock that feeds it: the synchronous pipeline of lessons 08 and 09.
+
+A worker takes tasks from its queue, runs them in order and puts the results in another. Torch releases Python's lock
+while it computes, so two workers that each run half of a GPT-2 really run at the same time. A worker survives an
+exception: it sends it back and takes the next task.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import torch
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+Result = tuple[bool, Any]  # (True, what the task returned) or (False, the exception's ExcInfo)
+
+
+class Task:
+    """Work for a worker: a function without arguments.
+
+    Bind what the function needs at once, with `functools.partial(work, i)`. A bare `lambda: work(i)` looks `i`
+    up when the worker runs it, and by then the loop has moved on.
+
+    Example: `Task(partial(torch.add, a, b)).compute()` -> `a + b`. Lesson 09.
+    """
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._compute = compute
+
+    def compute(self) -> Any:
+        """Run the function and return its result."""
+        return self._compute()
+
+
+InQueue = SimpleQueue["Task | None"]
+OutQueue = SimpleQueue[Result]
+
+
+class Workers(NamedTuple):
+    """The queues of a set of workers, one pair per device: unpack them, and close them when done.
+
+    Example:
+
+        with create_workers(devices) as (in_queues, out_queues):
+            in_queues[1].put(Task(partial(stage, x)))
+            ok, result = out_queues[1].get(timeout=10)
+    """
+
+    in_queues: list[InQueue]
+    out_queues: list[OutQueue]
+    threads: list[threading.Thread]
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Tell every worker to end after the tasks it already has, and wait for it."""
+        for queue in set(self.in_queues):
+            queue.put(None)
+        for thread in self.threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout_s)
+
+    def __enter__(self) -> tuple[list[InQueue], list[OutQueue]]:
+        return self.in_queues, self.out_queues
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def create_workers(devices: Sequence[torch.device | str]) -> Workers:
+    """Start one worker per device; a device named twice shares its worker and its queues.
+
+    Example: `create_workers(["cpu:0", "cpu:1"])` -> two threads, `in_queues[0]` feeds the first.
+
+    Source: torchgpipe's `spawn_workers`. Lesson 09.
+    """
+    num_threads = torch.get_num_threads()
+    started: dict[torch.device, tuple[InQueue, OutQueue, threading.Thread]] = {}
+    for device in map(torch.device, devices):
+        if device not in started:
+            started[device] = _start(device)
+    # A lane takes one compute thread for itself; threads started later keep this thread's number.
+    torch.set_num_threads(num_threads)
+    pairs = [started[torch.device(device)] for device in devices]
+    threads = [thread for _, _, thread in started.values()]
+    return Workers([pair[0] for pair in pairs], [pair[1] for pair in pairs], threads)
+
+
+def _start(device: torch.device) -> tuple[InQueue, OutQueue, threading.Thread]:
+    in_queue: InQueue = SimpleQueue()
+    out_queue: OutQueue = SimpleQueue()
+    ready = threading.Event()
+    arguments = (device, in_queue, out_queue, ready)
+    thread = threading.Thread(target=_work, args=arguments, name=f"pllab-{device}", daemon=True)
+    thread.start()
+    ready.wait(timeout=30.0)
+    return in_queue, out_queue, thread
+
+
+def _work(device: torch.device, in_queue: InQueue, out_queue: OutQueue, ready: threading.Event) -> None:
+    """The life of a worker; `None` in the queue ends it."""
+    torch.get_num_threads()  # torch sets a thread up at its first question, and would undo the next line then
+    torch.set_num_threads(1)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    ready.set()
+    while (task := in_queue.get()) is not None:
+        out_queue.put(_run(task))
+        del task  # a waiting worker holds no activation
+
+
+def _run(task: Task) -> Result:
+    try:
+        return True, task.compute()
+    except BaseException:  # noqa: B036 - whatever happened belongs to the caller, who raises it again
+        return False, sys.exc_info()
+
+
+def clock_cycles(num_batches: int, num_partitions: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield, tick by tick, the pairs (micro-batch, partition) that run at the same time.
+
+    Example, 3 micro-batches on 2 partitions take 3 + 2 - 1 = 4 ticks:
+
+        tick 0   (0, 0)
+        tick 1   (1, 0) (0, 1)
+        tick 2   (2, 0) (1, 1)
+        tick 3          (2, 1)
+
+    Every pair comes once, and (i, j) comes one tick after (i, j - 1). Read by partition these are the forwards of
+    `pllab.schedule.gpipe`, whose backwards come in the same order of micro-batches.
+
+    Raises:
+        ValueError: there is no micro-batch or no partition.
+
+    Source: GPipe (Huang et al. 2019), figure 2c. Lesson 08.
+    """
+    if num_batches < 1 or num_partitions < 1:
+        raise ValueError(
+            f"a clock needs at least one micro-batch and one partition, not {num_batches} and {num_partitions}"
+        )
+    for tick in range(num_batches + num_partitions - 1):
+        first = max(0, tick - num_batches + 1)
+        last = min(tick, num_partitions - 1)
+        yield [(tick - partition, partition) for partition in range(first, last + 1)]
+
+
+Cell = tuple[int, int]
+
+
+class Upstream(RuntimeError):
+    """A task did not run because one before it failed; the first failure is the one to report."""
+
+
+def compute(
+    work: Callable[[int, int], Any],
+    cells: Iterable[Cell],
+    in_queues: Sequence[InQueue],
+    out_queues: Sequence[OutQueue],
+    timeout_s: float,
+) -> dict[Cell, Any]:
+    """Run `work(i, j)` on the worker of partition j for every cell (i, j), and return the results by cell.
+
+    `partial` binds i and j at once; a bare lambda would see the last pair of the loop.
+
+    Raises:
+        TimeoutError: a cell has not finished within `timeout_s` seconds of the one before it.
+        Exception: the first exception of a worker, with its traceback and a note that names the cell.
+
+    Lesson 09.
+    """
+    cells = list(cells)
+    for i, j in cells:
+        in_queues[j].put(Task(partial(work, i, j)))
+    finished = {(i, j): _take(out_queues[j], (i, j), timeout_s) for i, j in cells}
+    for (i, j), (ok, value) in finished.items():
+        if not ok:
+            value[1].add_note(f"raised in stage {j} on micro-batch {i}")
+    raise_first_cause(finished.values())
+    return {cell: value for cell, (_, value) in finished.items()}
+
+
+def _take(out_queue: OutQueue, cell: Cell, timeout_s: float) -> Result:
+    try:
+        return out_queue.get(timeout=timeout_s)
+    except Empty:
+        i, j = cell
+        raise TimeoutError(
+            f"stage {j} has not finished micro-batch {i} after {timeout_s:g} s; the pipe is closed, "
+            "give a slower stage more time with timeout_s="
+        ) from None
+
+
+def raise_first_cause(results: Iterable[Result]) -> None:
+    """Raise the first failure that is a cause and not a consequence; without a failure, return.
+
+    Example: micro-batch 0 fails in stage 1, so stage 2 never gets it and fails with `Upstream`. What is raised is
+    the exception of stage 1, with its own traceback.
+    """
+    failures = [value for ok, value in results if not ok]
+    failures.sort(key=lambda failure: isinstance(failure[1], Upstream))
+    for _, error, traceback in failures:
+        raise error.with_traceback(traceback)

@@ -1,0 +1,154 @@
+"""Which action waits for which, and the walk of a schedule in that order.
+
+    0F0 --> 1F0 --> 2F0          forward: activations go up the stages
+     |       |       |           each backward also needs what its own forward kept
+    0B0 <-- 1B0 <-- 2B0          backward: gradients come down
+
+When a backward is split, I takes B's place in this picture and W needs only the I of its own stage.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from pllab.schedule.making import collector_paused
+from pllab.schedule.model import Action, Kind, Schedule
+
+
+class CostsLike(Protocol):
+    """What a walk or a search asks of costs; `pllab.simulate.Costs` answers, one floor above."""
+
+    def duration(self, stage: int, kind: Kind) -> float:
+        """How long one action occupies its device, in any one unit; B is I and W together."""
+
+    def message(self, sender: int, receiver: int) -> float:
+        """How long a result of stage `sender` travels to stage `receiver` on another rank."""
+
+    def check_stages(self, num_stages: int) -> None:
+        """Raise a ValueError where the costs are for another number of stages."""
+
+
+def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterator[Action]:
+    """The actions whose results `action` takes; `present` says whether the stage above splits its backward.
+
+    Example: with three stages, `1B0` needs `1F0`, and `2B0` (or `2I0` where that is what is present).
+    """
+    stage, kind, microbatch = action
+    if kind is Kind.F:
+        if stage > 0:
+            yield Action(stage - 1, Kind.F, microbatch)
+    elif kind is Kind.W:
+        yield Action(stage, Kind.I, microbatch)
+    else:
+        yield Action(stage, Kind.F, microbatch)
+        if stage + 1 < num_stages:
+            split = Action(stage + 1, Kind.I, microbatch)
+            yield split if split in present else Action(stage + 1, Kind.B, microbatch)
+
+
+class Walk:
+    """Every rank does its row as far as it can, each action as early as it can; `starts` and `ends` say when.
+
+    Example: `Walk(one_f_one_b(2, 2), Costs()).starts[0]` is `[0.0, 1.0, 4.0, 7.0]`, for the row F0 F1 B0 B1. Without
+    costs nothing takes time, and the walk only says how far each rank comes.
+
+    With `S` stages, what happens to one micro-batch are steps, and the steps lie in a row:
+
+        step    0    1    2  |  3    4    5  |  6    7    8        F of stage s is step s,
+        does   0F   1F   2F  | 2B   1B   0B  | 0W   1W   2W        B (or I) is step 2 S - 1 - s, W is step 2 S + s
+
+    A step takes the micro-batch out of its inbox, and leaves it in the inbox of the next step with the time of its
+    arrival; I leaves a second one for its W. Nothing else has to be waited for: once a gradient is there, the stage's
+    own forward was long ago. The stages of the schedule have one rank each, and its actions are F, B, I and W.
+    """
+
+    def __init__(self, schedule: Schedule, costs: CostsLike | None = None) -> None:
+        first = schedule.num_microbatches
+        self._rows = schedule.rows
+        self._steps = _steps(schedule, costs)
+        self._end = 3 * schedule.num_stages * first  # what lies from here on has left the steps
+        # By number, the time of arrival; None where nothing lies.
+        self._inbox: list[float | None] = [None] * (self._end + (schedule.num_stages + 1) * first)
+        self._inbox[:first] = [0.0] * first
+        self._ready: list[Iterator[int]] = []
+        self._waiting: dict[int, Iterator[int]] = {}
+        self.starts: tuple[list[float], ...] = tuple([] for _ in schedule.rows)
+        self.ends: tuple[list[float], ...] = tuple([] for _ in schedule.rows)
+        with collector_paused():
+            self._run()
+
+    @property
+    def heads(self) -> list[int]:
+        """How many actions of its row each rank has done."""
+        return list(map(len, self.ends))
+
+    @property
+    def makespan(self) -> float:
+        """When the last rank ends."""
+        return max((row[-1] for row in self.ends if row), default=0.0)
+
+    def is_over(self) -> bool:
+        """Whether every rank did its row and every micro-batch has left the steps."""
+        return self.heads == list(map(len, self._rows)) and self._inbox[: self._end].count(None) == self._end
+
+    def _run(self) -> None:
+        self._ready += map(self._work, range(len(self._rows)))
+        while self._ready:
+            rank = self._ready.pop()
+            empty = next(rank, None)
+            if empty is not None:
+                self._waiting[empty] = rank
+
+    def _work(self, rank: int) -> Iterator[int]:
+        """Do the row of one rank and note the times; yield the number of an inbox as long as it is empty."""
+        steps, inbox, waiting, is_half = self._steps, self._inbox, self._waiting, Kind.I
+        starts, ends = self.starts[rank], self.ends[rank]
+        now = 0.0
+        for stage, kind, microbatch in self._rows[rank]:
+            take, leave, seconds, travel = steps[kind][stage]
+            number = take + microbatch
+            if (arrived := inbox[number]) is None:
+                yield number
+                arrived = inbox[number]
+                assert arrived is not None
+            inbox[number] = None
+            if arrived > now:
+                now = arrived
+            starts.append(now)
+            now += seconds
+            ends.append(now)
+            number = leave + microbatch
+            inbox[number] = now + travel
+            if kind is is_half:
+                inbox[steps[Kind.W][stage].take + microbatch] = now
+            if number in waiting:
+                self._ready.append(waiting.pop(number))
+
+
+class _Step(NamedTuple):
+    """What one kind does on one stage; an inbox has the number of its step times `m`, plus the micro-batch."""
+
+    take: int
+    leave: int
+    seconds: float
+    travel: float
+
+
+def _steps(schedule: Schedule, costs: CostsLike | None) -> Mapping[Kind, list[_Step]]:
+    """For each kind, the steps of all stages: where they take, where they leave, how long they and the way last."""
+    stages, m = range(schedule.num_stages), schedule.num_microbatches
+    turn, end = 2 * len(stages), 3 * len(stages)
+
+    def step(kind: Kind, stage: int, take: int, leave: int, towards: int) -> _Step:
+        away = towards in stages and schedule.rank_of_stage[towards] != schedule.rank_of_stage[stage]
+        travel = costs.message(stage, towards) if away and costs else 0.0
+        return _Step(take * m, leave * m, costs.duration(stage, kind) if costs else 0.0, travel)
+
+    def back(kind: Kind, stage: int) -> _Step:
+        return step(kind, stage, turn - 1 - stage, turn - stage if stage else end, stage - 1)
+
+    return {
+        Kind.F: [step(Kind.F, stage, stage, stage + 1, stage + 1) for stage in stages],
+        Kind.B: [back(Kind.B, stage) for stage in stages],
+        Kind.I: [back(Kind.I, stage) for stage in stages],
+        Kind.W: [step(Kind.W, stage, turn + stage, end + 1 + stage, stage) for stage in stages],
+    }

@@ -1,0 +1,52 @@
+"""The published families, each a function from sizes to a `Schedule`.
+
+one_way.py    one stage a rank: GPipe, 1F1B, eager 1F1B, ZB-H1, ZB-H2
+looped.py     several stages a rank, dealt out in loops: interleaved 1F1B, breadth-first
+v_shaped.py   two stages a rank in a V: ZB-V, V-half, V-min
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pllab.schedule.families.looped import breadth_first, interleaved
+from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_b, zb_h1, zb_h2
+from pllab.schedule.families.v_shaped import v_half, v_min, zbv
+from pllab.schedule.model import Schedule
+
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "breadth_first",
+    "eager_one_f_one_b",
+    "gpipe",
+    "interleaved",
+    "one_f_one_b",
+    "v_half",
+    "v_min",
+    "zb_h1",
+    "zb_h2",
+    "zbv",
+]
+
+
+class Family(NamedTuple):
+    """A family by the name people use: its schedule for ranks and micro-batches, and how many stages a rank has."""
+
+    title: str
+    make: Callable[[int, int], Schedule]
+    stages_per_rank: int = 1
+
+
+FAMILIES: Mapping[str, Family] = {
+    "gpipe": Family("GPipe", gpipe),
+    "1f1b": Family("1F1B", one_f_one_b),
+    "eager_1f1b": Family("eager 1F1B", eager_one_f_one_b),
+    "interleaved": Family("interleaved 1F1B", interleaved, 2),
+    "breadth_first": Family("breadth-first", lambda ranks, m: breadth_first([*range(ranks)] * 2, m), 2),
+    "zb_h1": Family("ZB-H1", zb_h1),
+    "zb_h2": Family("ZB-H2", zb_h2),
+    "zbv": Family("ZB-V", zbv, 2),
+    "v_half": Family("V-half", v_half, 2),
+    "v_min": Family("V-min", v_min, 2),
+}
+"""The families by the names that commands take."""

@@ -1,0 +1,85 @@
+"""Several stages a rank, dealt out in loops: breadth-first, which is GPipe over a loop, and interleaved 1F1B."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from pllab.arguments import whole_number
+from pllab.schedule.making import check_sizes, collector_paused, series
+from pllab.schedule.model import Action, Kind, Schedule
+
+
+@collector_paused()
+def breadth_first(rank_of_stage: Sequence[int], num_microbatches: int) -> Schedule:
+    """All forwards, then all backwards, one stage after the other, whichever rank a stage is on: what a pipe runs.
+
+    `breadth_first([0, 1, 0, 1], 3)`, two ranks with two stages each, a backward as long as a forward:
+
+        rank 0  0F0 0F1 0F2 2F0 2F1 2F2  .   .  2B0 2B1 2B2 0B0 0B1 0B2
+        rank 1   .  1F0 1F1 1F2 3F0 3F1 3F2 3B0 3B1 3B2 1B0 1B1 1B2  .
+
+    With one stage a rank it is GPipe. A stage goes up once and down once for the whole batch, which suits weights that
+    are sharded and gathered. With `v` stages a rank the bubble overhead is `(p - 1) / (v m)` from `m = p` on, as for
+    `interleaved`; a rank holds all `v m` activations.
+
+    Raises:
+        ValueError: there is no stage or no micro-batch.
+
+    Source: Lamy-Poirier, Breadth-First Pipeline Parallelism (2023); `ScheduleLoopedBFS` in
+    torch.distributed.pipelining, which runs the backwards of a stage in the reverse order.
+    """
+    _, m = check_sizes(num_stages=len(rank_of_stage), num_microbatches=num_microbatches)
+    rows: list[list[Action]] = [[] for _ in range(1 + max(rank_of_stage))]
+    stages = list(enumerate(rank_of_stage))
+    for kind, order in ((Kind.F, stages), (Kind.B, stages[::-1])):
+        for stage, rank in order:
+            rows[rank] += series(stage, kind, range(m))
+    is_gpipe = list(rank_of_stage) == list(range(len(rank_of_stage)))
+    return Schedule(tuple(map(tuple, rows)), "GPipe" if is_gpipe else "breadth-first")
+
+
+@collector_paused()
+def interleaved(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2) -> Schedule:
+    """1F1B with `v` stages a rank: rank `r` of `p` has the stages `r`, `p + r`, `2p + r`, ...
+
+    Two ranks with two stages each and four micro-batches, a backward as long as a forward:
+
+        rank 0  0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1  .  2B2  .  2B3 0B2 0B3
+        rank 1   .  1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3  .
+
+    A round of micro-batches passes the first stage of a rank, then its second, and so on. A round has at least `p`
+    micro-batches (all of them when there are fewer than `p`), and rounds differ by one at most, so no number of
+    micro-batches is odd. The bubble overhead is `(p - 1) / (v m)` from `m = p` on, where 1F1B has `(p - 1) / m`; every
+    micro-batch sends `v` times as many messages.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM (2021),
+    section 2.2; the rounds are those of `ScheduleInterleaved1F1B` in torch.distributed.pipelining where it has any.
+    """
+    p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
+    v = whole_number("stages_per_rank", stages_per_rank)
+    rounds = _rounds(p, m)
+    rows = (_interleaved_row(range(rank, p * v, p), 2 * (p - rank - 1), rounds) for rank in range(p))
+    return Schedule(tuple(rows), f"interleaved, {v} stages a rank")
+
+
+def _rounds(num_ranks: int, num_microbatches: int) -> list[range]:
+    """Micro-batches in rounds of `p` or a little more, the larger ones first: 7 on 3 ranks is 4 and 3."""
+    count = max(1, num_microbatches // num_ranks)
+    size, larger = divmod(num_microbatches, count)
+    starts = [number * size + min(number, larger) for number in range(count + 1)]
+    return [range(start, end) for start, end in zip(starts, starts[1:], strict=False)]
+
+
+def _interleaved_row(stages: range, num_waits: int, rounds: list[range]) -> tuple[Action, ...]:
+    """Forwards until the first backward can have come back, then one and one, then the backwards that are left."""
+    forwards = list(_passes(Kind.F, stages, rounds))
+    backwards = list(_passes(Kind.B, stages[::-1], rounds))
+    warm_up = min(len(forwards), num_waits + (len(stages) - 1) * len(rounds[0]))
+    steady = chain.from_iterable(zip(forwards[warm_up:], backwards, strict=False))
+    return (*forwards[:warm_up], *steady, *backwards[len(forwards) - warm_up :])
+
+
+def _passes(kind: Kind, stages: range, rounds: list[range]) -> Iterator[Action]:
+    return chain.from_iterable(series(stage, kind, microbatches) for microbatches in rounds for stage in stages)

@@ -1,0 +1,206 @@
+"""Two stages a rank, placed in a V: ZB-V, V-half and V-min.
+
+Rank `r` of `p` has the stages `r` and `2p - 1 - r`. A micro-batch comes down the ranks (f) and goes up again (F), and
+so does its gradient (I, i). The last rank turns every micro-batch around at once, and rank 0 has the loss. A family
+says in which order a rank runs its F's and I's; weight gradients go wherever it would otherwise wait (`_filled`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count
+
+from pllab.schedule.dependencies import needs
+from pllab.schedule.making import check_sizes, collector_paused
+from pllab.schedule.model import Action, Kind, Schedule
+
+_INTERVAL = 6  # F, I and W of two stages, one unit each
+_NEVER = 1 << 60
+
+
+@collector_paused()
+def zbv(num_ranks: int, num_microbatches: int) -> Schedule:
+    """Zero bubble in 1F1B's memory, when F, I and W are equal, on the stages `r` and `2p - 1 - r` of each rank.
+
+    Two ranks, three micro-batches:
+
+        rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 0I1 3W2 0I2 0W1 0W2  .
+        rank 1   .  1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2
+
+    Between its first and its last action no rank idles from `m = 2p - 1` on. Every rank holds `2p` activations of its
+    half-size stages at most, which is 1F1B's memory on rank 0.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024; arXiv 2401.10241), section 6.
+    """
+    p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
+    return _filled([_zbv_order(rank, p, m) for rank in range(p)], memory_limit=2 * p, name="ZB-V")
+
+
+@collector_paused()
+def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
+    """ZB-V's placement with about half of 1F1B's memory and, when F, I and W are equal, about half of its bubble.
+
+    Rank `r` of `p` has the stages `r` and `2p - 1 - r`. Two ranks, three micro-batches:
+
+        rank 0  0F0 0F1  .  3F0 3I0 0F2 3W0 0I0 3F1 3I1 0W0 3W1 0I1 3F2 3I2 0W1 3W2 0I2 0W2  .
+        rank 1   .  1F0 2F0 1F1  .  2I0 1I0 2F1 1F2 2W0 2I1 1I1 2F2 1W0 2W1 2I2 1I2 1W1 2W2 1W2
+
+    A rank holds `p + 1` activations of its half-size stages for odd `p` and `p + 2` for even `p`, where 1F1B holds
+    `2p`. With F, I and W equal and `m > p` a rank idles `3p - 4` units for odd `p` and `3p - 6` for even `p` (2 for two
+    ranks), where 1F1B idles `6(p - 1)`. Where F, I and W differ much, the block idles in the steady state too, and with
+    many micro-batches that costs more than it saves: with the Zero Bubble paper's profile of its 1.5B model (p = 8,
+    m = 32) the bubble fraction is 0.215, and 1F1B's 0.198.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), V-Half.
+    """
+    p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
+    pauses = (0, 0, 1) if p % 2 else (4, 0, 0)
+    block = _Block(slopes=(2, 1, 2, 1), pauses=pauses, memory=2 * ((p + 2) // 2))
+    return block.repeated(p, m, "V-half")
+
+
+@collector_paused()
+def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
+    """ZB-V's placement with about a third of 1F1B's memory, the least that a V needs, and two thirds of its bubble.
+
+    Rank `r` of `p` has the stages `r` and `2p - 1 - r`. Two ranks, three micro-batches:
+
+        rank 0  0F0  .   .  3F0 3I0 0F1 3W0 0I0 0W0 3F1 3I1 0F2 3W1 0I1 0W1 3F2 3I2 3W2  .  0I2 0W2
+        rank 1   .  1F0 2F0  .   .  2I0 1I0 1F1 2F1 2W0 1W0 2I1 1I1 1F2 2F2 2W1 1W1 2I2 1I2 2W2 1W2
+
+    A rank holds at most `2 floor((p + 4) / 3)` activations of its half-size stages, where 1F1B holds `2p`. With F, I
+    and W equal it idles `4p - 5` units, for any number of micro-batches, where 1F1B idles `6(p - 1)`. Where F, I and W
+    differ much, the steep block idles in the steady state too, and V-half does better.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), V-Min.
+    """
+    p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
+    pauses = (0, 0, 0) if p % 3 else (2, 0, 2)
+    block = _Block(slopes=(1, 1, 1, 1), pauses=pauses, memory=2 * ((p + 4) // 3))
+    return block.repeated(p, m, "V-min")
+
+
+def _zbv_order(rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
+    """F and I of one rank; for fewer than `2p - 1` micro-batches the order of `2p - 1`, less those not there.
+
+    In letters: small ones are the stage on the way down, capitals the one on the way up; the n-th of a letter is
+    micro-batch n.
+    """
+    inside = num_ranks - rank
+    num_steady = max(num_microbatches, 2 * num_ranks - 1) - (2 * num_ranks - 1 - rank)
+    warm_up = "f" * (2 * inside - 1) + "Ff" * rank + "FI" * inside  # then the first gradient is on its way down
+    drain = "iFI" * (inside - 1) + "iI" * rank + "i" * inside
+    numbers = {letter: count() for letter in "fFiI"}
+    row = [
+        Action(2 * num_ranks - 1 - rank if letter.isupper() else rank, Kind(letter.upper()), next(numbers[letter]))
+        for letter in warm_up + "fiFI" * num_steady + drain
+    ]
+    return [action for action in row if action.microbatch < num_microbatches]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What one micro-batch does on all ranks, repeated every six units, which leaves two of the six for W.
+
+    Units from rank to rank of f, F, I and i; the pauses between them, so that no two meet on a rank; the memory. An
+    activation is held from its forward to its backward, so a steep block holds few and a flat one many.
+    """
+
+    slopes: tuple[int, int, int, int]
+    pauses: tuple[int, int, int]
+    memory: int
+
+    def repeated(self, num_ranks: int, num_microbatches: int, name: str) -> Schedule:
+        """One block after every interval, squeezed together."""
+        return _filled([self._order(rank, num_ranks, num_microbatches) for rank in range(num_ranks)], self.memory, name)
+
+    def _order(self, rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
+        """F and I of one rank in the order of their starts."""
+        down, up = rank, 2 * num_ranks - 1 - rank
+        starts = self._starts(rank, num_ranks)
+        assert len({start % _INTERVAL for start in starts}) == len(starts), "two blocks meet on a rank"
+        work = list(zip(starts, (down, up, up, down), (Kind.F, Kind.F, Kind.I, Kind.I), strict=True))
+        repeats = range(num_microbatches)
+        timed = ((start + _INTERVAL * m, Action(stage, kind, m)) for m in repeats for start, stage, kind in work)
+        return [action for _, action in sorted(timed)]
+
+    def _starts(self, rank: int, num_ranks: int) -> tuple[int, int, int, int]:
+        """When one rank runs f, F, I and i of micro-batch 0; F follows f on the last rank, I follows F on rank 0."""
+        (f, up, down, i), (turn, loss, back) = self.slopes, self.pauses
+        last, above = num_ranks - 1, num_ranks - 1 - rank
+        up_starts = f * last + 1 + turn
+        down_starts = up_starts + up * last + 1 + loss
+        end_starts = down_starts + down * last + 1 + back
+        return f * rank, up_starts + up * above, down_starts + down * rank, end_starts + i * above
+
+
+def _filled(order: Sequence[list[Action]], memory_limit: int, name: str) -> Schedule:
+    """The rows of F and I in their given order, with a W after every I, while F, I and W take one unit each.
+
+    In each unit a rank runs the next action of its order; if that has to wait, or is a forward for which the memory
+    is full (F counts 1, I and W free a half each), it runs its oldest weight gradient, if it has one.
+
+    The order is one that can run, and a rank's F's without their I's stay within the limit.
+
+    Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), squeezing.
+    """
+    present = frozenset(chain.from_iterable(order))
+    last = max(action.stage for action in present)
+    ends: dict[Action, int] = {}
+
+    def ready(action: Action) -> int:
+        """The unit from which on all that an action needs is there."""
+        return max((ends.get(need, _NEVER) for need in needs(action, last + 1, present)), default=0)
+
+    ranks = [_Rank(row, 2 * memory_limit) for row in order]
+    unit = 0
+    while any([rank.step(unit, ready, ends) for rank in ranks]):  # a list, because every rank takes its step
+        unit += 1
+    assert all(rank.is_over() for rank in ranks), "the order of F and I cannot run within the memory limit"
+    return Schedule(tuple(tuple(rank.row) for rank in ranks), name)
+
+
+@dataclass
+class _Rank:
+    """One rank: its order and how far it is, the W's it owes, and its free memory in halves of a micro-batch."""
+
+    order: list[Action]
+    free: int
+    head: int = 0
+    row: list[Action] = field(default_factory=list)
+    owed: deque[Action] = field(default_factory=deque)
+
+    def step(self, unit: int, ready: Callable[[Action], int], ends: dict[Action, int]) -> bool:
+        """Run one action in this unit; False when nothing is left or nothing can run."""
+        action = self.order[self.head] if self.head < len(self.order) else None
+        if action and (action.kind is Kind.I or self.free >= 2) and ready(action) <= unit:
+            self._take(action)
+            ends[action] = unit + 1
+        elif self.owed:
+            self.row.append(self.owed.popleft())
+            self.free += 1
+        else:
+            return False
+        return True
+
+    def is_over(self) -> bool:
+        """Whether all of the order has run and no weight gradient is owed."""
+        return self.head == len(self.order) and not self.owed
+
+    def _take(self, action: Action) -> None:
+        self.head += 1
+        self.row.append(action)
+        if action.kind is Kind.F:
+            self.free -= 2
+        else:
+            self.free += 1
+            self.owed.append(action._replace(kind=Kind.W))

@@ -1,0 +1,185 @@
+"""Is a schedule legal? One sentence per problem, naming the actions.
+
+Legal means: every action once, each stage on one rank, an order in which every action can run (no rank waits for
+itself or in a circle), and memory under the limit if one is given. A legal schedule cannot deadlock on any engine.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from pllab.schedule.dependencies import Walk, needs
+from pllab.schedule.memory import Held
+from pllab.schedule.model import Action, Kind, Schedule
+
+_SCHEDULED = frozenset({Kind.F, Kind.B, Kind.I, Kind.W})
+_Counts = Counter[Action]
+_MOST_PROBLEMS = 100  # a person reads the first few; a broken file must not fill the memory
+
+
+class ScheduleError(ValueError):
+    """A schedule that cannot run; `.problem` has the sentence and the actions it names."""
+
+    def __init__(self, problem: "Problem") -> None:
+        super().__init__(problem.sentence)
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a schedule is illegal: one sentence, and the actions an editor marks."""
+
+    sentence: str
+    actions: tuple[Action, ...] = ()
+
+
+def check(schedule: Schedule, memory_limit: float | None = None, held: Held | None = None) -> None:
+    """Refuse an illegal schedule.
+
+    Example: `check(one_f_one_b(4, 8), memory_limit=4)` returns, `memory_limit=3` raises.
+
+    The limit is in micro-batches of as much of the model as a rank has. With v stages for each rank, a micro-batch on
+    one of them counts 1/v (and 1 in `peak_in_flight`): `interleaved(2, 4)` holds 5 of its half stages and fits in 2.5.
+
+    Raises:
+        ScheduleError: a ValueError with the first problem found; for a deadlock the sentence walks the circle.
+        ValueError: the memory limit is no number.
+    """
+    for problem in _problems(schedule, memory_limit, held or Held()):
+        raise ScheduleError(problem)
+
+
+def problems(schedule: Schedule, memory_limit: float | None = None, held: Held | None = None) -> list[Problem]:
+    """All that is wrong with a schedule (the first hundred), for an editor; empty when it is legal.
+
+    The order of actions is judged only once all actions are there, and only one circle is shown.
+    """
+    return list(islice(_problems(schedule, memory_limit, held or Held()), _MOST_PROBLEMS))
+
+
+def _problems(schedule: Schedule, memory_limit: float | None, held: Held) -> Iterator[Problem]:
+    if not isinstance(schedule, Schedule):
+        raise ValueError(
+            f"{schedule!r} is no Schedule; make one with Schedule.of(rows) or a family such as gpipe(2, 4)"
+        )
+    if memory_limit is not None and not memory_limit >= 0:
+        raise ValueError(f"memory_limit is {memory_limit}; give the most micro-batches a rank may hold, or None")
+    counts = Counter(schedule.actions())
+    whole = [_nothing(schedule), _foreign(counts), _twice(counts), _homes(schedule), _missing(schedule, counts)]
+    complete = True
+    for problem in chain(*whole, _both_ways(counts)):
+        complete = False
+        yield problem
+    if complete:
+        yield from deadlock(schedule)
+    if memory_limit is not None:
+        yield from _memory(schedule, memory_limit, held)
+
+
+def _nothing(schedule: Schedule) -> Iterator[Problem]:
+    if not any(schedule.rows):
+        yield Problem("the schedule is empty; give every rank at least one forward and its backward")
+    elif idle := [rank for rank, row in enumerate(schedule.rows) if not row]:
+        yield Problem(f"rank {idle[0]} has nothing to do; leave it out or give it a stage")
+
+
+def _foreign(counts: _Counts) -> Iterator[Problem]:
+    for action in counts:
+        if not isinstance(action.kind, Kind):
+            kind = f"the kind of {action} is {action.kind!r}, a {type(action.kind).__name__}"
+            yield Problem(f"{kind}; make it with Action.parse, or with a Kind", (action,))
+        elif action.kind not in _SCHEDULED:
+            yield Problem(f"{action} is not an action a schedule orders; it orders F, B, I and W", (action,))
+        elif action.stage < 0 or action.microbatch < 0:
+            yield Problem(f"{action} counts below zero; stages and micro-batches count from 0", (action,))
+
+
+def _twice(counts: _Counts) -> Iterator[Problem]:
+    for action, count in counts.items():
+        if count > 1:
+            yield Problem(f"{action} is scheduled {count} times; every action runs once", (action,))
+
+
+def _homes(schedule: Schedule) -> Iterator[Problem]:
+    homes: dict[int, tuple[int, Action]] = {}
+    for rank, row in enumerate(schedule.rows):
+        for action in row:
+            home, first = homes.setdefault(action.stage, (rank, action))
+            if home != rank:
+                sentence = f"stage {action.stage} is on rank {home} ({first}) and on rank {rank} ({action})"
+                yield Problem(f"{sentence}; a stage has one rank, because its weights are there", (first, action))
+
+
+def _missing(schedule: Schedule, counts: _Counts) -> Iterator[Problem]:
+    for stage in range(schedule.num_stages):
+        for microbatch in range(schedule.num_microbatches):
+            forward, whole, half, rest = (Action(stage, kind, microbatch) for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
+            if forward not in counts:
+                yield Problem(f"{forward} is missing; every stage runs every micro-batch forward", (forward,))
+            if whole not in counts and half not in counts:
+                yield Problem(f"{whole} is missing; write {whole}, or {half} and {rest}", (whole,))
+            elif half in counts and rest not in counts:
+                yield Problem(f"{rest} is missing; {half} is only half of a backward", (rest,))
+
+
+def _both_ways(counts: _Counts) -> Iterator[Problem]:
+    for action in counts:
+        whole, half = action._replace(kind=Kind.B), action._replace(kind=Kind.I)
+        if action.kind is Kind.W and half not in counts:
+            yield Problem(f"{action} has no {half}; a weight gradient follows its input gradient", (action,))
+        elif action.kind is Kind.I and whole in counts:
+            yield Problem(f"{whole} and {action} both go back through one micro-batch; keep one", (whole, action))
+
+
+def deadlock(schedule: Schedule) -> Iterator[Problem]:
+    """Let every rank go on as far as it can; if some cannot end, one circle of waiting is the reason.
+
+    Example: rank 0 with `0F0 0B0 0F1 0B1` stops at 0B0, and rank 1 with `1F0 1F1 1B0 1B1` at 1F1. Each waits for what
+    stands behind the other's stop.
+    """
+    heads = Walk(schedule).heads
+    if heads == list(map(len, schedule.rows)):
+        return
+    present = frozenset(schedule.actions())
+    done = {action for row, head in zip(schedule.rows, heads, strict=True) for action in row[:head]}
+
+    def first_need(action: Action) -> Action:
+        return next(need for need in needs(action, schedule.num_stages, present) if need not in done)
+
+    yield circle(schedule, heads, first_need)
+
+
+def circle(schedule: Schedule, heads: list[int], first_need: Callable[[Action], Action]) -> Problem:
+    """Follow 'waits for' from a stuck rank until a rank comes up again; what lies between is the circle.
+
+    Example: 0B0 waits for 1B0, which comes after 1F1 on rank 1; 1F1 waits for 0F1, which comes after 0B0 on rank 0.
+    """
+    rank = next(rank for rank, row in enumerate(schedule.rows) if heads[rank] < len(row))
+    order: list[int] = []
+    while rank not in order:
+        order.append(rank)
+        rank = schedule.rank_of_stage[first_need(schedule.rows[rank][heads[rank]]).stage]
+    waits = [(schedule.rows[rank][heads[rank]], rank) for rank in order[order.index(rank) :]]
+    parts = [_wait(action, first_need(action), waits[(i + 1) % len(waits)]) for i, (action, _) in enumerate(waits)]
+    involved = tuple(item for action, _ in waits for item in (action, first_need(action)))
+    return Problem(f"the schedule deadlocks: {'; '.join(parts)}", involved)
+
+
+def _wait(action: Action, need: Action, blocked_by: tuple[Action, int]) -> str:
+    head, rank = blocked_by
+    if head == need:  # next on its rank, and itself what waits next in the circle
+        return f"{action} waits for {need}"
+    behind = "it" if head == action else str(head)
+    return f"{action} waits for {need}, which comes after {behind} on rank {rank}"
+
+
+def _memory(schedule: Schedule, limit: float, held: Held) -> Iterator[Problem]:
+    stages = schedule.stages_per_rank
+    unit = "micro-batches" if stages == 1 else f"micro-batches of {stages:g} stages"
+    for rank, row in enumerate(schedule.rows):
+        for action, count in zip(row, held.after_each(row), strict=True):
+            if not count / stages <= limit + 1e-9:
+                sentence = f"rank {rank} holds {count / stages:g} {unit} at {action}, more than the limit of {limit:g}"
+                yield Problem(f"{sentence}; run a backward before it or raise the limit", (action,))
+                break

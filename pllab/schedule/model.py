@@ -1,0 +1,198 @@
+"""A schedule is a value: per rank, the ordered list of its actions.
+
+Everything else reads this one object: it is checked, drawn, simulated, emulated and run. What can be derived from
+the rows (which rank has which stage, how many micro-batches there are) is derived, so it cannot disagree with them.
+Its text is the CSV of torch.distributed.pipelining: one line per rank, one cell per action.
+"""
+
+import re
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import NamedTuple, Self
+
+
+class Kind(StrEnum):
+    """What an action does.
+
+    F forward, B whole backward, I gradient of the input, W gradient of the weights: the four of a pipeline.
+    C communication, U optimizer update, R recomputed forward: also drawn, never scheduled.
+    """
+
+    F = "F"
+    B = "B"
+    I = "I"  # noqa: E741 - the field's letter for the input gradient
+    W = "W"
+    C = "C"
+    U = "U"
+    R = "R"
+
+
+class Action(NamedTuple):
+    """One kind of work by one stage on one micro-batch, written `2F0`.
+
+    Example: `str(Action(2, Kind.F, 0))` is `"2F0"`, and `Action.parse("2F0")` gives it back.
+
+    Source: `_Action` in torch.distributed.pipelining.schedules.
+    """
+
+    stage: int
+    kind: Kind
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text form: `"2F0"` -> `Action(2, Kind.F, 0)`.
+
+        Raises:
+            ValueError: the text is not a stage number, one of FBIWCUR and a micro-batch number.
+        """
+        match = _ACTION.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is no action; write stage, kind and micro-batch, for example 2F0")
+        stage, kind, microbatch = match.groups()
+        return cls(int(stage), Kind(kind), int(microbatch))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What every rank does, in order; when it happens is for an engine to say.
+
+    Example, two stages and two micro-batches (1F1B):
+
+        >>> print(Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]]))
+        rank 0  0F0 0F1 0B0 0B1
+        rank 1  1F0 1B0 1F1 1B1
+
+    Two schedules are equal when their rows are; the name is only for people.
+
+    Source: `pipeline_order` in torch.distributed.pipelining; lesson 10.
+    """
+
+    rows: tuple[tuple[Action, ...], ...]
+    name: str = field(default="schedule", compare=False)
+
+    @classmethod
+    def of(cls, rows: Iterable[Iterable[Action | str]], name: str = "schedule") -> Self:
+        """A schedule from rows of actions, or of their text forms.
+
+        Raises:
+            ValueError: a text is no action.
+        """
+        read = (tuple(Action.parse(item) if isinstance(item, str) else item for item in row) for row in rows)
+        return cls(tuple(read), name)
+
+    @property
+    def num_ranks(self) -> int:
+        """One row is one rank."""
+        return len(self.rows)
+
+    @cached_property
+    def num_stages(self) -> int:
+        """The highest stage plus one."""
+        return 1 + max(map(itemgetter(0), self.actions()), default=-1)
+
+    @cached_property
+    def num_microbatches(self) -> int:
+        """The highest micro-batch plus one."""
+        return 1 + max(map(itemgetter(2), self.actions()), default=-1)
+
+    @property
+    def num_actions(self) -> int:
+        """The actions of all ranks together."""
+        return sum(map(len, self.rows))
+
+    @property
+    def stages_per_rank(self) -> float:
+        """How many stages make a rank's share of the model, on average: 2.0 for `interleaved(2, 4)`."""
+        return max(1.0, self.num_stages / max(1, self.num_ranks))
+
+    @cached_property
+    def rank_of_stage(self) -> dict[int, int]:
+        """The rank that runs each stage; in a legal schedule every stage has one."""
+        rows = enumerate(self.rows)
+        return dict(chain.from_iterable(zip(map(itemgetter(0), row), repeat(rank)) for rank, row in rows))
+
+    def stages_of_rank(self, rank: int) -> tuple[int, ...]:
+        """The stages one rank runs, lowest first: `(0, 3)` for rank 0 of a V of two ranks."""
+        return tuple(sorted({action.stage for action in self.rows[rank]}))
+
+    @cached_property
+    def is_split(self) -> bool:
+        """Whether a backward is split into I and W anywhere."""
+        return any(action.kind is Kind.I for action in self.actions())
+
+    def actions(self) -> Iterator[Action]:
+        """All actions, rank by rank."""
+        return chain.from_iterable(self.rows)
+
+    def only(self, kinds: Container[str], num_microbatches: int | None = None) -> Self:
+        """The actions of some kinds, of the first micro-batches or of all, in their order: a part of a schedule.
+
+        Example: `gpipe(2, 4).only("F")` is what a pipe runs forward, and `only("BIW")` what it runs backward.
+        """
+        most = self.num_microbatches if num_microbatches is None else num_microbatches
+        rows = (tuple(one for one in row if one.kind in kinds and one.microbatch < most) for row in self.rows)
+        return type(self)(tuple(rows), self.name)
+
+    def to_csv(self) -> str:
+        """The compute-only CSV of torch.distributed.pipelining: a line per rank, `0F0,0F1,0B0,0B1`."""
+        return "".join(",".join(map(str, row)) + "\n" for row in self.rows)
+
+    @classmethod
+    def from_csv(cls, text: str, name: str = "schedule") -> Self:
+        """Read what `to_csv` or torch.distributed.pipelining wrote.
+
+        A blank cell is an idle slot and is dropped; so are messages, and the parameters that FSDP gathers and lets go.
+        `(0F1;3B0)OVERLAP_F_B` is its two actions in order.
+
+        Example: `0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD` is the row `0F0 0B0`.
+
+        Raises:
+            ValueError: a cell is no action; the sentence names its line and column.
+        """
+        lines = (line.split(",") for line in text.splitlines())
+        rows = (
+            tuple(action for column, cell in enumerate(cells, 1) for action in _read_cell(cell, line, column))
+            for line, cells in enumerate(lines, 1)
+        )
+        return cls(tuple(rows), name)
+
+    def __str__(self) -> str:
+        width = len(str(self.num_ranks - 1))
+        return "\n".join(f"rank {rank:>{width}}  {' '.join(map(str, row))}" for rank, row in enumerate(self.rows))
+
+
+def split_backwards(schedule: Schedule) -> Schedule:
+    """Put I and W, in this order, where a B was: `0F0 0B0` becomes `0F0 0I0 0W0`.
+
+    Legal where the schedule is; nothing is gained until a W is moved into a gap (lesson 11).
+    """
+    rows = ([part for action in row for part in _halves(action)] for row in schedule.rows)
+    return Schedule.of(rows, f"{schedule.name}, split")
+
+
+def _halves(action: Action) -> tuple[Action, ...]:
+    return tuple(action._replace(kind=kind) for kind in (Kind.I, Kind.W)) if action.kind is Kind.B else (action,)
+
+
+_ACTION = re.compile(r"([0-9]{1,18})([FBIWCUR])([0-9]{1,18})")
+_ADDED = re.compile(r"[0-9]+((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)")
+_OVERLAPPED = re.compile(r"\((?P<parts>[^()]*)\)OVERLAP_F_B")
+
+
+def _read_cell(cell: str, line: int, column: int) -> list[Action]:
+    cell = cell.strip().removeprefix('"').removesuffix('"')
+    overlapped = _OVERLAPPED.fullmatch(cell)
+    parts = overlapped["parts"].split(";") if overlapped else [cell]
+    try:
+        return [Action.parse(part) for part in parts if part.strip() and not _ADDED.fullmatch(part.strip())]
+    except ValueError as error:
+        sentence = str(error) if len(cell) <= 60 else f"{cell[:60]!r}... is no action; write for example 2F0"
+        raise ValueError(f"line {line}, column {column} of the schedule: {sentence}") from None

@@ -1,0 +1,141 @@
+"""Make an order by playing it: whenever a rank is free it picks its next action by a few rules.
+
+The picks of all ranks together are the rows. The rules pull against each other (forwards early keep the stages above
+busy, and hold memory that later forwards miss), and which of them wins depends on the costs; so all are tried.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import product
+from math import inf
+from typing import NamedTuple
+
+from pllab.schedule.search.workload import Rows, Workload
+
+
+class Rules(NamedTuple):
+    """How a free rank picks its next action.
+
+    ahead: per stage, the most forwards in flight (1F1B has `p - s`, ZB-H2 `2(p - s) - 1`)
+    deferred: per stage, the most weight gradients put off before one is due at once
+    forward_first: of a ready F and a ready I take F
+    patient: start a W only if it ends before the next F or I is known to arrive
+    """
+
+    ahead: tuple[int, ...]
+    deferred: tuple[float, ...]
+    forward_first: bool
+    patient: bool
+
+
+def all_rules(work: Workload) -> Iterator[Rules]:
+    """Five warm-ups, two ways to put weight gradients off, two orders and two patiences.
+
+    A warm-up is a multiple of the forwards that fit until the first gradient can be back: 1 is 1F1B's, 2 is ZB-H2's.
+    Weight gradients are put off without end, or as many as fit after the last I while the stages below run theirs.
+    """
+    stages = range(work.num_stages)
+    for scale, put_off, *choices in product((1.0, 1.5, 2.0, 2.5, inf), (False, True), (False, True), (False, True)):
+        ahead = tuple(_ahead(work, stage, scale) for stage in stages)
+        deferred = tuple(inf if put_off else _weights_at_the_end(work, stage) for stage in stages)
+        yield Rules(ahead, deferred, *choices)
+
+
+def _ahead(work: Workload, stage: int, scale: float) -> int:
+    until_back = work.away(stage) / work.forward[stage] / 2 if work.forward[stage] else inf
+    wanted = 1 + (scale * until_back if until_back else 0.0)
+    return int(max(1, min(wanted, work.most_in_flight)))
+
+
+def _weights_at_the_end(work: Workload, stage: int) -> float:
+    if not work.weight[stage]:
+        return inf
+    below = range(stage)
+    seconds = sum(work.forward[s] + work.backward[s] + work.up[s] + work.down[s] for s in below)
+    return int(1 + seconds / work.weight[stage] + 1e-9)
+
+
+def play(work: Workload, rules: Rules) -> Rows:
+    """The rows that come out when every free rank follows the rules.
+
+    No rules deadlock: whatever is in flight comes back, and a rank with nothing else to do runs its W.
+    """
+    ranks = [_Rank(work, rules, stage) for stage in range(work.num_stages)]
+    ranks[0].inputs.extend([0.0] * work.num_microbatches)
+    wake_ups = [(0.0, 0)]
+    while wake_ups:
+        now, stage = heappop(wake_ups)
+        rank = ranks[stage]
+        kind = rank.choose(now) if rank.free_at <= now else None
+        if kind is not None:
+            end = rank.start(kind, now)
+            heappush(wake_ups, (end, stage))
+            if (delivered := _deliver(work, ranks, stage, kind, end)) is not None:
+                heappush(wake_ups, delivered)
+    return tuple("".join(rank.row) for rank in ranks)
+
+
+def _deliver(work: Workload, ranks: list["_Rank"], stage: int, kind: str, end: float) -> tuple[float, int] | None:
+    """Hand a result to the stage that needs it; return when that stage should look up."""
+    if kind == "F" and stage + 1 < work.num_stages:
+        arrival, receiver = end + work.up[stage], stage + 1
+        ranks[receiver].inputs.append(arrival)
+    elif kind == "F":
+        arrival, receiver = end, stage
+        ranks[receiver].gradients.append(arrival)
+    elif kind == "I" and stage > 0:
+        arrival, receiver = end + work.down[stage - 1], stage - 1
+        ranks[receiver].gradients.append(arrival)
+    else:
+        return None
+    return arrival, receiver
+
+
+class _Rank:
+    """What one rank knows while the game goes on: what has arrived or is on its way, and what it has done."""
+
+    def __init__(self, work: Workload, rules: Rules, stage: int) -> None:
+        self.work, self.rules = work, rules
+        self.ahead, self.deferred = rules.ahead[stage], rules.deferred[stage]
+        self.cost = {"F": work.forward[stage], "I": work.backward[stage], "W": work.weight[stage]}
+        self.inputs: deque[float] = deque()  # when the inputs of the next forwards arrive
+        self.gradients: deque[float] = deque()  # when the gradients of the next backwards arrive
+        self.in_flight = self.pending = 0
+        self.free_at = 0.0
+        self.row: list[str] = []
+
+    def choose(self, now: float) -> str | None:
+        """The next action of a free rank, or None to wait for what is on its way."""
+        if self.pending > self.deferred:
+            return "W"
+        forward, backward = self._next_forward(), self.gradients[0] if self.gradients else inf
+        if self.rules.forward_first and forward <= now:
+            return "F"
+        if backward <= now:
+            return "I"
+        if forward <= now:
+            return "F"
+        room = self.cost["W"] * (1 - 1e-9) if self.rules.patient else 0.0
+        return "W" if self.pending and now + room <= min(backward, forward) else None
+
+    def _next_forward(self) -> float:
+        """When the next forward could start; never while the rules or the memory forbid one."""
+        if self.inputs and self.in_flight < self.ahead and self.work.fits(self.in_flight + 1, self.pending):
+            return self.inputs[0]
+        return inf
+
+    def start(self, kind: str, now: float) -> float:
+        """Run one action and return its end."""
+        if kind == "F":
+            self.inputs.popleft()
+            self.in_flight += 1
+        elif kind == "I":
+            self.gradients.popleft()
+            self.in_flight -= 1
+            self.pending += 1
+        else:
+            self.pending -= 1
+        self.row.append(kind)
+        self.free_at = now + self.cost[kind]
+        return self.free_at

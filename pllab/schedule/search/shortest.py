@@ -1,0 +1,155 @@
+"""Zero bubble for given costs: split the backward, and put the weight gradients where a rank would wait.
+
+Three steps. The candidates are the families of one stage a rank, and the orders that a set of rules plays. From the
+best few, single actions are moved while that makes the order no longer. The best order met is the answer.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pllab.schedule.dependencies import CostsLike, Walk
+from pllab.schedule.memory import Held
+from pllab.schedule.model import Schedule
+from pllab.schedule.search.greedy import all_rules, play
+from pllab.schedule.search.workload import Rows, Workload
+
+_STARTS = 4  # candidates from which moves begin: the best one alone is at times a dead end
+_TRIES = 500  # moves from each; for 3 stages and 5 micro-batches that is enough to reach the solver's optimum
+_MOST_WALKED = 500_000  # actions walked by all moves together, about a second; larger schedules get fewer tries
+_FARTHEST = 3  # places that a move goes at most
+_SAME = 1e-12  # relative: sums of the same costs, added up in another order, differ by less
+
+
+def zero_bubble(
+    num_stages: int,
+    num_microbatches: int,
+    costs: CostsLike,
+    memory_limit: float,
+    held: Held | None = None,
+    *,
+    makespan_first: bool = False,
+) -> Schedule:
+    """The best split-backward schedule found for these costs, with one stage and `memory_limit` micro-batches per rank.
+
+    Two stages and three micro-batches, `Costs()`, memory for three; time to the right, nobody waits after the start:
+
+        rank 0  F0 F1 F2 I0 W0 I1 W1 I2 W2 .
+        rank 1  .  F0 I0 F1 I1 F2 I2 W0 W1 W2
+
+    Best is the shortest time that the slowest rank needs from its own first start to its last end, which is what a
+    step costs when the next follows without a barrier (the Zero Bubble paper's measure); of equals, the shortest
+    makespan. The makespan is never longer than that of GPipe, 1F1B, eager 1F1B, ZB-H1 or ZB-H2 with their backwards
+    split and as many forwards in flight as the limit allows. The same question gets the same answer: 8 stages and 64
+    micro-batches take about a second, 32 and 256 a few.
+
+    Args:
+        num_stages: also the number of ranks.
+        num_microbatches: at least 1.
+        costs: seconds per action and message, per stage; `pllab.simulate.Costs`.
+        memory_limit: micro-batches of activations a rank may hold, from 1; 1F1B needs `num_stages`, and with about
+            twice as many almost no bubble is left.
+        held: what I and W free; a half each by default.
+        makespan_first: take the makespan for the measure and the slowest rank's time for equals, for a step that ends
+            at a barrier.
+
+    Raises:
+        ValueError: a size or the memory limit is below 1, or a cost is below 0.
+
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), section 3 for the idea of a search under a memory limit.
+    """
+    work = Workload.of(num_stages, num_microbatches, costs, memory_limit, held)
+    return work.schedule(shortest(work, makespan_first).rows, "zero bubble")
+
+
+class Order(NamedTuple):
+    """Rows of letters, their makespan, and the longest time of one rank from its own first start to its last end."""
+
+    rows: Rows
+    makespan: float
+    longest: float
+
+
+Key = tuple[float, ...]
+Judge = Callable[[Order], Key]
+
+
+def shortest(work: Workload, makespan_first: bool = False) -> Order:
+    """The order that `zero_bubble` returns; with `makespan_first`, the one with the shortest makespan found."""
+    known = [order for rows in _families(work) if (order := timed(work, rows)) is not None]
+    key, floor = _judges(work, min(order.makespan for order in known), makespan_first)
+    candidates = {order.rows: order for order in known}
+    for rules in all_rules(work):
+        if (rows := play(work, rules)) not in candidates and (order := timed(work, rows)) is not None:
+            candidates[rows] = order
+    best = sorted(candidates.values(), key=key)[:_STARTS]
+    return min((_moved(work, order, key, floor, seed) for seed, order in enumerate(best)), key=key)
+
+
+def timed(work: Workload, rows: Rows) -> Order | None:
+    """Rows with their times, every action as early as it can; None if they deadlock."""
+    walk = Walk(work.schedule(rows, ""), work.costs)
+    if not walk.is_over():
+        return None
+    longest = max(ends[-1] - starts[0] for starts, ends in zip(walk.starts, walk.ends, strict=True))
+    return Order(rows, _rounded(walk.makespan), _rounded(longest))
+
+
+def _judges(work: Workload, most: float, makespan_first: bool) -> tuple[Judge, Key]:
+    """How good an order is, smaller is better, and what none goes below; `most` is the makespan that is allowed."""
+    longest, makespan = work.floor_of_longest(), work.floor_of_makespan()
+    if makespan_first:
+        return lambda order: (order.makespan, order.longest), (makespan, longest)
+    return lambda order: (max(0.0, order.makespan - most), order.longest, order.makespan), (0.0, longest, makespan)
+
+
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.12g}")
+
+
+def _families(work: Workload) -> Iterator[Rows]:
+    """1F1B, ZB-H1, eager 1F1B, ZB-H2 and GPipe, with no more forwards in flight than fit."""
+    p, m = work.num_stages, work.num_microbatches
+    for ahead, extra, deferred in ((1, 0, 0), (1, 0, 1), (2, -1, 0), (2, -1, 2), (0, m, 0)):
+        yield tuple(_alternating(work, ahead * (p - s) + extra, deferred * s) for s in range(p))
+
+
+def _alternating(work: Workload, ahead: int, deferred: int) -> str:
+    """Forwards up to `ahead`, then I and F in turn, and W once more than `deferred` wait or the next F needs room."""
+    m = work.num_microbatches
+    num_f, num_w = min(ahead, work.most_in_flight), 0
+    row = ["F" * num_f]
+    for num_i in range(1, m + 1):
+        row.append("I")
+        more = num_f < m
+        while num_w < num_i and (
+            num_i - num_w > deferred or (more and not work.fits(num_f - num_i + 1, num_i - num_w))
+        ):
+            row.append("W")
+            num_w += 1
+        row.append("F" * more)
+        num_f += more
+    return "".join(row) + "W" * (m - num_w)
+
+
+def _moved(work: Workload, order: Order, key: Judge, floor: Key, seed: int) -> Order:
+    """Move one action of a row a few places, again and again, and keep what is no longer than before."""
+    dice = random.Random(seed)
+    for _ in range(min(_TRIES, _MOST_WALKED // _STARTS // work.num_actions)):
+        if all(now <= least * (1 + _SAME) for now, least in zip(key(order), floor, strict=True)):
+            break
+        rank = dice.randrange(work.num_stages)
+        row = _with_one_moved(order.rows[rank], dice)
+        if row == order.rows[rank] or not work.is_order(row):
+            continue
+        other = timed(work, (*order.rows[:rank], row, *order.rows[rank + 1 :]))
+        if other is not None and key(other) <= key(order):
+            order = other
+    return order
+
+
+def _with_one_moved(row: str, dice: random.Random) -> str:
+    start = dice.randrange(len(row))
+    rest = row[:start] + row[start + 1 :]
+    goal = max(0, start + dice.choice((-1, 1)) * dice.randint(1, _FARTHEST))
+    return rest[:goal] + row[start] + rest[goal:]

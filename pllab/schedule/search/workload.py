@@ -1,0 +1,163 @@
+"""What a searched schedule has to fit: the costs of every stage and the memory of a rank, and what no order beats.
+
+One stage a rank, every backward split. A search asks for the same few costs again and again, so they are read once.
+Rows are letters, `FFIWIW`: the micro-batches of each kind go in order, so letters say all.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+from pllab.schedule.dependencies import CostsLike
+from pllab.schedule.making import check_sizes
+from pllab.schedule.memory import Held
+from pllab.schedule.model import Action, Kind, Schedule
+
+_ROUNDING = 1e-9  # the memory sums of `check` are allowed the same
+Rows = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Per stage the seconds of F, I and W and of its messages up and down, and the memory of a rank.
+
+    Example: with `Costs()` and four stages, `forward` is `(1, 1, 1, 1)` and `up` is `(0, 0, 0)`.
+    """
+
+    num_stages: int
+    num_microbatches: int
+    costs: CostsLike
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    weight: tuple[float, ...]
+    up: tuple[float, ...]  # from stage s to s + 1
+    down: tuple[float, ...]  # from stage s + 1 to s
+    limit: float
+    kept: float  # what W frees: 1 minus the share of I
+
+    @classmethod
+    def of(
+        cls, num_stages: int, num_microbatches: int, costs: CostsLike, memory_limit: float, held: Held | None = None
+    ) -> Self:
+        """Read the costs once.
+
+        Raises:
+            ValueError: a size below 1, a memory limit in which not even one micro-batch fits, a cost below zero, or
+                costs for another number of stages.
+        """
+        p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
+        costs.check_stages(p)
+        if memory_limit is None or not memory_limit >= 1:
+            sentence = f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1"
+            raise ValueError(sentence)
+        forward, backward, weight = (
+            tuple(_checked(costs.duration(s, kind), f"the {kind} of stage {s}") for s in range(p))
+            for kind in (Kind.F, Kind.I, Kind.W)
+        )
+        links = range(p - 1)
+        up = tuple(_checked(costs.message(s, s + 1), f"the message from stage {s} to {s + 1}") for s in links)
+        down = tuple(_checked(costs.message(s + 1, s), f"the message from stage {s + 1} to {s}") for s in links)
+        kept = 1.0 - (held or Held()).input_share
+        return cls(p, m, costs, forward, backward, weight, up, down, float(memory_limit), kept)
+
+    @property
+    def num_actions(self) -> int:
+        """An F, an I and a W of every stage and micro-batch."""
+        return 3 * self.num_stages * self.num_microbatches
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most forwards a rank may run ahead of their backwards."""
+        return int(min(self.num_microbatches, self.limit + _ROUNDING))
+
+    def fits(self, in_flight: int, pending: int) -> bool:
+        """Whether a rank may hold that many micro-batches before their I and that many between I and W."""
+        return in_flight + self.kept * pending <= self.limit + _ROUNDING
+
+    def is_order(self, row: str) -> bool:
+        """Whether every I of a row has its F before it, every W its I, and every F finds room."""
+        in_flight = pending = 0
+        for kind in row:
+            in_flight += {"F": 1, "I": -1, "W": 0}[kind]
+            pending += {"F": 0, "I": 1, "W": -1}[kind]
+            if in_flight < 0 or pending < 0 or (kind == "F" and not self.fits(in_flight, pending)):
+                return False
+        return True
+
+    def away(self, stage: int) -> float:
+        """Seconds from the end of a forward on `stage` to the earliest start of its backward there."""
+        above = range(stage + 1, self.num_stages)
+        return sum(self.forward[s] + self.backward[s] + self.up[s - 1] + self.down[s - 1] for s in above)
+
+    def schedule(self, rows: Rows, name: str) -> Schedule:
+        """A row of letters per rank as a schedule."""
+        return Schedule(tuple(self._numbered(stage, row) for stage, row in enumerate(rows)), name)
+
+    def _numbered(self, stage: int, row: str) -> tuple[Action, ...]:
+        counts: Counter[str] = Counter()
+        actions, known = [], self._actions[stage]
+        for letter in row:
+            actions.append(known[letter][counts[letter]])
+            counts[letter] += 1
+        return tuple(actions)
+
+    @cached_property
+    def _actions(self) -> list[dict[str, list[Action]]]:
+        numbers = range(self.num_microbatches)
+        kinds = (Kind.F, Kind.I, Kind.W)
+        return [{k.value: [Action(s, k, m) for m in numbers] for k in kinds} for s in range(self.num_stages)]
+
+    # The floors, for a search to know when to stop and for a solver to state a bound.
+
+    def floor_of_longest(self) -> float:
+        """Seconds that some rank needs from its own first start to its last end, whatever the order.
+
+        The largest of three, over all stages:
+
+            waits   work of the stage, plus the gap before its first I, plus the gap before its last I
+            memory  every micro-batch is held while it is away, and only so many are held at once
+            chain   first F up to the stage, all its F and I, last I down to stage 0 and the W there
+
+        With equal costs and the memory of 1F1B, ZB-H1 reaches the first, so nothing is shorter there.
+        """
+        return max(max(self._rank_floor(s), self._chain(s)) for s in range(self.num_stages))
+
+    def floor_of_makespan(self) -> float:
+        """Seconds from the first start to the last end of all ranks: a rank starts when the first F has come up."""
+        return max(max(self._head(s) + self._rank_floor(s), self._chain(s)) for s in range(self.num_stages))
+
+    def _head(self, stage: int) -> float:
+        return sum(self.forward[:stage]) + sum(self.up[:stage])
+
+    def _chain(self, stage: int) -> float:
+        own = self.num_microbatches * (self.forward[stage] + self.backward[stage])
+        down = sum(self.backward[:stage]) + sum(self.down[:stage])
+        return self._head(stage) + own + down + self.weight[0]
+
+    def _rank_floor(self, stage: int) -> float:
+        """Its work and the waits nothing can fill; the two waits are apart if the last F comes after the first I."""
+        m = self.num_microbatches
+        f, i, w = self.forward[stage], self.backward[stage], self.weight[stage]
+        first = max(0.0, self.away(stage) - (self.most_in_flight - 1) * f)
+        last = max(0.0, self.away(stage) - self._most_left(stage))
+        waits = first + last if m > self.most_in_flight else max(first, last)
+        held_for = f + self.away(stage) + i + self.kept * w
+        return max(m * (f + i + w) + waits, m * held_for / self.limit)
+
+    def _most_left(self, stage: int) -> float:
+        """The most seconds of I and W a rank can have left when its last F starts, within its memory."""
+
+        def left(in_flight: int) -> float:
+            room = self.num_microbatches - 1 - in_flight
+            pending = next(n for n in range(room, -1, -1) if n == 0 or self.fits(in_flight + 1, n))
+            return in_flight * (self.backward[stage] + self.weight[stage]) + pending * self.weight[stage]
+
+        return max(left(in_flight) for in_flight in range(self.most_in_flight))
+
+
+def _checked(seconds: float, what: str) -> float:
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise ValueError(f"{what} costs {seconds}; a cost is a finite number from 0")
+    return float(seconds)

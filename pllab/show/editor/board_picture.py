@@ -1,0 +1,107 @@
+"""The printed twin of the schedule editor: the same rows, edges, measured spans and memory, drawn by matplotlib."""
+
+from collections.abc import Mapping
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import HATCH_GREY, IDLE, ILLEGAL, INK, paint_of
+from pllab.show.timeline_picture import write_in_box
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WIDTH_IN = 9.6
+_BLOCK = 0.8  # heights within a row, whose height is 1 plus what follows
+_RAN = 0.4
+_MEMORY = 0.5
+_GAP = 0.25
+
+
+def draw_board(view: Mapping[str, Any], alt: str) -> Figure:
+    """Draw what `view_of` gives: predicted blocks, measured ones below them, and the memory of each rank."""
+    rows = view["rows"]
+    ran = _RAN if any(row["measured"] for row in rows) else 0.0
+    pitch = _BLOCK + ran + _MEMORY + _GAP
+    idle: dict[str, Any] = {"facecolor": IDLE.fill, "edgecolor": HATCH_GREY, "hatch": IDLE.hatch, "linewidth": 0}
+    with drawing(_WIDTH_IN, 0.46 * pitch * len(rows) + 1.2, layout="constrained") as fig:
+        axes = fig.add_subplot()
+        axes.set_xlim(0, view["end"])
+        axes.set_ylim(pitch * len(rows) - _GAP, -0.55)
+        _name(axes, view, pitch)
+        for rank, row in enumerate(rows):
+            top = pitch * rank
+            axes.broken_barh([(0, view["end"])], (top, _BLOCK), **idle)
+            for block in row["blocks"]:
+                _draw_block(axes, block, (top, _BLOCK), 10.0, view["end"])
+            for block in row["measured"]:
+                _draw_block(axes, block, (top + _BLOCK, ran), 8.0, view["end"])
+            _draw_memory(axes, row, view, top + _BLOCK + ran + _MEMORY)
+        _draw_edges(axes, view, pitch)
+        return figure(fig, alt)
+
+
+def _name(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
+    numbers = view["numbers"]
+    outcome = f"{numbers[0]}, engine simulated" if numbers else "cannot run"
+    parts = [outcome if view["is_legal"] else f"illegal, {outcome}", *([view["score"]] if view["score"] else [])]
+    axes.set_title(f"{view['title']}: {', '.join(parts)}", loc="left", fontsize=11.5, fontweight="bold")
+    middles = [pitch * rank + (0.0 if view["measured"] else _BLOCK / 2) for rank in range(len(view["rows"]))]
+    names = [
+        "\n".join(filter(None, (f"rank {rank}", row["held"], row["ran"]))) for rank, row in enumerate(view["rows"])
+    ]
+    axes.set_yticks(middles, names, fontsize=9, va="center" if not view["measured"] else "top")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xticks([tick["at"] for tick in view["ticks"]] if view["has_times"] else [])
+    axes.set_xlabel(fill(view["axis"], 110), fontsize=10)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _draw_block(axes: "Axes", block: Mapping[str, Any], band: tuple[float, float], size: float, end: float) -> None:
+    paint, run = paint_of(block["kind"]), (block["start"], block["end"] - block["start"])
+    axes.broken_barh([run], band, facecolor=paint.fill, edgecolor=INK, linewidth=0.8)
+    if paint.hatch:
+        axes.broken_barh([run], band, facecolor="none", edgecolor=INK + "66", hatch=paint.hatch, linewidth=0)
+    points = run[1] / end * _WIDTH_IN * 0.86 * 72
+    if points >= 0.66 * size * len(block["text"]) + 3:
+        write_in_box(axes, (run[0] + run[1] / 2, band[0] + band[1] / 2), block["text"], paint, size)
+
+
+def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], floor: float) -> None:
+    """The staircase of micro-batches held, on a floor, and the limit as a dashed line."""
+    height = (_MEMORY - 0.1) / view["most"]
+    times = [0.0, *(time for time, _ in row["memory"]), view["end"]]
+    counts = [0.0, *(count for _, count in row["memory"]), 0.0]
+    tops = [floor - count * height for count in counts]
+    colour = ILLEGAL.fill if row["is_over"] else "#8c8c8c"
+    axes.fill_between(times, tops, floor, step="post", facecolor=colour, alpha=0.55, linewidth=0)
+    if view["limit"] is not None:
+        axes.hlines(floor - view["limit"] * height, 0, view["end"], color=INK, linewidth=1.0, linestyle="--")
+
+
+def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
+    """A dashed arrow from what must run first to what stands too early; in a circle, brackets from what is in front."""
+    places = {
+        block["id"]: (rank, (block["start"] + block["end"]) / 2)
+        for rank, row in enumerate(view["rows"])
+        for block in row["blocks"]
+    }
+    for front, behind in view["circle"]:
+        (rank, x), (_, to_x) = places[front], places[behind]
+        low, turn = pitch * rank + 0.8 * _BLOCK, pitch * rank + _BLOCK + 0.22
+        axes.plot([x, x, to_x, to_x], [low, turn, turn, low], color=INK, linewidth=1.8, linestyle=":")
+    for needed, waiting in view["edges"]:
+        if needed not in places or waiting not in places:
+            continue
+        (rank, x), (to_rank, to_x) = places[needed], places[waiting]
+        start = (x, pitch * rank + (_BLOCK if rank < to_rank else 0.0))
+        end = (to_x, pitch * to_rank + (_BLOCK if to_rank < rank else 0.0))
+        bend = "arc3,rad=0.35" if rank == to_rank else "arc3,rad=0.1"
+        style = {
+            "arrowstyle": "-|>",
+            "connectionstyle": bend,
+            "linestyle": "--",
+            "color": ILLEGAL.fill,
+            "linewidth": 2.2,
+        }
+        axes.annotate("", xy=end, xytext=start, arrowprops=style)

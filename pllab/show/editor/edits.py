@@ -1,0 +1,151 @@
+"""The edits of the schedule editor: each takes a schedule and gives another one with the same work in it.
+
+An edit never loses, doubles or renames an action, and never takes it off its rank. Whether the new order is legal is
+for `pllab.schedule.problems` to say: a learner may pass through an illegal order on the way to a better one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pllab.schedule import Action, Kind, Schedule, problems, split_backwards
+
+
+def place_of(schedule: Schedule, action: Action) -> tuple[int, int]:
+    """The rank of an action and its place in that rank's row, from 0.
+
+    Raises:
+        ValueError: the schedule does not have the action.
+    """
+    for rank, row in enumerate(schedule.rows):
+        if action in row:
+            return rank, row.index(action)
+    first = next(schedule.actions(), "0F0")
+    raise ValueError(f"{action} is not in the schedule; name one of its actions, for example {first}")
+
+
+def move(schedule: Schedule, action: Action, to: int) -> Schedule:
+    """Put an action at place `to` of its own row; the others keep their order. A place outside means the nearest end.
+
+    Example: moving 0B0 to place 1 of `0F0 0F1 0B0 0B1` gives `0F0 0B0 0F1 0B1`; moving it to place 2 undoes that.
+
+    Raises:
+        ValueError: the schedule does not have the action.
+    """
+    rank, _ = place_of(schedule, action)
+    row = [other for other in schedule.rows[rank] if other != action]
+    row.insert(min(max(to, 0), len(row)), action)
+    return _with_row(schedule, rank, row)
+
+
+def split(schedule: Schedule, action: Action) -> Schedule:
+    """Replace a B by its I and W, side by side in its place: `0F0 0B0` gives `0F0 0I0 0W0`.
+
+    Raises:
+        ValueError: the action is no B, or the schedule does not have it.
+    """
+    if action.kind is not Kind.B:
+        raise ValueError(f"{action} cannot be split; only a B is a whole backward")
+    rank, place = place_of(schedule, action)
+    row = schedule.rows[rank]
+    halves = (action._replace(kind=Kind.I), action._replace(kind=Kind.W))
+    return _with_row(schedule, rank, (*row[:place], *halves, *row[place + 1 :]))
+
+
+def merge(schedule: Schedule, action: Action) -> Schedule:
+    """Replace an I and its W, wherever they are, by a B in the place of the I: `0I0 0F1 0W0` gives `0B0 0F1`.
+
+    Raises:
+        ValueError: the action is neither I nor W, or the schedule does not have both halves.
+    """
+    if action.kind not in (Kind.I, Kind.W):
+        raise ValueError(f"{action} cannot be merged; only an I and its W make a whole backward")
+    first, rest = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
+    rank, _ = place_of(schedule, first)
+    place_of(schedule, rest)
+    whole = action._replace(kind=Kind.B)
+    return _with_row(schedule, rank, (whole if item == first else item for item in schedule.rows[rank] if item != rest))
+
+
+def split_all(schedule: Schedule) -> Schedule:
+    """Split every B; the schedule keeps its name."""
+    return replace(schedule, rows=split_backwards(schedule).rows)
+
+
+def merge_all(schedule: Schedule) -> Schedule:
+    """Merge every I with its W."""
+    for action in [action for action in schedule.actions() if action.kind is Kind.I]:
+        schedule = merge(schedule, action)
+    return schedule
+
+
+def first_gap(schedule: Schedule) -> str:
+    """Why no order of these rows can be legal (an action is missing, twice or in two places); empty if one can be.
+
+    The actions are put in an order in which everything can run. What is still wrong then, no move can mend.
+    """
+    rows = tuple(tuple(sorted(row, key=_in_turn)) for row in schedule.rows)
+    left = problems(replace(schedule, rows=rows))
+    return left[0].sentence if left else ""
+
+
+def _in_turn(action: Action) -> tuple[int, int, int, bool]:
+    """A key that sorts everything behind what it needs: forwards up the stages, then backwards down them."""
+    forward = action.kind is Kind.F
+    return (0 if forward else 1, action.stage if forward else -action.stage, action.microbatch, action.kind is Kind.W)
+
+
+def _with_row(schedule: Schedule, rank: int, row: Iterable[Action]) -> Schedule:
+    return replace(schedule, rows=(*schedule.rows[:rank], tuple(row), *schedule.rows[rank + 1 :]))
+
+
+class History:
+    """The schedules that were there, one of them the present.
+
+    The steps of one grab (an action carried over several places before it is dropped) are one entry, so that one
+    undo takes them back together; `cancel` takes them back as if they had never been.
+    """
+
+    def __init__(self, start: Schedule) -> None:
+        self.start = start
+        self._entries: list[tuple[Schedule, int | None]] = [(start, None)]
+        self._at = 0
+
+    @property
+    def present(self) -> Schedule:
+        """The schedule that stands now."""
+        return self._entries[self._at][0]
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a past."""
+        return self._at > 0
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether something was taken back."""
+        return self._at + 1 < len(self._entries)
+
+    def push(self, schedule: Schedule, grab: int | None = None) -> None:
+        """Make a schedule the present one; a schedule equal to the present one leaves no entry."""
+        if schedule == self.present:
+            return
+        del self._entries[self._at + 1 :]
+        if grab is not None and grab == self._entries[-1][1]:
+            self._entries.pop()
+        if schedule != self._entries[-1][0]:  # otherwise it was carried back to where it was
+            self._entries.append((schedule, grab))
+        self._at = len(self._entries) - 1
+
+    def cancel(self, grab: int) -> None:
+        """Go back to before this grab, leaving no trace of it."""
+        if grab == self._entries[self._at][1]:
+            del self._entries[self._at :]
+            self._at -= 1
+
+    def undo(self) -> None:
+        """One entry back, if there is one."""
+        self._at = max(0, self._at - 1)
+
+    def redo(self) -> None:
+        """One entry forward, if there is one."""
+        self._at = min(len(self._entries) - 1, self._at + 1)

@@ -1,0 +1,122 @@
+"""Figures that everybody can read: a picture and a sentence that says the same.
+
+JupyterLab drops the text alternative of a PNG output, so a figure is handed over as HTML with its own `alt`.
+It sits on a light panel of its own and therefore reads the same in a light and in a dark notebook.
+"""
+
+import base64
+import html
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pllab.show.theme import PANEL, matplotlib_style
+
+if TYPE_CHECKING:  # matplotlib takes half a second to import and `import pllab.show` should not
+    import matplotlib.figure
+
+DPI = 100
+_PANEL_STYLE = f"margin:0;background:{PANEL};color:#1f1f1f;padding:12px;border-radius:8px;display:inline-block"
+
+
+class Figure:
+    """A drawn matplotlib figure with its text alternative and caption.
+
+    A notebook shows it as `<figure><img alt=...><figcaption>...</figure>`; a terminal shows the sentence. `canvas` is
+    matplotlib's own figure, for whoever draws more on it before it is shown.
+    """
+
+    def __init__(self, fig: "matplotlib.figure.Figure", alt: str, caption: str | None = None) -> None:
+        self.alt = alt
+        self.caption = caption
+        self.canvas = fig
+
+    @cached_property
+    def png(self) -> bytes:
+        """The picture as PNG at 100 dots per inch and in 128 colours, free of dates and version numbers."""
+        return _in_few_colours(self._render("png"))
+
+    @property
+    def svg(self) -> str:
+        """The picture as the text of an SVG file."""
+        return self._render("svg").decode()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture to `path`, as PNG or SVG by its suffix, and return the path.
+
+        Raises:
+            ValueError: the suffix is neither `.png` nor `.svg`.
+        """
+        path = Path(path)
+        kind = path.suffix.lower().lstrip(".")
+        if kind not in ("png", "svg"):
+            raise ValueError(f"cannot save a figure as {path.name!r}; end the name in .png or .svg")
+        path.write_bytes(self.png if kind == "png" else self.svg.encode())
+        return path
+
+    def to_html(self) -> str:
+        """The figure as one HTML element that needs no other file."""
+        data = base64.b64encode(self.png).decode()
+        image = f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}" style="max-width:100%">'
+        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>" if self.caption else ""
+        return f'<figure style="{_PANEL_STYLE}">{image}{caption}</figure>'
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/html": self.to_html(), "text/plain": self.alt}
+
+    def _render(self, kind: str) -> bytes:
+        import matplotlib
+
+        buffer = io.BytesIO()
+        metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+        with matplotlib.rc_context(matplotlib_style()):
+            self.canvas.savefig(buffer, format=kind, dpi=DPI, bbox_inches="tight", metadata=metadata)
+        return buffer.getvalue()
+
+
+@contextmanager
+def drawing(width_in: float, height_in: float, **options: Any) -> Iterator["matplotlib.figure.Figure"]:
+    """A matplotlib figure in our style and of a size in inches; `options` are those of `matplotlib.figure.Figure`.
+
+    Example: `with drawing(8.0, 3.0) as fig: ...; return figure(fig, sentence)`. pyplot never hears of it.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    with matplotlib.rc_context(matplotlib_style()):
+        yield Canvas(figsize=(width_in, height_in), facecolor=PANEL, **options)
+
+
+def _in_few_colours(png: bytes) -> bytes:
+    """A third of the size: our pictures are flat colours and text, and a notebook may have 400 kB."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def figure(fig: "matplotlib.figure.Figure", alt: str, caption: str | None = None) -> Figure:
+    """Give a matplotlib figure its text alternative, and close it so that no notebook shows it twice.
+
+    Example: `figure(fig, f"Loss falls from {first:.2f} to {last:.2f} in 200 steps")`. Make the sentence from
+    the data: it is what a reader without the picture gets.
+
+    Raises:
+        ValueError: `alt` is empty.
+    """
+    if not alt.strip():
+        raise ValueError(f"alt is {alt!r}; give the figure a sentence that says what it shows")
+    shown = Figure(fig, alt, caption)
+    shown.png  # noqa: B018 - draw now, before the caller changes the figure
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close(fig)
+    return shown

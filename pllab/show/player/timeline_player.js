@@ -1,0 +1,219 @@
+// The timeline player: draws the spans, moves the cursor. Words and frames come from Python.
+
+/** Sizes in pixels for a width and a reading distance. */
+function geometryOf(width, numDevices, isLarge, hasWire) {
+  const scale = isLarge ? 1.6 : 1;
+  const row = (hasWire ? 48 : 38) * scale;
+  const left = 74 * scale;
+  const inner = Math.max(40, width - left - 14 * scale);
+  return { scale, row, left, font: 13 * scale, inner, width, bottom: numDevices * row, height: numDevices * row + 26 * scale };
+}
+
+function sentenceOf(span) {
+  return `${span.label} (${span.name}) on device ${span.rank}: ${span.from} to ${span.to}, ${span.lasts}`;
+}
+
+class PlayerView extends SteppedView {
+  constructor(context) {
+    super(context, "player", "Timeline", 900);
+    this.prefix = uniqueName("player");
+    this.spans = this.get("spans");
+    this.frames = this.get("frames");
+    this.numDevices = this.get("num_devices");
+    this.hasWire = this.spans.some((span) => span.kind === "C");
+    this.total = this.frames[this.last].time || 1;
+    this.still = window.matchMedia("(prefers-reduced-motion: reduce)");
+    this.device = 0; // the row whose action is spelled out
+    this.shown = null; // the time under the cursor between two frames while playing
+    this.boxes = [];
+    this.addParts();
+    this.root.addEventListener("keydown", this.safely(this.press));
+    this.follow(["step"], this.show);
+    this.followWidth(this.grid, this.draw);
+    this.begin();
+  }
+  get last() {
+    return this.frames.length - 1;
+  }
+  get frame() {
+    return this.frames[this.step];
+  }
+  addParts() {
+    const seek = () => this.seek(Number(this.slider.value));
+    this.slider = element("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Time", input: seek });
+    const name = `Timeline: ${this.get("title")}. Arrow keys step, space plays, up and down choose a device.`;
+    this.grid = element("div", { class: "pl-grid", role: "grid", tabindex: 0, "aria-readonly": "true", "aria-label": name });
+    this.info = element("p", { class: "pl-info" });
+    this.pictures = [this.grid, this.info];
+    this.title.textContent = this.get("title");
+    this.summary.textContent = this.get("summary");
+    const tools = toolsOf("Player", this.back, this.play, this.forth, this.slider, ...this.viewButtons);
+    this.root.append(this.patterns(), this.titleLine(), this.grid, this.live, this.info, this.table, tools, this.legend());
+  }
+  /** The fills with a pattern, apart from the grid, which is hidden while the table is shown. */
+  patterns() {
+    const paints = [...Object.entries(this.theme.paints), ["", this.theme.idle]].filter(([, paint]) => paint.hatch);
+    const made = paints.map(([kind, paint]) => patternOf(`${this.prefix}-${kind || "idle"}`, paint, !kind));
+    return shape("svg", { class: "pl-patterns", width: 0, height: 0, "aria-hidden": "true" }, ...made);
+  }
+  paintOf(kind) {
+    return kind === "" ? this.theme.idle : (this.theme.paints[kind] ?? this.theme.illegal);
+  }
+  fillOf(kind) {
+    const paint = this.paintOf(kind);
+    return paint.hatch ? `url(#${this.prefix}-${kind || "idle"})` : paint.fill;
+  }
+  legend() {
+    const items = [...new Set(this.spans.map((span) => span.kind)), ""].map((kind) => {
+      const box = shape("rect", { width: 22, height: 14, x: 0.5, y: 0.5, class: "pl-box", fill: this.fillOf(kind) });
+      const swatch = shape("svg", { width: 23, height: 15, "aria-hidden": "true" }, box);
+      return element("span", { class: "pl-key" }, swatch, kind ? ` ${kind} ${this.paintOf(kind).name}` : " idle");
+    });
+    return element("p", { class: "pl-legend" }, ...items);
+  }
+
+  // Drawing
+  draw(width) {
+    const g = (this.geometry = geometryOf(width, this.numDevices, this.isLarge, this.hasWire));
+    const x = (time) => g.left + (time / this.total) * g.inner;
+    this.boxes = this.spans.map((span, index) => this.boxOf(span, index, x));
+    const rows = Array.from({ length: this.numDevices }, (_, rank) => this.rowOf(rank));
+    const ticks = this.get("ticks").flatMap(({ at, text }) => [
+      shape("path", { class: "pl-axis", d: `M${x(at)} ${g.bottom}v5` }),
+      shape("text", { class: "pl-axis-text", x: x(at), y: g.bottom + 20 * g.scale, "text-anchor": "middle" }, text),
+    ]);
+    this.cursor = shape("path", { class: "pl-cursor", d: `M0 0V${g.bottom + 4}` });
+    const axis = shape("path", { class: "pl-axis", d: `M${g.left} ${g.bottom}h${g.inner}` });
+    const pick = (event) => this.pick(event);
+    const attributes = { width, height: g.height, "font-size": g.font, role: "presentation", click: pick };
+    const extras = shape("g", { "aria-hidden": "true" }, axis, ...ticks, this.cursor);
+    this.grid.replaceChildren(shape("svg", attributes, ...rows, extras));
+    this.show();
+    this.isReady();
+  }
+  /** Top and height of a box within its row: communication has a strip below the work. */
+  bandOf(rank, kind) {
+    const { row } = this.geometry;
+    const [top, full] = [rank * row + row * 0.1, row * 0.8];
+    if (!this.hasWire) return [top, full];
+    return kind === "C" ? [top + full * 0.62, full * 0.38] : [top, full * 0.62];
+  }
+  rowOf(rank) {
+    const g = this.geometry;
+    const [top, height] = this.bandOf(rank, "");
+    const [label, y] = [`device ${rank}`, (rank + 0.5) * g.row];
+    return shape(
+      "g",
+      { role: "row", "aria-label": label },
+      shape("text", { class: "pl-device", role: "rowheader", x: g.left - 10, y, "text-anchor": "end" }, label),
+      shape("rect", { class: "pl-idle", x: g.left, y: top, width: g.inner, height, fill: this.fillOf("") }),
+      ...this.boxes.filter((_, index) => this.spans[index].rank === rank),
+    );
+  }
+  boxOf(span, index, x) {
+    const [g, paint] = [this.geometry, this.paintOf(span.kind)];
+    const [y, height] = this.bandOf(span.rank, span.kind);
+    const left = x(span.start);
+    const width = Math.max(1, x(span.end) - left);
+    const hover = { mouseenter: () => this.tell(span), mouseleave: () => this.tell(null) };
+    const cell = shape("g", { id: `${this.prefix}-${index}`, role: "gridcell", "aria-label": sentenceOf(span), ...hover });
+    cell.append(shape("rect", { class: "pl-box", x: left, y, width, height, fill: this.fillOf(span.kind) }));
+    const size = span.kind === "C" ? Math.max(11, g.font * 0.8) : g.font;
+    if (width >= span.label.length * size * 0.62 + 6 && height >= size) {
+      const plate = paint.hatch ? paint.fill : "none";
+      const at = { x: left + width / 2, y: y + height / 2, "font-size": size, fill: paint.text, stroke: plate };
+      cell.append(shape("text", { class: "pl-label", ...at, "text-anchor": "middle", "aria-hidden": "true" }, span.label));
+    }
+    return cell;
+  }
+
+  // What is shown at the present step
+  show() {
+    const { running, sentence, time } = this.frame;
+    const runs = new Set(running);
+    this.boxes.forEach((box, index) => box.classList.toggle("pl-running", runs.has(index)));
+    const g = this.geometry;
+    this.cursor?.setAttribute("transform", `translate(${g.left + ((this.shown ?? time) / this.total) * g.inner} 0)`);
+    this.say(sentence);
+    this.slider.value = this.step;
+    this.slider.setAttribute("aria-valuetext", sentence);
+    this.showPlayer();
+    const lines = [...this.table.querySelectorAll("tbody tr")];
+    lines.forEach((line, index) => line.classList.toggle("pl-running", runs.has(index)));
+    if (running.length && lines.length) this.table.scrollTop = lines[running[0]].offsetTop - this.table.clientHeight / 2;
+    this.tell(null);
+  }
+  /** Spell out an action: the one under the mouse, else the one the chosen device runs now. */
+  tell(span) {
+    const current = this.frame.running.find((index) => this.spans[index].rank === this.device);
+    if (current === undefined) this.grid.removeAttribute("aria-activedescendant");
+    else this.grid.setAttribute("aria-activedescendant", `${this.prefix}-${current}`);
+    this.boxes.forEach((box, index) => box.classList.toggle("pl-chosen", index === current));
+    const spoken = span ?? this.spans[current];
+    this.info.textContent = spoken ? sentenceOf(spoken) : `device ${this.device} is idle`;
+  }
+  showView() {
+    if (!this.table.firstChild) this.fillTable(); // made once: it may have hundreds of lines
+    super.showView();
+    if (!this.grid.hidden && this.grid.clientWidth) this.draw(this.grid.clientWidth);
+  }
+  tableView() {
+    const rows = this.spans.map((span) => [`device ${span.rank}`, `${span.label} ${span.name}`, span.from, span.to, span.lasts]);
+    const headings = ["Device", "Action", "Start", "End", "Duration"];
+    return tableOf(`${this.spans.length} actions in order of start`, headings, rows);
+  }
+
+  // Playing: the whole run in 5 to 30 seconds, smoothly, or in jumps where motion is unwanted
+  wait() {
+    if (this.still.matches) return super.wait();
+    const length = Math.min(30, Math.max(5, this.frames.length * 0.4)) * 1000;
+    const begin = performance.now() - (this.frame.time / this.total) * length;
+    const smooth = (now) => {
+      this.shown = Math.max(this.frame.time, Math.min(this.total, ((now - begin) / length) * this.total));
+      const next = this.frameAt(this.shown);
+      if (next !== this.step) this.go(next);
+      else this.show();
+      if (next === this.last) this.pause();
+      else this.timer = requestAnimationFrame(smooth);
+    };
+    this.timer = requestAnimationFrame(smooth);
+  }
+  stop() {
+    cancelAnimationFrame(this.timer);
+    this.shown = null;
+    super.stop();
+  }
+  frameAt(time) {
+    let at = 0;
+    while (at < this.last && this.frames[at + 1].time <= time) at += 1;
+    return at;
+  }
+
+  // Mouse and keys
+  choose(device) {
+    this.device = Math.min(this.numDevices - 1, Math.max(0, device));
+  }
+  pick(event) {
+    const [g, box] = [this.geometry, this.grid.firstChild.getBoundingClientRect()];
+    this.choose(Math.floor((event.clientY - box.top) / g.row));
+    this.seek(this.frameAt(((event.clientX - box.left - g.left) / g.inner) * this.total));
+  }
+  press(event) {
+    const rows = { ArrowUp: -1, ArrowDown: 1 };
+    const { key, target } = event;
+    if (event.ctrlKey || event.metaKey || event.altKey || !(key === " " || key in MOVES || key in rows)) return;
+    if (target.tagName === "BUTTON" && key === " ") return; // the button's own
+    if (target === this.slider && key !== " ") return; // the slider's own
+    if (target === this.table && !this.table.hidden && key !== " ") return; // scrolling
+    event.preventDefault();
+    event.stopPropagation(); // else JupyterLab would move to another cell
+    if (key === " ") this.toggle();
+    else if (key in MOVES) this.seek(this.step + MOVES[key]);
+    else {
+      this.choose(this.device + rows[key]);
+      this.tell(null);
+    }
+  }
+}
+
+export default widgetOf(PlayerView);

@@ -1,0 +1,126 @@
+"""The player: a timeline that a student steps through by mouse and keyboard.
+
+The moments it stops at and all its words are made here, so they are tested without a browser, and the widget keeps
+working when the kernel is busy or gone. A measured run has hundreds of slightly different times: starts that nearly
+coincide are one moment.
+"""
+
+from typing import Any
+
+import traitlets
+
+from pllab.show.figures import Figure
+from pllab.show.theme import ENGINE_LABELS, paint_of, ticks_of, write_seconds
+from pllab.show.timeline_picture import describe_timeline, draw_timeline, has_several_stages, label_of
+from pllab.show.widget import Widget, check_place, sources_of
+from pllab.timeline import Span, Timeline
+
+_TOGETHER = 0.005  # starts closer than this share of the makespan are one moment
+
+
+class TimelinePlayer(Widget):
+    """Step through a timeline: what does every device do at this moment?
+
+    Keys while the widget has the focus: left and right step, Home and End jump, space plays, up and down
+    choose the device whose action is spelled out.
+
+    Example: `TimelinePlayer(pipe.last_timeline)` at the end of a cell.
+
+    Raises:
+        ValueError: the timeline is empty.
+    """
+
+    _esm, _css = sources_of(__file__, "view.js", "stepping.js")
+
+    spans = traitlets.List(traitlets.Dict()).tag(sync=True)
+    frames = traitlets.List(traitlets.Dict()).tag(sync=True)
+    ticks = traitlets.List(traitlets.Dict()).tag(sync=True)
+    num_devices = traitlets.Int().tag(sync=True)
+    title = traitlets.Unicode(help="name and engine of the run").tag(sync=True)
+    summary = traitlets.Unicode(help="the run in one sentence").tag(sync=True)
+    step = traitlets.Int(0, help="number of the moment shown, from 0").tag(sync=True)
+
+    def __init__(self, timeline: Timeline, *, title: str = "", projector: bool = False) -> None:
+        if not timeline.spans:
+            raise ValueError("the timeline has no spans; run or simulate something first, then play it")
+        self._timeline = timeline.from_zero()
+        self._name = title
+        engine = ENGINE_LABELS[timeline.engine]
+        super().__init__(
+            spans=_rows_of(self._timeline),
+            frames=frames_of(self._timeline),
+            ticks=ticks_of(self._timeline.makespan, 7, write_seconds),
+            num_devices=timeline.num_ranks,
+            title=f"{title}, engine: {engine}" if title else f"engine: {engine}",
+            summary=describe_timeline(timeline).partition(", ")[2],
+            projector=projector,
+        )
+
+    def static(self) -> Figure:
+        """The whole timeline as a figure."""
+        return draw_timeline(self._timeline, titles=[self._name])
+
+    @traitlets.validate("step")
+    def _step_exists(self, proposal: Any) -> int:
+        return check_place("step", proposal["value"], len(self.frames))
+
+
+def frames_of(timeline: Timeline) -> list[dict[str, Any]]:
+    """The moments of a timeline that starts at zero: time, indices of the running spans, and the sentence.
+
+    Example, device 1 waiting for its first micro-batch:
+    `{"time": 0.0, "running": [0], "sentence": "t = 0 s: device 0 runs F0, device 1 is idle"}`.
+    The last frame is the end of the run.
+    """
+    staged = has_several_stages(timeline)
+    frames = []
+    for time in _moments(timeline):
+        running = [index for index, span in enumerate(timeline.spans) if span.start <= time < span.end]
+        sentence = _sentence_at(timeline, running, time, staged)
+        frames.append({"time": time, "running": running, "sentence": sentence})
+    done = f"t = {write_seconds(timeline.makespan)}: every device is done"
+    return [*frames, {"time": timeline.makespan, "running": [], "sentence": done}]
+
+
+def _moments(timeline: Timeline) -> list[float]:
+    """The last start of each group of starts that lie close together and still run."""
+    moments: list[float] = []
+    group: list[Span] = []
+    reach = _TOGETHER * timeline.makespan
+    for span in timeline.spans:
+        if group and (span.start - group[0].start > reach or min(one.end for one in group) <= span.start):
+            moments.append(group[-1].start)
+            group = []
+        group.append(span)
+    return [*moments, *(span.start for span in group[-1:])]
+
+
+def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bool) -> str:
+    labels: dict[int, list[str]] = {rank: [] for rank in range(timeline.num_ranks)}
+    for index in running:
+        span = timeline.spans[index]
+        labels[span.rank].append(label_of(span, staged))
+    devices = [
+        f"device {rank} runs {' and '.join(here)}" if here else f"device {rank} is idle"
+        for rank, here in labels.items()
+    ]
+    return f"t = {write_seconds(time)}: {', '.join(devices)}"
+
+
+def _rows_of(timeline: Timeline) -> list[dict[str, Any]]:
+    """The spans as the browser needs them: where, what colour, and the texts of the box and of the table."""
+    staged = has_several_stages(timeline)
+    return [
+        {
+            "rank": span.rank,
+            "kind": str(span.action.kind),
+            "label": label_of(span, staged),
+            "name": paint_of(span.action.kind).name,
+            "start": span.start,
+            "end": span.end,
+            "from": write_seconds(span.start),
+            "to": write_seconds(span.end),
+            "lasts": write_seconds(span.duration),
+        }
+        for span in timeline.spans
+    ]

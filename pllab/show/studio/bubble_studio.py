@@ -1,0 +1,306 @@
+"""The bubble studio: a schedule that follows sliders, with its bubble and its memory, for a lecture or a desk.
+
+Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import traitlets
+
+from pllab.schedule import Held, Kind, Schedule
+from pllab.show.figures import Figure
+from pllab.show.studio.export import FILE_TYPES, to_chrome_trace, to_page, write
+from pllab.show.studio.runs import Screen, check_run, view_of
+from pllab.show.studio.settings import (
+    FAMILIES,
+    MOST_MICROBATCHES,
+    MOST_RANKS,
+    Measured,
+    Setting,
+    check_size,
+    family_of,
+    family_of_schedule,
+)
+from pllab.show.studio.stage_costs import Profile
+from pllab.show.studio.studio_picture import describe_studio, draw_studio
+from pllab.show.widget import Run, Widget, call_run, sources_of
+from pllab.simulate import Costs
+from pllab.timeline import Timeline
+
+_SENT = {"sync": True, "echo_update": False}  # the browser knows what it sent; one message less to wait for
+_INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
+
+
+class BubbleStudio(Widget):
+    """Choose a schedule, sizes, costs and a memory limit; the timeline, the memory and the bubble follow at once.
+
+    Costs are seconds for the layers of one *rank*. Where a rank has two stages each costs half of it, and its
+    activations count half, so that schedules can be compared on one axis. Costs per stage are those of the stages of
+    `family`, and `simulate(studio.schedule, costs)` is what is shown; for another cut of the model a stage is a part
+    of its depth, and its costs are spread evenly in it.
+
+    Keys while the timeline has the focus: arrows choose an action, plus and minus zoom, 0 shows all, Page Up and Page
+    Down move the view, space plays, comma and full stop step, Escape lets go.
+
+    Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. With `run=`, a function from a
+    schedule to the timeline it measured, the button "Run it" lays the measured spans below the predicted ones; one
+    with a parameter `costs`, as `pllab.pipeline.run_emulated`, gets those on screen.
+    `BubbleStudio(schedule)` shows a schedule of your own beside the families, at its sizes while it is chosen.
+
+    Args:
+        family: name of the family, one of `pllab.show.studio.settings.FAMILIES`; or a schedule.
+        num_ranks: ranks, 1 to 32; 4, or those of the schedule.
+        num_microbatches: micro-batches, 1 to 256; 8, or those of the schedule.
+        costs: seconds for a rank's layers; with values per stage, all are for a stage.
+        memory_limit: the most micro-batches of a rank's layers that fit, or None.
+        measured: the timeline of a run of this very schedule, to lay over the prediction.
+        compare: name of a second family for the same axis.
+        run: runs a schedule and returns its measured timeline.
+        projector: whether type is large.
+
+    Raises:
+        ValueError: there is no such family, a size is out of range, the costs are for another number of stages, the
+            schedule is illegal, or the measured timeline is not of the schedule.
+    """
+
+    _esm, _css = sources_of(__file__, "studio/canvas.js", "studio/look_ahead.js")
+
+    family = traitlets.Unicode("1F1B").tag(**_INPUT)
+    compare = traitlets.Unicode("", help="a second family, or nothing").tag(**_INPUT)
+    num_ranks = traitlets.Int(4).tag(**_INPUT)
+    num_microbatches = traitlets.Int(8).tag(**_INPUT)
+    forward = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
+    backward_input = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
+    backward_weight = traitlets.Float(1.0, min=0.0).tag(**_INPUT)
+    p2p = traitlets.Float(0.0, min=0.0, help="seconds a message travels").tag(**_INPUT)
+    stage_costs = traitlets.Dict(help="stage number -> forward, input, weight; None as all others").tag(**_INPUT)
+    stages_per_rank = traitlets.Float(1.0, help="of the stages in stage_costs; follows the family").tag(**_INPUT)
+    memory_limit = traitlets.Float(None, allow_none=True).tag(**_INPUT)
+    critical = traitlets.Bool(False, help="whether the critical path is marked").tag(**_INPUT)
+    memory = traitlets.Bool(True, help="whether the staircases are shown").tag(sync=True)
+    selected = traitlets.Unicode("", help="the action chosen, such as 2F3").tag(**_SENT)
+    running = traitlets.Bool(False, help="whether a run is under way").tag(sync=True)
+    options = traitlets.Dict(help="families, ends of sliders, what can be exported").tag(sync=True)
+    stamp = traitlets.Float(0.0, help="when the browser was last touched, by its own clock").tag(**_SENT)
+    view = traitlets.Dict(help="numbers and words").tag(sync=True)
+    actions = traitlets.Bytes(help="columns as float32, see runs.py").tag(sync=True)
+    compared = traitlets.Bytes().tag(sync=True)
+    measured = traitlets.Bytes().tag(sync=True)
+    path = traitlets.Bytes(help="int32 places of the critical path").tag(sync=True)
+    order = traitlets.Dict(help="a button pressed: what, number").tag(**_SENT)
+    delivery = traitlets.Dict(help="name and type of the file asked for").tag(sync=True)
+    file = traitlets.Bytes().tag(sync=True)
+
+    def __init__(
+        self,
+        family: str | Schedule = "1F1B",
+        num_ranks: int | None = None,
+        num_microbatches: int | None = None,
+        costs: Costs | None = None,
+        memory_limit: float | None = None,
+        measured: Timeline | None = None,
+        compare: str | None = None,
+        run: Run | None = None,
+        *,
+        projector: bool = False,
+    ) -> None:
+        own = [family_of_schedule(family)] if isinstance(family, Schedule) else []
+        self._families = {**{one.name: one for one in own}, **FAMILIES}
+        chosen = own[0] if own else family_of(str(family))
+        self._run = run
+        other = family_of(compare, self._families) if compare else None
+        sizes = num_ranks, num_microbatches
+        self._setting = Setting.first(chosen, other, *sizes, costs or Costs(), memory_limit)
+        self._costs = self._setting.costs_of(chosen)
+        self._screen = Screen(self._setting.shown(chosen))
+        self._measured = self._run_of_screen(measured) if measured else None
+        self._asked: Any = None
+        self._answers = 0
+        super().__init__(**self._setting.to_inputs(), options=self._options(), projector=projector)
+        self._draw(self._screen, self._costs)
+        self._follow()
+        self.observe(self._follow, names=[*self._inputs(), "stamp"])
+        self.observe(self._obey, names="order")
+        self.on_msg(self._look_ahead)
+
+    @classmethod
+    def _inputs(cls) -> list[str]:
+        return list(cls.class_trait_names(is_input=True))
+
+    def _options(self) -> dict[str, Any]:
+        """What the controls offer; a slider of costs ends at four times the largest."""
+        costs = self._setting.costs
+        return {
+            "inputs": self._inputs(),
+            "families": list(self._families),
+            "most_ranks": MOST_RANKS,
+            "most_microbatches": MOST_MICROBATCHES,
+            "most_cost": 4 * max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) or 1.0,
+            "can_run": self._run is not None,
+            "share": Held().input_share,
+            "exports": list(FILE_TYPES),
+            "still": False,
+        }
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule on screen."""
+        return self._screen.main.schedule
+
+    @property
+    def timeline(self) -> Timeline:
+        """Its simulated timeline."""
+        return self._screen.main.timeline
+
+    @property
+    def costs(self) -> Costs:
+        """What a stage of the schedule costs, for `simulate(studio.schedule, studio.costs)`."""
+        return self._costs
+
+    def state(self) -> dict[str, Any]:
+        """What was chosen, and the numbers of every run on screen."""
+        chosen = {name: getattr(self, name) for name in (*self._inputs(), "memory", "selected")}
+        return {**chosen, "runs": [one.state() for one in self._screen.runs()], "problem": self.view["problem"]}
+
+    def static(self) -> Figure:
+        """The same timelines, staircases and numbers as a figure."""
+        return draw_studio(self._screen, self.memory, self.memory_limit, self.critical)
+
+    def export_png(self, path: Path | str | None = None) -> bytes:
+        """The picture as PNG; every export also writes to `path` if one is given."""
+        return write(path, self.static().png)
+
+    def export_svg(self, path: Path | str | None = None) -> str:
+        """The picture as SVG text."""
+        return write(path, self.static().svg)
+
+    def export_csv(self, path: Path | str | None = None) -> str:
+        """The schedule as torch.distributed.pipelining's CSV."""
+        return write(path, self.schedule.to_csv())
+
+    def export_chrome_trace(self, path: Path | str | None = None) -> str:
+        """All runs on screen as a trace that ui.perfetto.dev opens."""
+        return write(path, to_chrome_trace({one.label: one.timeline for one in self._screen.runs()}))
+
+    def export_html(self, path: Path | str | None = None) -> str:
+        """One HTML file with the runs on screen; it needs no kernel, no network and no other file."""
+        unsaid = ("layout", "tabbable", "tooltip")
+        values = {name: getattr(self, name) for name in self.keys if name not in unsaid and not name.startswith("_")}
+        values |= {
+            "options": {**self.options, "still": True, "can_run": False, "exports": ["PNG", "CSV"]},
+            "view": {**self.view, "stamp": 0},
+            "path": self._screen.main.path().tobytes(),
+            "file": b"",
+            "order": {},
+            "delivery": {},
+        }
+        csv = {"name": f"{self.view['file']}.csv", "type": "text/csv", "text": self.export_csv()}
+        alt = describe_studio(self._screen)
+        return write(path, to_page(self.view["title"], alt, str(self._esm), str(self._css), values, csv))
+
+    def _follow(self, _: Any = None) -> None:
+        """Show what is asked for now: once for all traits that changed together, and in one message."""
+        try:
+            inputs = {name: getattr(self, name) for name in self._inputs()}
+            setting = self._setting.after(inputs, self._families)
+        except ValueError as error:  # stage costs that are none
+            self._asked = None
+            self._answer({**self.view, "problem": str(error)})
+            return
+        asked = (setting, self.critical, self._measured)
+        if asked == self._asked:
+            self.view = {**self.view, "stamp": self.stamp}  # to and fro: the input is answered all the same
+            return
+        self._asked = asked
+        with self.hold_sync():
+            try:
+                self._draw(setting.screen(self._measured), setting.costs_of(setting.family))
+            except ValueError as error:  # no such schedule, under a limit say: the picture stays
+                self._answer({**self.view, "problem": str(error)})
+            self._adopt(setting)
+
+    def _draw(self, screen: Screen, costs: Costs) -> None:
+        blocks, view = screen.to_bytes(self.critical), view_of(screen, self.memory_limit)
+        self._screen, self._costs = screen, costs
+        self.actions, self.compared, self.measured, self.path = blocks
+        self._answer(view)
+
+    def _look_ahead(self, _: Any, content: Any, __: Any) -> None:
+        """A slider rests beside this setting: send its picture, and change nothing."""
+        if "ahead" not in content:
+            return
+        answer = {"ahead": content["ahead"], "view": None}
+        try:
+            inputs = json.loads(content["ahead"])
+            setting = self._setting.after(inputs, self._families)
+            if setting.is_searched:  # a search would keep the kernel from the next input
+                self.send(answer)
+                return
+            screen = setting.screen(self._measured)
+        except ValueError:  # said when somebody goes there
+            self.send(answer)
+            return
+        blocks = screen.to_bytes(inputs["critical"])
+        self.send(answer | {"view": view_of(screen, inputs["memory_limit"])}, buffers=blocks)
+
+    def _adopt(self, setting: Setting) -> None:
+        """Bring the controls in line: another family numbers its stages anew, and one schedule has one size."""
+        now, named = Profile.of(self.stage_costs, self.stages_per_rank), setting.named_profile()
+        self._setting = setting
+        with self.hold_trait_notifications():
+            self.num_ranks, self.num_microbatches = setting.num_ranks, setting.num_microbatches
+            if now != named:
+                self.stage_costs, self.stages_per_rank = named.stage_costs(), named.stages_per_rank
+
+    def _answer(self, view: dict[str, Any]) -> None:
+        """Send the words, numbered: new blocks under the same words have to be drawn too."""
+        self._answers += 1
+        self.view = {**view, "stamp": self.stamp, "number": self._answers}
+
+    def _obey(self, _: Any = None) -> None:
+        """A button was pressed: run the schedule, or make a file."""
+        what = self.order.get("what")
+        if what == "run":
+            self._run_it()
+        elif what in FILE_TYPES:
+            suffix, kind, maker = FILE_TYPES[what]
+            content = getattr(self, maker)()
+            with self.hold_sync():
+                self.file = content.encode() if isinstance(content, str) else content
+                name = f"{self.view['file']}.{suffix}"
+                self.delivery = {"name": name, "type": kind, "number": self.order["number"]}
+
+    def _run_it(self) -> None:
+        if self._run is None:
+            return
+        self.running = True
+        try:
+            self._measured = self._run_of_screen(call_run(self._run, self.schedule, self.costs))
+            self._follow()
+        except Exception as error:  # the caller's function may fail in any way, and the widget says how
+            self._answer({**self.view, "problem": f"the run failed: {type(error).__name__}: {error}"})
+        finally:
+            self.running = False
+
+    def _run_of_screen(self, timeline: Timeline) -> Measured:
+        """A run of the schedule on screen.
+
+        Raises:
+            ValueError: it is one of another schedule.
+        """
+        check_run(self.schedule, timeline)
+        return Measured(self.schedule, self.costs, timeline)
+
+    @traitlets.validate("family", "compare", "num_ranks", "num_microbatches")
+    def _exists(self, proposal: Any) -> Any:
+        name, value = proposal["trait"].name, proposal["value"]
+        try:
+            if name.startswith("num_"):
+                check_size(name, value)
+            elif value or name == "family":
+                family_of(value, self._families)
+        except ValueError as error:
+            raise traitlets.TraitError(str(error)) from None
+        return value

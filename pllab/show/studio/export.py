@@ -1,0 +1,133 @@
+"""What leaves the studio: a widget as one HTML file, and its runs as a Chrome trace.
+
+The page has its own source and data and a stand-in for the kernel that keeps what is chosen; it opens from a disk: no
+kernel, no network, no other file. Source of the trace: Trace Event Format (Google); "X" is a complete event, "M" names
+a process or a thread, times are microseconds.
+"""
+
+import base64
+import html
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pllab.show.theme import paint_of
+from pllab.timeline import Span, Timeline
+
+FILE_TYPES = {  # the button -> suffix, type, and the studio's method
+    "PNG": ("png", "image/png", "export_png"),
+    "SVG": ("svg", "image/svg+xml", "export_svg"),
+    "CSV": ("csv", "text/csv", "export_csv"),
+    "Trace": ("trace.json", "application/json", "export_chrome_trace"),
+    "HTML": ("html", "text/html", "export_html"),
+}
+
+Content = TypeVar("Content", str, bytes)
+
+_THREADS = 1000  # numbers kept for the ranks of one process
+_WAYS = 1_000_000  # numbers kept for the micro-batches of one process
+_ON_THE_WAY = frozenset("FBI")  # a weight gradient goes nowhere
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ max-width: 1500px; margin: 24px auto; padding: 0 20px; }}
+{css}
+</style>
+</head>
+<body>
+<main id="widget"></main>
+<noscript><p>{alt}</p></noscript>
+<script type="application/json" id="state">{state}</script>
+<script type="module">
+{source}
+{model}
+</script>
+</body>
+</html>
+"""
+
+
+def write(path: Path | str | None, content: Content) -> Content:
+    """Write text or bytes to `path` if there is one, and give them back."""
+    if path is not None:
+        Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
+    return content
+
+
+def to_page(
+    title: str, alt: str, source: str, css: str, values: Mapping[str, Any], file: Mapping[str, str] | None = None
+) -> str:
+    """The page of a widget: its module and style sheet, its traits, and the one file it can still hand out.
+
+    `alt` says the same in a sentence where scripts are off; `file` has a name, a type and a text.
+    """
+    plain = {name: value for name, value in values.items() if not isinstance(value, bytes)}
+    coded = {name: base64.b64encode(value).decode() for name, value in values.items() if isinstance(value, bytes)}
+    state = json.dumps({"plain": plain, "bytes": coded, "file": file})
+    state = state.replace("<", "\\u003c")  # in a script `</script>` ends it and `<!--<script>` swallows its end
+    model = Path(__file__).with_name("page_model.js").read_text(encoding="utf-8")
+    return _PAGE.format(
+        title=html.escape(title), alt=html.escape(alt), css=css, state=state, source=source, model=model
+    )
+
+
+def to_chrome_trace(timelines: Mapping[str, Timeline]) -> str:
+    """One process per timeline, one thread per rank, one event per action; every timeline starts at zero.
+
+    Processes count from 1 and no thread has the number of another or of a process: to Perfetto, number 0 is the idle
+    thread of Linux, and the thread that has the number of its process is its main thread, which goes first. It draws
+    the process with the most events on top and equals by name, so several are named by their place too: a measured
+    run stands below its prediction. Arrows follow a micro-batch forward through the stages and back.
+
+    Example: `to_chrome_trace({"1F1B, simulated": timeline})`, saved as `run.json`, opens in ui.perfetto.dev.
+    """
+    digits = len(str(len(timelines)))
+    events: list[dict[str, Any]] = []
+    for pid, (name, timeline) in enumerate(timelines.items(), start=1):
+        events += _events(pid, f"{pid:0{digits}}: {name}" if len(timelines) > 1 else name, timeline)
+    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
+
+
+def _events(pid: int, name: str, timeline: Timeline) -> Iterator[dict[str, Any]]:
+    yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
+    threads = [_THREADS * pid + rank for rank in range(timeline.num_ranks)]
+    for rank, thread in enumerate(threads):
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": thread, "args": {"name": f"rank {rank}"}}
+        yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": thread, "args": {"sort_index": rank}}
+    arrows = _arrows(pid, timeline)
+    for span in timeline.spans:
+        stage, kind, microbatch = span.action.stage, str(span.action.kind), span.action.microbatch
+        start, end = (round((time - timeline.start) * 1e6, 3) for time in (span.start, span.end))  # as the next begins
+        yield {
+            "ph": "X",
+            "name": f"{stage}{kind}{microbatch}",
+            "cat": paint_of(kind).name.replace(",", ""),  # a comma would begin another category
+            "pid": pid,
+            "tid": threads[span.rank],
+            "ts": start,
+            "dur": round(end - start, 3),
+            "args": {"stage": stage, "kind": kind, "microbatch": microbatch, "engine": timeline.engine},
+        } | arrows.get(span, {})
+
+
+def _arrows(pid: int, timeline: Timeline) -> dict[Span, dict[str, Any]]:
+    """What ties each span on a micro-batch's way to the one before and the one after: one number a micro-batch."""
+    ways: dict[int, list[Span]] = {}
+    for span in timeline.spans:
+        if span.action.kind in _ON_THE_WAY:
+            ways.setdefault(span.action.microbatch, []).append(span)
+    return {
+        span: {"bind_id": _WAYS * pid + microbatch, "flow_in": span is not way[0], "flow_out": span is not way[-1]}
+        for microbatch, way in ways.items()
+        if len(way) > 1  # an arrow has two ends
+        for span in way
+    }

@@ -1,0 +1,61 @@
+// Pictures asked for before they are wanted: while a slider rests, Python makes its next positions and this keeps them.
+// One simulator makes every picture; a position that was foreseen only saves the way to the kernel and back, which in
+// JupyterLab takes longer than two frames, whatever the size of the schedule.
+
+const MOST_KEPT = 64;
+const OFFSETS = [1, 2, -1, 3, 4, 5, 6, -2]; // in the direction the slider moves
+
+/**
+ * The pictures of settings to come. A setting is the JSON of the inputs; `make` turns an answer into a picture;
+ * `inFlightAtMost` says how many answers an unforeseen input may have to wait for.
+ */
+function picturesAhead(model, make, inFlightAtMost) {
+  const kept = new Map();
+  const inFlight = new Set();
+  let wanted = [];
+  const pump = () => {
+    while (wanted.length && inFlight.size < inFlightAtMost()) {
+      const setting = wanted.shift();
+      if (kept.has(setting) || inFlight.has(setting)) continue;
+      inFlight.add(setting);
+      model.send({ ahead: setting });
+    }
+  };
+  const keep = (setting, picture) => {
+    kept.delete(setting);
+    kept.set(setting, picture);
+    if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
+  };
+  const receive = ({ ahead, view }, blocks) => {
+    if (!inFlight.delete(ahead)) return; // another page's, or from before a run
+    if (view) keep(ahead, make(view, blocks));
+    pump();
+  };
+  model.on("msg:custom", receive);
+  return {
+    find: (setting) => kept.get(setting),
+    keep,
+    /** Ask for these settings instead of those still waiting. */
+    want(settings) {
+      wanted = settings;
+      pump();
+    },
+    forget() {
+      kept.clear();
+      inFlight.clear();
+      wanted = [];
+    },
+    stop: () => model.off("msg:custom", receive),
+  };
+}
+
+/** The next values of a slider, nearest first; the browser counts the steps, as it does for a key. */
+function valuesNear(slider, direction) {
+  const values = OFFSETS.map((offset) => {
+    const copy = slider.cloneNode();
+    copy.value = slider.value;
+    copy.stepUp(offset * direction);
+    return copy.value;
+  });
+  return [...new Set(values)].filter((value) => value !== slider.value).map(Number);
+}

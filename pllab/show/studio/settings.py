@@ -1,0 +1,242 @@
+"""What a studio is set to: families of schedules by the names people use, sizes, costs and memory.
+
+Families cut the model differently: two stages a rank are each half of a rank's layers. Costs and memory are therefore
+stated for a rank's layers, so that two families on one axis do the same work. A schedule somebody made (in the
+editor, by a solver, in a file) is a family of its own, with one size.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from pllab.schedule import FAMILIES as PUBLISHED
+from pllab.schedule import Schedule, check, zero_bubble
+from pllab.show.studio.runs import Screen, Shown, sizes_of
+from pllab.show.studio.stage_costs import WORK, Profile, Unseen, costs_of_stages, split_costs
+from pllab.simulate import Costs
+from pllab.timeline import Timeline
+
+MOST_RANKS = 32
+MOST_MICROBATCHES = 256
+
+
+@dataclass(frozen=True)
+class Family:
+    """A name, how to make its schedule from ranks and micro-batches, and how many stages a rank has.
+
+    Without `make` the schedule is searched for costs and a memory limit, and anew when they change; or it is `only`
+    this one. Ranks of one schedule may have different numbers of stages; it has their mean.
+    """
+
+    name: str
+    make: Callable[[int, int], Schedule] | None
+    stages_per_rank: float = 1
+    only: Schedule | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int] | None:
+        """Ranks and micro-batches of the only schedule; None where both can be chosen."""
+        return (self.only.num_ranks, self.only.num_microbatches) if self.only else None
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether a schedule has to be searched, which may take seconds."""
+        return self.make is None and self.only is None
+
+    def schedule(self, num_ranks: int, num_microbatches: int, costs: Costs, memory_limit: float | None) -> Schedule:
+        """The schedule of these sizes; `costs` are those of a stage.
+
+        A search without a limit may hold `num_ranks` micro-batches, as 1F1B does.
+
+        Raises:
+            ValueError: the family is one schedule of other sizes, or a search finds none.
+        """
+        asked = num_ranks, num_microbatches
+        if self.only is not None:
+            if self.sizes != asked:
+                own = sizes_of(self.only.num_ranks, self.only.num_microbatches)
+                is_for = f"{self.name} is for {own} and not for {sizes_of(*asked)}"
+                raise ValueError(f"{is_for}; choose another family to change them")
+            return self.only
+        if self.make is None:
+            limit = float(num_ranks) if memory_limit is None else memory_limit
+            return _made(zero_bubble, *asked, costs, limit)
+        return _made(self.make, *asked)
+
+
+@lru_cache(maxsize=16)
+def _made(make: Callable[..., Schedule], *of: Any) -> Schedule:
+    """What `make` makes; the latest are kept for the next move of a slider of costs."""
+    return make(*of)
+
+
+FAMILIES = {
+    **{one.title: Family(one.title, one.make, one.stages_per_rank) for one in PUBLISHED.values()},
+    "zero bubble search": Family("zero bubble search", None),
+}
+
+
+def family_of(name: str, families: Mapping[str, Family] = FAMILIES) -> Family:
+    """The family of a name.
+
+    Raises:
+        ValueError: there is none; the sentence lists all.
+    """
+    if name not in families:
+        raise ValueError(f"there is no family {name!r}; choose one of {', '.join(families)}")
+    return families[name]
+
+
+def family_of_schedule(schedule: Schedule) -> Family:
+    """A family that is one schedule, under a name no other has: `1F1B (given)` if it is called 1F1B.
+
+    Raises:
+        ScheduleError: a ValueError; the schedule is illegal.
+    """
+    check(schedule)
+    name = schedule.name or "schedule"
+    while name in FAMILIES:
+        name += " (given)"
+    share = schedule.stages_per_rank
+    return Family(name, None, int(share) if share.is_integer() else share, schedule)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything a prediction depends on. `costs` are for the layers of a rank, the profile for parts of them.
+
+    Raises:
+        ValueError: a size is out of range.
+    """
+
+    family: Family
+    compare: Family | None
+    num_ranks: int
+    num_microbatches: int
+    costs: Costs
+    profile: Profile
+    memory_limit: float | None
+    unseen: Unseen = Unseen()
+
+    def __post_init__(self) -> None:
+        check_size("num_ranks", self.num_ranks)
+        check_size("num_microbatches", self.num_microbatches)
+
+    @classmethod
+    def first(
+        cls,
+        family: Family,
+        compare: Family | None,
+        num_ranks: int | None,
+        num_microbatches: int | None,
+        costs: Costs,
+        memory_limit: float | None,
+    ) -> "Setting":
+        """What a studio begins with: 4 ranks and 8 micro-batches, or the sizes of the only schedule.
+
+        Raises:
+            ValueError: a size is out of range, or the costs are for another number of stages.
+        """
+        usual = family.sizes or (4, 8)
+        ranks, microbatches = (
+            one if asked is None else asked for asked, one in zip((num_ranks, num_microbatches), usual, strict=True)
+        )
+        check_size("num_ranks", ranks)
+        dials, profile, unseen = split_costs(costs, ranks, family.stages_per_rank)
+        return cls(family, compare, ranks, microbatches, dials, profile, memory_limit, unseen)
+
+    def after(self, inputs: Mapping[str, Any], families: Mapping[str, Family]) -> "Setting":
+        """The setting that the controls ask for next.
+
+        Stage costs that nobody touched in the browser stay as fine as they were given; another family that is one
+        schedule brings its sizes.
+
+        Raises:
+            ValueError: there is no such family, a size is out of range, or stage costs are none.
+        """
+        profile = Profile.of(inputs["stage_costs"], inputs["stages_per_rank"])
+        setting = Setting(
+            family_of(inputs["family"], families),
+            family_of(inputs["compare"], families) if inputs["compare"] else None,
+            inputs["num_ranks"],
+            inputs["num_microbatches"],
+            Costs(*(inputs[name] for name in (*WORK, "p2p"))),
+            self.profile if profile == self.named_profile() else profile,
+            inputs["memory_limit"],
+            self.unseen,
+        )
+        sizes = setting.family.sizes
+        if setting.family == self.family or sizes is None:
+            return setting
+        return replace(setting, num_ranks=sizes[0], num_microbatches=sizes[1])
+
+    def to_inputs(self) -> dict[str, Any]:
+        """The setting as the controls have it."""
+        named = self.named_profile()
+        return {
+            "family": self.family.name,
+            "compare": self.compare.name if self.compare else "",
+            "num_ranks": self.num_ranks,
+            "num_microbatches": self.num_microbatches,
+            **{name: getattr(self.costs, name) for name in (*WORK, "p2p")},
+            "stage_costs": named.stage_costs(),
+            "stages_per_rank": named.stages_per_rank,
+            "memory_limit": self.memory_limit,
+        }
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether one of its schedules has to be searched."""
+        return any(family.is_searched for family in (self.family, self.compare) if family)
+
+    def costs_of(self, family: Family) -> Costs:
+        """What the stages of a family cost: as much in total as those of any other."""
+        return costs_of_stages(self.num_ranks, family.stages_per_rank, self.costs, self.profile, self.unseen)
+
+    def named_profile(self) -> Profile:
+        """The costs of single stages, by the stages of the family on screen."""
+        usual = [getattr(self.costs, name) for name in WORK]
+        return self.profile.cut(self.family.stages_per_rank, usual)
+
+    def shown(self, family: Family) -> Shown:
+        """The schedule of a family, to be simulated.
+
+        Raises:
+            ValueError: there is no such schedule, for example under this memory limit.
+        """
+        costs = self.costs_of(family)
+        schedule = family.schedule(self.num_ranks, self.num_microbatches, costs, self.memory_limit)
+        return Shown(family.name, schedule, costs, family.stages_per_rank)
+
+    def screen(self, measured: "Measured | None") -> Screen:
+        """All runs to draw; a measured one only while it is a run of this schedule."""
+        main = self.shown(self.family)
+        compared = self.shown(self.compare) if self.compare else None
+        if measured is None or not measured.fits(main.schedule, self.costs_of(self.family)):
+            return Screen(main, compared)
+        return Screen(main, compared, replace(main, source=measured.timeline))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A run of a schedule on a real clock, and the costs its stages had if they slept."""
+
+    schedule: Schedule
+    costs: Costs
+    timeline: Timeline
+
+    def fits(self, schedule: Schedule, costs: Costs) -> bool:
+        """Whether it is still a run of what is on screen; real stages cost what they cost."""
+        return schedule == self.schedule and (self.timeline.engine == "real" or costs == self.costs)
+
+
+def check_size(name: str, value: int) -> None:
+    """Refuse a size off its slider.
+
+    Raises:
+        ValueError: naming the size, its value and the range.
+    """
+    most = {"num_ranks": MOST_RANKS, "num_microbatches": MOST_MICROBATCHES}[name]
+    if not 1 <= value <= most:
+        raise ValueError(f"{name} is {value}; choose 1 to {most}")

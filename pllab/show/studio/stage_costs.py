@@ -1,0 +1,193 @@
+"""What stages cost however the model is cut: costs are a profile over its depth, and a stage has its share of it.
+
+A cut only names layers anew. Two families on one axis therefore cost the same in total, and a slow part of the model
+stays where it is.
+
+    depth, in layers of a rank   0               1               2
+    one stage a rank             |  stage 0: 1   |  stage 1: 3   |
+    two stages a rank            |  0.5  |  0.5  |  1.5  |  1.5  |
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, fsum, inf
+
+import numpy as np
+import numpy.typing as npt
+
+from pllab.simulate import Costs
+
+Depths = npt.NDArray[np.float64]
+Cells = tuple[float | None, ...]
+"""Three costs of a stage; None is what all others cost."""
+
+WORK = ("forward", "backward_input", "backward_weight")
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Costs of single stages, and how many stages of that size share a rank's layers.
+
+    Example: `Profile({1: (3.0, None, None)})` for the second stage above; `.cut(2, usual)` names stages 2 and 3.
+    """
+
+    cells: Mapping[int, Cells]
+    stages_per_rank: float = 1
+
+    @classmethod
+    def of(cls, stage_costs: Mapping[str, Sequence[float | None]], stages_per_rank: float) -> "Profile":
+        """As the trait has them, by the texts of stage numbers.
+
+        Raises:
+            ValueError: a stage has not three costs.
+        """
+        for stage, values in stage_costs.items():
+            if len(values) != len(WORK):
+                given = f"stage_costs of stage {stage} has {len(values)} values"
+                raise ValueError(f"{given}; give seconds forward, of inputs and of weights, None as all others")
+        return cls({int(stage): tuple(values) for stage, values in stage_costs.items()}, stages_per_rank)
+
+    def stage_costs(self) -> dict[str, Cells]:
+        """As the trait has them."""
+        return {str(stage): values for stage, values in self.cells.items()}
+
+    def cut(self, stages_per_rank: float, usual: Sequence[float]) -> "Profile":
+        """The same costs for stages of another size; `usual` is what a rank's layers cost where none are given."""
+        if not self.cells or stages_per_rank == self.stages_per_rank:
+            return replace(self, stages_per_rank=stages_per_rank)
+        num_ranks = ceil((max(self.cells) + 1) / self.stages_per_rank - _ROUNDING)
+        num_new = ceil(num_ranks * stages_per_rank - _ROUNDING)
+        num_old = ceil(num_new / stages_per_rank * self.stages_per_rank - _ROUNDING)
+        old = np.arange(num_old + 1) / self.stages_per_rank  # boundaries, in layers of a rank
+        new = np.arange(num_new + 1) / stages_per_rank
+        none: Cells = (None,) * len(usual)
+        rows = [self.cells.get(stage, none) for stage in range(num_old)]
+        columns = [
+            _dealt(column, whole / self.stages_per_rank, old, new)
+            for column, whole in zip(zip(*rows, strict=True), usual, strict=True)
+        ]
+        cells = {stage: values for stage, values in enumerate(zip(*columns, strict=True)) if values != none}
+        return Profile(cells, stages_per_rank)
+
+
+def _dealt(values: Cells, usual: float, old: Depths, new: Depths) -> Cells:
+    """One cost of stages between new boundaries; None where no part of a stage was given, so that a dial moves it.
+
+    What lies above a depth grows evenly within an old stage, and a new stage has what lies between its boundaries.
+    """
+    filled = [usual if value is None else value for value in values]
+    given = [value is not None for value in values]
+    costs, parts = (np.diff(np.interp(new, old, np.append(0.0, np.cumsum(one)))) for one in (filled, given))
+    return tuple(float(cost) if part > _ROUNDING else None for cost, part in zip(costs, parts, strict=True))
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What Python said of costs and no dial shows: whole backwards, and the bytes of messages.
+
+    `usual` are a rank's I, W and B, `whole` those of single stages. A whole backward that costs another share of I
+    and W keeps this share when a dial moves them. With neither, B is I and W.
+    """
+
+    usual: tuple[float, float, float] | None = None
+    whole: Profile = Profile({})
+    bandwidth: float = inf
+    sent: float | tuple[float, ...] = 0.0
+    stages_per_rank: float = 1
+
+    def backward(
+        self, own: Mapping[int, Cells], work: Sequence[Sequence[float]], stages_per_rank: float
+    ) -> list[float] | None:
+        """Seconds of B for stages that work so long; those without costs of their own have the usual share."""
+        if self.usual is None:
+            return None
+        usual = tuple(value / stages_per_rank for value in self.usual)
+        given = self.whole.cut(stages_per_rank, self.usual).cells
+        alike = [given.get(stage, usual) if _has_own_backward(own.get(stage)) else usual for stage in range(len(work))]
+        return [_whole(values[1], values[2], known) for values, known in zip(work, alike, strict=True)]
+
+    def bytes_of(self, num_stages: int, stages_per_rank: float) -> float | tuple[float, ...]:
+        """What each stage sends. Between two boundaries that were given it is in between, by depth."""
+        if not isinstance(self.sent, tuple) or (len(self.sent), self.stages_per_rank) == (num_stages, stages_per_rank):
+            return self.sent
+        known = self.sent[:-1] or self.sent  # the last stage sends nothing
+        depths = (np.arange(len(known)) + 1) / self.stages_per_rank
+        return tuple(np.interp((np.arange(num_stages) + 1) / stages_per_rank, depths, known).tolist())
+
+
+def costs_of_stages(
+    num_ranks: int, stages_per_rank: float, dials: Costs, profile: Profile, unseen: Unseen | None = None
+) -> Costs:
+    """What one stage costs: a rank's costs shared by its stages, with the stages that cost something else.
+
+    Example: with forward 1.0, two stages a rank and a profile that says `{3: (0.9, None, None)}` of this cut, stage 3
+    takes 0.9 s forward and all others 0.5 s. The latency of a message is the same however the model is cut.
+    """
+    unseen = unseen or Unseen()
+    num_stages = round(num_ranks * stages_per_rank)
+    rank = [getattr(dials, name) for name in WORK]
+    usual = [value / stages_per_rank for value in rank]
+    cells = profile.cut(stages_per_rank, rank).cells
+    own = {stage: values for stage, values in cells.items() if 0 <= stage < num_stages}
+    work = [_fill(own.get(stage), usual) for stage in range(num_stages if own else 1)]
+    whole = unseen.backward(own, work, stages_per_rank)
+    forward, by_input, by_weight = (column if own else column[0] for column in zip(*work, strict=True))
+    return Costs(
+        forward,
+        by_input,
+        by_weight,
+        dials.p2p,
+        unseen.bandwidth,
+        unseen.bytes_of(num_stages, stages_per_rank),
+        whole if own or whole is None else whole[0],
+    )
+
+
+def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[Costs, Profile, Unseen]:
+    """Costs as dials show them: a rank's mean costs, the costs of single stages, and what no dial shows.
+
+    Costs that are one number each are those of a rank's layers. With values per stage, all are those of a stage.
+
+    Raises:
+        ValueError: the costs are for another number of stages than the schedule has.
+    """
+    num_stages = round(num_ranks * stages_per_rank)
+    costs.check_stages(num_stages)
+    names = WORK if costs.backward is None else (*WORK, "backward")
+    given = [getattr(costs, name) for name in names]
+    sent = costs.activation_bytes
+    assert isinstance(sent, int | float | tuple)
+    unseen = Unseen(bandwidth=costs.bandwidth, sent=sent, stages_per_rank=stages_per_rank)
+    none = Profile({}, stages_per_rank)
+    if not any(isinstance(value, tuple) for value in given) and (costs.num_stages is None or stages_per_rank == 1):
+        usual = (given[1], given[2], given[3]) if len(given) > len(WORK) else None
+        return Costs(given[0], given[1], given[2], costs.p2p), none, replace(unseen, usual=usual)
+    lists = [value if isinstance(value, tuple) else (value,) * num_stages for value in given]
+    means = [fsum(values) / num_ranks for values in lists]
+    dials = Costs(means[0], means[1], means[2], costs.p2p)
+    profile = replace(none, cells=dict(enumerate(zip(*lists[:3], strict=True))))
+    if len(lists) > len(WORK):
+        whole = replace(none, cells=dict(enumerate(zip(*lists[1:], strict=True))))
+        unseen = replace(unseen, usual=(means[1], means[2], means[3]), whole=whole)
+    return dials, profile, unseen
+
+
+def _has_own_backward(cells: Cells | None) -> bool:
+    """Whether a stage has a backward of its own."""
+    return cells is not None and (cells[1] is not None or cells[2] is not None)
+
+
+def _fill(given: Cells | None, usual: Sequence[float]) -> tuple[float, ...]:
+    """The values given for a stage, and the usual ones where there are none."""
+    values = given or (None,) * len(usual)
+    return tuple(plain if value is None else float(value) for value, plain in zip(values, usual, strict=True))
+
+
+def _whole(by_input: float, by_weight: float, known: Cells) -> float:
+    """B for an I and a W, in the proportion it is known in: measured Bs stay as they are until a dial moves I or W."""
+    known_input, known_weight, known_whole = (value or 0.0 for value in known)
+    split = known_input + known_weight
+    if (by_input, by_weight) == (known_input, known_weight):
+        return known_whole
+    return known_whole * ((by_input + by_weight) / split) if split else known_whole + by_input + by_weight

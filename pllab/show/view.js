@@ -1,0 +1,101 @@
+// The view of a widget: what all of them have, said once. Python puts this behind common.js.
+
+/** A button with a word on it. */
+function buttonOf(text, click, more = {}) {
+  return element("button", { type: "button", click, ...more }, text);
+}
+
+/** Buttons and sliders that belong together. */
+function toolsOf(name, ...children) {
+  return element("div", { class: "pl-tools", role: "group", "aria-label": name }, ...children);
+}
+
+/** Names that no other view in the page has, for ids. */
+function uniqueName(widget) {
+  return `pl-${widget}-${Math.random().toString(36).slice(2, 10)}`;
+}
+
+/**
+ * One widget in one page: its root, its spoken line, its table, and the two buttons that all have. A widget's own view
+ * extends it: the constructor makes the parts, `show` brings them in line with the traits, `tableView` makes the table.
+ */
+class View {
+  constructor({ model, el }, widget, tableName) {
+    this.model = model;
+    this.theme = model.get("theme");
+    this.root = element("div", { class: `pl-widget pl-${widget}`, "data-pl-state": "drawing" });
+    this.title = element("strong");
+    this.summary = element("span");
+    this.live = element("p", { class: "pl-live", "aria-live": "polite" });
+    this.table = element("div", { class: "pl-table", tabindex: 0, role: "region", "aria-label": `${tableName} as a table` });
+    this.toggles = [["table", "Show as table"], ["projector", "Projector"]].map(([trait, text]) => toggleOf(model, trait, text));
+    this.viewButtons = this.toggles.map(([button]) => button);
+    this.pictures = []; // what the table takes the place of
+    this.stops = [];
+    el.replaceChildren(this.root);
+    keepLetters(this.root);
+  }
+  get(trait) {
+    return this.model.get(trait);
+  }
+  set(trait, value) {
+    this.model.set(trait, value);
+    this.model.save_changes();
+  }
+  titleLine() {
+    return element("p", { class: "pl-title" }, this.title, " ", this.summary);
+  }
+  /** Call a method, and show in the widget if it fails. */
+  safely(work) {
+    return guarded(this.root, (...values) => work.apply(this, values));
+  }
+  follow(traits, work) {
+    this.stops.push(listen(this.model, traits, this.safely(work)));
+  }
+  followWidth(node, work) {
+    this.stops.push(watchWidth(node, this.safely(work)));
+  }
+  /** Draw for the first time, and from now on when the table or the size is chosen. */
+  begin() {
+    this.follow(["table", "projector"], this.showView);
+    this.safely(this.showView)();
+  }
+  get isLarge() {
+    return Boolean(this.get("projector"));
+  }
+  showView() {
+    const asTable = Boolean(this.get("table"));
+    for (const [, show] of this.toggles) show();
+    this.table.hidden = !asTable;
+    for (const picture of this.pictures) picture.hidden = asTable;
+    this.root.classList.toggle("pl-large", this.isLarge);
+    this.show();
+  }
+  fillTable() {
+    if (this.get("table")) this.table.replaceChildren(this.tableView());
+  }
+  /** Mark the line of the table that is shown now, and only it. */
+  markLine(now, mark) {
+    this.table.querySelectorAll("tbody tr").forEach((line, at) => line.classList.toggle(mark, at === now));
+  }
+  /** Say a sentence, once. */
+  say(sentence) {
+    if (this.live.textContent !== sentence) this.live.textContent = sentence;
+  }
+  isReady() {
+    this.root.dataset.plState = "ready";
+  }
+  close() {
+    for (const stop of this.stops) stop();
+  }
+}
+
+/** What anywidget asks a module for. */
+function widgetOf(Kind) {
+  return {
+    render(context) {
+      const view = new Kind(context);
+      return () => view.close();
+    },
+  };
+}

@@ -1,0 +1,229 @@
+"""Where the time of a run went: what every idle gap waited for, and which spans decide how long the run takes.
+
+Both lay the data flow of the schedule over the spans of a timeline, whichever engine made it.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from pllab.schedule import Action, Kind, Schedule, needs
+from pllab.simulate.costs import Costs
+from pllab.timeline import Span, Timeline
+
+_IDLE_KINDS = frozenset("C")  # spans that leave the device free; the timeline does not count them as busy either
+
+
+class Links:
+    """The spans of a run by action and by rank, and what each had to wait for.
+
+    Args:
+        schedule: what was run; its actions say which backwards are split.
+        timeline: of any engine.
+        costs: how long messages take; without it they take no time here.
+
+    Raises:
+        ValueError: the timeline has an action that the schedule has not.
+    """
+
+    def __init__(self, schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> None:
+        self.num_stages = schedule.num_stages
+        self.costs = costs
+        self.rows = [
+            tuple(span for span in timeline.of_rank(rank) if span.action.kind not in _IDLE_KINDS)
+            for rank in range(timeline.num_ranks)
+        ]
+        self.of_action = {action_of(span): span for row in self.rows for span in row if span.action.kind in "FBIW"}
+        foreign = self.of_action.keys() - set(schedule.actions())
+        if foreign:
+            raise ValueError(f"the timeline has {min(foreign)} and the schedule has not; pass the schedule it is of")
+
+    def last_input(self, span: Span) -> Span | None:
+        """Of what other ranks had to send, what arrived last; None where all was on this rank."""
+        return max(self._from_others(span), key=self.arrival, default=None)
+
+    def arrival(self, sent: Span) -> float:
+        """When the result of a span is at the next rank, as far as the costs say."""
+        return sent.end + self.message(sent)
+
+    def message(self, sent: Span) -> float:
+        """Seconds on the way, as far as the costs say."""
+        stage = sent.action.stage
+        receiver = stage + 1 if sent.action.kind == "F" else stage - 1
+        return self.costs.message(stage, receiver) if self.costs else 0.0
+
+    def _from_others(self, span: Span) -> Iterator[Span]:
+        if span.action.kind not in "FBIW":
+            return
+        for need in needs(action_of(span), self.num_stages, self.of_action):
+            sent = self.of_action.get(need)
+            # An input that began later was not waited for: the clocks of two measured ranks differ a little.
+            if sent is not None and sent.rank != span.rank and sent.start <= span.start:
+                yield sent
+
+
+def action_of(span: Span) -> Action:
+    """The action of a span as a schedule has it."""
+    action = span.action
+    return action if isinstance(action, Action) else Action(action.stage, Kind(action.kind), action.microbatch)
+
+
+Cause = Literal["start-up", "action", "message", "launch", "drain"]
+
+
+class Gap(NamedTuple):
+    """Idle seconds of a rank, why, and for which action of another rank it waited.
+
+    Causes: `start-up` before the rank's first action; `action`: another rank had not finished `waited_for`;
+    `message`: it had, and the result was on its way; `launch`: nothing was missing and the rank did not start, which
+    only happens outside the simulator; `drain` after the rank's last action, while others go on.
+    """
+
+    rank: int
+    start: float
+    end: float
+    cause: Cause
+    waited_for: Action | None
+
+    @property
+    def duration(self) -> float:
+        """Seconds from start to end."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        reasons = {
+            "start-up": f"its first input comes from {self.waited_for}" if self.waited_for else "it starts late",
+            "action": f"it waits for {self.waited_for}",
+            "message": f"the result of {self.waited_for} is on its way",
+            "launch": "nothing is missing, and it has not started yet",
+            "drain": "its work is done",
+        }
+        return f"rank {self.rank} is idle for {self.duration:.4g} s at {self.start:.4g} s: {reasons[self.cause]}"
+
+
+def gaps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[Gap, ...]:
+    """All idle time of a run, cut by cause; together the gaps are `timeline.idle` device-seconds.
+
+    Example, `simulate(one_f_one_b(2, 2))` on rank 0, where B0 of rank 1 ends at 4 and B1 at 7:
+
+        rank 0  F0 F1 -  -  B0 B0 -  B1 B1      gap 2-4 action 1B0, gap 6-7 action 1B1
+        rank 1  -  F0 B0 B0 F1 B1 B1 -  -       gap 0-1 start-up 0F0, gap 7-9 drain
+
+    A wait that outlasts the awaited action is cut where that action ends; the rest is `message`. In a measured run
+    the rest is a message and a launch; `costs` say how much of it is message, without them all of it.
+
+    Args:
+        schedule: what was run.
+        timeline: of any engine.
+        costs: how long messages take.
+
+    Returns:
+        Gaps by rank, in order of time.
+
+    Raises:
+        ValueError: the timeline is not of this schedule.
+    """
+    links = Links(schedule, timeline, costs)
+    return tuple(
+        gap
+        for rank, row in enumerate(links.rows)
+        for gap in _of_rank(rank, row, links, timeline.start, timeline.end)
+        if gap.end > gap.start
+    )
+
+
+def _of_rank(rank: int, row: tuple[Span, ...], links: Links, start: float, end: float) -> Iterator[Gap]:
+    if not row:
+        yield Gap(rank, start, end, "drain", None)
+        return
+    sent = links.last_input(row[0])
+    yield Gap(rank, start, row[0].start, "start-up", _action(sent))
+    reached = row[0].end
+    for before, span in pairwise(row):
+        reached = max(reached, before.end)
+        if span.start > reached:
+            yield from _between(reached, span, links)
+    yield Gap(rank, max(reached, row[-1].end), end, "drain", None)
+
+
+def _between(start: float, span: Span, links: Links) -> Iterator[Gap]:
+    """Cut one gap before a span: until its input was computed, until it was there, until it started."""
+    sent = links.last_input(span)
+    if sent is None:
+        yield Gap(span.rank, start, span.start, "launch", None)
+        return
+    computed = min(max(start, sent.end), span.start)
+    arrived = span.start if links.costs is None else min(max(computed, links.arrival(sent)), span.start)
+    yield Gap(span.rank, start, computed, "action", _action(sent))
+    yield Gap(span.rank, computed, arrived, "message", _action(sent))
+    yield Gap(span.rank, arrived, span.start, "launch", None)
+
+
+def _action(span: Span | None) -> Action | None:
+    return None if span is None else action_of(span)
+
+
+Link = Literal["start", "rank", "input"]
+
+
+class PathStep(NamedTuple):
+    """A span of the critical path, what held it back, and the seconds since the step before.
+
+    Links: `start`, it is the first; `rank`, its rank was at work on the step before; `input`, the step before sends
+    it what it needs, and `lag` is the message.
+    """
+
+    span: Span
+    link: Link
+    lag: float
+
+
+def critical_path(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[Span, ...]:
+    """The chain of spans from start to end in which each had to wait for the one before it.
+
+    Example, `simulate(one_f_one_b(2, 2))`, where rank 1 is the busy one and the last message goes back:
+
+        rank 0 [F0] F1 .  .  B0 B0 .  [B1 B1]
+        rank 1  .  [F0][B0 B0][F1][B1 B1]             0F0 1F0 1B0 1F1 1B1 0B1, 1 + 1 + 2 + 1 + 2 + 2 = 9 s
+
+    In a simulated run the durations and lags add up to the makespan. In a measured one, what is left is launches.
+
+    Args:
+        schedule: what was run.
+        timeline: of any engine.
+        costs: how long messages take. A measured span that starts after its input came and its rank was free is
+            linked to the later of the two; without costs messages are taken to be instant for that.
+
+    Raises:
+        ValueError: the timeline is not of this schedule.
+    """
+    return tuple(step.span for step in critical_steps(schedule, timeline, costs))
+
+
+def critical_steps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[PathStep, ...]:
+    """The critical path with what links each span to the one before; arguments as `critical_path`."""
+    links = Links(schedule, timeline, costs)
+    return tuple(_backwards(links, timeline.engine == "simulated"))[::-1]
+
+
+def _backwards(links: Links, exact: bool) -> Iterator[PathStep]:
+    """From the span that ends last to the one nothing held back."""
+    earlier = {id(span): before for row in links.rows for before, span in zip(row, row[1:], strict=False)}
+    span = max((row[-1] for row in links.rows if row), key=lambda span: span.end, default=None)
+    while span is not None:
+        before, sent = earlier.get(id(span)), links.last_input(span)
+        link = _link(span, before, sent, links, exact)
+        cause = {"start": None, "rank": before, "input": sent}[link]
+        yield PathStep(span, link, span.start - cause.end if cause else 0.0)
+        span = cause
+
+
+def _link(span: Span, before: Span | None, sent: Span | None, links: Links, exact: bool) -> Link:
+    """The later of two: the rank was free, the input was there."""
+    if before is None:
+        return "start" if sent is None else "input"
+    if sent is None:
+        return "rank"
+    if exact:  # the virtual clock launches at once, so a rank that was free earlier waited for its input
+        return "input" if span.start > before.end else "rank"
+    return "input" if links.arrival(sent) > before.end else "rank"

@@ -1,0 +1,164 @@
+"""The one door: check, start the ranks the mode needs, train, write the result."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from pllab import comm
+from pllab.comm.machine import describe_machine
+from pllab.train.checkpoints import checkpoints_in
+from pllab.train.config import TrainConfig
+from pllab.train.loop import Corpus, OnProgress, RankOutcome, load_corpus, train_rank
+from pllab.train.results import TrainResult, open_workdir, save_result
+from pllab.train.trainers import devices_of
+
+
+def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainResult:
+    """Train as configured and leave `WORKDIR/<mode>-<world size>.json`.
+
+    Example: `train(TrainConfig(mode="data_parallel", world_size=2)).tokens_per_s.mean` is the throughput of
+    both ranks together.
+
+    Losses do not depend on the mode: all modes take the same batches in the same order from the same weights.
+    data_parallel starts `world_size` processes, the other modes run in this one, pipeline on lanes.
+
+    Args:
+        config: what to train, and on what.
+        on_progress: called here about ten times a second per rank with a dictionary of name, mode, rank,
+            epoch (from 0), step (from 1), num_steps, and of this epoch so far tokens and seconds, and the
+            rank's last loss.
+
+    Raises:
+        ValueError: the data set, work folder, device or checkpoint is not there or does not fit.
+        RankError: a rank failed; all others were ended.
+    """
+    backend = _describe_backend(config)
+    folder = _open_run(config)
+    corpus = load_corpus(config)
+    tokenizer_path = folder / "tokenizer.json"
+    corpus.tokenizer.save(tokenizer_path)
+    report = on_progress or (lambda _: None)
+    if config.mode == "data_parallel":
+        outcomes = _launch(config, folder, tokenizer_path, report)
+    else:
+        with compute_threads(config.num_threads):
+            outcomes = [train_rank(config, corpus, folder, report)]
+    return save_result(_result(config, backend, outcomes))
+
+
+def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | None = None) -> TrainResult | None:
+    """Train as one rank of a group that is set up already, as under torchrun; rank 0 returns the result.
+
+    Args:
+        config: the same on every rank, of mode data_parallel or pipeline.
+        backend: who carries the messages, for the result.
+        on_progress: see `train`; hears of this rank only.
+
+    Raises:
+        ValueError: the group is not the configuration's; else as `train`.
+    """
+    if config.mode not in ("data_parallel", "pipeline") or config.world_size != comm.world_size():
+        raise ValueError(
+            f"this process is one of {comm.world_size()} ranks, but the mode is {config.mode} and world_size "
+            f"{config.world_size}; give --mode data_parallel or pipeline, and --world-size {comm.world_size()}"
+        )
+    folder = _open_run(config)
+    corpus = load_corpus(config)  # other hosts may not see rank 0's tokenizer, and the same texts give the same one
+    if comm.rank() == 0:
+        corpus.tokenizer.save(folder / "tokenizer.json")
+    with compute_threads(config.num_threads):
+        outcome = train_rank(config, corpus, folder, on_progress or (lambda _: None))
+    # The ranks of a pipeline work on the same tokens, so one of them speaks for all.
+    outcomes = comm.all_gather_object(outcome) if config.mode == "data_parallel" else [outcome]
+    return save_result(_result(config, backend, outcomes)) if comm.rank() == 0 else None
+
+
+def _open_run(config: TrainConfig) -> Path:
+    """The folder of this run's own files; nothing of another run is touched.
+
+    Raises:
+        ValueError: the work folder cannot be used, there is nothing to resume, or checkpoints of another run are there.
+    """
+    folder = open_workdir(config.workdir) / config.run_name
+    result = folder.with_suffix(".json")
+    if result.is_dir():
+        raise ValueError(f"{str(result)!r} is a folder, and the results go into a file of that name; move it away")
+    found = checkpoints_in(folder)
+    if config.checkpoint and not config.resume and found:
+        raise ValueError(
+            f"{str(folder)!r} holds checkpoints of an earlier run (up to {found[-1].name}); go on from them with "
+            "--resume, or name another --workdir"
+        )
+    if config.resume:
+        _check_resume(config, folder)
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _result(config: TrainConfig, backend: str, outcomes: list[RankOutcome]) -> TrainResult:
+    return TrainResult(
+        config=config,
+        machine=describe_machine(),
+        backend="; ".join(filter(None, (backend, outcomes[0].reason))),
+        ranks=tuple(outcome.epochs for outcome in outcomes),
+        step_losses=outcomes[0].step_losses,
+        bleu=outcomes[0].bleu,
+    )
+
+
+def _launch(config: TrainConfig, folder: Path, tokenizer_path: Path, report: OnProgress) -> list[RankOutcome]:
+    return comm.launch(
+        _in_rank,
+        config.world_size,
+        config,
+        str(folder),
+        str(tokenizer_path),
+        backend="gloo" if config.device == "cpu" else None,
+        num_threads=config.num_threads,
+        timeout_s=config.timeout_s,
+        on_report=lambda _, event: report(event),
+    )
+
+
+def _in_rank(
+    rank: int,  # noqa: ARG001 - what launch calls
+    world_size: int,  # noqa: ARG001
+    config: TrainConfig,
+    folder: str,
+    tokenizer_path: str,
+) -> RankOutcome:
+    """What a launched rank runs; it is a function of a module so that a new process can import it."""
+    corpus: Corpus = load_corpus(config, Path(tokenizer_path))
+    return train_rank(config, corpus, Path(folder), comm.report)
+
+
+def _describe_backend(config: TrainConfig) -> str:
+    """Say who computes and who carries messages; refuses devices that are not there."""
+    if config.mode == "data_parallel":
+        wanted = {"cpu": "gloo", "cuda": "nccl", "auto": None}[config.device]
+        return comm.plan_backend(0, config.world_size, wanted).reason
+    devices = ", ".join(str(device) for device in devices_of(config))
+    return f"one process on {devices}"
+
+
+def _check_resume(config: TrainConfig, folder: Path) -> None:
+    found = checkpoints_in(folder)
+    done = int(found[-1].name.partition("-")[2]) if found else 0
+    if found and done >= config.num_epochs:
+        raise ValueError(
+            f"num_epochs is {config.num_epochs} and the checkpoint in {str(folder)!r} has {done} behind it; "
+            "give more epochs, or leave resume out"
+        )
+
+
+@contextmanager
+def compute_threads(count: int) -> Iterator[None]:
+    """Compute with so many threads in this process for a while; modes are compared on devices of one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

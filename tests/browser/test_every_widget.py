@@ -1,0 +1,89 @@
+"""What holds for every widget in a bare page: it can be read, enlarged, shown as a table, narrowed and taken away."""
+
+import pytest
+
+from pllab import show
+from tests.browser import bench
+from tests.browser.scenes import SCENES
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+NAMELESS = """root => [...root.querySelectorAll("button, input, select, textarea, [tabindex]")]
+  .filter((node) => node.checkVisibility())
+  .filter((node) => !(node.getAttribute("aria-label") || node.labels?.length || node.textContent.trim()))
+  .map((node) => node.outerHTML)"""
+BREAK = """names => {
+  try { for (const name of names) window.model.set(name, undefined); } catch { /* it is also thrown */ }
+}"""
+
+
+def test_there_is_a_scene_for_every_widget():
+    assert set(SCENES) == {name for name in show.__all__ if hasattr(getattr(show, name), "_esm")}
+
+
+@bench.both_schemes
+@pytest.mark.parametrize("name", SCENES)
+def test_it_is_readable_and_can_be_reached(chromium_page, name):
+    scene = SCENES[name]
+    root = bench.mount(chromium_page, scene.widget())
+    ink, ground = root.evaluate("node => [getComputedStyle(node).color, getComputedStyle(node).backgroundColor]")
+    is_dark = chromium_page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert (bench.brightness(ground) < bench.brightness(ink)) is is_dark
+    assert abs(bench.brightness(ground) - bench.brightness(ink)) > 150
+    assert root.evaluate(NAMELESS) == []
+    heights = root.locator("button:visible").evaluate_all("nodes => nodes.map((node) => node.offsetHeight)")
+    assert min(heights) >= 24
+    expect(root.locator(scene.control).first).to_be_visible()
+
+
+@pytest.mark.parametrize("name", [name for name in SCENES if SCENES[name].key])
+def test_keys_are_the_widgets_only_while_it_has_the_focus(chromium_page, name):
+    scene = SCENES[name]
+    root = bench.mount(chromium_page, scene.widget())
+    chromium_page.evaluate(bench.PASSED)
+    live = root.locator(".pl-live")
+    before = live.text_content()
+    chromium_page.locator("#outside").focus()
+    chromium_page.keyboard.press("End")
+    expect(live).to_have_text(before)
+    root.locator(scene.control).first.focus()
+    chromium_page.keyboard.press(scene.key)
+    chromium_page.keyboard.press("x")  # which cuts a cell in JupyterLab
+    expect(live).not_to_have_text(before)
+    assert chromium_page.evaluate("window.passed") == ["End"]
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_table_projector_and_a_narrow_page(chromium_page, name):
+    root = bench.mount(chromium_page, SCENES[name].widget())
+    table, large = root.get_by_role("button", name="Show as table"), root.get_by_role("button", name="Projector")
+    expect(root.locator(".pl-table tbody tr")).to_have_count(0)
+    table.focus()
+    chromium_page.keyboard.press("Enter")
+    expect(table).to_have_attribute("aria-pressed", "true")
+    assert root.locator(".pl-table tbody tr").count() > 0
+    table.click()
+    expect(root.locator(".pl-table")).to_be_hidden()
+    small = large.bounding_box()["height"]
+    large.click()
+    expect(large).to_have_attribute("aria-pressed", "true")
+    assert large.bounding_box()["height"] > 1.4 * small
+    large.click()
+    chromium_page.set_viewport_size({"width": 420, "height": 700})
+    chromium_page.wait_for_function("document.documentElement.scrollWidth <= 420")
+    expect(root).to_have_attribute("data-pl-state", "ready")
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_failure_is_visible_and_unmounting_leaves_no_listener(chromium_page, name):
+    widget = SCENES[name].widget()
+    root = bench.mount(chromium_page, widget)
+    assert chromium_page.evaluate(bench.LISTENERS_LEFT) > 0
+    names = ["view", "epoch", "lanes", "step", "way", "cuts"]
+    chromium_page.evaluate(BREAK, [one for one in names if widget.has_trait(one)])
+    expect(root).to_have_attribute("data-pl-state", "error")
+    expect(root.get_by_role("alert").last).to_contain_text("This widget failed")
+    chromium_page.evaluate("window.unmount()")
+    assert chromium_page.evaluate(bench.LISTENERS_LEFT) == 0

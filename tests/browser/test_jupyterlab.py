@@ -1,0 +1,109 @@
+"""Every widget in a real JupyterLab: a notebook with a cell for each, its kernel, mouse and keys."""
+
+import re
+
+import pytest
+
+from pllab.schedule import Schedule, one_f_one_b
+from tests.browser.bench import block, order
+from tests.browser.jupyterlab import open_and_run, use_the_widget
+from tests.browser.repaint import measure_all
+from tests.browser.scenes import SCENES
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+RAN = re.compile(r"This order ran: makespan [\d.]+, engine emulated \(sleep\)\.")
+
+
+@pytest.fixture(scope="module")
+def lab(module_page, lab_server):
+    """The page of the notebook, all cells run."""
+    module_page.emulate_media(reduced_motion="reduce")  # a block that glides is hard to catch
+    open_and_run(module_page, lab_server, "widgets.ipynb")
+    yield module_page
+    module_page.goto("about:blank")  # close the sockets before the kernel goes
+    lab_server.end_kernels()
+
+
+@pytest.mark.parametrize("name", [name for name in SCENES if SCENES[name].key])
+def test_a_widget_follows_the_keyboard_and_no_cell_is_cut(lab, name):
+    cells = lab.locator(".jp-Notebook .jp-CodeCell").count()
+    use_the_widget(lab, SCENES[name].root, SCENES[name].control, SCENES[name].key)
+    lab.keyboard.press("Escape")
+    assert lab.locator(".jp-Notebook .jp-CodeCell").count() == cells == len(SCENES)
+
+
+def test_the_race_is_drawn_with_its_numbers(lab):
+    expect(lab.locator(".pl-race .pl-value")).to_have_text(["92.5 tokens/s", "100 tokens/s"])
+
+
+def test_the_clock_asks_the_kernel_for_another_size(lab):
+    root = lab.locator(".pl-clock")
+    root.get_by_role("slider", name="Stages").focus()
+    lab.keyboard.press("ArrowRight")
+    expect(root.locator(".pl-title")).to_contain_text("8 micro-batches on 5 stages")
+    expect(root.get_by_role("row")).to_have_count(5)
+
+
+def test_the_editor_hears_from_its_kernel(lab):
+    """Move by key, faster than the kernel answers; split; undo; drag; run. The notebook stays where it is."""
+    root = lab.locator(".pl-editor")
+    live = root.locator(".pl-live")
+    block(root, "1B0").focus()
+    for key in ("Right", "Right", "Right", "Left"):
+        lab.keyboard.press(f"Alt+Arrow{key}")
+    expect(live).to_contain_text("1B0 moved before 1F2 on rank 1: legal")
+    lab.keyboard.press("s")
+    expect(block(root, "1I0")).to_be_focused()
+    lab.keyboard.press("Control+z")
+    lab.keyboard.press("Control+z")
+    expect(root.locator('[data-edge="1B0-0B0"]')).to_have_count(1)  # the circle of the third move
+    assert order(root, 1) == ["1F0", "1F1", "1B1", "1F2", "1B0", "1B2"]
+    box, target = block(root, "1B0").bounding_box(), block(root, "1F1").bounding_box()
+    lab.mouse.move(box["x"] + 10, box["y"] + 10)
+    lab.mouse.down()
+    lab.mouse.move(box["x"], box["y"] + 10)
+    lab.mouse.move(target["x"] + 2, box["y"] + 10)
+    lab.mouse.up()
+    expect(live).to_contain_text("1B0 moved before 1F1 on rank 1: legal, makespan 12")
+    root.get_by_role("button", name="Run it").click()
+    expect(live).to_have_text(RAN, timeout=60_000)
+    expect(root.locator(".pl-ran span")).to_have_count(12)
+    expect(root.locator(".pl-measured")).to_contain_text("in the unit of the costs: bubble fraction")
+    expect(root.locator(".pl-measured")).to_contain_text("against 12, ")
+    expect(root.locator(".pl-busy")).to_be_empty()
+    for key in ("a", "x", "m"):  # JupyterLab's insert, cut, and make it text
+        block(root, "0F1").focus()
+        lab.keyboard.press(key)
+        expect(block(root, "0F1")).to_be_focused()
+    expect(lab.locator(".jp-Notebook .jp-CodeCell")).to_have_count(len(SCENES))
+
+
+def test_the_studio_hears_from_its_kernel(lab):
+    """A slider, keys, a run and a file."""
+    root = lab.locator(".pl-studio")
+    root.get_by_role("slider", name="Ranks").focus()
+    lab.keyboard.press("ArrowRight")
+    expect(root.locator(".pl-title")).to_contain_text("5 ranks, 8 micro-batches")
+    root.locator(".pl-stage").focus()
+    lab.keyboard.press("ArrowRight")
+    expect(root.locator(".pl-live")).to_contain_text("0F0, forward, on rank 0, simulated")
+    root.get_by_role("button", name="Run it").click()
+    expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
+    with lab.expect_download() as download:
+        root.get_by_role("button", name="CSV").click()
+    assert Schedule.from_csv(download.value.path().read_text()) == one_f_one_b(5, 8)
+
+
+@pytest.mark.exhaustive
+def test_the_repaint_of_the_studio_is_measured(lab, record_property):
+    root = lab.locator(".pl-studio")
+    for p, m in ((16, 64), (32, 256)):
+        for name, size in (("Ranks", p), ("Micro-batches", m)):
+            box = root.get_by_role("spinbutton", name=f"{name}, exact")
+            box.fill(str(size))
+            box.press("Tab")
+        expect(root.locator(".pl-title")).to_contain_text(f"{p} ranks, {m} micro-batches")
+        measure_all(lab, root, f"p = {p}, m = {m}, JupyterLab", record_property)

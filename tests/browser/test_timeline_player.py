@@ -1,0 +1,173 @@
+"""The timeline player's own JavaScript in a bare page, and the race's: keys, mouse, announcements, table."""
+
+import pytest
+
+from pllab import show
+from pllab.schedule import Action, Kind
+from pllab.timeline import Span, Timeline
+from tests.browser import bench
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+AT_START = "t = 0 s: device 0 runs F0, device 1 is idle"
+AT_100 = "t = 100 ms: device 0 runs F1, device 1 runs F0"
+AT_END = "t = 400 ms: every device is done"
+
+
+@pytest.fixture
+def timeline():
+    """Two devices, three micro-batches forward, 100 ms each."""
+    spans = [
+        Span(rank, Action(rank, Kind.F, index), 0.1 * (rank + index), 0.1 * (rank + index + 1))
+        for rank in range(2)
+        for index in range(3)
+    ]
+    return Timeline.of(spans, "real", 2)
+
+
+@pytest.fixture
+def player(chromium_page, timeline):
+    return bench.mount(chromium_page, show.TimelinePlayer(timeline))
+
+
+@bench.both_schemes
+def test_the_player_is_drawn(player):
+    expect(player.get_by_role("row")).to_have_count(2)
+    expect(player.get_by_role("gridcell")).to_have_count(6)
+    expect(player.locator(".pl-running")).to_have_count(1)
+
+
+def test_keys_step_jump_and_stay_inside(chromium_page, player):
+    live = player.locator("[aria-live=polite]")
+    expect(live).to_have_text(AT_START)
+    player.get_by_role("grid").focus()
+    for key, sentence in [
+        ("ArrowRight", AT_100),
+        ("End", AT_END),
+        ("ArrowRight", AT_END),
+        ("Home", AT_START),
+    ]:
+        chromium_page.keyboard.press(key)
+        expect(live).to_have_text(sentence)
+    chromium_page.keyboard.press("ArrowLeft")
+    chromium_page.keyboard.press("Control+ArrowRight")
+    expect(live).to_have_text(AT_START)
+    assert chromium_page.evaluate("window.model.get('step')") == 0
+
+
+def test_our_keys_stop_at_the_widget_and_others_pass(chromium_page, player):
+    chromium_page.evaluate("window.passed = []; document.addEventListener('keydown', (e) => passed.push(e.key))")
+    player.get_by_role("grid").focus()
+    for key in ("ArrowRight", "ArrowDown", "Home", "Space", "s", "Escape"):
+        chromium_page.keyboard.press(key)
+    assert chromium_page.evaluate("window.passed") == ["Escape"]
+
+
+def test_up_and_down_choose_the_device_that_is_spelled_out(chromium_page, player):
+    grid, info = player.get_by_role("grid"), player.locator(".pl-info")
+    grid.focus()
+    expect(info).to_have_text("F0 (forward) on device 0: 0 s to 100 ms, 100 ms")
+    chromium_page.keyboard.press("ArrowDown")
+    expect(info).to_have_text("device 1 is idle")
+    chromium_page.keyboard.press("ArrowRight")
+    expect(info).to_have_text("F0 (forward) on device 1: 100 ms to 200 ms, 100 ms")
+    active = grid.get_attribute("aria-activedescendant")
+    expect(player.locator(f"#{active}")).to_have_attribute("aria-label", info.text_content())
+
+
+def test_buttons_and_slider(chromium_page, player):
+    live = player.locator(".pl-live")
+    expect(player.get_by_role("button", name="Step back")).to_be_disabled()
+    player.get_by_role("button", name="Step forward").click()
+    expect(live).to_have_text(AT_100)
+    slider = player.get_by_role("slider", name="Time")
+    expect(slider).to_have_attribute("aria-valuetext", AT_100)
+    slider.focus()
+    chromium_page.keyboard.press("End")
+    expect(live).to_have_text(AT_END)
+    expect(player.get_by_role("button", name="Step forward")).to_be_disabled()
+
+
+def test_space_plays_to_the_end_without_a_flood_of_announcements(own_page, timeline):
+    own_page.clock.install()
+    player = bench.mount(own_page, show.TimelinePlayer(timeline))
+    live = player.locator(".pl-live")
+    player.get_by_role("grid").focus()
+    own_page.keyboard.press("Space")
+    expect(player.get_by_role("button", name="Pause")).to_be_visible()
+    expect(live).to_have_attribute("aria-live", "off")
+    own_page.clock.run_for(2_000)
+    own_page.keyboard.press("Space")
+    expect(player.get_by_role("button", name="Play")).to_be_visible()
+    expect(live).to_have_text(AT_100)
+    expect(live).to_have_attribute("aria-live", "polite")
+    own_page.keyboard.press("Space")
+    own_page.clock.run_for(10_000)
+    expect(live).to_have_text(AT_END)
+    expect(player.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_reduced_motion_plays_in_jumps(own_page, timeline):
+    own_page.emulate_media(reduced_motion="reduce")
+    own_page.clock.install()
+    player = bench.mount(own_page, show.TimelinePlayer(timeline))
+    player.get_by_role("button", name="Play").click()
+    before = player.locator(".pl-cursor").get_attribute("transform")
+    own_page.clock.run_for(600)
+    assert player.locator(".pl-cursor").get_attribute("transform") == before
+    own_page.clock.run_for(400)
+    expect(player.locator(".pl-live")).to_have_text(AT_100)
+
+
+def test_the_mouse_reads_times_and_sets_the_cursor(chromium_page, player):
+    cell = player.get_by_role("gridcell").nth(5)  # F2 on device 1
+    cell.hover()
+    expect(player.locator(".pl-info")).to_have_text("F2 (forward) on device 1: 300 ms to 400 ms, 100 ms")
+    cell.click()
+    expect(player.locator(".pl-live")).to_have_text("t = 300 ms: device 0 is idle, device 1 runs F2")
+
+
+@bench.both_schemes
+def test_the_table_says_the_same(chromium_page, player):
+    toggle = player.get_by_role("button", name="Show as table")
+    toggle.click()
+    expect(player.locator(".pl-grid")).to_be_hidden()
+    expect(player.locator("tbody tr")).to_have_count(6)
+    expect(player.locator("th")).to_have_text(["Device", "Action", "Start", "End", "Duration"])
+    last = player.locator("tbody tr").last.locator("td")
+    expect(last).to_have_text(["device 1", "F2 forward", "300 ms", "400 ms", "100 ms"])
+    player.get_by_role("button", name="Step forward").click()
+    expect(player.locator("tr.pl-running")).to_have_count(2)
+    toggle.click()
+    expect(player.locator(".pl-grid")).to_be_visible()
+
+
+def test_a_narrow_page_redraws(chromium_page, player):
+    chromium_page.set_viewport_size({"width": 420, "height": 700})
+    chromium_page.wait_for_function("document.querySelector('.pl-grid svg').clientWidth < 420")
+
+
+@bench.both_schemes
+def test_the_race_follows_its_traits(chromium_page):
+    race = show.Race(["one lane", "pipeline"], num_devices=2)
+    root = bench.mount(chromium_page, race)
+    expect(root.locator(".pl-value")).to_have_text(["waiting", "waiting"])
+    race.update("pipeline", 0.5, 100.0)
+    bench.push(chromium_page, race, "lanes", "ticks", "top", "news")
+    expect(root.get_by_role("progressbar", name="pipeline")).to_have_attribute("aria-valuenow", "50")
+    expect(root.locator(".pl-value").last).to_have_text("100 tokens/s")
+    race.finish("one lane", [90.0, 95.0])
+    race.finish("pipeline", [1300.0, 1310.0])
+    bench.push(chromium_page, race, "lanes", "ticks", "top", "news")
+    expect(root.locator("[aria-live=polite]")).to_have_text(race.news)
+    expect(root.locator(".pl-doubt")).to_have_text(race.lanes[1]["doubt"])
+    expect(root.locator(".pl-whisker").last).to_be_visible()
+    expect(root.locator(".pl-title")).to_have_text("2 devices, engine: real")
+    toggle = root.get_by_role("button", name="Show as table")
+    toggle.focus()
+    chromium_page.keyboard.press("Enter")
+    cells = root.locator("tbody tr").last.locator("td")
+    expect(cells).to_have_text(["pipeline", "100 %", "1,300 tokens/s", "1,300 to 1,310", "14.11x", ""])
+    expect(root.locator(".pl-race-picture")).to_be_hidden()

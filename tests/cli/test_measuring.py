@@ -1,0 +1,117 @@
+import json
+import sys
+import types
+from dataclasses import dataclass
+
+import pytest
+
+from pllab.arguments import whole_number
+from pllab.bench.equivalence import Equivalence, Row
+from pllab.cli import main
+
+
+@dataclass(frozen=True)
+class Work:
+    width: int = 8
+    """How wide it is, in % of nothing."""
+
+
+class Table:
+    def __init__(self, repeats, width):
+        self.repeats, self.width = repeats, width
+
+    def table(self):
+        return f"measured {self.repeats} times"
+
+    def to_json(self):
+        return {"repeats": self.repeats, "width": self.width}
+
+    def picture(self):
+        return self
+
+    def save(self, path):
+        path.write_text("picture")
+        return path
+
+
+def bench_pipeline(workload: Work = Work(), *, repeats: int = 9) -> Table:  # noqa: B008 - it is frozen
+    """Stand in for the real bench, which takes minutes.
+
+    Args:
+        workload: what.
+        repeats: how often.
+    """
+    whole_number("repeats", repeats)
+    return Table(repeats, workload.width)
+
+
+@pytest.fixture(autouse=True)
+def quick_bench(monkeypatch):
+    module = types.ModuleType("pllab.bench.pipeline_steps")
+    module.bench_pipeline = bench_pipeline
+    monkeypatch.setitem(sys.modules, "pllab.bench.pipeline_steps", module)
+
+
+def test_the_table_is_printed_and_the_numbers_written(capsys, tmp_path):
+    file = tmp_path / "numbers.json"
+    assert main(["bench", "pipeline", "--repeats", "3", "--width", "4", "--json", str(file)]) == 0
+    assert "measured 3 times" in capsys.readouterr().out
+    numbers = json.loads(file.read_text())
+    assert (numbers["repeats"], numbers["width"]) == (3, 4)
+    assert numbers["command"] == "python -m pllab bench pipeline --repeats 3 --width 4"
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers.json"]
+
+
+def test_the_picture_is_drawn_and_no_file_is_in_the_stored_command(capsys, tmp_path):
+    words = ["bench", "pipeline", "--picture", str(tmp_path / "x.png"), f"--json={tmp_path / 'x.json'}", "--width", "2"]
+    assert main(words) == 0
+    assert (tmp_path / "x.png").read_text() == "picture"
+    assert json.loads((tmp_path / "x.json").read_text())["command"] == "python -m pllab bench pipeline --width 2"
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "sentence"),
+    [
+        ("--json", "no/x.json", "lies in a folder that does not exist; make it first"),
+        ("--json", "", "is a folder; name a file in it"),
+        ("--picture", "", "is a folder; name a file in it"),
+        ("--picture", "x.jpg", "is no picture; end the name in .png or .svg"),
+        ("--json", "x" * 300, "File name too long"),
+    ],
+)
+def test_a_file_that_could_not_be_written_is_found_before_measuring(flag, name, sentence, capsys, tmp_path):
+    assert main(["bench", "pipeline", flag, f"{tmp_path}/{name}"]) == 2
+    output = capsys.readouterr()
+    assert sentence in output.err and str(tmp_path) in output.err and output.err.count("\n") == 1
+    assert output.out == ""
+
+
+def test_a_refusal_of_the_bench_is_one_sentence(capsys):
+    assert main(["bench", "pipeline", "--repeats", "0"]) == 2
+    assert capsys.readouterr().err == "pllab: repeats is 0; give a whole number of at least 1\n"
+
+
+def test_help_lists_the_parameters_with_their_docstrings_and_defaults(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "pipeline", "--help"])
+    assert not end.value.code
+    output = " ".join(capsys.readouterr().out.split())
+    assert "Stand in for the real bench" in output
+    for flag in ("--width INT How wide it is, in % of nothing. (default: 8)", "--repeats INT how often. (default: 9)"):
+        assert flag in output
+    assert "--json PATH File for the numbers, the machine and the command." in output
+
+
+def unequal(*, num_ranks: int = 2) -> Equivalence:
+    """Stand in for half a minute of steps of which one went wrong."""
+    row = Row("ranks", "gpipe", "plain model", loss=1e-7, gradient=0.5, follows_rows=True)
+    return Equivalence(num_ranks, 4, (row,))
+
+
+def test_equivalence_prints_its_table_and_fails_where_a_row_is_not_equal(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("pllab.bench.equivalence.equivalence", unequal)
+    file = tmp_path / "x.json"
+    assert main(["equivalence", "--num-ranks", "3", "--json", str(file)]) == 1
+    assert "5.0e-01  plain model   NOT EQUAL" in capsys.readouterr().out
+    assert json.loads(file.read_text())["command"] == "python -m pllab equivalence --num-ranks 3"
+    assert main(["equivalence", "--picture", str(tmp_path / "x.png")]) == 2

@@ -1,0 +1,248 @@
+"""launch: the results, or the first cause of failure; and nobody left behind, whatever happened."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+import torch
+
+from pllab.comm import RankError, launch, report
+from tests.comm import programs
+
+pytestmark = pytest.mark.ranks
+
+OWNER = """
+import sys
+from tests.comm import programs
+from pllab.comm import launch
+
+if __name__ == "__main__":
+    launch(programs.wait_for_file, 2, sys.argv[1], backend="gloo", timeout_s=100)
+"""
+SLOW = """
+import os, sys, time
+from pathlib import Path
+from tests.comm import programs
+
+if __name__ == "__main__":
+    from pllab.comm import launch
+
+    launch(programs.wait_for_file, 2, sys.argv[1], backend="gloo", timeout_s=100)
+else:  # a new rank imports this script, and takes its time
+    with Path(sys.argv[1], "pids").open("a") as pids:
+        pids.write(f"{os.getpid()}\\n")
+    time.sleep(3600)
+"""
+WITHOUT_GUARD = """
+from tests.comm import programs
+from pllab.comm import launch
+
+launch(programs.where, 2, backend="gloo", timeout_s=60)
+"""
+
+
+def test_results_in_order_of_rank(nothing_left):
+    results = launch(programs.where, 3, backend="gloo", num_threads=2, timeout_s=60)
+    assert results == [(rank, 3, rank, 3, 2) for rank in range(3)]
+
+
+def test_everything_stays_on_loopback(quick_ranks):
+    for addresses in launch(programs.listening_addresses, 2, backend="gloo", timeout_s=60):
+        assert set(addresses) <= {"127.0.0.1", "::1"}
+        assert addresses
+
+
+def test_leaving_twice_restores_the_environment(quick_ranks):
+    for during, after, has_group in launch(programs.teardown_twice, 2, backend="gloo", timeout_s=60):
+        assert (during in ("lo", "lo0"), after, has_group) == (True, None, False)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("raise", r"rank 1 raised ValueError: no such luck\n\nTraceback"),
+        ("kill", r"rank 1 was killed by signal 9 \(SIGKILL\)"),
+        ("os_exit", r"rank 1 ended with exit code 7 and without a result"),
+    ],
+)
+def test_the_cause_is_reported_and_not_its_echo(how, words, nothing_left):
+    with pytest.raises(RankError, match=words) as caught:
+        launch(programs.fail_on, 2, 1, how, backend="gloo", timeout_s=60)
+    assert caught.value.rank == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("leave_then_raise", r"rank 1 raised KeyError: 'late'"),
+        ("exit", r"rank 1 called sys.exit\(3\)"),
+        ("unpicklable", r"rank 1 raised ValueError: the result, lock .* cannot be sent"),
+        ("return", r"rank 0 raised PeerError: all_reduce on rank 0 failed"),  # an echo alone
+    ],
+)
+def test_the_cause_is_reported_however_late(how, words, quick_ranks):
+    with pytest.raises(RankError, match=words):
+        launch(programs.fail_on, 2, 1, how, backend="gloo", timeout_s=60)
+
+
+def test_ranks_that_do_not_finish_are_named_with_where_they_were(nothing_left):
+    words = r"ranks 0, 1, 2 of 3 had not finished after 8 s .*, because rank 2 had been stopped \(SIGSTOP or Ctrl-Z\)"
+    with pytest.raises(RankError, match=words) as caught:
+        launch(programs.never_finish, 3, backend="gloo", timeout_s=8)
+    assert caught.value.rank == 2
+    first, second, third = str(caught.value).split("\n\nrank ")[1:]
+    assert "in all_reduce" in first and "in _be_deaf" in second and "was stopped" in third
+
+
+def test_a_stopped_rank_is_the_cause_of_its_peers_deadline(quick_ranks, tmp_path):
+    words = "rank 1 was stopped .* and did not answer; rank 0 raised PeerError: all_reduce on rank 0 waited until its"
+    with pytest.raises(RankError, match=words) as caught:
+        launch(programs.stop_in_a_group_with_a_deadline, 2, str(tmp_path / "meeting"), backend="gloo", timeout_s=60)
+    assert caught.value.rank == 1
+
+
+def test_setup_inside_a_rank_is_a_clear_error(quick_ranks):
+    with pytest.raises(RankError, match="this process is already rank"):
+        launch(programs.setup_again, 2, backend="gloo", timeout_s=60)
+
+
+def test_reports_arrive_in_the_calling_thread_in_order(quick_ranks):
+    heard, threads = [], set()
+
+    def listen(rank, value):
+        heard.append((rank, value))
+        threads.add(threading.get_ident())
+
+    launch(programs.say, 2, backend="gloo", timeout_s=60, on_report=listen)
+    for rank in range(2):
+        assert [value for who, value in heard if who == rank] == [(rank, step) for step in range(3)]
+    assert threads == {threading.get_ident()}
+    report("outside a rank this does nothing")
+
+
+def test_an_error_in_the_listener_ends_the_ranks(nothing_left):
+    def listen(rank, value):
+        raise KeyError("listener")
+
+    with pytest.raises(KeyError, match="listener"):
+        launch(programs.say, 2, backend="gloo", timeout_s=60, on_report=listen)
+
+
+def test_a_report_that_cannot_travel(quick_ranks):
+    with pytest.raises(RankError, match="the report, lock .* cannot be sent"):
+        launch(programs.report_a_lock, 1, backend="gloo", timeout_s=60)
+
+
+def test_two_launches_at_once(nothing_left):
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(launch, programs.give_back, 2, number, backend="gloo", timeout_s=60) for number in (10, 20)]
+        assert [future.result() for future in both] == [[10, 11], [20, 21]]
+
+
+def test_tensors_travel_by_value(quick_ranks):
+    sent = torch.arange(3.0)
+    back = launch(programs.give_back, 2, sent, backend="gloo", timeout_s=2_000_000)  # the longest there is
+    assert [value.tolist() for value in back] == [[0, 1, 2], [1, 2, 3]]
+    assert sent.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((programs.where, 0), {}, "world_size is 0"),
+        ((programs.where, 2), {"timeout_s": 0}, "timeout_s is 0"),
+        ((programs.where, "2"), {}, "world_size is '2'; give a whole number"),
+        ((programs.where, 2), {"timeout_s": 3e6}, "timeout_s is 3000000.0; give the longest wait in seconds"),
+        ((programs.where, 2), {"timeout_s": float("nan")}, "timeout_s is nan"),
+        ((programs.where, 2), {"num_threads": 0}, "num_threads is 0"),
+        ((programs.where, 2), {"num_threads": 100_000}, "num_threads is 100000; give a whole number from 1 to"),
+        ((programs.where, 2), {"backend": "mpi"}, "backend 'mpi' is unknown"),
+        ((lambda rank, size: 1, 2), {}, "a lambda has no name"),
+        ((programs.where, 2, threading.Lock()), {}, r"argument 0 of where\(\), lock .* cannot be sent"),
+        (("where", 2), {}, "launch needs a function and was given str 'where'"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(arguments, options, words, nothing_left):
+    with pytest.raises(ValueError, match=words):
+        launch(*arguments, **options)
+
+
+def test_a_local_function_is_refused_with_the_way_out():
+    def local(rank, size):
+        return rank
+
+    with pytest.raises(ValueError, match=r"local\(\) is defined inside another function.*%%px"):
+        launch(local, 2)
+
+
+@pytest.mark.parametrize("cell", ["launch(f, 2)", "launch(partial(f), 2)", "launch(programs.give_back, 2, C())"])
+def test_what_was_typed_at_a_prompt_is_refused_with_the_way_out(cell):
+    """`python -c` has a __main__ without a file, exactly like a notebook."""
+    code = (
+        "from functools import partial\nfrom pllab.comm import launch\nfrom tests.comm import programs\n"
+        f"def f(rank, size): pass\nclass C: pass\ntry: {cell}\nexcept ValueError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "defined in a notebook cell or at a prompt" in done.stdout
+    assert "put" in done.stdout
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(WITHOUT_GUARD)
+    done = _run_script(script).communicate(timeout=60)[1].decode()
+    assert "put the call under if __name__ == '__main__':" in done
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_the_ranks_end_with_their_parent(number, tmp_path):
+    (tmp_path / "temp").mkdir()
+    script = tmp_path / "script.py"
+    script.write_text(OWNER)
+    owner = _run_script(script, str(tmp_path), TMPDIR=str(tmp_path / "temp"))
+    pids = [int(_read_soon(tmp_path / f"pid-{rank}")) for rank in range(2)]
+    ranks = [psutil.Process(pid) for pid in pids]
+    owner.send_signal(number)
+    owner.communicate(timeout=30)
+    _, alive = psutil.wait_procs(ranks, timeout=10)
+    assert not alive
+    assert not list((tmp_path / "temp").glob("pllab-*"))
+
+
+def test_a_rank_that_is_still_starting_ends_with_its_parent(tmp_path):
+    """It sleeps in its imports for an hour, and notices all the same."""
+    script = tmp_path / "script.py"
+    script.write_text(SLOW)
+    (tmp_path / "temp").mkdir()
+    owner = _run_script(script, str(tmp_path), TMPDIR=str(tmp_path / "temp"))
+    while len(pids := _read_soon(tmp_path / "pids").split()) < 2:
+        time.sleep(0.05)
+    ranks = [psutil.Process(int(pid)) for pid in pids]
+    owner.kill()
+    owner.communicate(timeout=30)
+    _, alive = psutil.wait_procs(ranks, timeout=10)
+    assert not alive
+    assert not list((tmp_path / "temp").glob("pllab-*"))
+
+
+def _run_script(script, *arguments, **environment):
+    return subprocess.Popen(
+        [sys.executable, str(script), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": ".", **environment},
+    )
+
+
+def _read_soon(path):
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.05)
+    return path.read_text()

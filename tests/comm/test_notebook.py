@@ -1,0 +1,217 @@
+"""Ranks: cells on real processes, in order of rank; what fails is told in a sentence; nothing outlives its owner."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+pytest.importorskip("ipyparallel")
+
+from pllab.comm import RankError, Ranks, RanksInterrupted
+
+pytestmark = pytest.mark.ranks
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from pllab.comm import Ranks
+
+ranks = Ranks(2, "gloo")
+Path(sys.argv[1], "pids").write_text(" ".join(map(str, ranks.pids)))
+if sys.argv[2] == "wait":
+    time.sleep(600)
+if sys.argv[2] == "raise":
+    raise SystemExit("an error nobody caught")
+"""
+NOTEBOOK = """
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+shell.run_cell("from pllab.comm import Ranks; ranks = Ranks(2, 'gloo')")
+shell.run_cell("%%px\\nx = torch.tensor([rank + 1.0])\\ndist.all_reduce(x)\\nprint(x)\\nrank")
+shell.run_cell("%px print(world_size)")
+shell.run_cell("%%px --targets 1\\nprint('only', rank)")
+shell.run_cell("%%px\\nif rank == 1: raise ValueError('boo')")
+shell.run_cell("ranks = Ranks(1, 'gloo')")
+shell.run_cell("%px print('of', world_size)")
+shell.run_cell("ranks.stop()")
+shell.run_cell("%px 1")
+"""
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with Ranks(2, "gloo") as ready:
+        yield ready
+
+
+def test_a_cell_finds_a_ready_group_and_one_thread(ranks, capsys):
+    ranks.execute("x = torch.tensor([rank + 1.0])\ndist.all_reduce(x)\nprint(x, device, torch.get_num_threads())")
+    assert capsys.readouterr() == ("rank 0: tensor([3.]) cpu 1\nrank 1: tensor([3.]) cpu 1\n", "")
+
+
+def test_output_is_in_order_of_rank_whoever_was_first(ranks, capsys):
+    ranks.execute(
+        "import sys, time\ntime.sleep(0.3 * (1 - rank))\nprint('a')\nprint('b')\nprint('!', file=sys.stderr)\nrank"
+    )
+    out, err = capsys.readouterr()
+    assert out == "rank 0: a\nrank 0: b\nrank 0: 0\nrank 1: a\nrank 1: b\nrank 1: 1\n"
+    assert err == "rank 0: !\nrank 1: !\n"
+
+
+def test_the_failure_of_one_rank_frees_the_others_and_the_group_goes_on(ranks, capsys):
+    with pytest.raises(RankError, match=r"rank 1 raised ValueError: boo \(the ranks .* still there") as caught:
+        ranks.execute("mine = 10 + rank\nif rank == 1: raise ValueError('boo')\ndist.barrier()")
+    assert caught.value.rank == 1
+    ranks.execute("x = torch.ones(1)\ndist.all_reduce(x)\nprint(x.item(), mine)")
+    assert capsys.readouterr().out == "rank 0: 2.0 10\nrank 1: 2.0 11\n"
+
+
+@pytest.mark.parametrize(
+    "waiting", ["dist.recv(torch.ones(1), 1 - rank)", "while True: pass", "import time; time.sleep(600)"]
+)
+def test_an_interrupt_reaches_every_rank_wherever_it_waits(ranks, waiting, capsys):
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(RanksInterrupted, match="the ranks and their variables are still there"):
+        ranks.execute(f"print('begun')\n{waiting}")
+    timer.join()
+    assert capsys.readouterr() == ("rank 0: begun\nrank 1: begun\n", "")
+    ranks.execute("x = torch.ones(1)\ndist.all_reduce(x)\nprint(x.item())")
+    assert capsys.readouterr().out == "rank 0: 2.0\nrank 1: 2.0\n"
+
+
+def test_everything_stays_on_loopback(ranks):
+    ours = {process.pid for process in psutil.Process().children(recursive=True)} | {os.getpid()}
+    sockets = [socket for pid in ours for socket in psutil.Process(pid).net_connections("inet")]
+    assert sockets
+    assert {socket.laddr.ip for socket in sockets} <= {"127.0.0.1", "::1"}
+
+
+def test_an_exception_in_the_with_block_leaves_nothing_and_the_ranks_say_so_afterwards(nothing_left):
+    with pytest.raises(KeyError), Ranks(2, "gloo") as ranks:
+        engines = [psutil.Process(pid) for pid in ranks.pids]
+        raise KeyError("cell")
+    ranks.stop()
+    assert not any(engine.is_running() for engine in engines)
+    with pytest.raises(RuntimeError, match="these ranks have been stopped; make new ones"):
+        ranks.execute("1")
+
+
+def test_ranks_end_with_their_name(nothing_left):
+    ranks = Ranks(1, "gloo")
+    del ranks
+    gc.collect()
+
+
+def test_a_rank_that_ends_in_a_cell_is_named_and_all_are_ended(nothing_left, capsys):
+    ranks = Ranks(2, "gloo")
+    words = r"rank 1 ended with exit code 5 \(all ranks were ended; make new Ranks\(2\)\)"
+    with pytest.raises(RankError, match=words) as caught:
+        ranks.execute("import os, time\nif rank == 1:\n    os._exit(5)\ndist.barrier()\ntime.sleep(600)")
+    assert caught.value.rank == 1
+    assert ranks.stopped
+
+
+def test_the_controller_dying_ends_everything(nothing_left):
+    before = psutil.Process().children()
+    ranks = Ranks(1, "gloo")
+    (controller,) = [
+        child
+        for child in psutil.Process().children()
+        if child not in before and any("ipyparallel.controller" in word for word in child.cmdline())
+    ]
+    controller.kill()
+    with pytest.raises(RankError, match="the controller of the ranks was killed by signal 9"):
+        ranks.execute("import time; time.sleep(600)")
+
+
+def test_a_rank_that_died_between_cells_is_noticed(nothing_left):
+    ranks = Ranks(2, "gloo")
+    os.kill(ranks.pids[0], signal.SIGKILL)
+    with pytest.raises(RankError, match=r"rank 0 was killed by signal 9 \(SIGKILL\) \(all ranks were ended; make"):
+        ranks.execute("1")
+
+
+@pytest.mark.parametrize("ending", ["kill", "raise"])
+def test_the_ranks_end_with_their_owner(ending, tmp_path):
+    script, temp = tmp_path / "owner.py", tmp_path / "temp"
+    script.write_text(OWNER)
+    temp.mkdir()
+    home = tmp_path / "home"
+    home.mkdir()
+    owner = _run(script, tmp_path, "raise" if ending == "raise" else "wait", temp, home)
+    deadline = time.monotonic() + 60
+    while not ((tmp_path / "pids").exists() and (tmp_path / "pids").read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    family = _family(owner, tmp_path)
+    if ending == "kill":
+        owner.kill()
+    owner.communicate(timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+    assert not list(temp.glob("pllab-*"))
+    assert not list(home.iterdir()), "nothing belongs in the user's home"
+
+
+def test_px_in_ipython(tmp_path):
+    script = tmp_path / "notebook.py"
+    script.write_text(NOTEBOOK)
+    done = _run(script, tmp_path, "", tmp_path, tmp_path).communicate(timeout=100)
+    lines = done[0].decode().splitlines()
+    assert lines[:7] == [
+        "rank 0: tensor([3.])",
+        "rank 0: 0",
+        "rank 1: tensor([3.])",
+        "rank 1: 1",
+        "rank 0: 2",
+        "rank 1: 2",
+        "rank 1: only 1",
+    ]
+    text = "\n".join(lines)
+    assert "RankError: rank 1 raised ValueError: boo" in text
+    assert "rank 0: of 1" in text
+    assert "these ranks have been stopped" in text
+    assert "%|" not in done[1].decode(), "no progress bar"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((0,), {}, "world_size is 0"),
+        (("2",), {}, "world_size is '2'; give a whole number"),
+        ((2, "mpi"), {}, "'mpi' is unknown"),
+        ((2,), {"num_threads": 0}, "num_threads is 0; give a whole number from 1 to"),
+        ((2,), {"num_threads": 100_000}, "num_threads is 100000"),
+        ((2,), {"timeout_s": float("nan")}, "timeout_s is nan; give the longest wait in seconds"),
+    ],
+)
+def test_bad_input(arguments, options, words, nothing_left):
+    with pytest.raises(ValueError, match=words):
+        Ranks(*arguments, **options)
+
+
+def _run(script, folder, mode, temp, home):
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder), mode],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": ".", "TMPDIR": str(temp), "HOME": str(home)},
+    )
+
+
+def _family(owner, folder):
+    """All processes that belong to the ranks: the engines, and what else the owner started, if it still runs."""
+    pids = [int(pid) for pid in (folder / "pids").read_text().split()]
+    try:
+        found = psutil.Process(owner.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        found = []
+    return list({*found, *(psutil.Process(pid) for pid in pids if psutil.pid_exists(pid))})

@@ -1,0 +1,269 @@
+"""Memory that ranks share, the sum in it against torch's all-reduce, and that nothing of it stays behind."""
+
+import gc
+import hashlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pllab.comm import (
+    Message,
+    PeerError,
+    RankError,
+    all_gather_object,
+    all_reduce,
+    barrier,
+    launch,
+    map_shared_memory,
+    rank,
+    record_messages,
+    shared_buffer,
+    shared_memory,
+)
+
+SIZES = (0, 1, 1023, 1025, 5000, 20_001)
+TYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm")
+
+
+def fractions(number, numel, dtype):
+    return torch.rand(numel, generator=torch.Generator().manual_seed(number)).to(dtype)
+
+
+def mappings():
+    """The lines of this process's map that lie in /dev/shm."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if " /dev/shm/" in line]
+
+
+def descriptors():
+    """What this process has open in /dev/shm."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [target for link in links if (target := str(link.readlink())).startswith("/dev/shm")]
+
+
+def free_bytes():
+    """What is left of /dev/shm."""
+    status = os.statvfs("/dev/shm")
+    return status.f_bfree * status.f_frsize
+
+
+def sums(number, size):
+    """For every size and type: whether two sums are torch's, how far one of fractions is off, and its bits."""
+    outcome = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_memory, "_BLOCK", 700)  # several blocks in a chunk, the last one shorter
+        for numel in SIZES:
+            for dtype in TYPES:
+                buffer = shared_buffer(numel, dtype)
+                started_at_zero = not buffer.tensor.any()
+                right = started_at_zero and _twice_like_torch(buffer, number)
+                outcome[numel, dtype] = (right, *_fractions(buffer, number, size))
+    return outcome
+
+
+def _twice_like_torch(buffer, number):
+    """Two rounds of small integers, which no type rounds; the second shows that the first was over."""
+    generator = torch.Generator().manual_seed(number)
+    sent = torch.randint(-3, 4, buffer.tensor.shape, generator=generator).to(buffer.tensor.dtype)
+    buffer.tensor.copy_(sent)
+    for _ in range(2):
+        buffer.all_reduce()
+        all_reduce(sent)
+        buffer.tensor.mul_(number + 1)
+        sent.mul_(number + 1)
+    return torch.equal(buffer.tensor, sent)
+
+
+def _fractions(buffer, number, size):
+    """The largest error of a sum of fractions in units of the type's precision, and a digest of its bits."""
+    numel, dtype = buffer.tensor.numel(), buffer.tensor.dtype
+    buffer.tensor.copy_(fractions(number, numel, dtype))
+    buffer.all_reduce()
+    exact = sum(fractions(other, numel, dtype).double() for other in range(size))
+    error = (buffer.tensor.double() - exact).abs().max().item() if numel else 0.0
+    return error / torch.finfo(dtype).eps, hashlib.sha256(buffer.tensor.view(torch.uint8).numpy().tobytes()).digest()
+
+
+def different_sizes(number, size):
+    """Every rank asks for 3000 times its number of bytes, rank 0 for none, and writes its number into its own."""
+    tensors = map_shared_memory(3000 * number)
+    zeros = not any(tensor.any() for tensor in tensors)
+    barrier()
+    tensors[number].fill_(number)
+    barrier()
+    seen = [(tensor.dtype, len(tensor), tensor.unique().tolist()) for tensor in tensors]
+    barrier()
+    if number == 1:
+        tensors[2][-1] = 77  # what one rank writes at the end of another's, that one reads
+    barrier()
+    return zeros, seen, tensors[2][-1].item()
+
+
+def share_and_let_go(number, size):
+    """One sum of two ranks with its ledger, what is mapped and open before and after, and other sizes refused."""
+    buffer = shared_buffer(5000, torch.float64)
+    with record_messages() as ledger:
+        buffer.all_reduce()
+    view = buffer.tensor[:10]
+    mapped = [len(mappings())]
+    nameless = all(line.endswith("(deleted)") for line in mappings())
+    barrier()
+    del buffer
+    gc.collect()
+    mapped.append(len(mappings()))
+    view.fill_(1)  # a view keeps the own memory, and only that
+    del view
+    gc.collect()
+    mapped.append(len(mappings()))
+    with pytest.raises(ValueError) as caught:
+        shared_buffer(5 + number, torch.float32)
+    with pytest.raises(ValueError, match="num_bytes is -1; give a whole number of at least 0"):
+        map_shared_memory(-1)
+    return ledger.messages, mapped, nameless, descriptors(), str(caught.value), all_gather_object(rank())
+
+
+def refused(number, size):
+    """One rank at a time cannot take part, each for another reason; then both can again."""
+    gets = []
+    for spoil in (_no_space, _other_host, _wrong_file, _no_descriptor):
+        with pytest.MonkeyPatch.context() as patch:
+            if number == 1:
+                spoil(patch)
+            gets += [shared_buffer(5000, torch.float32), map_shared_memory(100 * number)]
+        gets.append(len(mappings()) + len(descriptors()))
+    device = torch.device("meta" if number == 1 else "cpu")
+    return [*gets, shared_buffer(5, torch.float32, device), shared_buffer(5, torch.float32) is None]
+
+
+def _no_space(patch):
+    def fallocate(descriptor, start, length):
+        raise OSError(28, "No space left on device")
+
+    patch.setattr(os, "posix_fallocate", fallocate)
+
+
+def _other_host(patch):
+    patch.setattr(shared_memory, "_BOOT_ID", Path("/proc/self/comm"))
+
+
+def _wrong_file(patch):
+    """As if the other rank's pid meant another process here: the file is there, and it is another one."""
+    patch.setattr(shared_memory, "_file_id", lambda descriptor: (0, 0))
+
+
+def _no_descriptor(patch):
+    patch.setattr(shared_memory, "_map", _not_permitted)
+
+
+def _not_permitted(*_):
+    raise PermissionError(13, "Permission denied")
+
+
+def run_all(number, size):
+    """Every program once, in one group."""
+    return {
+        "sums": sums(number, size),
+        "different sizes": different_sizes(number, size) if size > 2 else None,
+        "refused": refused(number, size) if size == 2 else None,
+        "let go": share_and_let_go(number, size) if size == 2 else None,
+    }
+
+
+def peer_left(number, size):
+    buffer = shared_buffer(5, torch.float32)
+    if number == 0:
+        return None
+    with pytest.raises(PeerError) as caught:
+        buffer.all_reduce()
+    return str(caught.value)
+
+
+def alone(number, size):
+    return shared_buffer(3, torch.float32) is None and map_shared_memory(3) is None
+
+
+def killed(number, size, failing):
+    buffer = shared_buffer(2**24, torch.float32)  # 64 MiB, to be told from what others do on this machine
+    buffer.all_reduce()
+    if number == failing:
+        os.kill(os.getpid(), signal.SIGKILL)
+    buffer.all_reduce()
+
+
+@pytest.fixture(scope="module")
+def seen(start_quickly):
+    """Per number of ranks, and per rank, what each program returned."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pllab.comm.launching.start_rank", start_quickly)
+        return {size: launch(run_all, size, backend="gloo", timeout_s=60) for size in (2, 3, 4)}
+
+
+@linux
+@pytest.mark.ranks
+def test_same_sum_as_torch_and_the_same_bits_everywhere(seen):
+    for size, ranks in seen.items():
+        outcomes = [one["sums"] for one in ranks]
+        for what, (_, _, bits) in outcomes[0].items():
+            assert all(outcome[what][0] for outcome in outcomes), (size, what)
+            assert max(outcome[what][1] for outcome in outcomes) <= size**2, (size, what)  # fractions are below 1
+            assert {outcome[what][2] for outcome in outcomes} == {bits}, (size, what)
+
+
+@linux
+@pytest.mark.ranks
+def test_every_rank_maps_memory_of_its_own_size_and_all_see_it(seen):
+    for size in (3, 4):
+        expected = [(torch.uint8, 3000 * number, [number] if number else []) for number in range(size)]
+        assert [one["different sizes"] for one in seen[size]] == [(True, expected, 77)] * size
+
+
+@linux
+@pytest.mark.ranks
+def test_the_mappings_go_with_the_buffer_and_the_ledger_has_one_message(seen):
+    sentence = (
+        "rank 1 asks for a shared buffer of 6 x torch.float32, rank 0 for 5 x torch.float32; "
+        "ask for the same on every rank"
+    )
+    message = Message("all_reduce", (5000,), 40_000, None, 0)
+    assert [one["let go"] for one in seen[2]] == [([message], [2, 1, 0], True, [], sentence, [0, 1])] * 2
+
+
+@linux
+@pytest.mark.ranks
+def test_when_one_rank_cannot_none_gets_memory(seen):
+    assert [one["refused"] for one in seen[2]] == [[None, None, 0] * 4 + [None, False]] * 2
+
+
+def test_the_chunks_are_all_numbers_once():
+    for numel in (0, 1, 1024, 1025, 5000, 10**6):
+        for size in (1, 2, 3, 4, 7):
+            chunks = [shared_memory._chunk(numel, number, size) for number in range(size)]
+            assert [chunks[0][0], chunks[-1][1]] == [0, numel], (numel, size)
+            assert all(before[1] == after[0] for before, after in zip(chunks, chunks[1:], strict=False))
+
+
+@pytest.mark.ranks
+def test_a_world_of_one_shares_nothing(quick_ranks):
+    assert alone(0, 1)
+    assert launch(alone, 1, backend="gloo", timeout_s=60) == [True]
+
+
+@linux
+@pytest.mark.ranks
+def test_a_killed_rank_leaves_nothing_behind(nothing_left):
+    before = free_bytes()
+    with pytest.raises(RankError, match="rank 1 was killed by signal 9"):
+        launch(killed, 2, 1, backend="gloo", timeout_s=60)
+    assert free_bytes() > before - 2**26
+
+
+@linux
+@pytest.mark.ranks
+def test_a_peer_that_left_is_the_same_sentence_as_for_messages(quick_ranks):
+    _, sentence = launch(peer_left, 2, backend="gloo", timeout_s=60)
+    assert sentence.startswith("all_reduce on rank 1 failed because another rank went away")

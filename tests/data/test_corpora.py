@@ -1,0 +1,321 @@
+"""The embedded corpora, and sets by name and path: small files of the real shapes, one sentence for what goes wrong."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from num2words import num2words
+
+from pllab.data import DatasetError, Example, docs_examples, load_examples, number_examples
+
+datasets = pytest.importorskip("datasets")
+
+TALKS = [Example("guten tag", "good day"), Example("danke", "thank you"), Example("ja", "yes")]
+NESTED = [{"translation": {"de": talk.source, "en": talk.target}} for talk in TALKS]
+FLAT = [{"id": i, "de": talk.source, "en": talk.target} for i, talk in enumerate(TALKS)]
+WEB = [{"text": "first page"}, {"text": ""}, {"text": "second page"}]
+
+
+def test_docs_are_prose_enough_to_train_on():
+    texts = [example.target for example in docs_examples() + docs_examples("validation")]
+    assert sum(len(text) for text in texts) > 150_000
+    assert all(example.source == "" for example in docs_examples())
+    for text in texts:
+        assert "\n" not in text and "  " not in text
+        assert not re.search(r"::=|>>>|====|\+---", text), text
+
+
+def test_docs_hyphens_at_the_end_of_a_line_are_joined():
+    # "post-\nmortem" came out as "post- mortem" once.
+    assert not [e.target for e in docs_examples() if re.search(r"\bpost- mortem", e.target)]
+
+
+def test_docs_splits_share_no_paragraph_and_hold_out_a_tenth():
+    train = [example.target for example in docs_examples()]
+    validation = [example.target for example in docs_examples("validation")]
+    assert len(set(train) | set(validation)) == len(train) + len(validation)
+    assert 0.08 < len(validation) / (len(train) + len(validation)) < 0.12
+
+
+def test_numbers_are_translations():
+    # The words alone must name the number: look German up in a table of all of them below 1000.
+    numbers = {num2words(n, lang="de"): num2words(n, lang="en") for n in range(1000)}
+    small = [e for split in ("train", "validation", "test") for e in number_examples(split) if e.source in numbers]
+    assert len(small) == 1000
+    assert all(numbers[example.source] == example.target for example in small)
+    large = "einhundertsiebenundachtzigtausendachtzig"
+    assert Example(large, "one hundred and eighty-seven thousand and eighty") in number_examples()
+
+
+def test_number_splits_are_disjoint_and_repeatable():
+    splits = {split: number_examples(split) for split in ("train", "validation", "test")}
+    assert {split: len(examples) for split, examples in splits.items()} == {
+        "train": 8000,
+        "validation": 1000,
+        "test": 1000,
+    }
+    assert len({example for examples in splits.values() for example in examples}) == 10_000
+    assert number_examples("test") == splits["test"]
+    assert number_examples("test", limit=5) == splits["test"][:5]
+    assert number_examples("test", limit=5, seed=2) != splits["test"][:5]
+
+
+def test_load_examples_serves_both_by_name():
+    assert load_examples() == docs_examples()
+    assert load_examples("docs", "validation", limit=3) == docs_examples("validation")[:3]
+    assert load_examples("numbers", "test", limit=4) == number_examples("test", 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "message"),
+    [
+        ("docs", "test", "data set 'docs' has no split 'test'; it has train, validation"),
+        ("numbers", "dev", "data set 'numbers' has no split 'dev'; it has train, validation, test"),
+    ],
+)
+def test_a_split_that_is_not_there_is_refused_with_those_there_are(name, split, message):
+    with pytest.raises(DatasetError, match=message):
+        load_examples(name, split)
+
+
+def write_jsonl(file: Path, rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def write(file: Path, rows):
+    """Write rows in the format that the file's ending names."""
+    if file.suffix == ".jsonl":
+        return write_jsonl(file, rows)
+    if file.suffix == ".json":
+        file.write_text(json.dumps(rows), encoding="utf-8")
+    elif file.suffix == ".csv":
+        with file.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        datasets.Dataset.from_list(rows).to_parquet(str(file))
+    return file
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
+def test_iwslt_with_a_translation_column(tmp_path, ending):
+    path = write(tmp_path / f"talks.{ending}", NESTED)
+    assert load_examples("iwslt14-de-en", path=path) == TALKS
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "parquet"])
+def test_iwslt_with_flat_columns(tmp_path, ending):
+    path = write(tmp_path / f"talks.{ending}", FLAT)
+    assert load_examples("iwslt14-de-en", path=path) == TALKS
+    assert load_examples(path=str(path), limit=2) == TALKS[:2]
+
+
+def test_openwebtext_leaves_blank_rows_out(tmp_path):
+    path = write_jsonl(tmp_path / "web.jsonl", WEB)
+    expected = [Example("", "first page"), Example("", "second page")]
+    assert load_examples("openwebtext", path=path) == load_examples(path=path) == expected
+
+
+@pytest.mark.parametrize("kind", ["txt", "jsonl"])
+def test_tinyshakespeare_is_cut_into_speeches(tmp_path, kind):
+    play = "ROMEO:\nIs the day so young?\n\nBENVOLIO:\nBut new struck nine.\n \n\n"
+    path = tmp_path / f"play.{kind}"
+    path.write_text(play if kind == "txt" else json.dumps({"text": play}), encoding="utf-8")
+    assert [example.target for example in load_examples("tinyshakespeare", path=path)] == [
+        "ROMEO:\nIs the day so young?",
+        "BENVOLIO:\nBut new struck nine.",
+    ]
+
+
+def test_a_folder_made_by_save_to_disk(tmp_path):
+    splits = {"train": datasets.Dataset.from_list(NESTED), "test": datasets.Dataset.from_list(NESTED[:1])}
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "both"))
+    splits["train"].save_to_disk(str(tmp_path / "one"))
+    assert load_examples("iwslt14-de-en", path=tmp_path / "both") == TALKS
+    assert load_examples("iwslt14-de-en", "test", path=tmp_path / "both") == TALKS[:1]
+    assert load_examples("iwslt14-de-en", path=tmp_path / "one") == TALKS
+
+
+def test_a_folder_of_files_named_after_their_splits(tmp_path):
+    write_jsonl(tmp_path / "train.jsonl", FLAT)
+    write_jsonl(tmp_path / "validation.jsonl", FLAT[:1])
+    assert load_examples(path=tmp_path) == TALKS
+    assert load_examples(path=tmp_path, split="validation") == TALKS[:1]
+
+
+def test_columns_named_by_hand(tmp_path):
+    path = write_jsonl(tmp_path / "faq.jsonl", [{"question": "Why?", "answer": "Because.", "score": 3}])
+    assert load_examples(path=path, columns=("question", "answer")) == [Example("Why?", "Because.")]
+    assert load_examples(path=path, columns="answer") == [Example("", "Because.")]
+    assert load_examples(path=path, columns=["score"]) == [Example("", "3")]
+
+
+def test_validation_is_held_out_of_train_where_there_is_none(tmp_path):
+    path = write_jsonl(tmp_path / "web.jsonl", [{"text": f"page {i}"} for i in range(60)])
+    train, validation = (load_examples(path=path, split=split) for split in ("train", "validation"))
+    assert (len(train), len(validation)) == (57, 3)
+    assert not set(train) & set(validation)
+    assert load_examples(path=path, split="validation", limit=2) == validation[:2]
+
+
+def test_local_files_are_copied_nowhere(tmp_path):
+    # datasets copies a local file into its cache unless it is streamed.
+    (tmp_path / "folder").mkdir()
+    write_jsonl(tmp_path / "web.jsonl", WEB)
+    write_jsonl(tmp_path / "folder" / "train.jsonl", WEB)
+    script = """
+from pllab.data import load_examples
+print(len(load_examples(path="web.jsonl")), len(load_examples(path="folder")))
+"""
+    result = run_offline(script, tmp_path, offline=False)
+    assert (result.stdout, result.stderr) == ("2 2\n", "")
+    assert not [file for file in (tmp_path / "home").rglob("*") if file.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "columns", "message"),
+    [
+        ("iwslt14-de-en", "web.jsonl", None, "has the columns text but not de and en"),
+        ("openwebtext", "talks.jsonl", None, "has the columns id, de, en but not text"),
+        ("mine", "faq.jsonl", None, "has the columns question, answer but not de and en, nor text"),
+        (
+            "mine",
+            "faq.jsonl",
+            ("question", "reply"),
+            "has the columns question, answer but not question and reply",
+        ),
+        ("mine", "web.jsonl", ("a", "b", "c"), "not one column of text nor a source and a target"),
+        ("mine", "missing.jsonl", None, "missing.jsonl' does not exist"),
+        ("mine", "web.xlsx", None, "web.xlsx' is of no known kind; give a file ending in .json"),
+        ("mine", "broken.jsonl", None, "broken.jsonl' could not be loaded"),
+        ("mine", "empty.txt", None, "empty.txt' has no text for split 'train'"),
+        ("mine", "latin.txt", None, "latin.txt' could not be loaded .UnicodeDecodeError"),
+        ("mine", "folder", None, "folder' could not be loaded"),
+        ("mine", "pipe.jsonl", None, "pipe.jsonl' is a pipe or a device; give a file or a folder"),
+        ("mine", "piped", None, "piped' could not be loaded"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path, name, path, columns, message):
+    write_jsonl(tmp_path / "web.jsonl", WEB)
+    write_jsonl(tmp_path / "talks.jsonl", FLAT)
+    write_jsonl(tmp_path / "faq.jsonl", [{"question": "Why?", "answer": "Because."}])
+    (tmp_path / "web.xlsx").touch()
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "latin.txt").write_bytes("größe".encode("latin-1"))
+    (tmp_path / "broken.jsonl").write_text('{"text": ')
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "piped").mkdir()
+    for pipe in ("pipe.jsonl", "piped/train.jsonl"):
+        os.mkfifo(tmp_path / pipe)
+    with pytest.raises(DatasetError, match=message) as caught:
+        load_examples(name, path=tmp_path / path, columns=columns)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    if columns is None or len(columns) < 3:
+        assert "'docs' or 'numbers'" in sentence
+
+
+def test_a_file_of_another_user_is_said_in_a_sentence(tmp_path, monkeypatch):
+    path = write_jsonl(tmp_path / "web.jsonl", WEB)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
+    with pytest.raises(DatasetError, match="web.jsonl' cannot be read by this user; change its permissions, or use"):
+        load_examples(path=path)
+
+
+def test_a_split_that_is_not_there(tmp_path):
+    path = write_jsonl(tmp_path / "web.jsonl", WEB)
+    with pytest.raises(DatasetError, match="^data set '.*web.jsonl' has no split 'test'; it has train"):
+        load_examples(path=path, split="test")
+    with pytest.raises(DatasetError, match="has no text for split 'validation'"):
+        load_examples(path=path, split="validation")
+
+
+def test_a_limit_of_nothing():
+    with pytest.raises(DatasetError, match="limit 0 asks for no examples"):
+        load_examples(limit=0)
+
+
+def run_offline(script: str, folder: Path, offline: bool = True):
+    """Run a script in a fresh process with a home of its own, in the hub's offline mode or not."""
+    home = folder / "home"
+    home.mkdir()
+    environment = {**os.environ, "HOME": str(home), "HF_HOME": str(home), "HF_HUB_OFFLINE": str(int(offline))}
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("name", ["iwslt14-de-en", "tinyshakespeare", "openwebtext", "nobody/nothing", "dosc"])
+def test_without_a_network_the_embedded_default_is_named(tmp_path, name):
+    script = f"""
+from pllab.data import DatasetError, load_examples
+try:
+    load_examples({name!r}, limit=2)
+except DatasetError as error:
+    print(error)
+"""
+    result = run_offline(script, tmp_path)
+    assert result.stdout.startswith(f"data set {name!r} could not be loaded")
+    assert "use the embedded 'docs' or 'numbers'" in result.stdout
+    assert result.stdout.count("\n") == 1
+    assert result.stderr == ""
+
+
+def test_an_unreachable_hub_is_asked_once(monkeypatch):
+    # datasets retries for more than twenty seconds, and says so on the screen.
+    calls = []
+
+    def unreachable(self, repository, **options):
+        calls.append((repository, options["timeout"]))
+        raise ConnectionError("Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", unreachable)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: pytest.fail("the hub was asked again"))
+    with pytest.raises(DatasetError, match="'openwebtext' could not be loaded .ConnectionError: Name or service"):
+        load_examples("openwebtext")
+    assert calls == [("Skylion007/openwebtext", 10.0)]
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub in this process: it answers load_dataset and records what was asked."""
+    asked = []
+
+    def load_dataset(repository, **options):
+        asked.append((repository, options))
+        if repository == "old/script" and "revision" not in options:
+            raise RuntimeError("Dataset scripts are no longer supported, but found script.py")
+        rows = WEB if repository == "Skylion007/openwebtext" else NESTED
+        return datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)})
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *a, **k: None)
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    return asked
+
+
+def test_hub_names_lead_to_their_repositories(hub):
+    assert load_examples("iwslt14-de-en") == TALKS
+    assert load_examples("openwebtext", limit=1) == [Example("", "first page")]
+    assert load_examples("owner/set:small", limit=2) == TALKS[:2]
+    assert hub == [
+        ("bbaaaa/iwslt14-de-en-preprocess", {"name": None, "streaming": False}),
+        ("Skylion007/openwebtext", {"name": None, "streaming": True}),
+        ("owner/set", {"name": "small", "streaming": True}),
+    ]
+
+
+def test_a_set_that_is_still_a_script_is_read_from_the_hubs_conversion(hub):
+    assert load_examples("old/script") == TALKS
+    assert [options.get("revision") for _, options in hub] == [None, "refs/convert/parquet"]

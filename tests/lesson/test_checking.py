@@ -1,0 +1,203 @@
+"""A check in its own process: every way student code can end is a verdict, and nothing of it is left behind."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from multiprocessing import forkserver
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from pllab import comm
+from pllab.lesson import NotRight, Outcome, check, hints
+from pllab.lesson.checking import run_on_ranks
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+@pytest.fixture(autouse=True)
+def _server_runs(prepared_server) -> None:
+    """The server of the quick ranks starts before the processes are counted, and not while they are."""
+    forkserver.ensure_running()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    threads, children = set(threading.enumerate()), _children()
+    folders = set(Path(tempfile.gettempdir()).glob("pllab-check-*"))
+    yield
+    assert not set(threading.enumerate()) - threads
+    assert not _children() - children
+    # Other tests may be checking at this moment, so only a folder that stays is one too many.
+    left = set(Path(tempfile.gettempdir()).glob("pllab-check-*")) - folders
+    deadline = time.monotonic() + 60
+    while left and time.monotonic() < deadline:
+        left = {folder for folder in left if folder.exists()}
+        time.sleep(0.05)
+    assert not left
+
+
+def test_a_stub_is_not_attempted_and_starts_no_process(monkeypatch):
+    def my_share(items, rank, world_size):
+        raise NotImplementedError("your turn")
+
+    monkeypatch.setattr(subprocess, "Popen", None)
+    verdict = check("00.1", my_share)
+    assert verdict.outcome is Outcome.NOT_ATTEMPTED
+    assert str(verdict).splitlines() == [
+        "00.1 My share of the work: not attempted",
+        "  will test: all items are done",
+        "  will test: no item is done twice",
+        "  will test: shares differ by one item at most",
+        "  next: write the function, then run the check",
+    ]
+    assert check("00.1", None).outcome is Outcome.NOT_ATTEMPTED
+
+
+def test_a_stub_that_computes_first_is_not_attempted_either():
+    def my_share(items, rank, world_size):
+        number = len(items)
+        if number >= 0:
+            raise NotImplementedError
+        return items
+
+    assert check("00.1", my_share).outcome is Outcome.NOT_ATTEMPTED
+
+
+def test_right_says_what_was_tested():
+    verdict = check("00.1", lambda items, rank, world_size: items[rank::world_size])
+    assert verdict.outcome is Outcome.RIGHT
+    assert str(verdict).count("  passed: ") == 3
+
+
+def test_not_yet_names_the_class_of_the_bug_and_what_was_not_tested():
+    verdict = check("00.1", lambda items, rank, world_size: items)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "twice")
+    assert [label for label, _ in verdict.rows()] == [
+        "passed", "failed", "hint (twice)", "not tested yet", "more help",
+    ]  # fmt: skip
+    assert "hint (twice)" in verdict._repr_html_()
+    assert '<th scope="row"' in verdict._repr_html_()
+
+
+def test_an_exception_points_at_the_students_line():
+    def my_share(items, rank, world_size):
+        return items[rank] / 0
+
+    verdict = check("00.1", my_share)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "raised")
+    assert "IndexError" in verdict.hint or "TypeError" in verdict.hint
+    assert verdict.where.endswith("of my_share: return items[rank] / 0")
+
+
+@pytest.mark.parametrize("end", [lambda: os._exit(0), lambda: os.abort()], ids=["leaves", "crashes"])
+def test_a_process_that_ends_never_passes(end):
+    def my_share(items, rank, world_size):
+        end()
+
+    assert check("00.1", my_share).hint_id == "crashed"
+
+
+def test_exit_is_an_exception_and_no_pass():
+    def my_share(items, rank, world_size):
+        sys.exit(0)
+
+    assert check("00.1", my_share).hint_id == "raised"
+
+
+def test_a_hang_ends_at_the_deadline_and_says_where():
+    def my_share(items, rank, world_size):
+        threading.Event().wait()
+
+    verdict = check("00.1", my_share, deadline_s=1.0)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "hang")
+    assert verdict.where.endswith("of my_share")
+
+
+def test_threads_and_processes_of_the_student_end_with_the_check():
+    def my_share(items, rank, world_size):
+        threading.Thread(target=threading.Event().wait).start()
+        print(subprocess.Popen(["sleep", "1000"]).pid)  # noqa: T201 - the student does
+        return items[rank::world_size]
+
+    verdict = check("00.1", my_share)
+    assert verdict.outcome is Outcome.RIGHT
+    numbers = [int(line) for line in verdict.printed.splitlines()]
+    _, alive = psutil.wait_procs(
+        [psutil.Process(number) for number in numbers if psutil.pid_exists(number)], timeout=10
+    )
+    assert numbers and not alive
+
+
+def test_what_the_student_prints_is_shown_and_cut():
+    def my_share(items, rank, world_size):
+        print("share of", rank)  # noqa: T201 - the student does
+        print("x" * 1000)  # noqa: T201
+        return items
+
+    verdict = check("00.1", my_share)
+    assert verdict.printed.startswith("share of 0")
+    assert len(verdict.printed) <= 2000
+    assert "your function printed" in str(verdict)
+
+
+def test_a_function_that_cannot_travel_is_told_why():
+    lock = threading.Lock()
+
+    def my_share(items, rank, world_size):
+        with lock:
+            return items[rank::world_size]
+
+    verdict = check("00.1", my_share)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "cannot_travel")
+    assert "lock" in verdict.hint
+
+
+def test_strict_raises_for_all_but_right(monkeypatch):
+    def wrong(items, rank, world_size):
+        return items
+
+    with pytest.raises(NotRight, match="hint \\(twice\\)"):
+        check("00.1", wrong, strict=True)
+    monkeypatch.setenv("PLLAB_STRICT", "1")
+    with pytest.raises(NotRight, match="not attempted"):
+        check("00.1", None)
+    assert check("00.1", None, strict=False).outcome is Outcome.NOT_ATTEMPTED
+
+
+def test_unknown_exercises_and_levels_are_refused_with_the_way_out():
+    with pytest.raises(ValueError, match=r"lesson '00' has 00\.1"):
+        check("00.7", None)
+    with pytest.raises(ValueError, match="lesson 'nought' has none"):
+        check("nought.1", None)
+    with pytest.raises(ValueError, match="hints 1, 2 and 3, not 4"):
+        hints("00.1", 4)
+    assert "items[start::step]" in hints("00.1", 3)
+
+
+def sum_of_ranks(rank, world_size, solution):
+    x = torch.tensor([float(rank)])
+    comm.all_reduce(x)
+    return solution(x.item(), world_size)
+
+
+@pytest.mark.ranks
+def test_a_function_that_cannot_be_imported_runs_on_every_rank():
+    secret = 10
+    assert run_on_ranks(sum_of_ranks, lambda total, world_size: total + world_size + secret, 2) == [13.0, 13.0]
+
+
+@pytest.mark.ranks
+def test_a_function_that_hangs_on_a_rank_is_ended_at_the_deadline():
+    def hang(total, world_size):
+        time.sleep(60)
+
+    with pytest.raises(comm.RankError, match="had not finished"):
+        run_on_ranks(sum_of_ranks, hang, 2, timeout_s=3.0)

@@ -1,0 +1,108 @@
+"""Emulated runs against the schedule they were given and the costs they were to take; never against the clock."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+
+import pytest
+
+from pllab.pipeline import run_emulated, run_emulated_on_ranks
+from pllab.pipeline.emulation import _Plan
+from pllab.schedule import Action, Kind, Schedule, gpipe, interleaved, needs, one_f_one_b, zb_h1, zbv
+from pllab.show import ScheduleEditor
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Timeline
+
+QUICK_S = 0.004
+UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), p2p=0.75, backward=(1.25, 3.0))
+FOUR = Costs(
+    (1.0, 0.5, 0.75, 1.0), 0.5, (0.25, 0.5, 0.5, 0.25), p2p=0.5, bandwidth=1.0, activation_bytes=(0.5, 1, 1, 0)
+)
+CASES = [
+    (gpipe(2, 3), None),
+    (one_f_one_b(2, 4), UNEQUAL),
+    (zb_h1(2, 4), UNEQUAL),
+    (interleaved(2, 2), FOUR),
+    (zbv(2, 4), FOUR),
+    (gpipe(2, 2), Costs(0.0, 0.0, 0.0)),
+]
+
+
+def assert_ran(schedule: Schedule, costs: Costs, timeline: Timeline) -> None:
+    """In the order of the rows, asleep as long as asked, and nothing before what it needs and a message's time."""
+    assert timeline.engine == "emulated" and timeline.num_ranks == schedule.num_ranks and timeline.start == 0
+    spans = {Action(*span.action): span for span in timeline.spans}  # type: ignore[misc]
+    for rank, row in enumerate(schedule.rows):
+        assert [span.action for span in timeline.of_rank(rank)] == list(row)
+        for stage in schedule.stages_of_rank(rank):
+            own = [action for action in row if action.stage == stage]
+            slept = accumulate(spans[action].duration for action in own)  # what one overslept the next may skip
+            asked = accumulate(costs.duration(stage, action.kind) for action in own)
+            assert all(done >= least - 1e-9 for done, least in zip(slept, asked, strict=True))
+    for action, span in spans.items():
+        for need in needs(action, schedule.num_stages, spans):
+            is_message = schedule.rank_of_stage[need.stage] != span.rank
+            travels = costs.message(need.stage, action.stage) if is_message else 0.0
+            assert span.start >= spans[need].end + travels - 1e-9, f"{action} began before {need} could be there"
+
+
+@pytest.mark.parametrize(("schedule", "costs"), CASES, ids=lambda case: getattr(case, "name", ""))
+def test_lanes_run_the_rows_and_take_what_the_costs_say(schedule: Schedule, costs: Costs | None) -> None:
+    longest = max((costs or Costs()).duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W))
+    timeline = run_emulated(schedule, costs, unit_s=QUICK_S)
+    assert_ran(schedule, costs or Costs(), timeline)
+    if longest:
+        assert timeline.makespan >= 0.9 * simulate(schedule, costs).makespan  # in the unit of the costs, not in seconds
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(("schedule", "costs"), [CASES[1], CASES[4]], ids=["1F1B", "ZB-V"])
+def test_ranks_run_the_rows_and_take_what_the_costs_say(schedule: Schedule, costs: Costs) -> None:
+    assert_ran(schedule, costs, run_emulated_on_ranks(schedule, costs, unit_s=QUICK_S))
+
+
+@pytest.mark.parametrize("costs", [None, Costs(0.004, 0.002, 0.001), Costs(18.5, (18.0, 9.0), 9.3)])
+def test_without_a_unit_the_longest_sleep_is_20_ms(costs: Costs | None) -> None:
+    plan = _Plan.of(gpipe(2, 2), costs, None)
+    sleepers = [plan.sleeper(stage) for stage in range(2)]
+    longest = max(max(one.forward_s, one.backward_input_s, one.backward_weight_s) for one in sleepers)
+    assert longest == pytest.approx(0.02)
+
+
+def test_a_whole_backward_takes_its_own_time() -> None:
+    sleepers = [_Plan.of(one_f_one_b(2, 2), UNEQUAL, 0.1).sleeper(stage) for stage in range(2)]
+    assert [one.backward_s for one in sleepers] == pytest.approx([0.125, 0.3])
+
+
+@pytest.mark.parametrize("run", [run_emulated, run_emulated_on_ranks])
+@pytest.mark.parametrize(
+    ("schedule", "given", "sentence"),
+    [
+        (Schedule.of([["0B0", "0F0"]]), {}, "the schedule deadlocks"),
+        (gpipe(2, 2), {"costs": Costs((1.0, 1.0, 1.0))}, "costs are given for 3 stages and the schedule has 2"),
+        (gpipe(2, 2), {"unit_s": 0.0}, "unit_s is 0.0; give the seconds that one unit of cost sleeps"),
+        (gpipe(2, 2), {"unit_s": -1.0}, "unit_s is -1.0"),
+        (gpipe(2, 2), {"unit_s": float("inf")}, "unit_s is inf"),
+    ],
+)
+def test_what_cannot_run_is_refused(
+    run: Callable[..., Timeline], schedule: Schedule, given: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        run(schedule, **given)
+
+
+def test_it_leaves_no_thread_behind() -> None:
+    before = set(threading.enumerate())
+    run_emulated(gpipe(3, 2), unit_s=1e-4)
+    assert set(threading.enumerate()) <= before
+
+
+def test_the_widget_runs_what_it_shows_with_its_costs_on_its_axis() -> None:
+    editor = ScheduleEditor(one_f_one_b(2, 4), UNEQUAL, run=partial(run_emulated, unit_s=QUICK_S))
+    timeline = editor.run_it()
+    assert_ran(editor.schedule, UNEQUAL, timeline)
+    spans = {f"{span.action.kind}{span.action.microbatch}": span.start for span in timeline.of_rank(1)}
+    assert {block["text"]: block["start"] for block in editor.view["rows"][1]["measured"]} == spans
+    assert editor.view["measured"].startswith("Measured, engine emulated (sleep), in the unit of the costs: bubble")

@@ -1,0 +1,117 @@
+import threading
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pllab.pipeline import Task, clock_cycles, compute, create_workers
+from pllab.pipeline.workers import Upstream
+from pllab.schedule import gpipe
+
+
+def test_two_workers_run_at_the_same_time() -> None:
+    """Each task waits for the other: one worker alone could never finish them."""
+    meeting = threading.Barrier(2, timeout=5)
+    with create_workers(["cpu:0", "cpu:1"]) as (in_queues, out_queues):
+        for queue in in_queues:
+            queue.put(Task(meeting.wait))
+        assert all(queue.get(timeout=10)[0] for queue in out_queues)
+
+
+def test_a_worker_keeps_order_and_survives_an_exception() -> None:
+    def fail() -> None:
+        raise KeyError("lost")
+
+    with create_workers(["cpu:0"]) as (in_queues, out_queues):
+        for work in (partial(int, "1"), fail, partial(int, "3")):
+            in_queues[0].put(Task(work))
+        results = [out_queues[0].get(timeout=10) for _ in range(3)]
+    assert [ok for ok, _ in results] == [True, False, True]
+    assert results[0][1] == 1 and results[2][1] == 3
+    assert results[1][1][0] is KeyError and results[1][1][2].tb_next is not None
+
+
+def test_a_lane_has_one_compute_thread_and_the_caller_keeps_its_own() -> None:
+    before = torch.get_num_threads()
+    with create_workers(["cpu:0"]) as (in_queues, out_queues):
+        in_queues[0].put(Task(torch.get_num_threads))
+        assert out_queues[0].get(timeout=10) == (True, 1)
+    assert torch.get_num_threads() == before
+
+
+def test_a_device_named_twice_shares_its_worker() -> None:
+    workers = create_workers(["cpu:0", "cpu:1", "cpu:0"])
+    assert workers.in_queues[0] is workers.in_queues[2] and len(workers.threads) == 2
+    workers.close()
+
+
+def test_no_thread_is_left_after_close() -> None:
+    before = set(threading.enumerate())
+    with create_workers(["cpu:0", "cpu:1"]):
+        assert len(set(threading.enumerate()) - before) == 2
+    assert set(threading.enumerate()) == before
+
+
+def test_compute_binds_each_cell_when_it_is_made() -> None:
+    cells = [(i, j) for i in range(50) for j in range(2)]
+    with create_workers(["cpu:0", "cpu:1"]) as (in_queues, out_queues):
+        assert compute(lambda i, j: (i, j), cells, in_queues, out_queues, 10) == {cell: cell for cell in cells}
+
+
+def test_compute_reports_the_cause_and_not_the_consequence() -> None:
+    def work(i: int, j: int) -> None:
+        if j == 1:
+            raise ZeroDivisionError("the cause")
+        raise Upstream("a consequence")
+
+    with create_workers(["cpu:0", "cpu:1"]) as (in_queues, out_queues):
+        with pytest.raises(ZeroDivisionError, match="the cause") as caught:
+            compute(work, [(0, 0), (0, 1)], in_queues, out_queues, 10)
+        assert caught.value.__notes__ == ["raised in stage 1 on micro-batch 0"]
+        assert any(entry.name == "work" for entry in caught.traceback)
+
+
+def test_compute_does_not_wait_for_ever() -> None:
+    release = threading.Event()
+    workers = create_workers(["cpu:0"])
+    with pytest.raises(TimeoutError, match="stage 0 has not finished micro-batch 0 after 0.05 s"):
+        compute(lambda i, j: release.wait(5), [(0, 0)], workers.in_queues, workers.out_queues, 0.05)
+    release.set()
+    workers.close()
+
+
+# the staircase of the docstring
+DRAWN = [
+    [(0, 0)],
+    [(1, 0), (0, 1)],
+    [(2, 0), (1, 1)],
+    [(2, 1)],
+]
+
+
+def test_three_micro_batches_on_two_partitions_are_the_drawn_staircase() -> None:
+    assert [sorted(tick) for tick in clock_cycles(3, 2)] == [sorted(tick) for tick in DRAWN]
+
+
+@given(m=st.integers(1, 20), p=st.integers(1, 20))
+def test_every_cell_once_one_tick_after_its_predecessor_and_no_tick_too_many(m: int, p: int) -> None:
+    ticks = list(clock_cycles(m, p))
+    at = {cell: number for number, tick in enumerate(ticks) for cell in tick}
+    assert len(ticks) == m + p - 1
+    assert sum(map(len, ticks)) == len(at) == m * p
+    assert all(at[i, j] == i + j for i in range(m) for j in range(p))
+
+
+@pytest.mark.parametrize(("m", "p"), [(0, 2), (2, 0), (-1, 1)])
+def test_nothing_to_clock_is_refused_with_the_numbers(m: int, p: int) -> None:
+    with pytest.raises(ValueError, match=f"not {m} and {p}"):
+        list(clock_cycles(m, p))
+
+
+@given(m=st.integers(1, 8), p=st.integers(1, 8))
+def test_read_by_partition_the_clock_is_the_forwards_of_gpipe(m: int, p: int) -> None:
+    cells = [cell for tick in clock_cycles(m, p) for cell in tick]
+    by_partition = [[i for i, j in cells if j == stage] for stage in range(p)]
+    assert by_partition == [[one.microbatch for one in row] for row in gpipe(p, m).only("F").rows]

@@ -1,0 +1,240 @@
+"""Every generator over a grid of sizes: legal, with the memory and the bubble that its paper and docstring claim."""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pllab.schedule import (
+    FAMILIES,
+    Schedule,
+    breadth_first,
+    check,
+    eager_one_f_one_b,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    peak_in_flight,
+    v_half,
+    v_min,
+    zb_h1,
+    zb_h2,
+    zbv,
+)
+from pllab.simulate import Costs, simulate
+
+Generator = Callable[[int, int], Schedule]
+ONE_STAGE = [gpipe, one_f_one_b, eager_one_f_one_b, zb_h1, zb_h2]
+IN_A_V = [zbv, v_half, v_min]
+
+
+def looped(p: int, m: int, stages_per_rank: int) -> Schedule:
+    return breadth_first([*range(p)] * stages_per_rank, m)
+
+
+LOOPED = [partial(family, stages_per_rank=v) for family in (interleaved, looped) for v in range(1, 5)]
+RANKS, MICROBATCHES = range(1, 9), range(1, 21)
+WHOLE = Costs(forward=1.0, backward_input=1.0, backward_weight=1.0)
+
+
+def name(generator: Generator) -> str:
+    if isinstance(generator, partial):
+        return f"{generator.func.__name__}-{generator.keywords['stages_per_rank']}"
+    return generator.__name__  # type: ignore[attr-defined]
+
+
+every_generator = pytest.mark.parametrize("generator", [*ONE_STAGE, *LOOPED, *IN_A_V], ids=name)
+
+
+def idle(schedule: Schedule, costs: Costs = WHOLE) -> float:
+    """How long the busiest rank does not compute, from the first start to the last end."""
+    timeline = simulate(schedule, costs)
+    busy = (sum(span.duration for span in timeline.of_rank(rank)) for rank in range(schedule.num_ranks))
+    return timeline.makespan - max(busy)
+
+
+def gap_inside(schedule: Schedule) -> float:
+    """The longest that a rank waits between its own first start and its own last end."""
+    rows = map(simulate(schedule, WHOLE).of_rank, range(schedule.num_ranks))
+    return max(row[-1].end - row[0].start - sum(span.duration for span in row) for row in rows)
+
+
+@every_generator
+def test_every_size_is_legal_and_has_every_stage_where_it_belongs(generator: Generator) -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            schedule = generator(p, m)
+            check(schedule)
+            assert (schedule.num_ranks, schedule.num_microbatches) == (p, m)
+            for rank in range(p):
+                if generator in ONE_STAGE:
+                    assert schedule.stages_of_rank(rank) == (rank,)
+                elif generator in IN_A_V:
+                    assert schedule.stages_of_rank(rank) == (rank, 2 * p - 1 - rank)
+                else:
+                    assert schedule.stages_of_rank(rank) == tuple(range(rank, schedule.num_stages, p))
+
+
+@pytest.mark.parametrize("sizes", [(0, 4), (4, 0), (-1, 4), (4, True), (2.0, 4), ("4", 4), (np.int64(0), 4)], ids=str)
+def test_a_size_that_is_none_is_refused_by_name(sizes: tuple[int, int]) -> None:
+    for generator in (*ONE_STAGE, interleaved, *IN_A_V):
+        with pytest.raises(ValueError, match=r"num_\w+ is .*; give a whole number of at least 1"):
+            generator(*sizes)
+    with pytest.raises(ValueError, match="stages_per_rank is 0; give a whole number of at least 1"):
+        interleaved(2, 2, stages_per_rank=0)
+
+
+def test_more_actions_than_memory_holds_are_refused_at_once() -> None:
+    for generator in (*ONE_STAGE, interleaved, *IN_A_V):
+        with pytest.raises(ValueError, match="are more than 10,000,000 actions; give smaller sizes"):
+            generator(2, 10**30)
+
+
+def test_a_size_of_another_library_is_taken_as_an_int() -> None:
+    assert gpipe(np.int64(2), np.int32(4)) == gpipe(2, 4)
+    assert {type(action.microbatch) for action in gpipe(2, np.int32(4)).actions()} == {int}
+
+
+def test_every_family_has_as_many_stages_as_it_says() -> None:
+    for name, family in FAMILIES.items():
+        assert family.make(3, 5).stages_per_rank == family.stages_per_rank, name
+
+
+@pytest.mark.parametrize("v", range(1, 5))
+def test_looped_families_have_the_bubble_of_their_papers(v: int) -> None:
+    """(p-1)/(v m) from m = p on, also where p does not divide m; interleaved with fewer waits for each missing one."""
+    for p in RANKS:
+        for m in MICROBATCHES:
+            work, bubble = Costs(forward=1.0, backward_input=1.5, backward_weight=0.5), (p - 1) / (v * m)
+            if m >= p:
+                assert simulate(looped(p, m, v), work).bubble_overhead == pytest.approx(bubble)
+                assert simulate(interleaved(p, m, v), work).bubble_overhead == pytest.approx(bubble)
+            else:
+                assert idle(interleaved(p, m, v)) == 3 * (p - 1) + 3 * (p - m) * (v - 1)
+
+
+def test_interleaved_with_one_stage_a_rank_is_as_fast_as_1f1b() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert simulate(interleaved(p, m, 1)).makespan == simulate(one_f_one_b(p, m)).makespan
+
+
+@pytest.mark.parametrize("v", range(1, 5))
+def test_interleaved_holds_what_megatron_holds(v: int) -> None:
+    """The warm-up and one more: p(v-1) + 2(p-r-1) + 1 where p divides m; breadth-first holds everything."""
+    for p in RANKS:
+        for m in range(p, 21, p):
+            most = [min(v * m, p * (v - 1) + 2 * (p - r - 1) + 1) for r in range(p)]
+            assert list(peak_in_flight(interleaved(p, m, v))) == most
+            assert list(peak_in_flight(looped(p, m, v))) == [v * m] * p
+
+
+def test_zb_h1_has_a_third_of_the_bubble_and_1f1b_s_memory() -> None:
+    for p in RANKS:
+        for m in range(p, 21):
+            assert idle(zb_h1(p, m)) == p - 1
+            assert idle(one_f_one_b(p, m)) == 3 * (p - 1)
+            assert list(peak_in_flight(zb_h1(p, m))) == [p - s / 2 for s in range(p)]
+
+
+def test_zb_h2_never_waits_and_holds_2p_minus_1() -> None:
+    for p in RANKS:
+        for m in range(2 * p - 1, 21):
+            assert gap_inside(zb_h2(p, m)) == 0
+            assert idle(zb_h2(p, m)) == p - 1  # the last rank starts that much later
+            assert max(peak_in_flight(zb_h2(p, m))) == peak_in_flight(zb_h2(p, m))[0] == 2 * p - 1
+
+
+def test_zbv_never_waits_and_holds_2p_on_every_rank() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert max(peak_in_flight(zbv(p, m))) <= 2 * p
+            if m >= 2 * p - 1:
+                assert gap_inside(zbv(p, m)) == 0
+                assert peak_in_flight(zbv(p, m)) == (2 * p,) * p
+
+
+def test_v_half_holds_half_and_waits_half_as_long() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert max(peak_in_flight(v_half(p, m))) <= 2 * ((p + 2) // 2)  # the paper's, in half-size stages
+            if m > p:
+                assert max(peak_in_flight(v_half(p, m))) == (p + 1 if p % 2 else p + 2)
+                assert idle(v_half(p, m)) == {1: 0, 2: 2}.get(p, 3 * p - 4 if p % 2 else 3 * p - 6)
+
+
+def test_v_min_holds_a_third_and_waits_two_thirds_as_long() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert max(peak_in_flight(v_min(p, m))) <= 2 * ((p + 4) // 3)  # the paper's, in half-size stages
+            assert idle(v_min(p, m)) == max(0, 4 * p - 5)
+
+
+@pytest.mark.parametrize("p", [13, 24, 33, 64])
+def test_the_shares_of_memory_hold_for_many_ranks(p: int) -> None:
+    assert max(peak_in_flight(v_half(p, p + 1))) <= p + 2
+    assert max(peak_in_flight(v_min(p, p + 1))) <= 2 * p / 3 + 8 / 3
+
+
+@pytest.mark.parametrize("generator", [zb_h1, zb_h2, *IN_A_V], ids=name)
+def test_none_is_slower_than_1f1b_for_equal_costs(generator: Generator) -> None:
+    """Few micro-batches included; a stage of a V is half the work of a stage of 1F1B."""
+    share = 0.5 if generator in IN_A_V else 1.0
+    costs = Costs(forward=share, backward_input=share, backward_weight=share)
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert simulate(generator(p, m), costs).makespan <= simulate(one_f_one_b(p, m)).makespan
+
+
+def test_v_half_and_v_min_name_what_they_were_given() -> None:
+    assert [generator(2, 2).name for generator in IN_A_V] == ["ZB-V", "V-half", "V-min"]
+
+
+@every_generator
+def test_rows_grow_linearly_with_the_micro_batches(generator: Generator) -> None:
+    """The same number of further actions for every further round of micro-batches: nothing is kept or repeated."""
+    few, more, most = (generator(4, m).num_actions for m in (16, 32, 48))
+    assert most - more == more - few
+
+
+# the tables drawn in the docstrings are what the virtual clock draws: cell by cell, `.` for idle
+EQUAL_BACKWARD = Costs(forward=1.0, backward_input=0.5, backward_weight=0.5)
+EQUAL_KINDS = Costs(forward=1.0, backward_input=1.0, backward_weight=1.0)
+
+
+def drawn(generator: Callable[..., Schedule]) -> list[list[str]]:
+    """The cells of the docstring's rows; the same text without a stage stands for the row's own stage."""
+    lines = (line.split() for line in inspect.getdoc(generator).splitlines())  # type: ignore[union-attr]
+    return [cells[2:] for cells in lines if cells[:1] == ["rank"]]
+
+
+def simulated(schedule: Schedule, costs: Costs, *, with_stage: bool) -> list[list[str]]:
+    timeline = simulate(schedule, costs)
+    rows = [["."] * round(timeline.makespan) for _ in range(schedule.num_ranks)]
+    for span in timeline.spans:
+        for unit in range(round(span.start), round(span.end)):
+            rows[span.rank][unit] = str(span.action) if with_stage else str(span.action).removeprefix(str(span.rank))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("generator", "sizes", "costs"),
+    [
+        (gpipe, (2, 3), EQUAL_BACKWARD),
+        (one_f_one_b, (3, 4), EQUAL_BACKWARD),
+        (interleaved, (2, 4), EQUAL_BACKWARD),
+        (breadth_first, ([0, 1, 0, 1], 3), EQUAL_BACKWARD),
+        (zb_h1, (3, 4), EQUAL_KINDS),
+        (zb_h2, (3, 5), EQUAL_KINDS),
+        (zbv, (2, 3), EQUAL_KINDS),
+        (v_half, (2, 3), EQUAL_KINDS),
+        (v_min, (2, 3), EQUAL_KINDS),
+    ],
+)
+def test_the_table_is_the_schedule(generator: Callable[..., Schedule], sizes: tuple[Any, int], costs: Costs) -> None:
+    schedule = generator(*sizes)
+    with_stage = schedule.num_stages > schedule.num_ranks
+    assert drawn(generator) == simulated(schedule, costs, with_stage=with_stage)

@@ -1,0 +1,278 @@
+"""`check` against an oracle that shares no code with it, and the sentences it answers in."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pllab.schedule import (
+    Action,
+    Held,
+    Kind,
+    Schedule,
+    ScheduleError,
+    check,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    problems,
+    v_half,
+    v_min,
+    zb_h1,
+    zb_h2,
+    zbv,
+)
+
+FAMILIES = [gpipe, one_f_one_b, interleaved, zb_h1, zb_h2, zbv, v_half, v_min]
+Place = tuple[int, str, int]
+
+
+def waits_for(stage: int, kind: str, microbatch: int, present: set[Place]) -> list[Place]:
+    """The data flow once more, from the definition of a chain of stages."""
+    if kind == "F":
+        return [(stage - 1, "F", microbatch)] if stage else []
+    if kind == "W":
+        return [(stage, "I", microbatch)]
+    above = [(stage + 1, back, microbatch) for back in "BI" if (stage + 1, back, microbatch) in present]
+    return [(stage, "F", microbatch), *above]
+
+
+def oracle(schedule: Schedule) -> bool:
+    """Legal: counts, homes, and an order of all actions that respects the rows and the data flow."""
+    rows = [[(action.stage, str(action.kind), action.microbatch) for action in row] for row in schedule.rows]
+    counts = Counter(place for row in rows for place in row)
+    homes = {(stage, rank) for rank, row in enumerate(rows) for stage, _, _ in row}
+    num_stages = 1 + max((stage for stage, _, _ in counts), default=-1)
+    num_microbatches = 1 + max((microbatch for _, _, microbatch in counts), default=-1)
+    if not rows or not all(rows) or len(homes) != num_stages:
+        return False
+    for stage in range(num_stages):
+        for microbatch in range(num_microbatches):
+            kinds = "".join(sorted(kind * counts.pop((stage, kind, microbatch), 0) for kind in "FBIWCUR"))
+            if kinds not in ("BF", "FIW"):
+                return False
+    return not counts and _has_order(rows)
+
+
+def _has_order(rows: list[list[Place]]) -> bool:
+    present = {place for row in rows for place in row}
+    graph: TopologicalSorter[Place] = TopologicalSorter()
+    for row in rows:
+        for before, place in zip([None, *row], row, strict=False):
+            graph.add(place, *waits_for(*place, present), *([before] if before else []))
+    try:
+        graph.prepare()
+    except CycleError:
+        return False
+    return True
+
+
+def says(schedule: Schedule) -> bool:
+    """What `check` says, held against `problems`, which must say the same."""
+    found = problems(schedule)
+    try:
+        check(schedule)
+    except ScheduleError as error:
+        assert found
+        assert found[0] == error.problem
+        assert str(error) == error.problem.sentence
+        return False
+    assert not found
+    return True
+
+
+@st.composite
+def legal(draw: st.DrawFn) -> Schedule:
+    return draw(st.sampled_from(FAMILIES))(draw(st.integers(1, 4)), draw(st.integers(1, 5)))
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> Schedule:
+    """A legal schedule after up to four slips of a pen."""
+    rows = [list(row) for row in draw(legal()).rows]
+    for _ in range(draw(st.integers(1, 4))):
+        row = draw(st.sampled_from(rows))
+        if not row:
+            continue
+        here = draw(st.integers(0, len(row) - 1))
+        slip = draw(st.sampled_from(["swap", "near", "drop", "twice", "rank", "kind", "number"]))
+        if slip in ("swap", "near"):
+            there = draw(st.integers(0, len(row) - 1)) if slip == "swap" else max(0, here - 1)
+            row[here], row[there] = row[there], row[here]
+        elif slip == "drop":
+            del row[here]
+        elif slip == "twice":
+            row.insert(draw(st.integers(0, len(row))), row[here])
+        elif slip == "rank":
+            other = draw(st.sampled_from(rows))
+            action = row.pop(here)
+            other.insert(draw(st.integers(0, len(other))), action)
+        elif slip == "kind":
+            row[here] = row[here]._replace(kind=draw(st.sampled_from(Kind)))
+        else:
+            row[here] = row[here]._replace(microbatch=draw(st.integers(0, 5)))
+    return Schedule.of(rows)
+
+
+@st.composite
+def shuffled(draw: st.DrawFn) -> Schedule:
+    """All the right actions on the right ranks in any order: legal or a deadlock, nothing else."""
+    return Schedule.of(draw(st.permutations(row)) for row in draw(legal()).rows)
+
+
+anything = st.lists(
+    st.lists(st.builds(Action, st.integers(-1, 2), st.sampled_from(Kind), st.integers(-1, 2)), max_size=6), max_size=3
+).map(Schedule.of)
+
+
+@settings(deadline=None, max_examples=300)
+@given(legal())
+def test_what_is_legal_passes(schedule: Schedule) -> None:
+    assert oracle(schedule)
+    assert says(schedule)
+
+
+@settings(deadline=None, max_examples=600)
+@given(mutated())
+def test_a_slip_is_found_and_only_a_slip(schedule: Schedule) -> None:
+    assert says(schedule) == oracle(schedule)
+
+
+@settings(deadline=None, max_examples=300)
+@given(shuffled())
+def test_an_order_passes_when_it_can_run(schedule: Schedule) -> None:
+    assert says(schedule) == oracle(schedule)
+
+
+@settings(deadline=None, max_examples=300)
+@given(anything)
+def test_rows_of_anything_neither_pass_nor_hang(schedule: Schedule) -> None:
+    assert says(schedule) == oracle(schedule)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.one_of(mutated(), anything), st.sampled_from([None, 0.5, 2.0]))
+def test_every_problem_is_one_sentence_that_names_its_actions(schedule: Schedule, memory_limit: float | None) -> None:
+    for problem in problems(schedule, memory_limit):
+        assert problem.sentence
+        assert "\n" not in problem.sentence
+        assert not problem.sentence.endswith(".")
+        assert all(str(action) in problem.sentence for action in problem.actions)
+
+
+WAIT = re.compile(r"(-?\d+[A-Z]-?\d+) waits for (-?\d+[A-Z]-?\d+)(?:, which comes after (\S+) on rank (\d+))?")
+
+
+def walk(schedule: Schedule, sentence: str) -> Iterator[tuple[Action, Action]]:
+    """Every wait of a deadlock's sentence, each held against the data flow and the rows."""
+    present = {(action.stage, str(action.kind), action.microbatch) for action in schedule.actions()}
+    for part in sentence.removeprefix("the schedule deadlocks: ").split("; "):
+        match = WAIT.fullmatch(part)
+        assert match, part
+        action, need = Action.parse(match[1]), Action.parse(match[2])
+        assert tuple(need) in waits_for(*action, present), part
+        if match[3]:
+            row = schedule.rows[int(match[4])]
+            blocker = action if match[3] == "it" else Action.parse(match[3])
+            assert row.index(need) > row.index(blocker), part
+            yield action, blocker
+        else:
+            yield action, need
+
+
+@settings(deadline=None, max_examples=300)
+@given(shuffled())
+def test_a_deadlock_names_a_circle_in_which_every_wait_is_true(schedule: Schedule) -> None:
+    found = problems(schedule)
+    if not found:
+        return
+    waits = list(walk(schedule, found[0].sentence))
+    for i, (_, blocker) in enumerate(waits):
+        assert blocker == waits[(i + 1) % len(waits)][0]  # what stands in the way is what waits next
+
+
+def test_the_circle_of_a_known_deadlock() -> None:
+    stuck = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]])
+    assert [problem.sentence for problem in problems(stuck)] == [
+        "the schedule deadlocks: 0B0 waits for 1B0, which comes after 1F1 on rank 1; "
+        "1F1 waits for 0F1, which comes after 0B0 on rank 0"
+    ]
+    assert problems(stuck)[0].actions == tuple(map(Action.parse, ("0B0", "1B0", "1F1", "0F1")))
+
+
+def test_a_wait_for_what_is_next_on_its_rank_is_not_said_to_come_after_itself() -> None:
+    stuck = Schedule.of([["0F0", "2F0", "2B0", "0B0"], ["1F0", "3F0", "1B0", "3B0"]])
+    assert [problem.sentence for problem in problems(stuck)] == [
+        "the schedule deadlocks: 2B0 waits for 3B0, which comes after 1B0 on rank 1; 1B0 waits for 2B0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "the schedule is empty; give every rank at least one forward and its backward"),
+        ([["0F0", "0B0"], []], "rank 1 has nothing to do; leave it out or give it a stage"),
+        ([["0F0", "0B0", "0R0"]], "0R0 is not an action a schedule orders; it orders F, B, I and W"),
+        ([["0F0", "0F0", "0B0"]], "0F0 is scheduled 2 times; every action runs once"),
+        (
+            [["0F0"], ["0B0"]],
+            "stage 0 is on rank 0 (0F0) and on rank 1 (0B0); a stage has one rank, because its weights",
+        ),
+        ([["0F1", "0B1", "0B0"]], "0F0 is missing; every stage runs every micro-batch forward"),
+        ([["0F0"]], "0B0 is missing; write 0B0, or 0I0 and 0W0"),
+        ([["0F0", "0I0"]], "0W0 is missing; 0I0 is only half of a backward"),
+        ([["0F0", "0B0", "0W0"]], "0W0 has no 0I0; a weight gradient follows its input gradient"),
+        ([["0F0", "0B0", "0I0", "0W0"]], "0B0 and 0I0 both go back through one micro-batch; keep one"),
+        ([["0B0", "0F0"]], "the schedule deadlocks: 0B0 waits for 0F0, which comes after it on rank 0"),
+        ([["0F0", "0W0", "0I0"]], "the schedule deadlocks: 0W0 waits for 0I0, which comes after it on rank 0"),
+    ],
+)
+def test_the_first_sentence(rows: list[list[str]], sentence: str) -> None:
+    with pytest.raises(ScheduleError, match="^" + re.escape(sentence)):
+        check(Schedule.of(rows))
+
+
+def test_memory_is_refused_at_the_action_that_breaks_the_limit() -> None:
+    check(one_f_one_b(4, 8), memory_limit=4)
+    with pytest.raises(ScheduleError, match="^rank 0 holds 4 micro-batches at 0F3, more than the limit of 3; run a"):
+        check(one_f_one_b(4, 8), memory_limit=3)
+    assert [problem.actions for problem in problems(one_f_one_b(4, 8), memory_limit=2)] == [
+        (Action.parse("0F2"),),
+        (Action.parse("1F2"),),
+    ]
+
+
+@given(share=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+def test_the_limit_uses_the_share_that_i_frees(share: float) -> None:
+    """ZB-H1's last stage of p owes p - 1 weight gradients, each of which keeps 1 - share."""
+    most, held = 1 + 3 * (1 - share), Held(share)
+    check(zb_h1(4, 8), memory_limit=max(4, most), held=held)
+    last = [problem for problem in problems(zb_h1(4, 8), most - 0.01, held) if problem.actions[0].stage == 3]
+    assert len(last) == 1
+
+
+def test_a_broken_file_of_many_problems_stays_short() -> None:
+    assert len(problems(Schedule.of([["900F900"]]))) == 100
+
+
+@pytest.mark.parametrize("rows", [[["0F0", "0B0"]], [["0F0", "0W0", "0I0"]]])
+def test_a_kind_that_is_plain_text_is_named(rows: list[list[str]]) -> None:
+    """It compares equal to a `Kind` and is none, so a W before its I would pass, and an F wait for itself."""
+    actions = [[Action(0, text[1], int(text[2])) for text in row] for row in rows]  # type: ignore[arg-type]
+    with pytest.raises(ScheduleError, match="the kind of 0F0 is 'F', a str; make it with Action.parse"):
+        check(Schedule.of(actions))
+
+
+@pytest.mark.parametrize("limit", [float("nan"), -1.0])
+def test_a_memory_limit_that_is_none_is_refused(limit: float) -> None:
+    with pytest.raises(ValueError, match=f"memory_limit is {limit}; give the most micro-batches"):
+        check(gpipe(1, 1), memory_limit=limit)
+
+
+def test_what_is_no_schedule_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="None is no Schedule; make one with Schedule.of"):
+        check(None)  # type: ignore[arg-type]

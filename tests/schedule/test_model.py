@@ -1,0 +1,102 @@
+"""Actions and schedules as values: their text forms, their parts, and the same order with its backwards split."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pllab.schedule import Action, Kind, Schedule, check, gpipe, interleaved, one_f_one_b, split_backwards, zb_h1
+
+
+@given(stage=st.integers(0, 999), kind=st.sampled_from(Kind), micro=st.integers(0, 999))
+def test_the_text_form_reads_back(stage: int, kind: Kind, micro: int) -> None:
+    action = Action(stage, kind, micro)
+    assert Action.parse(str(action)) == action
+
+
+def test_the_text_form_is_the_one_torch_writes() -> None:
+    from torch.distributed.pipelining.schedules import _Action
+
+    for kind in "FBIW":
+        assert str(Action(2, Kind(kind), 7)) == repr(_Action.from_str(f"2{kind}7")) == f"2{kind}7"
+
+
+@pytest.mark.parametrize("text", ["", "F0", "2F", "2X0", "-1F0", "2F0 1F0", "2f0", "\u0662F\u0660", "2F" + "9" * 5000])
+def test_what_is_no_action_is_refused_with_the_text(text: str) -> None:
+    with pytest.raises(ValueError, match="is no action"):
+        Action.parse(text)
+
+
+actions = st.builds(Action, st.integers(0, 99), st.sampled_from(Kind), st.integers(0, 99))
+
+
+@given(st.lists(st.lists(actions, min_size=1, max_size=8), max_size=5))
+def test_what_is_written_reads_back(rows: list[list[Action]]) -> None:
+    schedule = Schedule.of(rows)
+    assert Schedule.from_csv(schedule.to_csv()) == schedule
+
+
+def test_blank_cells_are_idle_slots() -> None:
+    assert Schedule.from_csv("0F0,, 0B0 ,\n,1F0,1B0\n") == Schedule.of([["0F0", "0B0"], ["1F0", "1B0"]])
+
+
+def test_a_pair_that_runs_as_one_is_its_two_actions_in_order() -> None:
+    assert Schedule.from_csv("0F0,(0F1;3B0)OVERLAP_F_B,3W1\r\n") == Schedule.of([["0F0", "0F1", "3B0", "3W1"]])
+
+
+def test_what_a_runtime_adds_to_the_actions_is_left_out() -> None:
+    text = "0UNSHARD,0F0,0SEND_F0,, 0RECV_B0 ,0B0,0RESHARD,0REDUCE_GRAD\n1RECV_F0,1F0,1I0,1SEND_B0,1W0\n"
+    assert Schedule.from_csv(text) == Schedule.of([["0F0", "0B0"], ["1F0", "1I0", "1W0"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("0F0\n0F1,1X0\n", "line 2, column 2 of the schedule: '1X0' is no action"),
+        ("0F0,0SEND_W0\n", "line 1, column 2 of the schedule: '0SEND_W0' is no action"),
+        ("0F0,0SEND_F\n", "line 1, column 2 of the schedule: '0SEND_F' is no action"),
+        ("0F0,UNSHARD\n", "line 1, column 2 of the schedule: 'UNSHARD' is no action"),
+        ("(0F0;0Y1)OVERLAP_F_B\n", "line 1, column 1 of the schedule: '0Y1' is no action"),
+        ("(0F0;0B1)SOMETHING\n", "line 1, column 1 of the schedule: '(0F0;0B1)SOMETHING' is no action"),
+    ],
+)
+def test_a_cell_that_is_no_action_is_refused_with_its_place(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match="is no action") as caught:
+        Schedule.from_csv(text)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_an_empty_row_survives_and_is_refused_by_check_not_by_the_reader() -> None:
+    idle = Schedule.of([["0F0", "0B0"], []])
+    assert Schedule.from_csv(idle.to_csv()).rows == idle.rows
+
+
+@pytest.mark.parametrize("text", ["0F0\r0X0", "0F0," + "9" * 200_000])
+def test_bare_carriage_returns_and_huge_cells_get_a_sentence_too(text: str) -> None:
+    with pytest.raises(ValueError, match="of the schedule: ") as caught:
+        Schedule.from_csv(text)
+    assert len(str(caught.value)) < 200
+
+
+def test_a_part_has_some_kinds_of_some_micro_batches_in_their_order() -> None:
+    schedule = zb_h1(3, 4)
+    forward, backward = schedule.only("F"), schedule.only("BIW")
+    assert sorted([*forward.actions(), *backward.actions()]) == sorted(schedule.actions())
+    assert [str(one) for one in schedule.only("FI", 2).rows[2]] == ["2F0", "2I0", "2F1", "2I1"]
+
+
+@pytest.mark.parametrize("schedule", [gpipe(3, 4), one_f_one_b(4, 2), interleaved(2, 5, 2)], ids=lambda s: s.name)
+def test_the_order_is_the_same_and_every_b_is_its_halves_side_by_side(schedule: Schedule) -> None:
+    split = split_backwards(schedule)
+    check(split)
+    assert split.num_actions == schedule.num_actions * 3 // 2
+    whole = [
+        [action._replace(kind=Kind.B) if action.kind is Kind.I else action for action in row] for row in split.rows
+    ]
+    assert [[action for action in row if action.kind is not Kind.W] for row in whole] == list(map(list, schedule.rows))
+    for row in split.rows:
+        for action, after in zip(row, row[1:], strict=False):
+            assert action.kind is not Kind.I or after == action._replace(kind=Kind.W)
+
+
+def test_what_is_split_already_stays_as_it_is() -> None:
+    assert split_backwards(zb_h1(3, 4)) == zb_h1(3, 4)

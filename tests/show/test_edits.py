@@ -1,0 +1,122 @@
+"""The moves of the schedule editor: none loses an action, and each has one that takes it back."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pllab.schedule import Action, Kind, Schedule, gpipe, one_f_one_b, problems
+from pllab.show.editor.edits import History, first_gap, merge, merge_all, move, place_of, split, split_all
+
+SMALL = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
+V = Schedule.of([["0F0", "3F0", "3I0", "3W0", "0B0"], ["1F0", "2F0", "2B0", "1B0"]])
+
+
+@st.composite
+def positions(draw):
+    """A schedule after some moves and splits, and one of its actions."""
+    make = draw(st.sampled_from([gpipe, one_f_one_b]))
+    schedule = make(draw(st.integers(1, 4)), draw(st.integers(1, 5)))
+    for _ in range(draw(st.integers(0, 4))):
+        action = draw(st.sampled_from(list(schedule.actions())))
+        if action.kind is Kind.B and draw(st.booleans()):
+            schedule = split(schedule, action)
+        else:
+            schedule = move(schedule, action, draw(st.integers(0, 12)))
+    return schedule, draw(st.sampled_from(list(schedule.actions())))
+
+
+@given(positions(), st.integers(-3, 20))
+def test_a_move_keeps_every_action_on_its_rank_and_moving_back_undoes_it(position, to):
+    schedule, action = position
+    rank, place = place_of(schedule, action)
+    moved = move(schedule, action, to)
+    assert [Counter(row) for row in moved.rows] == [Counter(row) for row in schedule.rows]
+    assert place_of(moved, action) == (rank, min(max(to, 0), len(schedule.rows[rank]) - 1))
+    rest = [other for other in schedule.rows[rank] if other != action]
+    assert [other for other in moved.rows[rank] if other != action] == rest
+    assert move(moved, action, place) == schedule
+
+
+@given(positions())
+def test_merging_undoes_a_split_and_the_work_stays_the_same(position):
+    schedule, action = position
+    if action.kind is not Kind.B:
+        with pytest.raises(ValueError, match=f"{action} cannot be split"):
+            split(schedule, action)
+        return
+    halves = split(schedule, action)
+    first, rest = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
+    assert Counter(halves.actions()) == Counter(schedule.actions()) - Counter([action]) + Counter([first, rest])
+    assert merge(halves, first) == merge(halves, rest) == schedule
+
+
+@given(positions())
+def test_splitting_all_and_merging_all_is_complete_and_no_order_gains_or_loses_work(position):
+    schedule, _ = position
+    halves = split_all(schedule)
+    assert Kind.B not in {action.kind for action in halves.actions()}
+    assert first_gap(halves) == first_gap(schedule) == ""
+    whole = merge_all(halves)
+    assert not whole.is_split
+    assert merge_all(split_all(whole)) == whole
+
+
+def test_a_merge_of_halves_that_stand_apart_takes_the_place_of_the_first():
+    apart = Schedule.of([["0F0", "0I0", "0F1", "0W0"]])
+    assert merge(apart, Action.parse("0W0")) == Schedule.of([["0F0", "0B0", "0F1"]])
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([["0F0"]], "0B0 is missing"),
+        ([["0F0", "0F0", "0B0"]], "0F0 is scheduled 2 times"),
+        ([["0F0", "0B0"], ["0F1", "0B1"]], "stage 0 is on rank 0"),
+        ([["0B1", "0F1", "0B0", "0F0"]], ""),
+        ([[str(action) for action in reversed(row)] for row in V.rows], ""),
+    ],
+)
+def test_what_no_move_can_mend_is_told_from_a_bad_order(rows, sentence):
+    schedule = Schedule.of(rows)
+    assert problems(schedule)
+    assert first_gap(schedule).startswith(sentence) and bool(first_gap(schedule)) is bool(sentence)
+
+
+def test_an_action_that_is_not_there_is_named():
+    with pytest.raises(ValueError, match="4F4 is not in the schedule"):
+        move(SMALL, Action.parse("4F4"), 0)
+
+
+def test_history_takes_a_grab_back_at_once_and_forgets_what_was_cancelled():
+    first, history = Action.parse("0F0"), History(SMALL)
+    history.push(move(SMALL, first, 1), grab=7)
+    history.push(move(SMALL, first, 2), grab=7)
+    history.push(move(SMALL, first, 3), grab=8)
+    history.undo()
+    assert history.present == move(SMALL, first, 2)
+    history.undo()
+    assert history.present == SMALL and not history.can_undo
+    history.redo()
+    history.redo()
+    assert history.present == move(SMALL, first, 3) and not history.can_redo
+    history.push(SMALL, grab=9)
+    history.cancel(9)
+    history.cancel(9)
+    assert history.present == move(SMALL, first, 3)
+
+
+def test_history_drops_the_future_and_a_grab_that_came_back_leaves_no_entry():
+    first, history = Action.parse("0F0"), History(SMALL)
+    history.push(SMALL)
+    assert not history.can_undo
+    history.push(move(SMALL, first, 1))
+    history.undo()
+    history.push(move(SMALL, first, 2), grab=1)
+    assert not history.can_redo
+    history.push(SMALL, grab=1)
+    assert not history.can_undo
+    history.push(move(SMALL, first, 3), grab=1)
+    history.undo()
+    assert history.present == SMALL

@@ -1,0 +1,83 @@
+"""The ring player's moments and words, and what it refuses, without a browser."""
+
+import json
+
+import pytest
+from traitlets import TraitError
+
+from pllab.show import RingPlayer
+from pllab.show.widgets.ring_player import view_of
+
+
+def run_of(size, num_bytes=4):
+    """The records of a ring that adds up 10 ** rank, written down without any message."""
+    numbers = [10**rank for rank in range(size)]
+    records = []
+    for rank in range(size):
+        came = [numbers[(rank - step) % size] for step in range(size)]
+        pair = [("send", (rank + 1) % size, num_bytes), ("receive", (rank - 1) % size, num_bytes)]
+        held = [sum(came[: step + 1]) for step in range(size)]
+        records.append({"messages": pair * (size - 1), "held": held, "sent": came[:-1]})
+    return records
+
+
+def test_three_ranks_in_words():
+    view = view_of(run_of(3))
+    assert [moment["sentence"] for moment in view["moments"]] == [
+        "start: rank 0 holds 1, rank 1 holds 10, rank 2 holds 100",
+        "step 1: rank 0 sends 1 to rank 1, rank 1 sends 10 to rank 2, rank 2 sends 100 to rank 0; "
+        "then they hold 101, 11, 110",
+        "step 2: rank 0 sends 100 to rank 1, rank 1 sends 1 to rank 2, rank 2 sends 10 to rank 0; "
+        "then they hold 111, 111, 111",
+    ]
+    assert (view["title"], view["summary"]) == ("3 ranks in a ring, 2 steps", "6 messages, 24 bytes, engine: real")
+
+
+@pytest.mark.parametrize("size", range(2, 7))
+def test_every_hop_goes_to_the_next_rank_and_all_end_with_the_sum(size):
+    view = view_of(run_of(size))
+    assert len(view["moments"]) == size
+    for moment in view["moments"][1:]:
+        assert [(hop["source"], hop["to"]) for hop in moment["hops"]] == [(r, (r + 1) % size) for r in range(size)]
+    assert set(view["moments"][-1]["held"]) == {f"{int('1' * size):g}"}
+
+
+def test_the_static_twin_says_all_of_it():
+    player = RingPlayer(json.loads(json.dumps(run_of(3))))  # a file makes lists of tuples
+    player.step = 2
+    data, _ = player._repr_mimebundle_()
+    for moment in player.view["moments"]:
+        assert moment["sentence"] in data["text/plain"]
+    assert "<img alt=" in data["text/html"]
+    json.dumps(player.view)
+
+
+def test_a_step_that_does_not_exist_is_refused():
+    player = RingPlayer(run_of(2))
+    with pytest.raises(TraitError, match="step 2 does not exist; choose 0 to 1"):
+        player.step = 2
+    assert player.step == 0
+
+
+def spoil(size=3, rank=0, **parts):
+    records = run_of(size)
+    records[rank] |= parts
+    return records
+
+
+@pytest.mark.parametrize(
+    ("records", "sentence"),
+    [
+        (run_of(2)[:1], "a ring has 2 to 6 ranks; here are the records of 1"),
+        (run_of(7), "a ring has 2 to 6 ranks; here are the records of 7"),
+        (spoil(messages=[("send", 1, 4), ("receive", 2, 4)]), "rank 0 has 1 sends, 1 receives, 2 numbers sent and 3"),
+        (spoil(rank=1, held=[10]), "rank 1 has 2 sends, 2 receives, 2 numbers sent and 1 held"),
+        (spoil(messages=[("send", 2, 4), ("receive", 2, 4)] * 2), "rank 0 sent 4 bytes to rank 2 in step 1"),
+        (spoil(messages=[("send", 1, 8), ("receive", 2, 4)] * 2), "rank 0 sent 8 bytes to rank 1 in step 1"),
+        (spoil(messages=[("send", 7, 4), ("receive", 2, 4)] * 2), "rank 0 sent 4 bytes to rank 7 in step 1"),
+        ([{"messages": [], "held": [1], "sent": []}] * 2, "rank 0 has 0 sends"),
+    ],
+)
+def test_what_is_no_ring_is_refused_with_a_sentence(records, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        RingPlayer(records)

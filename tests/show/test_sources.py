@@ -1,0 +1,50 @@
+"""What travels to the browser: local text of a sensible size, and style sheets that keep to their own widget."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pllab import show
+
+FOLDER = Path(show.__file__).parent
+WIDGETS = [name for name in show.__all__ if hasattr(getattr(show, name), "_esm")]
+SHEETS = sorted(path for path in FOLDER.rglob("*.css") if path.stem != "common")
+COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|"[^"]*"', re.DOTALL)
+JUPYTERLABS_OWN = ".jp-Cell:not(.jp-mod-outputsScrolled) :has(.pl-studio)"  # the sentence sticks to the cell
+
+
+def test_there_are_ten_widgets_and_each_has_its_sheet():
+    assert len(WIDGETS) == len(SHEETS) == 10
+
+
+@pytest.mark.parametrize("name", WIDGETS)
+def test_sources_are_local_and_small(name):
+    widget = getattr(show, name)
+    source = widget._esm + widget._css
+    assert len(widget._esm) <= (55_000 if name == "BubbleStudio" else 35_000) and len(widget._css) <= 10_000
+    assert "http" not in source.replace("http://www.w3.org/2000/svg", "")
+    assert "\nimport " not in source and "@import" not in source
+    assert source.count("export default") == 1
+
+
+def selectors(text: str) -> list[str]:
+    """What stands before each block, at-rules aside, cut at the commas outside brackets."""
+    heads = [head.strip() for head in re.findall(r"([^{}]+)\{", COMMENT_OR_STRING.sub("", text))]
+    rules = [head for head in heads if not head.startswith("@")]
+    return [one.strip() for rule in rules for one in re.split(r",(?![^(]*\))", rule)]
+
+
+def test_every_rule_begins_with_its_widget_for_sheets_share_a_page():
+    roots = set()
+    for path in SHEETS:
+        text = path.read_text(encoding="utf-8")
+        root = re.search(r"\.pl-[\w-]+", text)[0]
+        begins = re.compile(rf"(\.pl-widget)?{re.escape(root)}(?![\w-])")
+        assert [one for one in selectors(text) if not begins.match(one) and one != JUPYTERLABS_OWN] == [], path.name
+        script = path.with_suffix(".js").read_text(encoding="utf-8")
+        assert re.search(rf'"(pl-widget )?(pl-)?{root.removeprefix(".pl-")}"', script), (
+            f"{path.name} styles another widget"
+        )
+        roots.add(root)
+    assert len(roots) == len(SHEETS)

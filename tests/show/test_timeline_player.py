@@ -1,0 +1,83 @@
+"""The player's moments and words, without a browser."""
+
+import json
+
+import pytest
+from traitlets import TraitError
+
+from pllab.schedule import Action, Kind
+from pllab.show import TimelinePlayer, describe_timeline
+from pllab.show.player.timeline_player import frames_of
+from pllab.timeline import Span, Timeline
+
+
+def test_the_moments_of_three_micro_batches(forward_only):
+    player = TimelinePlayer(forward_only)
+    assert [frame["sentence"] for frame in player.frames] == [
+        "t = 0 s: device 0 runs F0, device 1 is idle",
+        "t = 100 ms: device 0 runs F1, device 1 runs F0",
+        "t = 200 ms: device 0 runs F2, device 1 runs F1",
+        "t = 300 ms: device 0 is idle, device 1 runs F2",
+        "t = 400 ms: every device is done",
+    ]
+
+
+def test_starts_that_nearly_coincide_are_one_moment():
+    late = 0.0001
+    spans = [
+        Span(0, Action(0, Kind.F, 0), 0.0, 1.0),
+        Span(1, Action(1, Kind.F, 0), late, 1.0),
+        Span(0, Action(0, Kind.F, 1), 1.0, 2.0),
+        Span(1, Action(1, Kind.F, 1), 1.0 + late, 2.0),
+    ]
+    frames = frames_of(Timeline.of(spans, "real"))
+    assert [len(frame["running"]) for frame in frames] == [2, 2, 0]
+
+
+def test_an_action_shorter_than_the_grouping_is_not_lost():
+    spans = [
+        Span(0, Action(0, Kind.F, 0), 0.0, 0.001),
+        Span(0, Action(0, Kind.F, 1), 0.001, 0.002),
+        Span(0, Action(0, Kind.F, 2), 0.002, 1.0),
+    ]
+    seen = {index for frame in frames_of(Timeline.of(spans, "real")) for index in frame["running"]}
+    assert seen == {0, 1, 2}
+
+
+def test_two_things_at_once_on_one_device(every_kind):
+    sentences = [frame["sentence"] for frame in TimelinePlayer(every_kind).frames]
+    assert "t = 2 s: device 0 runs B0 and C0" in sentences
+
+
+def test_static_twin_has_the_numbers_of_the_widget(forward_only):
+    player = TimelinePlayer(forward_only, title="mine")
+    alt = player.static().alt
+    assert "makespan 400 ms, bubble fraction 25.0 %" in alt
+    assert alt == f"mine, {describe_timeline(forward_only)}"
+    assert player.summary in alt
+
+
+def test_the_output_holds_the_widget_and_its_twin(forward_only):
+    player = TimelinePlayer(forward_only)
+    data, _ = player._repr_mimebundle_()
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == player.model_id
+    assert data["text/plain"] == player.static().alt
+    assert data["text/html"].startswith("<figure")
+
+
+def test_traits_are_plain_json(forward_only):
+    player = TimelinePlayer(forward_only)
+    for name in ("spans", "frames", "ticks", "theme"):
+        json.dumps(getattr(player, name))
+
+
+def test_bad_input_is_refused(forward_only):
+    with pytest.raises(TypeError, match="speed"):
+        TimelinePlayer(forward_only, speed=2)
+    with pytest.raises(ValueError, match="run or simulate something first"):
+        TimelinePlayer(Timeline.of([], "real", 2))
+    player = TimelinePlayer(forward_only)
+    for step in (-1, 5):
+        with pytest.raises(TraitError, match=f"step {step} does not exist; choose 0 to 4"):
+            player.step = step
+    assert player.step == 0
