@@ -20,7 +20,7 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: .venv/test.stamp # two halves at a time: tests of ranks and browsers wait more than they compute
+unit: .venv/test.stamp # two halves at a time, about as long: tests of ranks and browsers wait more than they compute
 	$(MAKE) --no-print-directory --jobs=2 unit-rooms unit-lessons
 
 unit-rooms: .venv/test.stamp

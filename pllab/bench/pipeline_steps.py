@@ -87,8 +87,8 @@ def bench_pipeline(
 ) -> PipelineBench:
     """Measure one forward and backward of the layers in every way.
 
-    Example: `print(bench_pipeline().table())` takes about a minute on two cores. On a GPU both stages share it, each on
-    a stream. There, and for a whole model, PyTorch's pipeline is left out: it passes tensors only, and labels travel.
+    Example: `print(bench_pipeline().table())` takes about a minute on two cores. On a GPU both stages share it and run
+    in turn. There, and for a whole model, PyTorch's pipeline is left out: it passes tensors only, and labels travel.
 
     Args:
         workload: layers and batch; by default 8 blocks of 256, 16 x 128 tokens in 8 micro-batches.

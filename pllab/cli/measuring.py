@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, TypeVar
+from typing import Any
 
 from pllab.cli.flags import bind
 
@@ -33,32 +33,30 @@ class Numbers:
     """File for the numbers, the machine and the command."""
 
     def __post_init__(self) -> None:
-        for name, path in vars(self).items():
-            if path is not None:
-                _check_file(f"--{name} {str(path)!r}", path)
+        _check_file("--json", self.json)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Files(Numbers):
-    """Numbers and a picture.
+class Drawing:
+    """Where the picture goes.
 
     Raises:
-        ValueError: as `Numbers`, or it is a picture of an unknown kind.
+        ValueError: as for `Numbers`, or it is a picture of an unknown kind.
     """
 
     picture: Path | None = None
     """File for the picture, .png or .svg."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        _check_file("--picture", self.picture)
         if self.picture is not None and self.picture.suffix.lower() not in (".png", ".svg"):
             raise ValueError(f"--picture {str(self.picture)!r} is no picture; end the name in .png or .svg")
 
 
-F = TypeVar("F", bound=Numbers)
-
-
-def _check_file(name: str, path: Path) -> None:
+def _check_file(flag: str, path: Path | None) -> None:
+    if path is None:
+        return
+    name = f"{flag} {str(path)!r}"
     if path.is_dir():
         raise ValueError(f"{name} is a folder; name a file in it")
     if not path.parent.is_dir():
@@ -78,9 +76,13 @@ def run(words: Sequence[str]) -> int:
         return 0 if words else 2
     if words[0] not in _BENCHES:
         raise ValueError(f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
-    files, result = _measure(_BENCHES[words[0]], Files, words[1:], f"bench {words[0]}")
-    if files.picture is not None:
-        print(f"picture in {result.picture().save(files.picture)}")
+    command = f"bench {words[0]}"
+    measure, numbers, drawing = bind((resolve_name(_BENCHES[words[0]]), Numbers, Drawing), words[1:], command)
+    json, picture = numbers().json, drawing().picture
+    result = measure()
+    _report(result, json, command, words[1:])
+    if picture is not None:
+        print(f"picture in {result.picture().save(picture)}")
     return 0
 
 
@@ -90,22 +92,20 @@ def run_equivalence(words: Sequence[str]) -> int:
     Raises:
         ValueError: an unknown flag, or no place for a file.
     """
-    _, result = _measure("pllab.bench.equivalence:equivalence", Numbers, words, "equivalence")
+    measure, numbers = bind((resolve_name("pllab.bench.equivalence:equivalence"), Numbers), words, "equivalence")
+    json, result = numbers().json, measure()
+    _report(result, json, "equivalence", words)
     return 0 if result.is_equal else 1
 
 
-def _measure(name: str, kind: type[F], words: Sequence[str], command: str) -> tuple[F, Any]:
-    """Measure as the flags say, print the table and write the numbers where they are wanted."""
-    measure, files_given = bind((resolve_name(name), kind), words, command)
-    files: F = files_given()
-    result = measure()
+def _report(result: Any, path: Path | None, command: str, words: Sequence[str]) -> None:
+    """Print the table, and write the numbers where they are wanted."""
     print(result.table())
-    if files.json is not None:
+    if path is not None:
         from pllab.train.results import write_json  # with all of the trainer, which --help does not need
 
-        write_json(files.json, {"command": _command(command, words), **result.to_json()})
-        print(f"numbers in {files.json}")
-    return files, result
+        write_json(path, {"command": _command(command, words), **result.to_json()})
+        print(f"numbers in {path}")
 
 
 def _command(command: str, words: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ torch_schedule.py  the same rows on torch.distributed.pipelining
 """
 
 from pllab.pipeline.calibration import calibrate, calibrate_ranks
-from pllab.pipeline.emulation import run_emulated, run_emulated_on_ranks
+from pllab.pipeline.emulation import run_emulated
 from pllab.pipeline.engine import interpret
 from pllab.pipeline.executor import Step
 from pllab.pipeline.lanes import LaneExecutor
@@ -29,7 +29,7 @@ from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import WithDevice, balance, split_module
 from pllab.pipeline.split_backward import backward_input, backward_weight
 from pllab.pipeline.tied import tie_gradients, tied_weights
-from pllab.pipeline.torch_schedule import from_torch, to_torch
+from pllab.pipeline.torch_schedule import to_torch
 from pllab.pipeline.workers import Task, Workers, clock_cycles, compute, create_workers
 
 __all__ = [
@@ -50,12 +50,10 @@ __all__ = [
     "clock_cycles",
     "compute",
     "create_workers",
-    "from_torch",
     "gather",
     "interpret",
     "live_saved_bytes",
     "run_emulated",
-    "run_emulated_on_ranks",
     "scatter",
     "split_module",
     "tie_gradients",

@@ -1,4 +1,4 @@
-"""A schedule on a real clock, on stages that sleep: what `simulate` predicts, run by real threads or real processes.
+"""A schedule on a real clock, on stages that sleep: what `simulate` predicts, run by real threads.
 
 It takes what `simulate` takes and answers in the same unit, so that both lie on one axis. The engine is the one that
 runs GPT-2; the work is to sleep, and packets pass through wires that hold them as long as a message takes.
@@ -12,20 +12,16 @@ from typing import Self
 
 import torch
 
-from pllab.comm import launch
 from pllab.pipeline.engine import Record, Transport, Work
 from pllab.pipeline.mailboxes import Lanes
 from pllab.pipeline.packets import NOTHING, Name, Packet, taken_by
 from pllab.pipeline.sleep import SleepStage, SleepWork
-from pllab.pipeline.streams import HostStream
-from pllab.pipeline.wires import Wires
 from pllab.schedule import Action, Kind, Schedule, check
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
 
 _LONGEST_SLEEP_S = 0.02  # long beside the 0.1 ms that a hand-over takes, and short enough to wait for
 _SPARE_S = 60.0  # beyond twice the predicted time
-_START_S = 30.0  # for each process, where cores are few
 
 
 def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float | None = None) -> Timeline:
@@ -59,34 +55,6 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
             works, entering = each.works(everything), each.entering(everything)
             lanes.run(schedule, works, entering, record, plan.deadline_s, through=each.delayed)
     return plan.in_units(record.timeline())
-
-
-def run_emulated_on_ranks(schedule: Schedule, costs: Costs | None = None, unit_s: float | None = None) -> Timeline:
-    """What `run_emulated` does, with one process per rank and messages over gloo; they take some seconds to start.
-
-    Example: `run_emulated_on_ranks(gpipe(2, 4), Costs(p2p=0.5))`. A message is a real one, and what the costs say
-    beyond it is waited for where it arrives.
-
-    Raises:
-        ScheduleError: the schedule is illegal.
-        ValueError: the costs are for another number of stages, or a unit takes no time or for ever.
-        RankError: a rank failed.
-    """
-    plan = _Plan.of(schedule, costs, unit_s)
-    timeout_s = plan.deadline_s + _START_S * schedule.num_ranks
-    rows = launch(_on_rank, schedule.num_ranks, plan, backend="gloo", timeout_s=timeout_s)
-    spans = [span for timeline in rows for span in timeline.spans]  # the ranks of one host share a clock
-    return plan.in_units(Timeline.of(spans, "emulated", schedule.num_ranks).from_zero())
-
-
-def _on_rank(number: int, _world_size: int, plan: "_Plan") -> Timeline:
-    schedule = plan.schedule
-    stages, wires = schedule.stages_of_rank(number), Wires(schedule, torch.device("cpu"), plan.deadline_s)
-    for each in (plan.at_once(), plan):  # the first warms up, and the wires get to know their packets
-        record = Record("emulated", schedule.num_ranks)
-        works, entering = each.works(stages), each.entering(stages)
-        wires.run(schedule, 0, works, entering, record.timing(number, HostStream()), through=each.delayed)
-    return record.timeline(from_zero=False)
 
 
 @dataclass(frozen=True)
@@ -168,7 +136,7 @@ class _Delayed:
         return packet
 
     def give(self, action: Action, packet: Packet) -> None:
-        """Send on when the packet left; the ranks of one host share the clock."""
+        """Send on when the packet left."""
         del packet
         left_at = torch.tensor([time.perf_counter()], dtype=torch.float64)
         self._inner.give(action, Packet((left_at,), (False,)))

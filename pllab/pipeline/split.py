@@ -4,6 +4,7 @@ A module says where it lives by its parameters. A module without parameters, and
 index of a CPU device), say it through `WithDevice`.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate, groupby
 
@@ -104,7 +105,7 @@ def balance(costs: Sequence[float], num_stages: int) -> list[int]:
     Example: `balance([1, 1, 1, 1, 4], 2)` -> `[4, 1]`: four cheap layers weigh as much as the dear one.
 
     Raises:
-        ValueError: there are more stages than layers, or no stage at all.
+        ValueError: there are more stages than layers, no stage at all, or a cost that is no number of at least 0.
 
     Source: the linear partition problem, solved by dynamic programming. Lesson 07.
     """
@@ -112,6 +113,9 @@ def balance(costs: Sequence[float], num_stages: int) -> list[int]:
         raise ValueError(f"{num_stages} stages cannot hold a model; give at least 1")
     if num_stages > len(costs):
         raise ValueError(f"{num_stages} stages are more than the {len(costs)} layers; use at most {len(costs)} devices")
+    for layer, cost in enumerate(costs):
+        if not 0 <= cost < math.inf:
+            raise ValueError(f"layer {layer} costs {cost}; give a number of at least 0")
     total = [0.0, *accumulate(costs)]
     # best[n] = (largest stage cost, sizes of the stages) for the first n layers and the stages so far
     best = {n: (total[n], [n]) for n in range(1, len(costs) + 1)}

@@ -1,6 +1,6 @@
 """Where a stage's work is queued: at once on a CPU lane, on a CUDA stream of its own on a GPU.
 
-On a GPU the worker only launches kernels. Each stage has a compute stream, copies run on copy streams, and events
+On a GPU the worker only launches kernels. Each lane has a compute stream, copies run on copy streams, and events
 carry the order between them, so that a copy overlaps the compute of the next micro-batch.
 """
 

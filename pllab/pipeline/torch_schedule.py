@@ -1,4 +1,4 @@
-"""The same schedule on torch.distributed.pipelining, for those who outgrow one machine, and back again."""
+"""The same schedule on torch.distributed.pipelining, for those who outgrow one machine."""
 
 import tempfile
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def to_torch(
     number of micro-batches, so that `losses` add up to the loss of the batch, and the gradients are its gradients.
     (Its own `scale_grads` divides once for each stage, and so twice where two stages of a rank share a weight.) What
     its runtime asks for: the same number of stages on every rank, micro-batches of the same number of rows, and
-    weights tied across ranks summed by the caller. `from_torch` reads the rows back.
+    weights tied across ranks summed by the caller.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -67,26 +67,6 @@ def to_torch(
         file.write_text(schedule.to_csv())
         runtime._load_csv(str(file), format="compute_only")
     return runtime
-
-
-def from_torch(theirs: "PipelineScheduleMulti", name: str = "schedule") -> Schedule:
-    """The rows of an executor of torch.distributed.pipelining, without its sends and receives.
-
-    Example: `from_torch(to_torch(schedule, stages, loss)) == schedule`.
-
-    Raises:
-        ValueError: it is no executor of torch.distributed.pipelining that has rows.
-    """
-    if not hasattr(theirs, "pipeline_order"):
-        raise ValueError(f"a {type(theirs).__name__} has no pipeline_order; give an executor, as `to_torch` makes one")
-    rows = [theirs.pipeline_order[row] for row in sorted(theirs.pipeline_order)]
-    cells = ([str(action) for action in row if not _is_no_work(action)] for row in rows)
-    return Schedule.from_csv("\n".join(",".join(row) for row in cells), name)
-
-
-def _is_no_work(action: Any) -> bool:
-    """An idle slot, or one of a whole stage: its gradients are reduced, its weights gathered."""
-    return action is None or (action.microbatch_index is None and action.sub_actions is None)
 
 
 def _share_of(loss: Loss, num_microbatches: int, output: Any, target: Any) -> torch.Tensor:

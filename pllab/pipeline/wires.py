@@ -7,7 +7,7 @@ one host then share memory: the sender writes a packet where the receiver reads 
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from pllab.comm import (
     receive_async,
     send_async,
 )
-from pllab.pipeline.engine import Timing, Transport, Work, interpret
+from pllab.pipeline.engine import Timing, Work, interpret
 from pllab.pipeline.packets import NOTHING, Name, Packet, made_by, taken_by
 from pllab.schedule import Action, Schedule
 
@@ -251,7 +251,6 @@ class Wires:
         works: Mapping[int, Work],
         entering: Mapping[Name, Packet],
         timing: Timing,
-        through: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> dict[Name, Packet]:
         """Interpret this rank's row and wait until all that it sent has arrived.
 
@@ -261,7 +260,6 @@ class Wires:
             works: of this rank's stages.
             entering: the packets that no action makes and that this rank takes.
             timing: a context manager for each action.
-            through: what packets pass through on their way, for emulated wires.
 
         Returns:
             The packets that no action takes and that this rank made.
@@ -278,8 +276,7 @@ class Wires:
         here = dict(entering)
         inboxes = {wire.peer: Inbox(wire, known) for wire in known.inwards}
         outboxes = {wire.peer: Outbox(wire, known) for wire in known.outwards}
-        transport = through(RankTransport(self._homes, here, inboxes, outboxes))
-        interpret(schedule.rows[rank()], works, transport, timing)
+        interpret(schedule.rows[rank()], works, RankTransport(self._homes, here, inboxes, outboxes), timing)
         for outbox in outboxes.values():
             outbox.flush()
         return here

@@ -1,13 +1,13 @@
 """Emulated runs against the schedule they were given and the costs they were to take; never against the clock."""
 
 import threading
-from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
+from typing import Any
 
 import pytest
 
-from pllab.pipeline import run_emulated, run_emulated_on_ranks
+from pllab.pipeline import run_emulated
 from pllab.pipeline.emulation import _Plan
 from pllab.schedule import Action, Kind, Schedule, gpipe, interleaved, needs, one_f_one_b, zb_h1, zbv
 from pllab.show import ScheduleEditor
@@ -56,12 +56,6 @@ def test_lanes_run_the_rows_and_take_what_the_costs_say(schedule: Schedule, cost
         assert timeline.makespan >= 0.9 * simulate(schedule, costs).makespan  # in the unit of the costs, not in seconds
 
 
-@pytest.mark.ranks
-@pytest.mark.parametrize(("schedule", "costs"), [CASES[1], CASES[4]], ids=["1F1B", "ZB-V"])
-def test_ranks_run_the_rows_and_take_what_the_costs_say(schedule: Schedule, costs: Costs) -> None:
-    assert_ran(schedule, costs, run_emulated_on_ranks(schedule, costs, unit_s=QUICK_S))
-
-
 @pytest.mark.parametrize("costs", [None, Costs(0.004, 0.002, 0.001), Costs(18.5, (18.0, 9.0), 9.3)])
 def test_without_a_unit_the_longest_sleep_is_20_ms(costs: Costs | None) -> None:
     plan = _Plan.of(gpipe(2, 2), costs, None)
@@ -75,7 +69,6 @@ def test_a_whole_backward_takes_its_own_time() -> None:
     assert [one.backward_s for one in sleepers] == pytest.approx([0.125, 0.3])
 
 
-@pytest.mark.parametrize("run", [run_emulated, run_emulated_on_ranks])
 @pytest.mark.parametrize(
     ("schedule", "given", "sentence"),
     [
@@ -86,11 +79,9 @@ def test_a_whole_backward_takes_its_own_time() -> None:
         (gpipe(2, 2), {"unit_s": float("inf")}, "unit_s is inf"),
     ],
 )
-def test_what_cannot_run_is_refused(
-    run: Callable[..., Timeline], schedule: Schedule, given: dict[str, object], sentence: str
-) -> None:
+def test_what_cannot_run_is_refused(schedule: Schedule, given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        run(schedule, **given)
+        run_emulated(schedule, **given)
 
 
 def test_it_leaves_no_thread_behind() -> None:

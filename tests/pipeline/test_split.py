@@ -85,3 +85,9 @@ def test_no_other_cut_has_a_faster_slowest_stage(costs: list[int], p: int) -> No
 def test_more_stages_than_layers_are_refused_with_both_numbers() -> None:
     with pytest.raises(ValueError, match="3 stages are more than the 2 layers"):
         balance([1, 1], 3)
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0])
+def test_a_cost_that_is_none_is_refused_with_its_layer(cost: float) -> None:
+    with pytest.raises(ValueError, match=f"layer 1 costs {cost}; give a number of at least 0"):
+        balance([1.0, cost, 2.0], 2)
