@@ -8,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit unit-rooms unit-lessons notebooks exhaustive publish clean
+.PHONY: lab test check unit unit-waiting unit-computing notebooks exhaustive publish clean
 
 lab: .venv/lab.stamp
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
@@ -20,14 +20,16 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: .venv/test.stamp # two halves at a time, about as long: tests of ranks and browsers wait more than they compute
-	$(MAKE) --no-print-directory --jobs=2 unit-rooms unit-lessons
+unit: .venv/test.stamp # two halves of about the same length at a time
+	$(MAKE) --no-print-directory --jobs=2 unit-waiting unit-computing
 
-unit-rooms: .venv/test.stamp
-	$(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/lesson/test_exercises.py
+WAITING := tests/browser tests/comm tests/lesson/test_exercises.py # for browsers and processes
 
-unit-lessons: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider tests/browser tests/lesson/test_exercises.py
+unit-waiting: .venv/test.stamp
+	$(BIN)/python -m pytest -p no:cacheprovider $(WAITING)
+
+unit-computing: .venv/test.stamp
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(WAITING))
 
 notebooks: .venv/test.stamp
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
