@@ -1,5 +1,6 @@
 """Numbers a caller gives, checked where they come in: one sentence with the value, and an int or float of Python."""
 
+import os
 from numbers import Real
 from operator import index
 
@@ -22,13 +23,43 @@ def whole_number(name: str, value: int, least: int = 1, most: int | None = None)
     return number
 
 
+def thread_count(num_threads: int) -> int:
+    """The compute threads of one rank: up to 8 for each core, and up to 64 on any machine.
+
+    Threads beyond the cores only wait for each other, and beyond what the system allows torch crashes. The limit is
+    far above what helps, so that a script for a large machine still starts on a small one.
+
+    Raises:
+        ValueError: it is no whole number from 1 to that limit.
+    """
+    return whole_number("num_threads", num_threads, most=_most_of_a_host())
+
+
+def rank_count(world_size: int) -> int:
+    """The ranks that one host starts, with the limit of `thread_count`: each is a process, and they fill its memory.
+
+    Raises:
+        ValueError: it is no whole number from 1 to that limit.
+    """
+    return whole_number("world_size", world_size, most=_most_of_a_host())
+
+
+def _most_of_a_host() -> int:
+    return max(64, 8 * (os.cpu_count() or 1))
+
+
+def is_number(value: object) -> bool:
+    """Whether a value can be compared with numbers: True for 2 and `numpy.float32(0.5)`, False for "2" and True."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def deadline(timeout_s: float) -> float:
     """The longest wait, in seconds: `deadline(60)` -> 60.0.
 
     Raises:
         ValueError: it is no number, not above 0, or longer than torch can wait (23 days).
     """
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, Real) or not 0 < timeout_s <= _LONGEST_S:
+    if not is_number(timeout_s) or not 0 < timeout_s <= _LONGEST_S:
         raise ValueError(
             f"timeout_s is {timeout_s!r}; give the longest wait in seconds, a number above 0 and up to {_LONGEST_S:,}"
         )

@@ -29,18 +29,6 @@ _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _undo = ExitStack()  # of teardown: torch keeps one default group per process, so there is one of these
 
 
-def thread_count(num_threads: int) -> int:
-    """The compute threads of one rank: up to 8 for each core, and up to 64 on any machine.
-
-    Threads beyond the cores only wait for each other, and beyond what the system allows torch crashes. The limit is
-    far above what helps, so that a script for a large machine still starts on a small one.
-
-    Raises:
-        ValueError: it is no whole number from 1 to that limit.
-    """
-    return whole_number("num_threads", num_threads, most=max(64, 8 * (os.cpu_count() or 1)))
-
-
 @dataclass(frozen=True)
 class BackendPlan:
     """The backend's name (`nccl` or `gloo`), this rank's device, and the reason in a sentence."""

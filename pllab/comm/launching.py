@@ -25,9 +25,9 @@ from typing import Any
 
 import torch
 
-from pllab.arguments import deadline
+from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import RankError, is_echo
-from pllab.comm.group import plan_backend, setup, teardown, thread_count
+from pllab.comm.group import plan_backend, setup, teardown
 from pllab.comm.payload import pack, pack_value
 from pllab.comm.processes import Child, answer_with_stack, end_children, how_it_ended, is_stopped, stack_of, start_child
 
@@ -114,6 +114,7 @@ def _new_job(
             "launch was called while a rank was importing this script; put the call under if __name__ == '__main__':"
         )
     plan_backend(0, world_size, backend)
+    rank_count(world_size)
     script = get_preparation_data("pllab-rank")
     del script["authkey"]  # a secret, and of no use to a rank
     return _Job(world_size, pack(fn, args), backend, thread_count(num_threads), timeout_s, script)

@@ -128,6 +128,8 @@ _HUB_SETS = {
     "openwebtext": _HubSet("Skylion007/openwebtext", ("text",)),
 }
 _BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
+FILE_TYPES = (*_BUILDERS, ".txt")
+"""The endings by which a file says what it is."""
 
 
 def load_examples(
@@ -221,8 +223,8 @@ def _check_readable(path: Path, label: str) -> None:
         raise DatasetError(f"{label} is a pipe or a device; give a file or a folder, {_USE_EMBEDDED}")
     if not os.access(path, os.R_OK):
         raise DatasetError(f"{label} cannot be read by this user; change its permissions, {_USE_EMBEDDED}")
-    if path.is_file() and path.suffix not in (*_BUILDERS, ".txt"):
-        known = ", ".join([*_BUILDERS, ".txt"])
+    if path.is_file() and path.suffix not in FILE_TYPES:
+        known = ", ".join(FILE_TYPES)
         raise DatasetError(f"{label} is of no known kind; give a file ending in {known}, {_USE_EMBEDDED}")
 
 

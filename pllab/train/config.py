@@ -9,7 +9,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pllab.arguments import deadline
+from pllab.arguments import deadline, is_number, thread_count, whole_number
 
 Mode = Literal["single", "data_parallel", "model_parallel", "pipeline"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -134,6 +134,8 @@ _COUNTS = (
     "world_size batch_size num_epochs max_length samples_per_epoch validation_samples"
     " n_layer n_embd n_head vocab_size num_threads num_microbatches split_size"
 )
+# Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
+_MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_size": 10_000_000}
 
 
 def _check_choices(config: TrainConfig) -> None:
@@ -144,18 +146,23 @@ def _check_choices(config: TrainConfig) -> None:
 
 def _check_ranges(config: TrainConfig) -> None:
     for name in _COUNTS.split():
-        value = getattr(config, name)
-        _require(value is None or value >= 1, f"{name} is {value}; give 1 or more")
+        value, default = getattr(config, name), getattr(TrainConfig, name)
+        if value is not None or default is not None:
+            whole_number(name, value, most=_MOST.get(name))
+    thread_count(config.num_threads)
     for name in ("learning_rate", "gradient_clipping"):
         value = getattr(config, name)
-        _require(value is None or 0 < value < math.inf, f"{name} is {value}; give a finite number above 0")
+        is_fine = value is None or (is_number(value) and 0 < value < math.inf)
+        _require(is_fine, f"{name} is {value}; give a finite number above 0")
     deadline(config.timeout_s)
-    _require(0 <= config.seed < 2**63, f"seed is {config.seed}; give a whole number from 0 to 2**63 - 1")
-    _require(
-        bool(config.workdir) and "\0" not in config.workdir,
-        f"workdir is {config.workdir!r}; name a folder for results and checkpoints",
-    )
-    _require(0 <= config.dropout < 1, f"dropout is {config.dropout}; give a probability from 0 to less than 1")
+    is_seed = isinstance(config.seed, int) and 0 <= config.seed < 2**63
+    _require(is_seed, f"seed is {config.seed}; give a whole number from 0 to 2**63 - 1")
+    for name, what in (("workdir", "a folder for results and checkpoints"), ("dataset", "a data set, or its path")):
+        value = getattr(config, name)
+        is_name = isinstance(value, str) and value != "" and "\0" not in value
+        _require(is_name, f"{name} is {value!r}; name {what}")
+    is_probability = is_number(config.dropout) and 0 <= config.dropout < 1
+    _require(is_probability, f"dropout is {config.dropout}; give a probability from 0 to less than 1")
     _require(
         config.n_embd % config.n_head == 0,
         f"n_embd {config.n_embd} is not divisible by n_head {config.n_head}; every head takes an equal share",
@@ -205,7 +212,7 @@ def _check_microbatches(config: TrainConfig) -> None:
         f"memory_limit {config.memory_limit} belongs to schedule zero_bubble, not to {config.schedule}; leave it out",
     )
     _require(
-        config.memory_limit is None or 1 <= config.memory_limit < math.inf,
+        config.memory_limit is None or (is_number(config.memory_limit) and 1 <= config.memory_limit < math.inf),
         f"memory_limit is {config.memory_limit}; one micro-batch counts 1, so give at least 1",
     )
     _require(

@@ -24,6 +24,7 @@ from pllab.data import (
     texts_of,
     train_tokenizer,
 )
+from pllab.data.corpora import FILE_TYPES
 from pllab.parallel import global_sum, num_target_tokens
 from pllab.train.checkpoints import load_checkpoint, open_checkpoint, restore_optimizer, save_checkpoint
 from pllab.train.config import TrainConfig
@@ -77,10 +78,10 @@ def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corp
 
 
 def _load(config: TrainConfig, split: str, limit: int | None) -> list[Example]:
-    """Take what is no known name as a path where something lies there."""
-    is_path = config.dataset not in _NAMES and Path(config.dataset).exists()
-    path = config.dataset if is_path else None
-    return load_examples(config.dataset, split, path=path, columns=config.columns, limit=limit)
+    """Take what is no known name as a path where something lies there, or where it can be nothing else."""
+    path = Path(config.dataset)
+    is_path = config.dataset not in _NAMES and (path.exists() or path.is_absolute() or path.suffix in FILE_TYPES)
+    return load_examples(config.dataset, split, path=path if is_path else None, columns=config.columns, limit=limit)
 
 
 @dataclass(frozen=True)

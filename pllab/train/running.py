@@ -93,8 +93,7 @@ def _open_run(config: TrainConfig) -> Path:
         )
     if config.resume:
         _check_resume(config, folder)
-    folder.mkdir(exist_ok=True)
-    return folder
+    return open_workdir(str(folder))
 
 
 def _result(config: TrainConfig, backend: str, outcomes: list[RankOutcome]) -> TrainResult:

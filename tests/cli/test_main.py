@@ -33,7 +33,7 @@ def train(*words):
     ("words", "expected"),
     [
         (["--mode", "tensor"], ["'tensor'", "pipeline"]),
-        (["--mode", "pipeline", "--num-microbatches", "0"], ["num_microbatches is 0", "1 or more"]),
+        (["--mode", "pipeline", "--num-microbatches", "0"], ["num_microbatches is 0", "whole number of at least 1"]),
         (["--mode", "pipeline", "--split-size", "0"], ["split_size is 0"]),
         (["--mode", "pipeline", "--split-size", "2", "--num-microbatches", "4"], ["split_size 2", "microbatches 4"]),
         (["--mode", "pipeline", "--world-size", "3"], ["3 stages", "2 layers"]),
@@ -52,10 +52,10 @@ def test_wrong_flags_are_one_sentence_with_the_value(words, expected, capsys, tm
 
 
 def test_a_missing_dataset_and_missing_columns_name_the_way_out(capsys, tmp_path):
-    missing = str(tmp_path / "nowhere.jsonl")
-    sentence = refusal(capsys, *train("--workdir", str(tmp_path), "--dataset", missing))
-    assert "nowhere.jsonl" in sentence
-    assert "'docs'" in sentence
+    for missing in (str(tmp_path / "nowhere.jsonl"), str(tmp_path / "nowhere"), "nowhere.txt"):
+        sentence = refusal(capsys, *train("--workdir", str(tmp_path), "--dataset", missing))
+        assert f"{missing!r} does not exist; check the path" in sentence
+        assert "'docs'" in sentence
     there = tmp_path / "there.jsonl"
     there.write_text('{"question": "a", "answer": "b"}\n')
     sentence = refusal(capsys, *train("--workdir", str(tmp_path), "--dataset", str(there)))
@@ -72,6 +72,9 @@ def test_an_unwritable_workdir_is_named(capsys, tmp_path):
         sentence = refusal(capsys, *train("--workdir", str(workdir)))
         assert str(workdir) in sentence
         assert "--workdir" in sentence
+    (tmp_path / "single-1").write_text("")  # where the run's own folder goes
+    sentence = refusal(capsys, *train("--workdir", str(tmp_path)))
+    assert "single-1' cannot be written (File exists); name a folder of your own with --workdir" in sentence
 
 
 def test_columns_of_any_data_set_train(tmp_path, capsys):

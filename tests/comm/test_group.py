@@ -9,9 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from pllab.arguments import deadline, whole_number
+from pllab.arguments import deadline, thread_count, whole_number
 from pllab.comm import PeerError, all_reduce, plan_backend, rank, setup, teardown, world_size
-from pllab.comm.group import thread_count
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 PROGRAM = """

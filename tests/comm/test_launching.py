@@ -158,6 +158,7 @@ def test_tensors_travel_by_value(quick_ranks):
         ((programs.where, 0), {}, "world_size is 0"),
         ((programs.where, 2), {"timeout_s": 0}, "timeout_s is 0"),
         ((programs.where, "2"), {}, "world_size is '2'; give a whole number"),
+        ((programs.where, 10**9), {}, "world_size is 1000000000; give a whole number from 1 to"),
         ((programs.where, 2), {"timeout_s": 3e6}, "timeout_s is 3000000.0; give the longest wait in seconds"),
         ((programs.where, 2), {"timeout_s": float("nan")}, "timeout_s is nan"),
         ((programs.where, 2), {"num_threads": 0}, "num_threads is 0"),

@@ -139,6 +139,14 @@ def test_a_rank_that_died_between_cells_is_noticed(nothing_left):
         ranks.execute("1")
 
 
+def test_a_stopped_rank_is_named_as_the_cause_of_its_peers_deadline(nothing_left):
+    ranks = Ranks(2, "gloo", timeout_s=5)
+    os.kill(ranks.pids[1], signal.SIGSTOP)
+    words = r"rank 0 raised .*, because rank 1 had been stopped \(SIGSTOP or Ctrl-Z\), so all ranks were ended; make"
+    with pytest.raises(RankError, match=words):
+        ranks.execute("dist.barrier()")
+
+
 @pytest.mark.parametrize("ending", ["kill", "raise"])
 def test_the_ranks_end_with_their_owner(ending, tmp_path):
     script, temp = tmp_path / "owner.py", tmp_path / "temp"
@@ -189,6 +197,7 @@ def test_px_in_ipython(tmp_path):
         (("2",), {}, "world_size is '2'; give a whole number"),
         ((2, "mpi"), {}, "'mpi' is unknown"),
         ((2,), {"num_threads": 0}, "num_threads is 0; give a whole number from 1 to"),
+        ((10**9,), {}, "world_size is 1000000000; give a whole number from 1 to"),
         ((2,), {"num_threads": 100_000}, "num_threads is 100000"),
         ((2,), {"timeout_s": float("nan")}, "timeout_s is nan; give the longest wait in seconds"),
     ],

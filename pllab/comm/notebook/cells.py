@@ -16,9 +16,9 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from pllab.arguments import deadline
+from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import ANSI, RankError, sounds_like_echo
-from pllab.comm.group import plan_backend, thread_count
+from pllab.comm.group import plan_backend
 from pllab.comm.notebook.cluster import Cluster, start_cluster
 from pllab.comm.notebook.serving import enter_group
 
@@ -63,7 +63,7 @@ class Ranks:
         self, num_ranks: int, backend: str | None = None, *, num_threads: int = 1, timeout_s: float = 60.0
     ) -> None:
         self.plan = plan_backend(0, num_ranks, backend)
-        self.num_ranks = num_ranks
+        self.num_ranks = rank_count(num_ranks)
         self._timeout_s = deadline(timeout_s)
         self._num_groups = 1
         self._cluster = start_cluster(num_ranks, backend, thread_count(num_threads), self._timeout_s)
@@ -147,8 +147,9 @@ class Ranks:
             self._cluster.cut_wires()  # somebody waits inside gloo, where an interrupt is not heard
             self._cluster.interrupt(_still_running(replies))
         if not _settle(replies, 3 * _HEAR_S) or not self._renew():
+            why = self._cluster.why_silent()
             self.stop()
-            return f"they did not react, so all ranks were ended; make new Ranks({self.num_ranks})"
+            return f"they did not react{why}, so all ranks were ended; make new Ranks({self.num_ranks})"
         return "the ranks and their variables are still there, in a new group"
 
     def _renew(self) -> bool:

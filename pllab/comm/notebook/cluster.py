@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pllab.comm.errors import ANSI, RankError
 from pllab.comm.notebook.serving import CUT, is_complete
-from pllab.comm.processes import Child, end_children, how_it_ended, stack_of, start_child
+from pllab.comm.processes import Child, end_children, how_it_ended, is_stopped, stack_of, start_child
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ class Cluster:
         for rank in ranks:
             if self.engines[rank].poll() is None:
                 self.engines[rank].send_signal(signal.SIGINT)
+
+    def why_silent(self) -> str:
+        """A clause that names a rank that stands still; empty when none does."""
+        stopped = [rank for rank, process in enumerate(self.engines) if is_stopped(process.pid)]
+        return f", because rank {stopped[0]} had been stopped (SIGSTOP or Ctrl-Z)" if stopped else ""
 
     def cut_wires(self) -> None:
         """Have every rank close its connections, so that nobody waits for a message any more."""
