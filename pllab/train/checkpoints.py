@@ -84,10 +84,10 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
     for name, expected in about["sha256"].items():
         if _checksum(path / name) != expected:
             raise _damaged(path, f"{name} is not what was saved")
-    for name, saved in about["identity"].items():
-        if name in identity and identity[name] != saved:
+    for name in about["identity"].keys() | identity.keys():
+        if (saved := about["identity"].get(name)) != identity.get(name):
             raise ValueError(
-                f"{str(path)!r} is of a run with {name} {saved!r}, and this one has {identity[name]!r}; "
+                f"{str(path)!r} is of a run with {name} {saved!r}, and this one has {identity.get(name)!r}; "
                 f"give the same {name}, or train anew in another --workdir"
             )
     return path, int(about["epochs_done"])
@@ -154,10 +154,14 @@ def _copy_weights(weights: dict[str, torch.Tensor], model: GPT2LMHeadModelParall
 
 def _read_about(path: Path) -> dict[str, Any]:
     try:
-        about = json.loads((path / _ABOUT_FILE).read_text(encoding="utf-8"))
-        return {name: about[name] for name in ("epochs_done", "identity", "sha256")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        about: dict[str, Any] = json.loads((path / _ABOUT_FILE).read_text(encoding="utf-8"))
+        named = f"epoch-{about['epochs_done']:04d}"
+        is_whole = {_WEIGHTS_FILE, _OPTIMIZER_FILE} == about["sha256"].keys() and isinstance(about["identity"], dict)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"{_ABOUT_FILE} cannot be read ({type(error).__name__})") from error
+    if not is_whole or named != path.name:
+        raise _damaged(path, f"{_ABOUT_FILE} is not what was saved")
+    return about
 
 
 def _checksum(file: Path) -> str:

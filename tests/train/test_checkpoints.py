@@ -101,6 +101,11 @@ def flip(file):
     file.write_bytes(bytes(data))
 
 
+def change(path, **fields):
+    file = path / "checkpoint.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
 def become_a_folder(file):
     file.unlink()
     file.mkdir()
@@ -119,6 +124,11 @@ DAMAGE = {
     "no record": lambda path: (path / "checkpoint.json").unlink(),
     "a foreign record": lambda path: (path / "checkpoint.json").write_text("[1, 2]"),
     "a truncated record": lambda path: (path / "checkpoint.json").write_text('{"epochs_done": 1'),
+    "a record of other epochs": lambda path: change(path, epochs_done=-5),
+    "a record of no epochs": lambda path: change(path, epochs_done=None),
+    "a record without checksums": lambda path: change(path, sha256={}),
+    "a record whose checksums are a number": lambda path: change(path, sha256=3),
+    "a record of nobody": lambda path: change(path, identity=3),
     "nothing at all": lambda path: (shutil.rmtree(path), path.mkdir()),
 }
 
@@ -148,6 +158,14 @@ def test_what_differs_is_named(tmp_path):
     save(tmp_path, *tiny())
     with pytest.raises(ValueError, match=r"is of a run with seed 1, and this one has 2; give the same seed, or train"):
         open_checkpoint(tmp_path, WHOSE | {"seed": 2})
+
+
+def test_a_field_that_only_one_of_both_has_differs(tmp_path):
+    """The record's own names may be damaged: what had no namesake was not compared."""
+    save(tmp_path, *tiny())
+    for whose in ({"dataset": "docs"}, WHOSE | {"dropout": 0.5}):
+        with pytest.raises(ValueError, match="is of a run with (seed 1|dropout None), and this one has (None|0.5);"):
+            open_checkpoint(tmp_path, whose)
 
 
 def test_nothing_to_resume_says_what_to_do(tmp_path):
