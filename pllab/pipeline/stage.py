@@ -123,7 +123,7 @@ class StageWork:
         inputs = [tensor.detach().requires_grad_(flag) for tensor, flag in pairs if tensor is not None]
         keeps = torch.is_grad_enabled()
         if keeps and self._recompute:
-            with torch.no_grad(), _unchanged(inputs, f"stage {self._stage.number}"):
+            with torch.no_grad(), _unchanged(inputs, self._stage):
                 outputs = self._run(microbatch, inputs)
             needs_grad = [output.is_floating_point() and self._leads_back(inputs) for output in outputs]
             self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
@@ -205,15 +205,23 @@ def _in_order(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def _unchanged(tensors: Sequence[torch.Tensor], where: str) -> Iterator[None]:
-    """Refuse a block that overwrites one of the tensors, because they are computed from again."""
-    before = [_version(tensor) for tensor in tensors]
+def _unchanged(inputs: Sequence[torch.Tensor], stage: Stage) -> Iterator[None]:
+    """Refuse a block that overwrites the stage's inputs or buffers, because it is computed from them again."""
+    before = [_version(tensor) for tensor in inputs]
+    buffers = {name: (buffer, _version(buffer)) for name, buffer in stage.module.named_buffers()}
     yield
-    if before != [_version(tensor) for tensor in tensors]:
+    if before != [_version(tensor) for tensor in inputs]:
         raise ValueError(
-            f"{where} overwrites its input, from which it is to be computed again; "
+            f"stage {stage.number} overwrites its input, from which it is to be computed again; "
             "give its first layer inplace=False, or write x = x + y for x += y"
         )
+    for name, buffer in stage.module.named_buffers():
+        was, version = buffers.get(name, (None, 0))
+        if buffer is not was or _version(buffer) != version:
+            raise ValueError(
+                f"stage {stage.number} changes its buffer {name}, and would twice, because it is computed again; "
+                "switch recompute off, or call eval() on that layer"
+            )
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -221,11 +229,12 @@ def _version(tensor: torch.Tensor) -> int:
 
 
 def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
-    """Refuse batch normalisation in training: its statistics would be those of micro-batches."""
+    """Refuse batch normalisation by the rows at hand: its statistics would be those of micro-batches."""
     for part in module.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.training:
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and (part.training or part.running_mean is None):
+            how = "in training mode" if part.training else "without running statistics"
             raise ValueError(
-                f"stage {number} has a {type(part).__name__} in training mode, which mixes the rows of a micro-batch "
+                f"stage {number} has a {type(part).__name__} {how}, which mixes the rows of a micro-batch "
                 "where the plain model mixes those of the batch; use LayerNorm or GroupNorm, or call its eval()"
             )
 

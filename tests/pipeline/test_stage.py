@@ -242,6 +242,34 @@ def test_batch_normalisation_in_training_is_refused_by_name() -> None:
         assert pipe(torch.randn(4, 4)).shape == (4, 4)
 
 
+def test_batch_normalisation_that_always_takes_the_rows_at_hand_is_refused_in_eval_too() -> None:
+    bare = nn.BatchNorm1d(4, track_running_stats=False).eval()
+    with Pipe.from_partitions([nn.Sequential(bare)], ["cpu:0"], 2) as pipe:
+        with pytest.raises(ValueError, match="stage 0 has a BatchNorm1d without running statistics, which mixes"):
+            pipe(torch.randn(4, 4))
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_recomputation_refuses_a_stage_that_changes_its_buffers(in_place: bool) -> None:
+    """The second forward would change them once more, without a trace in the result."""
+
+    class Counts(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(4, 4)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if in_place:
+                self.calls += 1
+            else:
+                self.calls = self.calls + 1
+            return super().forward(x)
+
+    with Pipe.from_partitions([nn.Sequential(Counts())], ["cpu:0"], 2, recompute=True) as pipe:
+        with pytest.raises(ValueError, match=r"stage 0 changes its buffer 0\.calls, .*; switch recompute off"):
+            pipe(torch.randn(4, 4))
+
+
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b, zb_h1])
 def test_recomputation_gives_the_same_gradients_in_an_executor_and_is_timed(
     make: Callable[[int, int], Schedule],
