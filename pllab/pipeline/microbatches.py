@@ -16,8 +16,8 @@ def scatter(batch: Tensors, split_size: int) -> list[Tensors]:
     Raises:
         ValueError: the batch is empty or its tensors differ in their number of rows.
     """
-    num_rows(batch)
-    return list(zip(*(tensor.split(split_size) for tensor in batch), strict=True))
+    size = min(split_size, num_rows(batch))  # torch counts in 64 bits
+    return list(zip(*(tensor.split(size) for tensor in batch), strict=True))
 
 
 def scatter_evenly(batch: Tensors, num_microbatches: int) -> list[Tensors]:

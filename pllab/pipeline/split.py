@@ -11,6 +11,8 @@ from itertools import accumulate, groupby
 import torch
 from torch import nn
 
+from pllab.arguments import is_number, whole_number
+
 
 class WithDevice(nn.Module):
     """Carry the device of a module that cannot say it itself.
@@ -109,12 +111,11 @@ def balance(costs: Sequence[float], num_stages: int) -> list[int]:
 
     Source: the linear partition problem, solved by dynamic programming. Lesson 07.
     """
-    if num_stages < 1:
-        raise ValueError(f"{num_stages} stages cannot hold a model; give at least 1")
+    num_stages = whole_number("num_stages", num_stages)
     if num_stages > len(costs):
         raise ValueError(f"{num_stages} stages are more than the {len(costs)} layers; use at most {len(costs)} devices")
     for layer, cost in enumerate(costs):
-        if not 0 <= cost < math.inf:
+        if not is_number(cost) or not 0 <= cost < math.inf:
             raise ValueError(f"layer {layer} costs {cost}; give a number of at least 0")
     total = [0.0, *accumulate(costs)]
     # best[n] = (largest stage cost, sizes of the stages) for the first n layers and the stages so far

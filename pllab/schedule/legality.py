@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from pllab.arguments import is_number
 from pllab.schedule.dependencies import Walk, needs
 from pllab.schedule.memory import Held
 from pllab.schedule.model import Action, Kind, Schedule
@@ -63,7 +64,7 @@ def _problems(schedule: Schedule, memory_limit: float | None, held: Held) -> Ite
         raise ValueError(
             f"{schedule!r} is no Schedule; make one with Schedule.of(rows) or a family such as gpipe(2, 4)"
         )
-    if memory_limit is not None and not memory_limit >= 0:
+    if memory_limit is not None and not (is_number(memory_limit) and memory_limit >= 0):
         raise ValueError(f"memory_limit is {memory_limit}; give the most micro-batches a rank may hold, or None")
     counts = Counter(schedule.actions())
     whole = [_nothing(schedule), _foreign(counts), _twice(counts), _homes(schedule), _missing(schedule, counts)]

@@ -15,6 +15,10 @@ def test_gather_undoes_scatter_and_no_slice_is_too_large(rows: int, size: int) -
     assert all(torch.equal(a, b) for a, b in zip(gather(parts), batch, strict=True))
 
 
+def test_a_micro_batch_may_be_larger_than_any_batch() -> None:
+    assert len(scatter((torch.zeros(3),), 10**30)) == len(scatter_evenly((torch.zeros(1),), 10**30)) == 1
+
+
 @given(rows=st.integers(1, 50), count=st.integers(1, 60))
 def test_as_many_micro_batches_as_asked_for_or_one_per_row_in_sizes_that_differ_by_one(rows: int, count: int) -> None:
     parts = scatter_evenly((torch.arange(rows),), count)

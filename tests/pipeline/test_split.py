@@ -1,4 +1,5 @@
 from itertools import combinations, pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -87,7 +88,13 @@ def test_more_stages_than_layers_are_refused_with_both_numbers() -> None:
         balance([1, 1], 3)
 
 
-@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0])
-def test_a_cost_that_is_none_is_refused_with_its_layer(cost: float) -> None:
+@pytest.mark.parametrize("num_stages", [0, 1.5, "2", None])
+def test_a_number_of_stages_that_is_none_is_refused(num_stages: Any) -> None:
+    with pytest.raises(ValueError, match=f"num_stages is {num_stages!r}; give a whole number of at least 1"):
+        balance([1, 1], num_stages)
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0, None])
+def test_a_cost_that_is_none_is_refused_with_its_layer(cost: Any) -> None:
     with pytest.raises(ValueError, match=f"layer 1 costs {cost}; give a number of at least 0"):
         balance([1.0, cost, 2.0], 2)

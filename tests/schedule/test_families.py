@@ -91,6 +91,14 @@ def test_more_actions_than_memory_holds_are_refused_at_once() -> None:
     for generator in (*ONE_STAGE, interleaved, *IN_A_V):
         with pytest.raises(ValueError, match="are more than 10,000,000 actions; give smaller sizes"):
             generator(2, 10**30)
+    with pytest.raises(ValueError, match="are more than 10,000,000 actions; give smaller sizes"):
+        interleaved(2, 2, stages_per_rank=10**30)
+
+
+@pytest.mark.parametrize("rank", [10**9, -1, 1.0])
+def test_a_rank_that_no_stage_can_have_is_refused_at_once(rank: int) -> None:
+    with pytest.raises(ValueError, match=f"the rank of a stage is {rank}; give a whole number from 0 to 1"):
+        breadth_first([0, rank], 2)
 
 
 def test_a_size_of_another_library_is_taken_as_an_int() -> None:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -267,8 +268,8 @@ def test_a_kind_that_is_plain_text_is_named(rows: list[list[str]]) -> None:
         check(Schedule.of(actions))
 
 
-@pytest.mark.parametrize("limit", [float("nan"), -1.0])
-def test_a_memory_limit_that_is_none_is_refused(limit: float) -> None:
+@pytest.mark.parametrize("limit", [float("nan"), -1.0, "2"])
+def test_a_memory_limit_that_is_none_is_refused(limit: Any) -> None:
     with pytest.raises(ValueError, match=f"memory_limit is {limit}; give the most micro-batches"):
         check(gpipe(1, 1), memory_limit=limit)
 

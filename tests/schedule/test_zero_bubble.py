@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -189,8 +190,8 @@ def test_the_same_question_gets_the_same_schedule() -> None:
     assert zero_bubble(8, 32, costs, 16) == zero_bubble(8, 32, costs, 16)
 
 
-@pytest.mark.parametrize("limit", [0.99, 0, -1, float("nan"), None])
-def test_memory_for_less_than_one_is_refused(limit: float) -> None:
+@pytest.mark.parametrize("limit", [0.99, 0, -1, float("nan"), None, "2"])
+def test_memory_for_less_than_one_is_refused(limit: Any) -> None:
     with pytest.raises(ValueError, match="memory_limit is .* at least 1"):
         zero_bubble(2, 2, Costs(), limit)
 

@@ -22,18 +22,20 @@ def breadth_first(rank_of_stage: Sequence[int], num_microbatches: int) -> Schedu
     `interleaved`; a rank holds all `v m` activations.
 
     Raises:
-        ValueError: there is no stage or no micro-batch.
+        ValueError: there is no stage or no micro-batch, or a rank is out of range.
 
     Source: Lamy-Poirier, Breadth-First Pipeline Parallelism (2023); `ScheduleLoopedBFS` in
     torch.distributed.pipelining, which runs the backwards of a stage in the reverse order.
     """
     _, m = check_sizes(num_stages=len(rank_of_stage), num_microbatches=num_microbatches)
-    rows: list[list[Action]] = [[] for _ in range(1 + max(rank_of_stage))]
-    stages = list(enumerate(rank_of_stage))
+    # Of fewer stages than ranks, a rank would have none.
+    ranks = [whole_number("the rank of a stage", rank, least=0, most=len(rank_of_stage) - 1) for rank in rank_of_stage]
+    rows: list[list[Action]] = [[] for _ in range(1 + max(ranks))]
+    stages = list(enumerate(ranks))
     for kind, order in ((Kind.F, stages), (Kind.B, stages[::-1])):
         for stage, rank in order:
             rows[rank] += series(stage, kind, range(m))
-    is_gpipe = list(rank_of_stage) == list(range(len(rank_of_stage)))
+    is_gpipe = ranks == list(range(len(ranks)))
     return Schedule(tuple(map(tuple, rows)), "GPipe" if is_gpipe else "breadth-first")
 
 
@@ -57,8 +59,7 @@ def interleaved(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2)
     Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM (2021),
     section 2.2; the rounds are those of `ScheduleInterleaved1F1B` in torch.distributed.pipelining where it has any.
     """
-    p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
-    v = whole_number("stages_per_rank", stages_per_rank)
+    p, m, v = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches, stages_per_rank=stages_per_rank)
     rounds = _rounds(p, m)
     rows = (_interleaved_row(range(rank, p * v, p), 2 * (p - rank - 1), rounds) for rank in range(p))
     return Schedule(tuple(rows), f"interleaved, {v} stages a rank")

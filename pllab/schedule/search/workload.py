@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+from pllab.arguments import is_number
 from pllab.schedule.dependencies import CostsLike
 from pllab.schedule.making import check_sizes
 from pllab.schedule.memory import Held
@@ -49,7 +50,7 @@ class Workload:
         """
         p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
         costs.check_stages(p)
-        if memory_limit is None or not memory_limit >= 1:
+        if not is_number(memory_limit) or not memory_limit >= 1:
             sentence = f"memory_limit is {memory_limit}; one micro-batch counts 1, so give every rank at least 1"
             raise ValueError(sentence)
         forward, backward, weight = (
