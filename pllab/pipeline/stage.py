@@ -232,10 +232,11 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
     """Refuse batch normalisation by the rows at hand: its statistics would be those of micro-batches."""
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and (part.training or part.running_mean is None):
-            how = "in training mode" if part.training else "without running statistics"
+            how = "without running statistics" if part.running_mean is None else "in training mode"
+            way_out = "" if part.running_mean is None else ", or call its eval()"
             raise ValueError(
                 f"stage {number} has a {type(part).__name__} {how}, which mixes the rows of a micro-batch "
-                "where the plain model mixes those of the batch; use LayerNorm or GroupNorm, or call its eval()"
+                f"where the plain model mixes those of the batch; use LayerNorm or GroupNorm{way_out}"
             )
 
 

@@ -84,7 +84,7 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
     for name, expected in about["sha256"].items():
         if _checksum(path / name) != expected:
             raise _damaged(path, f"{name} is not what was saved")
-    for name in about["identity"].keys() | identity.keys():
+    for name in {**about["identity"], **identity}:
         if (saved := about["identity"].get(name)) != identity.get(name):
             raise ValueError(
                 f"{str(path)!r} is of a run with {name} {saved!r}, and this one has {identity.get(name)!r}; "
