@@ -4,8 +4,8 @@ split.py           a model cut into stages
 workers.py         one thread per device, and the clock that feeds it
 stage.py           what a stage does with F, B, I and W (split_backward.py: a backward in two halves; loss.py: the loss
                    of a batch from its micro-batches; randomness.py: the same draws whatever the threads do)
-engine.py          interpret a row: take, perform, give (packets.py: what is taken and given; microbatches.py: a batch
-                   cut along its rows; streams.py: where a GPU's work is queued)
+engine.py          interpret a row: take, perform, give (packets.py: what travels; microbatches.py: a batch cut along
+                   its rows; streams.py: where a GPU's work is queued)
 lanes.py           rows on worker threads (mailboxes.py: how packets go from lane to lane)
 ranks.py           rows on the ranks of a group (wires.py: how packets go from rank to rank)
 executor.py        what both executors share (fit.py: whether stages fit a schedule; tied.py: weights that stages share)

@@ -1,6 +1,6 @@
 """What the stages cost on this machine: run two schedules, read the costs off their timelines.
 
-The stages are measured at work and not alone, because neighbours share caches and memory.
+Stages are measured while all of them work, because neighbours share caches and memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,30 +49,30 @@ def calibrate(
     Example: `simulate(gpipe(2, 16), calibrate(stages, x, y, loss, num_microbatches=6))` predicts a step of 16
     micro-batches of the same size.
 
-    It runs 1F1B (interleaved, if a rank has several stages), once with whole and once with split backwards. The
-    gradients it leaves in the parameters are taken away again.
+    It runs 1F1B (interleaved if a rank has several stages), with whole and then with split backwards. Afterwards the
+    parameters have the gradients they had before.
 
     Args:
         stages: all stages; with `num_ranks` fewer than them, rank `r` has stages r, r + num_ranks and so on.
-        batch: as many rows as the micro-batches of interest have, times `num_microbatches`.
-        targets: of the batch.
+        batch: `num_microbatches` times as many rows as the micro-batch you ask about.
+        targets: the targets of that batch.
         loss: as `LaneExecutor` takes it.
-        num_microbatches: how many the batch is cut into; at least twice the ranks, so that there is steady work.
-        num_ranks: lanes; by default one per stage.
+        num_microbatches: how many the batch is cut into; at least twice the ranks, for a steady phase.
+        num_ranks: number of lanes; one per stage by default.
         devices: one per rank, as `LaneExecutor` takes them.
-        repeats: steps of each schedule, after one that warms up.
-        timeout_s: the longest wait of a step.
+        repeats: measured steps of each schedule, after one step to warm up.
+        timeout_s: the longest wait within a step.
 
     Raises:
-        ValueError: the stages cannot be dealt evenly to the ranks, or what `LaneExecutor` refuses.
+        ValueError: the stages cannot be dealt evenly to the ranks, or `LaneExecutor` refuses them.
 
     Lesson 11.
     """
     check_stages(stages)
     schedule = _schedule(len(stages), len(stages) if num_ranks is None else num_ranks, num_microbatches)
 
-    def make(rows: Schedule) -> AbstractContextManager[Executor]:
-        return LaneExecutor(rows, stages, loss, devices=devices, timeout_s=timeout_s)
+    def make(variant: Schedule) -> AbstractContextManager[Executor]:
+        return LaneExecutor(variant, stages, loss, devices=devices, timeout_s=timeout_s)
 
     return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages))
 
@@ -96,8 +96,8 @@ def calibrate_ranks(
     """
     schedule = _schedule(num_stages, num_ranks, num_microbatches)
 
-    def make(rows: Schedule) -> AbstractContextManager[Executor]:
-        return nullcontext(RankExecutor(rows, stages, loss, timeout_s=timeout_s))
+    def make(variant: Schedule) -> AbstractContextManager[Executor]:
+        return nullcontext(RankExecutor(variant, stages, loss, timeout_s=timeout_s))
 
     return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages.values()))
 
@@ -117,15 +117,15 @@ def _calibrate(
     modules: nn.Module,
 ) -> Costs:
     num_steps = 1 + whole_number("repeats", repeats)
-    kept = [(parameter, parameter.grad) for parameter in modules.parameters()]
+    gradients_before = [(parameter, parameter.grad) for parameter in modules.parameters()]
     modules.zero_grad(set_to_none=True)
     runs: list[tuple[Schedule, Timeline]] = []
     try:
-        for rows in (schedule, split_backwards(schedule)):
-            with make(rows) as executor:
+        for variant in (schedule, split_backwards(schedule)):
+            with make(variant) as executor:
                 timelines = [executor.step(batch, targets).timeline for _ in range(num_steps)]
-            runs += [(rows, timeline) for timeline in timelines[1:]]
+            runs += [(variant, timeline) for timeline in timelines[1:]]
     finally:
-        for parameter, gradient in kept:
+        for parameter, gradient in gradients_before:
             parameter.grad = gradient
     return estimate(runs)

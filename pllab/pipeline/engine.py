@@ -1,7 +1,7 @@
 """The one engine: a row of a schedule, the stages' work, and the wires between them.
 
-A schedule is data. What GPipe, 1F1B, ZB-H1 and the rest do differently is in their rows; what it takes to run a row is
-here, once: for lanes and for ranks, for real and for sleeping stages, for an executor and for each half of a pipe.
+A schedule is data. GPipe, 1F1B, ZB-H1 and the rest differ only in their rows. How a row is run is written here, once:
+for lanes and for ranks, for real and for sleeping stages, for an executor and for each half of a pipe.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,20 +19,20 @@ class Work(Protocol):
     """What a stage does with an action: `StageWork` computes, `SleepWork` sleeps."""
 
     def parts(self, action: Action) -> tuple[Action, ...]:
-        """What the action is made of: itself, and before it R where its forward is computed again."""
+        """The action itself, after an R if its forward is computed again."""
 
     def perform(self, action: Action, packet: Packet) -> Packet:
-        """Run one part on what the action took; return what it made."""
+        """Run one part on the packet that the action takes; return the packet that it makes."""
 
 
 class Transport(Protocol):
-    """Brings an action what it takes, and carries away what it made."""
+    """Brings each action its packet, and carries away the packet it makes."""
 
     def take(self, action: Action) -> Packet:
-        """Wait for the packet this action takes; `NOTHING` where it takes none."""
+        """Wait for this action's packet; `NOTHING` if it takes none."""
 
     def give(self, action: Action, packet: Packet) -> None:
-        """Pass the packet this action made to whoever takes it; never waits."""
+        """Pass on the packet that this action made, without waiting."""
 
 
 Timing = Callable[[Action], AbstractContextManager[None]]
@@ -41,8 +41,8 @@ Timing = Callable[[Action], AbstractContextManager[None]]
 def interpret(row: Iterable[Action], works: Mapping[int, Work], transport: Transport, timing: Timing) -> None:
     """Run one rank's actions in order: take, perform, give.
 
-    Nothing here keeps ranks in step. An action waits for the one packet it takes, as long as that takes, and the
-    clock only runs while it performs. A checked schedule has no circle of such waits, so every row ends.
+    Nothing here keeps ranks in step. An action waits for its one packet; its time starts only after that. A checked
+    schedule has no circle of such waits, so every row ends.
 
     Source: `_step_microbatches` of torch.distributed.pipelining's schedules; lesson 11.
     """
@@ -52,7 +52,7 @@ def interpret(row: Iterable[Action], works: Mapping[int, Work], transport: Trans
             with timing(part):
                 packet = works[action.stage].perform(part, packet)
         transport.give(action, packet)
-        del packet  # a rank that waits for its next packet holds none
+        del packet  # hold no memory while waiting for the next packet
 
 
 class _Entry(NamedTuple):
@@ -64,7 +64,7 @@ class _Entry(NamedTuple):
 
 
 class Record:
-    """What ran when in one batch, forward and backward; workers add to it at the same time."""
+    """When each action of one batch ran, forward and backward; several workers may write at once."""
 
     def __init__(self, engine: Engine, num_ranks: int) -> None:
         self._engine = engine
@@ -77,11 +77,11 @@ class Record:
         return len(self._entries)
 
     def running(self) -> list[Action]:
-        """The actions that have begun and not ended, lowest rank first."""
+        """The actions that run now, lowest rank first."""
         return [action for _, action in sorted(self._running.copy().items())]
 
     def timing(self, rank: int, stream: HostStream) -> Timing:
-        """A context manager for each action of one rank, from the start to the end of its work."""
+        """The stopwatch of one rank: for each action, a context manager around its work."""
         return partial(self._timed, rank, stream)
 
     def timeline(self, *, from_zero: bool = True) -> Timeline:

@@ -1,4 +1,4 @@
-"""What an executor does whether its rows run on lanes or on ranks: cut the batch, weigh the loss, give stages work."""
+"""What the executors on lanes and on ranks share: cut the batch, weight the loss, give stages their work."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -19,14 +19,14 @@ from pllab.timeline import Engine, Timeline
 
 
 class Step(NamedTuple):
-    """What a step returns: the loss of the batch, and what ran when."""
+    """What a step returns: the loss of the batch, and the timeline."""
 
     loss: float
     timeline: Timeline
 
 
 class Executor:
-    """A checked schedule with the stages that are here: all of them on lanes, a rank's own on ranks."""
+    """A checked schedule with the stages of this process: all of them on lanes, one rank's on ranks."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Executor:
         return self._sleepers.get(stage) is not None
 
     def _cut(self, batch: Batch | None, num_microbatches: int, where: str) -> list[Tensors]:
-        """A batch in exactly as many micro-batches; without one, of nothing."""
+        """Cut a batch into exactly this many micro-batches; without a batch they are empty."""
         if batch is None:
             return [()] * num_microbatches
         tensors = as_tuple(batch, where)
@@ -67,7 +67,7 @@ class Executor:
         return scatter_evenly(tensors, num_microbatches)
 
     def _score(self, targets: Batch | None, num_microbatches: int) -> Score | None:
-        """The loss of this batch, where the last stage is here and computes one."""
+        """The loss of this batch, if this process has the last stage and that stage computes one."""
         if self._last not in self._stages or self._is_asleep(self._last) or self._loss is None:
             return None
         device = self._stages[self._last].device
@@ -75,18 +75,18 @@ class Executor:
         return Score(self._loss, [tuple(tensor.to(device) for tensor in part) for part in parts], self._mean_over)
 
     def _check_rows(self, rows: int, targets: Batch | None) -> None:
-        """Refuse targets of another number of rows: a loss may stretch the shorter one."""
-        given = num_rows(as_tuple(targets, "targets"))
-        if rows != given:
-            raise ValueError(f"the batch has {rows} rows and the targets {given}; give one for each row")
+        """Refuse targets with another number of rows: a loss might broadcast the shorter one."""
+        num_targets = num_rows(as_tuple(targets, "targets"))
+        if rows != num_targets:
+            raise ValueError(f"the batch has {rows} rows and the targets {num_targets}; give one for each row")
 
     def _works(self, score: Score | None, shadows: Mapping[int, Mapping[str, torch.Tensor]]) -> dict[int, Work]:
         seed, works = draw_seed(), dict[int, Work]()
         for number, stage in self._stages.items():
-            asleep = self._sleepers[number]
+            sleep_stage = self._sleepers[number]
             works[number] = (
-                SleepWork(asleep)
-                if asleep
+                SleepWork(sleep_stage)
+                if sleep_stage
                 else StageWork(
                     stage,
                     seed,
@@ -100,7 +100,7 @@ class Executor:
     def _entering(
         self, micro_batches: Sequence[Tensors], score: Score | None, num_microbatches: int
     ) -> dict[Name, Packet]:
-        """What no stage makes: the micro-batches, and at the last stage the weights of their losses."""
+        """The packets from outside: micro-batches for the first stage, the weights of their losses for the last."""
         entering: dict[Name, Packet] = {}
         for number in range(num_microbatches):
             if 0 in self._stages:
@@ -110,9 +110,9 @@ class Executor:
                 entering[Name(self._last, False, number)] = weight
         return entering
 
-    def _total(self, score: Score | None, left: Mapping[Name, Packet]) -> float:
-        """The loss of the batch from what left the last stage."""
+    def _total(self, score: Score | None, leaving: Mapping[Name, Packet]) -> float:
+        """The loss of the batch, from the packets that leave the last stage."""
         if score is None:
             return 0.0
-        losses = {name.microbatch: packet.tensors[0] for name, packet in left.items() if name.forward}
+        losses = {name.microbatch: packet.tensors[0] for name, packet in leaving.items() if name.forward}
         return score.total({number: loss for number, loss in losses.items() if loss is not None})

@@ -11,10 +11,10 @@ from pllab.schedule import Schedule
 
 
 def check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequence[torch.device | str] | None) -> None:
-    """Refuse stages or devices that are more or fewer than the schedule has.
+    """Refuse another number of stages or devices than the schedule has.
 
     Raises:
-        ValueError: naming both counts.
+        ValueError: the numbers differ, or a stage is not a module.
     """
     check_stages(stages)
     if len(stages) != schedule.num_stages:
@@ -24,10 +24,10 @@ def check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequen
 
 
 def check_stages(stages: object) -> None:
-    """Refuse what is no list of modules.
+    """Refuse stages that are not a list of modules.
 
     Raises:
-        ValueError: naming what it is.
+        ValueError: they are something else.
     """
     if not isinstance(stages, Sequence | nn.ModuleList | nn.Sequential):
         raise ValueError(f"the stages are a {type(stages).__name__}; give a list of modules, one for each stage")
@@ -35,10 +35,10 @@ def check_stages(stages: object) -> None:
 
 
 def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
-    """Refuse a group that is not as large as the schedule, or stages that are not this rank's.
+    """Refuse a group of another size than the schedule, or the stages of another rank.
 
     Raises:
-        ValueError: naming both counts, or this rank's stages.
+        ValueError: the group or the stages do not fit.
     """
     if not isinstance(stages, Mapping):
         raise ValueError(f"the stages are a {type(stages).__name__}; give this rank's by number, as {{0: module}}")
@@ -47,9 +47,9 @@ def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
         raise ValueError(
             f"the schedule has {schedule.num_ranks} ranks and the group {world_size()}; start as many ranks as it has"
         )
-    mine, given = schedule.stages_of_rank(rank()), tuple(sorted(stages))
-    if given != mine:
-        raise ValueError(f"rank {rank()} of the schedule runs stages {mine}, not {given}; give it those")
+    expected, actual = schedule.stages_of_rank(rank()), tuple(sorted(stages))
+    if actual != expected:
+        raise ValueError(f"rank {rank()} of the schedule runs stages {expected}, not {actual}; give it those")
 
 
 def _check_modules(stages: Mapping[int, nn.Module]) -> None:
@@ -59,13 +59,13 @@ def _check_modules(stages: Mapping[int, nn.Module]) -> None:
 
 
 def place_of(stages: Iterable[nn.Module]) -> torch.device:
-    """Where the first parameter lives; stages without parameters live on the CPU."""
-    found = (parameter.device for stage in stages for parameter in stage.parameters())
-    return next(found, torch.device("cpu"))
+    """The device of the first parameter; the CPU for stages without parameters."""
+    devices = (parameter.device for stage in stages for parameter in stage.parameters())
+    return next(devices, torch.device("cpu"))
 
 
 def place_on_rank(stages: Mapping[int, nn.Module]) -> torch.device:
-    """Where this rank's stages live, and so its messages too; without parameters it is where the group's messages live.
+    """The device of this rank's stages and messages; without parameters, the device that the group's backend needs.
 
     Raises:
         ValueError: the group's backend carries no tensors of that device.

@@ -24,13 +24,13 @@ class LaneExecutor(Executor):
 
         with LaneExecutor(interleaved(2, 8), stages, cross_entropy) as executor:
             loss, timeline = executor.step(x, y)    # both with the same number of rows, at least 8
-            optimizer.step()                         # the gradients are in .grad, as the plain model leaves them
+            optimizer.step()                         # the gradients are in .grad, as after a plain backward
 
-    `stages[s]` is stage s; `devices[r]` is where rank r runs: the GPU of its stages, else `cpu:r`, by default.
-    `loss(output, target)` is the mean over the rows it is given, as PyTorch's losses are; a mean over tokens is
-    weighed by them with `mean_over=num_target_tokens`, or any other count of the targets. Stages may share parameters.
-    With `recompute` a stage keeps its inputs and runs forward again before its backward. No gradient goes back to the
-    batch. With `SleepStage` stages the engine is `emulated`; then loss, batch and targets may be left out.
+    `stages[s]` is stage s; `devices[r]` is the device of rank r, by default the GPU of its stages, else `cpu:r`.
+    `loss(output, target)` is a mean over its rows, as PyTorch's losses are. For a mean over tokens, give
+    `mean_over=num_target_tokens` or another count of the targets. Stages may share parameters. With `recompute` a
+    stage keeps only its inputs and runs forward again before its backward. The batch gets no gradient. With
+    `SleepStage` stages the engine is `emulated`; then loss, batch and targets may be leaving out.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -60,7 +60,7 @@ class LaneExecutor(Executor):
             awake = next(stage for stage in numbered if not self._is_asleep(stage))
             raise ValueError(f"the last stage sleeps and stage {awake} does not; let all sleep, or the last one not")
         self._shared = shared_parameters([self._stages[stage].module for stage in numbered])
-        for stage in reversed(numbered):  # a shared parameter ends up where its first stage is
+        for stage in reversed(numbered):  # a shared parameter ends up on the device of its first stage
             self._stages[stage].module.to(self._stages[stage].device)
 
     @property
@@ -72,19 +72,19 @@ class LaneExecutor(Executor):
         """Run every action of the schedule once; add to the parameters' `.grad`.
 
         Raises:
-            ValueError: the batch has fewer rows than the schedule has micro-batches, or other than the targets.
+            ValueError: the batch has fewer rows than the schedule has micro-batches, or not as many as the targets.
             TimeoutError: a stage waited, or worked, longer than `timeout_s`.
-            RuntimeError: another thread is in a step of this executor.
+            RuntimeError: another thread runs a step of this executor.
             Exception: the first exception of a stage, with a note that names its action.
         """
         with torch.enable_grad():
             return self._run(self.schedule, batch, targets)
 
     def evaluate(self, batch: Batch, targets: Batch) -> Step:
-        """Run the forwards of the schedule alone and keep nothing; a short batch has as many micro-batches as rows.
+        """Run only the forwards, and save nothing for a backward; a short batch gets one micro-batch per row.
 
         Raises:
-            ValueError: the batch has other rows than the targets.
+            ValueError: batch and targets differ in their number of rows.
         """
         rows = len(as_tuple(batch, "batch")[0])
         with torch.no_grad():
@@ -112,11 +112,11 @@ class LaneExecutor(Executor):
         if score is not None:
             self._check_rows(len(as_tuple(batch, "batch")[0]), targets)
         shadows = [shared.shadow(self._stages[shared.stage].device) for shared in self._shared]
-        named: dict[int, dict[str, torch.Tensor]] = {}
+        shadows_by_stage: dict[int, dict[str, torch.Tensor]] = {}
         for shared, shadow in zip(self._shared, shadows, strict=True):
-            named.setdefault(shared.stage, {})[shared.name] = shadow
+            shadows_by_stage.setdefault(shared.stage, {})[shared.name] = shadow
         record = Record(self.engine, schedule.num_ranks)
-        works, entering = self._works(score, named), self._entering(micro_batches, score, count)
-        left = self._lanes.run(schedule, works, entering, record, self.timeout_s)
+        works, entering = self._works(score, shadows_by_stage), self._entering(micro_batches, score, count)
+        leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
         add_gradients(self._shared, shadows)
-        return Step(self._total(score, left), record.timeline())
+        return Step(self._total(score, leaving), record.timeline())

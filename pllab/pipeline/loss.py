@@ -1,8 +1,7 @@
-"""The loss of each micro-batch, weighed so that all together are the loss of the batch.
+"""The losses of the micro-batches, weighted so that their sum is the loss of the batch.
 
-A loss is a mean over the rows it is given, or over what `mean_over` counts in the targets. The mean over the batch is
-the sum of the micro-batches' means, each times its share of the batch; the shares are also the gradients with which
-backward begins.
+A loss is a mean over its rows, or over what `mean_over` counts in the targets. The weight of a micro-batch is its share
+of the batch. Backward begins with these weights as gradients.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ class Score:
     loss 2.0.
 
     Raises:
-        ValueError: there is nothing in the whole batch to take a mean over.
+        ValueError: the batch has nothing to take a mean over.
     """
 
     def __init__(self, loss: Loss, targets: Sequence[Tensors], mean_over: Count | None = None) -> None:
@@ -40,7 +39,7 @@ class Score:
         """The loss of one micro-batch, a scalar.
 
         Raises:
-            ValueError: the loss is no tensor, not one number, or without a way back to the outputs.
+            ValueError: the loss is not a tensor of one number, or does not depend on the outputs.
         """
         if not self.weights[microbatch]:  # a mean over nothing is not a number, and neither is its gradient
             return torch.stack([output.sum() for output in outputs]).sum() * 0
@@ -64,11 +63,11 @@ def check_loss(loss: object, mean_over: object) -> None:
     """Refuse a loss or a count that cannot be called.
 
     Raises:
-        ValueError: naming what it is.
+        ValueError: one of them is not a function.
     """
-    for name, given in (("loss", loss), ("mean_over", mean_over)):
-        if given is not None and not callable(given):
-            raise ValueError(f"{name} is {given!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
+    for name, value in (("loss", loss), ("mean_over", mean_over)):
+        if value is not None and not callable(value):
+            raise ValueError(f"{name} is {value!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
 
 
 def _count(mean_over: Count | None, part: Tensors) -> float:

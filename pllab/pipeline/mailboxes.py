@@ -1,6 +1,6 @@
 """The wires between lanes: each worker interprets its row, and packets wait in mailboxes until they are taken.
 
-Nobody keeps the workers in step. They are threads of one process, so a packet goes by reference, between GPUs by copy.
+Nothing keeps the workers in step. They share a process, so packets pass by reference, and between GPUs as copies.
 """
 
 import os
@@ -24,7 +24,7 @@ from pllab.schedule import Action, Schedule
 class Mailbox:
     """A slot for each packet; other lanes put, one lane takes.
 
-    Example: `put(name, packet)` never waits; `take(name)` waits until that packet is there, whatever came before.
+    Example: `put(name, packet)` never waits; `take(name)` waits for that packet, whatever else is there.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -34,19 +34,19 @@ class Mailbox:
         self._changed = threading.Condition()
 
     def put(self, name: Name, packet: Packet) -> None:
-        """Leave a packet."""
+        """Put a packet into its slot."""
         with self._changed:
             self._slots[name] = packet
             self._changed.notify()
 
     def fail(self, error: BaseException) -> None:
-        """From now on nothing more comes: whoever waits, or begins to, is told why."""
+        """End every wait, now and later, with this error as the cause."""
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify()
 
     def check(self) -> None:
-        """Refuse to go on without the other lanes, for an action that takes no packet.
+        """Stop here if another lane has failed; for an action that takes no packet.
 
         Raises:
             Upstream: another lane failed.
@@ -59,7 +59,7 @@ class Mailbox:
 
         Raises:
             Upstream: another lane failed.
-            TimeoutError: it did not come in time.
+            TimeoutError: the packet did not come in time.
         """
         with self._changed:
             self._changed.wait_for(lambda: name in self._slots or self._failure is not None, self._timeout_s)
@@ -71,19 +71,19 @@ class Mailbox:
             return self._slots.pop(name)
 
     def take_all(self) -> dict[Name, Packet]:
-        """Take out what is there, without waiting."""
+        """Take out all packets, without waiting."""
         with self._changed:
             slots, self._slots = self._slots, {}
             return slots
 
 
 class LaneTransport:
-    """The wires of one lane: packets go from mailbox to mailbox by reference, between GPUs by copy."""
+    """The wires of one lane: packets go from mailbox to mailbox, by reference or, between GPUs, as copies."""
 
     def __init__(
         self, own: Mailbox, receivers: Mapping[int, Mailbox], outside: Mailbox, stream: HostStream, device: torch.device
     ) -> None:
-        self._own = own
+        self._inbox = own
         self._receivers = receivers
         self._outside = outside
         self._stream = stream
@@ -93,13 +93,13 @@ class LaneTransport:
         """Wait for the packet in this lane's mailbox and bring it to this lane's device."""
         name = taken_by(action)
         if name is None:
-            self._own.check()
+            self._inbox.check()
             return NOTHING
-        packet = self._own.take(name)
+        packet = self._inbox.take(name)
         return Packet(self._stream.fetch(packet, self._device), packet.needs_grad)
 
     def give(self, action: Action, packet: Packet) -> None:
-        """Leave the packet in the mailbox of the stage that takes it, or outside."""
+        """Put the packet into the mailbox of its receiver, or outside."""
         name = made_by(action)
         if name is not None:
             receiver = self._receivers.get(name.stage, self._outside)
@@ -113,8 +113,8 @@ class Ambient(NamedTuple):
     autocast: tuple[tuple[str, torch.dtype], ...]
 
     @classmethod
-    def here(cls) -> Self:
-        """Note the settings of this thread."""
+    def of_this_thread(cls) -> Self:
+        """The settings of the calling thread."""
         kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
         return cls(torch.is_grad_enabled(), tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds))
 
@@ -144,7 +144,7 @@ class Lanes:
         self._at_work = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
-        return type(self), (self.devices,)  # a copy starts workers of its own
+        return type(self), (self.devices,)  # a copy starts its own workers
 
     @property
     def opened(self) -> object:
@@ -162,33 +162,33 @@ class Lanes:
         ambient: Ambient | None = None,
         through: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> dict[Name, Packet]:
-        """Interpret all rows and wait until the last has ended.
+        """Interpret all rows, and wait for all of them to end.
 
         Args:
-            schedule: what every lane does, in order; a legal schedule, or the F's or the B's of one.
-            works: of every stage.
-            entering: the packets that no action of the schedule makes.
-            record: is told when each action ran.
-            timeout_s: the longest time without the end of an action.
+            schedule: a legal schedule, or the F's or the B's of one.
+            works: the work of every stage.
+            entering: the packets from outside the pipeline.
+            record: where the times of actions are noted.
+            timeout_s: the longest time in which no action ends.
             ambient: the torch settings to work under; by default those of the calling thread.
-            through: what packets pass through on their way, for emulated wires.
+            through: a wrapper around each lane's transport, for emulated wires.
 
         Returns:
-            The packets that no action of the schedule takes.
+            The packets that leave the pipeline.
 
         Raises:
             TimeoutError: no action ended for `timeout_s` seconds; the lanes are closed.
             RuntimeError: another thread is in a run of these lanes.
-            Exception: the first failure of a lane that is a cause and not a consequence.
+            Exception: the failure of the lane that made the others fail.
         """
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
             workers = self._started()
             run = _Run(schedule, workers, self._streams, self.devices, record, timeout_s)
-            return run.run(works, entering, ambient or Ambient.here(), through)
+            return run.run(works, entering, ambient or Ambient.of_this_thread(), through)
         except (KeyboardInterrupt, TimeoutError):
-            self.close(patience_s=0.1)  # the workers still have their rows; they end on their own
+            self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise
         finally:
             self._at_work.release()
@@ -217,7 +217,7 @@ class Lanes:
 
 
 class _Run:
-    """One run of the lanes; it owns the mailboxes, and with them what is on its way."""
+    """One run of the lanes; it owns the mailboxes and the packets in them."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class _Run:
         ambient: Ambient,
         through: Callable[[Transport], Transport],
     ) -> dict[Name, Packet]:
-        """Set the lanes going and wait for all of them."""
+        """Start the lanes and wait for all of them."""
         for name, packet in entering.items():
             self._receivers[name.stage].put(name, packet)
         try:
@@ -286,13 +286,13 @@ class _Run:
                     raise TimeoutError(self._too_slow()) from None
 
     def _too_slow(self) -> str:
-        stuck = [f"stage {one.stage} has not finished micro-batch {one.microbatch}" for one in self._record.running()]
-        what = " and ".join(stuck) or "no stage has finished an action"
-        return f"{what} after {self._timeout_s:g} s; give a slower stage more time with timeout_s="
+        late = [f"stage {each.stage} has not finished micro-batch {each.microbatch}" for each in self._record.running()]
+        problem = " and ".join(late) or "no stage has finished an action"
+        return f"{problem} after {self._timeout_s:g} s; give a slower stage more time with timeout_s="
 
     @contextmanager
     def _streams_open(self) -> Iterator[None]:
-        """On GPUs: begin after what the caller has queued, and let the caller go on after what the lanes queue."""
+        """On GPUs: run after the work that the caller has queued, and before the work that it queues later."""
         base = None
         for stream in self._streams:
             stream.begin()

@@ -1,4 +1,4 @@
-"""A batch in micro-batches: cut along its rows, and put together again."""
+"""Cut a batch into micro-batches along its rows, and put them together again."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def scatter(batch: Tensors, split_size: int) -> list[Tensors]:
 def scatter_evenly(batch: Tensors, num_microbatches: int) -> list[Tensors]:
     """Cut every tensor of the batch into `num_microbatches` slices whose sizes differ by one row at most.
 
-    Example: 7 rows and 3 micro-batches -> 3, 2 and 2 rows. A batch with fewer rows has one micro-batch for each.
+    Example: 7 rows and 3 micro-batches -> 3, 2 and 2 rows. A batch with fewer rows gets one micro-batch per row.
 
     Raises:
         ValueError: the batch is empty or its tensors differ in their number of rows.
@@ -38,7 +38,7 @@ def gather(micro_batches: Sequence[Tensors]) -> Tensors:
 
 
 def num_rows(batch: Tensors) -> int:
-    """The rows that all tensors of a batch have.
+    """The number of rows of a batch, the same in all its tensors.
 
     Raises:
         ValueError: the batch is empty or its tensors differ in their number of rows.
@@ -62,11 +62,11 @@ def as_tuple(value: object, where: str) -> Tensors:
     wrong = [type(part).__name__ for part in values if not isinstance(part, torch.Tensor)]
     if wrong or not values:
         kind = wrong[0] if wrong else "nothing"
-        found = f"a tuple with {kind} in it" if isinstance(value, tuple) else kind
-        raise ValueError(f"{where} has {found}; a pipeline passes a tensor or a tuple of tensors")
+        contents = f"a tuple with {kind} in it" if isinstance(value, tuple) else kind
+        raise ValueError(f"{where} has {contents}; a pipeline passes a tensor or a tuple of tensors")
     return values
 
 
 def single(values: Tensors) -> Batch:
-    """What a layer is given: a lone tensor as it is, several as one tuple, as `nn.Sequential` passes them on."""
+    """The argument of a layer: one tensor as it is, several as a tuple, as `nn.Sequential` passes them on."""
     return values[0] if len(values) == 1 else values

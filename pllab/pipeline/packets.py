@@ -1,4 +1,4 @@
-"""What travels between stages, and what it is called.
+"""The packets that travel between stages, and their names.
 
 An action takes one packet and makes one. A packet is named by the stage that takes it, so that both ends of a wire know
 its name from the schedule alone:
@@ -8,7 +8,7 @@ its name from the schedule alone:
     (-1,B,0)  (0,B,0)   (1,B,0)   (2,B,0)                               the lower row comes down
     input  <-- [0B0] <-- [1B0] <-- [2B0] <-- gradients of the outputs
 
-What enters at both ends is put there by a pipe or an executor, and what leaves is theirs to take.
+A pipe or an executor puts in the packets that enter at both ends, and takes out those that leave.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from pllab.schedule import Action, Kind
 
 
 class Packet(NamedTuple):
-    """Tensors on their way, which of them want a gradient, and the event after which they may be read (CUDA)."""
+    """Tensors on their way, which of them need a gradient, and the CUDA event after which they may be read."""
 
     tensors: Sequence[torch.Tensor | None]
     needs_grad: Sequence[bool] = ()
@@ -31,7 +31,7 @@ NOTHING = Packet(())
 
 
 class Name(NamedTuple):
-    """A packet by its receiver: stage, activations (forward) or their gradients (not forward), micro-batch."""
+    """The name of a packet: the stage that takes it, activations (forward) or their gradients, micro-batch."""
 
     stage: int
     forward: bool
@@ -43,7 +43,7 @@ class Name(NamedTuple):
 
 
 def taken_by(action: Action) -> Name | None:
-    """The packet an action takes; None for W, whose I has left all it needs with its stage.
+    """The packet an action takes; None for W, whose stage kept all it needs from I.
 
     Example: `2F0` takes the activations for stage 2 that `1F0` makes.
     """
@@ -60,7 +60,7 @@ def made_by(action: Action) -> Name | None:
 
 
 def as_packet(tensors: Sequence[torch.Tensor], needs_grad: Sequence[bool] | None = None) -> Packet:
-    """Tensors of the caller's as a packet, cut off from their past, with the event after which they are there."""
+    """The caller's tensors as a packet: detached, with the event after which they may be read."""
     on_gpu = next((tensor for tensor in tensors if tensor.is_cuda), None)
     ready = None if on_gpu is None else torch.cuda.current_stream(on_gpu.device).record_event()
     return Packet([tensor.detach() for tensor in tensors], needs_grad or [False] * len(tensors), ready)

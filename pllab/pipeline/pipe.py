@@ -43,16 +43,16 @@ class Pipe(nn.Module):
             print(pipe.schedule)            # gpipe(2, 4): what ran
             pipe.last_timeline              # and when
 
-    `split_size` is the number of rows of a micro-batch, the last of which may be smaller; `num_microbatches` is their
-    number, in sizes that differ by a row at most, and fewer where the batch has fewer rows. Give one of them, or a
-    `schedule` that has every F before the first B. By default it is GPipe, and breadth-first where a device has several
-    stages. Input and output are a tensor or a tuple of tensors with the same number of rows, and each row's result
-    depends on that row alone. With `recompute`, a stage keeps only its inputs and runs forward again before its
-    backward. What stages draw at random follows `torch.manual_seed`. One thread at a time may use a pipe.
+    Give one of `split_size`, `num_microbatches` and `schedule`. `split_size` is the number of rows of a micro-batch;
+    the last may be smaller. `num_microbatches` is exact if the batch has as many rows; sizes differ by one row at most.
+    `schedule` must have every F before the first B; it is GPipe by default, or breadth-first if a device has several
+    stages. Input and output are a tensor or a tuple of tensors with the same number of rows, and each row's result must
+    depend on that row alone. With `recompute`, a stage keeps only its inputs and runs forward again before its
+    backward. Random numbers in stages follow `torch.manual_seed`. Only one thread at a time may use a pipe.
 
     Raises:
-        ValueError: several of split_size, num_microbatches and schedule, or one that does not fit; what `split_module`
-            refuses.
+        ValueError: two of split_size, num_microbatches and schedule, one that does not fit, or layers that
+            `split_module` refuses.
 
     Source: GPipe (Huang et al. 2019), torchgpipe (Kim et al. 2020). Lesson 09.
     """
@@ -82,7 +82,7 @@ class Pipe(nn.Module):
         recompute: bool = False,
         timeout_s: float = 300.0,
     ) -> Self:
-        """Make a pipe of given partitions; a device may come twice, for several stages on it.
+        """Make a pipe from partitions and their devices; a device shadows_by_stage twice has two stages.
 
         Raises:
             ValueError: the numbers of partitions and devices differ.
@@ -112,7 +112,7 @@ class Pipe(nn.Module):
         self.timeout_s = deadline(timeout_s)
         self._lanes = Lanes(list(dict.fromkeys(devices)))
         self._ranks = [self._lanes.devices.index(device) for device in devices]
-        self._is_given = schedule is not None
+        self._has_fixed_schedule = schedule is not None
         self._schedule = _checked(schedule or breadth_first(self._ranks, self.num_microbatches or 1), self._ranks)
         self._stages = [
             Stage(*numbered, device) for numbered, device in zip(enumerate(partitions), devices, strict=True)
@@ -122,22 +122,22 @@ class Pipe(nn.Module):
 
     @property
     def schedule(self) -> Schedule:
-        """What the last batch ran; before the first one, what a batch with enough rows will run."""
+        """The schedule of the last batch; before the first batch, that of a batch with enough rows."""
         return self._schedule
 
     @property
     def last_timeline(self) -> Timeline:
-        """What ran when in the last batch, forward and, if there was one, backward."""
+        """The timeline of the last batch: its forward and, if there was one, its backward."""
         return self._record.timeline()
 
     def forward(self, x: Batch) -> Batch:
         """Run the batch through the stages; the output is on the last device.
 
         Raises:
-            ValueError: the batch has no rows, fewer than a given schedule has micro-batches, or a stage returns
-                something else than one value per row.
+            ValueError: the batch has no rows or fewer than the options schedule has micro-batches, or a stage does not
+                return one value per row.
             TimeoutError: a stage took longer than `timeout_s`.
-            RuntimeError: another thread is in this pipe.
+            RuntimeError: another thread uses this pipe.
             Exception: the first exception of a stage, with a note that names its action.
         """
         batch = as_tuple(x, "the input of the pipe")
@@ -164,8 +164,8 @@ class Pipe(nn.Module):
     def _cut(self, batch: Tensors) -> list[Tensors]:
         if self.split_size is not None:
             return scatter(batch, self.split_size)
-        count = self._schedule.num_microbatches if self._is_given else self.num_microbatches or 1
-        if self._is_given and num_rows(batch) < count:
+        count = self._schedule.num_microbatches if self._has_fixed_schedule else self.num_microbatches or 1
+        if self._has_fixed_schedule and num_rows(batch) < count:
             raise ValueError(
                 f"{num_rows(batch)} rows cannot be cut into the schedule's {count} micro-batches; give a larger batch, "
                 "or num_microbatches instead of a schedule"
@@ -191,27 +191,27 @@ class _Run:
         self._sizes = sizes
         self._flags = [tensor.requires_grad for tensor in batch]
         self._homes = [tensor.device for tensor in batch]
-        self._ambient = Ambient.here()
+        self._ambient = Ambient.of_this_thread()
         self._record = pipe._record = pipe._new_record()
         self._shadows = [shared.shadow(pipe.devices[shared.stage]) for shared in pipe._shared]
-        named: list[dict[str, torch.Tensor]] = [{} for _ in pipe.devices]
+        shadows_by_stage: list[dict[str, torch.Tensor]] = [{} for _ in pipe.devices]
         for shared, shadow in zip(pipe._shared, self._shadows, strict=True):
-            named[shared.stage][shared.name] = shadow
+            shadows_by_stage[shared.stage][shared.name] = shadow
         seed = draw_seed()
         self._works = {
             stage.number: StageWork(stage, seed, shadows=shadows, recompute=pipe.recompute)
-            for stage, shadows in zip(pipe._stages, named, strict=True)
+            for stage, shadows in zip(pipe._stages, shadows_by_stage, strict=True)
         }
         self._opened: object = None
         self.grads: Sequence[torch.Tensor | None] = ()
         self.ready: torch.cuda.Event | None = None
 
     def forward(self, micro_batches: Sequence[Tensors]) -> tuple[Tensors, Sequence[bool]]:
-        """Run the F's; the outputs of the whole batch, and which of them have a gradient."""
+        """Run the F's; return the outputs of the whole batch, and which of them need a gradient."""
         entering = {Name(0, True, i): as_packet(part, self._flags) for i, part in enumerate(micro_batches)}
-        left = self._interpret("F", self._works, entering)
+        leaving = self._interpret("F", self._works, entering)
         self._opened = self._pipe._lanes.opened
-        packets = [left[Name(self._schedule.num_stages, True, i)] for i in range(len(micro_batches))]
+        packets = [leaving[Name(self._schedule.num_stages, True, i)] for i in range(len(micro_batches))]
         for tensor in (tensor for packet in packets for tensor in packet.tensors):
             if tensor is not None and tensor.is_cuda:
                 tensor.record_stream(torch.cuda.current_stream(tensor.device))
@@ -220,7 +220,7 @@ class _Run:
         return gather(outputs), packets[0].needs_grad
 
     def backward(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
-        """Run the B's; the gradients of the inputs and of the shared parameters."""
+        """Run the B's; return the gradients of the inputs and of the shared parameters."""
         if self._opened is not self._pipe._lanes.opened:
             raise RuntimeError("the pipe was closed after this batch went forward; call backward before close()")
         if not self._works:
@@ -231,9 +231,9 @@ class _Run:
         last = self._schedule.num_stages - 1
         entering = {Name(last, False, i): Packet(row, (), self.ready) for i, row in enumerate(zip(*rows, strict=True))}
         works, self._works, self.grads = self._works, {}, ()
-        left = self._interpret("BIW", works, entering)
-        columns = zip(*(left[Name(-1, False, i)].tensors for i in range(len(self._sizes))), strict=True)
-        # A gradient belongs where its tensor is; the first stage may be elsewhere.
+        leaving = self._interpret("BIW", works, entering)
+        columns = zip(*(leaving[Name(-1, False, i)].tensors for i in range(len(self._sizes))), strict=True)
+        # A gradient must be on its tensor's device, which may not be the first stage's.
         inputs = [_together(column, home) for column, home in zip(columns, self._homes, strict=True)]
         return inputs, [gradient_of(*pair) for pair in zip(self._pipe._shared, self._shadows, strict=True)]
 
@@ -295,8 +295,8 @@ def _together(column: Sequence[torch.Tensor | None], home: torch.device) -> torc
 def _checked_split(
     split_size: int | None, num_microbatches: int | None, schedule: Schedule | None
 ) -> tuple[int | None, int | None]:
-    given = {"split_size": split_size, "num_microbatches": num_microbatches, "schedule": schedule}
-    names = [name for name, value in given.items() if value is not None]
+    options = {"split_size": split_size, "num_microbatches": num_microbatches, "schedule": schedule}
+    names = [name for name, value in options.items() if value is not None]
     if len(names) > 1:
         raise ValueError(
             f"{' and '.join(names)} say the same thing twice: split_size is the rows of a micro-batch, "
@@ -310,7 +310,7 @@ def _checked_split(
 
 
 def _checked(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
-    """Refuse a schedule that runs a backward before its last forward, or that has other stages than the pipe."""
+    """Return the schedule; refuse a backward before the last forward, and stages that are not the pipe's."""
     check(schedule)
     if schedule.rank_of_stage != dict(enumerate(ranks)):
         raise ValueError(

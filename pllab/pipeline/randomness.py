@@ -1,11 +1,11 @@
-"""Random numbers inside a stage: the same ones whatever the threads do.
+"""Random numbers inside a stage, the same in whatever order the threads run.
 
 Torch has one random generator per device. CPU lanes are threads of one process, so they share it, and which lane draws
-first changes from run to run. Here each pair (stage, micro-batch) has a seed of its own, made from the batch's: what a
-stage draws depends on nothing else, and a stage that is computed again draws the same.
+first changes from run to run. Here each pair (stage, micro-batch) has a seed of its own, made from the batch's seed:
+its draws depend on nothing else, and are the same when the stage is computed again.
 
-`nn.Dropout` is the usual case and cheap: one function is replaced. Everything else that draws is noticed in a stage's
-first forward, at the dispatcher, and from then on every operation of that stage goes through there.
+`nn.Dropout` is the usual case and cheap: one function is replaced. Other random operations are noticed in a stage's
+first forward, by a dispatch mode; from then on every operation of that stage goes through that mode.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ def draw_seed() -> int:
 
 
 class Draws:
-    """What one stage draws, and how: made once for a stage, used in each of its forwards.
+    """The random draws of one stage: made once for a stage, used in each of its forwards.
 
     Example: two calls of `with draws.seeded(batch_seed=7, micro_batch=0): block(x)` give the same result.
     """
@@ -36,11 +36,11 @@ class Draws:
         self._stage = stage
         self._module = module
         self._device = device if device.type == "cuda" else torch.device("cpu")
-        self._draws_more: dict[Flags, bool] = {}  # by which parts are in training mode
+        self._draws_more: dict[Flags, bool] = {}  # the key says which parts are in training mode
 
     @contextmanager
     def seeded(self, batch_seed: int, micro_batch: int) -> Iterator[None]:
-        """Draw from a generator of this micro-batch's own, on this thread, inside the block.
+        """Inside the block, on this thread, draw from a generator that belongs to this micro-batch.
 
         Raises:
             ValueError: an operation draws inside a kernel that takes no generator.
@@ -54,14 +54,14 @@ class Draws:
         generator = torch.Generator(self._device)
         generator.manual_seed(_seed_of(batch_seed, self._stage, micro_batch))
         with ExitStack() as modes:
-            everything = None
+            dispatch = None
             if self._draws_more.get(flags, True):
-                everything = modes.enter_context(_SeededDispatch(generator, f"stage {self._stage}"))
+                dispatch = modes.enter_context(_SeededDispatch(generator, f"stage {self._stage}"))
             if has_dropout:
                 modes.enter_context(_SeededDropout(generator))
             yield
-        if everything is not None:
-            self._draws_more[flags] = everything.has_drawn
+        if dispatch is not None:
+            self._draws_more[flags] = dispatch.has_drawn
 
 
 def _seed_of(batch_seed: int, stage: int, micro_batch: int) -> int:
@@ -70,7 +70,7 @@ def _seed_of(batch_seed: int, stage: int, micro_batch: int) -> int:
 
 
 class _SeededDropout(TorchFunctionMode):
-    """Replaces `functional.dropout`, and lets everything else through."""
+    """Replaces `functional.dropout`, and lets dispatch else through."""
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
@@ -135,8 +135,8 @@ class _SeededDispatch(TorchDispatchMode):
 
 
 def _drops_nothing(func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
-    given = dict(zip(_arguments(func), args, strict=False)) | dict(options)
-    return "dropout_p" in _arguments(func) and not given.get("dropout_p", 0.0)
+    values = dict(zip(_arguments(func), args, strict=False)) | dict(options)
+    return "dropout_p" in _arguments(func) and not values.get("dropout_p", 0.0)
 
 
 def _arguments(overload: Any) -> list[str]:

@@ -38,15 +38,15 @@ class RankExecutor(Executor):
         executor = RankExecutor(schedule, mine, loss, tied=tied_weights(stages))
         value, timeline = executor.step(input_ids, labels)    # the same on every rank
 
-    Only the ranks of the first and of the last stage look at the batch and at the targets; others may pass None.
-    Loss and timeline are those of all ranks, on every rank; the clock is the host's, so that the ranks of one host
-    share it. `tied` says which weights of different stages are one, as `tied_weights` finds them on the whole list of
-    stages; their gradient is summed once in a step. Stages live on the CPU under gloo, and under nccl on the GPU of
-    their rank. The rest is as for `LaneExecutor`.
+    Only the rank of the first stage needs the batch, and only the rank of the last stage needs the targets; others may
+    pass None. Every rank gets the loss of the batch and the timeline of all ranks, on the clock that the ranks of a
+    host share. `tied` lists the weights that stages share, as `tied_weights(stages)` gives them for all stages; their
+    gradients are summed once in a step. Stages are on the CPU under gloo, and on their rank's GPU under nccl. The rest
+    is as for `LaneExecutor`.
 
     Raises:
         ScheduleError: the schedule is illegal.
-        ValueError: stages, loss or group do not fit the schedule, or the backend not the stages' device.
+        ValueError: stages, loss or group do not fit the schedule, or the backend does not fit the stages' device.
 
     Lesson 11.
     """
@@ -77,8 +77,8 @@ class RankExecutor(Executor):
         """Run this rank's actions once; add to the parameters' `.grad`.
 
         Raises:
-            ValueError: the batch has fewer rows than the schedule has micro-batches, or other than the targets, or
-                some stages sleep, and the last one, or no batch is given.
+            ValueError: the batch is missing, has fewer rows than the schedule has micro-batches or not as many as the
+                targets, or the last stage sleeps and another does not.
             PeerError: another rank went away, or did not send in time.
             RuntimeError: an earlier step failed half way.
         """
@@ -86,10 +86,10 @@ class RankExecutor(Executor):
             return self._run(batch, targets, forward_only=False)
 
     def evaluate(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
-        """Run the forwards of the schedule alone and keep nothing; a short batch has as many micro-batches as rows.
+        """Run only the forwards, and save nothing for a backward; a short batch gets one micro-batch per row.
 
         Raises:
-            ValueError: the batch has other rows than the targets.
+            ValueError: batch and targets differ in their number of rows.
             PeerError: another rank went away, or did not send in time.
         """
         with torch.no_grad():
@@ -98,8 +98,8 @@ class RankExecutor(Executor):
     def _run(self, batch: Batch | None, targets: Batch | None, forward_only: bool) -> Step:
         if self._is_cut_short:
             raise RuntimeError("an earlier step failed, and its messages may still be under way; start the ranks again")
-        self._check_given(batch, targets)
-        self._is_cut_short = world_size() > 1  # until the end is reached
+        self._check_inputs(batch, targets)
+        self._is_cut_short = world_size() > 1  # until the step has ended
         shape, rows = self._agree_on_shape(batch)
         if not rows and self.engine == "real":
             awake = next(number for number in self._stages if not self._is_asleep(number))
@@ -116,16 +116,16 @@ class RankExecutor(Executor):
         entering = self._entering(micro_batches, score, count)
         with nullcontext() if forward_only else self._tied.summed(), self._stream_open():
             timing = record.timing(rank(), self._stream)
-            left = self._wires.run(schedule, shape, self._works(score, {}), entering, timing)
+            leaving = self._wires.run(schedule, shape, self._works(score, {}), entering, timing)
         mine = record.timeline(from_zero=False)
         mine = mine if self._shares_clock else _from_common_zero(mine)
-        timeline, loss = self._exchange(schedule, mine, self._total(score, left))
+        timeline, loss = self._exchange(schedule, mine, self._total(score, leaving))
         self._is_cut_short = False
         return Step(loss, timeline.from_zero())
 
     @contextmanager
     def _stream_open(self) -> Iterator[None]:
-        """On a GPU: work on this rank's stream, after what the caller has queued and before what it will queue."""
+        """On a GPU: run on this rank's stream, after the caller's earlier work and before its later work."""
         self._stream.begin()
         self._stream.start_clock(None)
         try:
@@ -134,8 +134,8 @@ class RankExecutor(Executor):
         finally:
             self._stream.end()
 
-    def _check_given(self, batch: Batch | None, targets: Batch | None) -> None:
-        """Refuse no batch on the rank of the first stage, and no targets on that of the last, where they compute."""
+    def _check_inputs(self, batch: Batch | None, targets: Batch | None) -> None:
+        """Refuse a missing batch for a first stage that computes, and missing targets for a last stage that does."""
         if 0 in self._stages and batch is None and self.engine == "real":
             raise ValueError("batch is None on the rank of the first stage; only sleeping stages run without one")
         computes_loss = self._last in self._stages and not self._is_asleep(self._last) and self._loss is not None
@@ -143,7 +143,7 @@ class RankExecutor(Executor):
             raise ValueError("targets is None on the rank of the last stage, which computes the loss")
 
     def _agree_on_shape(self, batch: Batch | None) -> tuple[int, int]:
-        """A number for the shape of the batch, and its rows, sent to all ranks by the one that has the first stage."""
+        """A checksum of the batch's shape, and its rows; the first stage's rank sends both to all ranks."""
         message = torch.zeros(2, dtype=torch.int64, device=self._device)
         sender = self.schedule.rank_of_stage[0]
         if rank() != sender:
@@ -153,16 +153,16 @@ class RankExecutor(Executor):
             shapes = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
             message += torch.tensor([zlib.crc32(repr(shapes).encode()), num_rows(tensors)], device=self._device)
         if rank() == sender:
-            for sent in [send_async(message, other) for other in range(world_size()) if other != sender]:
-                sent.wait_for(self.timeout_s)
+            for sending in [send_async(message, other) for other in range(world_size()) if other != sender]:
+                sending.wait_for(self.timeout_s)
         shape, rows = map(int, message.tolist())
         return shape, rows
 
     def _exchange(self, schedule: Schedule, mine: Timeline, loss: float) -> tuple[Timeline, float]:
-        """The timeline of all ranks and the loss, which the last stage's rank has, in one sum over the ranks.
+        """The timeline of all ranks and the loss of the last stage's rank, by one sum over the ranks.
 
-        All ranks know all actions, so only times travel: each rank fills in its own and leaves zeros for the others. A
-        timeline is emulated where all ranks' are.
+        All ranks know all actions, so only times travel: each rank fills in its own and leaves zeros for the others.
+        The timeline is emulated if no rank's is real.
         """
         rows = enumerate(schedule.rows)
         order = [(number, part) for number, row in rows for one in row for part in parts_of(one, self._recompute)]
@@ -180,11 +180,11 @@ class RankExecutor(Executor):
 
 
 def _from_common_zero(timeline: Timeline) -> Timeline:
-    """This rank's spans on a clock that is zero where all ranks leave a barrier; asks all ranks.
+    """This rank's spans on a clock that starts when all ranks leave a barrier; every rank must call it.
 
-    They leave it within about the time a message travels, and so far two hosts' spans may be apart.
+    Ranks leave the barrier within about the time of one message, and so much may the clocks of two hosts differ.
     """
     barrier()
     zero = time.perf_counter()
-    spans = (Span(one.rank, one.action, one.start - zero, one.end - zero) for one in timeline.spans)
+    spans = (Span(span.rank, span.action, span.start - zero, span.end - zero) for span in timeline.spans)
     return Timeline.of(spans, timeline.engine, timeline.num_ranks)

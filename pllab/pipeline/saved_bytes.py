@@ -1,7 +1,7 @@
 """How many bytes every stage keeps for its backward, over time: the staircase of a schedule in bytes.
 
-A process-wide peak cannot say whose memory it is. Autograd tells: it passes every tensor it keeps through a pair of
-hooks, and what the hook returns lives as long as autograd needs it. Nothing here is timed; counting costs little.
+A process-wide peak cannot say whose memory it is. Autograd can: it passes every tensor it saves through a pair of
+hooks, and the hook's result lives as long as autograd needs it. Counting costs little time.
 """
 
 import threading
@@ -20,7 +20,7 @@ from pllab.pipeline.fit import check_stages
 
 
 class Change(NamedTuple):
-    """A tensor is kept (+1) or let go (-1): when, by which stage, and which memory it stands in."""
+    """A tensor is saved (+1) or freed (-1): when, by which stage, and in which memory it is."""
 
     seconds: float
     stage: int
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 class SavedBytes:
-    """What `live_saved_bytes` has seen so far; it may be asked at any time."""
+    """The bytes that `live_saved_bytes` has counted so far; it may be read at any time."""
 
     def __init__(self, num_stages: int) -> None:
         self._num_stages = num_stages
@@ -47,7 +47,7 @@ class SavedBytes:
         return tuple(max((held for _, held in self.over_time(stage)), default=0) for stage in range(self._num_stages))
 
     def over_time(self, stage: int) -> list[tuple[float, int]]:
-        """The staircase of one stage: `(seconds, bytes held from then on)`; zero is the first tensor that is kept."""
+        """The staircase of one stage: `(seconds, bytes held from then on)`; time starts at the first saved tensor."""
         holders: Counter[int] = Counter()
         held, steps = 0, []
         changes = tuple(self._changes)
@@ -60,11 +60,11 @@ class SavedBytes:
             steps.append((change.seconds - changes[0].seconds, held))
         return steps
 
-    def hold(self, stage: int, thing: object, tensor: torch.Tensor) -> None:
-        """Count the memory of `tensor` from now until `thing` is gone."""
+    def hold(self, stage: int, holder: object, tensor: torch.Tensor) -> None:
+        """Count the memory of `tensor` from now until `holder` is gone."""
         storage, num_bytes = _storage(tensor), tensor.untyped_storage().nbytes()
         self._add(stage, storage, num_bytes, +1)
-        weakref.finalize(thing, self._add, stage, storage, num_bytes, -1).atexit = False
+        weakref.finalize(holder, self._add, stage, storage, num_bytes, -1).atexit = False
 
     def _add(self, stage: int, storage: int, num_bytes: int, change: int) -> None:
         self._changes.append(Change(time.perf_counter(), stage, storage, num_bytes, change))
@@ -72,7 +72,7 @@ class SavedBytes:
 
 @contextmanager
 def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
-    """Count the bytes each stage keeps for its backward while the block runs, on whatever thread it runs.
+    """Count the bytes each stage keeps for its backward while the block runs, on any thread.
 
     Example, two stages under GPipe with 8 micro-batches:
 
@@ -81,12 +81,12 @@ def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
         saved.peak              # bytes of 8 micro-batches, per stage
         saved.over_time(0)      # [(seconds, bytes), ...]
 
-    Counted are the tensors autograd keeps in a stage's forward and the stage's inputs, until each is let go. A
-    storage counts once however many tensors share it, and whole where only a part of it is seen. Parameters and
-    buffers are not counted, nor is a loss outside the stages. A stage counts as if it had a device of its own.
+    It counts the stage's inputs and the tensors that autograd saves in the stage's forward, until each is freed. A
+    storage counts once in a stage, and whole, even if several tensors share it or show only a part of it. Parameters,
+    buffers and a loss outside the stages do not count.
 
     Raises:
-        ValueError: the stages are no list of modules.
+        ValueError: the stages are not a list of modules.
 
     Source: `torch.autograd.graph.saved_tensors_hooks`. Lesson 10.
     """
@@ -98,11 +98,11 @@ def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
         yield saved
 
 
-class _Kept:
-    """What autograd holds in place of a tensor; when it goes, the tensor goes."""
+class _SavedTensor:
+    """What autograd holds in place of a tensor; the tensor is freed with it."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor.detach()  # the tensor itself could hold its own graph in a circle
+        self.tensor = tensor.detach()  # the tensor itself could keep its own graph alive
 
 
 @contextmanager
@@ -111,17 +111,17 @@ def _watching(saved: SavedBytes, number: int, stage: nn.Module) -> Iterator[None
     running = threading.local()
 
     def enter(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        own = {_storage(tensor) for tensor in (*stage.parameters(), *stage.buffers())}
+        weights = {_storage(tensor) for tensor in (*stage.parameters(), *stage.buffers())}
 
-        def pack(tensor: torch.Tensor) -> _Kept:
-            kept = _Kept(tensor)
-            if _storage(tensor) not in own:
-                saved.hold(number, kept, tensor)
-            return kept
+        def pack(tensor: torch.Tensor) -> _SavedTensor:
+            holder = _SavedTensor(tensor)
+            if _storage(tensor) not in weights:
+                saved.hold(number, holder, tensor)
+            return holder
 
         for tensor in _tensors(inputs):
             saved.hold(number, tensor, tensor)
-        running.hooks = saved_tensors_hooks(pack, lambda kept: kept.tensor)
+        running.hooks = saved_tensors_hooks(pack, lambda holder: holder.tensor)
         running.hooks.__enter__()
 
     def leave(*_: object) -> None:

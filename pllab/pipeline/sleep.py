@@ -21,11 +21,11 @@ class SleepStage(nn.Module):
     Example: `Pipe(nn.Sequential(*(WithDevice(SleepStage(0.01, 0.02), f"cpu:{i}") for i in range(8))))` is an
     eight-stage pipeline on any laptop.
 
-    A split backward takes `backward_input_s` and then `backward_weight_s`: half of `backward_s` each by default, and
-    `backward_s` is their sum where they are given alone.
+    A split backward takes `backward_input_s` and then `backward_weight_s`, by default half of `backward_s` each. If
+    only these two are given, `backward_s` is their sum.
 
     Raises:
-        ValueError: a time is negative or has no end, or nothing says how long a backward takes.
+        ValueError: a time is negative or infinite, or the time of a backward is missing.
     """
 
     def __init__(

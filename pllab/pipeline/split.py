@@ -1,7 +1,7 @@
 """Cut a model into stages: where they balance, and where an `nn.Sequential` changes its device.
 
-A module says where it lives by its parameters. A module without parameters, and a CPU lane (torch forgets the
-index of a CPU device), say it through `WithDevice`.
+A module is where its parameters are. `WithDevice` says it for a module without parameters, and for a module on a CPU
+lane, because torch forgets the index of a CPU device.
 """
 
 import math
@@ -15,7 +15,7 @@ from pllab.arguments import is_number, whole_number
 
 
 class WithDevice(nn.Module):
-    """Carry the device of a module that cannot say it itself.
+    """Carry the device of a module whose parameters do not say it.
 
     Example: `nn.Sequential(WithDevice(nn.Linear(4, 4), "cpu:0"), WithDevice(nn.ReLU(), "cpu:1"))` has two
     stages on two CPU lanes.
@@ -67,21 +67,21 @@ def checked_device(device: torch.device | str) -> torch.device:
         ValueError: the name is unknown, or the GPU is not there.
     """
     try:
-        found = torch.device(device)
+        parsed = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"{device!r} is no device; use 'cpu:0', 'cpu:1', ... for lanes or 'cuda:0', ...") from error
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
         raise ValueError(
-            f"device {str(found)!r} is not on this machine, which has {torch.cuda.device_count()} GPUs; "
+            f"device {str(parsed)!r} is not on this machine, which has {torch.cuda.device_count()} GPUs; "
             "use CPU lanes ('cpu:0', 'cpu:1') instead"
         )
-    if found.type not in ("cpu", "cuda"):
-        raise ValueError(f"device {str(found)!r} is neither a CPU lane nor a CUDA GPU; use 'cpu:0' or 'cuda:0'")
-    return torch.device("cuda", 0) if found == torch.device("cuda") else found
+    if parsed.type not in ("cpu", "cuda"):
+        raise ValueError(f"device {str(parsed)!r} is neither a CPU lane nor a CUDA GPU; use 'cpu:0' or 'cuda:0'")
+    return torch.device("cuda", 0) if parsed == torch.device("cuda") else parsed
 
 
 def _located(modules: list[nn.Module]) -> list[tuple[torch.device, nn.Module]]:
-    """Pair each module with its device; one without any takes its predecessor's (or the first one found)."""
+    """Pair each module with its device; a module without one takes its predecessor's, or else the first there is."""
     devices = [_device_of(index, module) for index, module in enumerate(modules)]
     current = next((device for device in devices if device is not None), torch.device("cpu"))
     located = []
@@ -94,20 +94,20 @@ def _located(modules: list[nn.Module]) -> list[tuple[torch.device, nn.Module]]:
 def _device_of(index: int, module: nn.Module) -> torch.device | None:
     if isinstance(module, WithDevice):
         return module.device
-    found = {tensor.device for tensor in [*module.parameters(), *module.buffers()]}
-    if len(found) > 1:
-        names = " and ".join(sorted(map(str, found)))
+    devices = {tensor.device for tensor in [*module.parameters(), *module.buffers()]}
+    if len(devices) > 1:
+        names = " and ".join(sorted(map(str, devices)))
         raise ValueError(f"layer {index} ({type(module).__name__}) lives on {names}; move it to one device")
-    return found.pop() if found else None
+    return devices.pop() if devices else None
 
 
 def balance(costs: Sequence[float], num_stages: int) -> list[int]:
-    """Return how many consecutive layers each stage gets so that the largest sum of costs is smallest.
+    """Return how many consecutive layers each stage gets, so that the most expensive stage costs least.
 
-    Example: `balance([1, 1, 1, 1, 4], 2)` -> `[4, 1]`: four cheap layers weigh as much as the dear one.
+    Example: `balance([1, 1, 1, 1, 4], 2)` -> `[4, 1]`: four cheap layers cost as much as the expensive one.
 
     Raises:
-        ValueError: there are more stages than layers, no stage at all, or a cost that is no number of at least 0.
+        ValueError: there are more stages than layers, no stages, or a cost that is not a number of at least 0.
 
     Source: the linear partition problem, solved by dynamic programming. Lesson 07.
     """

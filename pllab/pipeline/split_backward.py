@@ -1,13 +1,13 @@
 """A backward in two halves: first the gradients of the inputs, later those of the weights, nothing twice.
 
-The graph of a stage is a trunk, the nodes on a way from the outputs to the inputs, with branches to the parameters:
+The graph of a stage is a trunk, the nodes on a path from the outputs to the inputs, with branches to the parameters:
 
     output -- linear -- gelu -- linear -- norm -- input          the trunk: I walks it
                 |                 |         |
               weight            weight    weight                 the branches: W walks them
 
 I lets autograd walk the trunk alone and catches the gradient that arrives at each node with a branch. W starts
-from those. A node with a branch is visited twice, and each time it computes only the gradients that are asked for.
+from those. A node with a branch is visited twice; each time it computes only the gradients that autograd asks for.
 """
 
 from collections import Counter, defaultdict
@@ -39,10 +39,10 @@ def backward_input(
         del y                                    # what only I needed is freed
         backward_weight(rest)                    # now the weights have theirs
 
-    Without an input that requires grad, as in a first stage that takes token ids, everything is left for W. The
-    gradient of a parameter used in several places of the trunk comes with I, which passes them all. So does that of one
-    behind an output that is not on the trunk, or taken by a `torch.autograd.Function`, whose backward knows no halves.
-    A hook on a tensor inside, `tensor.register_hook`, runs with I and again with W, so it should only look.
+    If no input requires grad, as in a first stage that takes token ids, W does everything. I also does some parameters:
+    those used in several places of the trunk, those behind an output off the trunk, and those of a
+    `torch.autograd.Function`, whose backward cannot be halved. A hook on a tensor inside, `tensor.register_hook`, runs
+    with I and again with W, so it should only look.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024); torch.distributed.pipelining splits the same way.
     """
@@ -51,11 +51,11 @@ def backward_input(
     trunk = _trunk(roots, leaves)
     if not trunk:
         return [Rest(outputs, grads, None)] if outputs else []
-    branches, at_once = _branches(trunk, roots)
+    branches, with_input = _branches(trunk, roots)
     caught: dict[Node, Sequence[torch.Tensor | None]] = {}
     hooks = [node.register_prehook(partial(caught.__setitem__, node)) for node in branches]
     try:
-        torch.autograd.backward(outputs, grads, retain_graph=True, inputs=[*leaves, *at_once])
+        torch.autograd.backward(outputs, grads, retain_graph=True, inputs=[*leaves, *with_input])
     finally:
         for hook in hooks:
             hook.remove()
@@ -71,42 +71,42 @@ def backward_weight(rest: list[Rest]) -> None:
 
 
 def _rest(node: Node, grads: Sequence[torch.Tensor | None], parameters: Sequence[torch.Tensor]) -> Rest:
-    arrived = [(GradientEdge(node, index), grad) for index, grad in enumerate(grads) if grad is not None]
-    return Rest([edge for edge, _ in arrived], [grad for _, grad in arrived], parameters)
+    edges = [(GradientEdge(node, index), grad) for index, grad in enumerate(grads) if grad is not None]
+    return Rest([edge for edge, _ in edges], [grad for _, grad in edges], parameters)
 
 
 def _trunk(roots: Sequence[Node], leaves: Sequence[torch.Tensor]) -> set[Node]:
-    """The nodes on a way from the roots to the leaves."""
+    """The nodes on a path from the roots to the leaves."""
     above: defaultdict[Node, list[Node]] = defaultdict(list)
-    seen = set(roots)
-    todo = list(seen)
+    reached = set(roots)
+    todo = list(reached)
     while todo:
         node = todo.pop()
         for below, _ in node.next_functions:
             if below is not None:
                 above[below].append(node)
-                if below not in seen:
-                    seen.add(below)
+                if below not in reached:
+                    reached.add(below)
                     todo.append(below)
     ends = [get_gradient_edge(leaf).node for leaf in leaves]
-    return _closure([end for end in ends if end in seen], above)
+    return _closure([end for end in ends if end in reached], above)
 
 
 def _closure(starts: Iterable[Node], neighbours: Mapping[Node, Sequence[Node]]) -> set[Node]:
-    found = set(starts)
-    todo = list(found)
+    reached = set(starts)
+    todo = list(reached)
     while todo:
         for node in neighbours.get(todo.pop(), ()):
-            if node not in found:
-                found.add(node)
+            if node not in reached:
+                reached.add(node)
                 todo.append(node)
-    return found
+    return reached
 
 
 def _branches(trunk: set[Node], roots: Sequence[Node]) -> tuple[dict[Node, list[torch.Tensor]], list[torch.Tensor]]:
-    """The nodes of the trunk with the parameters that hang on them alone, and the parameters that I has to do.
+    """The parameters for W, by the one trunk node each hangs on, and the parameters that I has to do.
 
-    A parameter that hangs on several nodes comes with I, and with it its neighbours, with which it may share work.
+    A parameter on several nodes goes to I, and so do the other parameters of those nodes: they may share work.
     """
     hanging = {node: leaves for node in trunk if (leaves := _leaves_beside(_below(node), trunk))}
     uses = Counter(leaf for leaves in hanging.values() for leaf in leaves)
@@ -125,14 +125,14 @@ def _below(node: Node) -> list[Node]:
 
 
 def _leaves_beside(starts: Iterable[Node], trunk: set[Node]) -> set[Node]:
-    """The ends of the graph from some nodes on that are reached without a node of the trunk."""
-    found = set(starts) - trunk
-    todo = list(found)
+    """The graph's leaves below some nodes, on paths that avoid the trunk."""
+    reached = set(starts) - trunk
+    todo = list(reached)
     while todo:
-        new = set(_below(todo.pop())) - trunk - found
-        found |= new
+        new = set(_below(todo.pop())) - trunk - reached
+        reached |= new
         todo += new
-    return {node for node in found if hasattr(node, "variable")}
+    return {node for node in reached if hasattr(node, "variable")}
 
 
 def _tensor(leaf: Node) -> torch.Tensor:
@@ -141,7 +141,7 @@ def _tensor(leaf: Node) -> torch.Tensor:
 
 
 def _free(nodes: Iterable[Node]) -> None:
-    """Let go of what these nodes saved: W keeps the graph alive, but it will not come through them again."""
+    """Free what these nodes saved: W keeps the graph alive but does not pass through them again."""
     for node in nodes:
         for name in _saved_names(type(node)):
             saved = getattr(node, name)

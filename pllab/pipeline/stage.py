@@ -1,8 +1,8 @@
 """What a stage does: F, B, I, W and R on one micro-batch after the other. It knows nothing of its neighbours.
 
-The graph of every stage is cut at its inputs. F keeps the inputs and outputs of that piece of graph, B (or I, and later
-W) goes back through it from the gradients of the outputs and hands on those of the inputs. With recomputation F keeps
-the inputs alone, and R makes the piece of graph again just before the backward.
+The graph of every stage is cut at its inputs. F keeps the inputs and outputs of its piece of graph. B (or I, and later
+W) goes back through it, from the gradients of the outputs to those of the inputs. With recomputation F keeps only the
+inputs, and R makes the piece of graph again just before the backward.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ _SAME = 1e-5  # relative; kernels of a GPU may add up in another order
 
 
 class Stage:
-    """Consecutive layers on one device; made once, run for every micro-batch."""
+    """Consecutive layers on one device; output_shapes once, run for every micro-batch."""
 
     def __init__(self, number: int, module: nn.Module, device: torch.device) -> None:
         self.number = number
@@ -41,11 +41,11 @@ class Stage:
         Args:
             inputs: a single tensor goes in as it is, several as one tuple.
             shadows: leaves that stand for parameters of an earlier stage (tied weights), by name.
-            seed: of the batch.
-            microbatch: which one; seed, stage and micro-batch decide what is drawn at random.
+            seed: the seed of the batch.
+            microbatch: its number; seed, stage and micro-batch decide the random draws.
 
         Raises:
-            ValueError: the layers return something else than tensors, or mix the rows of a batch.
+            ValueError: the layers do not return tensors, or they mix the rows of a batch.
         """
         _check_rows_stay_apart(self.number, self.module)
         if overwrites_input(self.module):
@@ -57,7 +57,7 @@ class Stage:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Autograd says that a leaf was overwritten; which one it was, and what to do, is known here."""
+        """Add to autograd's error about an overwritten leaf which leaf it was, and what to do."""
         try:
             yield
         except RuntimeError as error:
@@ -70,7 +70,7 @@ class Stage:
 
 
 class _Saved(NamedTuple):
-    """What a stage keeps of one micro-batch until its backward: their sums instead of outputs with recompute."""
+    """What a stage keeps of one micro-batch until its backward; with recompute, sums instead of the outputs."""
 
     inputs: list[torch.Tensor]
     outputs: Tensors | None
@@ -78,7 +78,7 @@ class _Saved(NamedTuple):
 
 
 class StageWork:
-    """One stage in one batch: it owns the activations, and lets go of them as backward uses them up.
+    """One stage in one batch: it owns the activations, and frees them as backward uses them.
 
     The last stage of an executor has a `score`, which turns its outputs into the loss. With `recompute` a backward is
     two actions, `R` and then itself. Without autograd (`torch.no_grad`) nothing is kept.
@@ -102,11 +102,11 @@ class StageWork:
         self._rests: dict[int, list[Rest]] = {}
 
     def parts(self, action: Action) -> tuple[Action, ...]:
-        """What an action of the schedule is made of."""
+        """The action itself, after an R if its forward is computed again."""
         return parts_of(action, self._recompute)
 
     def perform(self, action: Action, packet: Packet) -> Packet:
-        """Run one part on what the action took; return what it made."""
+        """Run one part on the packet that the action takes; return the packet that it makes."""
         match action.kind:
             case Kind.F:
                 return self._forward(action.microbatch, packet)
@@ -166,24 +166,24 @@ class StageWork:
         return outputs if self._score is None else (self._score.of(microbatch, outputs),)
 
     def _leads_back(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """Whether a graph of this stage would lead anywhere; with recomputation there is none yet to ask."""
+        """Whether a backward of this stage would find anything to do; before recomputation no graph can say so."""
         trained = any(parameter.requires_grad for parameter in self._stage.module.parameters())
         return trained or any(tensor.requires_grad for tensor in inputs)
 
 
 def parts_of(action: Action, recompute: bool) -> tuple[Action, ...]:
-    """What an action of a schedule is made of: `0B1` is `0R1` and `0B1` where forward is computed again."""
+    """The parts of an action: `0B1` is `0R1` and `0B1` if forward is computed again, else `0B1` alone."""
     again = recompute and action.kind in (Kind.B, Kind.I)
     return (action._replace(kind=Kind.R), action) if again else (action,)
 
 
 def as_sequential(module: nn.Module) -> nn.Sequential:
-    """A stage as a chain of layers, which it may be already."""
+    """A stage as a chain of layers: itself, or a chain of one."""
     return module if isinstance(module, nn.Sequential) else nn.Sequential(module)
 
 
 def overwrites_input(stage: nn.Module) -> bool:
-    """Whether a layer works in place on what the stage is given; a layer with parameters ends that, by a new tensor.
+    """Whether a layer works in place on the stage's input; after a layer with parameters, none can.
 
     Example: True for `ReLU(inplace=True), Linear` and for `Flatten, ReLU(inplace=True)`, False for `Linear,
     ReLU(inplace=True)`.
@@ -206,7 +206,7 @@ def _in_order(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
 
 @contextmanager
 def _unchanged(inputs: Sequence[torch.Tensor], stage: Stage) -> Iterator[None]:
-    """Refuse a block that overwrites the stage's inputs or buffers, because it is computed from them again."""
+    """Refuse a block that overwrites the stage's inputs or buffers, from which it is computed again."""
     before = [_version(tensor) for tensor in inputs]
     buffers = {name: (buffer, _version(buffer)) for name, buffer in stage.module.named_buffers()}
     yield
@@ -241,7 +241,7 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
 
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:
-    """The absolute values of each output added up: cheap to keep, and others where a result is another."""
+    """The sum of absolute values of each output: cheap to keep, and another number for another result."""
     floating = (output.detach() for output in outputs if output.is_floating_point())
     return [torch.linalg.vector_norm(output, 1, dtype=torch.float64) for output in floating]
 
@@ -250,12 +250,12 @@ def _with_gradient(
     outputs: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The outputs that have a graph and a gradient, with their gradients."""
-    came = [None if grad is None else tuple(grad.shape) for grad in grads]
-    made = [tuple(output.shape) for output in outputs]
-    if len(came) != len(made) or any(one not in (None, other) for one, other in zip(came, made, strict=True)):
-        raise ValueError(  # what a sleeping last stage sends back is no gradient
-            f"outputs of shapes {made} get gradients of shapes {came}; if the last stage sleeps, let all sleep, "
-            "or the last one not"
+    shapes = [tuple(output.shape) for output in outputs]
+    grad_shapes = [None if grad is None else tuple(grad.shape) for grad in grads]
+    if len(grad_shapes) != len(shapes) or any(g not in (None, s) for g, s in zip(grad_shapes, shapes, strict=True)):
+        raise ValueError(  # a sleeping last stage sends back a token, which is not a gradient
+            f"outputs of shapes {shapes} get gradients of shapes {grad_shapes}; if the last stage sleeps, let all "
+            "sleep, or the last one not"
         )
     pairs = [(o, g.to(o.dtype)) for o, g in zip(outputs, grads, strict=True) if o.requires_grad and g is not None]
     return [output for output, _ in pairs], [grad for _, grad in pairs]

@@ -1,4 +1,4 @@
-"""Where a stage's work is queued: at once on a CPU lane, on a CUDA stream of its own on a GPU.
+"""Where a stage's work runs: directly on a CPU lane, on its own CUDA stream on a GPU.
 
 On a GPU the worker only launches kernels. Each lane has a compute stream, copies run on copy streams, and events
 carry the order between them, so that a copy overlaps the compute of the next micro-batch.
@@ -24,7 +24,7 @@ class Base(NamedTuple):
 
 
 class HostStream:
-    """A CPU lane: what a call did is done when it returns, so there is nothing to order."""
+    """A CPU lane: work is done when its call returns, so there is nothing to order."""
 
     def begin(self) -> None:
         """Nothing to wait for."""
@@ -70,7 +70,7 @@ class CudaStream(HostStream):
         self._base: Base | None = None
 
     def begin(self) -> None:
-        """Start a sweep after all that the caller has queued."""
+        """Run after all work that the caller has queued."""
         self.compute.wait_stream(torch.cuda.current_stream(self.device))
 
     def start_clock(self, first: Base | None) -> Base:
@@ -86,7 +86,7 @@ class CudaStream(HostStream):
         return first or self._base
 
     def end(self) -> None:
-        """What the caller queues from here on runs after this stage."""
+        """Let the work that the caller queues from now on run after this stage."""
         torch.cuda.current_stream(self.device).wait_stream(self.compute)
 
     @contextmanager

@@ -35,7 +35,7 @@ class Shared(NamedTuple):
 
 
 def shared_parameters(stages: Sequence[nn.Module]) -> list[Shared]:
-    """Find the parameters of later stages that an earlier one has too; one name of each, for all its names there.
+    """Find the parameters that a stage shares with an earlier one; each comes once, under one of its names.
 
     Raises:
         ValueError: two stages hold the same module, so that two workers would run it at once.
@@ -51,12 +51,12 @@ def shared_parameters(stages: Sequence[nn.Module]) -> list[Shared]:
 
 
 def gradient_of(shared: Shared, shadow: torch.Tensor) -> torch.Tensor | None:
-    """What a shadow collected, where its parameter is."""
+    """The gradient that a shadow collected, on the device of its parameter."""
     return None if shadow.grad is None else shadow.grad.to(shared.parameter.device)
 
 
 def add_gradients(shared: Sequence[Shared], shadows: Sequence[torch.Tensor]) -> None:
-    """Add what the shadows collected to the gradients of their parameters."""
+    """Add the gradients of the shadows to those of their parameters."""
     for one, shadow in zip(shared, shadows, strict=True):
         gradient, parameter = gradient_of(one, shadow), one.parameter
         if gradient is not None:
@@ -89,13 +89,13 @@ def tied_weights(stages: Sequence[nn.Module]) -> tuple[tuple[Place, ...], ...]:
     for number, stage in enumerate(stages):
         for name, parameter in as_sequential(stage).named_parameters(remove_duplicate=False):
             places[id(parameter)].append((number, name))
-    return tuple(tuple(found) for found in places.values() if len({number for number, _ in found}) > 1)
+    return tuple(tuple(uses) for uses in places.values() if len({number for number, _ in uses}) > 1)
 
 
 class Tied:
     """The tied weights that this rank shares with others; every rank makes one, with the same `tied`.
 
-    What was in a gradient is put aside for the time of a step, so that what the step adds is known apart.
+    During a step the earlier gradients are put aside, so that only what the step adds is summed.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Tied:
 
 
 class _Weight(NamedTuple):
-    """One tied weight on this rank: its copies here, and the group of the ranks that have one."""
+    """One tied weight on this rank: its copies, and the group of the ranks that have one."""
 
     copies: Sequence[nn.Parameter]
     group: Any
@@ -145,8 +145,8 @@ class _Weight(NamedTuple):
 
 def _copies(places: Sequence[Place], modules: Mapping[int, nn.Sequential]) -> list[nn.Parameter]:
     """This rank's parameters at some places, each once."""
-    here = [modules[stage].get_parameter(name) for stage, name in places if stage in modules]
-    return list({id(parameter): parameter for parameter in here}.values())
+    parameters = [modules[stage].get_parameter(name) for stage, name in places if stage in modules]
+    return list({id(parameter): parameter for parameter in parameters}.values())
 
 
 def _refuse_shared_modules(stages: Sequence[nn.Module]) -> None:

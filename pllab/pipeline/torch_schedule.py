@@ -25,30 +25,30 @@ def to_torch(
     *,
     device: torch.device | str | None = None,
 ) -> "PipelineScheduleMulti":
-    """Make PyTorch's own executor of this schedule, for this rank of a ready process group.
+    """Make PyTorch's own executor of this schedule, for this rank of the process group.
 
     Example, under torchrun with as many ranks as the schedule has rows:
 
         mine = {stage: stages[stage] for stage in schedule.stages_of_rank(rank())}
-        theirs, losses = to_torch(schedule, mine, cross_entropy), []
-        theirs.step(x)                                   # on the rank of the first stage
-        theirs.step(target=labels, losses=losses)        # on the rank of the last stage
-        theirs.step(x, target=labels, losses=losses)     # on a rank with both, as of one rank or of zbv
-        theirs.step()                                    # on the others
+        executor, losses = to_torch(schedule, mine, cross_entropy), []
+        executor.step(x)                                 # on the rank of the first stage
+        executor.step(target=labels, losses=losses)      # on the rank of the last stage
+        executor.step(x, target=labels, losses=losses)   # on a rank that has both, as in zbv
+        executor.step()                                  # on the others
 
     The rows go through PyTorch's CSV loader as they are; it adds sends and receives. Each loss is divided by the
     number of micro-batches, so that `losses` add up to the loss of the batch, and the gradients are its gradients.
-    (Its own `scale_grads` divides once for each stage, and so twice where two stages of a rank share a weight.) What
-    its runtime asks for: the same number of stages on every rank, micro-batches of the same number of rows, and
-    weights tied across ranks summed by the caller.
+    (Its own `scale_grads` divides once for each stage, and so twice if two stages of a rank share a weight.) PyTorch
+    needs the same number of stages on every rank and micro-batches of equal size. Gradients of weights tied across
+    ranks are for the caller to sum.
 
     Raises:
         ScheduleError: the schedule is illegal.
         ValueError: the group, the stages or the shape of the schedule do not fit.
 
-    Source: `_PipelineScheduleRuntime`, whose loader is internal to torch 2.13 and is the one way in for any schedule.
+    Source: `_PipelineScheduleRuntime`; its loader is internal to torch 2.13, and the only one for any schedule.
     """
-    # Not at the top: the rest of the room should not pay for an import that few need.
+    # Not at the top: it is slow to import, and few need it.
     from torch.distributed.pipelining import PipelineStage
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
@@ -59,9 +59,9 @@ def to_torch(
         raise ValueError("there is no process group; call pllab.comm.setup(rank, world_size) first")
     _check_even(schedule)
     place = place_on_rank(stages) if device is None else torch.device(device)
-    made = [PipelineStage(stages[number], number, schedule.num_stages, place) for number in sorted(stages)]
+    torch_stages = [PipelineStage(stages[number], number, schedule.num_stages, place) for number in sorted(stages)]
     share = partial(_share_of, loss, schedule.num_microbatches)
-    runtime = _PipelineScheduleRuntime(made, schedule.num_microbatches, loss_fn=share, scale_grads=False)
+    runtime = _PipelineScheduleRuntime(torch_stages, schedule.num_microbatches, loss_fn=share, scale_grads=False)
     with tempfile.TemporaryDirectory(prefix="pllab-schedule-") as folder:
         file = Path(folder, "schedule.csv")
         file.write_text(schedule.to_csv())

@@ -1,8 +1,8 @@
-"""The wires between ranks, one each way between two: packets are started early and waited for late.
+"""The wires between ranks, one for each direction: transfers start early and are waited for late.
 
 Both ends know the schedule, so both know which packets cross a wire and in which order. The first batch of a shape
-travels by message, each packet behind a header that says what it is; from the second on both ends remember. Ranks of
-one host then share memory: the sender writes a packet where the receiver reads it, and the message is a single byte.
+travels by message, each packet after a header with its shapes; later batches need no headers. Ranks of one host then
+share memory: the sender writes a packet where the receiver reads it, and the message is a single byte.
 """
 
 import pickle
@@ -34,7 +34,7 @@ _MOST_SHARED = 2**28  # bytes of one rank; with more in a step, packets travel b
 
 
 class Outline(NamedTuple):
-    """A tensor without its values: what a receiver must know before it comes."""
+    """A tensor without its values: what a receiver must know before the tensor comes."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -68,10 +68,10 @@ class Wire(NamedTuple):
 
 
 @dataclass
-class Known:
-    """What is known of the packets of one shape of batch: the wires they cross, what they are, and where they lie.
+class Traffic:
+    """The packets of batches of one shape: the wires they cross, their headers, and their slots in shared memory.
 
-    `slots` are their places in shared memory; without them packets travel by message.
+    Without `slots` packets travel by message.
     """
 
     inwards: Sequence[Wire]
@@ -97,12 +97,12 @@ class Inbox:
     """The receiving end of a wire in one batch.
 
     Raises:
-        PeerError: the sender went away or did not come in time (from `take`).
+        PeerError: the sender went away or sent too late (from `take`).
     """
 
-    def __init__(self, wire: Wire, known: Known) -> None:
+    def __init__(self, wire: Wire, traffic: Traffic) -> None:
         self._wire = wire
-        self._known = known
+        self._traffic = traffic
         self._to_come = deque(crossing.name for crossing in wire.crossings)
         self._made_at = {crossing.name: crossing.made_at for crossing in wire.crossings}
         self._started: dict[Name, list[Travelling]] = {}
@@ -114,8 +114,8 @@ class Inbox:
             self._start_next()
         tensors = [message.wait_for(self._wire.timeout_s) for message in self._started.pop(name)]
         self._look_ahead()
-        header = self._known.headers[name]
-        arrived = iter(tensors if self._known.slots is None else self._known.slots[name])
+        header = self._traffic.headers[name]
+        arrived = iter(tensors if self._traffic.slots is None else self._traffic.slots[name])
         values = [None if one is None else next(arrived) for one in header]
         return Packet(values, [one is not None and one.needs_grad for one in header])
 
@@ -124,30 +124,30 @@ class Inbox:
         return self._made_at[name]
 
     def _look_ahead(self) -> None:
-        while self._to_come and len(self._started) < _AHEAD and self._to_come[0] in self._known.headers:
+        while self._to_come and len(self._started) < _AHEAD and self._to_come[0] in self._traffic.headers:
             self._start_next()
 
     def _start_next(self) -> None:
         name, wire = self._to_come.popleft(), self._wire
-        if name not in self._known.headers:
-            room = torch.empty(_HEADER_BYTES, dtype=torch.uint8, device=wire.device)
-            message = receive_async(room, wire.peer, wire.group).wait_for(wire.timeout_s)
-            self._known.headers[name] = pickle.loads(message.cpu().numpy().tobytes())  # from a rank of this group
-        self._started[name] = [receive_async(tensor, wire.peer, wire.group) for tensor in self._room(name)]
+        if name not in self._traffic.headers:
+            buffer = torch.empty(_HEADER_BYTES, dtype=torch.uint8, device=wire.device)
+            message = receive_async(buffer, wire.peer, wire.group).wait_for(wire.timeout_s)
+            self._traffic.headers[name] = pickle.loads(message.cpu().numpy().tobytes())  # from a rank of this group
+        self._started[name] = [receive_async(tensor, wire.peer, wire.group) for tensor in self._buffers(name)]
 
-    def _room(self, name: Name) -> list[torch.Tensor]:
-        if self._known.slots is not None:
+    def _buffers(self, name: Name) -> list[torch.Tensor]:
+        if self._traffic.slots is not None:
             return [torch.empty(1, dtype=torch.uint8)]
-        outlines = [one for one in self._known.headers[name] if one is not None]
+        outlines = [one for one in self._traffic.headers[name] if one is not None]
         return [torch.empty(one.shape, dtype=one.dtype, device=self._wire.device) for one in outlines]
 
 
 class Outbox:
     """The sending end of a wire in one batch; it keeps what it sent until that has arrived."""
 
-    def __init__(self, wire: Wire, known: Known) -> None:
+    def __init__(self, wire: Wire, traffic: Traffic) -> None:
         self._wire = wire
-        self._known = known
+        self._traffic = traffic
         self._taken_at = {crossing.name: crossing.taken_at for crossing in wire.crossings}
         self._sent: list[tuple[int, Travelling]] = []
 
@@ -155,26 +155,26 @@ class Outbox:
         """Start to send a packet.
 
         Raises:
-            RuntimeError: it is not of the shape it had in an earlier step with a batch of this shape.
+            RuntimeError: it has another shape than in an earlier step with a batch of this shape.
         """
         header = _header_of(packet)
-        if name not in self._known.headers:
-            self._known.headers[name] = header
+        if name not in self._traffic.headers:
+            self._traffic.headers[name] = header
             self._start(name, _packed(header, self._wire.device))
-        if self._known.headers[name] != header:
-            was = self._known.headers[name]
-            raise RuntimeError(f"the {name} are {header} and were {was}; make a new RankExecutor")
+        if self._traffic.headers[name] != header:
+            earlier = self._traffic.headers[name]
+            raise RuntimeError(f"the {name} are {header} and were {earlier}; make a new RankExecutor")
         tensors = [tensor for tensor in packet.tensors if tensor is not None]
-        if self._known.slots is None:
+        if self._traffic.slots is None:
             for tensor in tensors:
                 self._start(name, tensor.contiguous())
             return
-        for slot, tensor in zip(self._known.slots[name], tensors, strict=True):
+        for slot, tensor in zip(self._traffic.slots[name], tensors, strict=True):
             slot.copy_(tensor)
         self._start(name, torch.zeros(1, dtype=torch.uint8))
 
     def forget(self, reached: int) -> None:
-        """Let go of what the peer has taken, known from how far it is in its row."""
+        """Release the messages that the peer has taken by the time it has reached this place in its row."""
         self._finish([message for taken_at, message in self._sent if taken_at < reached])
         self._sent = [(taken_at, message) for taken_at, message in self._sent if taken_at >= reached]
 
@@ -193,17 +193,17 @@ class Outbox:
 
 
 class RankTransport:
-    """Packets for the own stages stay here, with what enters and leaves; the others go out on a wire."""
+    """Packets for this rank's stages stay local, as do those that enter or leave; the others go out on a wire."""
 
     def __init__(
         self,
         homes: Mapping[int, int],
-        here: dict[Name, Packet],
+        local: dict[Name, Packet],
         inboxes: Mapping[int, Inbox],
         outboxes: Mapping[int, Outbox],
     ) -> None:
         self._homes = homes
-        self._here = here
+        self._local = local
         self._inboxes = inboxes
         self._outboxes = outboxes
 
@@ -212,8 +212,8 @@ class RankTransport:
         name = taken_by(action)
         if name is None:
             return NOTHING
-        if name in self._here:
-            return self._here.pop(name)
+        if name in self._local:
+            return self._local.pop(name)
         maker = self._homes[name.stage - 1 if name.forward else name.stage + 1]
         packet = self._inboxes[maker].take(name)
         if maker in self._outboxes and any(tensor is not None for tensor in packet.tensors):
@@ -227,7 +227,7 @@ class RankTransport:
             return
         taker = self._homes.get(name.stage, rank())
         if taker == rank():
-            self._here[name] = packet
+            self._local[name] = packet
         else:
             self._outboxes[taker].send(name, packet)
 
@@ -242,7 +242,7 @@ class Wires:
         ranks = range(schedule.num_ranks)
         used = [(a, b) for a in ranks for b in ranks if next(crossings(schedule, a, b), None) is not None]
         self._groups = one_way_groups(used)
-        self._known: dict[tuple[int, int], Known] = {}
+        self._traffic: dict[tuple[int, int], Traffic] = {}
 
     def run(
         self,
@@ -255,79 +255,79 @@ class Wires:
         """Interpret this rank's row and wait until all that it sent has arrived.
 
         Args:
-            schedule: the whole, or the F's of it.
+            schedule: the whole schedule, or the F's of it.
             shape: a number that is the same for batches of the same shape.
-            works: of this rank's stages.
-            entering: the packets that no action makes and that this rank takes.
+            works: the work of this rank's stages.
+            entering: the packets that come to this rank from outside the pipeline.
             timing: a context manager for each action.
 
         Returns:
-            The packets that no action takes and that this rank made.
+            The packets that leave the pipeline from this rank.
 
         Raises:
-            PeerError: another rank went away or did not come in time.
+            PeerError: another rank went away or sent too late.
         """
         key = schedule.num_actions, shape
-        if key not in self._known:
-            self._known[key] = Known(self._into_here(schedule), self._out_of_here(schedule))
-        known = self._known[key]
-        if known.headers and not known.has_shared:
-            self._share_memory(known)
-        here = dict(entering)
-        inboxes = {wire.peer: Inbox(wire, known) for wire in known.inwards}
-        outboxes = {wire.peer: Outbox(wire, known) for wire in known.outwards}
-        interpret(schedule.rows[rank()], works, RankTransport(self._homes, here, inboxes, outboxes), timing)
+        if key not in self._traffic:
+            self._traffic[key] = Traffic(self._inward_wires(schedule), self._outward_wires(schedule))
+        traffic = self._traffic[key]
+        if traffic.headers and not traffic.has_shared:
+            self._share_memory(traffic)
+        local = dict(entering)
+        inboxes = {wire.peer: Inbox(wire, traffic) for wire in traffic.inwards}
+        outboxes = {wire.peer: Outbox(wire, traffic) for wire in traffic.outwards}
+        interpret(schedule.rows[rank()], works, RankTransport(self._homes, local, inboxes, outboxes), timing)
         for outbox in outboxes.values():
             outbox.flush()
-        return here
+        return local
 
-    def _into_here(self, schedule: Schedule) -> list[Wire]:
+    def _inward_wires(self, schedule: Schedule) -> list[Wire]:
         return [self._wire(schedule, a, b, peer=a) for a, b in self._groups if b == rank()]
 
-    def _out_of_here(self, schedule: Schedule) -> list[Wire]:
+    def _outward_wires(self, schedule: Schedule) -> list[Wire]:
         return [self._wire(schedule, a, b, peer=b) for a, b in self._groups if a == rank()]
 
     def _wire(self, schedule: Schedule, sender: int, receiver: int, peer: int) -> Wire:
         crossing = tuple(crossings(schedule, sender, receiver))
         return Wire(peer, crossing, self._groups[sender, receiver], self._device, self._timeout_s)
 
-    def _share_memory(self, known: Known) -> None:
-        """Lay the packets of a shape out in memory that the ranks share, where they can; asks all ranks."""
-        known.has_shared = True
-        sent = [crossing.name for wire in known.outwards for crossing in wire.crossings]
-        places, num_bytes = _layout({name: known.headers[name] for name in sent})
+    def _share_memory(self, traffic: Traffic) -> None:
+        """Place the packets of a shape in memory that all ranks share, if they can; every rank must call it."""
+        traffic.has_shared = True
+        sent = [crossing.name for wire in traffic.outwards for crossing in wire.crossings]
+        places, num_bytes = _layout({name: traffic.headers[name] for name in sent})
         fits = self._device.type == "cpu" and num_bytes <= _MOST_SHARED
         everywhere = all_gather_object((places, fits))
         memory = map_shared_memory(num_bytes) if all(fits for _, fits in everywhere) else None
         if memory is not None:
-            known.slots = {
-                name: _views(memory[sender], place, known.headers[name])
+            traffic.slots = {
+                name: _views(memory[sender], place, traffic.headers[name])
                 for sender, (places, _) in enumerate(everywhere)
                 for name, place in places.items()
-                if name in known.headers
+                if name in traffic.headers
             }
 
 
 def _layout(headers: Mapping[Name, Header]) -> tuple[dict[Name, int], int]:
-    """Where each packet begins, one behind the other, and the bytes of all."""
+    """Where each packet begins, one after the other, and the bytes of all."""
     places, end = {}, 0
     for name, header in headers.items():
         places[name] = end
-        end += sum(_room(one) for one in header if one is not None)
+        end += sum(_aligned_bytes(one) for one in header if one is not None)
     return places, end
 
 
 def _views(memory: torch.Tensor, start: int, header: Header) -> list[torch.Tensor]:
-    """The tensors of a packet that begins somewhere in a flat piece of memory."""
+    """The tensors of a packet that begins at byte `start` of a flat memory."""
     views = []
     for one in header:
         if one is not None:
             views.append(memory[start : start + one.num_bytes].view(one.dtype).view(one.shape))
-            start += _room(one)
+            start += _aligned_bytes(one)
     return views
 
 
-def _room(outline: Outline) -> int:
+def _aligned_bytes(outline: Outline) -> int:
     return -(-outline.num_bytes // _ALIGN) * _ALIGN
 
 

@@ -101,7 +101,7 @@ def _start(device: torch.device) -> tuple[InQueue, OutQueue, threading.Thread]:
 
 def _work(device: torch.device, in_queue: InQueue, out_queue: OutQueue, ready: threading.Event) -> None:
     """The life of a worker; `None` in the queue ends it."""
-    torch.get_num_threads()  # torch sets a thread up at its first question, and would undo the next line then
+    torch.get_num_threads()  # the first such call on a thread sets torch up, and would undo the next line
     torch.set_num_threads(1)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -114,7 +114,7 @@ def _work(device: torch.device, in_queue: InQueue, out_queue: OutQueue, ready: t
 def _run(task: Task) -> Result:
     try:
         return True, task.compute()
-    except BaseException:  # noqa: B036 - whatever happened belongs to the caller, who raises it again
+    except BaseException:  # noqa: B036 - the caller gets every exception and raises it again
         return False, sys.exc_info()
 
 
