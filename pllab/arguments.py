@@ -1,4 +1,4 @@
-"""Numbers a caller gives, checked where they come in: one sentence with the value, and an int or float of Python."""
+"""Check a caller's numbers where they come in; the result is a Python int or float."""
 
 import os
 from numbers import Real
@@ -8,10 +8,10 @@ _LONGEST_S = 2_000_000  # torch counts a deadline in milliseconds, in 32 bits
 
 
 def whole_number(name: str, value: int, least: int = 1, most: int | None = None) -> int:
-    """The value as an int, whichever library's whole number it is: `whole_number("rank", numpy.int64(4))` -> 4.
+    """The value as a Python int, also from other libraries: `whole_number("rank", numpy.int64(4))` -> 4.
 
     Raises:
-        ValueError: naming the number, its value and its limits.
+        ValueError: it is not a whole number within the limits.
     """
     try:
         number = None if isinstance(value, bool) else index(value)
@@ -57,7 +57,7 @@ def deadline(timeout_s: float) -> float:
     """The longest wait, in seconds: `deadline(60)` -> 60.0.
 
     Raises:
-        ValueError: it is no number, not above 0, or longer than torch can wait (23 days).
+        ValueError: it is not a number above 0, or it is longer than torch can wait (23 days).
     """
     if not is_number(timeout_s) or not 0 < timeout_s <= _LONGEST_S:
         raise ValueError(

@@ -15,7 +15,7 @@ Engine = Literal["simulated", "emulated", "real"]
 
 
 class ActionLike(Protocol):
-    """What a span needs to know of an action; `pllab.schedule.Action` is the one in use."""
+    """What a span needs of an action; `pllab.schedule.Action` has it."""
 
     @property
     def stage(self) -> int:
@@ -64,11 +64,11 @@ class Timeline:
 
     @classmethod
     def of(cls, spans: Iterable[Span], engine: Engine, num_ranks: int | None = None) -> Self:
-        """Collect spans in order of start; the number of ranks defaults to the highest rank seen plus one."""
+        """Collect spans in order of start; the number of ranks defaults to the highest rank plus one."""
         by_rank = sorted(spans, key=itemgetter(0))
-        seen = 1 + by_rank[-1].rank if by_rank else 0
+        num_seen = 1 + by_rank[-1].rank if by_rank else 0
         ordered = tuple(sorted(by_rank, key=itemgetter(2)))  # keeps the ranks in order where starts are the same
-        return cls(ordered, engine, seen if num_ranks is None else num_ranks)
+        return cls(ordered, engine, num_seen if num_ranks is None else num_ranks)
 
     def of_rank(self, rank: int) -> tuple[Span, ...]:
         """The spans of one rank, in order of start."""
@@ -128,7 +128,7 @@ class Timeline:
         return self.peak_held()
 
     def peak_held(self, input_share: float = 0.5) -> tuple[float, ...]:
-        """The peak in flight where I releases `input_share` of a micro-batch and W the rest."""
+        """The peak in flight if I releases `input_share` of a micro-batch and W the rest."""
         steps = (self.held_over_time(rank, input_share) for rank in range(self.num_ranks))
         return tuple(max((held for _, held in held_after), default=0.0) for held_after in steps)
 

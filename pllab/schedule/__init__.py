@@ -1,12 +1,12 @@
-"""What runs where, in which order. A schedule is a value: checked, drawn, simulated and run as it is.
+"""What runs where, in which order. A schedule is a value that is checked, drawn, simulated and run.
 
 model.py          stage, kind, micro-batch, `2F0`; and a schedule, per rank the ordered list of its actions
 dependencies.py   which action waits for which, and the walk of a schedule in that order
-memory.py         how many micro-batches an order holds
-legality.py       is it legal; if not, a sentence
+memory.py         how many micro-batches a rank holds
+legality.py       whether a schedule is legal; if not, why, in a sentence
 families/         the published schedules, from sizes
 search/           schedules from costs under a memory limit
-making.py         what all of them share
+making.py         what families and searches share
 
 Standard library only.
 """

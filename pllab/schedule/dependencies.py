@@ -1,7 +1,7 @@
 """Which action waits for which, and the walk of a schedule in that order.
 
     0F0 --> 1F0 --> 2F0          forward: activations go up the stages
-     |       |       |           each backward also needs what its own forward kept
+     |       |       |           each backward also needs the activations of its own forward
     0B0 <-- 1B0 <-- 2B0          backward: gradients come down
 
 When a backward is split, I takes B's place in this picture and W needs only the I of its own stage.
@@ -15,7 +15,7 @@ from pllab.schedule.model import Action, Kind, Schedule
 
 
 class CostsLike(Protocol):
-    """What a walk or a search asks of costs; `pllab.simulate.Costs` answers, one floor above."""
+    """The costs that a walk or a search needs; `pllab.simulate.Costs` has them, one floor above."""
 
     def duration(self, stage: int, kind: Kind) -> float:
         """How long one action occupies its device, in any one unit; B is I and W together."""
@@ -24,7 +24,7 @@ class CostsLike(Protocol):
         """How long a result of stage `sender` travels to stage `receiver` on another rank."""
 
     def check_stages(self, num_stages: int) -> None:
-        """Raise a ValueError where the costs are for another number of stages."""
+        """Raise a ValueError if the costs are for another number of stages."""
 
 
 def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterator[Action]:
@@ -46,27 +46,27 @@ def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterat
 
 
 class Walk:
-    """Every rank does its row as far as it can, each action as early as it can; `starts` and `ends` say when.
+    """Run every rank as far as it can go, each action as early as it can start; `starts` and `ends` are the times.
 
     Example: `Walk(one_f_one_b(2, 2), Costs()).starts[0]` is `[0.0, 1.0, 4.0, 7.0]`, for the row F0 F1 B0 B1. Without
-    costs nothing takes time, and the walk only says how far each rank comes.
+    costs nothing takes time, and the walk only says how far each rank gets.
 
-    With `S` stages, what happens to one micro-batch are steps, and the steps lie in a row:
+    With `S` stages, a micro-batch goes through these steps, which are numbered in one row:
 
         step    0    1    2  |  3    4    5  |  6    7    8        F of stage s is step s,
         does   0F   1F   2F  | 2B   1B   0B  | 0W   1W   2W        B (or I) is step 2 S - 1 - s, W is step 2 S + s
 
-    A step takes the micro-batch out of its inbox, and leaves it in the inbox of the next step with the time of its
-    arrival; I leaves a second one for its W. Nothing else has to be waited for: once a gradient is there, the stage's
-    own forward was long ago. The stages of the schedule have one rank each, and its actions are F, B, I and W.
+    A step takes the micro-batch out of its inbox, and puts it into the inbox of the next step with the time of its
+    arrival; I also puts one into the inbox of its W. There is nothing else to wait for: when a gradient arrives, the
+    stage's own forward has run. Every stage must have one rank, and every action must be an F, B, I or W.
     """
 
     def __init__(self, schedule: Schedule, costs: CostsLike | None = None) -> None:
         first = schedule.num_microbatches
         self._rows = schedule.rows
         self._steps = _steps(schedule, costs)
-        self._end = 3 * schedule.num_stages * first  # what lies from here on has left the steps
-        # By number, the time of arrival; None where nothing lies.
+        self._end = 3 * schedule.num_stages * first  # micro-batches in inboxes from here on have passed all steps
+        # By number, the time of arrival; None if the inbox is empty.
         self._inbox: list[float | None] = [None] * (self._end + (schedule.num_stages + 1) * first)
         self._inbox[:first] = [0.0] * first
         self._ready: list[Iterator[int]] = []
@@ -87,7 +87,7 @@ class Walk:
         return max((row[-1] for row in self.ends if row), default=0.0)
 
     def is_over(self) -> bool:
-        """Whether every rank did its row and every micro-batch has left the steps."""
+        """Whether every rank has run its row and every micro-batch has passed all steps."""
         return self.heads == list(map(len, self._rows)) and self._inbox[: self._end].count(None) == self._end
 
     def _run(self) -> None:
@@ -99,7 +99,7 @@ class Walk:
                 self._waiting[empty] = rank
 
     def _work(self, rank: int) -> Iterator[int]:
-        """Do the row of one rank and note the times; yield the number of an inbox as long as it is empty."""
+        """Run the row of one rank and note the times; yield the number of an empty inbox to wait for it."""
         steps, inbox, waiting, is_half = self._steps, self._inbox, self._waiting, Kind.I
         starts, ends = self.starts[rank], self.ends[rank]
         now = 0.0
@@ -125,7 +125,7 @@ class Walk:
 
 
 class _Step(NamedTuple):
-    """What one kind does on one stage; an inbox has the number of its step times `m`, plus the micro-batch."""
+    """One kind of action on one stage; the number of an inbox is that of its step times `m`, plus the micro-batch."""
 
     take: int
     leave: int
@@ -134,7 +134,7 @@ class _Step(NamedTuple):
 
 
 def _steps(schedule: Schedule, costs: CostsLike | None) -> Mapping[Kind, list[_Step]]:
-    """For each kind, the steps of all stages: where they take, where they leave, how long they and the way last."""
+    """For each kind, the steps of all stages: both inboxes, and the seconds of the work and of the message."""
     stages, m = range(schedule.num_stages), schedule.num_microbatches
     turn, end = 2 * len(stages), 3 * len(stages)
 

@@ -1,7 +1,7 @@
 """Is a schedule legal? One sentence per problem, naming the actions.
 
-Legal means: every action once, each stage on one rank, an order in which every action can run (no rank waits for
-itself or in a circle), and memory under the limit if one is given. A legal schedule cannot deadlock on any engine.
+A legal schedule has every action once and each stage on one rank. Its order lets every action run: no rank waits for
+itself or in a circle. It stays under the memory limit if there is one. It cannot deadlock on any engine.
 """
 
 from collections import Counter
@@ -40,21 +40,21 @@ def check(schedule: Schedule, memory_limit: float | None = None, held: Held | No
 
     Example: `check(one_f_one_b(4, 8), memory_limit=4)` returns, `memory_limit=3` raises.
 
-    The limit is in micro-batches of as much of the model as a rank has. With v stages for each rank, a micro-batch on
-    one of them counts 1/v (and 1 in `peak_in_flight`): `interleaved(2, 4)` holds 5 of its half stages and fits in 2.5.
+    The limit counts micro-batches on all stages of a rank. With v stages per rank, a micro-batch on one of them counts
+    1/v (and 1 in `peak_in_flight`): `interleaved(2, 4)` holds 5 activations of single stages and fits in 2.5.
 
     Raises:
-        ScheduleError: a ValueError with the first problem found; for a deadlock the sentence walks the circle.
-        ValueError: the memory limit is no number.
+        ScheduleError: a ValueError with the first problem; for a deadlock the sentence walks the circle.
+        ValueError: the memory limit is not a number.
     """
     for problem in _problems(schedule, memory_limit, held or Held()):
         raise ScheduleError(problem)
 
 
 def problems(schedule: Schedule, memory_limit: float | None = None, held: Held | None = None) -> list[Problem]:
-    """All that is wrong with a schedule (the first hundred), for an editor; empty when it is legal.
+    """All problems of a schedule (the first hundred), for an editor; empty if it is legal.
 
-    The order of actions is judged only once all actions are there, and only one circle is shown.
+    The order of actions is judged only if none is missing or extra, and only one circle is shown.
     """
     return list(islice(_problems(schedule, memory_limit, held or Held()), _MOST_PROBLEMS))
 
@@ -134,10 +134,10 @@ def _both_ways(counts: _Counts) -> Iterator[Problem]:
 
 
 def deadlock(schedule: Schedule) -> Iterator[Problem]:
-    """Let every rank go on as far as it can; if some cannot end, one circle of waiting is the reason.
+    """Let every rank run as far as it can; if some cannot end, one circle of waiting is the reason.
 
-    Example: rank 0 with `0F0 0B0 0F1 0B1` stops at 0B0, and rank 1 with `1F0 1F1 1B0 1B1` at 1F1. Each waits for what
-    stands behind the other's stop.
+    Example: rank 0 with `0F0 0B0 0F1 0B1` stops at 0B0, and rank 1 with `1F0 1F1 1B0 1B1` at 1F1. Each waits for an
+    action that comes after the other's stop.
     """
     heads = Walk(schedule).heads
     if heads == list(map(len, schedule.rows)):
@@ -152,7 +152,7 @@ def deadlock(schedule: Schedule) -> Iterator[Problem]:
 
 
 def circle(schedule: Schedule, heads: list[int], first_need: Callable[[Action], Action]) -> Problem:
-    """Follow 'waits for' from a stuck rank until a rank comes up again; what lies between is the circle.
+    """Follow 'waits for' from a stuck rank until a rank comes up again: the ranks between are the circle.
 
     Example: 0B0 waits for 1B0, which comes after 1F1 on rank 1; 1F1 waits for 0F1, which comes after 0B0 on rank 0.
     """
@@ -169,7 +169,7 @@ def circle(schedule: Schedule, heads: list[int], first_need: Callable[[Action], 
 
 def _wait(action: Action, need: Action, blocked_by: tuple[Action, int]) -> str:
     head, rank = blocked_by
-    if head == need:  # next on its rank, and itself what waits next in the circle
+    if head == need:  # the need is next on its rank, and is the next to wait in the circle
         return f"{action} waits for {need}"
     behind = "it" if head == action else str(head)
     return f"{action} waits for {need}, which comes after {behind} on rank {rank}"

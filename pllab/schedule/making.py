@@ -1,4 +1,4 @@
-"""What everything that makes schedules shares: the check of sizes, series of actions, and a pause of the collector."""
+"""What the families and searches share: the check of sizes, series of actions, a pause of the garbage collector."""
 
 import gc
 from collections.abc import Iterable, Iterator
@@ -13,17 +13,17 @@ _MOST_ACTIONS = 10**7  # more would fill the memory
 
 
 def check_sizes(**sizes: int) -> tuple[int, ...]:
-    """The sizes of a schedule as ints of Python, in the order given.
+    """The sizes of a schedule as Python ints, in the same order.
 
     Example: `check_sizes(num_stages=4, num_microbatches=numpy.int64(8))` -> (4, 8).
 
     Raises:
-        ValueError: a size is no whole number of at least 1, or all together make more actions than memory holds.
+        ValueError: a size is not a whole number of at least 1, or there are more actions than memory holds.
     """
     checked = tuple(whole_number(name, value) for name, value in sizes.items())
     if prod(checked) > _MOST_ACTIONS:
-        given = " x ".join(f"{name} {value}" for name, value in zip(sizes, checked, strict=True))
-        raise ValueError(f"{given} are more than {_MOST_ACTIONS:,} actions; give smaller sizes")
+        product = " x ".join(f"{name} {value}" for name, value in zip(sizes, checked, strict=True))
+        raise ValueError(f"{product} are more than {_MOST_ACTIONS:,} actions; give smaller sizes")
     return checked
 
 
@@ -37,12 +37,12 @@ def series(stage: int, kind: Kind, microbatches: Iterable[int]) -> list[Action]:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No garbage collection while very many values are made that all live on; afterwards the collector is as it was.
+    """Pause the garbage collector while very many lasting values are made; afterwards it is as it was.
 
     Example: `with collector_paused(): spans = make_many()`, or `@collector_paused()` above a function.
 
-    The collector looks through all objects of the process again and again while their number grows. Beside a library
-    as large as torch that takes several times as long as making a large schedule, and finds nothing.
+    The collector searches all objects of the process again and again while their number grows. In a process with torch
+    that takes several times as long as making a large schedule, and frees nothing.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -1,7 +1,7 @@
-"""How many micro-batches of activations a rank holds, by its order of actions alone.
+"""How many micro-batches of activations a rank holds, from its order of actions alone.
 
-A forward keeps its activations and a backward lets them go. Of a split backward, the input gradient lets go of one
-part and the weight gradient of the rest. The order of a row decides this and the times do not.
+A forward keeps its activations and a backward frees them. In a split backward, the input gradient frees one part and
+the weight gradient the rest. The order of a row decides this; the times do not.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from pllab.schedule.model import Action, Kind, Schedule
 
 @dataclass(frozen=True)
 class Held:
-    """What the activations of one micro-batch on one stage count, and which part each half of its backward frees.
+    """How the activations of one micro-batch are counted: which part each half of its backward frees.
 
     Example: `Held()` is a half for each; `Held(input_share=0.0)` keeps everything until the weight gradient.
 

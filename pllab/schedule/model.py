@@ -62,7 +62,7 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """What every rank does, in order; when it happens is for an engine to say.
+    """What every rank does, in order; an engine decides when.
 
     Example, two stages and two micro-batches (1F1B):
 
@@ -83,7 +83,7 @@ class Schedule:
         """A schedule from rows of actions, or of their text forms.
 
         Raises:
-            ValueError: a text is no action.
+            ValueError: a text is not an action.
         """
         read = (tuple(Action.parse(item) if isinstance(item, str) else item for item in row) for row in rows)
         return cls(tuple(read), name)
@@ -133,12 +133,12 @@ class Schedule:
         return chain.from_iterable(self.rows)
 
     def only(self, kinds: Container[str], num_microbatches: int | None = None) -> Self:
-        """The actions of some kinds, of the first micro-batches or of all, in their order: a part of a schedule.
+        """A part of a schedule: the actions of some kinds, of all micro-batches or of the first ones.
 
         Example: `gpipe(2, 4).only("F")` is what a pipe runs forward, and `only("BIW")` what it runs backward.
         """
         most = self.num_microbatches if num_microbatches is None else num_microbatches
-        rows = (tuple(one for one in row if one.kind in kinds and one.microbatch < most) for row in self.rows)
+        rows = (tuple(each for each in row if each.kind in kinds and each.microbatch < most) for row in self.rows)
         return type(self)(tuple(rows), self.name)
 
     def to_csv(self) -> str:
@@ -147,15 +147,15 @@ class Schedule:
 
     @classmethod
     def from_csv(cls, text: str, name: str = "schedule") -> Self:
-        """Read what `to_csv` or torch.distributed.pipelining wrote.
+        """Read the CSV that `to_csv` or torch.distributed.pipelining wrote.
 
-        A blank cell is an idle slot and is dropped; so are messages, and the parameters that FSDP gathers and lets go.
-        `(0F1;3B0)OVERLAP_F_B` is its two actions in order.
+        Blank cells are idle slots and are dropped; so are messages, and FSDP's gathering and freeing of parameters.
+        `(0F1;3B0)OVERLAP_F_B` becomes its two actions in order.
 
         Example: `0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD` is the row `0F0 0B0`.
 
         Raises:
-            ValueError: a cell is no action; the sentence names its line and column.
+            ValueError: a cell is not an action; the sentence names its line and column.
         """
         lines = (line.split(",") for line in text.splitlines())
         rows = (
@@ -170,9 +170,9 @@ class Schedule:
 
 
 def split_backwards(schedule: Schedule) -> Schedule:
-    """Put I and W, in this order, where a B was: `0F0 0B0` becomes `0F0 0I0 0W0`.
+    """Replace every B by I and W, in this order: `0F0 0B0` becomes `0F0 0I0 0W0`.
 
-    Legal where the schedule is; nothing is gained until a W is moved into a gap (lesson 11).
+    A legal schedule stays legal; nothing is gained until a W is moved into a gap (lesson 11).
     """
     rows = ([part for action in row for part in _halves(action)] for row in schedule.rows)
     return Schedule.of(rows, f"{schedule.name}, split")

@@ -1,9 +1,9 @@
-"""The virtual clock: it runs a schedule without a device, and says of any timeline where the time went.
+"""The virtual clock runs a schedule without a device; the rest of the room says where the time of a run went.
 
 costs.py        what work and messages cost
 clock.py        when every action would start and end
-estimation.py   costs back out of measured runs
-idle.py         what every idle gap waited for, and which spans decide how long a run takes
+estimation.py   costs from measured runs
+idle.py         the cause of every idle gap, and the spans that decide how long a run takes
 formulas.py     what theory says
 
 No torch; standard library only.

@@ -25,7 +25,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
         rank 1  .  F0 B0 B0 F1 B1 B1 .
 
     `simulate(one_f_one_b(2, 2))` ends after 9 s: B1 of rank 1 ends at 7, and B1 of rank 0 takes two more. With
-    `Costs(p2p=0.5)` every rank waits half a second longer for what comes from the other.
+    `Costs(p2p=0.5)` every rank waits half a second longer for each message.
 
     Args:
         schedule: what every rank does, in order.
@@ -46,7 +46,7 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
 
 
 def action_times(schedule: Schedule, costs: Costs) -> Times:
-    """When every action of a schedule starts and ends, as plain numbers: what `simulate` makes its spans of.
+    """When every action of a schedule starts and ends, as plain numbers; `simulate` makes spans of them.
 
     Example: rank 0 of `one_f_one_b(2, 2)` starts at `[0.0, 1.0, 4.0, 7.0]`; its row is F0 F1 B0 B1.
 
@@ -64,7 +64,7 @@ def action_times(schedule: Schedule, costs: Costs) -> Times:
 
 
 def _is_placed(schedule: Schedule) -> bool:
-    """Whether what a walk relies on holds: one rank per stage, only kinds that run, no number below zero."""
+    """Whether a walk is possible: one rank per stage, only kinds that run, no number below zero."""
     if not isinstance(schedule, Schedule):
         return False
     actions = tuple(schedule.actions())

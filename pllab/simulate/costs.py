@@ -27,7 +27,7 @@ class Costs:
     seconds, occupies neither device and shares its wire with no other; within a rank it takes no time. The gradient
     that comes back through a boundary is as large as the activation that went up.
 
-    Numbers of numpy are taken as Python's.
+    Numbers of numpy become Python's.
 
     Args:
         forward: seconds of F.
@@ -35,11 +35,11 @@ class Costs:
         backward_weight: seconds of W, the gradient of the weights; B takes I and W together.
         p2p: latency of a message between ranks, in seconds.
         bandwidth: bytes per second between ranks; infinite by default.
-        activation_bytes: what a stage sends to the next for one micro-batch.
-        backward: seconds of a whole backward B; by default I and W together, which a measured split need not add up to.
+        activation_bytes: bytes that a stage sends to the next for one micro-batch.
+        backward: seconds of a whole backward B; by default I and W together, though measured ones may differ.
 
     Raises:
-        ValueError: a cost is negative or no finite number, or the values per stage are of different lengths.
+        ValueError: a cost is negative or not a finite number, or the values per stage have different lengths.
     """
 
     forward: PerStage = 1.0
@@ -69,20 +69,20 @@ class Costs:
         return next((len(value) for value in vars(self).values() if isinstance(value, tuple)), None)
 
     def check_stages(self, num_stages: int) -> None:
-        """Refuse a number of stages the costs are not for.
+        """Refuse another number of stages than the costs have.
 
         Raises:
-            ValueError: naming both numbers.
+            ValueError: the numbers differ.
         """
         if self.num_stages not in (None, num_stages):
-            given = f"costs are given for {self.num_stages} stages and the schedule has {num_stages}"
-            raise ValueError(f"{given}; give one value per stage, or one number for all")
+            problem = f"costs are given for {self.num_stages} stages and the schedule has {num_stages}"
+            raise ValueError(f"{problem}; give one value per stage, or one number for all")
 
     def duration(self, stage: int, kind: Kind) -> float:
         """How long an action occupies its device, in seconds; B takes I and W together.
 
         Raises:
-            ValueError: the costs are for fewer stages, or say nothing of this kind.
+            ValueError: the costs are for fewer stages, or have none for this kind.
         """
         if kind == Kind.F:
             return _of_stage(self.forward, stage)
@@ -102,9 +102,9 @@ class Costs:
 
 
 def _plain(value: object) -> object:
-    """A cost with its numbers as Python's, which are written and compared the same everywhere; the rest as it is.
+    """A cost with Python's numbers, which are written and compared the same everywhere; anything else as it is.
 
-    An array without dimensions says that it is iterable, and is not.
+    An array without dimensions claims to be iterable, and is not.
     """
     if isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0:
         return tuple(map(_number, value))
@@ -118,7 +118,7 @@ def _number(value: object) -> object:
 
 
 def _check(name: str, value: object) -> None:
-    """Refuse what is no cost; only a bandwidth may be infinite, and it may not be zero."""
+    """Refuse a value that is not a cost; only a bandwidth may be infinite, and it may not be zero."""
     if isinstance(value, tuple) and name in _PER_STAGE:
         if not value:
             raise ValueError(f"{name} has no values; give one per stage, or one number for all")

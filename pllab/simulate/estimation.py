@@ -16,15 +16,14 @@ _Samples = defaultdict[tuple[Kind, int], list[float]]
 
 
 def estimate(runs: Iterable[tuple[Schedule, Timeline]]) -> Costs:
-    """The costs that explain some runs of the same stages, each a schedule with its timeline.
+    """The costs that explain runs of the same stages; each run is a schedule with its timeline.
 
-    Example: `estimate([(schedule, simulate(schedule, costs))])` is `costs` again. Between the runs every stage needs a
-    forward and a backward; a kind that no run has is made up of the others: B is I and W, and of a B half is I.
+    Example: `estimate([(schedule, simulate(schedule, costs))])` is `costs` again. Every stage needs a forward and a
+    backward in some run. A kind that no run has follows from the others: B is I plus W, and I and W are half a B each.
 
-    What a measured run needs to start an action whose input is there (`launch`) is part of that action's cost, since
-    the simulator starts at once. A message is what a waiting rank waited after the result was computed, less a launch.
-    Of each, the mean of the middle half of all samples: sums of means are means of sums, and the rare sample that the
-    machine spoiled is left out.
+    Starting an action takes time in a measured run even if its input is there. This `launch` is added to the action's
+    cost, since the simulator starts at once. A message is the wait after the result was computed, less a launch. Each
+    cost is the mean of the middle half of its samples: means can be added up, and outliers are left out.
 
     Raises:
         ValueError: there is no run, a timeline is not of its schedule, or a stage has no forward or backward.
@@ -48,7 +47,7 @@ def estimate(runs: Iterable[tuple[Schedule, Timeline]]) -> Costs:
 def _costs(work: _Samples, num_stages: int, launch: float, p2p: float) -> Costs:
     def per_stage(kind: Kind) -> list[float | None]:
         samples = (work.get((kind, stage)) for stage in range(num_stages))
-        return [_middle(found) + launch if found else None for found in samples]
+        return [_middle(seconds) + launch if seconds else None for seconds in samples]
 
     forward, whole, by_input, by_weight = map(per_stage, (Kind.F, Kind.B, Kind.I, Kind.W))
     for stage in range(num_stages):
@@ -58,10 +57,10 @@ def _costs(work: _Samples, num_stages: int, launch: float, p2p: float) -> Costs:
         raise ValueError("there is no run to estimate from; give at least one schedule with its timeline")
     halves = [value / 2 if value is not None else None for value in whole]
     return Costs(
-        forward=_known(forward),
-        backward_input=_known(by_input, halves),
-        backward_weight=_known(by_weight, halves),
-        backward=_known(whole, [_sum(*pair) for pair in zip(by_input, by_weight, strict=True)]),
+        forward=_filled_in(forward),
+        backward_input=_filled_in(by_input, halves),
+        backward_weight=_filled_in(by_weight, halves),
+        backward=_filled_in(whole, [_sum(*pair) for pair in zip(by_input, by_weight, strict=True)]),
         p2p=p2p,
     )
 
@@ -89,10 +88,10 @@ def _middle(samples: list[float]) -> float:
     return sum(middle) / len(middle) if middle else 0.0
 
 
-def _known(values: list[float | None], instead: list[float | None] | None = None) -> tuple[float, ...]:
-    found = [value if value is not None else other for value, other in zip(values, instead or values, strict=True)]
-    assert None not in found, "every stage has been checked for a forward and a backward"
-    return tuple(value for value in found if value is not None)
+def _filled_in(values: list[float | None], instead: list[float | None] | None = None) -> tuple[float, ...]:
+    filled = [value if value is not None else other for value, other in zip(values, instead or values, strict=True)]
+    assert None not in filled, "every stage has been checked for a forward and a backward"
+    return tuple(value for value in filled if value is not None)
 
 
 def _sum(left: float | None, right: float | None) -> float | None:

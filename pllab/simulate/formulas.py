@@ -1,8 +1,8 @@
-"""What theory says of schedules, in closed form: the judge of the simulator.
+"""What theory says of schedules, in closed form: the simulator is tested against it.
 
-Every formula names its source and where it is exact. Sizes come as in the generators: `p` stages or ranks, then `m`
-micro-batches. F, I and W are the seconds of `Costs` on every stage, B is I + W. What no generator would take, sizes
-below 1 or costs for another number of stages, a formula refuses too, with a ValueError.
+Every formula names its source and says where it is exact. Sizes are as for the families: `p` stages or ranks, then `m`
+micro-batches. F, I and W are the seconds of `Costs` on every stage, B is I + W. Sizes below 1, and costs for another
+number of stages, are refused with a ValueError.
 """
 
 from pllab.schedule import Kind, check_sizes
@@ -33,8 +33,8 @@ def one_f_one_b_makespan(num_stages: int, num_microbatches: int, costs: Costs) -
 
         (m + p - 1)(F + B)  +  2 t (m + p - 2 - ceil((m - 1) / p))
 
-    Without messages it is GPipe's. With them every micro-batch after the first adds a message up and one down, save
-    one in `p`: stage 0 has `p` micro-batches on their way, and once a round it does not wait.
+    Without messages it is GPipe's. With them every micro-batch after the first adds a message up and one down, except
+    one in `p`: stage 0 has `p` micro-batches in flight, and once a round it does not wait.
 
     Example: the Zero Bubble paper's 1.5B model, `one_f_one_b_makespan(8, 24, Costs(18.522, 18.086, 9.337, 0.601))`,
     is 1456.749 (ms), and (1456.749 - 24 * 45.945) / 1456.749 is the bubble rate of its table, 0.2431.
@@ -99,8 +99,8 @@ def interleaved_overhead(num_ranks: int, num_microbatches: int, stages_per_rank:
     Example: 4 ranks, 8 micro-batches and 2 stages a rank idle 3/16 of their work; 1F1B idles 3/8.
 
     Raises:
-        ValueError: m is no multiple of p. An incomplete round may idle more: 4 ranks, 2 micro-batches and 2 stages a
-            rank idle 5/4 of their work, where this formula would say 3/4.
+        ValueError: m is not a multiple of p. An incomplete round may idle more: 4 ranks, 2 micro-batches and 2 stages
+            a rank idle 5/4 of their work, and this formula would say 3/4.
 
     Source: Narayanan et al., Megatron-LM (2021), section 2.2.2.
     """
@@ -116,9 +116,9 @@ def interleaved_overhead(num_ranks: int, num_microbatches: int, stages_per_rank:
 def bubble_rate(timeline: Timeline) -> float:
     """The bubble as the Zero Bubble paper counts it: (cost - m (F + I + W)) / cost.
 
-    The cost is the longest time that any one stage takes from its first start to its last end, so a stage that starts
-    late and ends late is not idle before and after (its next step fills that); m (F + I + W) is the work of a stage,
-    here that of the busiest rank. For 1F1B, whose stage 0 starts first and ends last, the cost is the makespan.
+    The cost is the longest time of a stage from its first start to its last end. Time before and after does not count
+    as idle, because another step can fill it. m (F + I + W) is the work of a stage, here that of the busiest rank. In
+    1F1B stage 0 starts first and ends last, so the cost is the makespan.
 
     Example: 1F1B at p = 8, m = 24 with the paper's 1.5B profile gives 0.2431; `timeline.bubble_fraction` counts the
     same idle time, because there all stages have the same work.

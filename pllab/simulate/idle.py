@@ -1,6 +1,6 @@
-"""Where the time of a run went: what every idle gap waited for, and which spans decide how long the run takes.
+"""Where the time of a run went: the cause of every idle gap, and the spans that decide how long the run takes.
 
-Both lay the data flow of the schedule over the spans of a timeline, whichever engine made it.
+Both combine the data flow of the schedule with the spans of a timeline, from any engine.
 """
 
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ _IDLE_KINDS = frozenset("C")  # spans that leave the device free; the timeline d
 
 
 class Links:
-    """The spans of a run by action and by rank, and what each had to wait for.
+    """The spans of a run by action and by rank, and the inputs each had to wait for.
 
     Args:
-        schedule: what was run; its actions say which backwards are split.
-        timeline: of any engine.
-        costs: how long messages take; without it they take no time here.
+        schedule: the schedule that was run; its actions say which backwards are split.
+        timeline: its timeline, from any engine.
+        costs: how long messages take; without costs they take no time here.
 
     Raises:
-        ValueError: the timeline has an action that the schedule has not.
+        ValueError: the timeline has an action that is not in the schedule.
     """
 
     def __init__(self, schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> None:
@@ -39,15 +39,15 @@ class Links:
             raise ValueError(f"the timeline has {min(foreign)} and the schedule has not; pass the schedule it is of")
 
     def last_input(self, span: Span) -> Span | None:
-        """Of what other ranks had to send, what arrived last; None where all was on this rank."""
+        """The input from other ranks that arrived last; None if every input is from this rank."""
         return max(self._from_others(span), key=self.arrival, default=None)
 
     def arrival(self, sent: Span) -> float:
-        """When the result of a span is at the next rank, as far as the costs say."""
+        """When the result of a span reaches the next rank, by the costs."""
         return sent.end + self.message(sent)
 
     def message(self, sent: Span) -> float:
-        """Seconds on the way, as far as the costs say."""
+        """Seconds of the message with a span's result, by the costs."""
         stage = sent.action.stage
         receiver = stage + 1 if sent.action.kind == "F" else stage - 1
         return self.costs.message(stage, receiver) if self.costs else 0.0
@@ -57,13 +57,13 @@ class Links:
             return
         for need in needs(action_of(span), self.num_stages, self.of_action):
             sent = self.of_action.get(need)
-            # An input that began later was not waited for: the clocks of two measured ranks differ a little.
+            # An input that began later did not hold it up: the clocks of two measured ranks differ a little.
             if sent is not None and sent.rank != span.rank and sent.start <= span.start:
                 yield sent
 
 
 def action_of(span: Span) -> Action:
-    """The action of a span as a schedule has it."""
+    """The action of a span as an `Action` of a schedule."""
     action = span.action
     return action if isinstance(action, Action) else Action(action.stage, Kind(action.kind), action.microbatch)
 
@@ -72,11 +72,11 @@ Cause = Literal["start-up", "action", "message", "launch", "drain"]
 
 
 class Gap(NamedTuple):
-    """Idle seconds of a rank, why, and for which action of another rank it waited.
+    """An idle gap of a rank, its cause, and the action of another rank it waited for.
 
-    Causes: `start-up` before the rank's first action; `action`: another rank had not finished `waited_for`;
-    `message`: it had, and the result was on its way; `launch`: nothing was missing and the rank did not start, which
-    only happens outside the simulator; `drain` after the rank's last action, while others go on.
+    Causes: `start-up`, before the rank's first action; `action`, another rank had not finished `waited_for`;
+    `message`, the result was on its way; `launch`, nothing was missing but the rank had not started, which does not
+    happen in the simulator; `drain`, after the rank's last action.
     """
 
     rank: int
@@ -109,12 +109,12 @@ def gaps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> 
         rank 0  F0 F1 -  -  B0 B0 -  B1 B1      gap 2-4 action 1B0, gap 6-7 action 1B1
         rank 1  -  F0 B0 B0 F1 B1 B1 -  -       gap 0-1 start-up 0F0, gap 7-9 drain
 
-    A wait that outlasts the awaited action is cut where that action ends; the rest is `message`. In a measured run
-    the rest is a message and a launch; `costs` say how much of it is message, without them all of it.
+    If a wait outlasts the awaited action, the rest of it is a `message`. In a measured run the rest is a message and a
+    launch. With `costs` the two are told apart; without them all of it counts as `message`.
 
     Args:
-        schedule: what was run.
-        timeline: of any engine.
+        schedule: the schedule that was run.
+        timeline: its timeline, from any engine.
         costs: how long messages take.
 
     Returns:
@@ -147,7 +147,7 @@ def _of_rank(rank: int, row: tuple[Span, ...], links: Links, start: float, end: 
 
 
 def _between(start: float, span: Span, links: Links) -> Iterator[Gap]:
-    """Cut one gap before a span: until its input was computed, until it was there, until it started."""
+    """Cut the gap before a span in three: until its input was computed, until it arrived, until the span started."""
     sent = links.last_input(span)
     if sent is None:
         yield Gap(span.rank, start, span.start, "launch", None)
@@ -169,8 +169,8 @@ Link = Literal["start", "rank", "input"]
 class PathStep(NamedTuple):
     """A span of the critical path, what held it back, and the seconds since the step before.
 
-    Links: `start`, it is the first; `rank`, its rank was at work on the step before; `input`, the step before sends
-    it what it needs, and `lag` is the message.
+    Links: `start`, it is the first; `rank`, its rank was busy with the step before; `input`, the step before sends its
+    input, and `lag` is the message.
     """
 
     span: Span
@@ -179,20 +179,20 @@ class PathStep(NamedTuple):
 
 
 def critical_path(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[Span, ...]:
-    """The chain of spans from start to end in which each had to wait for the one before it.
+    """The chain of spans, from start to end, each of which waited for the one before it.
 
     Example, `simulate(one_f_one_b(2, 2))`, where rank 1 is the busy one and the last message goes back:
 
         rank 0 [F0] F1 .  .  B0 B0 .  [B1 B1]
         rank 1  .  [F0][B0 B0][F1][B1 B1]             0F0 1F0 1B0 1F1 1B1 0B1, 1 + 1 + 2 + 1 + 2 + 2 = 9 s
 
-    In a simulated run the durations and lags add up to the makespan. In a measured one, what is left is launches.
+    In a simulated run the durations and lags add up to the makespan. In a measured one, the rest is launches.
 
     Args:
-        schedule: what was run.
-        timeline: of any engine.
-        costs: how long messages take. A measured span that starts after its input came and its rank was free is
-            linked to the later of the two; without costs messages are taken to be instant for that.
+        schedule: the schedule that was run.
+        timeline: its timeline, from any engine.
+        costs: how long messages take, which decides whether a measured span waited for its input or for its rank;
+            without costs messages are instant.
 
     Raises:
         ValueError: the timeline is not of this schedule.
@@ -201,13 +201,13 @@ def critical_path(schedule: Schedule, timeline: Timeline, costs: Costs | None = 
 
 
 def critical_steps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[PathStep, ...]:
-    """The critical path with what links each span to the one before; arguments as `critical_path`."""
+    """The critical path with the link of each span to the one before; arguments as for `critical_path`."""
     links = Links(schedule, timeline, costs)
     return tuple(_backwards(links, timeline.engine == "simulated"))[::-1]
 
 
 def _backwards(links: Links, exact: bool) -> Iterator[PathStep]:
-    """From the span that ends last to the one nothing held back."""
+    """From the span that ends last back to the span that nothing held back."""
     earlier = {id(span): before for row in links.rows for before, span in zip(row, row[1:], strict=False)}
     span = max((row[-1] for row in links.rows if row), key=lambda span: span.end, default=None)
     while span is not None:
@@ -219,7 +219,7 @@ def _backwards(links: Links, exact: bool) -> Iterator[PathStep]:
 
 
 def _link(span: Span, before: Span | None, sent: Span | None, links: Links, exact: bool) -> Link:
-    """The later of two: the rank was free, the input was there."""
+    """Which came later: the free rank or the input."""
     if before is None:
         return "start" if sent is None else "input"
     if sent is None:

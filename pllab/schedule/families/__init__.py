@@ -1,8 +1,8 @@
 """The published families, each a function from sizes to a `Schedule`.
 
-one_way.py    one stage a rank: GPipe, 1F1B, eager 1F1B, ZB-H1, ZB-H2
-looped.py     several stages a rank, dealt out in loops: interleaved 1F1B, breadth-first
-v_shaped.py   two stages a rank in a V: ZB-V, V-half, V-min
+one_way.py    one stage per rank: GPipe, 1F1B, eager 1F1B, ZB-H1, ZB-H2
+looped.py     several stages per rank, dealt out in loops: interleaved 1F1B, breadth-first
+v_shaped.py   two stages per rank in a V: ZB-V, V-half, V-min
 """
 
 from collections.abc import Callable, Mapping

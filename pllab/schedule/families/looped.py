@@ -1,4 +1,4 @@
-"""Several stages a rank, dealt out in loops: breadth-first, which is GPipe over a loop, and interleaved 1F1B."""
+"""Several stages per rank, dealt out in loops: breadth-first, which is GPipe over a loop, and interleaved 1F1B."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -10,16 +10,16 @@ from pllab.schedule.model import Action, Kind, Schedule
 
 @collector_paused()
 def breadth_first(rank_of_stage: Sequence[int], num_microbatches: int) -> Schedule:
-    """All forwards, then all backwards, one stage after the other, whichever rank a stage is on: what a pipe runs.
+    """All forwards, then all backwards, one stage after the other; a `Pipe` runs this.
 
     `breadth_first([0, 1, 0, 1], 3)`, two ranks with two stages each, a backward as long as a forward:
 
         rank 0  0F0 0F1 0F2 2F0 2F1 2F2  .   .  2B0 2B1 2B2 0B0 0B1 0B2
         rank 1   .  1F0 1F1 1F2 3F0 3F1 3F2 3B0 3B1 3B2 1B0 1B1 1B2  .
 
-    With one stage a rank it is GPipe. A stage goes up once and down once for the whole batch, which suits weights that
-    are sharded and gathered. With `v` stages a rank the bubble overhead is `(p - 1) / (v m)` from `m = p` on, as for
-    `interleaved`; a rank holds all `v m` activations.
+    With one stage per rank it is GPipe. Each stage runs once forward and once backward for the whole batch, which suits
+    weights that are sharded and gathered. With `v` stages per rank the bubble overhead is `(p - 1) / (v m)` from
+    `m = p` on, as for `interleaved`; a rank holds all `v m` activations.
 
     Raises:
         ValueError: there is no stage or no micro-batch, or a rank is out of range.
@@ -49,8 +49,8 @@ def interleaved(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2)
         rank 1   .  1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3  .
 
     A round of micro-batches passes the first stage of a rank, then its second, and so on. A round has at least `p`
-    micro-batches (all of them when there are fewer than `p`), and rounds differ by one at most, so no number of
-    micro-batches is odd. The bubble overhead is `(p - 1) / (v m)` from `m = p` on, where 1F1B has `(p - 1) / m`; every
+    micro-batches (all of them if there are fewer than `p`), and rounds differ by one at most, so any number of
+    micro-batches works. The bubble overhead is `(p - 1) / (v m)` from `m = p` on; 1F1B's is `(p - 1) / m`. Every
     micro-batch sends `v` times as many messages.
 
     Raises:
@@ -74,7 +74,7 @@ def _rounds(num_ranks: int, num_microbatches: int) -> list[range]:
 
 
 def _interleaved_row(stages: range, num_waits: int, rounds: list[range]) -> tuple[Action, ...]:
-    """Forwards until the first backward can have come back, then one and one, then the backwards that are left."""
+    """Forwards until the first backward can arrive, then forward and backward in turn, then the other backwards."""
     forwards = list(_passes(Kind.F, stages, rounds))
     backwards = list(_passes(Kind.B, stages[::-1], rounds))
     warm_up = min(len(forwards), num_waits + (len(stages) - 1) * len(rounds[0]))

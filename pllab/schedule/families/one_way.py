@@ -13,8 +13,8 @@ def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
         rank 0  F0 F1 F2 .  .  B0 B1 B2
         rank 1  .  F0 F1 F2 B0 B1 B2 .
 
-    The backwards run in the order of the forwards, as torch.distributed.pipelining has it; the makespan is the same
-    in either order.
+    The backwards run in the order of the forwards, as in torch.distributed.pipelining; the makespan is the same in the
+    reverse order.
 
     Raises:
         ValueError: a size below 1.
@@ -51,7 +51,7 @@ def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
 def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
     """1F1B with a warm-up twice as long, `2(p - s) - 2` forwards, so that messages travel while devices compute.
 
-    Worth it where a message takes about as long as a forward; it holds `min(m, 2(p - s) - 1)` micro-batches.
+    It pays if a message takes about as long as a forward. Stage `s` holds `min(m, 2(p - s) - 1)` micro-batches.
 
     Raises:
         ValueError: a size below 1.
@@ -74,8 +74,8 @@ def _alternating(stage: int, num_microbatches: int, warm_up: int) -> tuple[Actio
 def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
     """1F1B's order and its memory, with a third of its bubble when F, I and W take the same time.
 
-    Only the input gradient I is waited for by others. Stage `s` puts its weight gradients off by `s` micro-batches, so
-    that gradients go up sooner and the last W's fill the end. Three stages, four micro-batches:
+    Other stages wait only for the input gradient I. Stage `s` delays its weight gradients by `s` micro-batches, so that
+    gradients travel sooner and the last W's fill the end. Three stages, four micro-batches:
 
         rank 0  F0 F1 F2 .  .  I0 W0 F3 I1 W1 I2 W2 I3 W3
         rank 1  .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 I3 W2 W3
@@ -97,14 +97,14 @@ def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
 def zb_h2(num_stages: int, num_microbatches: int) -> Schedule:
     """Twice ZB-H1's warm-up and delay: no rank waits at all once `m >= 2p - 1` and F, I and W take the same time.
 
-    Three stages, five micro-batches; each rank starts late and ends late, and idles nowhere in between:
+    Three stages, five micro-batches; a later rank starts and ends later, and none idles in between:
 
         rank 0  F0 F1 F2 F3 F4 I0 W0 I1 W1 I2 W2 I3 W3 I4 W4 .  .
         rank 1  .  F0 F1 F2 I0 F3 I1 F4 I2 W0 I3 W1 I4 W2 W3 W4 .
         rank 2  .  .  F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 W1 W2 W3 W4
 
-    The first rank holds `2p - 1` micro-batches. The ranks are free for their optimizer step one after the other, so
-    the gain is whole only if the step does not wait for all of them.
+    The first rank holds `2p - 1` micro-batches. The ranks finish one after the other, so the full gain needs an
+    optimizer step that does not wait for all of them.
 
     Raises:
         ValueError: a size below 1.
@@ -116,7 +116,7 @@ def zb_h2(num_stages: int, num_microbatches: int) -> Schedule:
 
 
 def _with_weights_late(stage: int, num_microbatches: int, warm_up: int, delay: int) -> tuple[Action, ...]:
-    """`warm_up` forwards, then F, I and the W of `delay` micro-batches ago in turn, then the W's that are left."""
+    """`warm_up` forwards, then in turn F, I and the W of `delay` micro-batches ago, then the remaining W's."""
     forwards, inputs, weights = (series(stage, kind, range(num_microbatches)) for kind in (Kind.F, Kind.I, Kind.W))
     row = forwards[:warm_up]
     for m, item in enumerate(inputs):

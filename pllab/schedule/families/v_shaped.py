@@ -1,8 +1,8 @@
 """Two stages a rank, placed in a V: ZB-V, V-half and V-min.
 
 Rank `r` of `p` has the stages `r` and `2p - 1 - r`. A micro-batch comes down the ranks (f) and goes up again (F), and
-so does its gradient (I, i). The last rank turns every micro-batch around at once, and rank 0 has the loss. A family
-says in which order a rank runs its F's and I's; weight gradients go wherever it would otherwise wait (`_filled`).
+so does its gradient (I, i). On the last rank a micro-batch turns around, and rank 0 has the loss. A family gives the
+order of a rank's F's and I's; weight gradients fill the times when the rank would wait (`_filled`).
 """
 
 from collections import deque
@@ -48,11 +48,11 @@ def v_half(num_ranks: int, num_microbatches: int) -> Schedule:
         rank 0  0F0 0F1  .  3F0 3I0 0F2 3W0 0I0 3F1 3I1 0W0 3W1 0I1 3F2 3I2 0W1 3W2 0I2 0W2  .
         rank 1   .  1F0 2F0 1F1  .  2I0 1I0 2F1 1F2 2W0 2I1 1I1 2F2 1W0 2W1 2I2 1I2 1W1 2W2 1W2
 
-    A rank holds `p + 1` activations of its half-size stages for odd `p` and `p + 2` for even `p`, where 1F1B holds
-    `2p`. With F, I and W equal and `m > p` a rank idles `3p - 4` units for odd `p` and `3p - 6` for even `p` (2 for two
-    ranks), where 1F1B idles `6(p - 1)`. Where F, I and W differ much, the block idles in the steady state too, and with
-    many micro-batches that costs more than it saves: with the Zero Bubble paper's profile of its 1.5B model (p = 8,
-    m = 32) the bubble fraction is 0.215, and 1F1B's 0.198.
+    A rank holds `p + 1` activations of its half-size stages for odd `p` and `p + 2` for even `p`; 1F1B holds `2p`. With
+    F, I and W equal and `m > p` a rank idles `3p - 4` units for odd `p` and `3p - 6` for even `p` (2 for two ranks);
+    1F1B idles `6(p - 1)`. If F, I and W differ much, ranks also idle in the steady phase, and with many micro-batches
+    that costs more than it saves: with the Zero Bubble paper's profile of its 1.5B model (p = 8, m = 32) the bubble
+    fraction is 0.215, and 1F1B's is 0.198.
 
     Raises:
         ValueError: a size below 1.
@@ -74,9 +74,9 @@ def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
         rank 0  0F0  .   .  3F0 3I0 0F1 3W0 0I0 0W0 3F1 3I1 0F2 3W1 0I1 0W1 3F2 3I2 3W2  .  0I2 0W2
         rank 1   .  1F0 2F0  .   .  2I0 1I0 1F1 2F1 2W0 1W0 2I1 1I1 1F2 2F2 2W1 1W1 2I2 1I2 2W2 1W2
 
-    A rank holds at most `2 floor((p + 4) / 3)` activations of its half-size stages, where 1F1B holds `2p`. With F, I
-    and W equal it idles `4p - 5` units, for any number of micro-batches, where 1F1B idles `6(p - 1)`. Where F, I and W
-    differ much, the steep block idles in the steady state too, and V-half does better.
+    A rank holds at most `2 floor((p + 4) / 3)` activations of its half-size stages; 1F1B holds `2p`. With F, I and W
+    equal it idles `4p - 5` units, for any number of micro-batches; 1F1B idles `6(p - 1)`. If F, I and W differ much,
+    ranks also idle in the steady phase, and V-half does better.
 
     Raises:
         ValueError: a size below 1.
@@ -90,9 +90,9 @@ def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
 
 
 def _zbv_order(rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
-    """F and I of one rank; for fewer than `2p - 1` micro-batches the order of `2p - 1`, less those not there.
+    """F and I of one rank; for fewer than `2p - 1` micro-batches the order of `2p - 1`, without the missing ones.
 
-    In letters: small ones are the stage on the way down, capitals the one on the way up; the n-th of a letter is
+    In letters: small ones are the stage on the way down, capitals the one on the way up. The n-th of a letter is
     micro-batch n.
     """
     inside = num_ranks - rank
@@ -109,10 +109,10 @@ def _zbv_order(rank: int, num_ranks: int, num_microbatches: int) -> list[Action]
 
 @dataclass(frozen=True)
 class _Block:
-    """What one micro-batch does on all ranks, repeated every six units, which leaves two of the six for W.
+    """The actions of one micro-batch on all ranks, repeated every six units; two of the six are left for W.
 
-    Units from rank to rank of f, F, I and i; the pauses between them, so that no two meet on a rank; the memory. An
-    activation is held from its forward to its backward, so a steep block holds few and a flat one many.
+    `slopes` are the units from rank to rank of f, F, I and i; `pauses` lie between them, so that no two meet on a rank.
+    An activation is held from its forward to its backward, so a steep block holds few and a flat one many.
     """
 
     slopes: tuple[int, int, int, int]
@@ -144,12 +144,12 @@ class _Block:
 
 
 def _filled(order: Sequence[list[Action]], memory_limit: int, name: str) -> Schedule:
-    """The rows of F and I in their given order, with a W after every I, while F, I and W take one unit each.
+    """Put the W's into rows of F and I, where ranks would wait if F, I and W took one unit each.
 
-    In each unit a rank runs the next action of its order; if that has to wait, or is a forward for which the memory
-    is full (F counts 1, I and W free a half each), it runs its oldest weight gradient, if it has one.
+    In each unit a rank runs the next action of its order. If that has to wait, or is a forward and the memory is full
+    (F counts 1, I and W free a half each), the rank runs its oldest weight gradient, if it has one.
 
-    The order is one that can run, and a rank's F's without their I's stay within the limit.
+    The order must be able to run, and forwards before their I's must stay within the limit.
 
     Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), squeezing.
     """
@@ -158,7 +158,7 @@ def _filled(order: Sequence[list[Action]], memory_limit: int, name: str) -> Sche
     ends: dict[Action, int] = {}
 
     def ready(action: Action) -> int:
-        """The unit from which on all that an action needs is there."""
+        """The first unit in which an action has all its inputs."""
         return max((ends.get(need, _NEVER) for need in needs(action, last + 1, present)), default=0)
 
     ranks = [_Rank(row, 2 * memory_limit) for row in order]
@@ -171,7 +171,7 @@ def _filled(order: Sequence[list[Action]], memory_limit: int, name: str) -> Sche
 
 @dataclass
 class _Rank:
-    """One rank: its order and how far it is, the W's it owes, and its free memory in halves of a micro-batch."""
+    """One rank: its order and its place in it, the W's still to run, and free memory in halves of a micro-batch."""
 
     order: list[Action]
     free: int

@@ -1,7 +1,7 @@
-"""Make an order by playing it: whenever a rank is free it picks its next action by a few rules.
+"""Make an order by playing it: whenever a rank is free, it picks its next action by a few rules.
 
-The picks of all ranks together are the rows. The rules pull against each other (forwards early keep the stages above
-busy, and hold memory that later forwards miss), and which of them wins depends on the costs; so all are tried.
+The picks of all ranks are the rows. Which rules are best depends on the costs, so all are tried: early forwards, for
+example, keep the stages above busy, but take memory that later forwards need.
 """
 
 from collections import deque
@@ -18,8 +18,8 @@ class Rules(NamedTuple):
     """How a free rank picks its next action.
 
     ahead: per stage, the most forwards in flight (1F1B has `p - s`, ZB-H2 `2(p - s) - 1`)
-    deferred: per stage, the most weight gradients put off before one is due at once
-    forward_first: of a ready F and a ready I take F
+    deferred: per stage, the most weight gradients that may wait; with more, one runs at once
+    forward_first: of a ready F and a ready I, take F
     patient: start a W only if it ends before the next F or I is known to arrive
     """
 
@@ -30,22 +30,22 @@ class Rules(NamedTuple):
 
 
 def all_rules(work: Workload) -> Iterator[Rules]:
-    """Five warm-ups, two ways to put weight gradients off, two orders and two patiences.
+    """Every combination of five warm-ups, two limits for deferred weight gradients, two orders and two patiences.
 
-    A warm-up is a multiple of the forwards that fit until the first gradient can be back: 1 is 1F1B's, 2 is ZB-H2's.
-    Weight gradients are put off without end, or as many as fit after the last I while the stages below run theirs.
+    A warm-up is a multiple of the forwards that fit before the first gradient can arrive: 1 is 1F1B's, 2 is ZB-H2's.
+    Weight gradients are deferred without limit, or as many as fit after the last I while the stages below run theirs.
     """
     stages = range(work.num_stages)
-    for scale, put_off, *choices in product((1.0, 1.5, 2.0, 2.5, inf), (False, True), (False, True), (False, True)):
+    for scale, no_limit, *choices in product((1.0, 1.5, 2.0, 2.5, inf), (False, True), (False, True), (False, True)):
         ahead = tuple(_ahead(work, stage, scale) for stage in stages)
-        deferred = tuple(inf if put_off else _weights_at_the_end(work, stage) for stage in stages)
+        deferred = tuple(inf if no_limit else _weights_at_the_end(work, stage) for stage in stages)
         yield Rules(ahead, deferred, *choices)
 
 
 def _ahead(work: Workload, stage: int, scale: float) -> int:
     until_back = work.away(stage) / work.forward[stage] / 2 if work.forward[stage] else inf
-    wanted = 1 + (scale * until_back if until_back else 0.0)
-    return int(max(1, min(wanted, work.most_in_flight)))
+    num_forwards = 1 + (scale * until_back if until_back else 0.0)
+    return int(max(1, min(num_forwards, work.most_in_flight)))
 
 
 def _weights_at_the_end(work: Workload, stage: int) -> float:
@@ -57,9 +57,9 @@ def _weights_at_the_end(work: Workload, stage: int) -> float:
 
 
 def play(work: Workload, rules: Rules) -> Rows:
-    """The rows that come out when every free rank follows the rules.
+    """The rows that result when every free rank follows the rules.
 
-    No rules deadlock: whatever is in flight comes back, and a rank with nothing else to do runs its W.
+    No rules deadlock: every micro-batch in flight comes back, and a rank with nothing else to do runs its W.
     """
     ranks = [_Rank(work, rules, stage) for stage in range(work.num_stages)]
     ranks[0].inputs.extend([0.0] * work.num_microbatches)
@@ -77,7 +77,7 @@ def play(work: Workload, rules: Rules) -> Rows:
 
 
 def _deliver(work: Workload, ranks: list["_Rank"], stage: int, kind: str, end: float) -> tuple[float, int] | None:
-    """Hand a result to the stage that needs it; return when that stage should look up."""
+    """Hand a result to the stage that needs it; return when that stage should choose again."""
     if kind == "F" and stage + 1 < work.num_stages:
         arrival, receiver = end + work.up[stage], stage + 1
         ranks[receiver].inputs.append(arrival)
@@ -93,7 +93,7 @@ def _deliver(work: Workload, ranks: list["_Rank"], stage: int, kind: str, end: f
 
 
 class _Rank:
-    """What one rank knows while the game goes on: what has arrived or is on its way, and what it has done."""
+    """The state of one rank during the game: its inputs, with times of arrival, and the actions it has run."""
 
     def __init__(self, work: Workload, rules: Rules, stage: int) -> None:
         self.work, self.rules = work, rules
@@ -106,7 +106,7 @@ class _Rank:
         self.row: list[str] = []
 
     def choose(self, now: float) -> str | None:
-        """The next action of a free rank, or None to wait for what is on its way."""
+        """The next action of a free rank, or None to wait for an input."""
         if self.pending > self.deferred:
             return "W"
         forward, backward = self._next_forward(), self.gradients[0] if self.gradients else inf
@@ -120,7 +120,7 @@ class _Rank:
         return "W" if self.pending and now + room <= min(backward, forward) else None
 
     def _next_forward(self) -> float:
-        """When the next forward could start; never while the rules or the memory forbid one."""
+        """When the next forward can start; infinity while the rules or the memory forbid one."""
         if self.inputs and self.in_flight < self.ahead and self.work.fits(self.in_flight + 1, self.pending):
             return self.inputs[0]
         return inf

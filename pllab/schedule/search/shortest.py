@@ -1,7 +1,7 @@
 """Zero bubble for given costs: split the backward, and put the weight gradients where a rank would wait.
 
-Three steps. The candidates are the families of one stage a rank, and the orders that a set of rules plays. From the
-best few, single actions are moved while that makes the order no longer. The best order met is the answer.
+First come the candidates: the families of one stage per rank, and one order for each set of rules. Then single actions
+of the best few are moved, as long as the order gets no longer. The best order of all is the answer.
 """
 
 import random
@@ -14,11 +14,11 @@ from pllab.schedule.model import Schedule
 from pllab.schedule.search.greedy import all_rules, play
 from pllab.schedule.search.workload import Rows, Workload
 
-_STARTS = 4  # candidates from which moves begin: the best one alone is at times a dead end
+_STARTS = 4  # candidates from which moves begin: the best one alone can be a dead end
 _TRIES = 500  # moves from each; for 3 stages and 5 micro-batches that is enough to reach the solver's optimum
 _MOST_WALKED = 500_000  # actions walked by all moves together, about a second; larger schedules get fewer tries
-_FARTHEST = 3  # places that a move goes at most
-_SAME = 1e-12  # relative: sums of the same costs, added up in another order, differ by less
+_FARTHEST = 3  # places that an action moves at most
+_SAME = 1e-12  # relative: sums of the same costs in another order differ by less
 
 
 def zero_bubble(
@@ -30,28 +30,27 @@ def zero_bubble(
     *,
     makespan_first: bool = False,
 ) -> Schedule:
-    """The best split-backward schedule found for these costs, with one stage and `memory_limit` micro-batches per rank.
+    """Search the best schedule with split backwards for these costs, under a memory limit, with one stage per rank.
 
-    Two stages and three micro-batches, `Costs()`, memory for three; time to the right, nobody waits after the start:
+    Two stages, three micro-batches, `Costs()` and memory for three; time to the right, no rank waits after its start:
 
         rank 0  F0 F1 F2 I0 W0 I1 W1 I2 W2 .
         rank 1  .  F0 I0 F1 I1 F2 I2 W0 W1 W2
 
-    Best is the shortest time that the slowest rank needs from its own first start to its last end, which is what a
-    step costs when the next follows without a barrier (the Zero Bubble paper's measure); of equals, the shortest
-    makespan. The makespan is never longer than that of GPipe, 1F1B, eager 1F1B, ZB-H1 or ZB-H2 with their backwards
-    split and as many forwards in flight as the limit allows. The same question gets the same answer: 8 stages and 64
-    micro-batches take about a second, 32 and 256 a few.
+    A rank's time runs from its own first start to its last end, as in the Zero Bubble paper: a step costs that much if
+    the next one follows without a barrier. The best schedule has the slowest rank with the shortest time; of equals,
+    the shortest makespan. Its makespan is never longer than that of GPipe, 1F1B, eager 1F1B, ZB-H1 or ZB-H2, split and
+    under the same limit. The same arguments give the same schedule. 8 stages and 64 micro-batches take about a second,
+    32 and 256 a few.
 
     Args:
         num_stages: also the number of ranks.
         num_microbatches: at least 1.
         costs: seconds per action and message, per stage; `pllab.simulate.Costs`.
-        memory_limit: micro-batches of activations a rank may hold, from 1; 1F1B needs `num_stages`, and with about
-            twice as many almost no bubble is left.
+        memory_limit: micro-batches of activations a rank may hold, from 1; 1F1B needs `num_stages`, and about twice as
+            many leave almost no bubble.
         held: what I and W free; a half each by default.
-        makespan_first: take the makespan for the measure and the slowest rank's time for equals, for a step that ends
-            at a barrier.
+        makespan_first: compare makespans first and the slowest rank's time second, for a step that ends at a barrier.
 
     Raises:
         ValueError: a size or the memory limit is below 1, or a cost is below 0.
@@ -75,10 +74,10 @@ Judge = Callable[[Order], Key]
 
 
 def shortest(work: Workload, makespan_first: bool = False) -> Order:
-    """The order that `zero_bubble` returns; with `makespan_first`, the one with the shortest makespan found."""
-    known = [order for rows in _families(work) if (order := timed(work, rows)) is not None]
-    key, floor = _judges(work, min(order.makespan for order in known), makespan_first)
-    candidates = {order.rows: order for order in known}
+    """The order that `zero_bubble` returns; with `makespan_first`, makespans are compared first."""
+    families = [order for rows in _families(work) if (order := timed(work, rows)) is not None]
+    key, floor = _judges(work, min(order.makespan for order in families), makespan_first)
+    candidates = {order.rows: order for order in families}
     for rules in all_rules(work):
         if (rows := play(work, rules)) not in candidates and (order := timed(work, rows)) is not None:
             candidates[rows] = order
@@ -87,7 +86,7 @@ def shortest(work: Workload, makespan_first: bool = False) -> Order:
 
 
 def timed(work: Workload, rows: Rows) -> Order | None:
-    """Rows with their times, every action as early as it can; None if they deadlock."""
+    """Rows with their times, every action as early as possible; None if they deadlock."""
     walk = Walk(work.schedule(rows, ""), work.costs)
     if not walk.is_over():
         return None
@@ -96,7 +95,7 @@ def timed(work: Workload, rows: Rows) -> Order | None:
 
 
 def _judges(work: Workload, most: float, makespan_first: bool) -> tuple[Judge, Key]:
-    """How good an order is, smaller is better, and what none goes below; `most` is the makespan that is allowed."""
+    """The key of an order, smaller is better, and its lower bound; `most` is the longest makespan allowed."""
     longest, makespan = work.floor_of_longest(), work.floor_of_makespan()
     if makespan_first:
         return lambda order: (order.makespan, order.longest), (makespan, longest)
@@ -115,7 +114,7 @@ def _families(work: Workload) -> Iterator[Rows]:
 
 
 def _alternating(work: Workload, ahead: int, deferred: int) -> str:
-    """Forwards up to `ahead`, then I and F in turn, and W once more than `deferred` wait or the next F needs room."""
+    """Forwards up to `ahead`, then I and F in turn; W when more than `deferred` wait or the next F needs memory."""
     m = work.num_microbatches
     num_f, num_w = min(ahead, work.most_in_flight), 0
     row = ["F" * num_f]
@@ -133,10 +132,10 @@ def _alternating(work: Workload, ahead: int, deferred: int) -> str:
 
 
 def _moved(work: Workload, order: Order, key: Judge, floor: Key, seed: int) -> Order:
-    """Move one action of a row a few places, again and again, and keep what is no longer than before."""
+    """Move one action of a row a few places, again and again, and keep the order if it is no worse."""
     dice = random.Random(seed)
     for _ in range(min(_TRIES, _MOST_WALKED // _STARTS // work.num_actions)):
-        if all(now <= least * (1 + _SAME) for now, least in zip(key(order), floor, strict=True)):
+        if all(value <= least * (1 + _SAME) for value, least in zip(key(order), floor, strict=True)):
             break
         rank = dice.randrange(work.num_stages)
         row = _with_one_moved(order.rows[rank], dice)

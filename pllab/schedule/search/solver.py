@@ -1,9 +1,9 @@
-"""The best possible schedule of a small pipeline, with proof or bound: the par of the editor's game.
+"""The best possible schedule of a small pipeline, with a proof or a bound: the par of the editor's game.
 
 OR-tools' CP-SAT solves a scheduling model. Per rank, each action is an interval and no two overlap; between
-neighbours, results arrive before they are used. Memory is counted where it grows, at every forward: of the
-micro-batches before it, enough must have run their I and their W. So the model asks, for each forward and each earlier
-micro-batch, whether its I and its W came before.
+neighbours, results arrive before they are used. Memory grows at every forward, so it is counted there: enough of the
+earlier micro-batches must have run their I and their W. A variable for each forward and each earlier micro-batch says
+whether they have.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from pllab.schedule.search.workload import Rows, Workload
 _EQUAL = 1e-9  # relative; sums of the same costs in another order differ by less
 _SLACK = Fraction(1, 10**6)  # of a unit: a float of 18.522 is a little less than 18522 thousandths
 _MOST_UNITS = 10**6  # the largest common denominator of costs that counts as exact
-_FINEST = 10**7  # else, the parts of all work
+_FINEST = 10**7  # otherwise all work is cut into so many units
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The shortest schedule found, its makespan in seconds, and the bound that no schedule can go below.
+    """The shortest schedule found, its makespan in seconds, and a lower bound for every makespan.
 
-    `proven` says that the two agree, so that there is no shorter one.
+    `proven` says that the two agree: no schedule is shorter.
     """
 
     schedule: Schedule
@@ -48,7 +48,7 @@ def optimal(
     held: Held | None = None,
     time_limit_s: float = 10.0,
 ) -> Optimum:
-    """The schedule with the shortest makespan, one stage per rank and every backward split, proven where time suffices.
+    """Find the shortest schedule with one stage per rank and split backwards, with a proof if time suffices.
 
     Example: `optimal(2, 2, Costs(), 2)` has makespan 7.0 and is proven; its rows are
 
@@ -56,11 +56,11 @@ def optimal(
         rank 1  .  F0 I0 F1 I1 W0 W1
 
     CP-SAT starts from the order of `zero_bubble` and improves on it, with one worker and a fixed seed. A proven
-    makespan is always the same; what is found when the time runs out depends on the machine. About 4 stages and 8
-    micro-batches are proven within ten seconds, and larger ones where a floor known on paper is reached.
+    makespan is always the same; without a proof the result depends on the machine. About 4 stages and 8 micro-batches
+    are proven within ten seconds, and larger sizes if a known lower bound is reached.
 
-    Costs are computed with exactly if they are fractions with a common denominator up to a million; otherwise they
-    are rounded down to a ten-millionth of all work, which may leave the best schedule unproven.
+    Costs are exact if they are fractions with a common denominator up to a million. Other costs are rounded down to a
+    ten-millionth of all work, which may leave the best schedule unproven.
 
     Args:
         num_stages: also the number of ranks.
@@ -68,12 +68,12 @@ def optimal(
         costs: seconds per action and message, per stage.
         memory_limit: micro-batches of activations a rank may hold, from 1.
         held: what I and W free; a half each by default.
-        time_limit_s: seconds for the solver, after those of `zero_bubble`.
+        time_limit_s: seconds for the solver, in addition to those of `zero_bubble`.
 
     Raises:
-        ValueError: a size, the memory limit or the time limit is too small, a cost is below 0, or costs are given for
+        ValueError: a size, the memory limit or the time limit is too small, a cost is below 0, or the costs are for
             another number of stages.
-        ImportError: OR-tools is not installed and the search does not reach a floor without it.
+        ImportError: OR-tools is not installed and the search does not reach a lower bound without it.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), its integer program; the scheduling model of CP-SAT.
     """
@@ -83,15 +83,15 @@ def optimal(
     best, bound = shortest(work, makespan_first=True), work.floor_of_makespan()
     if best.makespan > bound * (1 + _EQUAL):
         rows, proved = _solve(work, best, time_limit_s)
-        bound, found = max(bound, proved), timed(work, rows)
-        if found and found.makespan < best.makespan and not problems(work.schedule(rows, ""), memory_limit, held):
-            best = found
+        bound, order = max(bound, proved), timed(work, rows)
+        if order and order.makespan < best.makespan and not problems(work.schedule(rows, ""), memory_limit, held):
+            best = order
     schedule = work.schedule(best.rows, "optimal")
     return Optimum(schedule, best.makespan, min(bound, best.makespan), best.makespan <= bound * (1 + _EQUAL))
 
 
 def _solve(work: Workload, start: Order, time_limit_s: float) -> tuple[Rows, float]:
-    """The solver's order, and the makespan in seconds that it showed no order can go below."""
+    """The solver's order, and its lower bound for the makespan, in seconds."""
     try:
         from ortools.sat.python import cp_model  # an extra, so that everything else runs without it
     except ImportError as error:
@@ -109,7 +109,7 @@ def _solve(work: Workload, start: Order, time_limit_s: float) -> tuple[Rows, flo
 
 
 class _Model:
-    """Variables and rules, in whole units of time; the makespan of `start` is the most that is allowed."""
+    """Variables and constraints, in whole units of time; no makespan may exceed that of `start`."""
 
     def __init__(self, cp: Any, work: Workload, units: Fraction, start: Order) -> None:
         self.cp, self.work = cp, work
@@ -131,16 +131,16 @@ class _Model:
         cp.minimize(self.makespan)
 
     def rows(self, value: Any) -> Rows:
-        """The order of the solver's solution: by start, and at one instant what takes no time first, W before I."""
+        """The order of the solution: by start; at one instant, actions that take no time come first, W before I."""
         return tuple(self._row(stage, value) for stage in range(self.work.num_stages))
 
     def _row(self, stage: int, value: Any) -> str:
         starts = [(value(at), self.cost[kind][stage] > 0, kind) for kind, times in self._kinds(stage) for at in times]
-        left = sorted(starts, key=lambda start: (start[0], start[1], "WIF".index(start[2])))
+        todo = sorted(starts, key=lambda start: (start[0], start[1], "WIF".index(start[2])))
         row = ""
-        while left:  # of actions at one instant, one may need another
-            chosen = next(start for start in left if _may_follow(row, start[2]))
-            left.remove(chosen)
+        while todo:  # of actions at one instant, one may need another
+            chosen = next(start for start in todo if _may_follow(row, start[2]))
+            todo.remove(chosen)
             row += chosen[2]
         return row
 
@@ -166,13 +166,13 @@ class _Model:
             self.cp.add(self.starts[stage]["W"][k] >= self._end(stage, "I", k))
 
     def _messages(self, stage: int, up: int, down: int) -> None:
-        """What the stage below sends up arrives before it is used, and so does what this stage sends down."""
+        """Activations from the stage below arrive before they are used, and so do the gradients it gets."""
         for k in range(self.work.num_microbatches):
             self.cp.add(self.starts[stage]["F"][k] >= self._end(stage - 1, "F", k) + up)
             self.cp.add(self.starts[stage - 1]["I"][k] >= self._end(stage, "I", k) + down)
 
     def _memory(self, stage: int) -> None:
-        """Before forward `k` starts, enough of the `k` before it have run I, and W, for `k + 1` to fit."""
+        """Before forward `k`, enough of the `k` earlier micro-batches have run I and W for `k + 1` to fit."""
         kept, m = _exact_or_above(self.work.kept), self.work.num_microbatches
         limit = min(self.work.limit, m)  # more is never held, and it may be infinite
         most = floor(Fraction(limit) * kept.denominator + _SLACK)
@@ -187,8 +187,8 @@ class _Model:
         """For each micro-batch before `k`, whether its `kind` ran before forward `k`: true for the first ones."""
         forward = self.starts[stage]["F"][k]
         earlier = [self.cp.new_bool_var("") for _ in range(k)]
-        for one, (at, is_earlier) in enumerate(zip(self.starts[stage][kind], earlier, strict=False)):
-            self.cp.add(forward >= self._end(stage, kind, one)).only_enforce_if(is_earlier)
+        for number, (at, is_earlier) in enumerate(zip(self.starts[stage][kind], earlier, strict=False)):
+            self.cp.add(forward >= self._end(stage, kind, number)).only_enforce_if(is_earlier)
             self.cp.add(at >= forward + self.cost["F"][stage]).only_enforce_if(~is_earlier)
         for first, then in pairwise(earlier):
             self.cp.add_implication(then, first)
@@ -196,13 +196,13 @@ class _Model:
 
 
 def _may_follow(row: str, kind: str) -> bool:
-    """Whether an action has what it needs from its own stage: an F for every I, an I for every W."""
+    """Whether an action may come next in a row: an I needs its F before it, a W its I."""
     before = {"I": "F", "W": "I"}
     return kind == "F" or row.count(before[kind]) > row.count(kind)
 
 
 def _exact_or_above(kept: float) -> Fraction:
-    """A memory share as the small fraction it is, or a millionth above it, so that no limit is passed."""
+    """A memory share as an exact small fraction, or rounded up to a millionth so that no limit is passed."""
     near = Fraction(kept).limit_denominator(10**4)
     return near if abs(near - Fraction(kept)) < Fraction(1, 10**12) else Fraction(ceil(kept * 10**6), 10**6)
 

@@ -1,7 +1,7 @@
-"""What a searched schedule has to fit: the costs of every stage and the memory of a rank, and what no order beats.
+"""What a search starts from: the costs of every stage, the memory of a rank, and lower bounds for every order.
 
-One stage a rank, every backward split. A search asks for the same few costs again and again, so they are read once.
-Rows are letters, `FFIWIW`: the micro-batches of each kind go in order, so letters say all.
+One stage per rank, every backward split. A search needs the same few costs again and again, so they are read once.
+Rows are letters, `FFIWIW`: the micro-batches of each kind go in order, so no numbers are needed.
 """
 
 import math
@@ -16,7 +16,7 @@ from pllab.schedule.making import check_sizes
 from pllab.schedule.memory import Held
 from pllab.schedule.model import Action, Kind, Schedule
 
-_ROUNDING = 1e-9  # the memory sums of `check` are allowed the same
+_ROUNDING = 1e-9  # as in the memory check of `check`
 Rows = tuple[str, ...]
 
 
@@ -45,8 +45,8 @@ class Workload:
         """Read the costs once.
 
         Raises:
-            ValueError: a size below 1, a memory limit in which not even one micro-batch fits, a cost below zero, or
-                costs for another number of stages.
+            ValueError: a size or the memory limit is below 1, a cost is below 0, or the costs are for another number
+                of stages.
         """
         p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
         costs.check_stages(p)
@@ -65,7 +65,7 @@ class Workload:
 
     @property
     def num_actions(self) -> int:
-        """An F, an I and a W of every stage and micro-batch."""
+        """One F, I and W for every stage and micro-batch."""
         return 3 * self.num_stages * self.num_microbatches
 
     @property
@@ -74,11 +74,11 @@ class Workload:
         return int(min(self.num_microbatches, self.limit + _ROUNDING))
 
     def fits(self, in_flight: int, pending: int) -> bool:
-        """Whether a rank may hold that many micro-batches before their I and that many between I and W."""
+        """Whether `in_flight` micro-batches before their I and `pending` ones between I and W fit in memory."""
         return in_flight + self.kept * pending <= self.limit + _ROUNDING
 
     def is_order(self, row: str) -> bool:
-        """Whether every I of a row has its F before it, every W its I, and every F finds room."""
+        """Whether every I of a row comes after its F, every W after its I, and every F fits in memory."""
         in_flight = pending = 0
         for kind in row:
             in_flight += {"F": 1, "I": -1, "W": 0}[kind]
@@ -98,9 +98,9 @@ class Workload:
 
     def _numbered(self, stage: int, row: str) -> tuple[Action, ...]:
         counts: Counter[str] = Counter()
-        actions, known = [], self._actions[stage]
+        actions, by_letter = [], self._actions[stage]
         for letter in row:
-            actions.append(known[letter][counts[letter]])
+            actions.append(by_letter[letter][counts[letter]])
             counts[letter] += 1
         return tuple(actions)
 
@@ -110,10 +110,10 @@ class Workload:
         kinds = (Kind.F, Kind.I, Kind.W)
         return [{k.value: [Action(s, k, m) for m in numbers] for k in kinds} for s in range(self.num_stages)]
 
-    # The floors, for a search to know when to stop and for a solver to state a bound.
+    # The floors are lower bounds: a search stops at them, and a solver states them.
 
     def floor_of_longest(self) -> float:
-        """Seconds that some rank needs from its own first start to its last end, whatever the order.
+        """A lower bound for the longest time of a rank from its own first start to its last end.
 
         The largest of three, over all stages:
 
@@ -121,24 +121,24 @@ class Workload:
             memory  every micro-batch is held while it is away, and only so many are held at once
             chain   first F up to the stage, all its F and I, last I down to stage 0 and the W there
 
-        With equal costs and the memory of 1F1B, ZB-H1 reaches the first, so nothing is shorter there.
+        With equal costs and the memory of 1F1B, ZB-H1 reaches the first, so no schedule is shorter.
         """
         return max(max(self._rank_floor(s), self._chain(s)) for s in range(self.num_stages))
 
     def floor_of_makespan(self) -> float:
-        """Seconds from the first start to the last end of all ranks: a rank starts when the first F has come up."""
+        """A lower bound for the makespan: a rank starts when the first F has reached it."""
         return max(max(self._head(s) + self._rank_floor(s), self._chain(s)) for s in range(self.num_stages))
 
     def _head(self, stage: int) -> float:
         return sum(self.forward[:stage]) + sum(self.up[:stage])
 
     def _chain(self, stage: int) -> float:
-        own = self.num_microbatches * (self.forward[stage] + self.backward[stage])
+        work = self.num_microbatches * (self.forward[stage] + self.backward[stage])
         down = sum(self.backward[:stage]) + sum(self.down[:stage])
-        return self._head(stage) + own + down + self.weight[0]
+        return self._head(stage) + work + down + self.weight[0]
 
     def _rank_floor(self, stage: int) -> float:
-        """Its work and the waits nothing can fill; the two waits are apart if the last F comes after the first I."""
+        """The stage's work and the waits that nothing can fill; both waits count if the last F is after the first I."""
         m = self.num_microbatches
         f, i, w = self.forward[stage], self.backward[stage], self.weight[stage]
         first = max(0.0, self.away(stage) - (self.most_in_flight - 1) * f)
@@ -148,14 +148,14 @@ class Workload:
         return max(m * (f + i + w) + waits, m * held_for / self.limit)
 
     def _most_left(self, stage: int) -> float:
-        """The most seconds of I and W a rank can have left when its last F starts, within its memory."""
+        """The most seconds of I and W that a rank can still have to do when its last F starts, within its memory."""
 
-        def left(in_flight: int) -> float:
+        def remaining(in_flight: int) -> float:
             room = self.num_microbatches - 1 - in_flight
             pending = next(n for n in range(room, -1, -1) if n == 0 or self.fits(in_flight + 1, n))
             return in_flight * (self.backward[stage] + self.weight[stage]) + pending * self.weight[stage]
 
-        return max(left(in_flight) for in_flight in range(self.most_in_flight))
+        return max(remaining(in_flight) for in_flight in range(self.most_in_flight))
 
 
 def _checked(seconds: float, what: str) -> float:
