@@ -1,14 +1,14 @@
-"""Measurements against what a user would pick instead. A comparison is a ratio inside one run.
+"""Measurements against the alternatives a user has. A comparison is a ratio within one run.
 
 measure.py           alternate runs, take ratios round by round, refuse the impossible
 workloads.py         the model, the layers and the batches that all of them run
 gradient_steps.py    ways to average gradients                                       bench data-parallel
-message_costs.py     what a message costs, and gradients in few or many of them      lesson 06
+message_costs.py     what a message costs, and gradients in few or many messages     lesson 06
 pipeline_steps.py    the pipe, one lane and PyTorch's pipeline                       bench pipeline
 schedule_steps.py    our executor against PyTorch's                                  bench schedules
 fidelity.py          predicted against measured (fidelity_picture.py, and
-                     attribute.py: what the difference is made of)                   bench fidelity
-simulator.py         how fast schedules are simulated, and how right                 bench simulate
+                     attribute.py: the causes of the difference)                     bench fidelity
+simulator.py         how fast and how right the simulator is                         bench simulate
 equivalence.py       the same numbers from every engine
 readme.py            README's tables from the recorded results
 """

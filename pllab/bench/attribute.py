@@ -1,4 +1,4 @@
-"""Why a run took longer than predicted: replay it five times, each time with one more of its facts in place.
+"""Why a run took longer than predicted: replay it five times, each time with one more measured fact.
 
 Device-seconds do not say why: where one stage is slow, most of the loss shows as waiting on the other ranks, and where
 messages are late, as idle time at both ends. A replay says what a cause costs the whole step, with all that follows
@@ -21,23 +21,23 @@ _PerStage = Mapping[tuple[Kind, int], float]
 
 
 def attribute(schedule: Schedule, costs: Costs, measured: Timeline) -> dict[str, float]:
-    """By how many seconds each cause made a run longer than `simulate(schedule, costs)`; the sum is the difference.
+    """The seconds by which each cause made a run longer than `simulate(schedule, costs)`; the sum is the difference.
 
-    Each replay keeps what those before it brought in:
+    Each replay adds one measured fact to those before it:
 
-        work       every kind of work is slower by the factor of the stage that slowed least: what all stages share
-        imbalance  every stage takes for each kind what it took on average
-        wait       every action takes what it took: others wait for a long one, and a short one helps nobody
+        work       every kind of work is slower by a factor: that of the stage that slowed least
+        imbalance  every stage takes its own average time for each kind
+        wait       every action takes its own time: others wait for a long one, and a short one helps no rank
         message    results travel as long as they did
-        launch     actions start as late as they did once all was there: now the replay is the run
+        launch     actions start as late as they did after their input arrived: now the replay is the run
 
-    A start that comes late after a wait is part message and part launch. Launch is as much of it as this run usually
-    needs to start an action whose input has long been there. A message that nobody waited for takes as long as the
-    usual one that somebody did, or what it costs if that is more.
+    A late start after a wait is part message and part launch. The launch is as long as the run usually needs to start
+    an action whose input has long been there. A message that held up no rank takes as long as the usual message that
+    did, or its cost if that is more.
     Calibrated costs contain the usual launch, so a run like its calibration shows a little launch and as much less
     work.
 
-    Example: where one stage is slower than its costs, all is imbalance; where all stages are by a tenth, all is work.
+    Example: if one stage is slower than its costs, all is imbalance; if all stages are slower by a tenth, all is work.
 
     Raises:
         ValueError: an action of the schedule is not in the timeline.
@@ -60,7 +60,7 @@ def attribute(schedule: Schedule, costs: Costs, measured: Timeline) -> dict[str,
 
 
 class _Step(NamedTuple):
-    """An action, the one before it on its rank, and the one on another rank whose result it takes."""
+    """An action, the one before it on its rank, and the one on another rank that sends its input."""
 
     action: Action
     before: Action | None
@@ -68,7 +68,7 @@ class _Step(NamedTuple):
 
 
 def _steps(schedule: Schedule) -> list[_Step]:
-    """All actions, each after those it waits for: in the order of the virtual clock when all take a second."""
+    """All actions, each after those it waits for: the order of the virtual clock if all take a second."""
     present, home = set(schedule.actions()), schedule.rank_of_stage
     last: dict[int, Action] = {}
     steps = []
@@ -82,18 +82,18 @@ def _steps(schedule: Schedule) -> list[_Step]:
 
 def _spans(schedule: Schedule, measured: Timeline) -> dict[Action, Span]:
     """The spans by action, on a clock that starts at zero."""
-    seen = {str(span.action): span for span in measured.from_zero().spans}
-    missing = [action for action in schedule.actions() if str(action) not in seen]
+    spans = {str(span.action): span for span in measured.from_zero().spans}
+    missing = [action for action in schedule.actions() if str(action) not in spans]
     if missing:
         raise ValueError(f"the timeline has no {missing[0]}, which the schedule has; pass the schedule it is of")
-    return {action: seen[str(action)] for action in schedule.actions()}
+    return {action: spans[str(action)] for action in schedule.actions()}
 
 
 def _average(spans: Mapping[Action, Span]) -> dict[tuple[Kind, int], float]:
-    found: defaultdict[tuple[Kind, int], list[float]] = defaultdict(list)
+    durations: defaultdict[tuple[Kind, int], list[float]] = defaultdict(list)
     for action, span in spans.items():
-        found[action.kind, action.stage].append(span.duration)
-    return {key: statistics.fmean(seconds) for key, seconds in found.items()}
+        durations[action.kind, action.stage].append(span.duration)
+    return {key: statistics.fmean(seconds) for key, seconds in durations.items()}
 
 
 def _shared(average: _PerStage, costs: Costs) -> dict[Kind, float]:
@@ -102,7 +102,7 @@ def _shared(average: _PerStage, costs: Costs) -> dict[Kind, float]:
     for (kind, stage), seconds in average.items():
         cost = costs.duration(stage, kind)
         factors[kind].append(seconds / cost if cost else 1.0)
-    return {kind: min(found) for kind, found in factors.items()}
+    return {kind: min(of_stages) for kind, of_stages in factors.items()}
 
 
 def _expected(step: _Step, costs: Costs) -> float:
@@ -111,7 +111,7 @@ def _expected(step: _Step, costs: Costs) -> float:
 
 
 def _lags(steps: Sequence[_Step], spans: Mapping[Action, Span], expected: _Seconds) -> tuple[_Seconds, _Seconds]:
-    """Per action, how long its input travelled and how late it started, such that a replay meets its start."""
+    """Per action, how long its input travelled and how late it started, so that a replay gives the same start."""
     launch = statistics.median([*_launches(steps, spans)] or [0.0])
     message = statistics.median([lag - launch for lag in _awaited(steps, spans)] or [0.0])
     travelled, late = {}, {}
@@ -139,7 +139,7 @@ def _awaited(steps: Sequence[_Step], spans: Mapping[Action, Span]) -> Iterator[f
 
 
 def _replay(steps: Sequence[_Step], seconds: _Seconds, travel: _Seconds, late: _Seconds) -> float:
-    """When the last action ends, if each starts `late` after its rank is free and its input there."""
+    """When the last action ends, if each starts `late` seconds after its rank is free and its input has arrived."""
     ends: dict[Action, float] = {}
     for action, before, sent in steps:
         free = ends[before] if before else 0.0

@@ -1,8 +1,7 @@
 """One table: the same GPT-2 through every engine and schedule, and how far each is from the plain model.
 
-Weights are tied, micro-batches differ in rows and in targets, and the plain model sees the batch at once. With dropout
-there is no plain model to compare with; there the engines are compared with each other, for the same cut into stages
-and micro-batches.
+Weights are tied, micro-batches differ in rows and in targets, and the plain model gets the whole batch. With dropout
+there is no plain model to compare with: then engines with the same cut into stages and micro-batches are compared.
 """
 
 import copy
@@ -29,10 +28,10 @@ Where = Literal["pipe", "lanes", "ranks"]
 
 
 def schedules(num_ranks: int, num_microbatches: int) -> dict[str, Schedule]:
-    """One schedule of every family, and one that is searched."""
-    made = {name: family.make(num_ranks, num_microbatches) for name, family in FAMILIES.items()}
+    """One schedule of every family, and the result of a search."""
+    families = {name: family.make(num_ranks, num_microbatches) for name, family in FAMILIES.items()}
     searched = zero_bubble(num_ranks, num_microbatches, Costs(1.0, 1.2, 0.7, 0.1), memory_limit=num_ranks)
-    return {**made, "zero_bubble": searched}
+    return {**families, "zero_bubble": searched}
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Row:
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing deviates by more than rounding, and what ran is what the schedule says."""
+        """Whether nothing deviates by more than rounding, and the rows that ran are the schedule's."""
         return self.follows_rows and max(self.loss, self.gradient) <= MOST
 
 
@@ -63,7 +62,7 @@ class Equivalence:
 
     @property
     def is_equal(self) -> bool:
-        """Whether every row is."""
+        """Whether every row is equal."""
         return all(row.is_equal for row in self.rows)
 
     def table(self) -> str:
@@ -103,7 +102,7 @@ def equivalence(*, num_ranks: int = 2, num_microbatches: int = 4, timeout_s: flo
                 outcomes["pipe"] = through_the_pipe(task, schedule)
             of_cut = references.setdefault(schedule.num_stages, outcomes["lanes"])
             reference, label = (of_cut, "lanes, with dropout") if task.dropout else (plain(task), "plain model")
-            rows += [_row(where, name, schedule, label, found, reference) for where, found in outcomes.items()]
+            rows += [_row(where, name, schedule, label, outcome, reference) for where, outcome in outcomes.items()]
     return Equivalence(num_ranks, num_microbatches, tuple(rows))
 
 
@@ -130,7 +129,7 @@ class Task:
 
 
 class Outcome(NamedTuple):
-    """What one backward leaves: the loss, the gradients by the parameter's name, and what ran on each rank."""
+    """The result of one backward: the loss, the gradients by parameter name, and the row that each rank ran."""
 
     loss: float
     gradients: Mapping[str, torch.Tensor]
@@ -147,7 +146,7 @@ def plain(task: Task) -> Outcome:
 
 
 def through_the_pipe(task: Task, schedule: Schedule) -> Outcome:
-    """One forward and backward of a `Pipe` that is asked for as many micro-batches; its schedule follows."""
+    """One forward and backward of a `Pipe` with as many micro-batches, which decide its schedule."""
     model, (ids, labels) = task.model(), task.batch()
     devices = [f"cpu:{schedule.rank_of_stage[stage]}" for stage in range(schedule.num_stages)]
     count = schedule.num_microbatches
@@ -185,11 +184,11 @@ def _on_rank(rank: int, task: Task, schedule: Schedule) -> Outcome:
 
 
 def deviation(outcome: Outcome, reference: Outcome) -> tuple[float, float]:
-    """How far loss and gradients are from the reference's; infinite where a gradient is missing."""
+    """How far loss and gradients are from the reference's; infinite if a gradient is missing."""
     worst = 0.0
     for name, expected in reference.gradients.items():
-        found = outcome.gradients.get(name)
-        off = float("inf") if found is None else float((found - expected).abs().max() / expected.abs().max())
+        value = outcome.gradients.get(name)
+        off = float("inf") if value is None else float((value - expected).abs().max() / expected.abs().max())
         worst = max(worst, off)
     return abs(outcome.loss - reference.loss) / abs(reference.loss), worst
 

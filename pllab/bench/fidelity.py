@@ -1,8 +1,8 @@
 """How well the simulator predicts: calibrate on this machine, predict a step, run it, compare.
 
 In every round the cases of a family are measured right after a calibration, so a slow moment of the machine meets both
-sides. Where prediction and measurement differ, the difference is attributed, and what is shown adds up: of each case
-the round whose error is the median, with that round's own causes.
+sides. The difference between prediction and measurement is split into causes. For each case one round is shown, that
+of the median error, so that its causes add up.
 """
 
 import statistics
@@ -49,17 +49,17 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One round of one case: seconds predicted and measured, and the seconds between them by cause."""
+    """One round of one case: seconds predicted and measured, and their difference by cause."""
 
     predicted_s: float
     measured_s: float
     causes: Mapping[str, float]
     timelines: tuple[Timeline, ...] = ()
-    """As predicted and as measured."""
+    """The predicted and the measured one."""
 
     @property
     def error(self) -> float:
-        """The difference as a share of the measured time; positive where the run was slower than predicted."""
+        """The difference as a share of the measured time; positive if the run was slower than predicted."""
         return (self.measured_s - self.predicted_s) / self.measured_s
 
     @property
@@ -80,17 +80,17 @@ class FidelityBench:
     machine: Mapping[str, str | int] = field(default_factory=dict)
 
     def shown(self, case: Case) -> Outcome:
-        """The round of the median error (of an even number the lower), whose causes add up as medians would not."""
+        """The round of the median error (the lower of two), because its causes add up and medians would not."""
         rounds = sorted(self.outcomes[case], key=lambda outcome: outcome.error)
         return rounds[(len(rounds) - 1) // 2]
 
     def error(self, case: Case) -> Spread:
-        """The signed error of the round that stands for a case, between the quartiles of all its rounds."""
+        """The signed error of the shown round of a case, and the quartiles of all its rounds."""
         errors = [outcome.error for outcome in self.outcomes[case]]
         return Spread.of(errors)._replace(median=self.shown(case).error)
 
     def errors(self, engine: str) -> list[float]:
-        """How far the error of each case of an engine is from zero."""
+        """The absolute error of each case of an engine."""
         return [abs(self.shown(case).error) for case in self.outcomes if case.engine == engine]
 
     def to_json(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class FidelityBench:
         return draw_fidelity({case: self.shown(case) for case in self.outcomes})
 
     def table(self) -> str:
-        """One line per case, then the figure that counts for each engine."""
+        """One line per case, then median and largest error of each engine."""
         lines = [
             f"{'engine':8}  {'on':5}  {'schedule':11}   m  predicted   measured    error (quartiles)            = "
             + " + ".join(f"{cause:>9}" for cause in CAUSES)
@@ -151,26 +151,26 @@ def bench_fidelity(
     """Predict and measure GPipe, 1F1B, interleaved and ZB-H1 on lanes and on ranks, real and emulated.
 
     Example: `print(bench_fidelity().table())` takes some minutes on two cores. Real: GPT-2's layers on two lanes and
-    on two gloo ranks. Emulated: sleeping stages on more of them. Both are calibrated, on 1F1B or interleaved with a
-    number of micro-batches that is none of the cases.
+    on two gloo ranks. Emulated: sleeping stages on more lanes and ranks. Both are calibrated on 1F1B or interleaved,
+    with a number of micro-batches that no case has.
 
     Args:
         workload: layers, and the size of a micro-batch: batch_size / num_microbatches rows.
-        microbatches: how many micro-batches a step has; each is a case.
+        microbatches: numbers of micro-batches of a step; each is a case.
         repeats: rounds.
-        sleep_ms: how long a sleeping stage sleeps for F; for I the same, for W half of it.
+        sleep_ms: milliseconds of sleep for F and for I; W sleeps half as long.
         sleeping_ranks: lanes and ranks of the emulated cases.
         timeout_s: the most seconds the measurement of one transport may take.
 
     Raises:
-        ValueError: a number is none that could be measured; said before anything is.
+        ValueError: a number cannot be measured; raised before anything is.
     """
     whole_number("sleeping_ranks", sleeping_ranks)
     plan, sleep_s = Plan(microbatches, repeats), sleep_ms / 1000
-    Asleep(sleep_s).stages(1)  # refuses a time that nobody can sleep
+    Asleep(sleep_s).stages(1)  # refuses a time that is negative or infinite
 
-    def on(num_processes: int, *given: Any) -> tuple[Outcomes, dict[str, Any]]:
-        return comm.launch(_measure, num_processes, plan, *given, backend="gloo", timeout_s=timeout_s)[0]
+    def on(num_processes: int, *arguments: Any) -> tuple[Outcomes, dict[str, Any]]:
+        return comm.launch(_measure, num_processes, plan, *arguments, backend="gloo", timeout_s=timeout_s)[0]
 
     lanes, machine = on(1, workload, _REAL_RANKS)
     ranks, _ = on(_REAL_RANKS, workload)
@@ -195,7 +195,7 @@ class Plan:
 
     @property
     def calibrating(self) -> int:
-        """Micro-batches of the calibrating step: enough for steady work, and none of the cases."""
+        """Micro-batches of the calibrating step: enough for a steady phase, and a number that no case has."""
         return next(count for count in range(6, 1000) if count not in self.microbatches)
 
 
@@ -204,7 +204,7 @@ class Awake:
 
     engine: Engine = "real"
     calibrating_steps = 3
-    steps = 2  # the second counts, as in a calibration: the first finds its memory taken away
+    steps = 2  # the second counts, as in a calibration: the first has to allocate its memory again
     loss = staticmethod(row_loss)
 
     def __init__(self, workload: PipelineWorkload) -> None:
@@ -219,7 +219,7 @@ class Awake:
 
 
 class Asleep:
-    """Stages that sleep, and nothing for them to work on."""
+    """Stages that sleep, and need no batch."""
 
     engine: Engine = "emulated"
     calibrating_steps = 1  # calibrations are many, and sleep is always the same
@@ -240,16 +240,16 @@ class Asleep:
 
 
 def _measure(
-    rank: int, world_size: int, plan: Plan, given: PipelineWorkload | float, num_lanes: int = 0
+    rank: int, world_size: int, plan: Plan, task: PipelineWorkload | float, num_lanes: int = 0
 ) -> tuple[Outcomes, dict[str, Any]]:
-    """All cases on the lanes of this process, or this rank's part of them, and what it all ran on.
+    """All cases on the lanes of this process, or this rank's part of them, and a description of the machine.
 
-    Family by family: calibrate, predict its cases, measure them; `repeats` times over. A number in place of a workload
-    is the seconds that stages sleep.
+    Family by family: calibrate, predict its cases, measure them; `repeats` times over. A number as `task` is the
+    seconds that stages sleep.
     """
     on: Transport = "lanes" if num_lanes else "ranks"
     num_ranks = num_lanes or world_size
-    work = Awake(given) if isinstance(given, PipelineWorkload) else Asleep(given)
+    work = Awake(task) if isinstance(task, PipelineWorkload) else Asleep(task)
     outcomes: defaultdict[Case, list[Outcome]] = defaultdict(list)
     with ExitStack() as closing:
 
@@ -274,7 +274,7 @@ def _measure(
 
 
 def _costs(plan: Plan, work: Awake | Asleep, on: Transport, rank: int, schedule: Schedule) -> Costs:
-    """What the stages of a schedule cost on a transport at the moment."""
+    """Measure the present costs of a schedule's stages on a transport."""
     x, y = work.batch(plan.calibrating)
     counts = {"num_ranks": schedule.num_ranks, "num_microbatches": plan.calibrating, "repeats": work.calibrating_steps}
     about: Any = {"batch": x, "targets": y, "loss": work.loss, **counts}

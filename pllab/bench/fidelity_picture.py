@@ -1,7 +1,7 @@
-"""The picture of `bench fidelity`: a prediction above its measurement, and what the errors are made of.
+"""The picture of `bench fidelity`: a prediction above its measurement, and the causes of the errors.
 
-A bar per case: causes that made the run longer than predicted lie to the right of zero, those that made it shorter to
-the left, and the mark is their sum, the error.
+Each case has a bar. Causes that made the run longer than predicted are to the right of zero, those that made it shorter
+to the left. The mark is their sum, the error.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ Shown = Mapping[Case, Outcome]
 
 
 def draw_fidelity(outcomes: Shown) -> Figure:
-    """Draw one case on a time axis, and below it the causes of all real cases (of all, where none is real)."""
+    """Draw one case on a time axis, and below it the causes of all real cases (of all cases if none is real)."""
     import matplotlib
 
     shown = {case: outcome for case, outcome in outcomes.items() if case.engine == "real"} or outcomes
@@ -54,7 +54,7 @@ def _example(shown: Shown) -> Case:
 
 
 def _draw_causes(fig: "Canvas", shown: Shown) -> None:
-    """Make room below what is drawn, and there a column of bars per transport, on one scale."""
+    """Make room below the figure for a column of bars per transport, on one scale."""
     columns: dict[str, list[Case]] = {}
     for case in shown:
         columns.setdefault(case.transport, []).append(case)
@@ -75,7 +75,7 @@ def _draw_causes(fig: "Canvas", shown: Shown) -> None:
 
 
 def _add_below(fig: "Canvas", added: float) -> None:
-    """Grow the figure at its foot by so many inches; what is there keeps its size."""
+    """Make the figure higher by so many inches at its foot; its axes keep their size."""
     width, height = fig.get_size_inches()
     share = height / (height + added)
     places = [axes.get_position() for axes in fig.axes]
@@ -126,7 +126,7 @@ def _draw_legend(fig: "Canvas") -> None:
 
 
 def _describe(shown: Shown) -> str:
-    """Each case's error and the cause that is largest in it, in words."""
+    """Each case's error and its largest cause, in words."""
     cases = ", ".join(
         f"{case.family} on {case.transport} with m = {case.num_microbatches} {100 * outcome.error:+.1f} % "
         f"(its largest part: {cause} {100 * share:+.1f} %)"

@@ -1,8 +1,8 @@
 """What data parallelism costs: one training step with different ways to average the gradients.
 
-All ways alternate within one group of ranks, so they share the machine's weather. Memory is measured apart,
-each way in processes of its own, because what one way allocated would hide what the next one needs. It is torch's count
-on a GPU and the kernel's on Linux.
+All ways alternate within one group of ranks, so they meet the same conditions. Memory is measured apart, each way in
+processes of its own, because memory that one way allocated would hide what the next one needs. It is torch's count on a
+GPU and the kernel's on Linux.
 """
 
 import ctypes
@@ -42,9 +42,9 @@ class DataParallelBench:
     """Step times of all ways, their memory, and the workload and ranks they were measured with.
 
     `peak_bytes` is, per way, the most memory a rank held during some steps beyond the bare model: gradients,
-    buffers for messages, optimizer state and activations. Memory that ranks share is counted once, although
-    it is resident in each: over all ranks it is what its owners reserved. It is empty where it was not
-    measured. `gradient_bytes` is what each rank has to have averaged per step.
+    buffers for messages, optimizer state and activations. Memory that ranks share is counted once, although it is
+    resident in each. It is empty if memory was not measured. `gradient_bytes` are the bytes that each rank averages
+    per step.
     """
 
     workload: Workload
@@ -61,7 +61,7 @@ class DataParallelBench:
 
     @property
     def ratio_to_no_communication(self) -> float:
-        """Median of our step time over that of ranks which do not talk; the aim is at most 1.10."""
+        """Median of our step time over that of ranks without communication; the aim is at most 1.10."""
         return self.comparison.ratio(OURS, NO_COMMUNICATION).median
 
     def to_json(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class _Trainer:
         self.tokens = torch.randint(workload.vocab_size, shape, generator=generator).to(device)
 
     def wrap(self) -> None:
-        """Make ready for the first step; what this allocates counts as the way's memory."""
+        """Prepare the first step; memory allocated here counts as the way's."""
         self.model: nn.Module = self.inner
         if self.way in (OURS, SOCKETS):
             self.model = DataParallel(self.inner, "flat" if self.way == SOCKETS else None)
@@ -169,7 +169,7 @@ class _Trainer:
 def _time_ways(
     rank: int, world_size: int, workload: Workload, repeats: int, warmup: int
 ) -> tuple[Comparison, str, int]:
-    """What each rank runs: all ways in turn, in step with the other ranks."""
+    """Time all ways in turn, in step with the other ranks."""
     del rank
     ways = [way for way in WAYS if way != SOCKETS or comm.backend_name() == "gloo"]
     trainers = {way: _Trainer(workload, way) for way in ways}
@@ -184,7 +184,7 @@ def _time_ways(
 
 
 def check_same_work(losses: Mapping[str, float], tolerance: float = 0.01) -> None:
-    """Ways that average gradients train the same model, so after equally many steps their losses agree.
+    """Refuse losses that differ: ways that average gradients train the same model, so after as many steps they agree.
 
     Raises:
         Implausible: a loss is further from DDP's than the tolerance.
@@ -198,7 +198,7 @@ def check_same_work(losses: Mapping[str, float], tolerance: float = 0.01) -> Non
 
 
 def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_steps: int = 4) -> int | None:
-    """The most memory during some steps, less what the bare model held before; None where it cannot be read.
+    """The most memory during some steps, less the memory of the bare model before; None if it cannot be read.
 
     On Linux it is this process's resident memory, whose high-water mark the kernel resets on request.
     """
@@ -208,14 +208,14 @@ def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_st
     trainer.wrap()
     for _ in range(num_steps):
         trainer.step()
-    comm.barrier()  # the last to write has written
+    comm.barrier()  # every rank has written
     highest = _highest_memory() if before is not None else 0
-    comm.barrier()  # nobody gives back what is shared before all have counted it
+    comm.barrier()  # no rank frees shared memory before all have counted it
     return None if before is None else highest - before
 
 
 def _watch_memory() -> int | None:
-    """Reset the high-water mark and return the bytes held now; None where the kernel keeps no such mark."""
+    """Reset the high-water mark and return the bytes held now; None if the kernel keeps no such mark."""
     if torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
@@ -232,7 +232,7 @@ def _watch_memory() -> int | None:
 
 
 def _highest_memory() -> int:
-    """The most bytes held since the mark was reset, less what is held for other ranks."""
+    """The most bytes held since the mark was reset, less shared memory that other ranks count."""
     if torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated()
     return _status_bytes("VmHWM") - held_for_others(Path("/proc/self/smaps").read_text())

@@ -1,7 +1,7 @@
 """Compare runs honestly: alternate them, report medians with their spread, and refuse the impossible.
 
-A machine gets slower and faster by itself, so two times taken one after the other say little. Runs that
-alternate A B C A B C see the same weather, and their ratios within a round are steady. Not here: what is run.
+A machine gets slower and faster by itself, so two times taken one after the other say little. Runs that alternate
+A B C A B C meet the same conditions, and their ratios within a round are steady. The runs themselves are elsewhere.
 """
 
 import statistics
@@ -50,7 +50,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The seconds of several runs, round by round, and what may be concluded from them.
+    """The seconds of several runs, round by round, and the conclusions they allow.
 
     Example, three rounds of two runs:
 
@@ -74,7 +74,7 @@ class Comparison:
         return Spread.of([mine / other for mine, other in zip(self.seconds[name], others, strict=True)])
 
     def speedup(self, name: str) -> float | None:
-        """How many times as fast as the baseline, None when each of the two won some rounds."""
+        """How many times as fast as the baseline; None if each of the two won some rounds."""
         return speedup(self.seconds[self.baseline], self.seconds[name])
 
     def tokens_per_s(self, name: str) -> float | None:
@@ -92,7 +92,7 @@ class Comparison:
         )
 
     def check(self) -> None:
-        """Refuse what cannot be.
+        """Refuse impossible results.
 
         Raises:
             Implausible: a run took no time, or is faster than the baseline by more than there are devices.
@@ -173,10 +173,10 @@ def compare(
 
     Example: `compare({"plain": step, "pipe": pipe_step}, baseline="plain", num_devices=2).ratio("pipe")`.
 
-    Ratios are to the `baseline`, by default the first run. `num_devices` is the most a run can be faster than it; None
-    if both use the same devices. `tokens` are those of one call, on all ranks together. `before` does what a run needs
-    done right before it, outside of its time. With `in_step` each rank of a group calls this with runs of the same
-    names: all wait for each other before each run, which takes as long as its slowest rank.
+    Ratios are to the `baseline`, by default the first run. `num_devices` is the largest possible speed-up over it; None
+    if both use the same devices. `tokens` are those of one call, on all ranks together. `before` has a function for
+    each run, called right before it and not timed. With `in_step` each rank of a group calls this with runs of the same
+    names: all wait for each other before each run, and the slowest rank's time counts.
 
     Raises:
         ValueError: there are no runs, no rounds, or no such baseline.
@@ -191,9 +191,9 @@ def compare(
             seconds[name].append(_timed(run, clock, in_step))
     if in_step:
         seconds = _slowest(comm.all_gather_object(seconds))
-    kept = {name: tuple(times[warmup:]) for name, times in seconds.items()}
+    counted = {name: tuple(times[warmup:]) for name, times in seconds.items()}
     about = {**describe_machine(), "engine": engine}
-    comparison = Comparison(kept, baseline or next(iter(runs)), num_devices, tokens, about)
+    comparison = Comparison(counted, baseline or next(iter(runs)), num_devices, tokens, about)
     comparison.check()
     return comparison
 
@@ -224,13 +224,13 @@ def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name
 
 
 def check_same_gradients(norms: Mapping[str, torch.Tensor], baseline: str, rtol: float, atol: float) -> None:
-    """Refuse to compare ways whose gradients differ; `norms` holds the norm of every gradient, for each way.
+    """Refuse to compare ways whose gradients differ; `norms` has the norm of every gradient, for each way.
 
     Raises:
         Implausible: a way did not compute the baseline's gradients.
     """
-    for name, found in norms.items():
-        if not torch.allclose(found, norms[baseline], rtol=rtol, atol=atol):
+    for name, norm in norms.items():
+        if not torch.allclose(norm, norms[baseline], rtol=rtol, atol=atol):
             raise Implausible(f"check of the gradients failed: {name} and {baseline} did not compute the same")
 
 
@@ -260,7 +260,7 @@ def _slowest(by_rank: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list
 
 
 def _timed(run: Run, clock: Clock, in_step: bool) -> float:
-    """Seconds of one call; on a GPU, until its work is done and not until it is queued."""
+    """Seconds of one call; on a GPU, until its work is done and not only queued."""
     synchronize()
     if in_step:
         comm.barrier()

@@ -1,8 +1,8 @@
 """What a message costs: its latency, its bytes, and the gradients of a GPT-2 cut into few or many messages.
 
-One launch measures the time of an all-reduce by its size, the same gradients in buckets of several sizes, the sum
-in shared memory, whole training steps with one message after backward and with buckets under it, and the timeline
-of one backward whose buckets leave while it runs.
+One launch measures the time of an all-reduce by its size, the same gradients in buckets of several sizes, and the sum
+in shared memory. It also measures whole training steps, with one message after backward and with buckets during it,
+and the timeline of one backward whose buckets leave while it runs.
 """
 
 import time
@@ -46,11 +46,11 @@ class MessageCost:
 def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCost:
     """Fit latency and time per byte to measured times, by least squares of the relative errors.
 
-    Example: `fit_cost([0, 1000], [1.0, 3.0])` is `MessageCost(alpha_s=1.0, beta_s=0.002)`. Relative, because
-    else the largest message alone would decide.
+    Example: `fit_cost([0, 1000], [1.0, 3.0])` is `MessageCost(alpha_s=1.0, beta_s=0.002)`. With absolute errors the
+    largest message alone would decide.
 
     Raises:
-        ValueError: fewer than two sizes, or a time that is not above 0.
+        ValueError: there are fewer than two sizes, or a time is not above 0.
     """
     if len(set(num_bytes)) < 2 or min(seconds) <= 0:
         raise ValueError(f"sizes {list(num_bytes)} with times {list(seconds)} fix no line; measure two sizes or more")
@@ -60,12 +60,12 @@ def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCos
 
 @dataclass(frozen=True)
 class MessagesBench:
-    """Measured on some ranks: what a message costs, and the gradients of one model sent in several ways.
+    """The cost of a message on some ranks, and the gradients of one model sent in several ways.
 
-    `ways` compares the bucket sizes in bytes as text ("65536") and `SHARED`; `num_messages` says how many each
-    sends. `gradient_bytes` lists the gradients in the order in which backward makes them. `steps` compares forward,
-    backward and averaging: `FLAT` sends one message after backward, `OVERLAPPED` buckets while it runs, and `ALONE`
-    averages nothing.
+    `ways` compares the bucket sizes in bytes as text ("65536") and `SHARED`; `num_messages` has the number of messages
+    of each. `gradient_bytes` lists the gradients in the order of backward. `steps` compares forward, backward and
+    averaging: `FLAT` sends one message after backward, `OVERLAPPED` sends buckets while it runs, and `ALONE` averages
+    nothing.
     """
 
     world_size: int
@@ -113,14 +113,14 @@ def bench_messages(
     """
     by_rank = comm.launch(_measure, world_size, num_layers, width, repeats, backend="gloo", timeout_s=timeout_s)
     by_size, ways, num_messages, steps, gradient_bytes, _ = by_rank[0]
-    # The lower quartile: what else runs on the machine only ever adds to the time of a message.
+    # The lower quartile, because other work on the machine only makes a message slower.
     cost = fit_cost([int(size) for size in by_size.seconds], [by_size.time(size).low for size in by_size.seconds])
     timeline = Timeline.of([span for *_, spans in by_rank for span in spans], "real", world_size)
     return MessagesBench(world_size, by_size, cost, ways, num_messages, steps, tuple(gradient_bytes), timeline)
 
 
 def _measure(rank: int, world_size: int, num_layers: int, width: int, repeats: int) -> tuple[Any, ...]:
-    """What each rank runs, in step with the others; whole steps are on models of one kind, and nothing is updated."""
+    """Measure on each rank, in step with the others; whole steps use equal models, and no weights are updated."""
     del world_size
     torch.manual_seed(0)
     config = gpt2_config("tiny", 512, n_layer=num_layers, n_embd=width, n_head=2)
@@ -164,9 +164,9 @@ def _step(tokens: torch.Tensor, model: torch.nn.Module) -> None:
 
 
 def _spans(rank: int, model: torch.nn.Module, tokens: torch.Tensor, num_steps: int = 4) -> list[Span]:
-    """The last of some steps of forward, backward and buckets that leave while it runs.
+    """The last of some steps of forward, and backward with buckets that leave while it runs.
 
-    Whenever a gradient arrives, all messages under way are asked whether they are complete.
+    Whenever a gradient arrives, all messages under way are checked for completion.
     """
     broadcast_parameters(model)
     buckets = plan_buckets(model.parameters(), _OVERLAP_BYTES)
@@ -189,7 +189,7 @@ def _spans(rank: int, model: torch.nn.Module, tokens: torch.Tensor, num_steps: i
 
 
 def _send_when_full(buckets: Sequence[Bucket]) -> list["_Timed"]:
-    """Have backward send each bucket as soon as it is full, in the order of the plan; the list fills with messages."""
+    """Let backward send each full bucket, in the order of the plan; the list returned fills with messages."""
     sent: list[_Timed] = []
 
     def arrived(bucket: Bucket, index: int, _: torch.Tensor) -> None:
@@ -206,7 +206,7 @@ def _send_when_full(buckets: Sequence[Bucket]) -> list["_Timed"]:
 
 
 class _Timed:
-    """A message with the moment it left and the first moment at which it was seen to be complete."""
+    """A message with the time it left, and the time of the first check that found it complete."""
 
     def __init__(self, flat: torch.Tensor) -> None:
         self.start, self.end = time.perf_counter(), 0.0

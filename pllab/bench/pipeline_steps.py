@@ -1,8 +1,8 @@
 """What a pipeline gains: one forward and backward of the same layers on one lane, on two, and in PyTorch's pipeline.
 
-All ways alternate in one run. On CPU lanes two ranks are started, because PyTorch's pipeline needs them; while
-rank 0 measures a way that lives in one process, rank 1 waits. The yardstick is what the machine allows: both lanes
-do their halves at the same time and nobody waits, stretched by (m + p - 1) / m for the clock's bubble.
+All ways alternate in one run. On CPU lanes two ranks are started, because PyTorch's pipeline needs them; while rank 0
+measures a way that runs in one process, rank 1 waits. The yardstick is what the machine allows: both lanes run their
+halves at the same time without waiting, and the time is multiplied by (m + p - 1) / m for the clock's bubble.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class PipelineBench:
 
     @property
     def share_of_allowed(self) -> Spread:
-        """Per round, the time the machine allows over the pipe's; 1 is all there is, the aim is 0.97."""
+        """Per round, the time the machine allows over the pipe's; 1 is the limit, the aim is 0.97."""
         m = self.workload.num_microbatches
         return self.comparison.ratio(FREE, PIPE).scaled((m + 1) / m)
 
@@ -88,7 +88,7 @@ def bench_pipeline(
     """Measure one forward and backward of the layers in every way.
 
     Example: `print(bench_pipeline().table())` takes about a minute on two cores. On a GPU both stages share it and run
-    in turn. There, and for a whole model, PyTorch's pipeline is left out: it passes tensors only, and labels travel.
+    in turn. There, and for a whole model, PyTorch's pipeline is left out: labels have to travel with the activations.
 
     Args:
         workload: layers and batch; by default 8 blocks of 256, 16 x 128 tokens in 8 micro-batches.
@@ -98,7 +98,7 @@ def bench_pipeline(
         timeout_s: the most seconds the measurement may take.
 
     Raises:
-        ValueError: there are no rounds, or no GPU where one was asked for.
+        ValueError: there are no rounds, or `device` is "cuda" and there is no GPU.
         Implausible: a check of the comparison failed, or the ways did not compute the same gradients.
     """
     check_rounds(repeats, warmup)
@@ -107,15 +107,15 @@ def bench_pipeline(
     if (device or ("cuda" if torch.cuda.is_available() else "cpu")) == "cuda":
         comparison, timeline = _measure(0, 1, workload, "cuda", repeats, warmup)
     else:
-        given, num_ranks = (workload, "cpu", repeats, warmup), 1 if workload.whole_model else 2
-        comparison, timeline = comm.launch(_measure, num_ranks, *given, backend="gloo", timeout_s=timeout_s)[0]
+        arguments, num_ranks = (workload, "cpu", repeats, warmup), 1 if workload.whole_model else 2
+        comparison, timeline = comm.launch(_measure, num_ranks, *arguments, backend="gloo", timeout_s=timeout_s)[0]
     return PipelineBench(workload, comparison, timeline)
 
 
 def _measure(
     rank: int, world_size: int, work: PipelineWorkload, kind: str, repeats: int, warmup: int
 ) -> tuple[Comparison, Timeline]:
-    """All ways on rank 0; on rank 1 its part of PyTorch's pipeline, and nothing for the others."""
+    """Run all ways on rank 0, and on rank 1 only its part of PyTorch's pipeline."""
     bench = _TwoStages(work, kind)
     ways: dict[str, Step] = {
         SEQUENTIAL: bench.layers.sequential,
@@ -154,7 +154,7 @@ class _TwoStages:
         row_loss(self.pipe(as_value(self.layers.batch))).backward()
 
     def free(self) -> None:
-        """Each stage does all its micro-batches on inputs that are there already."""
+        """Each stage runs all its micro-batches on inputs computed in advance."""
         list(self.pool.map(self._alone, (0, 1)))
 
     def plain(self) -> None:

@@ -2,8 +2,8 @@
 
     python -m pllab.bench.readme README.md assets/results
 
-Between `<!-- measured: schedules -->` and `<!-- end -->` stands what `schedules_cpu2.json` says. After a bench was
-recorded with `--json assets/results/schedules_cpu2.json`, run it again; a test says where README and results differ.
+The text between `<!-- measured: schedules -->` and `<!-- end -->` is made from `schedules_cpu2.json`. Run this again
+after recording a bench with `--json assets/results/schedules_cpu2.json`; a test compares README and results.
 """
 
 import json
@@ -24,12 +24,12 @@ _SECTION = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 
 def fill(text: str, results: Path) -> str:
-    """The text with what the results say between its marks.
+    """The text with the results between its marks.
 
-    Example: `fill(Path("README.md").read_text(), Path("assets/results"))` is README again, when it is up to date.
+    Example: `fill(Path("README.md").read_text(), Path("assets/results"))` is README again, if it is up to date.
 
     Raises:
-        ValueError: a mark names a bench whose result nobody knows how to write.
+        ValueError: a mark names an unknown bench.
     """
     return _SECTION.sub(lambda mark: f"{mark[1]}\n{_section(mark[2], results)}\n\n{mark[3]}", text)
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _section(name: str, results: Path) -> str:
-    """What one bench measured, with its command, or how to record it."""
+    """The results of one bench with its command, or how to record them."""
     if name not in _WRITERS:
         raise ValueError(f"no bench is named {name!r}; the marks may say {', '.join(_WRITERS)}")
     path = results / f"{name}_cpu2.json"
@@ -81,10 +81,10 @@ def _schedules(record: Record) -> tuple[str, str]:
     )
     rows = []
     for family in record["ours_over_torch"]:
-        ours, theirs = f"pllab {family}", f"torch {family}"
+        pllab_way, torch_way = f"pllab {family}", f"torch {family}"
         name = "interleaved, 2 stages a rank" if family == "interleaved" else family
-        ratio = comparison.ratio(ours, theirs).text(3)
-        rows.append((name, _speedup(comparison, ours), _speedup(comparison, theirs), ratio))
+        ratio = comparison.ratio(pllab_way, torch_way).text(3)
+        rows.append((name, _speedup(comparison, pllab_way), _speedup(comparison, torch_way), ratio))
     return about, _table(("Schedule", "pllab", "torch.distributed.pipelining", "Time of pllab over torch"), rows)
 
 

@@ -1,8 +1,8 @@
 """Our executor against PyTorch's pipeline runtime: the same schedules, stages and micro-batches on two ranks.
 
 All ways alternate in one run and compute the same gradients, which is checked first. The baseline is one rank that
-runs all micro-batches one after the other. PyTorch's own classes order the actions of their schedules themselves;
-ours run the `Schedule` of the same family. Beside them stands what it costs to split a backward, on both runtimes.
+runs all micro-batches one after the other. PyTorch's classes order the actions of their schedules themselves; our
+executor runs the `Schedule` of the same family. The cost of a split backward is measured for both runtimes too.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ _NUM_RANKS = 2
 
 
 class _Family(NamedTuple):
-    """One family as both sides know it: our generator, and PyTorch's class."""
+    """One family on both sides: our function, and the name of PyTorch's class."""
 
     make: Callable[[int, int], Schedule]
     torch_name: str
@@ -48,7 +48,7 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class SchedulesBench:
-    """Step times of every family on both runtimes, our measured timelines, and the three ways back."""
+    """Step times of every family on both runtimes, our measured timelines, and three ways to run a backward."""
 
     workload: PipelineWorkload
     comparison: Comparison
@@ -57,7 +57,7 @@ class SchedulesBench:
 
     def ratio(self, family: str) -> Spread:
         """Per round, our step's time over PyTorch's; at most 1 is the aim."""
-        return self.comparison.ratio(_ours(family), _theirs(family))
+        return self.comparison.ratio(_pllab_way(family), _torch_way(family))
 
     def speedup(self, name: str) -> Spread:
         """Per round, one rank's time over this way's."""
@@ -81,9 +81,10 @@ class SchedulesBench:
         """One line per family: the speed-up over one rank of both runtimes, and their ratio."""
         lines = [self.comparison.table(), "", f"{'family':11}  {'pllab':17}  {'torch':17}  time of pllab over torch"]
         for family in _FAMILIES:
-            ours, theirs = (self.speedup(name).text(2, "x") for name in (_ours(family), _theirs(family)))
+            names = _pllab_way(family), _torch_way(family)
+            by_pllab, by_torch = (self.speedup(name).text(2, "x") for name in names)
             bubble = f"bubble fraction {self.timelines[family].bubble_fraction:.3f} (real)"
-            lines.append(f"{family:11}  {ours:17}  {theirs:17}  {self.ratio(family).text(3):20}  {bubble}")
+            lines.append(f"{family:11}  {by_pllab:17}  {by_torch:17}  {self.ratio(family).text(3):20}  {bubble}")
         lines += [ROUND_BY_ROUND, "", "one micro-batch back through the second half of the layers, one thread"]
         return "\n".join([*lines, self.split.table()])
 
@@ -121,9 +122,9 @@ def bench_schedules(
 def _measure(
     rank: int, world_size: int, work: PipelineWorkload, repeats: int, warmup: int
 ) -> tuple[Comparison, dict[str, Timeline]]:
-    """All ways, on each rank its part of them; each is done twice in a row, and the second is timed.
+    """Run this rank's part of all ways; each is run twice in a row, and the second run is timed.
 
-    A step that needs much memory after one that needed little pays for getting it, and so would whichever comes first.
+    The first run pays for its memory: a step that needs more than the step before it has to allocate it.
     """
     layers, timelines = Layers(work), dict[str, Timeline]()
     ways: dict[str, Step] = {ONE_LANE: (lambda: None) if rank else layers.sequential}
@@ -131,11 +132,11 @@ def _measure(
         schedule = family.make(_NUM_RANKS, work.num_microbatches)
         stages = dict(enumerate(layers.stages(schedule.num_stages)))
         mine: dict[int, nn.Module] = {number: stages[number] for number in schedule.stages_of_rank(rank)}
-        ways[_ours(name)] = partial(_step, RankExecutor(schedule, mine, row_loss), layers, timelines, name)
-        ways[_theirs(name)] = layers.torch_step(family.torch_name, mine, schedule.num_stages)
+        ways[_pllab_way(name)] = partial(_step, RankExecutor(schedule, mine, row_loss), layers, timelines, name)
+        ways[_torch_way(name)] = layers.torch_step(family.torch_name, mine, schedule.num_stages)
     check_same_gradients({name: _norms(layers, way) for name, way in ways.items()}, ONE_LANE, rtol=1e-4, atol=1e-6)
-    given: dict[str, Any] = {"num_devices": world_size, "tokens": work.tokens, "in_step": True}
-    return compare(ways, repeats, warmup, before=ways, **given), timelines
+    options: dict[str, Any] = {"num_devices": world_size, "tokens": work.tokens, "in_step": True}
+    return compare(ways, repeats, warmup, before=ways, **options), timelines
 
 
 def _step(executor: RankExecutor, layers: Layers, timelines: dict[str, Timeline], name: str) -> None:
@@ -148,29 +149,29 @@ def _norms(layers: Layers, way: Step) -> torch.Tensor:
 
 
 def compare_splits(stage: nn.Module, batch: torch.Tensor, repeats: int = 9, warmup: int = 2) -> Comparison:
-    """Time three ways back through a stage, on one thread: whole, our I and W, and torch.distributed.pipelining's.
+    """Time three backwards of a stage, on one thread: B, our I and W, and torch.distributed.pipelining's I and W.
 
     Example: `compare_splits(stage, x).ratio("pllab I + W", to="torch I + W")` is about 1. The forward before each is
-    not counted.
+    not timed.
     """
-    made: dict[str, torch.Tensor] = {}
+    data: dict[str, torch.Tensor] = {}
 
     def forward() -> None:
-        made["x"] = batch.detach().requires_grad_()
-        made["y"] = stage(made["x"])
-        made["gradient"] = torch.ones_like(made["y"])
+        data["x"] = batch.detach().requires_grad_()
+        data["y"] = stage(data["x"])
+        data["gradient"] = torch.ones_like(data["y"])
 
-    def ours() -> None:
-        backward_weight(backward_input([made["y"]], [made["gradient"]], [made["x"]]))
+    def run_pllab() -> None:
+        backward_weight(backward_input([data["y"]], [data["gradient"]], [data["x"]]))
 
-    def theirs() -> None:
-        _, groups = torch_split.stage_backward_input([made["y"]], [made["gradient"]], [made["x"]], stage.parameters())
+    def run_torch() -> None:
+        _, groups = torch_split.stage_backward_input([data["y"]], [data["gradient"]], [data["x"]], stage.parameters())
         torch_split.stage_backward_weight(stage.parameters(), groups)
 
     ways: Mapping[str, Step] = {
-        "B": lambda: made["y"].backward(made["gradient"]),
-        "pllab I + W": ours,
-        "torch I + W": theirs,
+        "B": lambda: data["y"].backward(data["gradient"]),
+        "pllab I + W": run_pllab,
+        "torch I + W": run_torch,
     }
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -181,9 +182,9 @@ def compare_splits(stage: nn.Module, batch: torch.Tensor, repeats: int = 9, warm
         stage.zero_grad(set_to_none=True)
 
 
-def _ours(family: str) -> str:
+def _pllab_way(family: str) -> str:
     return f"pllab {family}"
 
 
-def _theirs(family: str) -> str:
+def _torch_way(family: str) -> str:
     return f"torch {family}"

@@ -1,8 +1,8 @@
-"""The simulator: how fast it is, whether its time grows with the actions, and whether theory and print agree with it.
+"""The simulator: how fast it is, whether its time grows linearly, and whether it agrees with theory and papers.
 
-The aims are a tenth of what the fastest peer takes for 64 stages or ranks and 512 micro-batches on a two-core machine:
-2.3 s for 1F1B, 8.4 s interleaved and 4.8 s for ZB-H1. The judges are what formulas or papers say; a test asserts every
-row, and `python -m pllab bench simulate` prints them.
+The aims are a tenth of the time of the fastest other program for 64 stages or ranks and 512 micro-batches on a two-core
+machine: 2.3 s for 1F1B, 8.4 s interleaved and 4.8 s for ZB-H1. The judges are formulas and published numbers. A test
+asserts every row, and `python -m pllab bench simulate` prints them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -48,9 +48,9 @@ _EQUAL = (Costs(), Costs(2.0, 3.0, 1.0), Costs(3.0, 2.0, 4.0, p2p=1.0), Costs(1.
 
 @dataclass(frozen=True)
 class Row:
-    """One thing known from elsewhere and what the simulator says of it.
+    """A number from a formula or a paper, and the simulator's.
 
-    Where a row stands for a grid of sizes and costs, it shows the pair that differs most (the largest if all agree).
+    A row for a grid of sizes and costs shows the pair that differs most (the largest if all agree).
     """
 
     name: str
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Equal but for rounding, or for what others reached, as good or better."""
+        """Whether both are equal up to rounding; with `at_most`, whether the simulator's is as good or better."""
         if self.at_most:
             return self.simulated <= self.known + 1e-12
         return abs(self.simulated - self.known) <= 1e-12 * max(1.0, abs(self.known))
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(frozen=True)
 class SimulateBench:
-    """Seconds to make and simulate each family at a quarter, a half and all of the micro-batches; and the judges."""
+    """Seconds to make and simulate each family at a quarter, a half and all of the micro-batches; and all rows."""
 
     num_ranks: int
     num_microbatches: int
@@ -78,7 +78,7 @@ class SimulateBench:
     rows: tuple[Row, ...]
 
     def seconds(self, family: str) -> Spread:
-        """Seconds to make and simulate the whole size."""
+        """Seconds to make and simulate all micro-batches."""
         return self.comparison.time(_name(family, self.num_microbatches))
 
     def growth(self, family: str) -> Spread:
@@ -88,7 +88,7 @@ class SimulateBench:
         return self.comparison.ratio(many, few).scaled(1 / ratio)
 
     def aim_s(self, family: str) -> float | None:
-        """The aim in seconds, where there is one for this size."""
+        """The aim in seconds, if there is one for this size."""
         return AIMS_S[family] if (self.num_ranks, self.num_microbatches) == AIMS_SIZE else None
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class SimulateBench:
         return self.comparison.picture(f"Made and simulated, {self.num_ranks} ranks")
 
     def table(self) -> str:
-        """The result as text: the speeds, then each judge with what the simulator says."""
+        """The result as text: the speeds, then each judge with the simulator's number."""
         lines = [f"{'made and simulated':38}  median s  quartiles      aim s  us/action  growth with m (1: linear)"]
         for family in FAMILIES:
             took, growth, aim = self.seconds(family), self.growth(family), self.aim_s(family)
@@ -136,7 +136,7 @@ class SimulateBench:
 def bench_simulate(
     *, num_ranks: int = 64, num_microbatches: int = 512, repeats: int = 15, warmup: int = 2
 ) -> SimulateBench:
-    """Measure making and simulating a schedule, and hold the simulator against theory.
+    """Measure making and simulating a schedule, and compare the simulator with theory.
 
     Example: `print(bench_simulate().table())` takes about half a minute on two cores.
 
@@ -147,7 +147,7 @@ def bench_simulate(
         warmup: rounds before.
 
     Raises:
-        ValueError: too few micro-batches for a quarter of them.
+        ValueError: there are too few micro-batches for a quarter of them.
     """
     whole_number("num_ranks", num_ranks)
     if num_microbatches < _SHARES[0]:
@@ -255,6 +255,6 @@ def _uneven(num_stages: int) -> Costs:
 
 
 def _worst(name: str, source: str, pairs: Iterable[tuple[float, float]]) -> Row:
-    """The pair of known and simulated that differs most; where all agree, the largest."""
+    """The pair of known and simulated that differs most; the largest if all agree."""
     known, simulated = max(pairs, key=lambda pair: (abs(pair[0] - pair[1]), pair[0]))
     return Row(name, source, known, simulated)

@@ -1,6 +1,6 @@
 """What the benches run: a GPT-2 and a batch, whole for data parallelism and as a chain of layers for pipelines.
 
-Weights and batches are the same in every process and at every call, so that what several ways compute can be compared.
+Weights and batches are the same in every process and at every call, so that results of several ways can be compared.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Step = Callable[[], object]
 class Workload:
     """A GPT-2 and the batch of one rank: `Workload(num_layers=12, width=768, num_heads=12)` is GPT-2 124M.
 
-    The default is little to compute for 21 MB of gradients, so that sending them shows.
+    The default computes little for its 21 MB of gradients, so that the cost of sending them shows.
 
     Raises:
         ValueError: a size is below 1, or the heads do not divide the width.
@@ -119,7 +119,7 @@ class Layers:
         self.parts = [as_value(part) for part in scatter(self.batch, work.rows)]
 
     def stages(self, count: int) -> list[nn.Sequential]:
-        """The layers in this many stages of equal cost, as far as layers can be dealt."""
+        """The layers in this many stages, of costs as equal as whole layers allow."""
         return cut(list(self.whole), balance(self.costs, count))
 
     def sequential(self) -> None:
@@ -131,13 +131,13 @@ class Layers:
         """One step of PyTorch's own schedule of this class over this rank's stages, by number."""
         device, targets = torch.device("cpu"), torch.zeros(self.work.batch_size)
         mine = [PipelineStage(module, number, num_stages, device) for number, module in stages.items()]
-        given = mine if len(mine) > 1 else mine[0]
-        schedule = getattr(torch_schedules, name)(given, self.work.num_microbatches, row_loss)
+        argument = mine if len(mine) > 1 else mine[0]
+        schedule = getattr(torch_schedules, name)(argument, self.work.num_microbatches, row_loss)
         inputs = self.batch if 0 in stages else ()
         return partial(schedule.step, *inputs, **({"target": targets} if num_stages - 1 in stages else {}))
 
     def gradient_norms(self, step: Step) -> torch.Tensor:
-        """The norm of every gradient after a step, 0 where there is none."""
+        """The norm of every gradient after a step, 0 if there is none."""
         self.whole.zero_grad()
         step()
         synchronize()
@@ -151,5 +151,5 @@ def row_loss(output: torch.Tensor, _targets: torch.Tensor | None = None) -> torc
 
 
 def as_value(part: tuple[torch.Tensor, ...]) -> Any:
-    """A batch as a module takes it: one tensor by itself, several as a tuple."""
+    """The argument of a module: one tensor as it is, several as a tuple."""
     return part[0] if len(part) == 1 else part

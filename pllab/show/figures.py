@@ -27,7 +27,7 @@ class Figure:
     """A drawn matplotlib figure with its text alternative and caption.
 
     A notebook shows it as `<figure><img alt=...><figcaption>...</figure>`; a terminal shows the sentence. `canvas` is
-    matplotlib's own figure, for whoever draws more on it before it is shown.
+    matplotlib's own figure, to draw more on it before it is shown.
     """
 
     def __init__(self, fig: "matplotlib.figure.Figure", alt: str, caption: str | None = None) -> None:
@@ -85,7 +85,7 @@ class Figure:
 def drawing(width_in: float, height_in: float, **options: Any) -> Iterator["matplotlib.figure.Figure"]:
     """A matplotlib figure in our style and of a size in inches; `options` are those of `matplotlib.figure.Figure`.
 
-    Example: `with drawing(8.0, 3.0) as fig: ...; return figure(fig, sentence)`. pyplot never hears of it.
+    Example: `with drawing(8.0, 3.0) as fig: ...; return figure(fig, sentence)`. pyplot does not know this figure.
     """
     import matplotlib
     from matplotlib.figure import Figure as Canvas

@@ -44,7 +44,7 @@ ENGINE_LABELS = {"real": "real", "emulated": "emulated (sleep)", "simulated": "s
 
 
 def paint_of(kind: str) -> Paint:
-    """The paint of a kind's letter; a letter without one is drawn as illegal."""
+    """The paint of a kind's letter; an unknown letter is drawn as illegal."""
     return PAINTS.get(str(kind), ILLEGAL)
 
 
@@ -75,7 +75,7 @@ def matplotlib_style() -> dict[Any, Any]:
 
 
 def write_number(value: float) -> str:
-    """Three significant digits, with no exponent for what is large: `1234.5` -> `"1,230"`, `999.6` -> `"1,000"`."""
+    """Three significant digits, without an exponent for large numbers: `1234.5` -> `"1,230"`, `999.6` -> `"1,000"`."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{value:.3g}"
 

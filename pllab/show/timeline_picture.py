@@ -1,7 +1,7 @@
 """A timeline on paper and in words: devices as rows, one box per span, idle time hatched.
 
 Several timelines share one time axis, each starting at zero, so a prediction can stand above its measurement. Widgets
-and text alternatives take their words from here, and other pictures of schedules their legend and their time axis.
+and text alternatives use these words, and other pictures of schedules use this legend and time axis.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +68,7 @@ def _describe_peak(peaks: Sequence[float]) -> list[str]:
 
 
 def label_of(span: Span, with_stage: bool) -> str:
-    """What a box says: `F3`, or `2F3` where a device holds several stages."""
+    """The label of a box: `F3`, or `2F3` if a device has several stages."""
     stage = span.action.stage if with_stage else ""
     return f"{stage}{span.action.kind}{span.action.microbatch}"
 
@@ -108,7 +108,7 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
 
 @dataclass(frozen=True)
 class _Clock:
-    """The shared time axis: its unit, how many of them a second has, and the longest run in that unit."""
+    """The shared time axis: its unit, units per second, and the longest run in that unit."""
 
     unit: str
     per_second: float
@@ -141,8 +141,8 @@ def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _Clock) -> Non
     wired, staged = _is_wired(timeline), has_several_stages(timeline)
     for rank in range(timeline.num_ranks):
         _draw_box(axes, (0.0, timeline.makespan * clock.per_second), _band(rank, "", wired), IDLE, 0.8)
-        for span, seen_s in _seen(timeline.of_rank(rank)):
-            _draw_span(axes, span, seen_s, _band(rank, span.action.kind, wired), clock, staged)
+        for span, free_s in _uncovered(timeline.of_rank(rank)):
+            _draw_span(axes, span, free_s, _band(rank, span.action.kind, wired), clock, staged)
 
 
 def _band(rank: int, kind: str, wired: bool) -> tuple[float, float]:
@@ -153,7 +153,7 @@ def _band(rank: int, kind: str, wired: bool) -> tuple[float, float]:
     return (top + _BOX - _WIRE, _WIRE) if kind == "C" else (top, _BOX - _WIRE)
 
 
-def _seen(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
+def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
     """Spans with the seconds of each that the next one in its strip does not cover: messages overlap."""
     for wire in (False, True):
         strip = [span for span in spans if (span.action.kind == "C") is wire]
@@ -161,14 +161,14 @@ def _seen(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
             yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
-def _draw_span(axes: "Axes", span: Span, seen_s: float, band: tuple[float, float], clock: _Clock, staged: bool) -> None:
+def _draw_span(axes: "Axes", span: Span, free_s: float, band: tuple[float, float], clock: _Clock, staged: bool) -> None:
     paint = paint_of(span.action.kind)
     start, width = span.start * clock.per_second, span.duration * clock.per_second
     _draw_box(axes, (start, width), band, paint, min(0.9, 0.1 * clock.points(span.duration)))
     label = label_of(span, staged)
     size = _FONT_PT if band[1] > _WIRE else _SMALL_PT
-    if clock.points(seen_s) >= _DIGIT_PT * len(label) * size / _FONT_PT + 4:
-        write_in_box(axes, (start + seen_s * clock.per_second / 2, band[0] + band[1] / 2), label, paint, size)
+    if clock.points(free_s) >= _DIGIT_PT * len(label) * size / _FONT_PT + 4:
+        write_in_box(axes, (start + free_s * clock.per_second / 2, band[0] + band[1] / 2), label, paint, size)
 
 
 def _draw_box(axes: "Axes", run: tuple[float, float], band: tuple[float, float], paint: Paint, outline: float) -> None:

@@ -1,4 +1,4 @@
-// The view of a widget: what all of them have, said once. Python puts this behind common.js.
+// The base class of all widgets' views. Python puts this text after common.js.
 
 /** A button with a word on it. */
 function buttonOf(text, click, more = {}) {

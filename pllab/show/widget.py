@@ -1,7 +1,7 @@
-"""What every widget of this room shares: its sources, its palette, its printed twin, and how it runs a schedule.
+"""What the widgets of this room share: their sources, palette and printed twin, and how they run a schedule.
 
-anywidget sends one ES module and one style sheet to the browser and knows no build step, so the shared part of each
-is put in front of the widget's own text here.
+anywidget sends one ES module and one style sheet to the browser and has no build step, so the shared part of each is
+put in front of the widget's own text here.
 """
 
 import inspect
@@ -60,10 +60,10 @@ class Widget(anywidget.AnyWidget):
 
 
 def check_place(name: str, place: int, count: int) -> int:
-    """A number that says which of `count` things is shown, from 0.
+    """Check the number of the thing shown, 0 to `count - 1`.
 
     Raises:
-        TraitError: there are fewer, as in `step 5 does not exist; choose 0 to 4`.
+        TraitError: it is too large, as in `step 5 does not exist; choose 0 to 4`.
     """
     if not 0 <= place < max(1, count):
         raise traitlets.TraitError(f"{name} {place} does not exist; choose 0 to {count - 1}")
@@ -71,10 +71,10 @@ def check_place(name: str, place: int, count: int) -> int:
 
 
 def takes_costs(run: Run | None) -> bool:
-    """Whether a run has a parameter named `costs`: then it is given them, and its timeline is in their unit.
+    """Whether a run has a parameter named `costs`: then it gets them, and its timeline is in their unit.
 
-    Example: true of `pllab.pipeline.run_emulated` and of `partial(run_emulated, unit_s=0.01)`, false of
-    `lambda schedule: executor_of(schedule).step(x, y).timeline`, which answers in seconds.
+    Example: True for `pllab.pipeline.run_emulated` and `partial(run_emulated, unit_s=0.01)`, False for
+    `lambda schedule: executor_of(schedule).step(x, y).timeline`, which measures seconds.
     """
     if run is None:
         return False
@@ -85,5 +85,5 @@ def takes_costs(run: Run | None) -> bool:
 
 
 def call_run(run: Run, schedule: Schedule, costs: Costs) -> Timeline:
-    """Run a schedule, with its costs where the run takes them."""
+    """Run a schedule, with its costs if the run takes them."""
     return run(schedule, costs=costs) if takes_costs(run) else run(schedule)

@@ -29,7 +29,7 @@ GUIDE = (
 def view_of(judgement: Judgement, rules: Rules, par: Par | None, run: Timeline | None) -> dict[str, Any]:
     """The rows with blocks, measured blocks and memory; edges; sentences; numbers; axis.
 
-    Times are in the unit of the costs; those of a run of this very order are brought to it.
+    Times are in the unit of the costs; the times of a measured run of this order are converted to it.
     """
     schedule, timeline = judgement.schedule, judgement.timeline
     measured, compared = _measured(judgement, rules, run)
@@ -62,7 +62,7 @@ def view_of(judgement: Judgement, rules: Rules, par: Par | None, run: Timeline |
 def _row_of(judgement: Judgement, rules: Rules, rank: int, measured: Timeline | None) -> dict[str, Any]:
     order = judgement.schedule.rows[rank]
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
-    staged = any(len(judgement.schedule.stages_of_rank(one)) > 1 for one in range(judgement.schedule.num_ranks))
+    staged = any(len(judgement.schedule.stages_of_rank(each)) > 1 for each in range(judgement.schedule.num_ranks))
     points = judgement.staircase(rank, rules.held)
     peak = max((count for _, count in points), default=0.0)
     limit = rules.memory_limit
@@ -96,9 +96,9 @@ def _box_of(span: Span, staged: bool) -> dict[str, Any]:
 
 
 def _measured(judgement: Judgement, rules: Rules, run: Timeline | None) -> tuple[Timeline | None, str]:
-    """The measured run on the clock of the costs, and its sentence.
+    """The measured run in the unit of the costs, and its sentence.
 
-    Without a scale of its own a run in seconds is scaled so that both are busy as long.
+    Without `unit_s`, a run in seconds is scaled so that it is busy as long as the prediction.
     """
     predicted = judgement.timeline
     if run is None or predicted is None or not run.spans:
@@ -130,14 +130,14 @@ def _compared(measured: float, predicted: float, unit: str) -> str:
 
 
 def _title_of(schedule: Schedule, limit: float | None) -> str:
-    """`8 micro-batches on 4 ranks, memory limit 4`; the unit is named where it is not a stage's."""
+    """`8 micro-batches on 4 ranks, memory limit 4`; the unit of the limit is named if ranks have several stages."""
     unit = f" {_counted_in(schedule)}" if schedule.stages_per_rank != 1 else ""
     under = "" if limit is None else f", memory limit {write_number(limit)}{unit}"
     return f"{count_of(schedule.num_microbatches, 'micro-batch')} on {count_of(schedule.num_ranks, 'rank')}{under}"
 
 
 def _counted_in(schedule: Schedule) -> str:
-    """What memory is counted in: `micro-batches`, or `micro-batches of 2 stages` where so many make a rank's share."""
+    """The unit of memory: `micro-batches`, or `micro-batches of 2 stages` if a rank has two."""
     stages = schedule.stages_per_rank
     return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
 
@@ -151,7 +151,7 @@ def _axis_of(judgement: Judgement, unit: str) -> str:
 
 
 def _verdict_of(judgement: Judgement, limit: float | None) -> list[str]:
-    """The problems as sentences, or one sentence that there is none."""
+    """The problems as sentences, or one sentence that says there are none."""
     if judgement.problems:
         return [sentence_of(problem.sentence) for problem in judgement.problems]
     unit = _counted_in(judgement.schedule)
@@ -172,14 +172,14 @@ def _numbers_of(timeline: Timeline, unit: str) -> list[str]:
 
 
 def _described(action: Action, place: int, length: int, rank: int) -> str:
-    """What a screen reader says of a block: `1B0, backward of micro-batch 0 on stage 1, place 3 of 8 on rank 1`."""
+    """The text of a block for a screen reader: `1B0, backward of micro-batch 0 on stage 1, place 3 of 8 on rank 1`."""
     kind = paint_of(action.kind).name
     named = f"{action}, {kind} of micro-batch {action.microbatch} on stage {action.stage}"
     return f"{named}, place {place + 1} of {length} on rank {rank}"
 
 
 def _change_of(action: Action) -> str:
-    """What the split button does to a block: `Split 1B0`, `Merge 1I0 and 1W0`, or nothing."""
+    """The label of the split button for a block: `Split 1B0`, `Merge 1I0 and 1W0`, or nothing."""
     if action.kind is Kind.B:
         return f"Split {action}"
     if action.kind is Kind.F:
@@ -211,7 +211,7 @@ def with_unit(value: float, unit: str) -> str:
 
 
 def sentence_of(text: str) -> str:
-    """With a capital, unless it starts with the name of an action or of code, and a full stop."""
+    """Add a full stop, and a capital unless the text starts with the name of an action or of code."""
     start = text[:1].upper() + text[1:] if text.partition(" ")[0].strip(",:;").isalpha() else text
     return start if start.endswith(".") else f"{start}."
 

@@ -19,7 +19,7 @@ _GAP = 0.25
 
 
 def draw_board(view: Mapping[str, Any], alt: str) -> Figure:
-    """Draw what `view_of` gives: predicted blocks, measured ones below them, and the memory of each rank."""
+    """Draw a view of `view_of`: predicted blocks, measured ones below them, and the memory of each rank."""
     rows = view["rows"]
     ran = _RAN if any(row["measured"] for row in rows) else 0.0
     pitch = _BLOCK + ran + _MEMORY + _GAP
@@ -80,7 +80,7 @@ def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], 
 
 
 def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
-    """A dashed arrow from what must run first to what stands too early; in a circle, brackets from what is in front."""
+    """A dashed arrow from an action that must run first to one that is too early; a circle also gets brackets."""
     places = {
         block["id"]: (rank, (block["start"] + block["end"]) / 2)
         for rank, row in enumerate(view["rows"])

@@ -1,5 +1,5 @@
-// The lines of an illegal order: a dashed arrow from what must run first to what stands too early, and, for a circle
-// of waiting, a dotted bracket from the action in front to the one it holds up.
+// The lines of an illegal order: a dashed arrow from an action that must run first to one that is too early, and, for a
+// circle of waiting, a dotted bracket from the action in front to the one it holds up.
 
 /** Draw the edges and the circle of a view over the board of an editor. */
 function drawEdges(editor, view) {

@@ -1,7 +1,7 @@
 """The edits of the schedule editor: each takes a schedule and gives another one with the same work in it.
 
-An edit never loses, doubles or renames an action, and never takes it off its rank. Whether the new order is legal is
-for `pllab.schedule.problems` to say: a learner may pass through an illegal order on the way to a better one.
+An edit never loses, doubles or renames an action, and never takes it off its rank. The new order may be illegal: a
+learner may pass through an illegal order on the way to a better one. `pllab.schedule.problems` judges it.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def split(schedule: Schedule, action: Action) -> Schedule:
     """Replace a B by its I and W, side by side in its place: `0F0 0B0` gives `0F0 0I0 0W0`.
 
     Raises:
-        ValueError: the action is no B, or the schedule does not have it.
+        ValueError: the action is not a B, or the schedule does not have it.
     """
     if action.kind is not Kind.B:
         raise ValueError(f"{action} cannot be split; only a B is a whole backward")
@@ -79,17 +79,17 @@ def merge_all(schedule: Schedule) -> Schedule:
 
 
 def first_gap(schedule: Schedule) -> str:
-    """Why no order of these rows can be legal (an action is missing, twice or in two places); empty if one can be.
+    """Why no order of these rows can be legal (an action is missing or there twice); empty if one can be.
 
-    The actions are put in an order in which everything can run. What is still wrong then, no move can mend.
+    The actions are put in an order in which everything can run. No move can repair a problem that is still there.
     """
     rows = tuple(tuple(sorted(row, key=_in_turn)) for row in schedule.rows)
-    left = problems(replace(schedule, rows=rows))
-    return left[0].sentence if left else ""
+    remaining = problems(replace(schedule, rows=rows))
+    return remaining[0].sentence if remaining else ""
 
 
 def _in_turn(action: Action) -> tuple[int, int, int, bool]:
-    """A key that sorts everything behind what it needs: forwards up the stages, then backwards down them."""
+    """A key that sorts every action after those it needs: forwards up the stages, then backwards down them."""
     forward = action.kind is Kind.F
     return (0 if forward else 1, action.stage if forward else -action.stage, action.microbatch, action.kind is Kind.W)
 
@@ -99,10 +99,10 @@ def _with_row(schedule: Schedule, rank: int, row: Iterable[Action]) -> Schedule:
 
 
 class History:
-    """The schedules that were there, one of them the present.
+    """The past schedules, the present one, and those that were undone.
 
-    The steps of one grab (an action carried over several places before it is dropped) are one entry, so that one
-    undo takes them back together; `cancel` takes them back as if they had never been.
+    The steps of one grab (an action carried over several places before it is dropped) are one entry, so that one undo
+    takes them back together; `cancel` removes them without a trace.
     """
 
     def __init__(self, start: Schedule) -> None:
@@ -112,17 +112,17 @@ class History:
 
     @property
     def present(self) -> Schedule:
-        """The schedule that stands now."""
+        """The present schedule."""
         return self._entries[self._at][0]
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is a past."""
+        """Whether there is an earlier entry."""
         return self._at > 0
 
     @property
     def can_redo(self) -> bool:
-        """Whether something was taken back."""
+        """Whether an entry was undone."""
         return self._at + 1 < len(self._entries)
 
     def push(self, schedule: Schedule, grab: int | None = None) -> None:
@@ -132,7 +132,7 @@ class History:
         del self._entries[self._at + 1 :]
         if grab is not None and grab == self._entries[-1][1]:
             self._entries.pop()
-        if schedule != self._entries[-1][0]:  # otherwise it was carried back to where it was
+        if schedule != self._entries[-1][0]:  # otherwise the action was carried back to its old place
             self._entries.append((schedule, grab))
         self._at = len(self._entries) - 1
 

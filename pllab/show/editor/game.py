@@ -1,4 +1,4 @@
-"""The game behind the schedule editor, without a screen: verbs that change a schedule, and what they led to.
+"""The game behind the schedule editor, without a screen: verbs that change a schedule, and their outcomes.
 
 The browser's commands and a learner's own calls go through the same table of verbs, so both can do the same.
 """
@@ -20,12 +20,12 @@ _Shape = tuple[tuple[tuple[int, ...], ...], int]
 
 
 class Game:
-    """A schedule under rules, with its history, the pars known and the last run.
+    """A schedule under rules, with its history, its pars and the last run.
 
-    Example: `game.do("move", {"id": "0B0", "to": 1})`; then `game.said` is what happened, in a sentence.
+    Example: `game.do("move", {"id": "0B0", "to": 1})`; then `game.said` says what happened, in a sentence.
 
     Raises:
-        ValueError: the schedule cannot be mended by moves, or is too long to edit.
+        ValueError: no moves can make the schedule legal, or it is too long to edit.
     """
 
     def __init__(self, schedule: Schedule, rules: Rules, par: Par | None = None) -> None:
@@ -36,19 +36,19 @@ class Game:
         self._history = History(schedule)
         self._pars: dict[_Shape, Par] = {shape_of(schedule): par} if par else {}
         self._ran: tuple[Schedule, Timeline] | None = None
-        self._named = [schedule]  # those that came with a name: the first, the loaded, the solver's
+        self._named = [schedule]  # schedules with names of their own: the first, the loaded, the solver's
         self._judged: Judgement | None = None
 
     @property
     def start(self) -> Schedule:
-        """Where the game began."""
+        """The schedule at the beginning of the game."""
         return self._history.start
 
     @property
     def schedule(self) -> Schedule:
         """The present order; its name says that it is edited."""
         present = self._history.present
-        if any(present == one and present.name == one.name for one in self._named):
+        if any(present == named and present.name == named.name for named in self._named):
             return present
         return replace(present, name=f"{present.name}, edited")
 
@@ -123,12 +123,12 @@ class Game:
         """Remember what a run of this schedule measured.
 
         Raises:
-            ValueError: it is no timeline, or one of other actions.
+            ValueError: it is not a timeline, or has other actions.
         """
         if not isinstance(timeline, Timeline):
             raise ValueError(f"run gave back {timeline!r}; it should return the Timeline it measured")
-        ran, known = (span.action for span in timeline.spans if span.action.kind in "FBIW"), set(schedule.actions())
-        if foreign := next((action for action in ran if action not in known), None):
+        scheduled, ran = set(schedule.actions()), (one.action for one in timeline.spans if one.action.kind in "FBIW")
+        if foreign := next((action for action in ran if action not in scheduled), None):
             raise ValueError(f"run measured {foreign}, which is not in the schedule; return the run of that one")
         self._ran = (schedule, timeline)
         makespan = timeline.makespan
@@ -177,17 +177,17 @@ class Game:
 
 
 def shape_of(schedule: Schedule) -> _Shape:
-    """What a par belongs to: the stages of every rank and the number of micro-batches."""
+    """The shape that a par is for: the stages of every rank and the number of micro-batches."""
     return tuple(schedule.stages_of_rank(rank) for rank in range(schedule.num_ranks)), schedule.num_microbatches
 
 
 def is_plain(schedule: Schedule) -> bool:
-    """Whether every rank has one stage, in order, as the solver knows them."""
+    """Whether every rank has one stage, in order; the solver takes only such schedules."""
     return all(schedule.stages_of_rank(rank) == (rank,) for rank in range(schedule.num_ranks))
 
 
 def _refuse(schedule: Schedule) -> None:
-    """Refuse what no move can mend."""
+    """Refuse a schedule that is too long or that no moves can make legal."""
     if schedule.num_actions > MOST_ACTIONS:
         raise ValueError(
             f"the schedule has {schedule.num_actions} actions; the editor takes {MOST_ACTIONS}, the studio shows more"

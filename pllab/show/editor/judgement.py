@@ -1,6 +1,6 @@
-"""What an order of actions is worth: its problems, the edges that run backwards, its times, its memory and its score.
+"""The judgement of an order of actions: its problems, the edges that run backwards, its times, memory and score.
 
-The editor asks after each move, so everything that follows from the order is here in one record.
+The editor judges after each move, so everything that follows from the order is here in one record.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from pllab.timeline import Span, Timeline
 
 @dataclass(frozen=True)
 class Rules:
-    """What stays the same while the order changes.
+    """The rules of a game, which stay the same while the order changes.
 
-    A run answers in seconds, `unit_s` for one unit of the costs, or `in_units` of the costs; `unit` is their name.
+    A run measures seconds, `unit_s` for one unit of the costs, or is `in_units` of the costs; `unit` is their name.
     """
 
     costs: Costs = field(default_factory=Costs)
@@ -29,17 +29,17 @@ class Rules:
     in_units: bool = False
 
     def prefer_whole_backwards(self, num_stages: int) -> bool:
-        """Whether on some stage a B takes less time than its I and W: the solver, which splits all, knows no such."""
-        lasts = self.costs.duration
-        return any(lasts(s, Kind.B) < lasts(s, Kind.I) + lasts(s, Kind.W) for s in range(num_stages))
+        """Whether on some stage a B takes less time than I and W; the solver splits every B."""
+        duration = self.costs.duration
+        return any(duration(s, Kind.B) < duration(s, Kind.I) + duration(s, Kind.W) for s in range(num_stages))
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A schedule with what is wrong with it; `timeline` is None where the order cannot run.
+    """A schedule with its problems; `timeline` is None if the order cannot run.
 
-    `edges` are pairs (needed, waiting): the second stands too early for the first. `circle` are pairs of one rank in
-    a circle of waiting: the first, which waits itself, holds up the second. Edges and pairs together close it.
+    `edges` are pairs (needed, waiting): the second comes too early for the first. `circle` has pairs (front, behind) of
+    one rank: the first waits and holds up the second. Edges and pairs together make the circle of waiting.
     """
 
     schedule: Schedule
@@ -57,14 +57,14 @@ class Judgement:
     def staircase(self, rank: int, held: Held) -> list[tuple[float, float]]:
         """Points (time, micro-batches held) of one rank.
 
-        A micro-batch is one of as much of the model as a rank has, so where that is v stages, one of a stage is 1/v.
+        A micro-batch on all stages of a rank counts 1; with v stages per rank, one on a single stage counts 1/v.
         """
         share, steps = self.schedule.stages_per_rank, self.drawn.held_over_time(rank, held.input_share)
         return [(time, count / share) for time, count in steps]
 
 
 def judge(schedule: Schedule, rules: Rules) -> Judgement:
-    """Check, and simulate if the order can run; otherwise the actions are drawn one after the other, row by row."""
+    """Check, and simulate if the order can run; otherwise the actions of each row are drawn one after the other."""
     wrong = tuple(problems(schedule, rules.memory_limit, rules.held))
     try:
         timeline = simulate(schedule, rules.costs)
@@ -76,7 +76,7 @@ def judge(schedule: Schedule, rules: Rules) -> Judgement:
 
 
 def _in_row_order(schedule: Schedule, costs: Costs) -> Timeline:
-    """Every row without a gap: no run, but a place on the page for each action."""
+    """Every row without gaps: not a run, but it gives each action a place on the page."""
     spans = []
     for rank, row in enumerate(schedule.rows):
         ends = list(accumulate(costs.duration(action.stage, action.kind) for action in row))
@@ -86,7 +86,7 @@ def _in_row_order(schedule: Schedule, costs: Costs) -> Timeline:
 
 
 def _edges(schedule: Schedule, wrong: tuple[Problem, ...]) -> Iterator[tuple[Action, Action]]:
-    """What stands before its need on one rank, and the pairs of a circle of waiting."""
+    """Actions that come before an action they need on the same rank, and the pairs of a circle of waiting."""
     present = frozenset(schedule.actions())
     for row in schedule.rows:
         place = {action: number for number, action in enumerate(row)}
@@ -99,7 +99,7 @@ def _edges(schedule: Schedule, wrong: tuple[Problem, ...]) -> Iterator[tuple[Act
 
 
 def _circle(wrong: tuple[Problem, ...]) -> Iterator[tuple[Action, Action]]:
-    """On each rank of a circle of waiting: who stands in front, and whom it holds up."""
+    """On each rank of a circle of waiting: the action in front, and the one it holds up."""
     for problem in wrong:
         waiting, needed = problem.actions[::2], problem.actions[1::2]
         if len(needed) > 1:  # a circle of one rank is an edge, and needs no second line
@@ -109,7 +109,7 @@ def _circle(wrong: tuple[Problem, ...]) -> Iterator[tuple[Action, Action]]:
 
 @dataclass(frozen=True)
 class Par:
-    """The makespan to reach, what nothing can be shorter than, and the schedule that reaches it if one is known."""
+    """The makespan to reach, a lower bound for it, and a schedule that reaches it if one is known."""
 
     makespan: float
     bound: float | None = None
@@ -117,21 +117,21 @@ class Par:
     schedule: Schedule | None = None
 
     @classmethod
-    def of(cls, given: Any) -> "Par":
-        """From an `Optimum` of `pllab.schedule.optimal`, or from a plain number.
+    def of(cls, value: Any) -> "Par":
+        """Make a par from an `Optimum` of `pllab.schedule.optimal`, or from a plain number.
 
         Raises:
             ValueError: it is neither.
         """
-        if isinstance(given, int | float) and not isinstance(given, bool):
-            return cls(float(given))
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return cls(float(value))
         try:
-            return cls(float(given.makespan), float(given.bound), bool(given.proven), given.schedule)
+            return cls(float(value.makespan), float(value.bound), bool(value.proven), value.schedule)
         except AttributeError:
-            raise ValueError(f"par is {given!r}; give a makespan, an Optimum, or a function that returns one") from None
+            raise ValueError(f"par is {value!r}; give a makespan, an Optimum, or a function that returns one") from None
 
     def words(self, prefers_whole: bool = False) -> str:
-        """`par 14, proven by the solver: no order is shorter`; where whole backwards are quicker, no split one."""
+        """`par 14, proven by the solver: no order is shorter`; or no split one, if whole backwards are quicker."""
         par = f"par {write_number(self.makespan)}"
         if self.proven:
             return f"{par}, proven by the solver: no order {'of split backwards ' if prefers_whole else ''}is shorter"

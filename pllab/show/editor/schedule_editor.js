@@ -1,4 +1,4 @@
-// The schedule editor: blocks that are dragged or carried by keys. What a move leads to is worked out in Python.
+// The schedule editor: blocks that are dragged or carried by keys. Python works out the outcome of a move.
 
 const CARRY = { ArrowLeft: -1, ArrowRight: 1, Home: -9999, End: 9999 };
 const LATE_MS = 800;
@@ -38,7 +38,7 @@ class EditorView extends View {
     return this.index.get(id);
   }
 
-  /** Ask Python for something. What it has not answered yet is sent along, as messages may overtake each other. */
+  /** Send Python a command. Commands without an answer are sent again with it, as messages may overtake each other. */
   send(verb, details = {}) {
     const done = this.get("done");
     const unanswered = this.get("commands").filter((command) => command.n > done);

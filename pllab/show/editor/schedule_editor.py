@@ -1,7 +1,7 @@
 """The schedule editor, or bubble golf: reorder the actions of every rank, stay legal, and reach par.
 
-The browser draws and says what the learner wants; each wish is a command that is carried out here, on a value. So
-the moves, the judgement and every word are tested without a browser, and the same moves work from a cell.
+The browser draws, and sends what the learner does as commands, which are carried out here. So the moves, the judgement
+and every word are tested without a browser, and the same moves work from a cell.
 """
 
 import threading
@@ -20,7 +20,7 @@ from pllab.show.widget import Run, Widget, call_run, sources_of, takes_costs
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
-_SOLVER_S = 10.0  # a bound that is not proven by then is said to be one
+_SOLVER_S = 10.0  # without a proof by then, the par is shown with its bound
 
 
 class ScheduleEditor(Widget):
@@ -31,27 +31,27 @@ class ScheduleEditor(Widget):
     Ctrl+Y undo and redo.
 
     Example: `ScheduleEditor(one_f_one_b(4, 6), memory_limit=4, run=run_emulated)` at the end of a cell, with
-    `run_emulated` of `pllab.pipeline`; `.schedule` is what the learner has made of it.
+    `run_emulated` of `pllab.pipeline`; `.schedule` is the schedule as the learner has changed it.
 
     Args:
-        schedule: where to begin; reset comes back to it.
-        costs: what the simulator counts with.
-        memory_limit: the most micro-batches of a rank's layers that it may hold; where a rank has several stages,
-            one of v stages counts 1/v, as in the studio.
+        schedule: the first schedule; reset comes back to it.
+        costs: the costs for the simulator.
+        memory_limit: the most micro-batches that a rank may hold, counted on all its layers: with v stages per rank, a
+            micro-batch on one stage counts 1/v, as in the studio.
         par: the makespan to reach: a number, an `Optimum`, or a function that returns one, called when the learner
-            asks the solver. Without it `pllab.schedule.optimal` is asked, where every rank has one stage.
-        run: runs a legal schedule on emulated or real ranks and returns what it measured. One with a parameter `costs`
-            is given them and answers in their unit, as `run_emulated` does; any other answers in seconds.
+            asks the solver. Without it the solver is `pllab.schedule.optimal`, for one stage per rank.
+        run: runs a legal schedule on emulated or real ranks and returns the measured timeline. If it has a parameter
+            `costs`, it gets them and measures in their unit, as `run_emulated` does; otherwise it measures seconds.
         held: what each half of a backward frees.
-        unit: name of the unit of the costs, as `"ms"`; only written.
-        unit_s: seconds that one unit of cost takes in a `run` that answers in seconds; without it the measured spans
-            are scaled so that both are busy as long.
+        unit: name of the unit of the costs, such as `"ms"`; it is only written.
+        unit_s: seconds that one unit of cost takes in a `run` that measures seconds; without it the measured spans are
+            scaled so that they are busy as long as the predicted ones.
         timeout_s: how long the solver and a run may take.
         projector: larger type.
 
     Raises:
-        ValueError: the schedule cannot be mended by moves (an action is missing, or twice), or is too long to edit,
-            or `unit_s` is given for a run that answers in the unit of the costs.
+        ValueError: no moves can make the schedule legal (an action is missing, or twice), it is too long to edit, or
+            `unit_s` is given for a run in the unit of the costs.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "editor/dragging.js", "editor/edges.js")
@@ -130,7 +130,7 @@ class ScheduleEditor(Widget):
         }
 
     def static(self) -> Figure:
-        """The rows as they stand, with edges, memory and measured spans, as a figure with a text alternative."""
+        """The present rows, with edges, memory and measured spans, as a figure with a text alternative."""
         return draw_board(self.view, summary_of(self.view))
 
     def do(self, verb: str, action: str = "", **details: Any) -> None:
@@ -145,7 +145,7 @@ class ScheduleEditor(Widget):
             self._show()
 
     def run_it(self) -> Timeline:
-        """Run the present order with the `run` given, and draw what was measured under the prediction.
+        """Run the present order with the editor's `run`, and draw the measured spans under the prediction.
 
         Raises:
             ValueError: there is no `run`, or the order is illegal.
@@ -163,20 +163,20 @@ class ScheduleEditor(Widget):
         return timeline
 
     def ask_solver(self) -> Par:
-        """The par of these sizes, costs and limit, from the function given or from `pllab.schedule.optimal`.
+        """The par of these sizes, costs and limit, from the function `par` or from `pllab.schedule.optimal`.
 
         Raises:
             ValueError: the solver has no answer for this schedule.
             TimeoutError: it takes longer than `timeout_s`.
         """
         schedule = self.schedule
-        par = Par.of(answer_within(self._asked_of(schedule), self._timeout_s, "the solver"))
+        par = Par.of(answer_within(self._solver_for(schedule), self._timeout_s, "the solver"))
         with self._lock, self.hold_sync():
             self._game.note_par(schedule, par)
             self._show()
         return par
 
-    def _asked_of(self, schedule: Schedule) -> Callable[[], Any]:
+    def _solver_for(self, schedule: Schedule) -> Callable[[], Any]:
         if self._ask is not None and shape_of(schedule) == shape_of(self._game.start):
             return self._ask
         if not is_plain(schedule):
@@ -211,7 +211,7 @@ class ScheduleEditor(Widget):
             self.trouble = sentence_of(str(error))
 
     def _in_background(self, work: Callable[[], Any], what: str) -> None:
-        """Start slow work, so that the kernel can go on; what fails is said in the widget."""
+        """Start slow work in a thread, so that the kernel can go on; the widget shows a failure."""
         if self.busy:
             raise ValueError(f"one thing at a time: {self.busy}")
         self.busy = f"{what}."
@@ -222,7 +222,7 @@ class ScheduleEditor(Widget):
             work()
         except Exception as error:  # the caller's run may fail in any way, and the widget says how
             expected = isinstance(error, ValueError | TimeoutError | ImportError)
-            with self._lock:  # a change made while another thread sends would not be sent
+            with self._lock:  # a change made while another thread sends traits would not be sent
                 self.trouble = sentence_of(str(error) if expected else f"{type(error).__name__}: {error}")
         finally:
             with self._lock:
@@ -250,7 +250,7 @@ def answer_within(ask: Callable[[], Any], timeout_s: float, what: str) -> Any:
     def work() -> None:
         try:
             answers.append((True, ask()))
-        except Exception as error:  # handed over to the one who asked
+        except Exception as error:  # raised again for the caller
             answers.append((False, error))
 
     thread = threading.Thread(target=work, name=f"pllab {what}", daemon=True)

@@ -1,8 +1,8 @@
 """The player: a timeline that a student steps through by mouse and keyboard.
 
-The moments it stops at and all its words are made here, so they are tested without a browser, and the widget keeps
-working when the kernel is busy or gone. A measured run has hundreds of slightly different times: starts that nearly
-coincide are one moment.
+Its moments and all its words are made here, so they are tested without a browser, and the widget keeps working when
+the kernel is busy or gone. A measured run has hundreds of slightly different times: starts that nearly coincide are one
+moment.
 """
 
 from typing import Any
@@ -83,7 +83,7 @@ def frames_of(timeline: Timeline) -> list[dict[str, Any]]:
 
 
 def _moments(timeline: Timeline) -> list[float]:
-    """The last start of each group of starts that lie close together and still run."""
+    """The last start of each group of starts that lie close together, while all of the group still run."""
     moments: list[float] = []
     group: list[Span] = []
     reach = _TOGETHER * timeline.makespan
@@ -101,8 +101,8 @@ def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bo
         span = timeline.spans[index]
         labels[span.rank].append(label_of(span, staged))
     devices = [
-        f"device {rank} runs {' and '.join(here)}" if here else f"device {rank} is idle"
-        for rank, here in labels.items()
+        f"device {rank} runs {' and '.join(texts)}" if texts else f"device {rank} is idle"
+        for rank, texts in labels.items()
     ]
     return f"t = {write_seconds(time)}: {', '.join(devices)}"
 

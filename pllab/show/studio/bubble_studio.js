@@ -58,7 +58,7 @@ function render({ model, el }) {
     const foreseen = event && foresee();
     model.save_changes(event && { iopub: { status: ({ content }) => content.execution_state === "idle" && setTimeout(check, 300) } });
     return foreseen;
-    /** The kernel is done with this input, its answer has had its time: without one it was refused, and the old value holds. */
+    /** The kernel has handled this input and had time to answer; without an answer the input was refused. */
     function check() {
       if (get("view").stamp >= event.timeStamp || get("stamp") > event.timeStamp) return;
       for (const [trait, value] of held) model.set(trait, value);
@@ -179,7 +179,7 @@ function render({ model, el }) {
   }
 
   // Drawing
-  /** Rows as high as they may be with the whole widget in view; below a height to read, with all from the buttons on. */
+  /** The highest rows with the whole widget in view; if they are too low to read, with all below the buttons in view. */
   function fit(width) {
     const room = (root.closest(".jp-Notebook")?.clientHeight ?? innerHeight) + stage.offsetHeight - 4;
     const parts = legend.offsetTop + legend.offsetHeight - bar.offsetTop;

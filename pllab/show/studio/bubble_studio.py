@@ -29,33 +29,33 @@ from pllab.show.widget import Run, Widget, call_run, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
-_SENT = {"sync": True, "echo_update": False}  # the browser knows what it sent; one message less to wait for
+_SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
 _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
 
 
 class BubbleStudio(Widget):
     """Choose a schedule, sizes, costs and a memory limit; the timeline, the memory and the bubble follow at once.
 
-    Costs are seconds for the layers of one *rank*. Where a rank has two stages each costs half of it, and its
-    activations count half, so that schedules can be compared on one axis. Costs per stage are those of the stages of
-    `family`, and `simulate(studio.schedule, costs)` is what is shown; for another cut of the model a stage is a part
-    of its depth, and its costs are spread evenly in it.
+    Costs are seconds for the layers of one *rank*. With two stages per rank each costs half of that, and its
+    activations count half, so that schedules can be compared on one axis. Costs per stage are for the stages of
+    `family`, and the studio shows `simulate(studio.schedule, costs)`. For another cut of the model, the costs of a
+    stage are spread evenly over its layers.
 
     Keys while the timeline has the focus: arrows choose an action, plus and minus zoom, 0 shows all, Page Up and Page
     Down move the view, space plays, comma and full stop step, Escape lets go.
 
-    Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. With `run=`, a function from a
-    schedule to the timeline it measured, the button "Run it" lays the measured spans below the predicted ones; one
-    with a parameter `costs`, as `pllab.pipeline.run_emulated`, gets those on screen.
-    `BubbleStudio(schedule)` shows a schedule of your own beside the families, at its sizes while it is chosen.
+    Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. `run=` is a function from a schedule to
+    a measured timeline; the button "Run it" draws the measured spans below the predicted ones. If the function has a
+    parameter `costs`, as `pllab.pipeline.run_emulated` has, it gets the costs on screen.
+    `BubbleStudio(schedule)` adds a schedule of your own to the families, with its own sizes.
 
     Args:
         family: name of the family, one of `pllab.show.studio.settings.FAMILIES`; or a schedule.
         num_ranks: ranks, 1 to 32; 4, or those of the schedule.
         num_microbatches: micro-batches, 1 to 256; 8, or those of the schedule.
-        costs: seconds for a rank's layers; with values per stage, all are for a stage.
-        memory_limit: the most micro-batches of a rank's layers that fit, or None.
-        measured: the timeline of a run of this very schedule, to lay over the prediction.
+        costs: seconds for a rank's layers; if any has values per stage, all are for a stage.
+        memory_limit: the most micro-batches that fit, counted on all layers of a rank, or None.
+        measured: the timeline of a run of this schedule, to draw below the prediction.
         compare: name of a second family for the same axis.
         run: runs a schedule and returns its measured timeline.
         projector: whether type is large.
@@ -106,9 +106,9 @@ class BubbleStudio(Widget):
         *,
         projector: bool = False,
     ) -> None:
-        own = [family_of_schedule(family)] if isinstance(family, Schedule) else []
-        self._families = {**{one.name: one for one in own}, **FAMILIES}
-        chosen = own[0] if own else family_of(str(family))
+        extra = [family_of_schedule(family)] if isinstance(family, Schedule) else []
+        self._families = {**{each.name: each for each in extra}, **FAMILIES}
+        chosen = extra[0] if extra else family_of(str(family))
         self._run = run
         other = family_of(compare, self._families) if compare else None
         sizes = num_ranks, num_microbatches
@@ -130,7 +130,7 @@ class BubbleStudio(Widget):
         return list(cls.class_trait_names(is_input=True))
 
     def _options(self) -> dict[str, Any]:
-        """What the controls offer; a slider of costs ends at four times the largest."""
+        """The options of the controls; a cost slider ends at four times the largest cost."""
         costs = self._setting.costs
         return {
             "inputs": self._inputs(),
@@ -156,11 +156,11 @@ class BubbleStudio(Widget):
 
     @property
     def costs(self) -> Costs:
-        """What a stage of the schedule costs, for `simulate(studio.schedule, studio.costs)`."""
+        """The costs of the schedule's stages, for `simulate(studio.schedule, studio.costs)`."""
         return self._costs
 
     def state(self) -> dict[str, Any]:
-        """What was chosen, and the numbers of every run on screen."""
+        """The settings, and the numbers of every run on screen."""
         chosen = {name: getattr(self, name) for name in (*self._inputs(), "memory", "selected")}
         return {**chosen, "runs": [one.state() for one in self._screen.runs()], "problem": self.view["problem"]}
 
@@ -228,7 +228,7 @@ class BubbleStudio(Widget):
         self._answer(view)
 
     def _look_ahead(self, _: Any, content: Any, __: Any) -> None:
-        """A slider rests beside this setting: send its picture, and change nothing."""
+        """A slider rests near this setting: send its picture, and change nothing."""
         if "ahead" not in content:
             return
         answer = {"ahead": content["ahead"], "view": None}
@@ -239,14 +239,14 @@ class BubbleStudio(Widget):
                 self.send(answer)
                 return
             screen = setting.screen(self._measured)
-        except ValueError:  # said when somebody goes there
+        except ValueError:  # shown when the slider gets there
             self.send(answer)
             return
         blocks = screen.to_bytes(inputs["critical"])
         self.send(answer | {"view": view_of(screen, inputs["memory_limit"])}, buffers=blocks)
 
     def _adopt(self, setting: Setting) -> None:
-        """Bring the controls in line: another family numbers its stages anew, and one schedule has one size."""
+        """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
         now, named = Profile.of(self.stage_costs, self.stages_per_rank), setting.named_profile()
         self._setting = setting
         with self.hold_trait_notifications():
@@ -255,7 +255,7 @@ class BubbleStudio(Widget):
                 self.stage_costs, self.stages_per_rank = named.stage_costs(), named.stages_per_rank
 
     def _answer(self, view: dict[str, Any]) -> None:
-        """Send the words, numbered: new blocks under the same words have to be drawn too."""
+        """Send the words with a number: the browser must draw new blocks even under the same words."""
         self._answers += 1
         self.view = {**view, "stamp": self.stamp, "number": self._answers}
 

@@ -61,7 +61,7 @@ function linksOf(actions) {
     return ((towards < 0 ? back : on)[kind] ?? []).filter((one) => one !== undefined);
   };
   const before = (i) => ask(i, -1);
-  // what began later was not waited for: the clocks of two measured ranks differ a little
+  // an input that began later did not hold it up: the clocks of two measured ranks differ a little
   const sender = (i) => before(i).find((one) => actions.rank[one] !== actions.rank[i] && actions.start[one] <= actions.start[i]);
   return { before, after: (i) => ask(i, 1), sender };
 }

@@ -1,8 +1,8 @@
-"""What leaves the studio: a widget as one HTML file, and its runs as a Chrome trace.
+"""The files of the studio: a widget as one HTML file, and its runs as a Chrome trace.
 
-The page has its own source and data and a stand-in for the kernel that keeps what is chosen; it opens from a disk: no
-kernel, no network, no other file. Source of the trace: Trace Event Format (Google); "X" is a complete event, "M" names
-a process or a thread, times are microseconds.
+The page has its own source and data, and a stand-in for the kernel that keeps the settings; it needs no kernel, no
+network and no other file. Source of the trace: Trace Event Format (Google); "X" is a complete event, "M" names a
+process or a thread, times are microseconds.
 """
 
 import base64
@@ -56,7 +56,7 @@ body {{ max-width: 1500px; margin: 24px auto; padding: 0 20px; }}
 
 
 def write(path: Path | str | None, content: Content) -> Content:
-    """Write text or bytes to `path` if there is one, and give them back."""
+    """Write text or bytes to `path` if there is one, and return them."""
     if path is not None:
         Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
     return content
@@ -65,9 +65,9 @@ def write(path: Path | str | None, content: Content) -> Content:
 def to_page(
     title: str, alt: str, source: str, css: str, values: Mapping[str, Any], file: Mapping[str, str] | None = None
 ) -> str:
-    """The page of a widget: its module and style sheet, its traits, and the one file it can still hand out.
+    """The page of a widget: its module and style sheet, its traits, and the one file that it still offers.
 
-    `alt` says the same in a sentence where scripts are off; `file` has a name, a type and a text.
+    `alt` is the sentence shown if scripts are off; `file` has a name, a type and a text.
     """
     plain = {name: value for name, value in values.items() if not isinstance(value, bytes)}
     coded = {name: base64.b64encode(value).decode() for name, value in values.items() if isinstance(value, bytes)}
@@ -82,10 +82,10 @@ def to_page(
 def to_chrome_trace(timelines: Mapping[str, Timeline]) -> str:
     """One process per timeline, one thread per rank, one event per action; every timeline starts at zero.
 
-    Processes count from 1 and no thread has the number of another or of a process: to Perfetto, number 0 is the idle
-    thread of Linux, and the thread that has the number of its process is its main thread, which goes first. It draws
-    the process with the most events on top and equals by name, so several are named by their place too: a measured
-    run stands below its prediction. Arrows follow a micro-batch forward through the stages and back.
+    Processes count from 1, and no thread has the number of another or of a process: Perfetto takes number 0 for the
+    idle thread of Linux, and a thread with the number of its process for the main thread. It draws the process with the
+    most events on top and sorts equals by name, so names begin with a number: a measured run is below its prediction.
+    Arrows follow a micro-batch forward through the stages and back.
 
     Example: `to_chrome_trace({"1F1B, simulated": timeline})`, saved as `run.json`, opens in ui.perfetto.dev.
     """
@@ -120,7 +120,7 @@ def _events(pid: int, name: str, timeline: Timeline) -> Iterator[dict[str, Any]]
 
 
 def _arrows(pid: int, timeline: Timeline) -> dict[Span, dict[str, Any]]:
-    """What ties each span on a micro-batch's way to the one before and the one after: one number a micro-batch."""
+    """The fields that connect the spans of a micro-batch with arrows: one number per micro-batch."""
     ways: dict[int, list[Span]] = {}
     for span in timeline.spans:
         if span.action.kind in _ON_THE_WAY:

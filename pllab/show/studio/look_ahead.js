@@ -1,6 +1,6 @@
-// Pictures asked for before they are wanted: while a slider rests, Python makes its next positions and this keeps them.
-// One simulator makes every picture; a position that was foreseen only saves the way to the kernel and back, which in
-// JupyterLab takes longer than two frames, whatever the size of the schedule.
+// Pictures made ahead: while a slider rests, Python makes the pictures of its next positions and this file keeps them.
+// One simulator makes every picture. A picture made ahead saves the way to the kernel and back, which takes longer than
+// two frames in JupyterLab, whatever the size of the schedule.
 
 const MOST_KEPT = 64;
 const OFFSETS = [1, 2, -1, 3, 4, 5, 6, -2]; // in the direction the slider moves

@@ -30,10 +30,10 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Shown:
-    """One run on screen: its name, its schedule, and a measured timeline or what a prediction costs.
+    """One run on screen: its name, its schedule, and a measured timeline or the costs of a prediction.
 
-    A slider waits for the columns alone; of a prediction only files and the critical path need spans. How many stages
-    share a rank's layers says what a stage's micro-batch counts.
+    A slider waits only for the columns; a timeline is made only for files and the critical path. With `stages_per_rank`
+    v, a micro-batch on one stage counts 1/v.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Shown:
 
     @cached_property
     def columns(self) -> Columns:
-        """Six rows, one column an action, by rank and then by start: rank, stage, kind, micro-batch, start, end."""
+        """Six rows, one column per action, by rank and then by start: rank, stage, kind, micro-batch, start, end."""
         if isinstance(self.source, Costs):
             return _predicted(self.schedule, self.source)
         return _measured(self.timeline)
@@ -69,7 +69,7 @@ class Shown:
 
     @property
     def most_held(self) -> tuple[float, ...]:
-        """Per rank, the most micro-batches of a rank's layers held at once; a stage of two counts a half."""
+        """Per rank, the most micro-batches held at once; on one of two stages a micro-batch counts a half."""
         return tuple(peak / self.stages_per_rank for peak in _peaks(self.schedule))
 
     @property
@@ -79,7 +79,7 @@ class Shown:
 
     @property
     def engine_words(self) -> str:
-        """The same in words."""
+        """The engine in words."""
         return ENGINE_LABELS[self.engine]
 
     @property
@@ -104,7 +104,7 @@ class Shown:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """What the browser needs to know beside the actions."""
+        """The data for the browser apart from the actions."""
         return {
             "name": self.label,
             "engine": self.engine_words,
@@ -114,7 +114,7 @@ class Shown:
         }
 
     def path(self) -> npt.NDArray[np.int32]:
-        """Where the actions of the critical path are among the columns, in order."""
+        """The column numbers of the critical path's actions, in order."""
         keys = zip(*self.columns[1:4].astype(np.int64).tolist(), strict=True)
         place = {key: index for index, key in enumerate(keys)}
         path = (span.action for span in critical_path(self.schedule, self.timeline))
@@ -130,7 +130,7 @@ class Screen(NamedTuple):
     measured: Shown | None = None
 
     def runs(self) -> list[Shown]:
-        """Those that are there."""
+        """The runs that are not None."""
         return [one for one in self if one is not None]
 
     def to_bytes(self, critical: bool = False) -> list[bytes]:
@@ -202,13 +202,13 @@ def sizes_of(num_ranks: int, num_microbatches: int) -> str:
 
 
 def check_run(schedule: Schedule, timeline: Timeline) -> None:
-    """Refuse a timeline whose ranks did not do the rows of a schedule: F, B, I and W, in this order.
+    """Refuse a timeline whose ranks did not run the rows of a schedule: F, B, I and W, in this order.
 
     Example: a run of `one_f_one_b(2, 3)` is refused for `one_f_one_b(2, 8)`: "the measured run is not of the schedule:
     action 6 of rank 0 is 0B2 in the run and 0F3 in the schedule; measure the schedule on screen".
 
     Raises:
-        ValueError: naming the rank and the first difference.
+        ValueError: a rank ran something else; the message has the first difference.
     """
     for rank in range(max(schedule.num_ranks, timeline.num_ranks)):
         actions = (span.action for span in timeline.of_rank(rank))

@@ -1,8 +1,8 @@
-"""What a studio is set to: families of schedules by the names people use, sizes, costs and memory.
+"""The settings of a studio: families of schedules by the names people use, sizes, costs and memory.
 
-Families cut the model differently: two stages a rank are each half of a rank's layers. Costs and memory are therefore
-stated for a rank's layers, so that two families on one axis do the same work. A schedule somebody made (in the
-editor, by a solver, in a file) is a family of its own, with one size.
+Families cut the model differently: with two stages per rank, each is half of a rank's layers. Costs and memory are
+therefore stated for a rank's layers, so that two families on one axis do the same work. A schedule from elsewhere (the
+editor, a solver, a file) is a family of its own, with one size.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,8 +25,8 @@ MOST_MICROBATCHES = 256
 class Family:
     """A name, how to make its schedule from ranks and micro-batches, and how many stages a rank has.
 
-    Without `make` the schedule is searched for costs and a memory limit, and anew when they change; or it is `only`
-    this one. Ranks of one schedule may have different numbers of stages; it has their mean.
+    Without `make` the schedule is `only`, or it is searched again whenever costs or memory limit change. The ranks of
+    `only` may have different numbers of stages; then `stages_per_rank` is their mean.
     """
 
     name: str
@@ -52,22 +52,22 @@ class Family:
         Raises:
             ValueError: the family is one schedule of other sizes, or a search finds none.
         """
-        asked = num_ranks, num_microbatches
+        sizes = num_ranks, num_microbatches
         if self.only is not None:
-            if self.sizes != asked:
-                own = sizes_of(self.only.num_ranks, self.only.num_microbatches)
-                is_for = f"{self.name} is for {own} and not for {sizes_of(*asked)}"
-                raise ValueError(f"{is_for}; choose another family to change them")
+            if self.sizes != sizes:
+                only = sizes_of(self.only.num_ranks, self.only.num_microbatches)
+                problem = f"{self.name} is for {only} and not for {sizes_of(*sizes)}"
+                raise ValueError(f"{problem}; choose another family to change them")
             return self.only
         if self.make is None:
             limit = float(num_ranks) if memory_limit is None else memory_limit
-            return _made(zero_bubble, *asked, costs, limit)
-        return _made(self.make, *asked)
+            return _made(zero_bubble, *sizes, costs, limit)
+        return _made(self.make, *sizes)
 
 
 @lru_cache(maxsize=16)
 def _made(make: Callable[..., Schedule], *of: Any) -> Schedule:
-    """What `make` makes; the latest are kept for the next move of a slider of costs."""
+    """The schedule of `make`; the latest are kept for the next move of a cost slider."""
     return make(*of)
 
 
@@ -81,7 +81,7 @@ def family_of(name: str, families: Mapping[str, Family] = FAMILIES) -> Family:
     """The family of a name.
 
     Raises:
-        ValueError: there is none; the sentence lists all.
+        ValueError: there is none of this name; the sentence lists all.
     """
     if name not in families:
         raise ValueError(f"there is no family {name!r}; choose one of {', '.join(families)}")
@@ -89,7 +89,7 @@ def family_of(name: str, families: Mapping[str, Family] = FAMILIES) -> Family:
 
 
 def family_of_schedule(schedule: Schedule) -> Family:
-    """A family that is one schedule, under a name no other has: `1F1B (given)` if it is called 1F1B.
+    """A family of one schedule, under a name of its own: `1F1B (given)` if it is called 1F1B.
 
     Raises:
         ScheduleError: a ValueError; the schedule is illegal.
@@ -133,27 +133,27 @@ class Setting:
         costs: Costs,
         memory_limit: float | None,
     ) -> "Setting":
-        """What a studio begins with: 4 ranks and 8 micro-batches, or the sizes of the only schedule.
+        """The first setting of a studio: 4 ranks and 8 micro-batches, or the sizes of the only schedule.
 
         Raises:
             ValueError: a size is out of range, or the costs are for another number of stages.
         """
         usual = family.sizes or (4, 8)
         ranks, microbatches = (
-            one if asked is None else asked for asked, one in zip((num_ranks, num_microbatches), usual, strict=True)
+            first if size is None else size for size, first in zip((num_ranks, num_microbatches), usual, strict=True)
         )
         check_size("num_ranks", ranks)
         dials, profile, unseen = split_costs(costs, ranks, family.stages_per_rank)
         return cls(family, compare, ranks, microbatches, dials, profile, memory_limit, unseen)
 
     def after(self, inputs: Mapping[str, Any], families: Mapping[str, Family]) -> "Setting":
-        """The setting that the controls ask for next.
+        """The next setting, from the inputs of the controls.
 
-        Stage costs that nobody touched in the browser stay as fine as they were given; another family that is one
-        schedule brings its sizes.
+        Stage costs that were not changed in the browser keep their precision; another family of one schedule brings its
+        sizes.
 
         Raises:
-            ValueError: there is no such family, a size is out of range, or stage costs are none.
+            ValueError: there is no such family, a size is out of range, or a stage does not have three costs.
         """
         profile = Profile.of(inputs["stage_costs"], inputs["stages_per_rank"])
         setting = Setting(
@@ -172,7 +172,7 @@ class Setting:
         return replace(setting, num_ranks=sizes[0], num_microbatches=sizes[1])
 
     def to_inputs(self) -> dict[str, Any]:
-        """The setting as the controls have it."""
+        """The setting as inputs of the controls."""
         named = self.named_profile()
         return {
             "family": self.family.name,
@@ -191,7 +191,7 @@ class Setting:
         return any(family.is_searched for family in (self.family, self.compare) if family)
 
     def costs_of(self, family: Family) -> Costs:
-        """What the stages of a family cost: as much in total as those of any other."""
+        """The costs of a family's stages; every family costs the same in total."""
         return costs_of_stages(self.num_ranks, family.stages_per_rank, self.costs, self.profile, self.unseen)
 
     def named_profile(self) -> Profile:
@@ -210,7 +210,7 @@ class Setting:
         return Shown(family.name, schedule, costs, family.stages_per_rank)
 
     def screen(self, measured: "Measured | None") -> Screen:
-        """All runs to draw; a measured one only while it is a run of this schedule."""
+        """All runs to draw; a measured run only while its schedule is on screen."""
         main = self.shown(self.family)
         compared = self.shown(self.compare) if self.compare else None
         if measured is None or not measured.fits(main.schedule, self.costs_of(self.family)):
@@ -227,7 +227,7 @@ class Measured:
     timeline: Timeline
 
     def fits(self, schedule: Schedule, costs: Costs) -> bool:
-        """Whether it is still a run of what is on screen; real stages cost what they cost."""
+        """Whether it still is a run of the schedule on screen; costs only matter to stages that sleep."""
         return schedule == self.schedule and (self.timeline.engine == "real" or costs == self.costs)
 
 
@@ -235,7 +235,7 @@ def check_size(name: str, value: int) -> None:
     """Refuse a size off its slider.
 
     Raises:
-        ValueError: naming the size, its value and the range.
+        ValueError: the size is out of range.
     """
     most = {"num_ranks": MOST_RANKS, "num_microbatches": MOST_MICROBATCHES}[name]
     if not 1 <= value <= most:

@@ -1,11 +1,11 @@
-"""What stages cost however the model is cut: costs are a profile over its depth, and a stage has its share of it.
+"""The costs of stages for any cut of the model: a profile over the depth, of which each stage has its share.
 
-A cut only names layers anew. Two families on one axis therefore cost the same in total, and a slow part of the model
-stays where it is.
+Another cut only regroups the layers. Two families on one axis therefore cost the same in total, and a slow part of the
+model stays where it is.
 
     depth, in layers of a rank   0               1               2
-    one stage a rank             |  stage 0: 1   |  stage 1: 3   |
-    two stages a rank            |  0.5  |  0.5  |  1.5  |  1.5  |
+    one stage per rank           |  stage 0: 1   |  stage 1: 3   |
+    two stages per rank          |  0.5  |  0.5  |  1.5  |  1.5  |
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from pllab.simulate import Costs
 
 Depths = npt.NDArray[np.float64]
 Cells = tuple[float | None, ...]
-"""Three costs of a stage; None is what all others cost."""
+"""Three costs of a stage; None stands for the usual cost."""
 
 WORK = ("forward", "backward_input", "backward_weight")
 _ROUNDING = 1e-9
@@ -37,23 +37,23 @@ class Profile:
 
     @classmethod
     def of(cls, stage_costs: Mapping[str, Sequence[float | None]], stages_per_rank: float) -> "Profile":
-        """As the trait has them, by the texts of stage numbers.
+        """Make a profile from the widget's trait, whose keys are stage numbers as text.
 
         Raises:
-            ValueError: a stage has not three costs.
+            ValueError: a stage does not have three costs.
         """
         for stage, values in stage_costs.items():
             if len(values) != len(WORK):
-                given = f"stage_costs of stage {stage} has {len(values)} values"
-                raise ValueError(f"{given}; give seconds forward, of inputs and of weights, None as all others")
+                problem = f"stage_costs of stage {stage} has {len(values)} values"
+                raise ValueError(f"{problem}; give seconds forward, of inputs and of weights, None as all others")
         return cls({int(stage): tuple(values) for stage, values in stage_costs.items()}, stages_per_rank)
 
     def stage_costs(self) -> dict[str, Cells]:
-        """As the trait has them."""
+        """The profile as the widget's trait."""
         return {str(stage): values for stage, values in self.cells.items()}
 
     def cut(self, stages_per_rank: float, usual: Sequence[float]) -> "Profile":
-        """The same costs for stages of another size; `usual` is what a rank's layers cost where none are given."""
+        """The same costs for stages of another size; `usual` are the costs of a rank whose stages have none."""
         if not self.cells or stages_per_rank == self.stages_per_rank:
             return replace(self, stages_per_rank=stages_per_rank)
         num_ranks = ceil((max(self.cells) + 1) / self.stages_per_rank - _ROUNDING)
@@ -72,22 +72,22 @@ class Profile:
 
 
 def _dealt(values: Cells, usual: float, old: Depths, new: Depths) -> Cells:
-    """One cost of stages between new boundaries; None where no part of a stage was given, so that a dial moves it.
+    """One cost of the stages between new boundaries; None, which a dial moves, if no part of a stage has its own.
 
-    What lies above a depth grows evenly within an old stage, and a new stage has what lies between its boundaries.
+    Costs are spread evenly within an old stage, and a new stage has the sum between its boundaries.
     """
     filled = [usual if value is None else value for value in values]
-    given = [value is not None for value in values]
-    costs, parts = (np.diff(np.interp(new, old, np.append(0.0, np.cumsum(one)))) for one in (filled, given))
+    has_own = [value is not None for value in values]
+    costs, parts = (np.diff(np.interp(new, old, np.append(0.0, np.cumsum(one)))) for one in (filled, has_own))
     return tuple(float(cost) if part > _ROUNDING else None for cost, part in zip(costs, parts, strict=True))
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """What Python said of costs and no dial shows: whole backwards, and the bytes of messages.
+    """Costs that no dial shows: whole backwards, and the bytes of messages.
 
-    `usual` are a rank's I, W and B, `whole` those of single stages. A whole backward that costs another share of I
-    and W keeps this share when a dial moves them. With neither, B is I and W.
+    `usual` are a rank's I, W and B, `whole` those of single stages. If B is not I + W, it keeps its proportion to them
+    when a dial moves them. Without `usual` and `whole`, B is I + W.
     """
 
     usual: tuple[float, float, float] | None = None
@@ -99,30 +99,30 @@ class Unseen:
     def backward(
         self, own: Mapping[int, Cells], work: Sequence[Sequence[float]], stages_per_rank: float
     ) -> list[float] | None:
-        """Seconds of B for stages that work so long; those without costs of their own have the usual share."""
+        """Seconds of B for stages with this work; stages without costs of their own have the usual proportion."""
         if self.usual is None:
             return None
         usual = tuple(value / stages_per_rank for value in self.usual)
-        given = self.whole.cut(stages_per_rank, self.usual).cells
-        alike = [given.get(stage, usual) if _has_own_backward(own.get(stage)) else usual for stage in range(len(work))]
-        return [_whole(values[1], values[2], known) for values, known in zip(work, alike, strict=True)]
+        cells = self.whole.cut(stages_per_rank, self.usual).cells
+        models = [cells.get(stage, usual) if _has_own_backward(own.get(stage)) else usual for stage in range(len(work))]
+        return [_whole(values[1], values[2], model) for values, model in zip(work, models, strict=True)]
 
     def bytes_of(self, num_stages: int, stages_per_rank: float) -> float | tuple[float, ...]:
-        """What each stage sends. Between two boundaries that were given it is in between, by depth."""
+        """The bytes that each stage sends; at a new boundary they are interpolated by depth."""
         if not isinstance(self.sent, tuple) or (len(self.sent), self.stages_per_rank) == (num_stages, stages_per_rank):
             return self.sent
-        known = self.sent[:-1] or self.sent  # the last stage sends nothing
-        depths = (np.arange(len(known)) + 1) / self.stages_per_rank
-        return tuple(np.interp((np.arange(num_stages) + 1) / stages_per_rank, depths, known).tolist())
+        sizes = self.sent[:-1] or self.sent  # the last stage sends nothing
+        depths = (np.arange(len(sizes)) + 1) / self.stages_per_rank
+        return tuple(np.interp((np.arange(num_stages) + 1) / stages_per_rank, depths, sizes).tolist())
 
 
 def costs_of_stages(
     num_ranks: int, stages_per_rank: float, dials: Costs, profile: Profile, unseen: Unseen | None = None
 ) -> Costs:
-    """What one stage costs: a rank's costs shared by its stages, with the stages that cost something else.
+    """The costs of the stages: a rank's costs divided among them, and the costs of single stages from the profile.
 
-    Example: with forward 1.0, two stages a rank and a profile that says `{3: (0.9, None, None)}` of this cut, stage 3
-    takes 0.9 s forward and all others 0.5 s. The latency of a message is the same however the model is cut.
+    Example: with forward 1.0, two stages per rank and the profile `{3: (0.9, None, None)}` for this cut, stage 3 takes
+    0.9 s forward and all others 0.5 s. The latency of a message is the same for every cut.
     """
     unseen = unseen or Unseen()
     num_stages = round(num_ranks * stages_per_rank)
@@ -145,9 +145,9 @@ def costs_of_stages(
 
 
 def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[Costs, Profile, Unseen]:
-    """Costs as dials show them: a rank's mean costs, the costs of single stages, and what no dial shows.
+    """Split costs into dials (a rank's mean costs), the costs of single stages, and those that no dial shows.
 
-    Costs that are one number each are those of a rank's layers. With values per stage, all are those of a stage.
+    If each cost is one number, it is for a rank's layers. If any has values per stage, all are for a stage.
 
     Raises:
         ValueError: the costs are for another number of stages than the schedule has.
@@ -155,16 +155,16 @@ def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[C
     num_stages = round(num_ranks * stages_per_rank)
     costs.check_stages(num_stages)
     names = WORK if costs.backward is None else (*WORK, "backward")
-    given = [getattr(costs, name) for name in names]
+    values = [getattr(costs, name) for name in names]
     sent = costs.activation_bytes
     assert isinstance(sent, int | float | tuple)
     unseen = Unseen(bandwidth=costs.bandwidth, sent=sent, stages_per_rank=stages_per_rank)
     none = Profile({}, stages_per_rank)
-    if not any(isinstance(value, tuple) for value in given) and (costs.num_stages is None or stages_per_rank == 1):
-        usual = (given[1], given[2], given[3]) if len(given) > len(WORK) else None
-        return Costs(given[0], given[1], given[2], costs.p2p), none, replace(unseen, usual=usual)
-    lists = [value if isinstance(value, tuple) else (value,) * num_stages for value in given]
-    means = [fsum(values) / num_ranks for values in lists]
+    if not any(isinstance(value, tuple) for value in values) and (costs.num_stages is None or stages_per_rank == 1):
+        usual = (values[1], values[2], values[3]) if len(values) > len(WORK) else None
+        return Costs(values[0], values[1], values[2], costs.p2p), none, replace(unseen, usual=usual)
+    lists = [value if isinstance(value, tuple) else (value,) * num_stages for value in values]
+    means = [fsum(column) / num_ranks for column in lists]
     dials = Costs(means[0], means[1], means[2], costs.p2p)
     profile = replace(none, cells=dict(enumerate(zip(*lists[:3], strict=True))))
     if len(lists) > len(WORK):
@@ -178,16 +178,16 @@ def _has_own_backward(cells: Cells | None) -> bool:
     return cells is not None and (cells[1] is not None or cells[2] is not None)
 
 
-def _fill(given: Cells | None, usual: Sequence[float]) -> tuple[float, ...]:
-    """The values given for a stage, and the usual ones where there are none."""
-    values = given or (None,) * len(usual)
+def _fill(cells: Cells | None, usual: Sequence[float]) -> tuple[float, ...]:
+    """The values of a stage, with the usual ones in place of None."""
+    values = cells or (None,) * len(usual)
     return tuple(plain if value is None else float(value) for value, plain in zip(values, usual, strict=True))
 
 
-def _whole(by_input: float, by_weight: float, known: Cells) -> float:
-    """B for an I and a W, in the proportion it is known in: measured Bs stay as they are until a dial moves I or W."""
-    known_input, known_weight, known_whole = (value or 0.0 for value in known)
-    split = known_input + known_weight
-    if (by_input, by_weight) == (known_input, known_weight):
-        return known_whole
-    return known_whole * ((by_input + by_weight) / split) if split else known_whole + by_input + by_weight
+def _whole(by_input: float, by_weight: float, model: Cells) -> float:
+    """B for an I and a W, in the proportion of a model: measured Bs stay as they are until a dial moves I or W."""
+    model_input, model_weight, model_whole = (value or 0.0 for value in model)
+    split = model_input + model_weight
+    if (by_input, by_weight) == (model_input, model_weight):
+        return model_whole
+    return model_whole * ((by_input + by_weight) / split) if split else model_whole + by_input + by_weight

@@ -34,10 +34,10 @@ _MOST_LETTERS = 2000
 def draw_studio(
     screen: Screen, with_memory: bool = True, memory_limit: float | None = None, critical: bool = False
 ) -> Figure:
-    """Every run on screen with its numbers, and under each prediction what its ranks hold.
+    """Every run on screen with its numbers, and the memory of its ranks under each prediction.
 
-    A measured run is drawn below the prediction it belongs to, on the same axis. Where the critical path of the first
-    run is asked for, all its other actions are pale.
+    A measured run is drawn below its prediction, on the same axis. With `critical`, actions of the first run that are
+    not on its critical path are pale.
     """
     runs = [one for one in (screen.main, screen.measured, screen.compared) if one]
     panels = [(one, held) for one in runs for held in (False, True) if not held or _has_staircase(one, with_memory)]
@@ -83,7 +83,7 @@ def _has_staircase(one: Shown, with_memory: bool) -> bool:
 
 
 def _height(one: Shown, held: bool) -> float:
-    """Inches: rows get flatter when there are many."""
+    """Inches of a panel: the more rows, the flatter they are."""
     ranks = one.timeline.num_ranks
     return ranks * (min(0.24, 2.6 / ranks) if held else min(0.36, 4.4 / ranks))
 
@@ -118,8 +118,8 @@ def _draw_actions(axes: "Axes", one: Shown, longest: float, path: "NDArray[np.in
         )
         for number, letter in enumerate(KINDS):
             for pale, chosen in ((False, full), (True, ~full)):
-                here = (ranks == rank) & (kinds == number) & chosen
-                boxes = list(zip(starts[here].tolist(), widths[here].tolist(), strict=True))
+                mask = (ranks == rank) & (kinds == number) & chosen
+                boxes = list(zip(starts[mask].tolist(), widths[mask].tolist(), strict=True))
                 _draw_boxes(axes, paint_of(letter), boxes, band, edge, pale)
     if edge and len(starts) <= _MOST_LETTERS:
         _write_letters(axes, one, widths * points, full)

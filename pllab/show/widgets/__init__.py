@@ -1,4 +1,4 @@
-"""Small widgets, one question each: a file, its picture in the browser and its picture on paper stand together.
+"""Small widgets, one question each; a file has the widget and its picture on paper.
 
 ring_player.py     messages that hop around a ring of ranks
 clock_player.py    ticks of a pipeline that follow two sliders

@@ -1,7 +1,7 @@
 """The bucket slider: how gradients fall into messages, and what the messages cost.
 
-Many small messages pay many latencies; one large one leaves last. The slider moves the size of a bucket over the
-same gradients and shows the predicted time beside the measured one.
+Many small messages pay many latencies; one large message cannot leave before the last gradient. The slider changes the
+size of a bucket for the same gradients and shows the predicted time beside the measured one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ class BucketSlider(Widget):
         )
 
     def static(self) -> Figure:
-        """The position shown, as a figure with the same numbers; the sentence tells the times of all positions."""
+        """The position shown, as a figure with the same numbers; its text has the times of all positions."""
         shown, title = self.choices[self.step], f"{self.title}. {self.summary}"
         with drawing(9.6, 4.6, layout="constrained") as fig:
             strip, chart = fig.subplots(2, 1, height_ratios=(1, 4))
@@ -112,7 +112,7 @@ class BucketSlider(Widget):
 def _choices_of(
     sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Sequence[Mapping[str, float]]
 ) -> list[dict[str, Any]]:
-    """The positions: one gradient each, powers of two, all in one; and any other size that was measured."""
+    """The positions: one gradient each, powers of two, all in one, and every measured size."""
     total = sum(sizes)
     points = {min(int(point["bucket_bytes"]), total): point for point in measured}
     powers = [2**power for power in range(_SMALLEST.bit_length() - 1, total.bit_length())]
@@ -176,13 +176,13 @@ def _draw_times(axes: "Axes", choices: Sequence[Mapping[str, Any]], step: int) -
     axes.axvline(step, color=INK, linestyle=":", linewidth=1.2)
     predicted = [1e3 * one["seconds"] for one in choices]
     axes.plot(places, predicted, "s-", color=PAINTS["F"].fill, label="predicted (simulated)")
-    seen = [(place, one) for place, one in enumerate(choices) if one["measured_s"] is not None]
-    if seen:
-        at = [place for place, _ in seen]
-        middle = [1e3 * one["measured_s"] for _, one in seen]
+    measured = [(place, one) for place, one in enumerate(choices) if one["measured_s"] is not None]
+    if measured:
+        at = [place for place, _ in measured]
+        middle = [1e3 * one["measured_s"] for _, one in measured]
         spread = [
-            [1e3 * (one["measured_s"] - one["low"]) for _, one in seen],
-            [1e3 * (one["high"] - one["measured_s"]) for _, one in seen],
+            [1e3 * (one["measured_s"] - one["low"]) for _, one in measured],
+            [1e3 * (one["high"] - one["measured_s"]) for _, one in measured],
         ]
         style: dict[str, Any] = {"color": PAINTS["B"].fill, "markersize": 8, "capsize": 4, "markeredgecolor": INK}
         axes.errorbar(at, middle, yerr=spread, fmt="o", label="measured (real), quartiles", **style)

@@ -32,7 +32,7 @@ class ClockPlayer(Widget):
     by tick, the pairs (micro-batch, stage) that run at the same time.
 
     Raises:
-        ValueError: the clock fails or gives something that is no schedule.
+        ValueError: the clock fails, or its ticks are not a schedule.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "stepping.js")
@@ -103,7 +103,7 @@ def view_of(clock: Clock, num_batches: int, num_partitions: int) -> dict[str, An
 
 
 def _ask(clock: Clock, num_batches: int, num_partitions: int) -> tuple[Ticks, str]:
-    """The ticks of a clock, or none and what is wrong with it."""
+    """The ticks of a clock, or none and the problem."""
     most = 4 * (num_batches + 1) * (num_partitions + 1)  # a clock may have no end
     try:
         ticks = [[(int(i), int(j)) for i, j in pairs] for pairs in islice(clock(num_batches, num_partitions), most)]

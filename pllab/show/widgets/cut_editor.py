@@ -1,7 +1,7 @@
 """The cut editor: the cost of each layer as a bar, and cut lines that a student moves by mouse or keys.
 
-Every run of consecutive layers is summed and put into words here, once; the browser only looks up the runs that the
-cut lines make. So the words are tested without a browser, and the widget works when the kernel is busy or gone.
+Every run of consecutive layers is summed and put into words here, once; the browser only looks up the runs between the
+cut lines. So the words are tested without a browser, and the widget works when the kernel is busy or gone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ _LINE = 88  # letters in a line below the picture
 class CutEditor(Widget):
     """Cut a chain of layers into stages; the slowest stage is bold, with its sum and the bound on the speed-up.
 
-    Each cut line is a slider: down and right move it one layer on, up and left one layer back, Home and End as far
-    as they can. `best` is an optimal cut, shown on demand.
+    Each cut line is a slider: down and right move it one layer on, up and left one layer back, Home and End as far as
+    possible. `best` is an optimal cut, shown on demand.
 
     Example: `CutEditor([1, 1, 1, 1, 4], [2, 3], best=balance([1, 1, 1, 1, 4], 2), unit="ms")`; `.sizes` is what the
     student has chosen.
@@ -78,7 +78,7 @@ class CutEditor(Widget):
 
     @property
     def sentence(self) -> str:
-        """What the slowest stage is, what it costs, and what that allows."""
+        """The slowest stage, its cost, and the bound on the speed-up."""
         stages = self._stages
         slowest = _slowest_of(stages)
         words = f"The slowest stage is stage {slowest}, {stages[slowest]['words']}"
@@ -158,7 +158,7 @@ def _cuts_of(sizes: Sequence[int]) -> list[int]:
 
 
 def _slowest_of(stages: Sequence[Mapping[str, Any]]) -> int:
-    """The number of the slowest stage; of two, the first."""
+    """The number of the slowest stage; the first of equals."""
     return max(range(len(stages)), key=lambda stage: (stages[stage]["cost"], -stage))
 
 

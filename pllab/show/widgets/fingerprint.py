@@ -36,12 +36,12 @@ class GradientFingerprint(Widget):
     left and right choose a parameter, Home and End the first and the last, up and down another way.
 
     Args:
-        reference: the right gradients by parameter, each as a flat list, None where there is none.
-        ways: the gradients to judge, by the name of the way they were made.
-        num_ranks: how many ranks took part; names the factors.
+        reference: the right gradients by parameter, each as a flat list, or None if it has none.
+        ways: the gradients to compare, by the name of the way they were computed.
+        num_ranks: how many ranks took part; it explains the factors.
 
     Raises:
-        ValueError: nothing to compare, other parameters than the reference, or lists of another length.
+        ValueError: there is nothing to compare, or parameters or lengths differ from the reference.
     """
 
     _esm, _css = sources_of(__file__, "view.js")

@@ -1,8 +1,8 @@
 """The index map: which rank loads which sample in which step, for every world size, epoch and policy.
 
-Every map is made once, in Python, when the widget is made: an epoch is dealt, its samples are counted, and what is said
-of it follows from the counts. The browser only chooses among the maps, so the sliders work while the kernel is busy and
-after it is gone.
+Every map is made once, in Python, when the widget is made: an epoch is dealt to the ranks, its samples are counted, and
+the sentences follow from the counts. The browser only chooses among the maps, so the sliders work while the kernel is
+busy and after it is gone.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class IndexMap(Widget):
     Keys while the grid has the focus: arrows choose the sample that is spelled out, Home and End jump.
 
     Raises:
-        ValueError: there is nothing to choose from, or `deal` returned what is no epoch.
+        ValueError: there is nothing to choose from, or `deal` did not return an epoch.
     """
 
     _esm, _css = sources_of(__file__, "view.js")
@@ -112,7 +112,7 @@ class IndexMap(Widget):
     def static(self) -> Figure:
         """The map shown now, the samples in the order of the data set.
 
-        A thick edge is a sample that is loaded more than once, a hatched square one that nobody loads.
+        A thick edge marks a sample that is loaded more than once, a hatched square one that no rank loads.
         """
         columns, rows = self.num_columns, -(-self.num_samples // self.num_columns)
         with drawing(0.8 * columns + 0.1, 0.62 * rows + 0.1) as fig:

@@ -25,7 +25,7 @@ Lane = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Contestant:
-    """How far one of them is and how fast it runs; `rates` is empty until it has finished."""
+    """The progress and the speed of one contestant; `rates` is empty until it has finished."""
 
     name: str
     progress: float = 0.0
@@ -103,7 +103,7 @@ class Race(Widget):
         self._publish()
 
     def finish(self, name: str, rates: Sequence[float], note: str = "") -> None:
-        """Bring a contestant home with the rate of each of its runs; the median is what counts.
+        """Finish a contestant with the rate of each of its runs; their median counts.
 
         Raises:
             ValueError: the name does not run here, there are no rates, or one is not above 0.
@@ -136,7 +136,7 @@ class Race(Widget):
         return self._runners[name]
 
     def _publish(self) -> None:
-        """Hand the browser the new lanes and an axis that only ever grows."""
+        """Send the browser the new lanes, and an axis that never shrinks."""
         runners = list(self._runners.values())
         lanes = [_lane_of(runner, runners[0], self._num_devices, self.unit) for runner in runners]
         limit = max(1.02 * max(runner.high for runner in runners), self.top if self.ticks else 0.0)

@@ -1,7 +1,7 @@
 """The ring player: messages that hop around a ring of ranks, step by step, as a real run recorded them.
 
-What is drawn comes from the ledgers of all ranks. A send is drawn only when the ledger of the other rank has its
-receive, so a picture of a ring is also the proof that the messages fit together.
+The picture comes from the ledgers of all ranks. A send is drawn only if the ledger of the other rank has its receive,
+so the picture of a ring also proves that the messages match.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ def _check_lengths(rank: int, record: Mapping[str, Any], num_steps: int) -> None
 
 
 def _hop(records: Sequence[Mapping[str, Any]], rank: int, step: int) -> dict[str, Any]:
-    """The message that a rank sent in a step, held against the ledger of the rank that received it."""
+    """The message that a rank sent in a step, checked against the ledger of its receiver."""
     _, peer, num_bytes = _named(records[rank], "send")[step]
     received = tuple(_named(records[peer], "receive")[step]) if 0 <= peer < len(records) else None
     if received != ("receive", rank, num_bytes):
@@ -142,7 +142,7 @@ def _draw_held(axes: "Axes", step: int, held: list[str]) -> None:
 def _draw_hop(axes: "Axes", step: int, hop: Mapping[str, Any]) -> None:
     """An arrow from the sender before the step to the receiver after it, with the number that it carries.
 
-    An arrow down has it near its start and one up near its end, where no other number is.
+    The number is near the start of an arrow down and near the end of an arrow up, where no other number is.
     """
     start, end = (step - 1, hop["source"]), (step, hop["to"])
     arrow = {"arrowstyle": "-|>", "color": INK, "linewidth": 1.3, "shrinkA": 18, "shrinkB": 18}
