@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from pllab.comm.errors import in_words
-from pllab.comm.ledger import listening, note, note_tensor
+from pllab.comm.ledger import ledger_is_open, note, note_tensor
 
 
 def rank() -> int:
@@ -122,7 +122,7 @@ def all_gather_object(value: Any) -> list[Any]:
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    if listening():
+    if ledger_is_open():
         note("all_gather_object", (), len(pickle.dumps(value)))
     if not dist.is_initialized():
         return [value]
@@ -174,7 +174,7 @@ class Travelling(Pending):
 
 
 def send_async(tensor: torch.Tensor, to: int, group: dist.ProcessGroup | None = None) -> Travelling:
-    """Start to send a contiguous tensor to rank `to`; leave it as it is until the message has been waited for.
+    """Start to send a contiguous tensor to rank `to`; do not change it before `wait_for` has returned.
 
     Raises:
         ValueError: there is no rank `to`, or it is this one.
@@ -188,7 +188,7 @@ def send_async(tensor: torch.Tensor, to: int, group: dist.ProcessGroup | None = 
 
 
 def receive_async(tensor: torch.Tensor, source: int, group: dist.ProcessGroup | None = None) -> Travelling:
-    """Start to receive what rank `source` sends into the tensor; messages of one sender arrive in their order.
+    """Start to receive a tensor from rank `source`; messages of one sender arrive in order.
 
     Raises:
         ValueError: there is no rank `source`, or it is this one.
@@ -202,10 +202,10 @@ def receive_async(tensor: torch.Tensor, source: int, group: dist.ProcessGroup | 
 
 
 def one_way_groups(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], dist.ProcessGroup | None]:
-    """A group for each direction between two ranks where the backend needs one; all ranks call it alike.
+    """A group for each direction between two ranks, if the backend needs one; all ranks call it with the same pairs.
 
-    nccl queues all messages between two ranks one after the other, whichever way they go, so two ranks that both
-    start a receive before their send would wait for ever. With a group for each way they do not; gloo needs none.
+    nccl queues all messages between two ranks, in both directions, one after the other. So two ranks that both start a
+    receive before their send would wait for ever. A group for each direction prevents that; gloo needs none.
     """
     if backend_name() != "nccl":
         return dict.fromkeys(pairs)
@@ -226,12 +226,12 @@ def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
     Raises:
         PeerError: a neighbour went away or did not come in time.
     """
-    here, size = rank(), world_size()
+    number, size = rank(), world_size()
     if size == 1:
         return tensor.clone()
     received = torch.empty_like(tensor)
-    sending = send_async(tensor, (here + 1) % size)  # not waited for yet: all ranks can be here at once
-    receive(received, (here - 1) % size)
+    sending = send_async(tensor, (number + 1) % size)  # do not wait yet: all ranks send at the same time
+    receive(received, (number - 1) % size)
     sending.wait()
     return received
 
@@ -249,7 +249,7 @@ def _check_other(action: str, peer: int) -> None:
 
 
 def make_groups(members: Sequence[Sequence[int]]) -> list[dist.ProcessGroup]:
-    """Make one group for each list of ranks and return those that this rank belongs to, in the order given.
+    """Make one group for each list of ranks and return this rank's groups, in the same order.
 
     Worked example with three ranks and `members = [[0, 1], [1, 2]]`: rank 0 gets one group, rank 1 gets two,
     rank 2 gets one. All ranks call it, with the same `members`.
@@ -281,19 +281,19 @@ def sum_in_group(group: dist.ProcessGroup, tensor: torch.Tensor) -> None:
 
 @contextmanager
 def list_new_groups() -> Iterator[list[tuple[int, ...]]]:
-    """List the groups that this rank asks torch for inside the block, in order; none is made, so nobody waits.
+    """List the groups that this rank asks torch for inside the block, in order; none is made, so no rank waits.
 
     Example: after `make_groups([[0, 1], [1, 2]])` the list is `[(0, 1), (1, 2)]` on every rank.
     """
-    asked: list[tuple[int, ...]] = []
+    requests: list[tuple[int, ...]] = []
     new_group = dist.new_group
 
     def listing(ranks: Sequence[int] | None = None, *_: Any, **__: Any) -> object:
-        asked.append(tuple(range(dist.get_world_size()) if ranks is None else ranks))
-        return object() if dist.get_rank() in asked[-1] else dist.GroupMember.NON_GROUP_MEMBER
+        requests.append(tuple(range(dist.get_world_size()) if ranks is None else ranks))
+        return object() if dist.get_rank() in requests[-1] else dist.GroupMember.NON_GROUP_MEMBER
 
     dist.new_group = listing
     try:
-        yield asked
+        yield requests
     finally:
         dist.new_group = new_group

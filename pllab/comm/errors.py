@@ -1,7 +1,7 @@
 """What goes wrong between ranks, in words: a rank that failed, and a peer that went away.
 
-A failing rank takes its peers down a moment later ("connection closed by peer"). The two classes keep the
-cause and its echo apart, so that the cause is what a person reads.
+A failing rank makes its peers fail a moment later ("connection closed by peer"). The two classes keep the cause apart
+from such echoes, so that a person reads the cause.
 """
 
 import os
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pllab.comm.ledger import unheard
+from pllab.comm.ledger import uncounted
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")  # the colours in what a terminal would show
 _PEER_GONE = re.compile(
@@ -53,7 +53,7 @@ def is_echo(error: BaseException) -> bool:
 
 
 def sounds_like_echo(name: str, message: str) -> bool:
-    """The same question about an error that arrived as text: the name of its class and its message."""
+    """`is_echo` for an error that arrived as text: the name of its class and its message."""
     return name == PeerError.__name__ or _PEER_GONE.search(message) is not None
 
 
@@ -63,10 +63,10 @@ def in_words(operation: str, rank: int) -> Iterator[None]:
 
     Example: `[.../gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:24567` becomes
     `all_reduce on rank 0 failed because another rank went away ...`. Other errors pass unchanged. Every call of
-    torch.distributed in this room stands in such a block, and the ledger does not hear it a second time.
+    torch.distributed in this room is in such a block, and the ledger does not count it twice.
     """
     try:
-        with unheard():
+        with uncounted():
             yield
     except RuntimeError as error:
         if _PORT_TAKEN.search(str(error)):

@@ -47,7 +47,7 @@ def plan_backend(
     local_world_size: int | None = None,
     num_gpus: int | None = None,
 ) -> BackendPlan:
-    """Choose nccl when every rank of this host has a GPU of its own, else gloo on the CPU.
+    """Choose nccl if every rank of this host has its own GPU, else gloo on the CPU.
 
     Worked example, by ranks and GPUs of one host:
 
@@ -121,15 +121,15 @@ def setup(
     messages, ends after `timeout_s` seconds.
 
     Raises:
-        ValueError: rank or world out of range or not torchrun's, the backend impossible, or no way to meet.
+        ValueError: rank or world size is impossible or not torchrun's, the backend is, or the ranks cannot meet.
         RuntimeError: this process already has a group.
         PeerError: the other ranks did not come in time.
     """
     _check_rank(rank, world_size)
     timeout = timedelta(seconds=deadline(timeout_s))
     if dist.is_initialized():
-        there = f"rank {dist.get_rank()} of {dist.get_world_size()}"
-        raise RuntimeError(f"this process is already {there}; call teardown() first")
+        member = f"rank {dist.get_rank()} of {dist.get_world_size()}"
+        raise RuntimeError(f"this process is already {member}; call teardown() first")
     place = _find_place(rank, world_size, init_file)
     plan = plan_backend(rank, world_size, backend, local_rank=place.rank, local_world_size=place.world_size)
     try:
@@ -166,10 +166,10 @@ def _find_place(rank: int, world_size: int, init_file: str | os.PathLike[str] | 
             raise ValueError(f"init_file {str(init_file)!r} is in a folder that does not exist; make the folder first")
         return _Place(rank, world_size)
     if all(name in os.environ for name in _TORCHRUN):
-        given = _from_environment("RANK"), _from_environment("WORLD_SIZE")
-        if given != (rank, world_size):
+        expected = _from_environment("RANK"), _from_environment("WORLD_SIZE")
+        if expected != (rank, world_size):
             raise ValueError(
-                f"torchrun made this process rank {given[0]} of {given[1]}, but setup was asked for "
+                f"torchrun made this process rank {expected[0]} of {expected[1]}, but setup was asked for "
                 f"rank {rank} of {world_size}; pass int(os.environ['RANK']) and int(os.environ['WORLD_SIZE'])"
             )
         _from_environment("MASTER_PORT")

@@ -1,8 +1,7 @@
 """Run one function on several ranks and wait for all of them: results, or the first cause of failure.
 
-The owner starts a process per rank, listens to all, and ends them all, whatever happened. A rank enters the group,
-calls the function and hands the outcome back. The processes are new, never forked, because fork breaks CUDA and
-threads.
+The owner starts a process per rank, listens to all, and always ends them all. A rank joins the group, calls the
+function and sends the outcome back. The processes are new, never forked, because fork breaks CUDA and threads.
 """
 
 import logging
@@ -36,13 +35,13 @@ _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
 _LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
 
 OnReport = Callable[[int, Any], None]
-# The way to the owner: empty everywhere but in a launched rank, which has exactly one.
+# How to send to the owner: one function in a launched rank, none elsewhere.
 _outbox: list[Callable[[str, Any], None]] = []
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What every rank has to know: the pickled function with its arguments, and the script that called `launch`."""
+    """The job of every rank: the pickled function with its arguments, and the script that called `launch`."""
 
     world_size: int
     payload: bytes
@@ -108,7 +107,7 @@ def _new_job(
     num_threads: int,
     timeout_s: float,
 ) -> _Job:
-    """Refuse in this process what would fail in every rank."""
+    """Make the job; refuse here what would fail in every rank."""
     if getattr(mp.current_process(), "_inheriting", False):
         raise RuntimeError(
             "launch was called while a rank was importing this script; put the call under if __name__ == '__main__':"
@@ -116,7 +115,7 @@ def _new_job(
     plan_backend(0, world_size, backend)
     rank_count(world_size)
     script = get_preparation_data("pllab-rank")
-    del script["authkey"]  # a secret, and of no use to a rank
+    del script["authkey"]  # a secret that no rank needs
     return _Job(world_size, pack(fn, args), backend, thread_count(num_threads), timeout_s, script)
 
 
@@ -127,24 +126,24 @@ def start_rank(folder: Path, number: int, connection: Connection) -> Child:
 
 
 class _Rank:
-    """One process as its owner sees it, with the outcome it handed over so far."""
+    """One process as its owner sees it, with its outcome so far."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.number = number
-        self.connection, theirs = mp.Pipe(duplex=False)
-        with theirs:  # the rank holds the only other end, so its death is the end of our stream
-            self.process = start_rank(folder, number, theirs)
+        self.connection, other_end = mp.Pipe(duplex=False)
+        with other_end:  # then only the rank has it, so the stream ends when the rank dies
+            self.process = start_rank(folder, number, other_end)
         self.stack_file = folder / f"stack-{number}"
         self.result: bytes | None = None
         self.failure: _Failure | None = None
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether it has not handed over an outcome yet."""
+        """Whether its outcome is still missing."""
         return self.result is None and self.failure is None
 
     def listen(self, on_report: OnReport | None) -> None:
-        """Take one message; the end of the stream without an outcome is a failure too."""
+        """Receive one message; the end of the stream without an outcome is a failure too."""
         try:
             tag, packed = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
@@ -168,8 +167,8 @@ class _Rank:
     def where(self) -> str:
         """Its stack, without the frames of this file."""
         lines = stack_of(self.process.pid, self.stack_file).splitlines()
-        ours = next((number for number, line in enumerate(lines) if __file__ in line), None)
-        return "\n".join(lines[:ours])
+        end = next((number for number, line in enumerate(lines) if __file__ in line), None)
+        return "\n".join(lines[:end])
 
 
 def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnReport | None) -> None:
@@ -239,13 +238,13 @@ def report(value: Any) -> None:
 
 
 def run_rank() -> None:
-    """What the process of a rank calls, with folder, number and file descriptor on its command line."""
+    """The entry point of a rank's process, with folder, number and file descriptor on its command line."""
     folder, number, descriptor = sys.argv[1:4]
     live(Path(folder), int(number), Connection(int(descriptor), readable=False))
 
 
 def live(folder: Path, number: int, connection: Connection) -> None:
-    """The life of a rank: work, hand what that returns or raises to the owner, leave the group."""
+    """The life of a rank: work, send the result or the exception to the owner, leave the group."""
     lock = threading.Lock()
 
     def send(tag: str, value: Any) -> None:
@@ -276,7 +275,7 @@ def _work(folder: Path, number: int) -> Any:
 def _import_script(script: dict[str, Any]) -> None:
     """Import the script that called `launch`, as multiprocessing does it: its functions are in the payload."""
     process = mp.current_process()
-    process._inheriting = True  # type: ignore[attr-defined] # whoever starts processes now has no main guard
+    process._inheriting = True  # type: ignore[attr-defined] # a script that starts processes now has no main guard
     try:
         prepare(script)
     finally:
@@ -284,7 +283,7 @@ def _import_script(script: dict[str, Any]) -> None:
 
 
 def _leave_group() -> None:
-    """Leave the group; the outcome is already with the owner, so trouble here is only logged."""
+    """Leave the group; the owner has the outcome already, so a failure is only logged."""
     try:
         teardown()
     except Exception:

@@ -1,10 +1,9 @@
-"""Count the messages: what a rank sent while someone was listening.
+"""Count the messages that a rank sends while a ledger is open.
 
 A lesson that says "one all-reduce per parameter" shows the ledger, and a test asserts it. The functions of this room
-write into every open ledger. Who calls torch.distributed directly is heard as well: whatever Python calls there
-arrives at a method of torch's process group, so those methods are replaced while a ledger is open. With none open
-nothing is slower. (CommDebugMode reads the calls at the dispatcher, and its first use imports sympy on every rank,
-which takes seconds.)
+write into every open ledger. Direct calls of torch.distributed are counted too: they all end in a method of torch's
+process group, and those methods are replaced while a ledger is open. Without an open ledger nothing is slower.
+(CommDebugMode reads the calls at the dispatcher, and its first use imports sympy on every rank, which takes seconds.)
 
 Open ledgers belong to the process, not to a thread, because hooks send from autograd's threads.
 """
@@ -21,11 +20,11 @@ import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 _open: list["Ledger"] = []
-_stop_listening: list[Callable[[], None]] = []  # one while a ledger is open
-_door = threading.Lock()  # to open and close one at a time
-_own = threading.local()  # `.calls`: whether this thread is in a call of this room, which is noted already
+_restore: list[Callable[[], None]] = []  # one while a ledger is open
+_opening = threading.Lock()  # to open and close one ledger at a time
+_thread = threading.local()  # `.is_counted`: whether this thread is in a call of this room, which is noted already
 
-# The methods of a process group: the name in the ledger, and which argument holds what this rank hands over.
+# The methods of a process group: the name in the ledger, and the position of the argument with this rank's tensors.
 _METHODS = {
     "allreduce": ("all_reduce", 0),
     "allreduce_coalesced": ("all_reduce", 0),
@@ -50,10 +49,9 @@ _METHODS = {
 class Message:
     """One call of a collective or of send and receive, through this room or torch.distributed directly.
 
-    `num_bytes` is the payload handed over by this rank, not the traffic the algorithm makes of it. `peer` is
-    the rank at the other end, the source of a broadcast, or None for all ranks. `order` counts from 0 within
-    a ledger. A call that hands over several tensors of one shape, such as a scatter, has that shape with their
-    number in front.
+    `num_bytes` is this rank's payload, not the traffic that the algorithm makes of it. `peer` is the rank at the other
+    end, the source of a broadcast, or None for all ranks. `order` counts from 0 within a ledger. A call with several
+    tensors of one shape, such as a scatter, has that shape with their number in front.
     """
 
     name: str
@@ -76,11 +74,11 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def count(self, name: str | None = None) -> int:
-        """How many messages of this name, or of any."""
+        """The number of messages of this name, or of all."""
         return len(self._named(name))
 
     def num_bytes(self, name: str | None = None) -> int:
-        """How many bytes of payload in messages of this name, or of any."""
+        """The bytes of payload in messages of this name, or in all."""
         return sum(message.num_bytes for message in self._named(name))
 
     def add(self, name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None) -> None:
@@ -97,7 +95,7 @@ class Ledger:
 
 @contextmanager
 def record_messages(on_message: Callable[[Message], None] | None = None) -> Iterator[Ledger]:
-    """Listen to the messages of this rank inside the block.
+    """Record the messages of this rank inside the block.
 
     Example:
         with record_messages() as ledger:
@@ -106,23 +104,23 @@ def record_messages(on_message: Callable[[Message], None] | None = None) -> Iter
         ledger.count("all_reduce")   # 2
 
     Args:
-        on_message: called with each message before it is sent; what it raises stops the message.
+        on_message: called with each message before it is sent; an exception in it stops the message.
     """
     ledger = Ledger(on_message=on_message)
-    with _door:
+    with _opening:
         _open.append(ledger)
-        if not _stop_listening:
-            _stop_listening.append(_listen())
+        if not _restore:
+            _restore.append(_replace_methods())
     try:
         yield ledger
     finally:
-        with _door:
+        with _opening:
             _open.remove(ledger)
             if not _open:
-                _stop_listening.pop()()
+                _restore.pop()()
 
 
-def listening() -> bool:
+def ledger_is_open() -> bool:
     """Whether any ledger is open."""
     return bool(_open)
 
@@ -140,22 +138,22 @@ def note(name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = N
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """Hear no call of this thread inside the block: this room makes it, and has noted it by a better name."""
-    before = getattr(_own, "calls", False)
-    _own.calls = True
+def uncounted() -> Iterator[None]:
+    """Count no call of this thread inside the block: this room has noted it already, under a better name."""
+    before = getattr(_thread, "is_counted", False)
+    _thread.is_counted = True
     try:
         yield
     finally:
-        _own.calls = before
+        _thread.is_counted = before
 
 
-def _listen() -> Callable[[], None]:
-    """Note every direct call before it is made; returns how to stop."""
-    # From vars, because getattr gives a bare function, which put back would no longer pass the group.
+def _replace_methods() -> Callable[[], None]:
+    """Note every direct call before it is made; return a function that puts the methods back."""
+    # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.
     methods = {name: vars(ProcessGroup)[name] for name in _METHODS if name in vars(ProcessGroup)}
     for name, method in methods.items():
-        setattr(ProcessGroup, name, _heard(name, method))
+        setattr(ProcessGroup, name, _noted(name, method))
 
     def stop() -> None:
         for name, method in methods.items():
@@ -164,11 +162,11 @@ def _listen() -> Callable[[], None]:
     return stop
 
 
-def _heard(method_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _noted(method_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     name, position = _METHODS[method_name]
 
     def call(group: ProcessGroup, *args: Any, **options: Any) -> Any:
-        if not getattr(_own, "calls", False):
+        if not getattr(_thread, "is_counted", False):
             tensors = _tensors(args[position]) if position is not None and position < len(args) else []
             num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
             note(name, _shape(tensors), num_bytes, _peer(group, method_name, args))
@@ -193,7 +191,7 @@ def _shape(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
 
 
 def _peer(group: ProcessGroup, method_name: str, args: Sequence[Any]) -> int | None:
-    """The other end, or the root of a collective that has one, as a rank of the world."""
+    """The other end of a message, or the root of a collective, as a rank of the world; None if there is none."""
     if method_name in ("send", "recv"):
         return dist.get_global_rank(group, args[1])
     root = getattr(args[-1], "rootRank", None) if args else None

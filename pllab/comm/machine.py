@@ -1,7 +1,7 @@
-"""What a number was measured on, because a number without its machine says nothing.
+"""Describe the machine of a measurement, because a number without its machine says nothing.
 
-It stands in this room because it is the lowest that knows torch and its devices: the trainer and the benches, which may
-not import each other, write it beside their results, and the doctor prints it.
+This is the lowest room that knows torch and its devices. The trainer and the benches, which may not import each other,
+write the description beside their results, and the doctor prints it.
 """
 
 import os
@@ -35,7 +35,7 @@ def describe_machine() -> dict[str, str | int]:
 
 
 def _processor() -> str:
-    """The processor's trade name where Linux tells it, else the architecture."""
+    """The processor's trade name if Linux knows it, else the architecture."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

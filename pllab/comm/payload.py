@@ -1,8 +1,8 @@
-"""What travels to a new process and back: pickled, or refused in one sentence with the way out.
+"""Pickle values for a new process and back, or refuse them in one sentence with the way out.
 
-A new process knows a function only by the name of its module, so what was typed into a notebook cell or at a prompt is
-out of its reach. Python finds that out in the new process, after seconds, as "Can't get attribute ... on <module
-'__main__'>"; here it is found before anything starts.
+A new process imports a function from its module, so it cannot reach one typed into a notebook cell or at a prompt.
+Python notices that in the new process, after seconds, as "Can't get attribute ... on <module '__main__'>"; here it is
+noticed before anything starts.
 """
 
 import pickle
@@ -36,7 +36,7 @@ def pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
 
 
 def pack_value(value: Any, what: str) -> bytes:
-    """Pickle what a rank hands over: its result, or a report.
+    """Pickle the result or a report of a rank.
 
     Raises:
         ValueError: it cannot be pickled.
@@ -83,12 +83,12 @@ def _why_not(fn: Callable[..., Any], args: tuple[Any, ...], error: Exception) ->
 
 
 def _names_main(payload: bytes) -> bool:
-    """Whether unpickling would look something up in __main__; bytes inside, such as cloudpickle's, may name it."""
+    """Whether unpickling would look something up in __main__; the name inside nested bytes does not count."""
     return b"__main__" in payload and any(text == "__main__" for _, text, _ in pickletools.genops(payload))
 
 
 def _main_is_interactive() -> bool:
-    """Whether __main__ is a notebook, a prompt or `python -c` and no file to import again."""
+    """Whether __main__ is a notebook, a prompt or `python -c`, and not a file that can be imported again."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return file is None or not Path(file).is_file()
 

@@ -1,7 +1,7 @@
 """Child processes that cannot outlive their owner: both ends of a leash, for `launch` and for `Ranks`.
 
-The leash is a pipe: the owner holds one end, the other is the child's standard input. However the owner ends, by
-SIGKILL too, the pipe closes, and the child ends with all that it started and removes the owner's temporary folder.
+The leash is a pipe: the owner holds one end, the other is the child's standard input. When the owner ends, even by
+SIGKILL, the pipe closes. Then the child removes the owner's temporary folder and ends, with all processes it started.
 
 A child runs this file by its path, before anything else. So the file needs the standard library alone: the child is
 on its leash before it imports torch, which takes seconds.
@@ -22,14 +22,14 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 _LEAVE_S = 10.0  # how long the system may take to end a killed process
-_on_byte: list[Callable[[bytes], None]] = []  # in a child: who is told what the owner wrote on the leash
+_on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byte that the owner writes on the leash
 
 
 class Child(subprocess.Popen[bytes]):
     """A child process that leads a process group; killing it ends what it started too."""
 
     def kill(self) -> None:
-        """End the whole group; only while it runs or has just been seen to end, because numbers are used again."""
+        """End the whole group; only while it runs or has just ended, because process numbers are used again."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
@@ -49,9 +49,9 @@ def start_child(
     Args:
         folder: the owner's temporary folder, which the child removes when the owner is gone.
         entry: module and function, as in an entry point.
-        arguments: what the function finds in `sys.argv`.
-        log: the file for its words; by default they go where the owner's go.
-        environment: what it has in its environment besides the owner's.
+        arguments: the rest of `sys.argv` for the function.
+        log: the file for its output; by default it goes where the owner's goes.
+        environment: variables in addition to the owner's environment.
         pass_fds: file descriptors that it shares with the owner.
     """
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ def on_byte(call: Callable[[bytes], None]) -> None:
 
 
 def _hold(folder: str) -> None:
-    """Wait in a thread for the end of the leash; standard input is moved away, so that nobody reads from it."""
+    """Wait in a thread for the end of the leash; standard input is replaced, so that nothing else reads the leash."""
     leash = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -146,7 +146,7 @@ def _main() -> None:
     del sys.argv[1:4]
     _hold(folder)
     sys.path[:] = json.loads(path)
-    sys.modules["pllab.comm.processes"] = sys.modules[__name__]  # one leash, also for who imports this file
+    sys.modules["pllab.comm.processes"] = sys.modules[__name__]  # an import of this file gets the same leash
     module, _, function = entry.partition(":")
     getattr(importlib.import_module(module), function)()
 

@@ -1,8 +1,8 @@
 """Memory that the ranks of one host share: mapped by all of them, and a sum that never leaves it.
 
 gloo sends every byte through a loopback socket, which copies it into the kernel and out again. Ranks of one host need
-no socket: a file in memory, mapped by all, is one piece of memory with several owners. The files have no name, so a
-rank that is killed leaves nothing behind.
+no socket: a file in memory, mapped by all, is memory that they share. The files have no name, so a killed rank leaves
+nothing behind.
 
 Source: NCCL's shared-memory transport (`NCCL_SHM_DISABLE` in its documentation) does the same between GPUs.
 """
@@ -31,7 +31,7 @@ _ALIGN = 2**10  # chunks begin at multiples of this many numbers, so that no two
 
 @dataclass(frozen=True)
 class _Offer:
-    """Where the other ranks find the memory of one rank, and how they know that it is the right one."""
+    """Where the other ranks find the memory of one rank, and how they check that it is the right one."""
 
     num_bytes: int
     host_id: str
@@ -48,14 +48,14 @@ def map_shared_memory(num_bytes: int) -> list[torch.Tensor] | None:
         rank 0   | a a a |   tensor 0, shape (3,), uint8
         rank 1   | b b |     tensor 1, shape (2,), uint8
 
-    The bytes begin as zeros. What one rank writes, the others see; who may write when is for the ranks to agree on.
-    A tensor's memory is given back when no rank has a view of it any more.
+    The bytes begin as zeros. All ranks see what one rank writes, so they must agree on who writes when. A tensor's
+    memory is freed when no rank has a view of it any more.
 
-    Returns None, on every rank, where the ranks cannot share memory. They can when the group is gloo's with more than
-    one rank, all on one Linux host, with enough free space in /dev/shm.
+    Returns None, on every rank, if the ranks cannot share memory. They can if the group is gloo's with more than one
+    rank, all on one Linux host, with enough free space in /dev/shm.
 
     Raises:
-        ValueError: `num_bytes` is no whole number of at least 0.
+        ValueError: `num_bytes` is not a whole number of at least 0.
         PeerError: another rank went away or did not come in time.
     """
     num_bytes = whole_number("num_bytes", num_bytes, least=0)
@@ -69,7 +69,7 @@ def map_shared_memory(num_bytes: int) -> list[torch.Tensor] | None:
 
 
 def host_id() -> str:
-    """What tells this host from every other: the random number it drew when it started, elsewhere its name."""
+    """An identity of this host: on Linux the random number of its last boot, elsewhere its name."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -77,7 +77,7 @@ def host_id() -> str:
 
 
 def _offer(num_bytes: int, until_all_have_mapped: ExitStack) -> _Offer | None:
-    """Reserve the memory of this rank; None where that cannot be done."""
+    """Reserve the memory of this rank; None if that fails."""
     if not hasattr(os, "O_TMPFILE"):
         return None
     try:
@@ -92,7 +92,7 @@ def _offer(num_bytes: int, until_all_have_mapped: ExitStack) -> _Offer | None:
 
 
 def _map_all(offers: list[_Offer | None]) -> list[torch.Tensor] | None:
-    """The memory of all ranks in this process; None where a rank offers none or runs elsewhere."""
+    """The memory of all ranks in this process; None if a rank offers none or runs on another host."""
     if len({offer and offer.host_id for offer in offers}) > 1:
         return None
     try:
@@ -115,7 +115,7 @@ def _map(offer: _Offer) -> torch.Tensor:
 
 
 def _file_id(descriptor: int) -> tuple[int, int]:
-    """What tells a file from all others of one host."""
+    """An identity of a file on this host."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
 
@@ -128,7 +128,7 @@ class SharedBuffer:
         rank 0   | a0 b0 |      | a0+a1  b0    |  rank 0 wrote a      | a0+a1  b0+b1 |
         rank 1   | a1 b1 |  ->  | a0+a1  b1    |  rank 1 writes b ->  | a0+a1  b0+b1 |
 
-    `shared_buffer` makes it. Its memory is given back when the buffer and all views of `.tensor` are gone.
+    `shared_buffer` makes it. Its memory is freed when the buffer and all views of `.tensor` are gone.
     """
 
     def __init__(self, tensors: list[torch.Tensor], number: int) -> None:
@@ -144,11 +144,10 @@ class SharedBuffer:
         Raises:
             PeerError: another rank went away or did not come in time.
         """
-        # Two barriers suffice. After the first, every rank has written its numbers and is in here, and until the
-        # second a rank reads and writes nothing but its own chunk of each tensor: chunks are disjoint, so no rank
-        # touches what another one touches. After the second, all chunks are summed, and nobody touches a peer's
-        # tensor before the first barrier of the next call, which waits for that peer: it may use its tensor until
-        # then.
+        # Two barriers suffice. After the first, every rank has written its numbers and is in this call. Until the
+        # second, a rank reads and writes only its own chunk of each tensor, and chunks are disjoint. After the second,
+        # all chunks are summed. No rank touches a peer's tensor before the first barrier of the next call, which waits
+        # for that peer, so the peer may use its tensor until then.
         note_tensor("all_reduce", self.tensor)
         with in_words("all_reduce", rank()), torch.no_grad():
             dist.barrier()
@@ -166,16 +165,16 @@ class SharedBuffer:
                 other.copy_(total)
 
     def _blocks(self, where: slice) -> list[torch.Tensor]:
-        """One block of each rank's tensor, the own one first."""
+        """One block of each rank's tensor, this rank's first."""
         others = [tensor[where] for number, tensor in enumerate(self._tensors) if number != self._number]
         return [self.tensor[where], *others]
 
 
 def shared_buffer(numel: int, dtype: torch.dtype, device: torch.device | None = None) -> SharedBuffer | None:
-    """Make a flat tensor of zeros that all ranks of the group can sum in memory; None where they cannot.
+    """Make a flat tensor of zeros that all ranks of the group can sum in memory; None if they cannot.
 
-    Every rank calls it with the same size and type, and all get a buffer or all get None: where `map_shared_memory`
-    cannot map, and where the `device` of a rank is not the CPU (None means the CPU).
+    Every rank calls it with the same size and type, and all get a buffer or all get None. They get None if
+    `map_shared_memory` returns None, or if the `device` of a rank is not the CPU (None means the CPU).
 
     Example, on two ranks:
 

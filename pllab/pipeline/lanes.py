@@ -30,7 +30,7 @@ class LaneExecutor(Executor):
     `loss(output, target)` is a mean over its rows, as PyTorch's losses are. For a mean over tokens, give
     `mean_over=num_target_tokens` or another count of the targets. Stages may share parameters. With `recompute` a
     stage keeps only its inputs and runs forward again before its backward. The batch gets no gradient. With
-    `SleepStage` stages the engine is `emulated`; then loss, batch and targets may be leaving out.
+    `SleepStage` stages the engine is `emulated`; then loss, batch and targets may be left out.
 
     Raises:
         ScheduleError: the schedule is illegal.

@@ -82,7 +82,7 @@ class Pipe(nn.Module):
         recompute: bool = False,
         timeout_s: float = 300.0,
     ) -> Self:
-        """Make a pipe from partitions and their devices; a device shadows_by_stage twice has two stages.
+        """Make a pipe from partitions and their devices; a device named twice has two stages.
 
         Raises:
             ValueError: the numbers of partitions and devices differ.
@@ -134,7 +134,7 @@ class Pipe(nn.Module):
         """Run the batch through the stages; the output is on the last device.
 
         Raises:
-            ValueError: the batch has no rows or fewer than the options schedule has micro-batches, or a stage does not
+            ValueError: the batch has no rows or fewer than the given schedule has micro-batches, or a stage does not
                 return one value per row.
             TimeoutError: a stage took longer than `timeout_s`.
             RuntimeError: another thread uses this pipe.

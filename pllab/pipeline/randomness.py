@@ -70,7 +70,7 @@ def _seed_of(batch_seed: int, stage: int, micro_batch: int) -> int:
 
 
 class _SeededDropout(TorchFunctionMode):
-    """Replaces `functional.dropout`, and lets dispatch else through."""
+    """Replaces `functional.dropout`, and lets everything else through."""
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Save a run and go on from it: weights as Hugging Face writes them, optimizer state, epochs done, and whose they are.
+"""Save a run and go on from it: weights as Hugging Face writes them, optimizer state, epochs done, the run's identity.
 
-A checkpoint is a folder `epoch-0003` that is written beside and moved into place at once, so a reader sees a whole one
-or none; the older ones are removed after the new one is there. It belongs to a run: `checkpoint.json` says what was
-trained on which data, and the checksum of every file.
+A checkpoint is a folder `epoch-0003`, written under another name and moved into place, so a reader sees a whole one or
+none. Then older checkpoints are removed. A checkpoint belongs to a run: `checkpoint.json` says what was trained on
+which data, and has the checksum of every file.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ def save_checkpoint(
     epochs_done: int,
     identity: Mapping[str, Any],
 ) -> Path:
-    """Write `folder/epoch-NNNN` and remove older ones and what a killed save left.
+    """Write `folder/epoch-NNNN`; remove older ones and the remains of a killed save.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         model: with all weights up to date.
         states: the optimizer's state of each parameter, by its name.
-        epochs_done: how many, which names the checkpoint.
-        identity: what decides what is learned; a run that goes on must have the same.
+        epochs_done: the number of epochs, which names the checkpoint.
+        identity: the settings that decide what is learned; a resumed run must have the same.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".draft-*"):
@@ -65,21 +65,21 @@ def save_checkpoint(
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
-    """The checkpoints of a run, the oldest first; what has another name is none."""
+    """The checkpoints of a run, the oldest first; other names are ignored."""
     return sorted(path for path in folder.glob("epoch-*") if _NAME.fullmatch(path.name))
 
 
 def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, int]:
-    """The newest checkpoint of a run with its number of epochs, once it is sure that it is whole and of this run.
+    """Check that the newest checkpoint is whole and of this run; return it with its number of epochs.
 
     Raises:
-        ValueError: there is none, it is damaged, or it is of a run with another identity; the sentence names what
-            differs.
+        ValueError: there is none, it is damaged, or it is of a run with another identity; the sentence names the
+            difference.
     """
-    found = checkpoints_in(folder)
-    if not found:
+    checkpoints = checkpoints_in(folder)
+    if not checkpoints:
         raise ValueError(f"{str(folder)!r} holds no checkpoint to resume; train with --checkpoint first")
-    path = found[-1]
+    path = checkpoints[-1]
     about = _read_about(path)
     for name, expected in about["sha256"].items():
         if _checksum(path / name) != expected:
@@ -94,10 +94,10 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
 
 
 def load_checkpoint(path: Path, model: GPT2LMHeadModelParallel) -> dict[str, Any]:
-    """Fill the model, wherever its parameters lie; returns the optimizer's state of each parameter by its name.
+    """Fill the model, on any devices; return the optimizer's state of each parameter, by its name.
 
     Raises:
-        ValueError: the checkpoint cannot be read, holds numbers that are none, or is of a model of another shape.
+        ValueError: the checkpoint cannot be read, has values that are not numbers, or is of a model of another shape.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -112,7 +112,7 @@ def load_checkpoint(path: Path, model: GPT2LMHeadModelParallel) -> dict[str, Any
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], states: Mapping[str, Any]) -> None:
-    """Give an optimizer the saved state of its parameters; learning rate and the like stay as they are now."""
+    """Give an optimizer the saved state of its parameters; settings such as the learning rate stay as they are."""
     now = optimizer.state_dict()
     now["state"] = {number: states[name] for number, name in enumerate(names) if name in states}
     optimizer.load_state_dict(now)

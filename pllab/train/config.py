@@ -1,7 +1,7 @@
 """What to train and on how many devices: one frozen record, checked before anything starts.
 
-A wrong value is refused here, in the process of the person who wrote it, and not by the third of four ranks
-ten seconds later. The command line makes its flags from these fields, so each has its meaning below it.
+A wrong value is refused here, in the calling process, and not ten seconds later by one of four ranks. The command line
+makes its flags from these fields, so each has its meaning below it.
 """
 
 import json
@@ -111,12 +111,12 @@ class TrainConfig:
 
     @property
     def num_stages(self) -> int:
-        """Stages of the model where its layers lie on several devices."""
+        """Number of stages of a model on several devices."""
         return self.world_size * (_STAGES_PER_RANK.get(self.schedule, 1) if self.mode == "pipeline" else 1)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides what is learned, as plain values: a run that goes on must have the same."""
+        """The fields that decide what is learned, as plain values; a resumed run must have the same."""
         return {name: value for name, value in json.loads(json.dumps(asdict(self))).items() if name in _IDENTITY}
 
     def to_json(self) -> dict[str, Any]:
@@ -200,9 +200,9 @@ def _check_microbatches(config: TrainConfig) -> None:
         f"num_microbatches {count} and split_size {size} say the same thing twice; "
         "give the count or the rows of one micro-batch",
     )
-    given = {"num_microbatches": count, "split_size": size, "recompute": config.recompute}
-    given["schedule"] = config.schedule != "gpipe"
-    only = [name for name, value in given.items() if value]
+    options = {"num_microbatches": count, "split_size": size, "recompute": config.recompute}
+    options["schedule"] = config.schedule != "gpipe"
+    only = [name for name, value in options.items() if value]
     _require(
         config.mode == "pipeline" or not only,
         f"{' and '.join(only)} belong to mode pipeline, not to {config.mode}; leave them out",

@@ -1,7 +1,7 @@
-"""The life of one rank: a trainer, epochs of steps, a validation loss after each, translations.
+"""The training of one rank: a trainer, epochs of steps, a validation loss after each epoch, translations.
 
-A run in one process is a rank in a world of one. Under data_parallel every rank has a share of the data; the ranks of a
-pipeline all read all of it.
+A run in one process is a rank in a world of one. Under data_parallel every rank has a share of the data; in a pipeline
+every rank reads all of it.
 """
 
 import hashlib
@@ -39,9 +39,9 @@ _NAMES = ("docs", "numbers", "iwslt14-de-en", "tinyshakespeare", "openwebtext")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Training and validation examples with the tokenizer that reads them.
+    """Training and validation examples with their tokenizer.
 
-    Every rank reads the examples itself; the tokenizer is trained once and handed over as a file.
+    Every rank reads the examples itself; the tokenizer is trained once and passed on as a file.
     """
 
     training: Sequence[Example]
@@ -55,7 +55,7 @@ class Corpus:
 
     @property
     def digest(self) -> str:
-        """What tells the training examples from others, in twelve digits."""
+        """A checksum of the training examples, in twelve digits."""
         return hashlib.sha256("\0".join(texts_of(self.training)).encode()).hexdigest()[:12]
 
 
@@ -78,7 +78,7 @@ def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corp
 
 
 def _load(config: TrainConfig, split: str, limit: int | None) -> list[Example]:
-    """Take what is no known name as a path where something lies there, or where it can be nothing else."""
+    """Load the examples; a name that is not known is a path if it exists or looks like one."""
     path = Path(config.dataset)
     is_path = config.dataset not in _NAMES and (path.exists() or path.is_absolute() or path.suffix in FILE_TYPES)
     return load_examples(config.dataset, split, path=path if is_path else None, columns=config.columns, limit=limit)
@@ -86,7 +86,7 @@ def _load(config: TrainConfig, split: str, limit: int | None) -> list[Example]:
 
 @dataclass(frozen=True)
 class RankOutcome:
-    """What one rank hands back."""
+    """The result of one rank."""
 
     epochs: tuple[EpochMetrics, ...]
     step_losses: tuple[float, ...]
@@ -97,7 +97,7 @@ class RankOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """All that the steps of one rank need; `share` is its number among those that share the data, and their count."""
+    """All that the steps of one rank need; `share` is the number of its share of the data, and the count of shares."""
 
     config: TrainConfig
     corpus: Corpus
@@ -109,18 +109,18 @@ class _Run:
 
     @property
     def rows_per_share(self) -> int:
-        """Rows of a batch that fall to this rank."""
+        """This rank's rows of a batch."""
         return self.config.batch_size // self.share[1]
 
 
 def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: OnProgress) -> RankOutcome:
-    """Train this rank's share of the configuration and return what it measured.
+    """Train this rank's share of the configuration and return its measurements.
 
     Args:
         config: the same on every rank.
         corpus: the same on every rank.
-        folder: of the run, for checkpoints.
-        on_progress: gets a dictionary about ten times a second.
+        folder: the run's folder, for checkpoints.
+        on_progress: called with a dictionary about ten times a second.
     """
     trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
@@ -153,7 +153,7 @@ def _prepare(config: TrainConfig, corpus: Corpus, trainer: Trainer, on_progress:
 
 
 def _resume(run: _Run, folder: Path) -> int:
-    """Fill model and optimizer from the newest checkpoint; the number of epochs already done."""
+    """Fill model and optimizer from the newest checkpoint; return the number of epochs already done."""
     path, done = open_checkpoint(folder, run.config.identity | {"data": run.corpus.digest})
     states = load_checkpoint(path, run.trainer.model)
     restore_optimizer(run.trainer.optimizer, run.trainer.names, states)
@@ -161,7 +161,7 @@ def _resume(run: _Run, folder: Path) -> int:
 
 
 def _run_epoch(run: _Run, epoch: int) -> tuple[EpochMetrics, list[float]]:
-    """Train one epoch on the clock, then validate off it."""
+    """Train one epoch, which is timed, then validate, which is not."""
     number, count = run.share
     torch.manual_seed(run.config.seed + 1 + epoch * count + number)  # dropout
     run.loader.set_epoch(epoch)
@@ -184,7 +184,7 @@ def _run_epoch(run: _Run, epoch: int) -> tuple[EpochMetrics, list[float]]:
 
 
 def _run_steps(run: _Run, epoch: int, start: float) -> tuple[list[StepRecord], int]:
-    """Do every step of an epoch and tell now and then how it goes."""
+    """Run every step of an epoch and report progress now and then."""
     records: list[StepRecord] = []
     num_tokens, last_event = 0, 0.0
     num_steps = len(run.loader)
@@ -211,7 +211,7 @@ def _run_steps(run: _Run, epoch: int, start: float) -> tuple[list[StepRecord], i
 
 
 def _losses_of_all(records: list[StepRecord], num_shares: int) -> tuple[list[float], float]:
-    """Loss per target token of all shares, of every step and of the epoch; one message for the whole epoch."""
+    """Loss per target token over all shares, for every step and for the epoch, with one message in all."""
     sums = torch.stack([record.loss_sum.double() for record in records])
     counts = torch.tensor([record.num_targets for record in records], dtype=torch.float64, device=sums.device)
     table = torch.stack([sums, counts])
@@ -228,14 +228,14 @@ def validation_loss(
     batch_size: int,
     share: tuple[int, int] = (0, 1),
 ) -> float:
-    """Mean loss per target token over all examples; a token counts the same wherever it is. NaN without targets.
+    """Mean loss per target token over all examples; every token has the same weight. NaN without targets.
 
     Args:
         trainer: computes the losses, with dropout off.
-        examples: the same on every rank; those that share the data deal them out among them.
-        collate: makes `input_ids` and `labels` of a list of examples.
+        examples: all examples, the same on every rank; each rank takes its share.
+        collate: makes `input_ids` and `labels` from a list of examples.
         batch_size: rows at a time, on this rank.
-        share: this rank's number among those that share the data, and their count.
+        share: the number of this rank's share of the data, and the count of shares.
     """
     number, count = share
     loss_sum, num_targets = 0.0, 0
@@ -256,7 +256,7 @@ def batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _keep(run: _Run, folder: Path, metrics: EpochMetrics, step_losses: list[float]) -> None:
-    """Rank 0 writes what the configuration wants kept of an epoch."""
+    """Let rank 0 write the checkpoint and the TensorBoard files of an epoch, if configured."""
     if run.config.checkpoint:
         run.trainer.gather()
         states = run.trainer.state_of_optimizer()
@@ -277,7 +277,7 @@ def _translate(run: _Run) -> float | None:
 
 
 def _wait_for_device(device: torch.device) -> None:
-    """Let the GPUs finish what is queued, so that the clock stops after the work and not before it."""
+    """Let the GPUs finish all queued work, so that the clock stops after it."""
     if device.type == "cuda":
         for index in range(torch.cuda.device_count()):
             torch.cuda.synchronize(index)

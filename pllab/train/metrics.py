@@ -1,8 +1,7 @@
-"""The two numbers a run is judged by, seconds and tokens per second, and how they are averaged.
+"""The two results of a run, seconds and tokens per second, and how they are averaged.
 
-A rate is total tokens over total wall time. Over epochs we give mean and standard deviation, with the first
-epoch dropped when there are several, because it pays for warm-up. Over ranks the rates are summed and the
-times are averaged.
+A rate is total tokens over total wall time. Over epochs we give mean and standard deviation; of several epochs the
+first is dropped, because it includes the warm-up. Over ranks the rates are summed and the times are averaged.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from statistics import fmean, stdev
 
 @dataclass(frozen=True, kw_only=True)
 class EpochMetrics:
-    """What one rank measured in one epoch."""
+    """The measurements of one rank in one epoch."""
 
     rank: int
     epoch: int
@@ -52,8 +51,8 @@ class Summary:
         """
         if not values:
             raise ValueError("there is no epoch to summarise; train for at least one")
-        kept = values[1:] if len(values) > 1 else values
-        return cls(fmean(kept), stdev(kept) if len(kept) > 1 else 0.0, len(kept))
+        counted = values[1:] if len(values) > 1 else values
+        return cls(fmean(counted), stdev(counted) if len(counted) > 1 else 0.0, len(counted))
 
     def text(self, digits: int = 2) -> str:
         """The two numbers for people: `3.00 +- 1.41`."""

@@ -31,7 +31,7 @@ def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
     if metric not in _TITLES:
         raise ValueError(f"metric is {metric!r}; choose one of {', '.join(_TITLES)}")
     title, unit = _TITLES[metric]
-    from matplotlib.figure import Figure as Drawing  # half a second, which a run without figures saves
+    from matplotlib.figure import Figure as Drawing  # imported here because it takes half a second
 
     drawing = Drawing(figsize=(1.8 + 1.3 * len(results), 3.6), layout="constrained")
     axes = drawing.add_subplot()

@@ -1,7 +1,7 @@
-"""What a run leaves behind: a value for the caller and the same as JSON in the work folder.
+"""The result of a run: a value for the caller, and the same as JSON in the work folder.
 
-The JSON names configuration and machine, because a rate without them means nothing, and holds every epoch of
-every rank, so that means can be taken again.
+The JSON has configuration and machine, because a rate without them means nothing, and every epoch of every rank, so
+that means can be computed again.
 """
 
 import json
@@ -18,7 +18,7 @@ from pllab.train.metrics import EpochMetrics, Summary, mean_time_s, total_tokens
 
 @dataclass(frozen=True, kw_only=True)
 class TrainResult:
-    """All that a run measured.
+    """All measurements of a run.
 
     Example: `result.tokens_per_s.mean` is the throughput of all devices together.
     """
@@ -53,7 +53,7 @@ class TrainResult:
         return self.ranks[0][-1].validation_loss
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain values; what is not a number in a diverged run becomes null."""
+        """The result as plain values; numbers that are not finite, as in a diverged run, become null."""
         plain = {
             "config": self.config.to_json(),
             "machine": self.machine,
@@ -70,7 +70,7 @@ class TrainResult:
 
 
 def save_result(result: TrainResult) -> TrainResult:
-    """Write `WORKDIR/<mode>-<world size>.json` in one move and return the result with its path.
+    """Write `WORKDIR/<mode>-<world size>.json` atomically and return the result with its path.
 
     Raises:
         ValueError: the work folder cannot be made or written.
@@ -82,7 +82,7 @@ def save_result(result: TrainResult) -> TrainResult:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a file in one move, so that a reader sees a whole one.
+    """Write a file atomically, so that a reader never sees a part of it.
 
     Raises:
         OSError: the folder is missing or cannot be written.
@@ -119,10 +119,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def open_workdir(workdir: str) -> Path:
-    """Make the work folder when missing and prove that a file can be written there.
+    """Make the work folder if it is missing, and check that a file can be written there.
 
     Raises:
-        ValueError: it cannot; the message names the folder and the reason.
+        ValueError: no file can be written; the message names the folder and the reason.
     """
     folder = Path(workdir)
     try:
@@ -138,7 +138,7 @@ def open_workdir(workdir: str) -> Path:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN: replace what is not finite by null, all the way down."""
+    """Replace numbers that are not finite by null, at every depth: JSON has no NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

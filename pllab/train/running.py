@@ -1,4 +1,4 @@
-"""The one door: check, start the ranks the mode needs, train, write the result."""
+"""The entry point: check, start the ranks that the mode needs, train, write the result."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from pllab.train.trainers import devices_of
 
 
 def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainResult:
-    """Train as configured and leave `WORKDIR/<mode>-<world size>.json`.
+    """Train as configured and write `WORKDIR/<mode>-<world size>.json`.
 
     Example: `train(TrainConfig(mode="data_parallel", world_size=2)).tokens_per_s.mean` is the throughput of
     both ranks together.
@@ -26,12 +26,11 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
 
     Args:
         config: what to train, and on what.
-        on_progress: called here about ten times a second per rank with a dictionary of name, mode, rank,
-            epoch (from 0), step (from 1), num_steps, and of this epoch so far tokens and seconds, and the
-            rank's last loss.
+        on_progress: called in this process about ten times a second per rank, with a dictionary of name, mode, rank,
+            epoch (from 0), step (from 1), num_steps, tokens and seconds of this epoch so far, and the rank's last loss.
 
     Raises:
-        ValueError: the data set, work folder, device or checkpoint is not there or does not fit.
+        ValueError: the data set, work folder, device or checkpoint is missing or does not fit.
         RankError: a rank failed; all others were ended.
     """
     backend = _describe_backend(config)
@@ -49,15 +48,15 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
 
 
 def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | None = None) -> TrainResult | None:
-    """Train as one rank of a group that is set up already, as under torchrun; rank 0 returns the result.
+    """Train as one rank of an existing group, as under torchrun; rank 0 returns the result.
 
     Args:
         config: the same on every rank, of mode data_parallel or pipeline.
-        backend: who carries the messages, for the result.
-        on_progress: see `train`; hears of this rank only.
+        backend: name of the messages' backend, for the result.
+        on_progress: as for `train`, but only for this rank.
 
     Raises:
-        ValueError: the group is not the configuration's; else as `train`.
+        ValueError: mode or world size do not fit the group, or as for `train`.
     """
     if config.mode not in ("data_parallel", "pipeline") or config.world_size != comm.world_size():
         raise ValueError(
@@ -70,7 +69,7 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
         corpus.tokenizer.save(folder / "tokenizer.json")
     with compute_threads(config.num_threads):
         outcome = train_rank(config, corpus, folder, on_progress or (lambda _: None))
-    # The ranks of a pipeline work on the same tokens, so one of them speaks for all.
+    # The ranks of a pipeline work on the same tokens, so one outcome counts.
     outcomes = comm.all_gather_object(outcome) if config.mode == "data_parallel" else [outcome]
     return save_result(_result(config, backend, outcomes)) if comm.rank() == 0 else None
 
@@ -85,10 +84,10 @@ def _open_run(config: TrainConfig) -> Path:
     result = folder.with_suffix(".json")
     if result.is_dir():
         raise ValueError(f"{str(result)!r} is a folder, and the results go into a file of that name; move it away")
-    found = checkpoints_in(folder)
-    if config.checkpoint and not config.resume and found:
+    checkpoints = checkpoints_in(folder)
+    if config.checkpoint and not config.resume and checkpoints:
         raise ValueError(
-            f"{str(folder)!r} holds checkpoints of an earlier run (up to {found[-1].name}); go on from them with "
+            f"{str(folder)!r} holds checkpoints of an earlier run (up to {checkpoints[-1].name}); go on from them with "
             "--resume, or name another --workdir"
         )
     if config.resume:
@@ -128,7 +127,7 @@ def _in_rank(
     folder: str,
     tokenizer_path: str,
 ) -> RankOutcome:
-    """What a launched rank runs; it is a function of a module so that a new process can import it."""
+    """The function of a launched rank, at module level so that a new process can import it."""
     corpus: Corpus = load_corpus(config, Path(tokenizer_path))
     return train_rank(config, corpus, Path(folder), comm.report)
 
@@ -136,16 +135,16 @@ def _in_rank(
 def _describe_backend(config: TrainConfig) -> str:
     """Say who computes and who carries messages; refuses devices that are not there."""
     if config.mode == "data_parallel":
-        wanted = {"cpu": "gloo", "cuda": "nccl", "auto": None}[config.device]
-        return comm.plan_backend(0, config.world_size, wanted).reason
+        backend = {"cpu": "gloo", "cuda": "nccl", "auto": None}[config.device]
+        return comm.plan_backend(0, config.world_size, backend).reason
     devices = ", ".join(str(device) for device in devices_of(config))
     return f"one process on {devices}"
 
 
 def _check_resume(config: TrainConfig, folder: Path) -> None:
-    found = checkpoints_in(folder)
-    done = int(found[-1].name.partition("-")[2]) if found else 0
-    if found and done >= config.num_epochs:
+    checkpoints = checkpoints_in(folder)
+    done = int(checkpoints[-1].name.partition("-")[2]) if checkpoints else 0
+    if checkpoints and done >= config.num_epochs:
         raise ValueError(
             f"num_epochs is {config.num_epochs} and the checkpoint in {str(folder)!r} has {done} behind it; "
             "give more epochs, or leave resume out"
@@ -154,7 +153,7 @@ def _check_resume(config: TrainConfig, folder: Path) -> None:
 
 @contextmanager
 def compute_threads(count: int) -> Iterator[None]:
-    """Compute with so many threads in this process for a while; modes are compared on devices of one."""
+    """Compute with this many threads inside the block; modes are compared with one thread per device."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -2,8 +2,8 @@
 
 `Plain` is a model that autograd runs: on one device, with its layers on several in turn, or replicated on every rank of
 a group. `Pipelined` is a schedule that an executor runs, on lanes of this process or on the ranks of a group. The loss
-of a step is the sum over the target tokens of the whole batch divided by their number; a mean of the ranks' means would
-weigh a token by how short its neighbours happen to be.
+of a step is the sum over the target tokens of the whole batch, divided by their number. In a mean of the ranks' means,
+the weight of a token would depend on the number of tokens on its rank.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ Batch = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What one share of a step found, without having waited for its GPU."""
+    """The loss of one share of a step; the GPU may still be computing it."""
 
     loss_sum: torch.Tensor
     """Sum of the losses of this share's target tokens, a scalar on the device."""
@@ -41,14 +41,14 @@ class StepRecord:
 
 
 class Trainer(Protocol):
-    """What the loop asks of a mode."""
+    """The interface of a mode for the loop."""
 
     model: GPT2LMHeadModelParallel
     optimizer: torch.optim.Optimizer
     names: list[str]
-    """Of the parameters that the optimizer here steps, in its order."""
+    """Names of the parameters of this process's optimizer, in its order."""
     device: torch.device
-    """Where the loop waits for work to end, and where translations are made."""
+    """The device that the loop waits for, and that makes the translations."""
     reason: str
     """How work and messages are shared, in a sentence; empty for one device."""
 
@@ -65,13 +65,13 @@ class Trainer(Protocol):
         """Dropout off inside the block."""
 
     def gather(self) -> None:
-        """Bring the weights up to date on rank 0, where they are trained elsewhere."""
+        """Bring the weights up to date on rank 0, if other ranks train some of them."""
 
     def state_of_optimizer(self) -> dict[str, Any]:
-        """The optimizer's state by the parameter's name, of all ranks."""
+        """The optimizer's state of all ranks, by parameter name."""
 
     def close(self) -> None:
-        """End what was started."""
+        """End all workers."""
 
 
 def make_trainer(config: TrainConfig, vocab_size: int) -> Trainer:
@@ -88,14 +88,14 @@ def build_model(config: TrainConfig, vocab_size: int) -> GPT2LMHeadModelParallel
     """Make a randomly initialised GPT-2, the same in every rank and mode for the same seed."""
     torch.manual_seed(config.seed)
     sizes = {"n_layer": config.n_layer, "n_embd": config.n_embd, "n_head": config.n_head}
-    # None in attention: the fused kernel of a GPU takes no generator, so its masks could not be repeated.
+    # No dropout in attention: the fused kernel of a GPU takes no generator, so its masks could not be repeated.
     dropout = {"embd_pdrop": config.dropout, "resid_pdrop": config.dropout}
     settings = gpt2_config("tiny", vocab_size, n_positions=config.max_length, use_cache=False, **sizes, **dropout)
     return GPT2LMHeadModelParallel(settings).to(getattr(torch, config.dtype))
 
 
 def devices_of(config: TrainConfig) -> list[torch.device]:
-    """The devices this process drives: one, or one per stage or lane; they share GPUs when those are short.
+    """The devices of this process: one, or one per stage or lane; these share GPUs if there are too few.
 
     Example: two lanes without a GPU -> `[cpu:0, cpu:1]`, with one GPU -> `[cuda:0, cuda:0]`.
 
@@ -144,7 +144,7 @@ class Plain:
         return StepRecord(loss_sum.detach(), num_targets)
 
     def loss_sum(self, batch: Batch) -> float:
-        """By the model without its data-parallel wrapper, as no gradient is to be averaged."""
+        """Use the model without its data-parallel wrapper, as there are no gradients to average."""
         with torch.no_grad():
             return float(self._sum(self.model, batch))
 
@@ -177,9 +177,9 @@ class Plain:
 
 @dataclass
 class Pipelined:
-    """A schedule that an executor runs: on lanes, or in a group of ranks on its ranks.
+    """A schedule that an executor runs: on lanes, or on the ranks of a group if there is one.
 
-    In a group every rank has all weights and trains those of its stages; `gather` brings them together.
+    In a group every rank has all weights and trains those of its stages; `gather` collects the trained ones.
     """
 
     model: GPT2LMHeadModelParallel
@@ -199,8 +199,8 @@ class Pipelined:
         self._mine = {stage: self._stages[stage] for stage in mine}
         self._tied = tied_weights(self._stages) if self._on_ranks else ()
         self._executor = self._make_executor(devices)
-        here = {id(parameter) for stage in self._mine.values() for parameter in stage.parameters()}
-        self.names = sorted(name for name, parameter in self.model.named_parameters() if id(parameter) in here)
+        mine_ids = {id(parameter) for stage in self._mine.values() for parameter in stage.parameters()}
+        self.names = sorted(name for name, parameter in self.model.named_parameters() if id(parameter) in mine_ids)
         self.optimizer = make_optimizer(self.model, self.names, self.config)
         where = "ranks" if self._on_ranks else "lanes"
         self.reason = f"{self.schedule.name} on {self.config.world_size} {where}, {self._num_parts} micro-batches"
@@ -268,18 +268,18 @@ class Pipelined:
         return LaneExecutor(self.schedule, self._stages, _mean_loss, devices=devices, **options)
 
     def _searched(self) -> Schedule:
-        """`zero_bubble` for what the stages cost on this machine, measured on tokens drawn at random."""
+        """`zero_bubble` for the costs of the stages on this machine, measured with random tokens."""
         ranks, parts = self.config.world_size, max(self._num_parts, 2 * self.config.world_size)
         rows = parts * max(1, self.config.batch_size // self._num_parts)
-        given: Any = {"num_microbatches": parts, "num_ranks": ranks, "repeats": 2}
+        options: Any = {"num_microbatches": parts, "num_ranks": ranks, "repeats": 2}
         with torch.random.fork_rng():
             ids = torch.randint(self.model.config.vocab_size, (rows, self.config.max_length))
             if self._on_ranks:
                 mine = {comm.rank(): self._stages[comm.rank()].to(self.device)}
-                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, _mean_loss, **given)
+                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, _mean_loss, **options)
             else:
                 devices = devices_of(self.config)
-                costs = calibrate(self._stages, (ids, ids), ids, _mean_loss, devices=devices, **given)
+                costs = calibrate(self._stages, (ids, ids), ids, _mean_loss, devices=devices, **options)
         limit = float(ranks) if self.config.memory_limit is None else self.config.memory_limit
         return zero_bubble(ranks, self._num_parts, costs, limit)
 
@@ -307,7 +307,7 @@ class Pipelined:
 
 
 def make_optimizer(model: nn.Module, names: Iterable[str], config: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimizer over the named parameters, in the order of the names, which no mode changes."""
+    """Make the optimizer for the named parameters, in the order of the names, which is the same in every mode."""
     parameters = dict(model.named_parameters())
     chosen = [parameters[name] for name in names]
     if config.optimizer == "sgd":

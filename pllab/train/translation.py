@@ -1,4 +1,4 @@
-"""Greedy translation and its BLEU: does the model do the task, and not only predict its own prompt?"""
+"""Greedy translation and its BLEU: does the model translate, and not only predict its prompt?"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,14 +25,14 @@ def bleu_score(
     """
     import sacrebleu  # a second to import, and only translation needs it
 
-    ours = examples[comm.rank() :: comm.world_size()]
+    share = examples[comm.rank() :: comm.world_size()]
     single = plain_model(model).to(device).eval()
     pairs = []
-    for start in range(0, len(ours), batch_size):
-        rows = ours[start : start + batch_size]
+    for start in range(0, len(share), batch_size):
+        rows = share[start : start + batch_size]
         texts = translate(single, tokenizer, [row.source for row in rows], max_length)
         pairs += list(zip(texts, [row.target for row in rows], strict=True))
-    everywhere = [pair for share in comm.all_gather_object(pairs) for pair in share]
+    everywhere = [pair for of_rank in comm.all_gather_object(pairs) for pair in of_rank]
     return float(sacrebleu.corpus_bleu([text for text, _ in everywhere], [[target for _, target in everywhere]]).score)
 
 
@@ -44,8 +44,8 @@ def translate(model: Any, tokenizer: Tokenizer, sources: Sequence[str], max_leng
 
     Args:
         model: a transformers model with `generate`, on one device.
-        tokenizer: the one it was trained with.
-        sources: a batch.
+        tokenizer: the tokenizer that the model was trained with.
+        sources: a batch of sentences.
         max_length: of source, separator and translation together, in tokens.
     """
     prompts = [_prompt(tokenizer, source, max_length) for source in sources]

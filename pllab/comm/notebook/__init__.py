@@ -1,4 +1,4 @@
 """Ranks that run the cells of a notebook.
 
-`cells.py` is what a lesson sees, `cluster.py` owns the processes, `serving.py` runs in each of them.
+`cells.py` has `Ranks` for a lesson, `cluster.py` owns the processes, `serving.py` runs in each of them.
 """

@@ -28,7 +28,7 @@ _HEAR_S = 1.0  # how long Python takes at most to notice an interrupt
 
 
 class RanksInterrupted(KeyboardInterrupt):
-    """A cell on the ranks was interrupted; the sentence says what became of the ranks."""
+    """A cell on the ranks was interrupted; the sentence says whether the ranks are still there."""
 
     def _render_traceback_(self) -> list[str]:
         """IPython's hook: show the sentence alone."""
@@ -141,10 +141,10 @@ class Ranks:
                 give_up = time.monotonic() + _GRACE_S
 
     def _calm(self, replies: dict[int, Any]) -> str:
-        """Stop what still runs and make the group anew, or end everything; say which."""
+        """Stop running ranks and make a new group, or end everything; return a sentence that says which."""
         self._cluster.interrupt(_still_running(replies))
         if not _settle(replies, _HEAR_S):
-            self._cluster.cut_wires()  # somebody waits inside gloo, where an interrupt is not heard
+            self._cluster.cut_wires()  # a rank waits inside gloo, which does not notice an interrupt
             self._cluster.interrupt(_still_running(replies))
         if not _settle(replies, 3 * _HEAR_S) or not self._renew():
             why = self._cluster.why_silent()
@@ -153,7 +153,7 @@ class Ranks:
         return "the ranks and their variables are still there, in a new group"
 
     def _renew(self) -> bool:
-        """A half-sent message would confuse the next cell, so all ranks meet again in a new group."""
+        """Let all ranks join a new group: a half-sent message would confuse the next cell."""
         meeting = str(self._cluster.folder / f"meeting-{self._num_groups}")
         self._num_groups += 1
         replies = {
@@ -220,7 +220,7 @@ def _still_running(replies: dict[int, Any]) -> list[int]:
 
 
 def _settle(replies: dict[int, Any], timeout_s: float) -> bool:
-    """Wait until all are done, at most so long; whether they are."""
+    """Wait until all are done, for at most `timeout_s` seconds; return whether they are."""
     until = time.monotonic() + timeout_s
     while (pending := _still_running(replies)) and time.monotonic() < until:
         replies[pending[0]].wait(_TICK_S)
@@ -228,7 +228,7 @@ def _settle(replies: dict[int, Any], timeout_s: float) -> bool:
 
 
 def _show_replies(replies: dict[int, Any]) -> None:
-    """Write what the ranks wrote, in order of rank, also of those that never answered."""
+    """Write the output of the ranks, in order of rank, also of ranks that never answered."""
     for reply in replies.values():
         if reply.done():
             reply.wait_for_output(1.0)
@@ -296,6 +296,6 @@ def _first_cause(failures: dict[int, Any], outcome: str) -> RankError:
 
 
 def _and_then(error: RankError, outcome: str) -> str:
-    """Put what became of the ranks at the end of the first line."""
+    """Put the state of the ranks at the end of the first line."""
     first, _, rest = str(error).partition("\n")
     return f"{first} ({outcome})" + (f"\n{rest}" if rest else "")

@@ -1,7 +1,7 @@
 """The processes behind `Ranks`: one ipyparallel controller and one engine per rank, owned from start to end.
 
-Started as own children rather than through ipyparallel's Cluster, which logs to the notebook, writes into the home
-directory and learns late that an engine died. Every child is on a leash, binds to 127.0.0.1 only, and writes into one
+They are started directly and not through ipyparallel's Cluster, which logs to the notebook, writes into the home
+directory and notices a dead engine late. Every child is on a leash, binds to 127.0.0.1 only, and writes into one
 temporary folder that `stop` removes.
 """
 
@@ -29,7 +29,7 @@ class Cluster:
 
     @property
     def client_file(self) -> Path:
-        """What a client needs to connect; the controller writes it when it is ready."""
+        """The connection file for clients; the controller writes it when it is ready."""
         return self.folder / "security" / "ipcontroller-client.json"
 
     def is_ready(self) -> bool:
@@ -40,12 +40,12 @@ class Cluster:
         """Look at the processes; never waits.
 
         Raises:
-            RankError: one of them has ended, with how and with its last words.
+            RankError: one of them has ended; the message says how, with its last output.
         """
-        known = [(rank, f"rank {rank}", f"engine-{rank}", process) for rank, process in enumerate(self.engines)]
-        for rank, name, log, process in [*known, (0, "the controller of the ranks", "controller", self.controller)]:
+        ranks = [(rank, f"rank {rank}", f"engine-{rank}", process) for rank, process in enumerate(self.engines)]
+        for rank, name, log, process in [*ranks, (0, "the controller of the ranks", "controller", self.controller)]:
             if process.poll() is not None:
-                process.kill()  # what it started
+                process.kill()  # and the processes it started
                 words = _last_words(self.folder / f"{log}.log")
                 raise RankError(rank, f"{name} {how_it_ended(process.returncode)}{words}")
 
@@ -61,7 +61,7 @@ class Cluster:
         return f", because rank {stopped[0]} had been stopped (SIGSTOP or Ctrl-Z)" if stopped else ""
 
     def cut_wires(self) -> None:
-        """Have every rank close its connections, so that nobody waits for a message any more."""
+        """Let every rank close its connections, so that none waits for a message any more."""
         for process in self.engines:
             if process.stdin is not None:
                 with suppress(OSError):
@@ -95,7 +95,7 @@ def start_cluster(num_ranks: int, backend: str | None, num_threads: int, timeout
 
 
 def _start(folder: Path, name: str, entry: str, *arguments: str) -> Child:
-    """Start a child with its words in a file and nothing in the user's home."""
+    """Start a child with its output in a file and nothing in the user's home."""
     environment = {"IPYTHONDIR": str(folder / "ipython"), "PYTHONUNBUFFERED": "1"}
     return start_child(folder, entry, *arguments, log=folder / f"{name}.log", environment=environment)
 

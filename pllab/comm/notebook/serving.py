@@ -52,7 +52,7 @@ def cut_wires() -> None:
 
 
 def is_complete(connection_file: Path) -> bool:
-    """Whether the controller has written all of a connection file; it does not do so at one stroke."""
+    """Whether the controller has written all of a connection file; it does not write it atomically."""
     try:
         json.loads(connection_file.read_text())
     except (FileNotFoundError, ValueError):
@@ -73,7 +73,7 @@ def _is_socket(number: int) -> bool:
 
 
 def serve_rank() -> None:
-    """What the process of a rank calls: join the group, then serve cells until the owner ends the process."""
+    """The entry point of a rank's process: join the group, then serve cells until the owner ends the process."""
     rank, world_size, backend, num_threads, timeout_s = json.loads(sys.argv[1])
     folder = Path(sys.argv[2])
     # A shell's background job ignores Ctrl-C and so would we; the owner interrupts cells by this signal.
