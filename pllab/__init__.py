@@ -8,7 +8,7 @@ The rooms, from the ground floor up; a room imports its own floor's room and the
     floor 2   parallel    pipeline    show       algorithms that know no model; pictures that know no torch
     floor 1   comm        data        simulate   process groups; datasets; the virtual clock
     floor 0   schedule    timeline               what runs where in which order; what happened when
-    beneath   arguments                          numbers that a caller gives, checked
+    beneath   arguments                          checks of a caller's numbers
 
 Importing `pllab` imports none of them, so it is instant.
 """

@@ -1,7 +1,7 @@
 """The command line: `python -m pllab doctor | train | equivalence | bench`.
 
-Each command is a function from its words to an exit code, imported when it is asked for, so that help and doctor do not
-wait for libraries they do not use. What goes wrong is one sentence on stderr and exit code 2.
+Each command is a function from its words to an exit code. It is imported when it is called, so that help and doctor do
+not wait for libraries they do not use. An error is one sentence on stderr and exit code 2.
 """
 
 import sys
@@ -37,17 +37,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the words after `pllab`; by default those of this process.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
-    words = [word for word in given if word != "--traceback"]
+    all_words = list(sys.argv[1:] if argv is None else argv)
+    words = [word for word in all_words if word != "--traceback"]
     try:
         return _dispatch(words)
     except KeyboardInterrupt:
-        if words != given:
+        if words != all_words:
             raise
         print("\ninterrupted; every rank and worker has ended", file=sys.stderr)
         return 130
     except (ValueError, RuntimeError, OSError, OverflowError) as error:
-        if words != given:
+        if words != all_words:
             raise
         print(f"pllab: {_sentence(error, words)}", file=sys.stderr)
         return 2
@@ -66,9 +66,9 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _sentence(error: Exception, words: Sequence[str]) -> str:
-    """The first line of an error: a failed rank's traceback stands below it and is for --traceback.
+    """The first line of an error; the lines below it, such as a failed rank's traceback, are for --traceback.
 
-    An error that another library raised does not say which value it is about; then the command does.
+    An error of another library does not say which value it is about, so then the sentence has the command.
     """
     text = str(error).strip().partition("\n")[0] or type(error).__name__
     if isinstance(error, OSError) and error.strerror:

@@ -13,7 +13,7 @@ from pllab.cli.flags import parse
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PARTS = ("torch", "transformers", "datasets", "jupyterlab", "ipyparallel", "anywidget")
-# pllab's ranks keep a file open in a folder of this name, and its modules stand on a command line.
+# The marks of pllab's processes: an open file in a folder of this name, or a module on the command line.
 _FOLDER_MARK = "pllab-"
 _COMMAND_MARKS = ("pllab.comm", "-m pllab")
 
@@ -31,7 +31,7 @@ class DoctorOptions:
 
 
 def run(words: Sequence[str]) -> int:
-    """Print the report; returns 0, and refuses (exit code 2) when ranks were asked for and cannot talk.
+    """Print the report and return 0; with `--ranks`, raise if ranks cannot exchange a tensor.
 
     Raises:
         ValueError: ranks is negative.
@@ -46,7 +46,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def report() -> Iterator[tuple[str, str]]:
-    """Name and finding, one after the other."""
+    """The lines of the report: name and text."""
     import torch
 
     from pllab.comm import plan_backend
@@ -65,10 +65,10 @@ def report() -> Iterator[tuple[str, str]]:
 
 
 def talk(num_ranks: int) -> str:
-    """Start ranks, add their numbers up among them, and say how long it took.
+    """Start ranks, let them add up their numbers, and say how long it took.
 
     Raises:
-        RankError: they could not.
+        RankError: a rank failed.
     """
     from pllab import comm
 
@@ -105,11 +105,11 @@ def find_strays() -> list[str]:
         return ["not looked for, because psutil is not installed"]
     me = psutil.Process()
     family = {me.pid, *(parent.pid for parent in me.parents())}
-    # What may not be looked at is None, and a process that ends meanwhile is left out.
-    seen = [process.info for process in psutil.process_iter(["pid", "ppid", "username", "cmdline", "open_files"])]
-    commands = {info["pid"]: " ".join(info["cmdline"] or ()) for info in seen}
+    # Fields that this user may not read are None, and a process that ends meanwhile is left out.
+    processes = [process.info for process in psutil.process_iter(["pid", "ppid", "username", "cmdline", "open_files"])]
+    commands = {info["pid"]: " ".join(info["cmdline"] or ()) for info in processes}
     strays = []
-    for info in seen:
+    for info in processes:
         number, command = info["pid"], commands[info["pid"]]
         files = [Path(file.path) for file in info["open_files"] or ()]
         if number not in family and info["username"] == me.username() and _is_ours(command, files):

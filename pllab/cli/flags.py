@@ -1,7 +1,7 @@
-"""Flags from the fields of a record or the parameters of a function, so that what can be set is written once.
+"""Make flags from the fields of a record or the parameters of a function, so that each setting is written once.
 
-Names, types and defaults come from the signature, the help from the docstrings. The fields of a record among them are
-flags without a prefix. argparse reads the words; what is wrong with them is one sentence.
+Names, types and defaults come from the signature, the help from the docstrings. If a parameter is a record, its fields
+are flags without a prefix. argparse reads the words; an error is one sentence.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def parse(target: Callable[..., T], words: Sequence[str], command: str) -> T:
 
 
 def bind(targets: Sequence[Callable[..., Any]], words: Sequence[str], command: str) -> list[Callable[[], Any]]:
-    """`parse` for several targets that share the words: a call for each, to be made when its time comes.
+    """`parse` for several targets that share the words; return a function for each, to be called later.
 
     Raises:
         ValueError: a flag is unknown, or has a value of another type or one that a record refuses.
@@ -62,7 +62,7 @@ class _Flag(NamedTuple):
 
 
 def _flags(target: Callable[..., Any]) -> Iterator[_Flag]:
-    """The parameters of a target; in place of a record its fields, whose defaults are those of the record given."""
+    """The flags of a target's parameters; a record has a flag per field, with the defaults of the record given."""
     docs = {param.arg_name: param.description for param in docstring_parser.parse_from_object(target).params}
     for name, kind, default in _parameters(target):
         if _is_record(kind):
@@ -72,10 +72,10 @@ def _flags(target: Callable[..., Any]) -> Iterator[_Flag]:
 
 
 def _call(target: Callable[..., Any], values: dict[str, Any]) -> Callable[[], Any]:
-    """The target with the values of its flags; its records are made at once, so what they refuse is refused now."""
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    own = {n: _call(kind, values)() if _is_record(kind) else given[n] for n, kind, _ in _parameters(target)}
-    return partial(target, **own)
+    """The target with the values of its flags; its records are made at once, so that they refuse wrong values now."""
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    options = {n: _call(kind, values)() if _is_record(kind) else plain[n] for n, kind, _ in _parameters(target)}
+    return partial(target, **options)
 
 
 def _parameters(target: Callable[..., Any]) -> list[tuple[str, Any, Any]]:

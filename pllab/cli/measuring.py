@@ -1,6 +1,6 @@
 """`pllab bench NAME` and `pllab equivalence`: measure, print the table, write the numbers and the picture.
 
-The flags are the parameters of the measuring function, so what can be varied is written once.
+The flags are the parameters of the measuring function, so each setting is written once.
 """
 
 import os
@@ -23,10 +23,10 @@ _BENCHES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """Where the results go, refused before the measurement if they could not be written after it.
+    """The file for the numbers, checked before the measurement so that it can be written after it.
 
     Raises:
-        ValueError: a path is a folder, lies in none, or cannot be written.
+        ValueError: the path is a folder, is in a folder that does not exist, or cannot be written.
     """
 
     json: Path | None = None
@@ -38,10 +38,10 @@ class Numbers:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """Where the picture goes.
+    """The file for the picture.
 
     Raises:
-        ValueError: as for `Numbers`, or it is a picture of an unknown kind.
+        ValueError: as for `Numbers`, or the kind of picture is unknown.
     """
 
     picture: Path | None = None
@@ -87,7 +87,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def run_equivalence(words: Sequence[str]) -> int:
-    """Print the table of equivalence; returns 0 where all rows are equal and 1 where one is not.
+    """Print the table of equivalence; return 0 if all rows are equal and 1 if one is not.
 
     Raises:
         ValueError: an unknown flag, or no place for a file.
@@ -99,7 +99,7 @@ def run_equivalence(words: Sequence[str]) -> int:
 
 
 def _report(result: Any, path: Path | None, command: str, words: Sequence[str]) -> None:
-    """Print the table, and write the numbers where they are wanted."""
+    """Print the table, and write the numbers if there is a path."""
     print(result.table())
     if path is not None:
         from pllab.train.results import write_json  # with all of the trainer, which --help does not need
@@ -109,7 +109,7 @@ def _report(result: Any, path: Path | None, command: str, words: Sequence[str]) 
 
 
 def _command(command: str, words: Sequence[str]) -> str:
-    """The command to repeat the measurement: without the files, whose place is this machine's own matter."""
+    """The command to repeat the measurement, without its files, whose paths are for this machine only."""
     rest = iter(words)
-    kept = [word for word in rest if not (word in ("--json", "--picture") and next(rest, ""))]
-    return " ".join([f"python -m pllab {command}", *(w for w in kept if not w.startswith(("--json=", "--picture=")))])
+    flags = [word for word in rest if not (word in ("--json", "--picture") and next(rest, ""))]
+    return " ".join([f"python -m pllab {command}", *(w for w in flags if not w.startswith(("--json=", "--picture=")))])

@@ -46,7 +46,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _with_devices(config: TrainConfig, words: Sequence[str]) -> TrainConfig:
-    """Where --world-size was left out: as many as torchrun started, else 2 for every mode but single."""
+    """Without --world-size: as many devices as torchrun started ranks, else 2 for every mode but single."""
     is_given = any(word.partition("=")[0].replace("_", "-") == "--world-size" for word in words)
     if is_given or config.mode == "single":
         return config
@@ -57,7 +57,7 @@ def _from_torchrun(name: str) -> int:
     """A number that torchrun has put into the environment.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a number.
     """
     if not (text := os.environ[name]).isdecimal():
         raise ValueError(
@@ -73,13 +73,13 @@ def _run_here(options: TrainOptions) -> TrainResult:
 
 
 def _run_under_torchrun(options: TrainOptions) -> TrainResult | None:
-    """Be one of the ranks that torchrun started, on this host or on many."""
+    """Train as one of the ranks that torchrun started, on this host or on many."""
     from pllab import comm
 
     config = options.config
     rank, world_size = _from_torchrun("RANK"), _from_torchrun("WORLD_SIZE")
-    wanted = "gloo" if config.device == "cpu" else None
-    plan = comm.setup(rank, world_size, wanted, timeout_s=config.timeout_s)
+    backend = "gloo" if config.device == "cpu" else None
+    plan = comm.setup(rank, world_size, backend, timeout_s=config.timeout_s)
     try:
         with Bars(config.num_epochs, is_hidden=options.quiet or rank != 0) as bars:
             return train_as_rank(config, plan.reason, on_progress=bars)
@@ -90,8 +90,7 @@ def _run_under_torchrun(options: TrainOptions) -> TrainResult | None:
 class Bars:
     """Show the events of `pllab.train.train` as bars on stderr, one per rank: `train(config, on_progress=bars)`.
 
-    A context manager, so that the bars are closed whatever happens. In a log file they are drawn every few
-    seconds only.
+    A context manager, so that the bars are always closed. In a log file they are drawn only every few seconds.
     """
 
     def __init__(self, num_epochs: int, is_hidden: bool = False) -> None:
@@ -137,7 +136,7 @@ class Bars:
 
 
 def summary_text(result: TrainResult) -> str:
-    """All that a run measured, for people: per epoch, per rank, in total."""
+    """The results of a run for people: per epoch, per rank, in total."""
     lines = [f"devices          {result.backend}"]
     lines += [_epoch_line(epochs) for epochs in zip(*result.ranks, strict=True)]
     if len(result.ranks) > 1:

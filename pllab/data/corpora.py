@@ -21,7 +21,7 @@ from typing import Any
 Row = Mapping[str, Any]
 Splits = Mapping[str, Iterable[Row]]
 
-# Every tenth paragraph of the prose is kept for validation.
+# Every tenth paragraph of the prose is for validation.
 _HELD_OUT = 10
 
 # All numbers below a thousand, and this many above; then 80 % train, 10 % validation, 10 % test.
@@ -115,7 +115,7 @@ def _joined(block: str) -> str:
 
 @dataclass(frozen=True)
 class _HubSet:
-    """Where a set lives on the hub, its text columns, and whether a row is a whole book."""
+    """A data set of the hub: its repository, its text columns, and whether a row is a whole book."""
 
     repository: str
     columns: tuple[str, ...] | None = None
@@ -165,18 +165,18 @@ def load_examples(
         return docs_examples(split)[:limit]
     if path is None and name == "numbers":
         return number_examples(split, limit)
-    wanted = (columns,) if isinstance(columns, str) else columns
+    names = (columns,) if isinstance(columns, str) else columns
     label = f"data set {name!r}" if path is None else f"data set {str(path)!r}"
     with _one_sentence(label), TemporaryDirectory(prefix="pllab-") as scratch:  # datasets leaves lock files
-        found = _load(name, split, None if path is None else Path(path), wanted, limit, label, scratch)
-        if not found:
+        examples = _load(name, split, None if path is None else Path(path), names, limit, label, scratch)
+        if not examples:
             raise DatasetError(f"{label} has no text for split {split!r}; give a larger set, {_USE_EMBEDDED}")
-        return found
+        return examples
 
 
 @contextmanager
 def _one_sentence(label: str) -> Iterator[None]:
-    """Make one sentence of whatever datasets and its readers raise."""
+    """Turn any error of datasets and its readers into one sentence."""
     try:
         yield
     except DatasetError:
@@ -192,10 +192,10 @@ def _one_sentence(label: str) -> Iterator[None]:
 def _load(
     name: str, split: str, path: Path | None, columns: Sequence[str] | None, limit: int | None, label: str, scratch: str
 ) -> list[Example]:
-    known = _HUB_SETS.get(name, _HubSet(name))
-    splits = _open_hub(known.repository, limit) if path is None else _open_local(path, label, scratch)
-    is_book = known.is_book or (path is not None and path.suffix == ".txt")
-    return list(islice(_read_split(splits, split, columns or known.columns, is_book, label), limit))
+    hub_set = _HUB_SETS.get(name, _HubSet(name))
+    splits = _open_hub(hub_set.repository, limit) if path is None else _open_local(path, label, scratch)
+    is_book = hub_set.is_book or (path is not None and path.suffix == ".txt")
+    return list(islice(_read_split(splits, split, columns or hub_set.columns, is_book, label), limit))
 
 
 def _open_local(path: Path, label: str, scratch: str) -> Splits:
@@ -216,7 +216,7 @@ def _open_local(path: Path, label: str, scratch: str) -> Splits:
 
 
 def _check_readable(path: Path, label: str) -> None:
-    """Refuse what nobody can read: a pipe would be waited for, and other libraries name neither file nor way out."""
+    """Refuse a path that cannot be read: a pipe would block, and errors of other libraries do not name the file."""
     if not path.exists():
         raise DatasetError(f"{label} does not exist; check the path, {_USE_EMBEDDED}")
     if not (path.is_file() or path.is_dir()):
@@ -229,13 +229,13 @@ def _check_readable(path: Path, label: str) -> None:
 
 
 def _open_hub(repository: str, limit: int | None) -> Splits:
-    """The splits of a set on the hub, streamed when only some examples are wanted."""
+    """The splits of a set on the hub, streamed if there is a limit."""
     import datasets
     from huggingface_hub import HfApi
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     repository, _, config = repository.partition(":")
-    with suppress(OfflineModeIsEnabled):  # then the cache is all there is
+    with suppress(OfflineModeIsEnabled):  # then only the cache is left
         HfApi().dataset_info(repository, timeout=10.0)  # asked once; datasets would try for twenty seconds
     options: dict[str, Any] = {"name": config or None, "streaming": limit is not None}
     try:
@@ -243,14 +243,14 @@ def _open_hub(repository: str, limit: int | None) -> Splits:
     except RuntimeError as error:
         if "script" not in str(error):
             raise
-        # A set that is still a Python script: the hub has converted it by itself.
+        # A set that is still a Python script; the hub has a converted copy.
         return datasets.load_dataset(repository, revision="refs/convert/parquet", **options)
 
 
 def _read_split(
     splits: Splits, split: str, columns: Sequence[str] | None, is_book: bool, label: str
 ) -> Iterator[Example]:
-    """The examples of one split; every twentieth of train is validation where a set has none."""
+    """The examples of one split; if a set has no validation split, it is every twentieth example of train."""
     is_shared = "validation" not in splits and "train" in splits and split in ("train", "validation")
     if not is_shared:
         _require_split(label, split, tuple(splits))
@@ -283,16 +283,16 @@ def _examples_of(rows: Iterable[Row], columns: Sequence[str] | None, label: str)
             yield Example("".join(source), target)
 
 
-def _choose_columns(there: Sequence[str], wanted: Sequence[str] | None, label: str) -> Sequence[str]:
-    """The columns to read: those wanted, else the first known shape that is there."""
-    if wanted is not None and len(wanted) not in (1, 2):
-        raise DatasetError(f"columns {tuple(wanted)} are not one column of text nor a source and a target column")
-    for shape in [("de", "en"), ("text",)] if wanted is None else [wanted]:
-        if set(shape) <= set(there):
+def _choose_columns(present: Sequence[str], names: Sequence[str] | None, label: str) -> Sequence[str]:
+    """The columns to read: the named ones, else German and English, else text."""
+    if names is not None and len(names) not in (1, 2):
+        raise DatasetError(f"columns {tuple(names)} are not one column of text nor a source and a target column")
+    for shape in [("de", "en"), ("text",)] if names is None else [names]:
+        if set(shape) <= set(present):
             return shape
-    expected = "de and en, nor text" if wanted is None else " and ".join(wanted)
+    expected = "de and en, nor text" if names is None else " and ".join(names)
     raise DatasetError(
-        f"{label} has the columns {', '.join(there)} but not {expected}; name its text columns, "
+        f"{label} has the columns {', '.join(present)} but not {expected}; name its text columns, "
         f'for example columns=("question", "answer") or columns=("text",), {_USE_EMBEDDED}'
     )
 

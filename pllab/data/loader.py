@@ -80,7 +80,7 @@ def rank_batch_size(batch_size: int, rank: int, world_size: int) -> int:
 
 
 class ShareLoader(DataLoader[Any]):
-    """A DataLoader over one rank's share, which `set_epoch` deals anew."""
+    """A DataLoader over one rank's share; `set_epoch` gives it a new order."""
 
     def __init__(self, shares: "RankShares", batch_size: int, collate_fn: Callable[[list[Any]], Any] | None) -> None:
         self.shares = shares
@@ -96,10 +96,10 @@ class ShareLoader(DataLoader[Any]):
 
 @dataclass(frozen=True)
 class RankShares:
-    """How one rank's shares follow from the epoch: a rule that every rank computes alone.
+    """One rank's share of every epoch; each rank computes its own, without messages.
 
     Eight samples, two ranks and batches of four: `RankShares(data, 0, 2, 4, 1234, "pad", True).of_epoch(0)` has
-    four samples, two of each batch, and the one of rank 1 has the other four. Epoch 1 deals them anew.
+    four samples, two of each batch, and rank 1 has the other four. Epoch 1 has a new order.
     """
 
     dataset: Indexable[Any]

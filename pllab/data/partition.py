@@ -16,7 +16,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Indexable(Protocol[T_co]):
-    """What can be cut: a list, or any data set with a length and integer indices."""
+    """Data that can be cut: a list, or any data set with a length and integer indices."""
 
     def __len__(self) -> int:
         """Number of samples."""

@@ -1,4 +1,4 @@
-"""Turn text into numbers, and make batches of them that say what the model has to predict.
+"""Turn text into token numbers, and make batches with labels for the model to predict.
 
 The tokenizer is a byte-level BPE, trained on the corpus at hand. Byte-level means that every text can be encoded and
 comes back unchanged: the 256 bytes are in the vocabulary, and the merges learned from the corpus only make it shorter.
@@ -78,11 +78,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, file: str | Path) -> Self:
-        """Read what `save` wrote.
+        """Read a tokenizer that `save` wrote.
 
         Raises:
             FileNotFoundError: there is no such file.
-            ValueError: the file is no tokenizer, or not one of ours.
+            ValueError: the file is not a tokenizer, or lacks the special tokens.
         """
         if not Path(file).is_file():
             raise FileNotFoundError(f"no tokenizer at {file}; train one with train_tokenizer and save it there")
@@ -115,8 +115,8 @@ class Tokenizer:
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """Learn the merges of a byte-level BPE from texts; the same texts give the same tokenizer.
 
-    Example: 259 tokens are the bytes and the special ones; each further token joins two that often meet. A
-    small corpus may run out of pairs before `vocab_size`; `Tokenizer.vocab_size` is what was reached.
+    Example: 259 tokens are the bytes and the special ones; each further token joins two that often come together. A
+    small corpus may run out of pairs before `vocab_size`; `Tokenizer.vocab_size` is the real number.
 
     Raises:
         ValueError: the vocabulary is too small for the bytes and the special tokens.
@@ -147,7 +147,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 class Block(NamedTuple):
-    """A row that is tokens already, as `pack_text` makes them: every one is to be predicted."""
+    """A row of tokens, made by `pack_text`; every token is to be predicted."""
 
     tokens: tuple[int, ...]
 
@@ -192,17 +192,17 @@ class Collate:
     def _encode(self, row: Example | Block) -> tuple[list[int], list[int]]:
         """Tokens and labels of one row."""
         if isinstance(row, Block):
-            given, predicted = [], list(row.tokens)
+            prompt, predicted = [], list(row.tokens)
         else:
-            given = prompt_tokens(self.tokenizer, row.source)
+            prompt = prompt_tokens(self.tokenizer, row.source)
             predicted = [*self.tokenizer.encode(row.target), self.tokenizer.end_id]
-        tokens = (given + predicted)[: self.max_length]
-        labels = ([IGNORED] * len(given) + predicted)[: self.max_length]
+        tokens = (prompt + predicted)[: self.max_length]
+        labels = ([IGNORED] * len(prompt) + predicted)[: self.max_length]
         return tokens, labels
 
 
 def prompt_tokens(tokenizer: Tokenizer, source: str) -> list[int]:
-    """What the model is given before it writes the target: source and separator; nothing for plain text."""
+    """The prompt before the target: source and separator; nothing for plain text."""
     return [*tokenizer.encode(source), tokenizer.separator_id] if source else []
 
 

@@ -1,11 +1,11 @@
-"""Put a student's function to the test in a process of its own, and turn whatever happens into a verdict.
+"""Test a student's function in a process of its own, and turn the outcome into a verdict.
 
     the notebook: check                     the other process: run_job
     packs the function       task    ->     reads it and runs the cases in order
     makes the verdict     <- report         one JSON line per event, written as it happens
                           <- stack          where the function was when the deadline passed
 
-The function may hang, crash, print or leave threads behind: the notebook's kernel never notices. It travels as
+The function may hang, crash, print or leave threads behind without harm to the notebook's kernel. It is sent as
 cloudpickle, because another process cannot import a function of a notebook cell; so it also reaches real ranks.
 """
 
@@ -50,13 +50,12 @@ def check(
     deadline_s: float | None = None,
     strict: bool | None = None,
 ) -> Verdict:
-    """Check a solution: not attempted, not yet with a hint, or right; it never raises unless it is strict.
+    """Check a solution: not attempted, not yet with a hint, or right; it raises only if it is strict.
 
     Example: `check("09.1", make_tasks)` as the last line of a cell shows the verdict under it.
 
-    deadline_s: seconds that all cases together may take; by default what the exercise says.
-    strict: raise for everything that is not right; by default the switch `PLLAB_STRICT=1` in the environment
-    decides.
+    deadline_s: seconds that all cases together may take; by default the exercise's.
+    strict: raise if the solution is not right; by default the switch `PLLAB_STRICT=1` in the environment decides.
 
     Raises:
         ValueError: there is no exercise of that number.
@@ -85,11 +84,11 @@ def hints(exercise_id: str, level: int = 1) -> str:
 def run_on_ranks(
     program: Program, solution: Callable[..., Any], world_size: int, *args: Any, timeout_s: float = 15.0
 ) -> list[Any]:
-    """Run `program(rank, world_size, solution, *args)` on every rank; return what each one returned.
+    """Run `program(rank, world_size, solution, *args)` on every rank; return the results in order of rank.
 
-    The program is a function of an exercise's module, which a rank can import. Let it return what it saw (gradients,
-    shares, the ledger's messages) and judge that afterwards; a launch takes a few seconds, so put several questions
-    into one.
+    The program is a function of an exercise's module, which a rank can import. Let it return its observations
+    (gradients, shares, the ledger's messages) and judge them afterwards; a launch takes a few seconds, so make several
+    observations in one.
 
     Example: `run_on_ranks(average_three_steps, solution, 2)` -> the weights of rank 0 and of rank 1.
 
@@ -107,7 +106,7 @@ def _enter(rank: int, world_size: int, program: Program, packed: bytes, args: tu
 
 @dataclass(frozen=True)
 class _Job:
-    """What travels to the other process: the function, with its source for tracebacks, and the import path."""
+    """The message to the other process: the function, with its source for tracebacks, and the import path."""
 
     exercise_id: str
     function: bytes
@@ -122,7 +121,7 @@ def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: 
         return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     try:
         job = _pack(exercise, solution, deadline_s)
-    except Exception as error:  # pickling runs foreign code, and every way it fails is the same news to the student
+    except Exception as error:  # pickling runs foreign code; every failure means the same to the student
         return _not_yet(exercise, 0, "cannot_travel", _CANNOT_TRAVEL.format(error=error))
     with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
         printed = _run(Path(folder), job)
@@ -130,7 +129,7 @@ def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: 
 
 
 def _is_stub(solution: Callable[..., Any]) -> bool:
-    """Whether the body does nothing but raise NotImplementedError; then no process is needed to know it."""
+    """Whether the body only raises NotImplementedError; then no process is needed."""
     code = getattr(solution, "__code__", None)
     if not isinstance(code, CodeType) or code.co_names != ("NotImplementedError",):
         return False
@@ -145,7 +144,7 @@ def _pack(exercise: Exercise, solution: Callable[..., Any], deadline_s: float) -
 
 
 def _run(folder: Path, job: _Job) -> str:
-    """Run the job in its own process and session; return what it printed; leave no process of it behind."""
+    """Run the job in its own process and session, end all its processes, and return its output."""
     (folder / "task").write_bytes(cloudpickle.dumps(job))
     with (folder / "printed").open("w+b") as printed:
         process = _start(folder, printed)
@@ -167,7 +166,7 @@ def _start(folder: Path, printed: IO[bytes]) -> "subprocess.Popen[bytes]":
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the session we started, with any children the student's code started in it."""
+    """End the job's session, with any processes that the student's code started in it."""
     if hasattr(os, "killpg"):
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -179,7 +178,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def run_job(folder: str) -> None:
-    """In the other process: run the job of the folder, and leave without waiting for threads that it left behind."""
+    """In the other process: run the job of the folder, and exit without waiting for its threads."""
     job: _Job = cloudpickle.loads(Path(folder, "task").read_bytes())
     sys.path[:] = list(job.path)
     linecache.cache[job.source_name] = (len("".join(job.source_lines)), None, list(job.source_lines), job.source_name)
@@ -191,7 +190,7 @@ def run_job(folder: str) -> None:
 
         solution, exercise = cloudpickle.loads(job.function), find(job.exercise_id)
         write(event="ready")
-        # The process ends itself at the deadline, even when nobody is left to end it.
+        # The process ends itself at the deadline, even if its parent is gone.
         faulthandler.dump_traceback_later(job.deadline_s, exit=True, file=stack)
         run_cases(exercise, solution, job.source_name, write)
         sys.stdout.flush()
@@ -199,7 +198,7 @@ def run_job(folder: str) -> None:
 
 
 def run_cases(exercise: Exercise, solution: Callable[..., Any], source_name: str, write: Callable[..., None]) -> None:
-    """Run the cases in order, stop at the first that fails, and write down what happened, event by event."""
+    """Run the cases in order, stop at the first that fails, and write one event for each."""
     for case in exercise.cases:
         try:
             case.test(solution)
@@ -207,7 +206,7 @@ def run_cases(exercise: Exercise, solution: Callable[..., Any], source_name: str
             return write(event="not attempted")
         except Wrong as wrong:
             return write(event="wrong", hint_id=wrong.hint_id, sentence=wrong.sentence)
-        except BaseException as error:  # SystemExit too: whatever the student's code raises is an answer, not our end
+        except BaseException as error:  # SystemExit too: an exception of the student's code must not end the check
             sentence = traceback.format_exception_only(error)[0].strip()  # `ZeroDivisionError: division by zero`
             return write(event="raised", sentence=sentence, where=_raised_in(error, source_name))
         write(event="passed")
@@ -216,8 +215,8 @@ def run_cases(exercise: Exercise, solution: Callable[..., Any], source_name: str
 
 def _raised_in(error: BaseException, source_name: str) -> str:
     """The innermost line of the student's own code: `line 3 of make_tasks: return a / 0`."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source_name]
-    return f"line {own[-1].lineno} of {own[-1].name}: {own[-1].line}" if own else ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source_name]
+    return f"line {frames[-1].lineno} of {frames[-1].name}: {frames[-1].line}" if frames else ""
 
 
 def _read_report(exercise: Exercise, folder: Path, job: _Job, printed: str) -> Verdict:
@@ -248,8 +247,8 @@ def _read_report(exercise: Exercise, folder: Path, job: _Job, printed: str) -> V
 
 def _last_seen(stack: str, source_name: str) -> str:
     """Where the student's code was when the deadline passed, from faulthandler's dump."""
-    own = re.search(rf'File "{re.escape(source_name)}", line (\d+) in (\S+)', stack) if source_name else None
-    return f"last seen in line {own[1]} of {own[2]}" if own else ""
+    match = re.search(rf'File "{re.escape(source_name)}", line (\d+) in (\S+)', stack) if source_name else None
+    return f"last seen in line {match[1]} of {match[2]}" if match else ""
 
 
 def _not_yet(exercise: Exercise, passed: int, hint_id: str, hint: str, printed: str = "", where: str = "") -> Verdict:

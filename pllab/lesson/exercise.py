@@ -1,6 +1,6 @@
-"""What an exercise is, and what a check says of a solution: two values, one as text, HTML and plain fields.
+"""An exercise, and the verdict of a check, which is shown as text and as HTML.
 
-An exercise is a few named cases that a right solution passes, and three hints. The wrong solutions it must refuse live
+An exercise is a few named cases that a right solution passes, and three hints. The wrong solutions it must refuse are
 in the tests. This file knows no lesson; the exercises themselves are in `pllab.lesson.exercises`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Wrong(Exception):
-    """What a case raises at a wrong solution: the class of the bug and a sentence that teaches.
+    """A case raises it for a wrong solution: the class of the bug and a sentence that teaches.
 
     Example: `raise Wrong("late_binding", "All tasks computed the last pair.")`
     """
@@ -38,7 +38,7 @@ class Case:
 
 
 def case(claim: str, *, on_hang: tuple[str, str] | None = None) -> Callable[[Callable[[Any], None]], Case]:
-    """Make a test the case that it stands for, so that its claim is written once, above it.
+    """Turn a test function into a case, so that its claim is written once, above it.
 
     Example:
         @case("no item is done twice")
@@ -65,7 +65,7 @@ class Exercise:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What is tested, in order."""
+        """The claims of the cases, in order."""
         return tuple(case.claim for case in self.cases)
 
 
@@ -76,11 +76,11 @@ def find(exercise_id: str) -> Exercise:
         ValueError: there is no such exercise.
     """
     lesson = exercise_id.partition(".")[0]
-    known = {exercise.id: exercise for exercise in exercises_of(lesson)}
-    if exercise_id not in known:
-        there = ", ".join(known) or "none"
-        raise ValueError(f"there is no exercise {exercise_id!r}; lesson {lesson!r} has {there}")
-    return known[exercise_id]
+    exercises = {exercise.id: exercise for exercise in exercises_of(lesson)}
+    if exercise_id not in exercises:
+        names = ", ".join(exercises) or "none"
+        raise ValueError(f"there is no exercise {exercise_id!r}; lesson {lesson!r} has {names}")
+    return exercises[exercise_id]
 
 
 def exercises_of(lesson: str) -> tuple[Exercise, ...]:
@@ -98,7 +98,7 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
 
 
 class Outcome(StrEnum):
-    """The three things a check can say."""
+    """The three outcomes of a check."""
 
     NOT_ATTEMPTED = "not attempted"
     NOT_YET = "not yet"

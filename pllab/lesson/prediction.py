@@ -1,8 +1,7 @@
 """Ask for a number before it is measured, and show both on one axis afterwards.
 
-A guess that is written down is what makes a measurement surprising. The card is two ipywidgets; the figure
-after it is an ordinary picture, so a lesson also runs where nobody guesses (Run All, tests, a page on
-GitHub).
+Only a guess that was written down makes a measurement surprising. The card is two ipywidgets; the figure after it is
+an ordinary picture, so a lesson also runs without a guess (Run All, tests, a page on GitHub).
 """
 
 import math
@@ -51,7 +50,7 @@ class Prediction:
         self._guess = float(value)
 
     def sentence(self) -> str:
-        """The question and what was guessed, as text."""
+        """The question and the guess, as text."""
         noted = "no guess yet" if self._guess is None else f"your guess: {self._guess:g} {self.unit}"
         return f"Predict: {self.question} ({noted})"
 
@@ -73,7 +72,7 @@ class Prediction:
         return figure(_draw(answer), answer.sentence(), caption=f"{self.question} {answer.sentence()}")
 
     def write(self, value: float) -> str:
-        """Three digits; what is too small for the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""
+        """Three digits; a number too small for the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""
         smallest: float = 10.0 ** math.floor(math.log10((self.high - self.low) / 1000))
         return f"below {smallest:g}" if 0 < value < smallest else write_number(value)
 
@@ -98,7 +97,7 @@ def predict(question: str, unit: str, low: float, high: float) -> Prediction:
 
 @dataclass(frozen=True)
 class Answer:
-    """The number that a prediction asked for, who made it, its lowest and highest round, and the simulator's."""
+    """The answer to a prediction: the number, its engine, its lowest and highest round, and the simulator's number."""
 
     asked: Prediction
     measured: float
@@ -112,7 +111,7 @@ class Answer:
         return "Calculated" if self.engine == "calculated" else f"Measured ({self.engine})"
 
     def sentence(self) -> str:
-        """Say the picture.
+        """The picture in words.
 
         Example: `Measured (real): 1.12 s (1.1 to 1.2). Your guess of 1.5 s was 0.38 s too high.`
         """

@@ -1,8 +1,8 @@
 """Execute notebooks and clean them for a commit: `python -m pllab.lesson.publish notebooks/*.ipynb`.
 
-Notebooks are committed with their outputs, because a page on GitHub is the shop window. What differs from run to run or
-from machine to machine is taken out by `clean`; what a reader could not use is said in sentences by `problems`. A
-notebook with a problem is still written, so that it can be looked at, and the command ends with 1.
+Notebooks are committed with their outputs, because many readers see only the page on GitHub. `clean` removes everything
+that differs between runs or machines; `problems` lists, in sentences, what a reader could not use. A notebook with a
+problem is still written, so that it can be looked at, and the command ends with 1.
 """
 
 import re
@@ -25,7 +25,7 @@ _CELL_ID = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Publish each notebook named, one after the other, and write what is wrong; 0 when nothing is."""
+    """Publish each notebook named, one after the other, and write their problems; return 0 if there are none."""
     if not arguments:
         sys.stderr.write("name the notebooks to publish, for example notebooks/*.ipynb\n")
         return 2
@@ -65,7 +65,7 @@ def read_problems(path: Path) -> list[str]:
 
 
 def clean(notebook: Notebook) -> Notebook:
-    """Take out what differs between runs and machines, in place; cell ids, tags and outputs stay.
+    """Remove, in place, everything that differs between runs and machines; cell ids, tags and outputs stay.
 
     A widget's view is taken out as well, because without a kernel it shows an error; its static twin stays.
     """
@@ -85,7 +85,7 @@ def clean(notebook: Notebook) -> Notebook:
 
 
 def problems(notebook: Notebook, num_bytes: int = 0) -> list[str]:
-    """Say what is wrong with a notebook, a sentence each; an empty list means that it can be committed."""
+    """The problems of a notebook, a sentence each; without any it can be committed."""
     return [*_in_file(notebook, num_bytes), *_in_headings(notebook), *_in_cells(notebook)]
 
 

@@ -23,7 +23,7 @@ _COLOURS = {
     "Token.Name.Class": ("def", "#0000ff"),
     "Token.Name.Builtin": ("builtin", "#008000"),
 }
-# Said here and not left to the page: nbconvert and JupyterLab have style sheets of their own for <pre>.
+# Not left to the page: nbconvert and JupyterLab have style sheets of their own for <pre>.
 _PRE = (
     "background:var(--jp-cell-editor-background,#f7f7f7);color:var(--jp-content-font-color1,#212121);"
     "font-family:var(--jp-code-font-family,monospace);white-space:pre;word-break:normal;"
@@ -33,9 +33,9 @@ _PRE = (
 
 @dataclass(frozen=True)
 class Source:
-    """The source of one object: `title` says which file it stands in and what it is, `code` is the text.
+    """The source of one object: `title` has its file and its first sentence, `code` is the text.
 
-    A page shows it open, or behind its title where `folded`: a solution must not be read by accident.
+    A page shows it open, or if `folded` behind its title: a solution must not be read by accident.
     """
 
     title: str
@@ -76,7 +76,7 @@ def show_source(thing: Any) -> Source:
 
 
 def solution(*things: Any, note: str = "") -> Source:
-    """The package's answer to an exercise, piece by piece, folded away; `note` says how it answers it."""
+    """The package's answer to an exercise, piece by piece, folded; `note` explains its idea."""
     title = "Solution. " + note if note else "Solution, as the package has it"
     return Source(title, "\n\n".join(str(show_source(thing)) for thing in things), folded=True)
 

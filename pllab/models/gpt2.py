@@ -69,7 +69,7 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
 
     def __init__(self, config: GPT2Config) -> None:
         super().__init__(config)
-        self.loss_type = "ForCausalLM"  # transformers looks it up by class name and does not know this one
+        self.loss_type = "ForCausalLM"  # transformers looks it up by class name, and this class is not in its table
         # Held in a list, so that the stages are not registered a second time and the state dict stays transformers'.
         self._pipes: list[Pipe] = []
 
@@ -79,7 +79,7 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         return self._pipes[0] if self._pipes else None
 
     def parallelize(self, devices: Sequence[torch.device | str] | None = None, *, time: int = 128) -> None:
-        """Cut the model into balanced stages, one per device, that work one after the other.
+        """Cut the model into balanced stages, one per device, that run one after the other.
 
         That is a pipeline with a single micro-batch. `devices` defaults to all GPUs, or to two CPU lanes; `time`
         is the number of tokens a row will have, for the balance.
@@ -129,11 +129,11 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         number over all of them.
 
         Raises:
-            ValueError: a parallel model is asked for what only a plain one can do (a cache, a padding mask).
+            ValueError: a parallel model gets an argument that only a plain one takes (a cache, a padding mask).
         """
         if self.pipe is None:
-            given = {"attention_mask": attention_mask, "past_key_values": past_key_values, "use_cache": use_cache}
-            kwargs |= given | ({"num_items_in_batch": num_items_in_batch} if labels is not None else {})
+            options = {"attention_mask": attention_mask, "past_key_values": past_key_values, "use_cache": use_cache}
+            kwargs |= options | ({"num_items_in_batch": num_items_in_batch} if labels is not None else {})
             return super().forward(input_ids=input_ids, labels=labels, **kwargs)
         _refuse(attention_mask, past_key_values, kwargs)
         if input_ids is None:

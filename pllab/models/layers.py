@@ -1,13 +1,13 @@
-"""The layers of a GPT-2 as a pipeline wants them: a chain, each with one value in and one value out.
+"""The layers of a GPT-2 as a chain for a pipeline, each with one value in and one value out.
 
     Embed   input_ids (rows, time)            -> hidden (rows, time, width)
     Block   hidden                            -> hidden
     Head    hidden                            -> logits (rows, time, vocabulary)
             (hidden, labels)                  -> loss sums (rows,), one per row
 
-The head and the loss are layers like the others. Left outside the pipe, they would run alone on one device while
-the rest waits: with a vocabulary of 50,257 they weigh as much as several blocks. Labels travel along with the
-hidden states. The layers hold the model's own modules, so they add no parameters.
+The head and the loss are layers like the others. Outside the pipe they would run alone on one device while the others
+wait: with a vocabulary of 50,257 they cost as much as several blocks. Labels travel along with the hidden states. The
+layers hold the model's own modules, so they add no parameters.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Block(nn.Module):
     def forward(self, value: Value) -> Value:
         """Run the block under a causal mask and pass labels on."""
         hidden, labels = _parts(value)
-        # None where the kernel masks by itself (sdpa), a (1, 1, time, time) tensor where it does not (eager).
+        # None if the kernel masks by itself (sdpa), a (1, 1, time, time) tensor if it does not (eager).
         mask = create_causal_mask(self._config, inputs_embeds=hidden, attention_mask=None, past_key_values=None)
         result = self.block(hidden, attention_mask=mask)
         return _joined(result[0] if isinstance(result, tuple) else result, labels)

@@ -33,7 +33,7 @@ def broadcast_parameters(model: nn.Module) -> None:
 
 
 def broadcast_tensor(tensor: torch.Tensor) -> None:
-    """Send one tensor; a message needs contiguous memory, so a transposed tensor goes through a copy."""
+    """Broadcast one tensor; a message needs contiguous memory, so a transposed tensor is sent as a copy."""
     message = tensor.contiguous()
     comm.broadcast(message, source=0)
     if message is not tensor:
@@ -49,7 +49,7 @@ def average_gradients(model: nn.Module) -> None:
         rank 1   grad [3., 2.]   ->   [2., 3.]
 
     The mean of the gradients of two half batches is the gradient of the whole batch when the loss is a mean
-    and the halves have equally many targets; `token_weighted` mends the loss where they do not.
+    and the halves have equally many targets; `token_weighted` corrects the loss if they do not.
 
     A frozen parameter has no gradient, so it sends nothing, and a tied one is sent once. A parameter without
     a gradient is skipped, and **every rank must skip the same ones**: ranks pair messages by order and know
@@ -66,7 +66,7 @@ def average_gradients(model: nn.Module) -> None:
 
 
 def check_same_model(model: nn.Module) -> None:
-    """Refuse a model that has other parameters here than on rank 0, before the first message hangs on it.
+    """Refuse a model with other parameters than on rank 0, before the first message hangs because of it.
 
     Example: rank 0 built `Linear(4, 2)` and rank 1 `Linear(4, 3)`; every rank raises
     "rank 1 has parameter weight float32[3, 4], rank 0 has float32[2, 4]; build the same model on every rank".
@@ -75,13 +75,13 @@ def check_same_model(model: nn.Module) -> None:
         ValueError: names, shapes, types or frozen parameters differ between ranks; raised on every rank.
     """
     descriptions = comm.all_gather_object(_describe(model))
-    for rank, theirs in enumerate(descriptions):
-        if theirs != descriptions[0]:
-            raise ValueError(_difference(rank, theirs, descriptions[0]))
+    for rank, description in enumerate(descriptions):
+        if description != descriptions[0]:
+            raise ValueError(_difference(rank, description, descriptions[0]))
 
 
 def _describe(model: nn.Module) -> dict[str, str]:
-    """The name of each parameter and what a message needs to know of it."""
+    """The name, type and shape of each parameter, and whether it is frozen."""
     return {
         name: f"{str(parameter.dtype).removeprefix('torch.')}{list(parameter.shape)}"
         + ("" if parameter.requires_grad else " frozen")
@@ -89,15 +89,15 @@ def _describe(model: nn.Module) -> dict[str, str]:
     }
 
 
-def _difference(rank: int, theirs: dict[str, str], ours: dict[str, str]) -> str:
-    """The sentence about the first parameter in which two ranks differ."""
-    names = [name for name in (ours | theirs) if ours.get(name) != theirs.get(name)]
+def _difference(rank: int, model: dict[str, str], model_0: dict[str, str]) -> str:
+    """The sentence about the first parameter that differs between a rank and rank 0."""
+    names = [name for name in (model_0 | model) if model_0.get(name) != model.get(name)]
     if not names:
         return f"rank {rank} has the parameters of rank 0 in another order; build the same model on every rank"
     name = names[0]
     return (
-        f"rank {rank} has parameter {name} {theirs.get(name, 'missing')}, "
-        f"rank 0 has {ours.get(name, 'none')}; build the same model on every rank"
+        f"rank {rank} has parameter {name} {model.get(name, 'missing')}, "
+        f"rank 0 has {model_0.get(name, 'none')}; build the same model on every rank"
     )
 
 
@@ -109,12 +109,12 @@ def check_same_gradients(model: nn.Module) -> None:
     Raises:
         ValueError: a parameter has a gradient on some ranks only; raised on every rank.
     """
-    ours = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    theirs = comm.all_gather_object(ours)
+    with_gradient = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    of_ranks = comm.all_gather_object(with_gradient)
     for name, _ in model.named_parameters():
-        without = [rank for rank, names in enumerate(theirs) if name not in names]
-        if 0 < len(without) < len(theirs):
-            having = [rank for rank in range(len(theirs)) if rank not in without]
+        without = [rank for rank, names in enumerate(of_ranks) if name not in names]
+        if 0 < len(without) < len(of_ranks):
+            having = [rank for rank in range(len(of_ranks)) if rank not in without]
             raise ValueError(
                 f"{name} has a gradient on {_listed(having)} and none on {_listed(without)}; "
                 "use DataParallel, or let every rank's loss depend on it"

@@ -28,8 +28,8 @@ class Bucket:
         views    (2, 3)        (2,)               weight.grad, bias.grad
         used                          (2,)        1 where this rank has a gradient
 
-    The last bucket carries a number per parameter of the model, so that ranks learn which parameters nobody
-    used without a message of its own: those that `flat` holds beyond the gradients.
+    The last bucket also carries a number per parameter of the model, at the end of `flat`. So ranks learn which
+    parameters no rank used, without another message.
 
     Source: `gradient_as_bucket_view=True` of `torch.nn.parallel.DistributedDataParallel`.
     """
@@ -53,7 +53,7 @@ class Bucket:
         return len(self._stored) == len(self.parameters)
 
     def empty(self) -> None:
-        """Begin a new backward: no gradient is stored yet. The numbers stay."""
+        """Begin a new backward: no gradient is stored yet. The values in `flat` stay."""
         self._stored.clear()
 
     def keep(self, index: int) -> None:
@@ -66,7 +66,7 @@ class Bucket:
         self._stored.add(index)
 
     def store_rest(self, num_ranks: int) -> None:
-        """Make ready what this backward did not touch: divide earlier gradients, write zeros for none."""
+        """Prepare the gradients that this backward did not touch: divide earlier ones, write zeros for missing ones."""
         for index, parameter in enumerate(self.parameters):
             if index in self._stored:
                 continue

@@ -1,11 +1,11 @@
 """Data parallelism to train with: each rank runs the whole model on its share of the batch.
 
 `average_gradients` sends one message per parameter after backward. `DataParallel` sends few large ones, by itself, at
-the end of `loss.backward()` or while it still runs; ranks of one host sum in memory and send none. This file knows
-when, and `bucketing.py` knows where gradients live.
+the end of `loss.backward()` or while it still runs; ranks of one host sum in memory and send none. This file decides
+when messages leave; `bucketing.py` decides where gradients are.
 
 On a GPU the network moves bytes while the processor computes, so messages leave early. On a CPU the same cores do
-both, so the fewest copies win: one sum in memory, or one message where memory cannot be shared.
+both, so the fewest copies win: one sum in memory, or one message if memory cannot be shared.
 """
 
 import weakref
@@ -43,8 +43,8 @@ class DataParallel(nn.Module):
         shared       backward  c  b  a | sum | step
 
     The wrapped model is `.module`, so `model.module.state_dict()` saves and loads without this class.
-    A parameter which no rank used keeps `grad = None`; one that only some ranks used is averaged with zeros
-    for the others. Buffers, such as running means, are equal at the start and then belong to each rank.
+    A parameter that no rank used keeps `grad = None`; for one that only some ranks used, the others count as
+    zeros. Buffers, such as running means, are equal at the start; then each rank has its own.
 
     Every rank must call `backward()` equally often, on a loss that reaches at least one parameter. A module
     that runs backwards of its own on other threads (a pipeline) needs `no_sync` around it and then
@@ -57,8 +57,8 @@ class DataParallel(nn.Module):
         bucket_bytes: the most bytes in one message of the overlapped strategy.
 
     Raises:
-        ValueError: an unknown strategy, "shared" where memory cannot be shared, buckets of no size, nothing to
-            train, or ranks with different models.
+        ValueError: the strategy is unknown or "shared" is impossible, buckets have no size, there is nothing to
+            train, or the ranks have different models.
 
     Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020.
     """
@@ -69,7 +69,7 @@ class DataParallel(nn.Module):
             raise ValueError(f"strategy {strategy!r} is unknown; choose one of {', '.join(get_args(Strategy))}")
         if bucket_bytes < 1:
             raise ValueError(f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
-        self._asked = strategy
+        self._strategy_argument = strategy
         self.bucket_bytes = bucket_bytes
         check_same_model(module)
         broadcast_parameters(module)
@@ -109,7 +109,7 @@ class DataParallel(nn.Module):
         self._finish()
 
     def _plan(self) -> None:
-        """Lay out the buckets and hook each parameter; again when some were frozen, moved or cast."""
+        """Make the buckets and hook each parameter; called again if some were frozen, moved or cast."""
         for hook in self._hooks:
             hook.remove()
         self._planned_for = _trainable(self.module)
@@ -128,8 +128,8 @@ class DataParallel(nn.Module):
         self._begin()
 
     def _lay_out(self, parameters: list[nn.Parameter]) -> None:
-        """Make the buckets, and with them the choice: whether ranks can share memory is known once they do."""
-        self.strategy: Strategy = self._asked or _first_choice()
+        """Make the buckets and choose the strategy: only trying shows whether ranks can share memory."""
+        self.strategy: Strategy = self._strategy_argument or _first_choice()
         self._shared: list[comm.SharedBuffer] = []
         if self.strategy == "shared":
             self.buckets = plan_buckets(parameters, float("inf"), self._new_shared)
@@ -142,8 +142,8 @@ class DataParallel(nn.Module):
         self.reason = f"{self.strategy}: {self._in_words()}"
 
     def _without_sharing(self) -> Strategy:
-        """What to do where the ranks cannot share that much memory: one message, or a refusal if they were told to."""
-        if self._asked == "shared":
+        """The strategy if the ranks cannot share that much memory: one message, or an error if "shared" was given."""
+        if self._strategy_argument == "shared":
             num_bytes = sum(bucket.num_bytes for bucket in self.buckets)
             raise ValueError(
                 "strategy 'shared' needs two or more gloo ranks, all on one Linux host and with the model on the CPU, "
@@ -152,14 +152,14 @@ class DataParallel(nn.Module):
         return "flat"
 
     def _in_words(self) -> str:
-        """What the strategy does, and why it was chosen."""
+        """Describe the strategy, and why it was chosen."""
         backend, world_size = comm.backend_name(), comm.world_size()
         what = {
             "flat": "one flat message after backward",
             "overlapped": f"messages of up to {self.bucket_bytes / _MIB:.3g} MiB while backward still runs",
             "shared": "one sum in memory after backward",
         }[self.strategy]
-        if self._asked is not None:
+        if self._strategy_argument is not None:
             return f"{what}, as asked"
         if self.strategy == "shared":
             return f"{what}, because all {world_size} ranks are on this host"
@@ -171,7 +171,7 @@ class DataParallel(nn.Module):
         return f"{what}, because {backend} sends with the same processor cores that compute backward{apart}"
 
     def _new_shared(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Memory of a bucket that all ranks can sum; where there is none, any memory, for a plan to throw away."""
+        """Shared memory for a bucket; if there is none, other memory for a plan that is thrown away."""
         buffer = comm.shared_buffer(numel, dtype, device)
         if buffer is None:
             return torch.empty(numel, dtype=dtype, device=device)
@@ -179,7 +179,7 @@ class DataParallel(nn.Module):
         return buffer.tensor
 
     def _begin(self) -> None:
-        """Forget an unfinished backward, so that one that raised leaves nothing behind."""
+        """Forget an unfinished backward, so that an exception in it has no effect on the next one."""
         self._is_finish_queued = False
         self._num_sent = 0
         self._works: list[Any] = []
@@ -187,7 +187,7 @@ class DataParallel(nn.Module):
             bucket.empty()
 
     def _arrived(self, number: int, index: int) -> None:
-        """A gradient is ready: put it in its bucket, and send the bucket if it is that one's turn."""
+        """A gradient is ready: put it into its bucket, and send the bucket if its turn has come."""
         bucket = self.buckets[number]
         if not self._is_synchronizing:
             bucket.keep(index)
@@ -203,7 +203,7 @@ class DataParallel(nn.Module):
                 self._send()
 
     def _send(self) -> None:
-        """Sum the next bucket over the ranks; the last one tells which gradients this rank has."""
+        """Sum the next bucket over the ranks; the last one also says which gradients this rank has."""
         number = self._num_sent
         bucket = self.buckets[number]
         self._num_sent += 1
@@ -217,7 +217,7 @@ class DataParallel(nn.Module):
             comm.all_reduce(bucket.flat)
 
     def _finish(self) -> None:
-        """End of backward: send what is left, wait for all, and hand out gradients that only others had."""
+        """End of backward: send the remaining buckets, wait for all, and use gradients that only other ranks had."""
         while self._num_sent < len(self.buckets):
             self.buckets[self._num_sent].store_rest(comm.world_size())
             self._send()
@@ -227,7 +227,7 @@ class DataParallel(nn.Module):
         self._begin()
 
     def _adopt_gradients_of_others(self) -> None:
-        """Where this rank had no gradient but another had one, the mean is in the view already."""
+        """Set gradients that another rank had and this one did not: the mean is in the view already."""
         mine = self._has_gradient()
         if all(mine):
             return
@@ -243,13 +243,13 @@ class DataParallel(nn.Module):
 
 
 def _first_choice() -> Strategy:
-    """Overlap where other hardware than the computing one moves the bytes; do not move them where that works."""
+    """Overlap if the network moves bytes by itself (nccl); share memory if ranks may be on one host (gloo)."""
     choices: dict[str | None, Strategy] = {"nccl": "overlapped", "gloo": "shared"}
     return choices.get(comm.backend_name(), "flat")
 
 
 def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]:
-    """What the buckets depend on: which parameters are trained, their type and their place."""
+    """The trained parameters with type and device, which decide the buckets."""
     return [(id(p), p.dtype, p.device) for p in module.parameters() if p.requires_grad]
 
 

@@ -52,7 +52,7 @@ class Mailbox:
             Upstream: another lane failed.
         """
         if self._failure is not None:
-            raise Upstream(f"nothing more is wanted: {self._failure}") from self._failure
+            raise Upstream(f"another lane failed: {self._failure}") from self._failure
 
     def take(self, name: Name) -> Packet:
         """Wait for a packet and take it out.

@@ -44,11 +44,12 @@ class Pipe(nn.Module):
             pipe.last_timeline              # and when
 
     Give one of `split_size`, `num_microbatches` and `schedule`. `split_size` is the number of rows of a micro-batch;
-    the last may be smaller. `num_microbatches` is exact if the batch has as many rows; sizes differ by one row at most.
-    `schedule` must have every F before the first B; it is GPipe by default, or breadth-first if a device has several
-    stages. Input and output are a tensor or a tuple of tensors with the same number of rows, and each row's result must
-    depend on that row alone. With `recompute`, a stage keeps only its inputs and runs forward again before its
-    backward. Random numbers in stages follow `torch.manual_seed`. Only one thread at a time may use a pipe.
+    the last may be smaller. `num_microbatches` is their number; sizes differ by one row at most, and a shorter batch
+    gets one per row. `schedule` must have every F before the first B; the default is GPipe, or breadth-first if a
+    device has several stages. Input and output are a tensor or a tuple of tensors with the same number of rows, and
+    each row's result must depend on that row alone. With `recompute`, a stage keeps only its inputs and runs forward
+    again before its backward. Random numbers in stages follow `torch.manual_seed`. Only one thread at a time may use
+    a pipe.
 
     Raises:
         ValueError: two of split_size, num_microbatches and schedule, one that does not fit, or layers that

@@ -25,7 +25,7 @@ _SAME = 1e-5  # relative; kernels of a GPU may add up in another order
 
 
 class Stage:
-    """Consecutive layers on one device; output_shapes once, run for every micro-batch."""
+    """Consecutive layers on one device; made once, run for every micro-batch."""
 
     def __init__(self, number: int, module: nn.Module, device: torch.device) -> None:
         self.number = number

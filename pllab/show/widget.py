@@ -27,9 +27,9 @@ def sources_of(file: str, *scripts: str) -> tuple[str, str]:
     Example: `sources_of(__file__, "view.js")` in `race.py` joins `common.js`, `view.js` and `race.js`, and `common.css`
     and `race.css`. `scripts` are named from this folder.
     """
-    shared, own = Path(__file__).parent, Path(file)
-    modules = [*(shared / name for name in ("common.js", *scripts)), own.with_suffix(".js")]
-    sheets = [shared / "common.css", own.with_suffix(".css")]
+    shared, widget = Path(__file__).parent, Path(file)
+    modules = [*(shared / name for name in ("common.js", *scripts)), widget.with_suffix(".js")]
+    sheets = [shared / "common.css", widget.with_suffix(".css")]
     return _joined(modules), _joined(sheets)
 
 

@@ -119,7 +119,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], states
 
 
 def plain_model(model: GPT2LMHeadModelParallel) -> Any:
-    """A copy as transformers' own GPT2LMHeadModel on the CPU, whatever devices the parallel one lies on."""
+    """A copy as transformers' GPT2LMHeadModel on the CPU, from a model on any devices."""
     from transformers import GPT2LMHeadModel
 
     plain: Any = GPT2LMHeadModel(model.config)

@@ -218,7 +218,7 @@ class Pipelined:
         return StepRecord(torch.tensor(loss * num_targets, dtype=torch.float64), num_targets)
 
     def loss_sum(self, batch: Batch) -> float:
-        """The forwards of the schedule; 0 where there is nothing to predict."""
+        """Run the forwards of the schedule; 0 if there is nothing to predict."""
         num_targets = num_target_tokens(batch["labels"])
         inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
         return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
@@ -235,7 +235,7 @@ class Pipelined:
         self.model.train()
 
     def gather(self) -> None:
-        """Every parameter from the rank that has its first stage to all others."""
+        """Send every parameter from the rank of its first stage to all others."""
         if not self._on_ranks:
             return
         with torch.no_grad():
@@ -298,11 +298,11 @@ class Pipelined:
 
     def _owners(self) -> Iterator[tuple[int, nn.Parameter]]:
         """Each parameter once, with the first stage that has it."""
-        seen: set[int] = set()
+        counted: set[int] = set()
         for number, stage in enumerate(self._stages):
             for parameter in stage.parameters():
-                if id(parameter) not in seen:
-                    seen.add(id(parameter))
+                if id(parameter) not in counted:
+                    counted.add(id(parameter))
                     yield number, parameter
 
 

@@ -1,7 +1,7 @@
 """One rank of a notebook: an ipyparallel engine that is in the process group before its first cell.
 
-Runs in a process of its own, on a leash that its owner holds. The owner can also have the wires of the group cut: a
-rank that waits for a message inside gloo does not hear an interrupt, but it notices at once that the connection closed.
+It runs in a process of its own, on its owner's leash. The owner can also let it cut the wires of the group: a rank that
+waits for a message inside gloo does not notice an interrupt, but it notices at once that the connection closed.
 """
 
 import json
@@ -39,7 +39,7 @@ def enter_group(rank: int, world_size: int, backend: str | None, init_file: str,
 
 
 def cut_wires() -> None:
-    """Close the connections of the group under whoever waits on them.
+    """Close the connections of the group, even while a thread waits on them.
 
     Only connected sockets: gloo aborts the process when its listening socket closes.
     """

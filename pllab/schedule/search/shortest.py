@@ -38,10 +38,10 @@ def zero_bubble(
         rank 1  .  F0 I0 F1 I1 F2 I2 W0 W1 W2
 
     A rank's time runs from its own first start to its last end, as in the Zero Bubble paper: a step costs that much if
-    the next one follows without a barrier. The best schedule has the slowest rank with the shortest time; of equals,
-    the shortest makespan. Its makespan is never longer than that of GPipe, 1F1B, eager 1F1B, ZB-H1 or ZB-H2, split and
-    under the same limit. The same arguments give the same schedule. 8 stages and 64 micro-batches take about a second,
-    32 and 256 a few.
+    the next one follows without a barrier. In the best schedule the slowest rank takes the least time; among equals,
+    the makespan is shortest. It is never longer than that of GPipe, 1F1B, eager 1F1B, ZB-H1 or ZB-H2, split and under
+    the same limit. The same arguments give the same schedule. 8 stages and 64 micro-batches take about a second, 32
+    and 256 a few.
 
     Args:
         num_stages: also the number of ranks.

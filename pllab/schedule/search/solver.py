@@ -173,15 +173,15 @@ class _Model:
 
     def _memory(self, stage: int) -> None:
         """Before forward `k`, enough of the `k` earlier micro-batches have run I and W for `k + 1` to fit."""
-        kept, m = _exact_or_above(self.work.kept), self.work.num_microbatches
+        share, m = _exact_or_above(self.work.weight_share), self.work.num_microbatches
         limit = min(self.work.limit, m)  # more is never held, and it may be infinite
-        most = floor(Fraction(limit) * kept.denominator + _SLACK)
+        most = floor(Fraction(limit) * share.denominator + _SLACK)
         for k in range(1, m):
-            excess = kept.denominator * (k + 1) - most
+            excess = share.denominator * (k + 1) - most
             if excess > 0:
                 ran_i, ran_w = (self._ran_before(stage, kind, k) for kind in "IW")
-                freed_by_i = kept.denominator - kept.numerator
-                self.cp.add(freed_by_i * sum(ran_i) + kept.numerator * sum(ran_w) >= excess)
+                freed_by_i = share.denominator - share.numerator
+                self.cp.add(freed_by_i * sum(ran_i) + share.numerator * sum(ran_w) >= excess)
 
     def _ran_before(self, stage: int, kind: str, k: int) -> list[Any]:
         """For each micro-batch before `k`, whether its `kind` ran before forward `k`: true for the first ones."""
@@ -201,10 +201,10 @@ def _may_follow(row: str, kind: str) -> bool:
     return kind == "F" or row.count(before[kind]) > row.count(kind)
 
 
-def _exact_or_above(kept: float) -> Fraction:
+def _exact_or_above(share: float) -> Fraction:
     """A memory share as an exact small fraction, or rounded up to a millionth so that no limit is passed."""
-    near = Fraction(kept).limit_denominator(10**4)
-    return near if abs(near - Fraction(kept)) < Fraction(1, 10**12) else Fraction(ceil(kept * 10**6), 10**6)
+    near = Fraction(share).limit_denominator(10**4)
+    return near if abs(near - Fraction(share)) < Fraction(1, 10**12) else Fraction(ceil(share * 10**6), 10**6)
 
 
 def _in_units(costs: Sequence[float], units: Fraction) -> list[int]:

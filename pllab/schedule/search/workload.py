@@ -36,7 +36,7 @@ class Workload:
     up: tuple[float, ...]  # from stage s to s + 1
     down: tuple[float, ...]  # from stage s + 1 to s
     limit: float
-    kept: float  # what W frees: 1 minus the share of I
+    weight_share: float  # of a micro-batch's memory, which W frees: 1 minus the share of I
 
     @classmethod
     def of(
@@ -60,8 +60,8 @@ class Workload:
         links = range(p - 1)
         up = tuple(_checked(costs.message(s, s + 1), f"the message from stage {s} to {s + 1}") for s in links)
         down = tuple(_checked(costs.message(s + 1, s), f"the message from stage {s + 1} to {s}") for s in links)
-        kept = 1.0 - (held or Held()).input_share
-        return cls(p, m, costs, forward, backward, weight, up, down, float(memory_limit), kept)
+        weight_share = 1.0 - (held or Held()).input_share
+        return cls(p, m, costs, forward, backward, weight, up, down, float(memory_limit), weight_share)
 
     @property
     def num_actions(self) -> int:
@@ -75,7 +75,7 @@ class Workload:
 
     def fits(self, in_flight: int, pending: int) -> bool:
         """Whether `in_flight` micro-batches before their I and `pending` ones between I and W fit in memory."""
-        return in_flight + self.kept * pending <= self.limit + _ROUNDING
+        return in_flight + self.weight_share * pending <= self.limit + _ROUNDING
 
     def is_order(self, row: str) -> bool:
         """Whether every I of a row comes after its F, every W after its I, and every F fits in memory."""
@@ -144,7 +144,7 @@ class Workload:
         first = max(0.0, self.away(stage) - (self.most_in_flight - 1) * f)
         last = max(0.0, self.away(stage) - self._most_left(stage))
         waits = first + last if m > self.most_in_flight else max(first, last)
-        held_for = f + self.away(stage) + i + self.kept * w
+        held_for = f + self.away(stage) + i + self.weight_share * w
         return max(m * (f + i + w) + waits, m * held_for / self.limit)
 
     def _most_left(self, stage: int) -> float:

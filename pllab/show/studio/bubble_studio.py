@@ -116,7 +116,7 @@ class BubbleStudio(Widget):
         self._costs = self._setting.costs_of(chosen)
         self._screen = Screen(self._setting.shown(chosen))
         self._measured = self._run_of_screen(measured) if measured else None
-        self._asked: Any = None
+        self._request: Any = None
         self._answers = 0
         super().__init__(**self._setting.to_inputs(), options=self._options(), projector=projector)
         self._draw(self._screen, self._costs)
@@ -201,23 +201,23 @@ class BubbleStudio(Widget):
         return write(path, to_page(self.view["title"], alt, str(self._esm), str(self._css), values, csv))
 
     def _follow(self, _: Any = None) -> None:
-        """Show what is asked for now: once for all traits that changed together, and in one message."""
+        """Show the present settings: once for all traits that changed together, and in one message."""
         try:
             inputs = {name: getattr(self, name) for name in self._inputs()}
             setting = self._setting.after(inputs, self._families)
-        except ValueError as error:  # stage costs that are none
-            self._asked = None
+        except ValueError as error:  # a stage without three costs
+            self._request = None
             self._answer({**self.view, "problem": str(error)})
             return
-        asked = (setting, self.critical, self._measured)
-        if asked == self._asked:
-            self.view = {**self.view, "stamp": self.stamp}  # to and fro: the input is answered all the same
+        request = (setting, self.critical, self._measured)
+        if request == self._request:
+            self.view = {**self.view, "stamp": self.stamp}  # nothing changed, but the browser waits for an answer
             return
-        self._asked = asked
+        self._request = request
         with self.hold_sync():
             try:
                 self._draw(setting.screen(self._measured), setting.costs_of(setting.family))
-            except ValueError as error:  # no such schedule, under a limit say: the picture stays
+            except ValueError as error:  # no such schedule, for example under this limit: the picture stays
                 self._answer({**self.view, "problem": str(error)})
             self._adopt(setting)
 

@@ -144,7 +144,7 @@ def _draw_boxes(
 
 
 def _write_letters(axes: "Axes", one: Shown, widths_pt: Any, full: "NDArray[np.bool_]") -> None:
-    """Letter and number where they fit, the letter alone where only it does; none on a pale box."""
+    """Letter and number if both fit, else the letter alone if it fits; none on a pale box."""
     size = min(9.5, _height(one, False) / one.timeline.num_ranks * 72 * 0.62)
     staged = one.stages_per_rank > 1
     for (rank, stage, kind, microbatch, start, end), width in zip(

@@ -1,7 +1,7 @@
 """The clock player: ticks of a pipeline as a grid that follows two sliders, with its bubble in both numbers.
 
-The clock is a function the caller brings, so a learner can play their own. Ticks, words and numbers are made here;
-the browser draws them and sends back what the sliders say.
+The clock is a function given by the caller, so a learner can play their own. Ticks, words and numbers are made here;
+the browser draws them and sends back the values of the sliders.
 """
 
 from collections.abc import Callable, Iterable

@@ -173,7 +173,7 @@ def owners_of(dealt: Dealt, num_samples: int) -> list[list[list[int]]]:
     Example: `owners_of([[[0, 2]], [[1, 0]]], 3)` -> `[[[0, 1], [1, 1]], [[1, 1]], [[0, 1]]]`.
 
     Raises:
-        ValueError: a number is no sample of the data set.
+        ValueError: a number is not a sample of the data set.
     """
     owners: list[list[list[int]]] = [[] for _ in range(num_samples)]
     for rank, steps in enumerate(dealt):
@@ -189,7 +189,7 @@ def owners_of(dealt: Dealt, num_samples: int) -> list[list[list[int]]]:
 
 
 def mark_of(who: Sequence[Sequence[int]]) -> str:
-    """What stands in a square: `r1 s2` for rank 1 in step 2, with `+1` for another visit, `none` without any."""
+    """The text of a square: `r1 s2` for rank 1 in step 2, with `+1` for another visit, `none` without any."""
     if not who:
         return "none"
     more = f" +{len(who) - 1}" if len(who) > 1 else ""
