@@ -20,7 +20,7 @@ TINY = {"num_layers": 2, "width": 32, "num_heads": 2, "batch_size": 4, "num_toke
 
 @pytest.mark.ranks
 def test_every_way_runs_and_computes_the_same_gradients() -> None:
-    result = bench_pipeline(PipelineWorkload(**TINY), device="cpu", repeats=2, timeout_s=120)
+    result = bench_pipeline(PipelineWorkload(**TINY), device="cpu", repeats=9, timeout_s=120)
     assert set(result.comparison.seconds) == {SEQUENTIAL, PIPE, FREE, PLAIN, TORCH}
     assert {str(span.action) for span in result.timeline.spans} == {
         f"{stage}{kind}{i}" for stage in (0, 1) for kind in "FB" for i in (0, 1)

@@ -42,9 +42,8 @@ def lesson(number):
     return found[0]
 
 
-@pytest.mark.parametrize(
-    "number", ["00", *(pytest.param(number, marks=pytest.mark.exhaustive) for number in list(WIDGETS)[1:])]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", WIDGETS)
 def test_a_lesson_runs_and_its_widget_follows_the_keyboard(number, own_page, lab_server):
     notebook = lesson(number)
     try:
