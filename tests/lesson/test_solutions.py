@@ -39,7 +39,7 @@ def one_of_each_lesson():
         yield pytest.param(*solution, marks=marks, id=solution[0])
 
 
-@pytest.mark.parametrize(("number", "code", "name"), one_of_each_lesson())
+@pytest.mark.parametrize(("number", "code", "name"), list(one_of_each_lesson()))
 def test_a_folded_solution_is_right(number, code, name):
     names = {"__name__": "__main__"}  # as in a notebook, so that it travels to the check by value
     exec(compile(code, f"<solution {number}>", "exec"), names)
