@@ -23,7 +23,7 @@ check: .venv/test.stamp
 unit: .venv/test.stamp # two halves of about the same length at a time
 	$(MAKE) --no-print-directory --jobs=2 unit-waiting unit-computing
 
-WAITING := tests/browser tests/comm tests/lesson/test_exercises.py # for browsers and processes
+WAITING := tests/browser tests/comm tests/show tests/lesson/test_exercises.py # for browsers and processes, and pictures
 
 unit-waiting: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider $(WAITING)
