@@ -1,6 +1,6 @@
 """The lessons as a student meets them: a real JupyterLab in Chromium, run from the first cell to the last.
 
-One lesson runs each time; that the cells of the others run is nbval's to say, and that their widgets work in
+They run in `make exhaustive`. In `make test` that their cells run is nbval's to say, and that their widgets work in
 JupyterLab is tested with a cell for each widget (test_jupyterlab.py).
 """
 
