@@ -7,9 +7,10 @@ measurement. Times are seconds on one clock; only differences mean anything. Sta
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, Protocol, Self
+
+from pllab.memory import Held
 
 Engine = Literal["simulated", "emulated", "real"]
 
@@ -137,14 +138,15 @@ class Timeline:
 
         Example: `[(0.0, 1.0), (3.0, 0.0)]` for a forward that starts at 0 and its backward that ends at 3.
         """
-        steps = {"F": 1.0, "B": -1.0, "I": -input_share, "W": input_share - 1.0}
+        held = Held(input_share)
+        counted = held.changes
         changes = [
-            (span.start if kind == "F" else span.end, steps[kind])
+            (span.start if span.action.kind == "F" else span.end, span.action)
             for span in self.of_rank(rank)
-            if (kind := span.action.kind) in steps
+            if span.action.kind in counted
         ]
         changes.sort(key=itemgetter(0))  # at one instant the order of the row holds
-        return list(zip(map(itemgetter(0), changes), accumulate(map(itemgetter(1), changes)), strict=True))
+        return list(zip(map(itemgetter(0), changes), held.after_each(map(itemgetter(1), changes)), strict=True))
 
     def from_zero(self) -> Self:
         """The same run on a clock that starts at zero."""

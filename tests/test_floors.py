@@ -15,6 +15,7 @@ import pllab
 PACKAGE = Path(pllab.__file__).parent
 FLOORS = {
     "arguments": -1,
+    "memory": -1,
     "schedule": 0,
     "timeline": 0,
     "comm": 1,

@@ -5,13 +5,11 @@ Stages are measured while all of them work, because neighbours share caches and 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 import torch
 from torch import nn
 
 from pllab.arguments import whole_number
-from pllab.pipeline.executor import Step
 from pllab.pipeline.fit import check_stages
 from pllab.pipeline.lanes import LaneExecutor
 from pllab.pipeline.loss import Loss
@@ -21,15 +19,8 @@ from pllab.schedule import Schedule, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
 from pllab.timeline import Timeline
 
-
-class Executor(Protocol):
-    """Either executor: it runs its schedule once per step."""
-
-    def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
-        """Run the schedule once."""
-
-
-Make = Callable[[Schedule], AbstractContextManager[Executor]]
+Making = AbstractContextManager[LaneExecutor] | AbstractContextManager[RankExecutor]
+Make = Callable[[Schedule], Making]
 
 
 def calibrate(
@@ -71,7 +62,7 @@ def calibrate(
     check_stages(stages)
     schedule = _schedule(len(stages), len(stages) if num_ranks is None else num_ranks, num_microbatches)
 
-    def make(variant: Schedule) -> AbstractContextManager[Executor]:
+    def make(variant: Schedule) -> Making:
         return LaneExecutor(variant, stages, loss, devices=devices, timeout_s=timeout_s)
 
     return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages))
@@ -96,7 +87,7 @@ def calibrate_ranks(
     """
     schedule = _schedule(num_stages, num_ranks, num_microbatches)
 
-    def make(variant: Schedule) -> AbstractContextManager[Executor]:
+    def make(variant: Schedule) -> Making:
         return nullcontext(RankExecutor(variant, stages, loss, timeout_s=timeout_s))
 
     return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages.values()))

@@ -13,7 +13,7 @@ from pllab.pipeline.loss import Count, Loss
 from pllab.pipeline.mailboxes import Lanes
 from pllab.pipeline.microbatches import Batch, as_tuple
 from pllab.pipeline.split import checked_device
-from pllab.pipeline.tied import add_gradients, shared_parameters
+from pllab.pipeline.tied import Shadows, shared_parameters
 from pllab.schedule import Schedule, check
 
 
@@ -111,12 +111,9 @@ class LaneExecutor(Executor):
         micro_batches, score = self._cut(batch, count, "batch"), self._score(targets, count)
         if score is not None:
             self._check_rows(len(as_tuple(batch, "batch")[0]), targets)
-        shadows = [shared.shadow(self._stages[shared.stage].device) for shared in self._shared]
-        shadows_by_stage: dict[int, dict[str, torch.Tensor]] = {}
-        for shared, shadow in zip(self._shared, shadows, strict=True):
-            shadows_by_stage.setdefault(shared.stage, {})[shared.name] = shadow
+        shadows = Shadows(self._shared, self._stages.values())
         record = Record(self.engine, schedule.num_ranks)
-        works, entering = self._works(score, shadows_by_stage), self._entering(micro_batches, score, count)
+        works, entering = self._works(score, shadows.of_stage), self._entering(micro_batches, score, count)
         leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
-        add_gradients(self._shared, shadows)
+        shadows.add_gradients()
         return Step(self._total(score, leaving), record.timeline())

@@ -27,7 +27,7 @@ from pllab.pipeline.randomness import draw_seed
 from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import checked_device, split_module
 from pllab.pipeline.stage import Stage, StageWork
-from pllab.pipeline.tied import gradient_of, shared_parameters
+from pllab.pipeline.tied import Shadows, shared_parameters
 from pllab.schedule import Kind, Schedule, breadth_first, check
 from pllab.timeline import Timeline
 
@@ -194,14 +194,11 @@ class _Run:
         self._homes = [tensor.device for tensor in batch]
         self._ambient = Ambient.of_this_thread()
         self._record = pipe._record = pipe._new_record()
-        self._shadows = [shared.shadow(pipe.devices[shared.stage]) for shared in pipe._shared]
-        shadows_by_stage: list[dict[str, torch.Tensor]] = [{} for _ in pipe.devices]
-        for shared, shadow in zip(pipe._shared, self._shadows, strict=True):
-            shadows_by_stage[shared.stage][shared.name] = shadow
-        seed = draw_seed()
+        self._shadows = Shadows(pipe._shared, pipe._stages)
+        seed, of_stage = draw_seed(), self._shadows.of_stage
         self._works = {
-            stage.number: StageWork(stage, seed, shadows=shadows, recompute=pipe.recompute)
-            for stage, shadows in zip(pipe._stages, shadows_by_stage, strict=True)
+            stage.number: StageWork(stage, seed, shadows=of_stage.get(stage.number), recompute=pipe.recompute)
+            for stage in pipe._stages
         }
         self._opened: object = None
         self.grads: Sequence[torch.Tensor | None] = ()
@@ -236,7 +233,7 @@ class _Run:
         columns = zip(*(leaving[Name(-1, False, i)].tensors for i in range(len(self._sizes))), strict=True)
         # A gradient must be on its tensor's device, which may not be the first stage's.
         inputs = [_together(column, home) for column, home in zip(columns, self._homes, strict=True)]
-        return inputs, [gradient_of(*pair) for pair in zip(self._pipe._shared, self._shadows, strict=True)]
+        return inputs, self._shadows.gradients()
 
     def _interpret(
         self, kinds: str, works: Mapping[int, StageWork], entering: Mapping[Name, Packet]

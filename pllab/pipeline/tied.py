@@ -6,7 +6,7 @@ timing. On ranks each process has a copy, and what a step adds to the copies is 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from pllab.comm import make_groups, rank, sum_in_group
-from pllab.pipeline.stage import as_sequential
+from pllab.pipeline.stage import Stage, as_sequential
 from pllab.schedule import Schedule
 
 Place = tuple[int, str]  # a stage, and the name of the weight in it
@@ -30,8 +30,7 @@ class Shared(NamedTuple):
 
     def shadow(self, device: torch.device) -> torch.Tensor:
         """The values as a new leaf on the stage's device; on the same device nothing is copied."""
-        values = self.parameter.detach().to(device.type if device.type == "cpu" else device)
-        return values.requires_grad_(self.parameter.requires_grad)
+        return self.parameter.detach().to(device).requires_grad_(self.parameter.requires_grad)
 
 
 def shared_parameters(stages: Sequence[nn.Module]) -> list[Shared]:
@@ -50,17 +49,25 @@ def shared_parameters(stages: Sequence[nn.Module]) -> list[Shared]:
     return shared
 
 
-def gradient_of(shared: Shared, shadow: torch.Tensor) -> torch.Tensor | None:
-    """The gradient that a shadow collected, on the device of its parameter."""
-    return None if shadow.grad is None else shadow.grad.to(shared.parameter.device)
+class Shadows:
+    """The shadows of all shared parameters in one batch; `of_stage` has those of a stage by name."""
 
+    def __init__(self, shared: Sequence[Shared], stages: Iterable[Stage]) -> None:
+        devices = {stage.number: stage.device for stage in stages}
+        self._pairs = [(one.parameter, one.shadow(devices[one.stage])) for one in shared]
+        self.of_stage: defaultdict[int, dict[str, torch.Tensor]] = defaultdict(dict)
+        for one, (_, shadow) in zip(shared, self._pairs, strict=True):
+            self.of_stage[one.stage][one.name] = shadow
 
-def add_gradients(shared: Sequence[Shared], shadows: Sequence[torch.Tensor]) -> None:
-    """Add the gradients of the shadows to those of their parameters."""
-    for one, shadow in zip(shared, shadows, strict=True):
-        gradient, parameter = gradient_of(one, shadow), one.parameter
-        if gradient is not None:
-            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+    def gradients(self) -> list[torch.Tensor | None]:
+        """The gradient of each shadow, on the device of its parameter."""
+        return [None if leaf.grad is None else leaf.grad.to(parameter.device) for parameter, leaf in self._pairs]
+
+    def add_gradients(self) -> None:
+        """Add the gradients of the shadows to those of their parameters."""
+        for (parameter, _), gradient in zip(self._pairs, self.gradients(), strict=True):
+            if gradient is not None:
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
 
 def tie_gradients(first: nn.Parameter, last: nn.Parameter) -> None:

@@ -2,8 +2,7 @@
 
 model.py          stage, kind, micro-batch, `2F0`; and a schedule, per rank the ordered list of its actions
 dependencies.py   which action waits for which, and the walk of a schedule in that order
-memory.py         how many micro-batches a rank holds
-legality.py       whether a schedule is legal; if not, why, in a sentence
+legality.py       is it legal; if not, a sentence; and how many micro-batches it holds (counted by pllab/memory.py)
 families/         the published schedules, from sizes
 search/           schedules from costs under a memory limit
 making.py         what families and searches share
@@ -11,6 +10,7 @@ making.py         what families and searches share
 Standard library only.
 """
 
+from pllab.memory import Held
 from pllab.schedule.dependencies import CostsLike, Walk, needs
 from pllab.schedule.families import (
     FAMILIES,
@@ -26,9 +26,8 @@ from pllab.schedule.families import (
     zb_h2,
     zbv,
 )
-from pllab.schedule.legality import Problem, ScheduleError, check, problems
+from pllab.schedule.legality import Problem, ScheduleError, check, peak_in_flight, problems
 from pllab.schedule.making import check_sizes, collector_paused
-from pllab.schedule.memory import Held, peak_in_flight
 from pllab.schedule.model import Action, Kind, Schedule, split_backwards
 from pllab.schedule.search.shortest import zero_bubble
 from pllab.schedule.search.solver import Optimum, optimal

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from pllab.arguments import is_number
+from pllab.memory import Held
 from pllab.schedule.dependencies import Walk, needs
-from pllab.schedule.memory import Held
 from pllab.schedule.model import Action, Kind, Schedule
 
 _SCHEDULED = frozenset({Kind.F, Kind.B, Kind.I, Kind.W})
@@ -173,6 +173,15 @@ def _wait(action: Action, need: Action, blocked_by: tuple[Action, int]) -> str:
         return f"{action} waits for {need}"
     behind = "it" if head == action else str(head)
     return f"{action} waits for {need}, which comes after {behind} on rank {rank}"
+
+
+def peak_in_flight(schedule: Schedule, held: Held | None = None) -> tuple[float, ...]:
+    """Per rank, the most micro-batches whose activations it holds at once, by the order of its actions alone.
+
+    Example: 1F1B holds `min(m, p - s)` on stage s; `(4, 3, 2, 1)` for four stages and many micro-batches.
+    """
+    held = held or Held()
+    return tuple(max(held.after_each(row), default=0.0) for row in schedule.rows)
 
 
 def _memory(schedule: Schedule, limit: float, held: Held) -> Iterator[Problem]:

@@ -165,7 +165,7 @@ def _run_epoch(run: _Run, epoch: int) -> tuple[EpochMetrics, list[float]]:
     number, count = run.share
     torch.manual_seed(run.config.seed + 1 + epoch * count + number)  # dropout
     run.loader.set_epoch(epoch)
-    run.trainer.train()
+    run.trainer.model.train()
     _wait_for_device(run.trainer.device)
     start = time.perf_counter()
     records, num_tokens = _run_steps(run, epoch, start)
@@ -239,11 +239,12 @@ def validation_loss(
     """
     number, count = share
     loss_sum, num_targets = 0.0, 0
-    with trainer.evaluating():
-        for rows in batches(examples[number::count], batch_size):
-            batch = collate(rows)
-            loss_sum += trainer.loss_sum(batch)
-            num_targets += num_target_tokens(batch["labels"])
+    trainer.model.eval()
+    for rows in batches(examples[number::count], batch_size):
+        batch = collate(rows)
+        loss_sum += trainer.loss_sum(batch)
+        num_targets += num_target_tokens(batch["labels"])
+    trainer.model.train()
     if count > 1:
         loss_sum, num_targets = global_sum(loss_sum), int(global_sum(num_targets))
     return loss_sum / num_targets if num_targets else float("nan")

@@ -7,7 +7,6 @@ the weight of a token would depend on the number of tokens on its rank.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -57,12 +56,6 @@ class Trainer(Protocol):
 
     def loss_sum(self, batch: Batch) -> float:
         """Cross-entropy summed over the target tokens of a batch, in nats, without training."""
-
-    def train(self) -> None:
-        """Dropout on."""
-
-    def evaluating(self) -> Any:
-        """Dropout off inside the block."""
 
     def gather(self) -> None:
         """Bring the weights up to date on rank 0, if other ranks train some of them."""
@@ -148,17 +141,6 @@ class Plain:
         with torch.no_grad():
             return float(self._sum(self.model, batch))
 
-    def train(self) -> None:
-        """Dropout on."""
-        self._replica.train()
-
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Dropout off inside the block."""
-        self.model.eval()
-        yield
-        self.model.train()
-
     def gather(self) -> None:
         """Every rank has all weights."""
 
@@ -222,17 +204,6 @@ class Pipelined:
         num_targets = num_target_tokens(batch["labels"])
         inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
         return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
-
-    def train(self) -> None:
-        """Dropout on."""
-        self.model.train()
-
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Dropout off inside the block."""
-        self.model.eval()
-        yield
-        self.model.train()
 
     def gather(self) -> None:
         """Send every parameter from the rank of its first stage to all others."""

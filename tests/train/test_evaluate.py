@@ -17,7 +17,7 @@ def test_the_mean_over_tokens_is_that_of_one_big_batch_without_dropout(mode):
     tokenizer = train_tokenizer([example.target for example in EXAMPLES], 260)
     config = TrainConfig(n_layer=2, n_embd=16, n_head=2, max_length=32, dropout=0.5, device="cpu", **mode)
     trainer, collate = make_trainer(config, tokenizer.vocab_size), Collate(tokenizer, 32)
-    trainer.train()
+    trainer.model.train()
     found = validation_loss(trainer, EXAMPLES, collate, 2)
     assert trainer.model.training
     with torch.no_grad():

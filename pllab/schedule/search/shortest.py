@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from pllab.memory import Held
 from pllab.schedule.dependencies import CostsLike, Walk
-from pllab.schedule.memory import Held
 from pllab.schedule.model import Schedule
 from pllab.schedule.search.greedy import all_rules, play
 from pllab.schedule.search.workload import Rows, Workload

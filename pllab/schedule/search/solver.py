@@ -13,9 +13,9 @@ from itertools import pairwise
 from math import ceil, floor, lcm
 from typing import Any
 
+from pllab.memory import Held
 from pllab.schedule.dependencies import CostsLike
 from pllab.schedule.legality import problems
-from pllab.schedule.memory import Held
 from pllab.schedule.model import Schedule
 from pllab.schedule.search.shortest import Order, shortest, timed
 from pllab.schedule.search.workload import Rows, Workload

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Self
 
 from pllab.arguments import is_number
+from pllab.memory import Held
 from pllab.schedule.dependencies import CostsLike
 from pllab.schedule.making import check_sizes
-from pllab.schedule.memory import Held
 from pllab.schedule.model import Action, Kind, Schedule
 
 _ROUNDING = 1e-9  # as in the memory check of `check`
