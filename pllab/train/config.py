@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pllab.arguments import deadline, is_number, thread_count, whole_number
+from pllab.schedule import FAMILIES
 
 Mode = Literal["single", "data_parallel", "model_parallel", "pipeline"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 PipelineSchedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble"]
-_STAGES_PER_RANK = {"interleaved": 2, "zbv": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,8 @@ class TrainConfig:
     @property
     def num_stages(self) -> int:
         """Number of stages of a model on several devices."""
-        return self.world_size * (_STAGES_PER_RANK.get(self.schedule, 1) if self.mode == "pipeline" else 1)
+        family = FAMILIES.get(self.schedule)  # zero_bubble is none: it is searched
+        return self.world_size * (family.stages_per_rank if family else 1)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -172,8 +172,7 @@ class Pipelined:
         devices = devices_of(self.config)
         self.device = devices[0]
         self._on_ranks = comm.backend_name() is not None
-        family = FAMILIES.get(self.config.schedule)
-        count = self.config.world_size * (family.stages_per_rank if family else 1)
+        family, count = FAMILIES.get(self.config.schedule), self.config.num_stages
         layers = layers_of(self.model)
         self._stages = cut(layers, balance(layer_costs(self.model.config, self.config.max_length), count))
         self.schedule = self._searched() if family is None else family.make(self.config.world_size, self._num_parts)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.pipeline import Pipe, SleepStage, WithDevice
+from pllab.pipeline import LaneExecutor, Pipe, SleepStage, WithDevice
 from pllab.schedule import Schedule, breadth_first, check, gpipe, one_f_one_b, zb_h1
 
 
@@ -149,6 +149,26 @@ def test_a_parameter_in_two_stages_gets_both_gradients() -> None:
     with Pipe(seq, 2, timeout_s=20) as pipe:
         for _ in range(2):
             assert_same(pipe, plain, torch.randn(7, 6))
+
+
+@pytest.mark.parametrize("run", ["pipe", "lanes"])
+def test_a_later_stage_works_with_a_shadow_so_that_two_workers_never_add_to_one_gradient(run: str) -> None:
+    saw_the_parameter = []
+
+    class Watched(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            saw_the_parameter.append((threading.current_thread().name, self.weight is weight))
+            return super().forward(x)
+
+    first, second, x = Watched(6, 6), Watched(6, 6), torch.randn(2, 6)
+    weight = second.weight = first.weight
+    if run == "pipe":
+        with Pipe(on_lanes([first, second]), 2) as pipe:
+            pipe(x).sum().backward()
+    else:
+        with LaneExecutor(gpipe(2, 1), [first, second], nn.functional.mse_loss) as executor:
+            executor.step(x, x)
+    assert sorted(saw_the_parameter) == [("pllab-cpu:0", True), ("pllab-cpu:1", False)]
 
 
 def test_a_module_in_two_stages_is_refused() -> None:
