@@ -95,13 +95,14 @@ def equivalence(*, num_ranks: int = 2, num_microbatches: int = 4, timeout_s: flo
     of_all = schedules(num_ranks, num_microbatches)
     for task in (Task(), Task(dropout=0.2)):
         on_ranks = comm.launch(_on_ranks, num_ranks, task, of_all, backend="gloo", timeout_s=timeout_s)[0]
-        references: dict[int, Outcome] = {}
+        references: dict[int, Outcome] = {}  # with dropout: by the number of stages
+        of_plain = None if task.dropout else plain(task)
         for name, schedule in of_all.items():
             outcomes: dict[Where, Outcome] = {"lanes": on_lanes(task, schedule), "ranks": on_ranks[name]}
             if name in OF_THE_PIPE:
                 outcomes["pipe"] = through_the_pipe(task, schedule)
-            of_cut = references.setdefault(schedule.num_stages, outcomes["lanes"])
-            reference, label = (of_cut, "lanes, with dropout") if task.dropout else (plain(task), "plain model")
+            reference = of_plain or references.setdefault(schedule.num_stages, outcomes["lanes"])
+            label = "plain model" if of_plain else "lanes, with dropout"
             rows += [_row(where, name, schedule, label, outcome, reference) for where, outcome in outcomes.items()]
     return Equivalence(num_ranks, num_microbatches, tuple(rows))
 

@@ -14,9 +14,10 @@ import torch
 
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_gradients, compare
-from pllab.bench.workloads import Layers, PipelineWorkload, Step, as_value, row_loss
+from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
 from pllab.comm.machine import num_cores
 from pllab.pipeline import Pipe
+from pllab.pipeline.microbatches import single
 from pllab.show import Figure, draw_timeline
 from pllab.timeline import Timeline
 
@@ -151,7 +152,7 @@ class _TwoStages:
 
     def piped(self) -> None:
         """The batch through the pipe."""
-        row_loss(self.pipe(as_value(self.layers.batch))).backward()
+        row_loss(self.pipe(single(self.layers.batch))).backward()
 
     def free(self) -> None:
         """Each stage runs all its micro-batches on inputs computed in advance."""
@@ -162,7 +163,7 @@ class _TwoStages:
         threads = torch.get_num_threads()
         torch.set_num_threads(num_cores() if self.kind == "cpu" else threads)
         try:
-            row_loss(self.layers.whole(as_value(self.layers.batch))).backward()
+            row_loss(self.layers.whole(single(self.layers.batch))).backward()
         finally:
             torch.set_num_threads(threads)
 

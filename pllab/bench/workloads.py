@@ -6,7 +6,7 @@ Weights and batches are the same in every process and at every call, so that res
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -17,7 +17,8 @@ from pllab.arguments import whole_number
 from pllab.bench.measure import synchronize
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
 from pllab.models.layers import cut
-from pllab.pipeline import balance, scatter
+from pllab.pipeline import balance
+from pllab.pipeline.microbatches import scatter, single
 
 Step = Callable[[], object]
 
@@ -116,7 +117,7 @@ class Layers:
         ids = torch.randint(work.vocab_size, (work.batch_size, work.num_tokens), device=kind)
         hidden = torch.randn(*ids.shape, work.width, device=kind, dtype=model.dtype)
         self.batch = (ids, ids.clone()) if work.whole_model else (hidden,)
-        self.parts = [as_value(part) for part in scatter(self.batch, work.rows)]
+        self.parts = [single(part) for part in scatter(self.batch, work.rows)]
 
     def stages(self, count: int) -> list[nn.Sequential]:
         """The layers in this many stages, of costs as equal as whole layers allow."""
@@ -148,8 +149,3 @@ class Layers:
 def row_loss(output: torch.Tensor, _targets: torch.Tensor | None = None) -> torch.Tensor:
     """A mean over the rows, so the mean over equal micro-batches is the loss of the batch."""
     return output.float().square().sum() / len(output)
-
-
-def as_value(part: tuple[torch.Tensor, ...]) -> Any:
-    """The argument of a module: one tensor as it is, several as a tuple."""
-    return part[0] if len(part) == 1 else part
