@@ -1,6 +1,7 @@
 """Emulated runs against the schedule they were given and the costs they were to take; never against the clock."""
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -84,10 +85,9 @@ def test_what_cannot_run_is_refused(schedule: Schedule, given: dict[str, Any], s
         run_emulated(schedule, **given)
 
 
-def test_it_leaves_no_thread_behind() -> None:
-    before = set(threading.enumerate())
+def test_it_leaves_no_thread_behind(threads_left: Callable[[], set[threading.Thread]]) -> None:
     run_emulated(gpipe(3, 2), unit_s=1e-4)
-    assert set(threading.enumerate()) <= before
+    assert not threads_left()
 
 
 def test_the_widget_runs_what_it_shows_with_its_costs_on_its_axis() -> None:

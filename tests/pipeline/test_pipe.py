@@ -4,6 +4,7 @@ import gc
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -286,17 +287,16 @@ def test_an_interrupt_stops_the_run_and_the_pipe_works_again() -> None:
         assert pipe(torch.randn(4, 6)).shape == (4, 6)
 
 
-def test_no_thread_outlives_the_pipe() -> None:
-    before = set(threading.enumerate())
+def test_no_thread_outlives_the_pipe(threads_left: Callable[[], set[threading.Thread]]) -> None:
     with Pipe(on_lanes(layers()), 2) as pipe:
         pipe(torch.randn(4, 6)).sum().backward()
-    assert set(threading.enumerate()) == before
+    assert not threads_left()
     forgotten = Pipe(on_lanes(layers()), 2)
     forgotten(torch.randn(4, 6))
     gone = weakref.ref(forgotten)
     del forgotten
     gc.collect()
-    assert gone() is None and set(threading.enumerate()) == before
+    assert gone() is None and not threads_left()
 
 
 def test_activations_are_freed_by_backward() -> None:

@@ -1,4 +1,5 @@
 import threading
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -47,11 +48,10 @@ def test_a_device_named_twice_shares_its_worker() -> None:
     workers.close()
 
 
-def test_no_thread_is_left_after_close() -> None:
-    before = set(threading.enumerate())
-    with create_workers(["cpu:0", "cpu:1"]):
-        assert len(set(threading.enumerate()) - before) == 2
-    assert set(threading.enumerate()) == before
+def test_no_thread_is_left_after_close(threads_left: Callable[[], set[threading.Thread]]) -> None:
+    with create_workers(["cpu:0", "cpu:1"]) as (in_queues, _):
+        assert len({id(queue) for queue in in_queues}) == 2
+    assert not threads_left()
 
 
 def test_compute_binds_each_cell_when_it_is_made() -> None:
