@@ -1,4 +1,4 @@
-"""What data parallelism costs: one training step with different ways to average the gradients.
+"""What data parallelism costs: one training step with different ways to average, or to shard, what ranks share.
 
 All ways alternate within one group of ranks, so they meet the same conditions. Memory is measured apart, each way in
 processes of its own, because memory that one way allocated would hide what the next one needs. It is torch's count on a
@@ -14,12 +14,14 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from pllab import comm
 from pllab.bench.measure import Comparison, Implausible, check_rounds, compare
 from pllab.bench.workloads import Workload
-from pllab.parallel import DataParallel, average_gradients, broadcast_parameters
+from pllab.models import GPT2LMHeadModelParallel
+from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
 from pllab.show import Figure
 
 NO_COMMUNICATION = "no communication"
@@ -29,6 +31,11 @@ DDP_VIEWS = "torch DDP, bucket views"
 SOCKETS = "DataParallel over sockets"
 PER_PARAMETER = "one all-reduce per parameter"
 WAYS = (NO_COMMUNICATION, OURS, DDP, DDP_VIEWS, SOCKETS, PER_PARAMETER)
+SHARDED = "FullyShardedDataParallel"
+FSDP2 = "torch FSDP2"
+SHARDED_SOCKETS = "FullyShardedDataParallel over sockets"
+ZEROS = {f"ZeRO-{zero}": zero for zero in (1, 2)}
+SHARDED_WAYS = (NO_COMMUNICATION, SHARDED, FSDP2, SHARDED_SOCKETS, *ZEROS)
 
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 _MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")  # such a line begins a mapping in smaps
@@ -41,10 +48,10 @@ DEFAULT_WORKLOAD = Workload()
 class DataParallelBench:
     """Step times of all ways, their memory, and the workload and ranks they were measured with.
 
-    `peak_bytes` is, per way, the most memory a rank held during some steps beyond the bare model: gradients,
-    buffers for messages, optimizer state and activations. Memory that ranks share is counted once, although it is
-    resident in each. It is empty if memory was not measured. `gradient_bytes` are the bytes that each rank averages
-    per step.
+    `peak_bytes` is, per way, the most memory a rank held during some steps beyond the bare model (sharded ways: with
+    what it holds of the model): gradients, buffers for messages, optimizer state and activations. Memory that ranks
+    share is counted once, although it is resident in each. It is empty if memory was not measured. `gradient_bytes`
+    are the bytes that each rank averages per step. `ours` and `theirs` are the ways whose ratio counts.
     """
 
     workload: Workload
@@ -53,16 +60,18 @@ class DataParallelBench:
     comparison: Comparison
     peak_bytes: Mapping[str, int]
     gradient_bytes: int
+    ours: str = OURS
+    theirs: str = DDP
 
     @property
-    def ratio_to_ddp(self) -> float:
-        """Median of our step time over DDP's; the aim is at most 0.90 on shared cores."""
-        return self.comparison.ratio(OURS, DDP).median
+    def ratio_to_torch(self) -> float:
+        """Median of our step time over that of PyTorch's class; the aim is at most 0.90 on shared cores."""
+        return self.comparison.ratio(self.ours, self.theirs).median
 
     @property
     def ratio_to_no_communication(self) -> float:
         """Median of our step time over that of ranks without communication; the aim is at most 1.10."""
-        return self.comparison.ratio(OURS, NO_COMMUNICATION).median
+        return self.comparison.ratio(self.ours, NO_COMMUNICATION).median
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`."""
@@ -70,7 +79,9 @@ class DataParallelBench:
             "workload": asdict(self.workload),
             "world_size": self.world_size,
             "reason": self.reason,
-            "ratio_to_ddp": self.ratio_to_ddp,
+            "ours": self.ours,
+            "theirs": self.theirs,
+            "ratio_to_torch": self.ratio_to_torch,
             "ratio_to_no_communication": self.ratio_to_no_communication,
             "peak_bytes": dict(self.peak_bytes),
             "gradient_bytes": self.gradient_bytes,
@@ -79,7 +90,7 @@ class DataParallelBench:
 
     def picture(self) -> Figure:
         """Step times as bars, with the quartiles as whiskers."""
-        return self.comparison.picture("One training step, by the way gradients are averaged")
+        return self.comparison.picture("One training step, by the way ranks share gradients")
 
     def table(self) -> str:
         """The result as text: times and ratios, then memory, then the two figures that count."""
@@ -89,8 +100,8 @@ class DataParallelBench:
                 *(f"peak memory, {way}: {size / 2**20:.1f} MiB" for way, size in self.peak_bytes.items()),
                 f"gradients: {self.gradient_bytes / 1e6:.1f} MB per rank and step",
                 self.reason,
-                f"{OURS} to {DDP}: {self.ratio_to_ddp:.3f}",
-                f"{OURS} to {NO_COMMUNICATION}: {self.ratio_to_no_communication:.3f}",
+                f"{self.ours} to {self.theirs}: {self.ratio_to_torch:.3f}",
+                f"{self.ours} to {NO_COMMUNICATION}: {self.ratio_to_no_communication:.3f}",
             ]
         )
 
@@ -123,15 +134,61 @@ def bench_data_parallel(
         ValueError: there are no rounds.
         Implausible: a check of the comparison failed, or the ways did not train the same model.
     """
+    ways = tuple(way for way in WAYS if way != SOCKETS or backend != "nccl")
+    return _bench(ways, DDP, workload, world_size, repeats, warmup, backend, with_memory, timeout_s)
+
+
+def bench_fsdp(
+    workload: Workload = DEFAULT_WORKLOAD,
+    *,
+    world_size: int = 2,
+    repeats: int = 9,
+    warmup: int = 1,
+    backend: Literal["gloo", "nccl"] | None = None,
+    with_memory: bool = True,
+    timeout_s: float = 600.0,
+) -> DataParallelBench:
+    """Measure one step of GPT-2 with parameters, gradients and optimizer sharded over the ranks, against FSDP2.
+
+    Example: `print(bench_fsdp().table())` takes about a minute on two cores.
+
+    Args:
+        workload: the model and the batch per rank, by default that of `bench_data_parallel`.
+        world_size: the number of ranks, each with one thread on a CPU or one GPU.
+        repeats: rounds that count.
+        warmup: rounds before.
+        backend: "gloo" or "nccl"; by default planned from ranks and GPUs.
+        with_memory: whether to measure memory too, which starts a group per way.
+        timeout_s: the most seconds any one group may take.
+
+    Raises:
+        ValueError: there are no rounds.
+        Implausible: a check of the comparison failed, or the ways did not train the same model.
+    """
+    return _bench(SHARDED_WAYS, FSDP2, workload, world_size, repeats, warmup, backend, with_memory, timeout_s)
+
+
+def _bench(
+    ways: tuple[str, ...],
+    theirs: str,
+    workload: Workload,
+    world_size: int,
+    repeats: int,
+    warmup: int,
+    backend: Literal["gloo", "nccl"] | None,
+    with_memory: bool,
+    timeout_s: float,
+) -> DataParallelBench:
     check_rounds(repeats, warmup)
-    results = comm.launch(_time_ways, world_size, workload, repeats, warmup, backend=backend, timeout_s=timeout_s)
-    comparison, reason, gradient_bytes = results[0]
+    options: Any = {"backend": backend, "timeout_s": timeout_s}
+    timed = comm.launch(_time_ways, world_size, ways, theirs, workload, repeats, warmup, **options)
+    comparison, reason, gradient_bytes = timed[0]
     peaks: dict[str, int] = {}
     for way in comparison.seconds if with_memory else ():
-        by_rank = comm.launch(_peak_bytes, world_size, workload, way, backend=backend, timeout_s=timeout_s)
+        by_rank = comm.launch(_peak_bytes, world_size, workload, way, **options)
         if None not in by_rank:
             peaks[way] = max(by_rank)
-    return DataParallelBench(workload, world_size, reason, comparison, peaks, gradient_bytes)
+    return DataParallelBench(workload, world_size, reason, comparison, peaks, gradient_bytes, ways[1], theirs)
 
 
 class _Trainer:
@@ -154,6 +211,11 @@ class _Trainer:
             self.model = DistributedDataParallel(self.inner, gradient_as_bucket_view=self.way == DDP_VIEWS)
         elif self.way == PER_PARAMETER:
             broadcast_parameters(self.inner)
+        elif self.way == FSDP2:
+            self.model = _sharded_by_torch(self.inner)
+        elif self.way in (SHARDED, SHARDED_SOCKETS, *ZEROS):
+            zero, shares = ZEROS.get(self.way, 3), self.way != SHARDED_SOCKETS
+            self.model = FullyShardedDataParallel(self.inner, zero=zero, share_memory=shares)
         self.optimizer = torch.optim.AdamW(self.inner.parameters(), lr=1e-4)
 
     def step(self) -> None:
@@ -166,46 +228,58 @@ class _Trainer:
         self.optimizer.step()
 
 
+def _sharded_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
+    for block in model.transformer.h:
+        fully_shard(block)
+    fully_shard(model)
+    return model
+
+
 def _time_ways(
-    rank: int, world_size: int, workload: Workload, repeats: int, warmup: int
+    rank: int, world_size: int, ways: tuple[str, ...], theirs: str, workload: Workload, repeats: int, warmup: int
 ) -> tuple[Comparison, str, int]:
     """Time all ways in turn, in step with the other ranks."""
     del rank
-    ways = [way for way in WAYS if way != SOCKETS or comm.backend_name() == "gloo"]
+    if comm.backend_name() == "nccl":
+        ways = tuple(way for way in ways if way not in (SOCKETS, SHARDED_SOCKETS))
+    gradient_bytes = sum(p.numel() * p.element_size() for p in workload.model("cpu").parameters())
     trainers = {way: _Trainer(workload, way) for way in ways}
     for trainer in trainers.values():
         trainer.wrap()
     steps: dict[str, Callable[[], object]] = {way: trainer.step for way, trainer in trainers.items()}
     tokens = world_size * workload.tokens
-    comparison = compare(steps, repeats, warmup, baseline=DDP, tokens=tokens, in_step=True)
-    check_same_work({way: trainers[way].loss.item() for way in ways if way != NO_COMMUNICATION})
-    gradient_bytes = sum(p.numel() * p.element_size() for p in trainers[OURS].inner.parameters())
-    return comparison, str(trainers[OURS].model.reason), gradient_bytes
+    comparison = compare(steps, repeats, warmup, baseline=theirs, tokens=tokens, in_step=True)
+    check_same_work({way: trainers[way].loss.item() for way in ways if way != NO_COMMUNICATION}, theirs)
+    return comparison, str(trainers[ways[1]].model.reason), gradient_bytes
 
 
-def check_same_work(losses: Mapping[str, float], tolerance: float = 0.01) -> None:
+def check_same_work(losses: Mapping[str, float], reference: str = DDP, tolerance: float = 0.01) -> None:
     """Refuse losses that differ: ways that average gradients train the same model, so after as many steps they agree.
 
     Raises:
-        Implausible: a loss is further from DDP's than the tolerance.
+        Implausible: a loss is further from the reference's than the tolerance.
     """
     for way, loss in losses.items():
-        if not abs(loss - losses[DDP]) <= tolerance * abs(losses[DDP]):
+        if not abs(loss - losses[reference]) <= tolerance * abs(losses[reference]):
             raise Implausible(
-                f"check of equal work failed: after the same steps {way} has loss {loss:.4f} and {DDP} "
-                f"{losses[DDP]:.4f}"
+                f"check of equal work failed: after the same steps {way} has loss {loss:.4f} and {reference} "
+                f"{losses[reference]:.4f}"
             )
 
 
 def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_steps: int = 4) -> int | None:
-    """The most memory during some steps, less the memory of the bare model before; None if it cannot be read.
+    """The most memory during some steps, less the memory before; None if it cannot be read.
 
-    On Linux it is this process's resident memory, whose high-water mark the kernel resets on request.
+    Before means with the bare model, or, for sharded ways, which give it away, without. On Linux it is this process's
+    resident memory, whose high-water mark the kernel resets on request.
     """
     del rank, world_size
+    empty = _watch_memory()
     trainer = _Trainer(workload, way)
-    before = _watch_memory()
+    before = empty if way in SHARDED_WAYS[1:] else _watch_memory()
     trainer.wrap()
+    if before is empty:
+        _watch_memory()  # the peak of steps, not that of sharding a whole model
     for _ in range(num_steps):
         trainer.step()
     comm.barrier()  # every rank has written

@@ -14,6 +14,7 @@ from pllab.cli.flags import bind
 
 _BENCHES = {
     "data-parallel": "pllab.bench.gradient_steps:bench_data_parallel",
+    "fsdp": "pllab.bench.gradient_steps:bench_fsdp",
     "fidelity": "pllab.bench.fidelity:bench_fidelity",
     "pipeline": "pllab.bench.pipeline_steps:bench_pipeline",
     "schedules": "pllab.bench.schedule_steps:bench_schedules",

@@ -5,8 +5,10 @@ notebooks, imports ipyparallel when it is used. To read it: `group.py` and `coll
 """
 
 from pllab.comm.collectives import (
+    Group,
     Pending,
     Travelling,
+    all_gather_async,
     all_gather_object,
     all_reduce,
     all_reduce_async,
@@ -18,22 +20,25 @@ from pllab.comm.collectives import (
     rank,
     receive,
     receive_async,
+    reduce_scatter_async,
     ring_pass,
     send,
     send_async,
-    sum_in_group,
     world_size,
 )
 from pllab.comm.errors import PeerError, RankError
 from pllab.comm.group import BackendPlan, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, record_messages
+from pllab.comm.mesh import Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
 from pllab.comm.shared_memory import SharedBuffer, host_id, map_shared_memory, shared_buffer
 
 __all__ = [
     "BackendPlan",
+    "Group",
     "Ledger",
+    "Mesh",
     "Message",
     "PeerError",
     "Pending",
@@ -42,15 +47,18 @@ __all__ = [
     "RanksInterrupted",
     "SharedBuffer",
     "Travelling",
+    "all_gather_async",
     "all_gather_object",
     "all_reduce",
     "all_reduce_async",
     "backend_name",
     "barrier",
     "broadcast",
+    "group_of",
     "host_id",
     "launch",
     "make_groups",
+    "make_mesh",
     "map_shared_memory",
     "one_way_groups",
     "plan_backend",
@@ -58,13 +66,13 @@ __all__ = [
     "receive",
     "receive_async",
     "record_messages",
+    "reduce_scatter_async",
     "report",
     "ring_pass",
     "send",
     "send_async",
     "setup",
     "shared_buffer",
-    "sum_in_group",
     "teardown",
     "world_size",
 ]

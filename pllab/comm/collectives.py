@@ -4,7 +4,9 @@ They add three things and nothing else: without a group they act as a world of o
 peer that went away is one sentence that names the operation and the rank. They keep torch's conventions: `all_reduce`
 works in place and returns None; gloo sums, so an average divides afterwards.
 
-In order: who is here, collectives of all ranks, messages between two ranks, groups inside the world.
+Collectives are of all ranks, or of the members of a `group`, whose ranks count from 0 in it.
+
+In order: who is here, collectives, messages between two ranks, groups inside the world.
 """
 
 import pickle
@@ -19,15 +21,20 @@ import torch.distributed as dist
 from pllab.comm.errors import in_words
 from pllab.comm.ledger import ledger_is_open, note, note_tensor
 
+Group = dist.ProcessGroup
+# torch 2.13 has new names for these two, and warns of the old ones.
+_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
-def rank() -> int:
-    """This process's number in the group; 0 without a group."""
-    return dist.get_rank() if dist.is_initialized() else 0
+
+def rank(group: Group | None = None) -> int:
+    """This process's number in the group, by default that of all ranks; 0 without a group."""
+    return dist.get_rank(group) if dist.is_initialized() else 0
 
 
-def world_size() -> int:
+def world_size(group: Group | None = None) -> int:
     """How many ranks the group has; 1 without a group."""
-    return dist.get_world_size() if dist.is_initialized() else 1
+    return dist.get_world_size(group) if dist.is_initialized() else 1
 
 
 def backend_name() -> str | None:
@@ -35,7 +42,7 @@ def backend_name() -> str | None:
     return dist.get_backend() if dist.is_initialized() else None
 
 
-def barrier() -> None:
+def barrier(group: Group | None = None) -> None:
     """Wait until every rank is here.
 
     Raises:
@@ -45,11 +52,13 @@ def barrier() -> None:
     if not dist.is_initialized():
         return
     with in_words("barrier", rank()):
-        dist.barrier(device_ids=[torch.cuda.current_device()] if backend_name() == "nccl" else None)
+        dist.barrier(group, device_ids=[torch.cuda.current_device()] if backend_name() == "nccl" else None)
 
 
-def all_reduce(tensor: torch.Tensor) -> None:
-    """Replace the tensor, on every rank, by the sum over all ranks, in place.
+def all_reduce(
+    tensor: torch.Tensor, group: Group | None = None, operation: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM
+) -> None:
+    """Replace the tensor, on every rank, by the sum (or maximum, ...) over all ranks, in place.
 
     Worked example with two ranks: [1, 2] on rank 0 and [10, 20] on rank 1 become [11, 22] on both.
 
@@ -60,7 +69,7 @@ def all_reduce(tensor: torch.Tensor) -> None:
     if not dist.is_initialized():
         return
     with in_words("all_reduce", rank()):
-        dist.all_reduce(tensor)
+        dist.all_reduce(tensor, operation, group=group)
 
 
 class Pending:
@@ -86,7 +95,7 @@ class Pending:
         return self._work is None or self._work.is_completed()
 
 
-def all_reduce_async(tensor: torch.Tensor) -> Pending:
+def all_reduce_async(tensor: torch.Tensor, group: Group | None = None) -> Pending:
     """Start an `all_reduce` and return at once; the tensor must not be touched before `wait()` returns.
 
     Raises:
@@ -96,25 +105,57 @@ def all_reduce_async(tensor: torch.Tensor) -> Pending:
     if not dist.is_initialized():
         return Pending("all_reduce", None)
     with in_words("all_reduce", rank()):
-        return Pending("all_reduce", dist.all_reduce(tensor, async_op=True))
+        return Pending("all_reduce", dist.all_reduce(tensor, group=group, async_op=True))
 
 
-def broadcast(tensor: torch.Tensor, source: int = 0) -> None:
-    """Overwrite the tensor, on every rank, with the one of rank `source`, in place.
+def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | None = None) -> Pending:
+    """Start to fill `whole`, on every rank, with the parts of all ranks, side by side in order of rank.
+
+    Worked example with two ranks: parts [1, 2] and [3, 4] make [1, 2, 3, 4] on both.
+
+    Raises:
+        PeerError: another rank went away (also from `wait`).
+    """
+    note_tensor("all_gather", part)
+    if not dist.is_initialized():
+        whole.copy_(part)
+        return Pending("all_gather", None)
+    with in_words("all_gather", rank()):
+        return Pending("all_gather", _all_gather(whole, part, group=group, async_op=True))
+
+
+def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group | None = None) -> Pending:
+    """Start to fill `part` with this rank's share of the sum of all ranks' `whole`, cut in order of rank.
+
+    Worked example with two ranks: [1, 2] and [10, 20] give [11] on rank 0 and [22] on rank 1.
+
+    Raises:
+        PeerError: another rank went away (also from `wait`).
+    """
+    note_tensor("reduce_scatter", whole)
+    if not dist.is_initialized():
+        part.copy_(whole)
+        return Pending("reduce_scatter", None)
+    with in_words("reduce_scatter", rank()):
+        return Pending("reduce_scatter", _reduce_scatter(part, whole, group=group, async_op=True))
+
+
+def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None) -> None:
+    """Overwrite the tensor, on every rank, with the one of rank `source` of the group, in place.
 
     Raises:
         ValueError: there is no rank `source`.
         PeerError: another rank went away or did not come in time.
     """
-    _check_peer("broadcast from", source)
+    _check_peer("broadcast from", source, group)
     note_tensor("broadcast", tensor, source)
     if not dist.is_initialized():
         return
     with in_words("broadcast", rank()):
-        dist.broadcast(tensor, src=source)
+        dist.broadcast(tensor, group=group, group_src=source)
 
 
-def all_gather_object(value: Any) -> list[Any]:
+def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
     """Collect one picklable value per rank, in order of rank, on every rank.
 
     Worked example with two ranks: 3 on rank 0 and 5 on rank 1 give [3, 5] on both.
@@ -126,9 +167,9 @@ def all_gather_object(value: Any) -> list[Any]:
         note("all_gather_object", (), len(pickle.dumps(value)))
     if not dist.is_initialized():
         return [value]
-    values: list[Any] = [None] * world_size()
+    values: list[Any] = [None] * world_size(group)
     with in_words("all_gather_object", rank()):
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=group)
     return values
 
 
@@ -173,7 +214,7 @@ class Travelling(Pending):
         return self.tensor
 
 
-def send_async(tensor: torch.Tensor, to: int, group: dist.ProcessGroup | None = None) -> Travelling:
+def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Travelling:
     """Start to send a contiguous tensor to rank `to`; do not change it before `wait_for` has returned.
 
     Raises:
@@ -187,7 +228,7 @@ def send_async(tensor: torch.Tensor, to: int, group: dist.ProcessGroup | None = 
         return Travelling(operation, dist.isend(tensor, dst=to, group=group), tensor)
 
 
-def receive_async(tensor: torch.Tensor, source: int, group: dist.ProcessGroup | None = None) -> Travelling:
+def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None) -> Travelling:
     """Start to receive a tensor from rank `source`; messages of one sender arrive in order.
 
     Raises:
@@ -201,7 +242,7 @@ def receive_async(tensor: torch.Tensor, source: int, group: dist.ProcessGroup | 
         return Travelling(operation, dist.irecv(tensor, src=source, group=group), tensor)
 
 
-def one_way_groups(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], dist.ProcessGroup | None]:
+def one_way_groups(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Group | None]:
     """A group for each direction between two ranks, if the backend needs one; all ranks call it with the same pairs.
 
     nccl queues all messages between two ranks, in both directions, one after the other. So two ranks that both start a
@@ -236,9 +277,9 @@ def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
     return received
 
 
-def _check_peer(action: str, peer: int) -> None:
-    if not 0 <= peer < world_size():
-        raise ValueError(f"cannot {action} rank {peer} in a world of {world_size()}; ranks start at 0")
+def _check_peer(action: str, peer: int, group: Group | None = None) -> None:
+    if not 0 <= peer < world_size(group):
+        raise ValueError(f"cannot {action} rank {peer} in a world of {world_size(group)}; ranks start at 0")
 
 
 def _check_other(action: str, peer: int) -> None:
@@ -248,7 +289,7 @@ def _check_other(action: str, peer: int) -> None:
         raise ValueError(f"rank {peer} cannot {action} itself; name another rank")
 
 
-def make_groups(members: Sequence[Sequence[int]]) -> list[dist.ProcessGroup]:
+def make_groups(members: Sequence[Sequence[int]]) -> list[Group]:
     """Make one group for each list of ranks and return this rank's groups, in the same order.
 
     Worked example with three ranks and `members = [[0, 1], [1, 2]]`: rank 0 gets one group, rank 1 gets two,
@@ -264,19 +305,6 @@ def make_groups(members: Sequence[Sequence[int]]) -> list[dist.ProcessGroup]:
         if rank() in ranks:
             groups.append(group)
     return groups
-
-
-def sum_in_group(group: dist.ProcessGroup, tensor: torch.Tensor) -> None:
-    """Replace the tensor, on every member of the group, by the sum over the members, in place.
-
-    Worked example with three ranks that hold 1, 2 and 4: in the group of ranks 0 and 2 both get 5.
-
-    Raises:
-        PeerError: another member went away or did not come in time.
-    """
-    note_tensor("all_reduce", tensor)
-    with in_words("all_reduce", rank()):
-        dist.all_reduce(tensor, group=group)
 
 
 @contextmanager

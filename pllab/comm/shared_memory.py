@@ -40,7 +40,7 @@ class _Offer:
     file_id: tuple[int, int]
 
 
-def map_shared_memory(num_bytes: int) -> list[torch.Tensor] | None:
+def map_shared_memory(num_bytes: int, group: dist.ProcessGroup | None = None) -> list[torch.Tensor] | None:
     """Map memory of every rank into every rank; all ranks call it, each with the number of bytes it wants of its own.
 
     Drawn, for two ranks that ask for 3 and for 2 bytes; both get a list of the same two tensors:
@@ -59,12 +59,12 @@ def map_shared_memory(num_bytes: int) -> list[torch.Tensor] | None:
         PeerError: another rank went away or did not come in time.
     """
     num_bytes = whole_number("num_bytes", num_bytes, least=0)
-    if backend_name() != "gloo" or world_size() == 1:
+    if backend_name() != "gloo" or world_size(group) == 1:
         return None
     with ExitStack() as until_all_have_mapped:
-        offers = all_gather_object(_offer(num_bytes, until_all_have_mapped))
+        offers = all_gather_object(_offer(num_bytes, until_all_have_mapped), group)
         tensors = _map_all(offers)
-        has_worked = all_gather_object(tensors is not None)
+        has_worked = all_gather_object(tensors is not None, group)
     return tensors if all(has_worked) else None
 
 
@@ -131,10 +131,11 @@ class SharedBuffer:
     `shared_buffer` makes it. Its memory is freed when the buffer and all views of `.tensor` are gone.
     """
 
-    def __init__(self, tensors: list[torch.Tensor], number: int) -> None:
+    def __init__(self, tensors: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
         self._tensors = tensors
-        self._number = number
-        self.tensor = tensors[number]
+        self._number = rank(group)
+        self._group = group
+        self.tensor = tensors[self._number]
 
     def all_reduce(self) -> None:
         """Replace the tensor, on every rank, by the sum over all ranks, in place; one message in the ledger.
@@ -150,9 +151,39 @@ class SharedBuffer:
         # for that peer, so the peer may use its tensor until then.
         note_tensor("all_reduce", self.tensor)
         with in_words("all_reduce", rank()), torch.no_grad():
-            dist.barrier()
+            dist.barrier(self._group)
             self._sum_chunk()
-            dist.barrier()
+            dist.barrier(self._group)
+
+    def gather(self, whole: torch.Tensor) -> None:
+        """Copy the tensors of all ranks, side by side, into `whole`; nothing is sent.
+
+        Who writes to its tensor later waits at a barrier first, and who has written before this, too.
+        """
+        note_tensor("all_gather", self.tensor)
+        torch.cat(self._tensors, out=whole) if whole.dtype == self.tensor.dtype else self._cast_into(whole)
+
+    def reduce_scatter(self, part: torch.Tensor) -> None:
+        """Fill `part` with this rank's share of the sum of all tensors; ranks write theirs again after a barrier.
+
+        Worked example with two ranks: [1, 2] and [10, 20] give [11] on rank 0 and [22] on rank 1. A shorter part is
+        the share of the first numbers only.
+
+        Raises:
+            PeerError: another rank went away or did not come in time.
+        """
+        size = part.numel()
+        note_tensor("reduce_scatter", self.tensor[: size * len(self._tensors)])
+        with in_words("reduce_scatter", rank()):
+            dist.barrier(self._group)
+        first, second, *others = (tensor[self._number * size :][:size] for tensor in self._tensors)
+        torch.add(first, second, out=part)
+        for other in others:
+            part.add_(other)
+
+    def _cast_into(self, whole: torch.Tensor) -> None:
+        for piece, tensor in zip(whole.chunk(len(self._tensors)), self._tensors, strict=True):
+            piece.copy_(tensor)
 
     def _sum_chunk(self) -> None:
         """Add up this rank's share of the numbers over all ranks and give everyone the sum, block by block."""
@@ -170,7 +201,9 @@ class SharedBuffer:
         return [self.tensor[where], *others]
 
 
-def shared_buffer(numel: int, dtype: torch.dtype, device: torch.device | None = None) -> SharedBuffer | None:
+def shared_buffer(
+    numel: int, dtype: torch.dtype, device: torch.device | None = None, group: dist.ProcessGroup | None = None
+) -> SharedBuffer | None:
     """Make a flat tensor of zeros that all ranks of the group can sum in memory; None if they cannot.
 
     Every rank calls it with the same size and type, and all get a buffer or all get None. They get None if
@@ -186,18 +219,18 @@ def shared_buffer(numel: int, dtype: torch.dtype, device: torch.device | None = 
         ValueError: the ranks ask for different sizes or types; raised on every rank.
         PeerError: another rank went away or did not come in time.
     """
-    if backend_name() != "gloo" or world_size() == 1:
+    if backend_name() != "gloo" or world_size(group) == 1:
         return None
     on_cpu = device is None or device.type == "cpu"
-    wishes = all_gather_object((numel, str(dtype), on_cpu))
+    wishes = all_gather_object((numel, str(dtype), on_cpu), group)
     for number, wish in enumerate(wishes):
         if wish[:2] != wishes[0][:2]:
             raise ValueError(
                 f"rank {number} asks for a shared buffer of {wish[0]} x {wish[1]}, rank 0 for {wishes[0][0]} x "
                 f"{wishes[0][1]}; ask for the same on every rank"
             )
-    tensors = map_shared_memory(numel * dtype.itemsize) if all(wish[2] for wish in wishes) else None
-    return None if tensors is None else SharedBuffer([tensor.view(dtype) for tensor in tensors], rank())
+    tensors = map_shared_memory(numel * dtype.itemsize, group) if all(wish[2] for wish in wishes) else None
+    return None if tensors is None else SharedBuffer([tensor.view(dtype) for tensor in tensors], group)
 
 
 def _chunk(numel: int, number: int, num_ranks: int) -> tuple[int, int]:

@@ -14,10 +14,12 @@ from pllab.parallel.averaging import (
 )
 from pllab.parallel.bucketing import Bucket, plan_buckets
 from pllab.parallel.data_parallel import DataParallel
+from pllab.parallel.sharded import FullyShardedDataParallel
 
 __all__ = [
     "Bucket",
     "DataParallel",
+    "FullyShardedDataParallel",
     "average_gradients",
     "broadcast_parameters",
     "check_same_gradients",

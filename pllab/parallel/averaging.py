@@ -65,7 +65,7 @@ def average_gradients(model: nn.Module) -> None:
         parameter.grad /= comm.world_size()
 
 
-def check_same_model(model: nn.Module) -> None:
+def check_same_model(model: nn.Module, group: comm.Group | None = None) -> None:
     """Refuse a model with other parameters than on rank 0, before the first message hangs because of it.
 
     Example: rank 0 built `Linear(4, 2)` and rank 1 `Linear(4, 3)`; every rank raises
@@ -74,7 +74,7 @@ def check_same_model(model: nn.Module) -> None:
     Raises:
         ValueError: names, shapes, types or frozen parameters differ between ranks; raised on every rank.
     """
-    descriptions = comm.all_gather_object(_describe(model))
+    descriptions = comm.all_gather_object(_describe(model), group)
     for rank, description in enumerate(descriptions):
         if description != descriptions[0]:
             raise ValueError(_difference(rank, description, descriptions[0]))

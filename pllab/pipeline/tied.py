@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pllab.comm import make_groups, rank, sum_in_group
+from pllab.comm import all_reduce, make_groups, rank
 from pllab.pipeline.stage import Stage, as_sequential
 from pllab.schedule import Schedule
 
@@ -146,7 +146,7 @@ class _Weight(NamedTuple):
         for copy in self.copies:
             if copy.grad is not None:
                 total += copy.grad
-        sum_in_group(self.group, total)
+        all_reduce(total, self.group)
         return total
 
 

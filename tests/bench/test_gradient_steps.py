@@ -42,7 +42,7 @@ def example() -> DataParallelBench:
 
 def test_the_two_ratios_are_to_ddp_and_to_no_communication() -> None:
     result = example()
-    assert result.ratio_to_ddp == pytest.approx(0.5)
+    assert result.ratio_to_torch == pytest.approx(0.5)
     assert result.ratio_to_no_communication == pytest.approx(1.1)
 
 

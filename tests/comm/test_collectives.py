@@ -20,7 +20,6 @@ from pllab.comm import (
     ring_pass,
     send,
     send_async,
-    sum_in_group,
     world_size,
 )
 from pllab.comm.collectives import list_new_groups
@@ -68,7 +67,7 @@ def in_rings_and_groups(number, size):
     sums = []
     for group in make_groups(MEMBERS):
         total = torch.tensor([10.0**number])
-        sum_in_group(group, total)
+        all_reduce(total, group)
         sums.append(total.item())
     with list_new_groups() as asked:
         make_groups(MEMBERS)

@@ -57,7 +57,7 @@ def through_the_room(number, size):
         barrier()
         comm.ring_pass(torch.ones(1))
         for group in comm.make_groups([list(range(size))]):
-            comm.sum_in_group(group, torch.ones(4))
+            comm.all_reduce(torch.ones(4), group)
         buffer = comm.shared_buffer(8, torch.float32)
         if buffer is not None:
             buffer.all_reduce()

@@ -140,7 +140,7 @@ def test_a_rank_that_died_between_cells_is_noticed(nothing_left):
 
 
 def test_a_stopped_rank_is_named_as_the_cause_of_its_peers_deadline(nothing_left):
-    ranks = Ranks(2, "gloo", timeout_s=5)
+    ranks = Ranks(2, "gloo", timeout_s=10)  # also the time in which they start
     os.kill(ranks.pids[1], signal.SIGSTOP)
     words = r"rank 0 raised .*, because rank 1 had been stopped \(SIGSTOP or Ctrl-Z\), so all ranks were ended; make"
     with pytest.raises(RankError, match=words):

@@ -74,7 +74,7 @@ def _asked(my_groups: MyGroups, members: Members) -> list[tuple[int, ...]] | Non
 def _members(group: Any, rank: int, world_size: int) -> list[int]:
     present = torch.zeros(world_size)
     present[rank] = 1.0
-    comm.sum_in_group(group, present)
+    comm.all_reduce(present, group)
     return [other for other in range(world_size) if present[other]]
 
 

@@ -1,0 +1,338 @@
+"""Fully sharded data parallel: a rank keeps a slice of every parameter, and gathers a layer only while it computes.
+
+The parameters of a unit (a transformer block) lie side by side in one flat tensor, of which every rank keeps an equal
+part: the shard. The optimizer sees the pieces of this rank's shard. Drawn, for a unit of a weight of 5 numbers and a
+bias of 2, on two ranks:
+
+    whole   | w w w w | w b b . |         gathered before the unit computes, freed after it
+    rank 0  | w w w w |                   weight: 4 numbers, bias: 0
+    rank 1            | w b b . |         weight: 1 number, bias: 2, and one of padding
+
+Parameters of no unit, or of several (tied embeddings), belong to the root, which stays whole from the beginning of
+forward to the end of backward. `zero` says how much is sharded, in the words of ZeRO:
+
+    zero=1   optimizer state                    gradients reduced once, at the end of backward
+    zero=2   and gradients                      a unit's gradients reduced as soon as it has them
+    zero=3   and parameters                     a unit whole only while it computes
+
+One rank's step under zero=3, with the messages of one unit (ranks of one host exchange them in shared memory):
+
+    forward    gather 0 | 0 | free, gather 1 | 1 | free, gather 2 | 2 |
+    backward   | 2 | reduce 2, free, gather 1 | 1 | reduce 1, free, gather 0 | 0 | reduce 0, free
+
+Source: Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (PyTorch FSDP); torch.distributed.fsdp.fully_shard.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.graph import register_multi_grad_hook
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from pllab import comm
+from pllab.parallel.averaging import check_same_model
+from pllab.parallel.shards import Ranks, Scratch, Unit, layers_of_classes, owned_slots, shards_of
+
+Initialise = Callable[[nn.Module], None]
+
+
+class FullyShardedDataParallel(nn.Module):
+    """A data-parallel model whose parameters, gradients and optimizer state are spread over the ranks.
+
+    Example, on every rank, with an ordinary loop:
+
+        model = FullyShardedDataParallel(model, zero=3)
+        optimizer = AdamW(model.parameters())      # of this rank's pieces, each 1-D, perhaps empty
+        model(input_ids, labels=labels).loss.backward()
+        optimizer.step()                           # pieces of the gradient are means over the ranks
+
+    The wrapped model is `.module`; `gathered()` makes it whole. Rank 0's weights are taken. A parameter that no rank
+    used keeps `grad = None`. A model on the meta device is made unit by unit, so that no rank ever holds all of it.
+
+    Args:
+        module: the same model on each rank; layers are expected to run in the order of their definition.
+        zero: what is sharded, see above.
+        units: classes of the layers that are gathered one at a time; by default the children of the longest
+            ModuleList.
+        mesh: shard over its axis dp; by default over all ranks.
+        mixed_precision: the type in which the model computes and gradients travel; shards keep their own.
+        initialise: called with each module of a model on the meta device, children first, when its parameters are
+            there; by default it calls `reset_parameters`.
+        share_memory: whether gloo ranks of one host exchange in shared memory, or always by messages.
+
+    Raises:
+        ValueError: zero is none of 1, 2, 3, there is no layer of a class, or the ranks have different models.
+
+    Source: see above. Lesson 13.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        zero: int = 3,
+        units: Sequence[type[nn.Module]] | None = None,
+        mesh: comm.Mesh | None = None,
+        mixed_precision: torch.dtype | None = None,
+        initialise: Initialise | None = None,
+        share_memory: bool = True,
+    ) -> None:
+        super().__init__()
+        if zero not in (1, 2, 3):
+            raise ValueError(f"zero is {zero}; give 1 (optimizer state), 2 (and gradients) or 3 (and parameters)")
+        self.module, self.zero, self.mixed_precision = module, zero, mixed_precision
+        self._group = group = comm.group_of(mesh, "dp")
+        check_same_model(module, group)
+        self._ranks = ranks = Ranks(group, _device_of(module), share_memory)
+        owned = owned_slots(module, layers_of_classes(module, units))
+        self._all = [Unit(layer, shards_of(slots, mixed_precision, ranks)) for layer, slots in owned]
+        *self._units, self._root = self._all
+        _fill_buffers(module, group)
+        _fill(self._all, module, initialise or _reset)
+        self._scratch = Scratch(self._all, ranks)
+        self._is_shared = any(shard.is_shared for unit in self._all for shard in unit.shards)
+        kind = "in shared memory, as all ranks are on this host" if self._is_shared else "by messages"
+        self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gathered and reduced {kind}"
+        self._is_synchronizing = True
+        self.most_gathered = 0
+        """The most units besides the root that were whole, or on their way to be, at the same time."""
+        for index, unit in enumerate(self._units):
+            unit.layer.register_forward_pre_hook(self._before_forward(index))
+            unit.layer.register_forward_hook(self._after_forward(index), always_call=True)
+        for index, unit in enumerate(self._all):
+            unit.on_gradient(_hook(weakref.WeakMethod(self._arrived), index))
+        self._begin()
+        comm.barrier(group)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the wrapped model on this rank's share of the batch."""
+        self._begin()
+        self._refresh()
+        self._gather(self._root)
+        self._root.show(is_whole=True)
+        try:
+            result = self.module(*self._cast(args), **self._cast(kwargs))
+        finally:
+            self._root.show(is_whole=False)
+        if not self._watch(result, len(self._units)):
+            self._free(self._root)
+        return result
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Collect gradients, whole, without sending them; the next backward outside sends the sum of all."""
+        before, self._is_synchronizing = self._is_synchronizing, False
+        try:
+            yield
+        finally:
+            self._is_synchronizing = before
+
+    @contextmanager
+    def gathered(self, write: bool = False) -> Iterator[nn.Module]:
+        """Make the model whole inside the block, on every rank, in its own type; with `write` keep rank 0's changes.
+
+        Example: `with model.gathered() as whole: state = whole.state_dict()`; copy what you keep.
+        """
+        self._refresh()
+        shards = [shard for unit in self._all for shard in unit.shards]
+        values = [shard.values() for shard in shards]
+        for shard, parameters in zip(shards, values, strict=True):
+            shard.show(parameters)
+        yield self.module
+        for shard, parameters in zip(shards, values, strict=True):
+            if write:
+                shard.keep(parameters)
+            shard.show(shard.pieces)
+        comm.barrier(self._group)  # who writes next would write into what another rank still copies
+
+    # Forward: gather before, free after.
+
+    def _refresh(self) -> None:
+        """Gather again what the optimizer has changed since."""
+        if any([unit.notice_change() for unit in self._all]):  # a list: every unit is to notice
+            if self._is_shared:
+                comm.barrier(self._group)  # every rank has changed its part
+            for unit in self._all:
+                unit.forget()
+
+    def _gather(self, unit: Unit) -> None:
+        unit.gather()
+        self._count_gathered()
+
+    def _prefetch(self, index: int) -> None:
+        """Start to gather the unit that comes next, once there is room; shared memory has no message to start."""
+        self._next = index
+        if index >= 0 and self._count_gathered() < 2:
+            for unit in self._units[index : index + 1]:
+                unit.start_gathering()
+            self._next = -1
+            self._count_gathered()
+
+    def _count_gathered(self) -> int:
+        num_gathered = sum(unit.is_allocated for unit in self._units)
+        self.most_gathered = max(self.most_gathered, num_gathered)
+        return num_gathered
+
+    def _free(self, unit: Unit) -> None:
+        if self.zero == 3:
+            unit.free()
+            self._prefetch(self._next)
+
+    def _before_forward(self, index: int) -> Callable[..., None]:
+        def hook(*_: Any) -> None:
+            unit = self._units[index]
+            self._gather(unit)
+            if not self._is_in_backward:  # where a checkpoint computes it again
+                self._prefetch(index + 1)
+            unit.show(is_whole=True)
+
+        return hook
+
+    def _after_forward(self, index: int) -> Callable[..., None]:
+        def hook(_: nn.Module, __: Any, result: Any) -> None:
+            unit = self._units[index]
+            unit.show(is_whole=False)
+            is_next = self._watch(result, index) and index == len(self._units) - 1  # its backward comes first
+            if not is_next and not self._is_in_backward:
+                self._free(unit)
+
+        return hook
+
+    def _watch(self, result: Any, index: int) -> bool:
+        """Call `_before_backward` when the first gradient of a result is known; False if there will be none."""
+        tensors = _with_grad(result) if torch.is_grad_enabled() else []
+        if tensors:
+            register_multi_grad_hook(tensors, lambda _: self._before_backward(index), mode="any")
+        return bool(tensors)
+
+    def _cast(self, value: Any) -> Any:
+        if self.mixed_precision is None:
+            return value
+        return tree_map_only(
+            torch.Tensor, lambda leaf: leaf.to(self.mixed_precision) if leaf.is_floating_point() else leaf, value
+        )
+
+    # Backward: gather before, reduce and free after.
+
+    def _begin(self) -> None:
+        """Forget an unfinished backward, so that an exception in it has no effect on the next one."""
+        self._is_in_backward = False
+        self._next = -1
+        self._reduced = 0
+        for unit in self._all:
+            unit.begin()
+
+    def _before_backward(self, index: int) -> None:
+        if not self._is_in_backward:
+            self._is_in_backward = True
+            # Autograd runs it at the end of this backward, on the thread that called backward.
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        for unit in self._units[index + 1 :]:  # autograd runs what was made last first, so these are through
+            self._free(unit)
+        self._gather(self._all[index])
+        self._prefetch(index - 1)
+
+    def _arrived(self, index: int) -> None:
+        """A gradient is there. After its last one a unit is freed, and reduced if its turn has come."""
+        unit = self._all[index]
+        unit.num_missing -= 1
+        if unit is self._root or unit.num_missing:
+            return
+        if not unit.has_frozen:  # a frozen parameter has no gradient to show that it is no longer needed
+            self._free(unit)
+        if self._is_synchronizing and self.zero > 1:
+            # Never before an earlier one, because ranks pair messages by their order.
+            while self._reduced < len(self._units) and not self._units[-1 - self._reduced].num_missing:
+                self._reduce_next()
+
+    def _reduce_next(self) -> None:
+        """From the last unit to the first, then the root."""
+        [*self._units[::-1], self._root][self._reduced].reduce(self._scratch)
+        self._reduced += 1
+
+    def _finish(self) -> None:
+        """End of backward: reduce what is left, drop the gradients that no rank has, free everything."""
+        if self._is_synchronizing:
+            while self._reduced < len(self._all):
+                self._reduce_next()
+            self._scratch.wait()
+            self._drop_unused()
+        for unit in self._all:
+            self._free(unit)
+        self._begin()
+
+    def _drop_unused(self) -> None:
+        """Leave parameters that no rank used without gradient. The sum is also the barrier after the last reading."""
+        mine = [flag for unit in self._all for flag in unit.used]
+        used = torch.tensor(mine, dtype=torch.float32, device=self._ranks.device)
+        comm.all_reduce(used, self._group)
+        if all(mine):  # on a GPU the next lines wait
+            return
+        pieces = [piece for unit in self._all for shard in unit.trained for piece in shard.pieces]
+        was_none = [flag for unit in self._all for flag in unit.was_none]
+        for piece, num_users, drop in zip(pieces, used.tolist(), was_none, strict=True):
+            if drop and not num_users:
+                piece.grad = None
+
+
+def _fill(units: Sequence[Unit], root: nn.Module, initialise: Initialise) -> None:
+    """Give every rank its part of rank 0's parameters, one unit at a time; make those that are on the meta device."""
+    inner = {id(part) for unit in units[:-1] for part in unit.layer.modules()}
+    for unit in units:
+        real = [shard.real() for shard in unit.shards]
+        for shard, parameters in zip(unit.shards, real, strict=True):
+            shard.show(parameters)
+        parts = [part for part in unit.layer.modules() if unit.layer is not root or id(part) not in inner]
+        for part in reversed(parts if any(piece.is_meta for piece in unit.pieces) else []):
+            initialise(part)
+        for shard, parameters in zip(unit.shards, real, strict=True):
+            shard.keep(parameters)
+            shard.cut()
+        unit.show(is_whole=False)
+        unit.free()
+        unit.notice_change()
+
+
+def _fill_buffers(module: nn.Module, group: comm.Group | None) -> None:
+    for name, buffer in module.named_buffers():
+        if buffer.is_meta:
+            raise ValueError(f"buffer {name} is on the meta device, and nothing says its values; make it on a real one")
+        comm.broadcast(buffer, 0, group)
+
+
+def _reset(module: nn.Module) -> None:
+    """The initialisation of torch's own layers."""
+    reset = getattr(module, "reset_parameters", None)
+    if reset is not None:
+        reset()
+    elif next(module.parameters(recurse=False), None) is not None:
+        raise ValueError(
+            f"{type(module).__name__} has parameters on the meta device and no reset_parameters; say with initialise= "
+            "how to make them"
+        )
+
+
+def _with_grad(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+
+
+def _device_of(module: nn.Module) -> torch.device:
+    """Where the shards live: with the parameters, or on this rank's own device if those are on the meta device."""
+    device = next(module.parameters()).device
+    if device.type != "meta":
+        return device
+    return torch.device("cuda", torch.cuda.current_device()) if comm.backend_name() == "nccl" else torch.device("cpu")
+
+
+def _hook(arrived: weakref.WeakMethod[Callable[[int], None]], index: int) -> Callable[[torch.Tensor], None]:
+    """A hook that keeps no model alive: what a tensor's hooks hold is no garbage to Python."""
+
+    def hook(_: torch.Tensor) -> None:
+        if (method := arrived()) is not None:
+            method(index)
+
+    return hook
