@@ -164,23 +164,17 @@ class FullyShardedDataParallel(nn.Module):
         self._count_gathered()
 
     def _prefetch(self, index: int) -> None:
-        """Start to gather the unit that comes next, once there is room; shared memory has no message to start."""
-        self._next = index
-        if index >= 0 and self._count_gathered() < 2:
-            for unit in self._units[index : index + 1]:
-                unit.start_gathering()
-            self._next = -1
-            self._count_gathered()
+        """Start to gather the unit that comes next; shared memory has no message to start."""
+        for unit in self._units[index : index + 1] if index >= 0 else ():
+            unit.start_gathering()
+        self._count_gathered()
 
-    def _count_gathered(self) -> int:
-        num_gathered = sum(unit.is_allocated for unit in self._units)
-        self.most_gathered = max(self.most_gathered, num_gathered)
-        return num_gathered
+    def _count_gathered(self) -> None:
+        self.most_gathered = max(self.most_gathered, sum(unit.is_allocated for unit in self._units))
 
     def _free(self, unit: Unit) -> None:
         if self.zero == 3:
             unit.free()
-            self._prefetch(self._next)
 
     def _before_forward(self, index: int) -> Callable[..., None]:
         def hook(*_: Any) -> None:
@@ -221,7 +215,6 @@ class FullyShardedDataParallel(nn.Module):
     def _begin(self) -> None:
         """Forget an unfinished backward, so that an exception in it has no effect on the next one."""
         self._is_in_backward = False
-        self._next = -1
         self._reduced = 0
         for unit in self._all:
             unit.begin()
@@ -283,18 +276,21 @@ def _fill(units: Sequence[Unit], root: nn.Module, initialise: Initialise) -> Non
     """Give every rank its part of rank 0's parameters, one unit at a time; make those that are on the meta device."""
     inner = {id(part) for unit in units[:-1] for part in unit.layer.modules()}
     for unit in units:
-        real = [shard.real() for shard in unit.shards]
-        for shard, parameters in zip(unit.shards, real, strict=True):
-            shard.show(parameters)
         parts = [part for part in unit.layer.modules() if unit.layer is not root or id(part) not in inner]
-        for part in reversed(parts if any(piece.is_meta for piece in unit.pieces) else []):
-            initialise(part)
-        for shard, parameters in zip(unit.shards, real, strict=True):
-            shard.keep(parameters)
-            shard.cut()
-        unit.show(is_whole=False)
-        unit.free()
-        unit.notice_change()
+        _fill_unit(unit, parts, initialise)
+
+
+def _fill_unit(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise) -> None:
+    real = [shard.real() for shard in unit.shards]
+    for shard, parameters in zip(unit.shards, real, strict=True):
+        shard.show(parameters)
+    for part in reversed(parts if any(piece.is_meta for piece in unit.pieces) else []):
+        initialise(part)
+    for shard, parameters in zip(unit.shards, real, strict=True):
+        shard.keep(parameters)
+        shard.cut()
+    unit.show(is_whole=False)
+    unit.notice_change()
 
 
 def _fill_buffers(module: nn.Module, group: comm.Group | None) -> None:

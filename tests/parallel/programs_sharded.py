@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from itertools import accumulate as accumulate_
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
@@ -35,7 +37,7 @@ class Block(nn.Module):
 
 
 class Chain(nn.Module):
-    """Blocks between a tied embedding and head; blocks 1 and half of 2 may be frozen."""
+    """Blocks between a tied embedding and head; block 1 and most of 2 may be frozen."""
 
     def __init__(self, seed: int = 0, freeze: bool = False, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
@@ -50,7 +52,8 @@ class Chain(nn.Module):
         self.to(dtype)
         if freeze:
             self.blocks[1].requires_grad_(False)
-            self.blocks[2].linear.bias.requires_grad_(False)
+            self.blocks[2].linear.requires_grad_(False)
+            self.blocks[2].uses_extra = True  # its gradient is there before the frozen weight has done its work
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)
@@ -124,6 +127,7 @@ def recomputed(rank: int, world_size: int) -> dict[str, Any]:
     chain.checkpointed = True
     model = FullyShardedDataParallel(chain)
     loss_of(model, *share(0, rank, world_size)).backward()
+    assert model.most_gathered <= 2
     sgd(model).step()
     return whole(model)
 
@@ -141,9 +145,15 @@ def optimizer_first(rank: int, world_size: int) -> dict[str, torch.Tensor]:
 def used_by_one(rank: int, world_size: int) -> dict[str, Any]:
     """Block 0's extra parameter is used by rank 0 only, block 1's by nobody."""
     chain = Chain()
-    chain.blocks[0].uses_extra = rank == 0
     model = FullyShardedDataParallel(chain)
-    loss_of(model, *share(0, rank, world_size)).backward()
+    for first in (
+        True,
+        False,
+    ):  # the first backward leaves numbers in all memory that the second could take for its own
+        chain.zero_grad()
+        chain.blocks[0].uses_extra = first or rank == 0
+        chain.blocks[1].uses_extra = first
+        loss_of(model, *share(0, rank, world_size)).backward()
     found = {name: gradient is not None for name, gradient in gradients(chain).items()}
     sgd(model).step()
     return {"found": found, "weights": whole(model)}
@@ -205,11 +215,24 @@ def deferred(rank: int, world_size: int) -> dict[str, Any]:
     with torch.device("meta"):
         chain = Chain()
     chain.register_buffer("scale", torch.ones((), dtype=torch.float64))
+    chain.norm.weight.mark = "kept"
     model = FullyShardedDataParallel(chain, initialise=initialise)
+    assert chain.norm.weight.mark == "kept"
     optimizer = sgd(model)
     loss_of(model, *share(0, rank, world_size)).backward()
     optimizer.step()
     return whole(model)
+
+
+def deferred_bytes(rank: int, world_size: int) -> tuple[int, int]:
+    """The most bytes that torch held while a model was made from the meta device, and the bytes of the model."""
+    with torch.device("meta"):
+        layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(32))
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        FullyShardedDataParallel(layers, share_memory=False)
+    events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = accumulate_(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    return max(held), 4 * sum(64 * 64 + 64 for _ in layers)
 
 
 def initialise(module: nn.Module) -> None:
@@ -309,6 +332,7 @@ def run_all(rank: int, world_size: int) -> dict[str, Any]:
             results[f"units {where}"] = train(rank, world_size, 3, units=[nn.Linear])
             for program in PROGRAMS:
                 results[f"{program.__name__} {where}"] = program(rank, world_size)
+    results["bytes"] = deferred_bytes(rank, world_size)
     for name, dtype in {"float32": None, "bfloat16": torch.bfloat16}.items():
         results[f"fsdp2 {name}"] = beside_fsdp2(rank, world_size, dtype)
     return results

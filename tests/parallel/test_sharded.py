@@ -170,6 +170,12 @@ def test_a_model_on_the_meta_device_is_made_unit_by_unit(ranks: Results, where: 
         assert_same(result[f"deferred {where}"], expected)
 
 
+def test_no_rank_ever_holds_a_model_that_is_made_on_the_meta_device(ranks: Results) -> None:
+    """Half of 32 layers, and of one at a time the real one, its copy for the broadcast, and what messages need."""
+    for peak, whole in (result["bytes"] for result in ranks):
+        assert whole / 2 <= peak <= whole * (1 / 2 + 3.5 / 32)
+
+
 @pytest.mark.parametrize("where", WHERE)
 def test_units_by_class_and_an_unreferenced_model(ranks: Results, where: str) -> None:
     for result in ranks:
