@@ -3,6 +3,7 @@
 measure.py           alternate runs, take ratios round by round, refuse the impossible
 workloads.py         the model, the layers and the batches that all of them run
 gradient_steps.py    ways to average gradients, and to shard                         bench data-parallel, fsdp
+tensor_steps.py      split layers, ours and DTensor's                                bench tensor
 message_costs.py     what a message costs, and gradients in few or many messages     lesson 06
 pipeline_steps.py    the pipe, one lane and PyTorch's pipeline                       bench pipeline
 schedule_steps.py    our executor against PyTorch's                                  bench schedules

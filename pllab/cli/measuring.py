@@ -19,6 +19,7 @@ _BENCHES = {
     "pipeline": "pllab.bench.pipeline_steps:bench_pipeline",
     "schedules": "pllab.bench.schedule_steps:bench_schedules",
     "simulate": "pllab.bench.simulator:bench_simulate",
+    "tensor": "pllab.bench.tensor_steps:bench_tensor",
 }
 
 

@@ -5,6 +5,7 @@ notebooks, imports ipyparallel when it is used. To read it: `group.py` and `coll
 """
 
 from pllab.comm.collectives import (
+    MAX,
     Group,
     Pending,
     Travelling,
@@ -15,6 +16,7 @@ from pllab.comm.collectives import (
     backend_name,
     barrier,
     broadcast,
+    in_world,
     make_groups,
     one_way_groups,
     rank,
@@ -30,11 +32,13 @@ from pllab.comm.errors import PeerError, RankError
 from pllab.comm.group import BackendPlan, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, record_messages
-from pllab.comm.mesh import Mesh, group_of, make_mesh
+from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
 from pllab.comm.shared_memory import SharedBuffer, host_id, map_shared_memory, shared_buffer
 
 __all__ = [
+    "AXES",
+    "MAX",
     "BackendPlan",
     "Group",
     "Ledger",
@@ -56,6 +60,7 @@ __all__ = [
     "broadcast",
     "group_of",
     "host_id",
+    "in_world",
     "launch",
     "make_groups",
     "make_mesh",

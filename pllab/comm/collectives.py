@@ -22,6 +22,7 @@ from pllab.comm.errors import in_words
 from pllab.comm.ledger import ledger_is_open, note, note_tensor
 
 Group = dist.ProcessGroup
+MAX = dist.ReduceOp.MAX
 # torch 2.13 has new names for these two, and warns of the old ones.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
@@ -35,6 +36,11 @@ def rank(group: Group | None = None) -> int:
 def world_size(group: Group | None = None) -> int:
     """How many ranks the group has; 1 without a group."""
     return dist.get_world_size(group) if dist.is_initialized() else 1
+
+
+def in_world(number: int, group: Group | None) -> int:
+    """The number among all ranks of the rank with this number in a group."""
+    return number if group is None else dist.get_global_rank(group, number)
 
 
 def backend_name() -> str | None:
@@ -243,14 +249,16 @@ def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None)
 
 
 def one_way_groups(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Group | None]:
-    """A group for each direction between two ranks, if the backend needs one; all ranks call it with the same pairs.
+    """A group for each direction between two ranks, if the backend needs one; all ranks call it, each with its pairs.
 
     nccl queues all messages between two ranks, in both directions, one after the other. So two ranks that both start a
     receive before their send would wait for ever. A group for each direction prevents that; gloo needs none.
     """
     if backend_name() != "nccl":
         return dict.fromkeys(pairs)
-    return {pair: dist.new_group(list(pair)) for pair in pairs}
+    everywhere = sorted({pair for part in all_gather_object(pairs) for pair in part})
+    groups = {pair: dist.new_group(list(pair)) for pair in everywhere}
+    return {pair: groups[pair] for pair in pairs}
 
 
 def ring_pass(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
-"""Data parallelism: the same model on every rank, each on its share of the batch, gradients averaged.
+"""Ways to share one model's training that know no model: replicated, sharded, split.
 
-Read `averaging.py` first, then `bucketing.py` and `data_parallel.py`.
+Read `averaging.py` first, then `bucketing.py` and `data_parallel.py`: the same model on every rank. `shards.py` and
+`sharded.py` keep a part of it on each; `tensor.py` splits its layers; `norms.py` adds up what is spread over ranks.
 """
 
 from pllab.parallel.averaging import (
@@ -14,18 +15,42 @@ from pllab.parallel.averaging import (
 )
 from pllab.parallel.bucketing import Bucket, plan_buckets
 from pllab.parallel.data_parallel import DataParallel
+from pllab.parallel.norms import clip_grad_norm, grad_norm, num_copies
 from pllab.parallel.sharded import FullyShardedDataParallel
+from pllab.parallel.tensor import (
+    ColumnParallelLinear,
+    RowParallelLinear,
+    Split,
+    VocabParallelEmbedding,
+    slice_of,
+    split_of,
+    vocab_parallel_cross_entropy,
+    whole_of,
+    whole_state,
+)
 
 __all__ = [
     "Bucket",
+    "ColumnParallelLinear",
     "DataParallel",
     "FullyShardedDataParallel",
+    "RowParallelLinear",
+    "Split",
+    "VocabParallelEmbedding",
     "average_gradients",
     "broadcast_parameters",
     "check_same_gradients",
     "check_same_model",
+    "clip_grad_norm",
     "global_sum",
+    "grad_norm",
+    "num_copies",
     "num_target_tokens",
     "plan_buckets",
+    "slice_of",
+    "split_of",
     "token_weighted",
+    "vocab_parallel_cross_entropy",
+    "whole_of",
+    "whole_state",
 ]

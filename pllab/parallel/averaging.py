@@ -16,8 +16,8 @@ from pllab import comm
 from pllab.data import IGNORED
 
 
-def broadcast_parameters(model: nn.Module) -> None:
-    """Overwrite this rank's parameters and buffers with those of rank 0.
+def broadcast_parameters(model: nn.Module, group: comm.Group | None = None) -> None:
+    """Overwrite this rank's parameters and buffers with those of rank 0 (of a group).
 
     Example, one weight, before and after:
 
@@ -29,13 +29,13 @@ def broadcast_parameters(model: nn.Module) -> None:
     """
     with torch.no_grad():
         for tensor in chain(model.parameters(), model.buffers()):
-            broadcast_tensor(tensor.detach())
+            broadcast_tensor(tensor.detach(), group)
 
 
-def broadcast_tensor(tensor: torch.Tensor) -> None:
+def broadcast_tensor(tensor: torch.Tensor, group: comm.Group | None = None) -> None:
     """Broadcast one tensor; a message needs contiguous memory, so a transposed tensor is sent as a copy."""
     message = tensor.contiguous()
-    comm.broadcast(message, source=0)
+    comm.broadcast(message, 0, group)
     if message is not tensor:
         tensor.copy_(message)
 

@@ -55,6 +55,7 @@ class DataParallel(nn.Module):
         strategy: when and how to sum; by default "overlapped" for nccl, "shared" for gloo where all ranks can
             share memory (`pllab.comm.shared_buffer`), else "flat". `.reason` says why.
         bucket_bytes: the most bytes in one message of the overlapped strategy.
+        mesh: average over its axis dp; by default over all ranks.
 
     Raises:
         ValueError: the strategy is unknown or "shared" is impossible, buckets have no size, there is nothing to
@@ -63,16 +64,25 @@ class DataParallel(nn.Module):
     Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020.
     """
 
-    def __init__(self, module: nn.Module, strategy: Strategy | None = None, bucket_bytes: int = 25 * _MIB) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        strategy: Strategy | None = None,
+        bucket_bytes: int = 25 * _MIB,
+        *,
+        mesh: comm.Mesh | None = None,
+    ) -> None:
         super().__init__()
+        self._group = comm.group_of(mesh, "dp")
+        self._num_ranks = comm.world_size(self._group)
         if strategy is not None and strategy not in get_args(Strategy):
             raise ValueError(f"strategy {strategy!r} is unknown; choose one of {', '.join(get_args(Strategy))}")
         if bucket_bytes < 1:
             raise ValueError(f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
         self._strategy_argument = strategy
         self.bucket_bytes = bucket_bytes
-        check_same_model(module)
-        broadcast_parameters(module)
+        check_same_model(module, self._group)
+        broadcast_parameters(module, self._group)
         self.module = module
         self.buckets: list[Bucket] = []
         self._hooks: list[Any] = []
@@ -153,7 +163,7 @@ class DataParallel(nn.Module):
 
     def _in_words(self) -> str:
         """Describe the strategy, and why it was chosen."""
-        backend, world_size = comm.backend_name(), comm.world_size()
+        backend, world_size = comm.backend_name(), self._num_ranks
         what = {
             "flat": "one flat message after backward",
             "overlapped": f"messages of up to {self.bucket_bytes / _MIB:.3g} MiB while backward still runs",
@@ -172,7 +182,7 @@ class DataParallel(nn.Module):
 
     def _new_shared(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Shared memory for a bucket; if there is none, other memory for a plan that is thrown away."""
-        buffer = comm.shared_buffer(numel, dtype, device)
+        buffer = comm.shared_buffer(numel, dtype, device, self._group)
         if buffer is None:
             return torch.empty(numel, dtype=dtype, device=device)
         self._shared.append(buffer)
@@ -196,7 +206,7 @@ class DataParallel(nn.Module):
             # Autograd runs it at the end of this backward, on the thread that called backward.
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
             self._is_finish_queued = True
-        bucket.store(index, comm.world_size())
+        bucket.store(index, self._num_ranks)
         if self.strategy == "overlapped":
             # Full buckets go, but never before an earlier one: ranks pair messages by their order.
             while self._num_sent < len(self.buckets) and self.buckets[self._num_sent].is_full:
@@ -210,16 +220,16 @@ class DataParallel(nn.Module):
         if self._num_sent == len(self.buckets):
             bucket.write_used(self._has_gradient())
         if self.strategy == "overlapped":
-            self._works.append(comm.all_reduce_async(bucket.flat))
+            self._works.append(comm.all_reduce_async(bucket.flat, self._group))
         elif self.strategy == "shared":
             self._shared[number].all_reduce()
         else:
-            comm.all_reduce(bucket.flat)
+            comm.all_reduce(bucket.flat, self._group)
 
     def _finish(self) -> None:
         """End of backward: send the remaining buckets, wait for all, and use gradients that only other ranks had."""
         while self._num_sent < len(self.buckets):
-            self.buckets[self._num_sent].store_rest(comm.world_size())
+            self.buckets[self._num_sent].store_rest(self._num_ranks)
             self._send()
         for work in self._works:
             work.wait()

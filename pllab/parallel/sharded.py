@@ -61,7 +61,7 @@ class FullyShardedDataParallel(nn.Module):
         mesh: shard over its axis dp; by default over all ranks.
         mixed_precision: the type in which the model computes and gradients travel; shards keep their own.
         initialise: called with each module of a model on the meta device, children first, when its parameters are
-            there; by default it calls `reset_parameters`.
+            there; by default it calls `reset_parameters`. The random numbers are the same on every rank.
         share_memory: whether gloo ranks of one host exchange in shared memory, or always by messages.
 
     Raises:
@@ -92,7 +92,7 @@ class FullyShardedDataParallel(nn.Module):
         self._all = [Unit(layer, shards_of(slots, mixed_precision, ranks)) for layer, slots in owned]
         *self._units, self._root = self._all
         _fill_buffers(module, group)
-        _fill(self._all, module, initialise or _reset)
+        _fill(self._all, module, initialise or _reset, group)
         self._scratch = Scratch(self._all, ranks)
         self._is_shared = any(shard.is_shared for unit in self._all for shard in unit.shards)
         kind = "in shared memory, as all ranks are on this host" if self._is_shared else "by messages"
@@ -272,22 +272,27 @@ class FullyShardedDataParallel(nn.Module):
                 piece.grad = None
 
 
-def _fill(units: Sequence[Unit], root: nn.Module, initialise: Initialise) -> None:
+def _fill(units: Sequence[Unit], root: nn.Module, initialise: Initialise, group: comm.Group | None) -> None:
     """Give every rank its part of rank 0's parameters, one unit at a time; make those that are on the meta device."""
     inner = {id(part) for unit in units[:-1] for part in unit.layer.modules()}
-    for unit in units:
-        parts = [part for part in unit.layer.modules() if unit.layer is not root or id(part) not in inner]
-        _fill_unit(unit, parts, initialise)
+    seed = torch.randint(2**62, (), device="cuda" if comm.backend_name() == "nccl" else "cpu")
+    comm.broadcast(seed, 0, group)
+    with torch.random.fork_rng():
+        torch.manual_seed(int(seed))  # so that all ranks make the same, and need not send it
+        for unit in units:
+            parts = [part for part in unit.layer.modules() if unit.layer is not root or id(part) not in inner]
+            _fill_unit(unit, parts, initialise)
 
 
 def _fill_unit(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise) -> None:
     real = [shard.real() for shard in unit.shards]
     for shard, parameters in zip(unit.shards, real, strict=True):
         shard.show(parameters)
-    for part in reversed(parts if any(piece.is_meta for piece in unit.pieces) else []):
+    is_meta = any(piece.is_meta for piece in unit.pieces)
+    for part in reversed(parts if is_meta else []):
         initialise(part)
     for shard, parameters in zip(unit.shards, real, strict=True):
-        shard.keep(parameters)
+        shard.keep(parameters, are_equal=is_meta)
         shard.cut()
     unit.show(is_whole=False)
     unit.notice_change()

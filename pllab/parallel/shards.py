@@ -128,11 +128,12 @@ class Shard:
         return self._views(whole)
 
     @torch.no_grad()
-    def keep(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Take this rank's part of rank 0's parameters."""
+    def keep(self, parameters: Sequence[nn.Parameter], are_equal: bool = False) -> None:
+        """Take this rank's part of the parameters; of rank 0's, unless all ranks have the same."""
         padding = self._part.new_zeros(self._sizes[-1])
         whole = torch.cat([*(parameter.flatten() for parameter in parameters), padding])
-        comm.broadcast(whole, 0, self._group)
+        if not are_equal:
+            comm.broadcast(whole, 0, self._group)
         self._part.copy_(whole[self._number * self.numel :][: self.numel])
 
     def cut(self) -> None:
@@ -141,6 +142,7 @@ class Shard:
         for slot, size in zip(self.slots, self._sizes, strict=False):
             low, high = (min(max(edge, 0), self.numel) for edge in (start, start + size))
             _become(slot.piece, self._part[low:high])
+            slot.piece.is_sharded = True  # type: ignore[attr-defined]  # read by `norms.py`
             start += size
 
     def _views(self, whole: torch.Tensor) -> list[nn.Parameter]:

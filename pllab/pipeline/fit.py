@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import nn
 
-from pllab.comm import backend_name, rank, world_size
+from pllab.comm import Group, backend_name, rank, world_size
 from pllab.pipeline.sleep import sleeper
 from pllab.schedule import Schedule
 
@@ -34,7 +34,7 @@ def check_stages(stages: object) -> None:
     _check_modules(dict(enumerate(stages)))
 
 
-def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
+def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module], group: Group | None = None) -> None:
     """Refuse a group of another size than the schedule, or the stages of another rank.
 
     Raises:
@@ -43,13 +43,14 @@ def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module]) -> None:
     if not isinstance(stages, Mapping):
         raise ValueError(f"the stages are a {type(stages).__name__}; give this rank's by number, as {{0: module}}")
     _check_modules(stages)
-    if world_size() != schedule.num_ranks:
+    if world_size(group) != schedule.num_ranks:
         raise ValueError(
-            f"the schedule has {schedule.num_ranks} ranks and the group {world_size()}; start as many ranks as it has"
+            f"the schedule has {schedule.num_ranks} ranks and the group {world_size(group)}; "
+            "start as many ranks as it has"
         )
-    expected, actual = schedule.stages_of_rank(rank()), tuple(sorted(stages))
+    expected, actual = schedule.stages_of_rank(rank(group)), tuple(sorted(stages))
     if actual != expected:
-        raise ValueError(f"rank {rank()} of the schedule runs stages {expected}, not {actual}; give it those")
+        raise ValueError(f"rank {rank(group)} of the schedule runs stages {expected}, not {actual}; give it those")
 
 
 def _check_modules(stages: Mapping[int, nn.Module]) -> None:

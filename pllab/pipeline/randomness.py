@@ -21,9 +21,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 Flags = tuple[bool, ...]
 
 
-def draw_seed() -> int:
-    """The seed of a batch, from torch's default generator: `torch.manual_seed` decides it."""
-    return int(torch.randint(2**62, ()).item())
+def draw_seed(device: torch.device | None = None) -> int:
+    """The seed of a batch, from torch's default generator: `torch.manual_seed` decides it.
+
+    In a stage that runs under `Draws.seeded`, the seed of a part of it, from the stage's generator on that device.
+    """
+    return int(torch.randint(2**62, (), device=device).item())
 
 
 class Draws:

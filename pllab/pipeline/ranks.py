@@ -11,7 +11,18 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import nn
 
-from pllab.comm import all_gather_object, all_reduce, barrier, host_id, rank, receive_async, send_async, world_size
+from pllab.comm import (
+    Group,
+    all_gather_object,
+    all_reduce,
+    barrier,
+    host_id,
+    in_world,
+    rank,
+    receive_async,
+    send_async,
+    world_size,
+)
 from pllab.pipeline.engine import Record
 from pllab.pipeline.executor import Executor, Step
 from pllab.pipeline.fit import check_ranks, place_on_rank
@@ -41,8 +52,9 @@ class RankExecutor(Executor):
     Only the rank of the first stage needs the batch, and only the rank of the last stage needs the targets; others may
     pass None. Every rank gets the loss of the batch and the timeline of all ranks, on the clock that the ranks of a
     host share. `tied` lists the weights that stages share, as `tied_weights(stages)` gives them for all stages; their
-    gradients are summed once in a step. Stages are on the CPU under gloo, and on their rank's GPU under nccl. The rest
-    is as for `LaneExecutor`.
+    gradients are summed once in a step. `group` is this pipeline's, by default all ranks; other groups may run theirs
+    beside it, and all ranks make their executors at the same time. Stages are on the CPU under gloo, and on their
+    rank's GPU under nccl. The rest is as for `LaneExecutor`.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -60,17 +72,19 @@ class RankExecutor(Executor):
         mean_over: Count | None = None,
         recompute: bool = False,
         tied: Sequence[Sequence[Place]] = (),
+        group: Group | None = None,
         timeout_s: float = 60.0,
     ) -> None:
         check(schedule)
-        check_ranks(schedule, stages)
+        check_ranks(schedule, stages, group)
+        self._group, self._own, self._num_ranks = group, rank(group), world_size(group)
         self._device = place_on_rank(stages)
         homes = dict.fromkeys(stages, self._device)
         super().__init__(schedule, stages, homes, loss, mean_over, recompute, timeout_s)
         self._stream = stream_for(self._device)
-        self._tied = Tied(tied, schedule, {number: stage.module for number, stage in self._stages.items()})
-        self._wires = Wires(schedule, self._device, self.timeout_s)
-        self._shares_clock = world_size() == 1 or len(set(all_gather_object(host_id()))) == 1
+        self._tied = Tied(tied, schedule, {number: stage.module for number, stage in self._stages.items()}, group)
+        self._wires = Wires(schedule, self._device, self.timeout_s, group)
+        self._shares_clock = self._num_ranks == 1 or len(set(all_gather_object(host_id(), group))) == 1
         self._is_cut_short = False
 
     def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
@@ -99,7 +113,7 @@ class RankExecutor(Executor):
         if self._is_cut_short:
             raise RuntimeError("an earlier step failed, and its messages may still be under way; start the ranks again")
         self._check_inputs(batch, targets)
-        self._is_cut_short = world_size() > 1  # until the step has ended
+        self._is_cut_short = self._num_ranks > 1  # until the step has ended
         shape, rows = self._agree_on_shape(batch)
         if not rows and self.engine == "real":
             awake = next(number for number in self._stages if not self._is_asleep(number))
@@ -115,10 +129,10 @@ class RankExecutor(Executor):
         record = Record(self.engine, schedule.num_ranks)
         entering = self._entering(micro_batches, score, count)
         with nullcontext() if forward_only else self._tied.summed(), self._stream_open():
-            timing = record.timing(rank(), self._stream)
+            timing = record.timing(self._own, self._stream)
             leaving = self._wires.run(schedule, shape, self._works(score, {}), entering, timing)
         mine = record.timeline(from_zero=False)
-        mine = mine if self._shares_clock else _from_common_zero(mine)
+        mine = mine if self._shares_clock else _from_common_zero(mine, self._group)
         timeline, loss = self._exchange(schedule, mine, self._total(score, leaving))
         self._is_cut_short = False
         return Step(loss, timeline.from_zero())
@@ -146,14 +160,15 @@ class RankExecutor(Executor):
         """A checksum of the batch's shape, and its rows; the first stage's rank sends both to all ranks."""
         message = torch.zeros(2, dtype=torch.int64, device=self._device)
         sender = self.schedule.rank_of_stage[0]
-        if rank() != sender:
-            message = receive_async(message, sender).wait_for(self.timeout_s)
+        if self._own != sender:
+            message = receive_async(message, in_world(sender, self._group)).wait_for(self.timeout_s)
         elif batch is not None:
             tensors = as_tuple(batch, "the batch")
             shapes = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
             message += torch.tensor([zlib.crc32(repr(shapes).encode()), num_rows(tensors)], device=self._device)
-        if rank() == sender:
-            for sending in [send_async(message, other) for other in range(world_size()) if other != sender]:
+        if self._own == sender:
+            others = [in_world(other, self._group) for other in range(self._num_ranks) if other != sender]
+            for sending in [send_async(message, other) for other in others]:
                 sending.wait_for(self.timeout_s)
         shape, rows = map(int, message.tolist())
         return shape, rows
@@ -173,18 +188,18 @@ class RankExecutor(Executor):
             assert isinstance(span.action, Action)
             times[place[span.action], 0], times[place[span.action], 1] = span.start, span.end
         times = times.to(self._device)
-        all_reduce(times)
+        all_reduce(times, self._group)
         *pairs, (total, num_real) = times.tolist()
         spans = [Span(number, action, *pair) for (number, action), pair in zip(order, pairs, strict=True) if any(pair)]
         return Timeline.of(spans, "real" if num_real else "emulated", schedule.num_ranks), total
 
 
-def _from_common_zero(timeline: Timeline) -> Timeline:
+def _from_common_zero(timeline: Timeline, group: Group | None) -> Timeline:
     """This rank's spans on a clock that starts when all ranks leave a barrier; every rank must call it.
 
     Ranks leave the barrier within about the time of one message, and so much may the clocks of two hosts differ.
     """
-    barrier()
+    barrier(group)
     zero = time.perf_counter()
     spans = (Span(span.rank, span.action, span.start - zero, span.end - zero) for span in timeline.spans)
     return Timeline.of(spans, timeline.engine, timeline.num_ranks)

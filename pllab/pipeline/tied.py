@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pllab.comm import all_reduce, make_groups, rank
+from pllab.comm import Group, all_gather_object, all_reduce, in_world, make_groups, rank
 from pllab.pipeline.stage import Stage, as_sequential
 from pllab.schedule import Schedule
 
@@ -106,14 +106,23 @@ class Tied:
     """
 
     def __init__(
-        self, tied: Sequence[Sequence[Place]], schedule: Schedule, modules: Mapping[int, nn.Sequential]
+        self,
+        tied: Sequence[Sequence[Place]],
+        schedule: Schedule,
+        modules: Mapping[int, nn.Sequential],
+        group: Group | None = None,
     ) -> None:
-        homes = schedule.rank_of_stage
-        everywhere = [(sorted({homes[stage] for stage, _ in places}), places) for places in tied]
-        apart = [(ranks, places) for ranks, places in everywhere if len(ranks) > 1]
-        groups = iter(make_groups([ranks for ranks, _ in apart]))
-        mine = [places for ranks, places in apart if rank() in ranks]
-        self._weights = [_Weight(_copies(places, modules), next(groups)) for places in mine]
+        homes = {stage: in_world(number, group) for stage, number in schedule.rank_of_stage.items()}
+        members = [(tuple(sorted({homes[stage] for stage, _ in places})), places) for places in tied]
+        apart = [(ranks, places) for ranks, places in members if len(ranks) > 1]
+        # Every rank makes every group, also those of other pipelines beside this one.
+        everywhere = sorted({ranks for part in all_gather_object([ranks for ranks, _ in apart]) for ranks in part})
+        groups = dict(zip([ranks for ranks in everywhere if rank() in ranks], make_groups(everywhere), strict=True))
+        mine = [(ranks, places) for ranks, places in apart if rank() in ranks]
+        self._weights = [_Weight(_copies(places, modules), groups[ranks]) for ranks, places in mine]
+        for weight, (ranks, _) in zip(self._weights, mine, strict=True):
+            for copy in weight.copies:
+                copy.num_stages = len(ranks)  # type: ignore[attr-defined]  # read where norms are summed over ranks
 
     @contextmanager
     def summed(self) -> Iterator[None]:

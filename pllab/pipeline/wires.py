@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab.comm import (
+    Group,
     Travelling,
     all_gather_object,
+    in_world,
     map_shared_memory,
     one_way_groups,
     rank,
@@ -58,8 +60,13 @@ class Crossing(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """One way between this rank and a peer: what crosses it in a batch, in order, and the group (nccl) it uses."""
+    """One way between two ranks: what crosses it in a batch, in order, and the group (nccl) it uses.
 
+    `sender` and `receiver` count in the pipeline's group; `peer`, the other one of them, among all ranks.
+    """
+
+    sender: int
+    receiver: int
     peer: int
     crossings: tuple[Crossing, ...]
     group: Any
@@ -197,11 +204,13 @@ class RankTransport:
 
     def __init__(
         self,
+        own: int,
         homes: Mapping[int, int],
         local: dict[Name, Packet],
         inboxes: Mapping[int, Inbox],
         outboxes: Mapping[int, Outbox],
     ) -> None:
+        self._own = own
         self._homes = homes
         self._local = local
         self._inboxes = inboxes
@@ -225,8 +234,8 @@ class RankTransport:
         name = made_by(action)
         if name is None:
             return
-        taker = self._homes.get(name.stage, rank())
-        if taker == rank():
+        taker = self._homes.get(name.stage, self._own)
+        if taker == self._own:
             self._local[name] = packet
         else:
             self._outboxes[taker].send(name, packet)
@@ -235,13 +244,16 @@ class RankTransport:
 class Wires:
     """All wires of this rank for a schedule and its parts; every rank of the group makes them and runs the same."""
 
-    def __init__(self, schedule: Schedule, device: torch.device, timeout_s: float) -> None:
+    def __init__(self, schedule: Schedule, device: torch.device, timeout_s: float, group: Group | None = None) -> None:
+        self._group, self._own = group, rank(group)
         self._device = device
         self._timeout_s = timeout_s
         self._homes = schedule.rank_of_stage
         ranks = range(schedule.num_ranks)
         used = [(a, b) for a in ranks for b in ranks if next(crossings(schedule, a, b), None) is not None]
-        self._groups = one_way_groups(used)
+        worldwide = {(a, b): (in_world(a, group), in_world(b, group)) for a, b in used}
+        one_way = one_way_groups(list(worldwide.values()))
+        self._groups = {pair: one_way[there] for pair, there in worldwide.items()}
         self._traffic: dict[tuple[int, int], Traffic] = {}
 
     def run(
@@ -274,22 +286,24 @@ class Wires:
         if traffic.headers and not traffic.has_shared:
             self._share_memory(traffic)
         local = dict(entering)
-        inboxes = {wire.peer: Inbox(wire, traffic) for wire in traffic.inwards}
-        outboxes = {wire.peer: Outbox(wire, traffic) for wire in traffic.outwards}
-        interpret(schedule.rows[rank()], works, RankTransport(self._homes, local, inboxes, outboxes), timing)
+        inboxes = {wire.sender: Inbox(wire, traffic) for wire in traffic.inwards}
+        outboxes = {wire.receiver: Outbox(wire, traffic) for wire in traffic.outwards}
+        transport = RankTransport(self._own, self._homes, local, inboxes, outboxes)
+        interpret(schedule.rows[self._own], works, transport, timing)
         for outbox in outboxes.values():
             outbox.flush()
         return local
 
     def _inward_wires(self, schedule: Schedule) -> list[Wire]:
-        return [self._wire(schedule, a, b, peer=a) for a, b in self._groups if b == rank()]
+        return [self._wire(schedule, a, b, peer=a) for a, b in self._groups if b == self._own]
 
     def _outward_wires(self, schedule: Schedule) -> list[Wire]:
-        return [self._wire(schedule, a, b, peer=b) for a, b in self._groups if a == rank()]
+        return [self._wire(schedule, a, b, peer=b) for a, b in self._groups if a == self._own]
 
     def _wire(self, schedule: Schedule, sender: int, receiver: int, peer: int) -> Wire:
         crossing = tuple(crossings(schedule, sender, receiver))
-        return Wire(peer, crossing, self._groups[sender, receiver], self._device, self._timeout_s)
+        group, there = self._groups[sender, receiver], in_world(peer, self._group)
+        return Wire(sender, receiver, there, crossing, group, self._device, self._timeout_s)
 
     def _share_memory(self, traffic: Traffic) -> None:
         """Place the packets of a shape in memory that all ranks share, if they can; every rank must call it."""
@@ -297,8 +311,8 @@ class Wires:
         sent = [crossing.name for wire in traffic.outwards for crossing in wire.crossings]
         places, num_bytes = _layout({name: traffic.headers[name] for name in sent})
         fits = self._device.type == "cpu" and num_bytes <= _MOST_SHARED
-        everywhere = all_gather_object((places, fits))
-        memory = map_shared_memory(num_bytes) if all(fits for _, fits in everywhere) else None
+        everywhere = all_gather_object((places, fits), self._group)
+        memory = map_shared_memory(num_bytes, self._group) if all(fits for _, fits in everywhere) else None
         if memory is not None:
             traffic.slots = {
                 name: _views(memory[sender], place, traffic.headers[name])

@@ -78,7 +78,7 @@ def messages(rank: int, size: int, shares: bool) -> list[list[tuple[str, int, in
     schedule = one_f_one_b(size, 4)
     stages = stages_of(tiny_gpt2(), size)
     executor = RankExecutor(schedule, own(schedule, stages, rank), next_token_loss)
-    room = map_shared_memory if shares else lambda num_bytes: None
+    room = map_shared_memory if shares else lambda num_bytes, group: None
     steps = []
     for _ in range(3):
         with record_messages() as ledger, patch.object(wires, "map_shared_memory", room):

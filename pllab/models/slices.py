@@ -1,0 +1,312 @@
+"""GPT-2 cut into slices: tensor parallelism, ours and PyTorch's.
+
+Every rank has the heads, the features of the MLP and the words of the vocabulary that are its own; norms, positions and
+the biases of row-parallel layers are whole. Drawn, a block and what it sends:
+
+    forward                            all-reduce                                    all-reduce
+    x -> ln_1 -> c_attn -> heads -> c_proj -> dropout -> + -> ln_2 -> c_fc -> gelu -> c_proj -> dropout -> +
+    backward   all-reduce                                         all-reduce
+
+Under sequence parallelism what lies outside the pairs of split layers is split too, along the time: an all-gather in
+front of each pair and a reduce-scatter after it take the place of the all-reduces. The names and the layout of all
+parameters stay those of transformers.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.distributed.tensor.parallel import loss_parallel as sharded_loss
+from torch.nn import functional
+from transformers import GPT2LMHeadModel
+from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
+from transformers.pytorch_utils import Conv1D
+
+from pllab.comm import Group, Mesh, group_of, rank, world_size
+from pllab.data import IGNORED
+from pllab.models.layers import token_losses
+from pllab.parallel.tensor import (
+    ColumnParallelLinear,
+    RowParallelLinear,
+    SlicedLayerNorm,
+    VocabParallelEmbedding,
+    check_even,
+    gather_in,
+    scatter_out,
+    to_slice,
+)
+from pllab.pipeline.randomness import Draws, draw_seed
+
+_TIME = 1  # the dim of the sequence in (rows, time, width)
+
+
+def tensor_parallel(
+    model: GPT2LMHeadModel, *, mesh: Mesh | None = None, loss_parallel: bool = False, sequence_parallel: bool = False
+) -> GPT2LMHeadModel:
+    """Split a GPT-2, which every rank has with the same weights, over the tp axis of the mesh; in place.
+
+    Example, on each of four ranks, two of which share a model:
+
+        mesh = make_mesh(dp=2, tp=2)
+        model = tensor_parallel(GPT2LMHeadModel(config), mesh=mesh, loss_parallel=True)
+        model(input_ids, labels=labels).loss.backward()    # the same rows on both ranks of a tp group
+        whole_state(model, group_of(mesh, "tp"))           # the state dict of the whole model
+
+    Ranks of a group must be seeded equally: dropout draws equal masks where values are whole, and masks of each rank's
+    own where they are split.
+
+    Args:
+        model: a GPT-2 of transformers, or a `GPT2LMHeadModelParallel` before `parallelize`.
+        mesh: as `make_mesh` makes it; without one, all ranks share the model, and alone a rank has all of it.
+        loss_parallel: leave logits (rows, time, vocabulary) split and compute the loss on the slices. Then `.logits` is
+            this rank's slice; `model.lm_head.gather_output = True` makes it whole again, for `generate`.
+        sequence_parallel: also split norms, dropout and the residual stream along the time, which saves their memory.
+
+    Raises:
+        ValueError: the model is no GPT-2, is split already or runs on lanes, or the ranks cannot share its heads; under
+            sequence parallelism, attention is eager, or (in forward) the ranks cannot share the time.
+
+    Source: Shoeybi et al., Megatron-LM, 2019; Korthikanti et al. 2022 for the sequence. Lesson 12.
+    """
+    group = group_of(mesh, "tp")
+    _check(model, group, sequence_parallel)
+    body: Any = model.transformer
+    for block in body.h:
+        _split_block(block, group)
+    is_tied = model.lm_head.weight is body.wte.weight
+    body.wte = VocabParallelEmbedding.from_whole(body.wte.weight, group=group)
+    model.lm_head = ColumnParallelLinear.from_whole(model.lm_head.weight, group=group)
+    if is_tied:
+        model.lm_head.weight = body.wte.weight
+    model.lm_head.gather_output = not loss_parallel
+    if loss_parallel:
+        model.loss_function = partial(_loss, model.lm_head)
+    if sequence_parallel:
+        _split_sequence(model, group)
+    return model
+
+
+def _check(model: nn.Module, group: Group | None, sequence_parallel: bool) -> None:
+    """Refuse what cannot be split, before any rank sends a message."""
+    name = type(model).__name__
+    if not isinstance(model, GPT2LMHeadModel):
+        raise ValueError(f"a {name} is no GPT-2, whose layers we know; give a GPT2LMHeadModel")
+    blocks: Any = model.transformer.h
+    if not all(isinstance(block.attn.c_attn, Conv1D) for block in blocks):
+        raise ValueError(f"this {name} is tensor parallel already; make a new one and split that")
+    if getattr(model, "pipe", None) is not None:
+        raise ValueError(f"this {name} runs on lanes, which hold its layers; call close() first")
+    if sequence_parallel and model.config._attn_implementation != "sdpa":
+        raise ValueError(
+            f"attention is {model.config._attn_implementation!r}, whose mask is made for a slice of the sequence; "
+            "make the model with attn_implementation='sdpa', or leave sequence_parallel out"
+        )
+    check_even("the number of heads", model.config.n_head, group)
+
+
+def _split_block(block: Any, group: Group | None) -> None:
+    attention, mlp = block.attn, block.mlp
+    attention.c_attn = _columns(attention.c_attn, group, parts=3)
+    attention.c_proj = _rows(attention.c_proj, group)
+    attention.num_heads //= world_size(group)
+    attention.split_size //= world_size(group)
+    attention.__class__ = _SplitAttention
+    attention.last_dropout, attention.resid_dropout = attention.resid_dropout, nn.Identity()
+    attention.own_draws = _OwnDraws(attention, attention.attn_dropout, group)
+    mlp.c_fc = _columns(mlp.c_fc, group)
+    mlp.c_proj = _rows(mlp.c_proj, group)
+
+
+def _columns(whole: Conv1D, group: Group | None, parts: int = 1) -> ColumnParallelLinear:
+    return ColumnParallelLinear.from_whole(whole.weight, whole.bias, out_dim=1, parts=parts, group=group)
+
+
+def _rows(whole: Conv1D, group: Group | None) -> RowParallelLinear:
+    return RowParallelLinear.from_whole(whole.weight, whole.bias, out_dim=1, group=group)
+
+
+def _split_sequence(model: GPT2LMHeadModel, group: Group | None) -> None:
+    """Split the time from the embedding's dropout to the last norm, which gathers it."""
+    body: Any = model.transformer
+    body.drop = _EnterSlice(body.drop.p, group)
+    for block in body.h:
+        block.ln_1, block.ln_2 = (SlicedLayerNorm.from_whole(norm, group) for norm in (block.ln_1, block.ln_2))
+        for columns in (block.attn.c_attn, block.mlp.c_fc):
+            columns.enter = partial(gather_in, dim=_TIME, group=group)
+        for rows in (block.attn.c_proj, block.mlp.c_proj):
+            rows.leave = partial(scatter_out, dim=_TIME, group=group)
+        block.attn.last_dropout = _SlicedDropout(block.attn.last_dropout.p, group)
+        block.mlp.dropout = _SlicedDropout(block.mlp.dropout.p, group)
+    body.ln_f = _LeaveSlice.from_whole(body.ln_f, group)
+    model.lm_head.enter = nn.Identity()  # the last norm gathers, and adds up the gradient
+
+
+class _OwnDraws:
+    """Draws of a module that drops on split values: of a seed that the ranks share, and of the rank's number.
+
+    The seed comes from the generator that draws at this place: torch's own, or in a pipeline the stage's.
+    """
+
+    def __init__(self, module: nn.Module, dropout: nn.Dropout, group: Group | None) -> None:
+        self._module, self._dropout, self._group = module, dropout, group
+        self._by_device: dict[torch.device, Draws] = {}
+
+    def on(self, device: torch.device) -> AbstractContextManager[None]:
+        """A block in which draws are this rank's own; if nothing is dropped, none is made."""
+        if not self._dropout.training or not self._dropout.p:
+            return nullcontext()
+        draws = self._by_device.setdefault(device, Draws(rank(self._group), self._module, device))
+        return draws.seeded(draw_seed(device), 0)
+
+
+class _SplitAttention(GPT2Attention):
+    """The attention of this rank's heads: each head has a mask of its own, and what they make together one mask."""
+
+    own_draws: "_OwnDraws"
+    last_dropout: nn.Module
+
+    def forward(self, hidden_states: Any, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
+        with self.own_draws.on(hidden_states.device):
+            output, weights = super().forward(hidden_states, *args, **kwargs)
+        return self.last_dropout(output), weights
+
+
+class _SlicedDropout(nn.Dropout):
+    """Dropout of this rank's slice of the sequence."""
+
+    def __init__(self, p: float, group: Group | None) -> None:
+        super().__init__(p)
+        self.group = group
+        self.own_draws = _OwnDraws(self, self, group)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with self.own_draws.on(x.device):
+            return super().forward(x)
+
+
+class _EnterSlice(_SlicedDropout):
+    """The embedding's dropout: keeps this rank's times of (rows, time, width) first."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        check_even("the time of a row under sequence_parallel", x.shape[_TIME], self.group)
+        return super().forward(to_slice(x, _TIME, self.group))
+
+
+class _LeaveSlice(SlicedLayerNorm):
+    """The last norm: gives the head all times."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return gather_in(super().forward(x), _TIME, self.group)
+
+
+def _loss(
+    head: nn.Module,
+    logits: torch.Tensor,
+    labels: torch.Tensor | None,
+    num_items_in_batch: int | torch.Tensor | None = None,
+    ignore_index: int = IGNORED,
+    shift_labels: torch.Tensor | None = None,
+    **_: Any,
+) -> torch.Tensor:
+    """What transformers' `ForCausalLMLoss` computes, from the logits that this head makes."""
+    if shift_labels is None:
+        assert labels is not None
+        shift_labels = functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
+    total = token_losses(head, logits, shift_labels, ignore_index).sum()
+    return total / ((shift_labels != ignore_index).sum() if num_items_in_batch is None else num_items_in_batch)
+
+
+def tensor_parallel_by_pytorch(model: GPT2LMHeadModel, *, mesh: Mesh, loss_parallel: bool = False) -> GPT2LMHeadModel:
+    """Split a GPT-2 over the tp axis of the mesh with PyTorch's own classes; in place, and called like ours.
+
+    Example; with `loss_parallel`, and only then, backward has to be inside PyTorch's context of that name:
+
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        model = tensor_parallel_by_pytorch(model, mesh=mesh, loss_parallel=True)
+        loss = model(input_ids, labels=labels).loss
+        with loss_parallel():
+            loss.backward()
+
+    Parameters are DTensors. PyTorch splits `nn.Linear` alone, so every `Conv1D` becomes one, with its weight
+    transposed, and `c_attn` becomes three, `c_attn.q`, `.k` and `.v`. Ranks that are seeded equally draw equal masks
+    for their heads, so give attention no dropout.
+
+    Raises:
+        ValueError: as `tensor_parallel`.
+
+    Source: torch.distributed.tensor.parallel.
+    """
+    group = group_of(mesh, "tp")
+    _check(model, group, sequence_parallel=False)
+    body: Any = model.transformer
+    is_tied = model.lm_head.weight is body.wte.weight
+    plan: dict[str, ParallelStyle] = {
+        "transformer.wte": RowwiseParallel(input_layouts=Replicate()),
+        "lm_head": ColwiseParallel(
+            output_layouts=Shard(-1) if loss_parallel else Replicate(), use_local_output=not loss_parallel
+        ),
+    }
+    for number, block in enumerate(body.h):
+        _use_linears(block, group)
+        plan |= {f"transformer.h.{number}.{name}": style for name, style in _block_plan().items()}
+    parallelize_module(model, mesh["tp"], plan)
+    if is_tied:
+        model.lm_head.weight = body.wte.weight
+    if loss_parallel:
+        model.loss_function = partial(_sharded_loss, model.loss_function)
+    return model
+
+
+def _block_plan() -> dict[str, ParallelStyle]:
+    # The input of c_attn becomes one DTensor, so that the gradients of q, k and v are added up in one message.
+    whole = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate())
+    columns = {f"attn.c_attn.{name}": ColwiseParallel() for name in "qkv"} | {"mlp.c_fc": ColwiseParallel()}
+    return {"attn.c_attn": whole, "attn.c_proj": RowwiseParallel(), "mlp.c_proj": RowwiseParallel(), **columns}
+
+
+class _QueryKeyValue(nn.Module):
+    """The three linear layers in a `c_attn`, whose outputs stand side by side."""
+
+    def __init__(self, whole: Conv1D) -> None:
+        super().__init__()
+        parts = zip(whole.weight.chunk(3, 1), whole.bias.chunk(3), strict=True)
+        self.q, self.k, self.v = (_linear(weight, bias) for weight, bias in parts)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.q(x), self.k(x), self.v(x)], -1)
+
+
+def _use_linears(block: Any, group: Group | None) -> None:
+    attention, mlp = block.attn, block.mlp
+    attention.c_attn = _QueryKeyValue(attention.c_attn)
+    attention.c_proj, mlp.c_fc, mlp.c_proj = (
+        _linear(whole.weight, whole.bias) for whole in (attention.c_proj, mlp.c_fc, mlp.c_proj)
+    )
+    attention.num_heads //= world_size(group)
+    attention.split_size //= world_size(group)
+
+
+def _linear(weight: torch.Tensor, bias: torch.Tensor) -> nn.Linear:
+    """A linear layer with the weight of a `Conv1D`, which is (in, out)."""
+    linear = nn.Linear(weight.shape[0], weight.shape[1], device="meta")
+    linear.weight = nn.Parameter(weight.detach().t().clone(), requires_grad=weight.requires_grad)
+    linear.bias = nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
+    return linear
+
+
+def _sharded_loss(loss: Callable[..., Any], logits: torch.Tensor, labels: torch.Tensor, **options: Any) -> torch.Tensor:
+    """The model's own loss, from logits that are a DTensor split over the vocabulary."""
+    with sharded_loss():
+        return loss(logits, labels, **options).to_local()
