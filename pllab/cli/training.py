@@ -9,7 +9,7 @@ from typing import Any, Self
 from tqdm import tqdm
 
 from pllab.cli.flags import parse
-from pllab.train import EpochMetrics, Summary, TrainConfig, TrainResult, save_plots, train, train_as_rank
+from pllab.train import EpochMetrics, RunMetrics, Summary, TrainConfig, TrainResult, save_plots, train, train_as_rank
 
 _TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 
@@ -144,6 +144,24 @@ def summary_text(result: TrainResult) -> str:
     return "\n".join(lines + _total_lines(result))
 
 
+def _metrics_lines(metrics: RunMetrics) -> list[str]:
+    """Where the time went, and what came of it; each measure is explained in `pllab.train.metrics`."""
+    shares = ", ".join(f"{cause} {share:.1%}" for cause, share in metrics.time_shares.items() if share)
+    lines = [f"time went to     {shares}"]
+    if metrics.bubble_fraction is not None:
+        lines.append(
+            f"bubble fraction  {metrics.bubble_fraction:.3f} measured in the steps, "
+            f"{metrics.predicted_bubble_fraction:.3f} simulated for this schedule"
+        )
+    memory = max(metrics.peak_memory_bytes) / 2**20
+    return [
+        *lines,
+        f"goodput          {metrics.goodput:.2f} updates/s over {metrics.wall_time_s:.1f} s of wall time",
+        f"utilisation      {metrics.utilisation:.1%} of the devices' time, "
+        f"{metrics.model_flops_utilisation:.1%} of their FLOP/s; at most {memory:,.0f} MiB on a rank",
+    ]
+
+
 def _epoch_line(ranks: Sequence[EpochMetrics]) -> str:
     """One epoch of all ranks."""
     first = ranks[0]
@@ -165,9 +183,11 @@ def _total_lines(result: TrainResult) -> list[str]:
     num_ranks, num_epochs = len(result.ranks), len(result.ranks[0])
     dropped = f"mean and deviation, the first of {num_epochs} epochs dropped" if num_epochs > 1 else "one epoch"
     summed = f"sum over {num_ranks} ranks" if num_ranks > 1 else "one process"
+    samples = f"{result.metrics.samples_per_s:,.1f} samples/s"
     lines = [
         f"training time    {result.training_time_s.text()} s per epoch ({dropped})",
-        f"throughput       {result.tokens_per_s.text(0)} tokens/s ({summed})",
+        f"throughput       {result.tokens_per_s.text(0)} tokens/s ({summed}), {samples}",
+        *_metrics_lines(result.metrics),
         f"validation loss  {result.validation_loss:.4f}",
     ]
     if result.bleu is not None:

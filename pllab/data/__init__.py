@@ -6,7 +6,7 @@
 from pllab.data.corpora import DatasetError, Example, docs_examples, load_examples, number_examples, texts_of
 from pllab.data.loader import ShareLoader, partition_dataset
 from pllab.data.partition import DataPartitioner, Partition, share_counts
-from pllab.data.tokens import IGNORED, Block, Collate, Tokenizer, pack_text, prompt_tokens, train_tokenizer
+from pllab.data.tokens import IGNORED, Block, Collate, Row, Tokenizer, pack_text, prompt_tokens, train_tokenizer
 
 __all__ = [
     "IGNORED",
@@ -16,6 +16,7 @@ __all__ = [
     "DatasetError",
     "Example",
     "Partition",
+    "Row",
     "ShareLoader",
     "Tokenizer",
     "docs_examples",

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -130,6 +131,8 @@ _HUB_SETS = {
 _BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
 FILE_TYPES = (*_BUILDERS, ".txt")
 """The endings by which a file says what it is."""
+NAMES = ("docs", "numbers", *_HUB_SETS)
+"""The data sets that are known by name."""
 
 
 def load_examples(
@@ -165,6 +168,8 @@ def load_examples(
         return docs_examples(split)[:limit]
     if path is None and name == "numbers":
         return number_examples(split, limit)
+    if path is None and name not in NAMES and (close := get_close_matches(name, NAMES, 1, cutoff=0.8)):
+        raise DatasetError(f"data set {name!r} is not known; {close[0]!r} is, {_USE_EMBEDDED}")
     names = (columns,) if isinstance(columns, str) else columns
     label = f"data set {name!r}" if path is None else f"data set {str(path)!r}"
     with _one_sentence(label), TemporaryDirectory(prefix="pllab-") as scratch:  # datasets leaves lock files

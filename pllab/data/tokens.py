@@ -152,6 +152,13 @@ class Block(NamedTuple):
     tokens: tuple[int, ...]
 
 
+class Row(NamedTuple):
+    """An example as numbers, cut to its longest: `Collate.encode` makes it once, for the batches of every epoch."""
+
+    tokens: list[int]
+    labels: list[int]
+
+
 @dataclass(frozen=True)
 class Collate:
     """Make a batch of examples or blocks: `collate_fn=Collate(tokenizer, max_length=40)`.
@@ -181,16 +188,18 @@ class Collate:
         if self.max_length < 2:
             raise ValueError(f"max_length {self.max_length} leaves no next token to predict; use at least 2")
 
-    def __call__(self, rows: Sequence[Example | Block]) -> dict[str, torch.Tensor]:
-        """Encode, mask, cut and pad."""
-        pairs = [self._encode(row) for row in rows]
+    def __call__(self, rows: Sequence[Example | Block | Row]) -> dict[str, torch.Tensor]:
+        """Encode what is not yet encoded, mask, cut and pad."""
+        encoded = [self.encode(row) for row in rows]
         return {
-            "input_ids": _rectangle([tokens for tokens, _ in pairs], self.tokenizer.pad_id),
-            "labels": _rectangle([labels for _, labels in pairs], IGNORED),
+            "input_ids": _rectangle([row.tokens for row in encoded], self.tokenizer.pad_id),
+            "labels": _rectangle([row.labels for row in encoded], IGNORED),
         }
 
-    def _encode(self, row: Example | Block) -> tuple[list[int], list[int]]:
-        """Tokens and labels of one row."""
+    def encode(self, row: Example | Block | Row) -> Row:
+        """Tokens and labels of one row; a row that is encoded already stays as it is."""
+        if isinstance(row, Row):
+            return row
         if isinstance(row, Block):
             prompt, predicted = [], list(row.tokens)
         else:
@@ -198,7 +207,7 @@ class Collate:
             predicted = [*self.tokenizer.encode(row.target), self.tokenizer.end_id]
         tokens = (prompt + predicted)[: self.max_length]
         labels = ([IGNORED] * len(prompt) + predicted)[: self.max_length]
-        return tokens, labels
+        return Row(tokens, labels)
 
 
 def prompt_tokens(tokenizer: Tokenizer, source: str) -> list[int]:

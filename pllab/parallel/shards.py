@@ -116,7 +116,7 @@ class Shard:
     def real(self) -> list[nn.Parameter]:
         """The parameters before they are cut; memory for those on the meta device."""
         device = self._part.device
-        return [nn.Parameter(torch.empty_like(p, device=device)) if p.is_meta else p for p in self.pieces]
+        return [_like(p, torch.empty_like(p, device=device)) if p.is_meta else p for p in self.pieces]
 
     def values(self) -> list[nn.Parameter]:
         """The parameters, whole and in their own type."""
@@ -147,7 +147,7 @@ class Shard:
 
     def _views(self, whole: torch.Tensor) -> list[nn.Parameter]:
         views = zip(whole.split(self._sizes), self.slots, strict=False)
-        return [nn.Parameter(view.view(slot.shape), slot.piece.requires_grad) for view, slot in views]
+        return [_like(slot.piece, view.view(slot.shape)) for view, slot in views]
 
     def copy_gradients(self, rows: torch.Tensor, low: int) -> None:
         """Copy the gradients for all ranks, (ranks, numbers) from number `low` of each part on; zeros where is none."""
@@ -345,12 +345,17 @@ def shards_of(slots: Sequence[Slot], compute: torch.dtype | None, ranks: Ranks) 
     return [Shard(kind, compute, ranks) for kind in kinds.values()]
 
 
+def _like(parameter: nn.Parameter, data: torch.Tensor) -> nn.Parameter:
+    """A parameter with other data, and with the marks that say how it is split."""
+    like = nn.Parameter(data, parameter.requires_grad)
+    like.__dict__.update(parameter.__dict__)
+    return like
+
+
 def _become(parameter: nn.Parameter, data: torch.Tensor) -> None:
     """Let a parameter have other data; the object stays, so an optimizer that was made before trains the piece."""
     parameter.grad = None
     if parameter.is_meta:
-        piece = nn.Parameter(data, parameter.requires_grad)
-        piece.__dict__.update(parameter.__dict__)
-        torch.utils.swap_tensors(parameter, piece)
+        torch.utils.swap_tensors(parameter, _like(parameter, data))
     else:
         parameter.data = data

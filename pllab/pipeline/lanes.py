@@ -1,6 +1,6 @@
 """A schedule on worker threads, one for each of its ranks: CPU lanes, or GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
@@ -89,6 +89,16 @@ class LaneExecutor(Executor):
         rows = len(as_tuple(batch, "batch")[0])
         with torch.no_grad():
             return self._run(self.schedule.only("F", min(rows, self.schedule.num_microbatches)), batch, targets)
+
+    def on_each_lane(self, work: Callable[[int], object]) -> None:
+        """Call `work(rank)` on the worker of every rank at the same time, for example an optimizer of its stages.
+
+        Raises:
+            TimeoutError: a lane took longer than `timeout_s`.
+            RuntimeError: another thread runs a step of this executor.
+            Exception: the first exception of a lane.
+        """
+        self._lanes.each(work, self.timeout_s)
 
     def close(self) -> None:
         """End the workers; the next step starts new ones."""

@@ -181,17 +181,25 @@ class Lanes:
             RuntimeError: another thread is in a run of these lanes.
             Exception: the failure of the lane that made the others fail.
         """
-        if not self._at_work.acquire(blocking=False):
-            raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
-        try:
-            workers = self._started()
+        with self._in_use() as workers:
             run = _Run(schedule, workers, self._streams, self.devices, record, timeout_s)
             return run.run(works, entering, ambient or Ambient.of_this_thread(), through)
-        except (KeyboardInterrupt, TimeoutError):
-            self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
-            raise
-        finally:
-            self._at_work.release()
+
+    def each(self, work: Callable[[int], object], timeout_s: float) -> None:
+        """Call `work(rank)` on the thread of every lane at the same time, and wait until all have returned.
+
+        Raises:
+            TimeoutError: a lane took longer than `timeout_s`; the lanes are closed.
+            RuntimeError: another thread is in a run of these lanes.
+            Exception: the first exception of a lane.
+        """
+        with self._in_use() as workers:
+            for rank, lane in enumerate(workers):
+                lane.in_queues[0].put(Task(partial(work, rank)))
+            try:
+                raise_first_cause([lane.out_queues[0].get(timeout=timeout_s) for lane in workers])
+            except Empty:
+                raise TimeoutError(f"a lane is not done after {timeout_s:g} s; give it more with timeout_s=") from None
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
@@ -205,6 +213,19 @@ class Lanes:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[list[Workers]]:
+        """The workers, for one thread at a time."""
+        if not self._at_work.acquire(blocking=False):
+            raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
+        try:
+            yield self._started()
+        except (KeyboardInterrupt, TimeoutError):
+            self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
+            raise
+        finally:
+            self._at_work.release()
 
     def _started(self) -> list[Workers]:
         if self._process != os.getpid():  # threads do not follow a process into its fork

@@ -5,7 +5,7 @@ results; `save_plots` draws what several runs measured. Losses agree between mod
 """
 
 from pllab.train.config import MODES, Mode, TrainConfig
-from pllab.train.metrics import EpochMetrics, Summary
+from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
 from pllab.train.plots import plot_scaling, save_plots
 from pllab.train.results import TrainResult, load_results
 from pllab.train.running import train, train_as_rank
@@ -14,6 +14,8 @@ __all__ = [
     "MODES",
     "EpochMetrics",
     "Mode",
+    "RunMetrics",
+    "StepMetrics",
     "Summary",
     "TrainConfig",
     "TrainResult",

@@ -18,11 +18,12 @@ from typing import Any
 import torch
 
 from pllab.models import GPT2LMHeadModelParallel
+from pllab.train.results import write_json
 
 _ABOUT_FILE = "checkpoint.json"
 _OPTIMIZER_FILE = "optimizer.pt"
 _WEIGHTS_FILE = "model.safetensors"
-_CONFIG_FILE = "config.json"
+_SPENT_FILE = "spent.json"
 _EMBEDDING, _TIED_HEAD = "transformer.wte.weight", "lm_head.weight"
 _NAME = re.compile(r"epoch-\d{4,}")
 
@@ -111,13 +112,6 @@ def load_checkpoint(path: Path, model: GPT2LMHeadModelParallel) -> dict[str, Any
     return states
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], states: Mapping[str, Any]) -> None:
-    """Give an optimizer the saved state of its parameters; settings such as the learning rate stay as they are."""
-    now = optimizer.state_dict()
-    now["state"] = {number: states[name] for number, name in enumerate(names) if name in states}
-    optimizer.load_state_dict(now)
-
-
 def plain_model(model: GPT2LMHeadModelParallel) -> Any:
     """A copy as transformers' GPT2LMHeadModel on the CPU, from a model on any devices."""
     from transformers import GPT2LMHeadModel
@@ -127,6 +121,17 @@ def plain_model(model: GPT2LMHeadModelParallel) -> Any:
     weights = model.state_dict()
     plain.load_state_dict({name: weights[name].float().cpu() for name in names})
     return plain.to(model.dtype)
+
+
+def record_spent(folder: Path, seconds: float) -> None:
+    """Write down, now and then, the wall seconds of a run so far; a later attempt goes on from there."""
+    write_json(folder / _SPENT_FILE, {"wall_s": seconds})
+
+
+def spent_s(folder: Path) -> float:
+    """The wall seconds of the attempts so far, of which a kill loses the last moment; 0 before the first."""
+    file = folder / _SPENT_FILE
+    return float(json.loads(file.read_text(encoding="utf-8"))["wall_s"]) if file.exists() else 0.0
 
 
 def _save_weights(folder: Path, model: GPT2LMHeadModelParallel) -> None:

@@ -7,14 +7,19 @@ makes its flags from these fields, so each has its meaning below it.
 import json
 import math
 from dataclasses import asdict, dataclass
+from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pllab.arguments import deadline, is_number, thread_count, whole_number
+from pllab.models.gpt2 import SIZES
 from pllab.schedule import FAMILIES
 
 Mode = Literal["single", "data_parallel", "model_parallel", "pipeline"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 PipelineSchedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble"]
+ModelSize = Literal["tiny", "gpt2", "medium", "large", "xl", "1B"]
+_OF_MODEL: int = None  # type: ignore[assignment]  # until __post_init__ has looked it up
+_USUAL_SIZE = (4, 128, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +43,14 @@ class TrainConfig:
     """Examples per optimizer step over all devices (the global batch)."""
     num_epochs: int = 3
     """Passes over the training data; the first is warm-up and left out of the means of several."""
+    accumulation: int = 1
+    """Parts of rows that a device takes one after the other in a step, to hold the activations of one at a time."""
     learning_rate: float = 1e-3
-    """Step size of the optimizer, constant."""
+    """Step size of the optimizer, the largest of its schedule."""
+    lr_schedule: Literal["constant", "cosine", "linear"] = "constant"
+    """How the learning rate falls, to zero after the last step, or stays."""
+    warmup_steps: int = 0
+    """Steps over which the learning rate rises at first; N of them begin with 1/(N+1) of it."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Update rule: AdamW without weight decay, or plain gradient descent."""
     gradient_clipping: float | None = None
@@ -54,6 +65,8 @@ class TrainConfig:
     """Most training examples in an epoch; none takes all."""
     validation_samples: int | None = 128
     """Most examples for the validation loss and for BLEU; none takes all."""
+    eval_interval: int = 0
+    """Steps from one validation loss to the next, besides that after every epoch; 0 for no others."""
     num_microbatches: int | None = None
     """Micro-batches per batch of the pipeline; none makes twice as many as there are stages."""
     split_size: int | None = None
@@ -64,18 +77,24 @@ class TrainConfig:
     """Micro-batches a rank may hold under zero_bubble; none allows as many as there are ranks."""
     recompute: bool = False
     """Compute a stage's forward again in its backward instead of keeping activations (pipeline)."""
-    n_layer: int = 4
-    """Transformer blocks of the GPT-2."""
-    n_embd: int = 128
-    """Width of the GPT-2."""
-    n_head: int = 4
-    """Attention heads; they divide the width."""
+    model: ModelSize | None = None
+    """Size of the GPT-2 by name, as published; 1B has 18 blocks of width 2048; none is 4 blocks of width 128."""
+    n_layer: int = _OF_MODEL
+    """Transformer blocks of the GPT-2, instead of the model's."""
+    n_embd: int = _OF_MODEL
+    """Width of the GPT-2, instead of the model's."""
+    n_head: int = _OF_MODEL
+    """Attention heads, instead of the model's; they divide the width."""
     vocab_size: int = 1024
     """Most entries of the tokenizer's vocabulary, which is trained on the data."""
     dropout: float = 0.0
     """Probability of dropping an activation of embedding and residual branches, 0 to less than 1."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Number type of parameters and activations."""
+    compile: bool = False
+    """Let torch.compile translate the model first (single and data_parallel)."""
+    peak_flops: float | None = None
+    """Multiplications and additions that a device could do in a second; none measures them with a matrix product."""
     seed: int = 1234
     """Seed of weights, order of the data and dropout."""
     num_threads: int = 1
@@ -91,10 +110,14 @@ class TrainConfig:
     bleu: bool = True
     """Translate validation examples at the end where the data has sources."""
     tensorboard: bool = False
-    """Write losses and rates for TensorBoard too."""
+    """Write losses, gradient norms and rates for TensorBoard too."""
 
     def __post_init__(self) -> None:
         _check_choices(self)
+        sizes = _USUAL_SIZE if self.model is None else SIZES[self.model]
+        for name, size in zip(("n_layer", "n_embd", "n_head"), sizes, strict=True):
+            if getattr(self, name) is None:  # a given size wins over the model's
+                object.__setattr__(self, name, size)
         _check_ranges(self)
         _check_devices(self)
         _check_microbatches(self)
@@ -108,6 +131,11 @@ class TrainConfig:
     def is_split(self) -> bool:
         """Whether the model's layers lie on several devices."""
         return self.mode in ("model_parallel", "pipeline")
+
+    @property
+    def norm_limit(self) -> float | None:
+        """Largest gradient norm of a step; infinite if norms are only recorded, none if they are not."""
+        return math.inf if self.tensorboard and self.gradient_clipping is None else self.gradient_clipping
 
     @property
     def num_stages(self) -> int:
@@ -133,7 +161,7 @@ _IDENTITY = frozenset(
 )
 _COUNTS = (
     "world_size batch_size num_epochs max_length samples_per_epoch validation_samples"
-    " n_layer n_embd n_head vocab_size num_threads num_microbatches split_size"
+    " n_layer n_embd n_head vocab_size num_threads num_microbatches split_size accumulation"
 )
 # Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
 _MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_size": 10_000_000}
@@ -141,8 +169,10 @@ _MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_si
 
 def _check_choices(config: TrainConfig) -> None:
     for name, hint in get_type_hints(TrainConfig).items():
-        if get_origin(hint) is Literal and (value := getattr(config, name)) not in get_args(hint):
-            raise ValueError(f"{name} is {value!r}; choose one of {', '.join(get_args(hint))}")
+        choices = next((get_args(kind) for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal), None)
+        value = getattr(config, name)
+        if choices and value not in choices and not (value is None and NoneType in get_args(hint)):
+            raise ValueError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
 
 
 def _check_ranges(config: TrainConfig) -> None:
@@ -150,8 +180,10 @@ def _check_ranges(config: TrainConfig) -> None:
         value, default = getattr(config, name), getattr(TrainConfig, name)
         if value is not None or default is not None:
             whole_number(name, value, most=_MOST.get(name))
+    for name in ("warmup_steps", "eval_interval"):
+        whole_number(name, getattr(config, name), least=0)
     thread_count(config.num_threads)
-    for name in ("learning_rate", "gradient_clipping"):
+    for name in ("learning_rate", "gradient_clipping", "peak_flops"):
         value = getattr(config, name)
         is_fine = value is None or (is_number(value) and 0 < value < math.inf)
         _require(is_fine, f"{name} is {value}; give a finite number above 0")
@@ -187,6 +219,15 @@ def _check_devices(config: TrainConfig) -> None:
         f"batch_size {batch_size} is {few} world_size {world_size}; "
         "it counts the examples of all ranks together, so give a multiple",
     )
+    rows = batch_size // world_size if config.mode == "data_parallel" else batch_size
+    _require(
+        rows % config.accumulation == 0,
+        f"accumulation {config.accumulation} does not divide the {rows} rows of a device; give a number that does",
+    )
+    _require(
+        not (config.compile and config.is_split),
+        f"compile belongs to modes single and data_parallel, not to {config.mode}; leave it out",
+    )
     _require(
         not config.is_split or config.num_stages <= config.n_layer,
         f"{config.num_stages} stages are more than the {config.n_layer} layers of the model; "
@@ -200,6 +241,11 @@ def _check_microbatches(config: TrainConfig) -> None:
         count is None or size is None,
         f"num_microbatches {count} and split_size {size} say the same thing twice; "
         "give the count or the rows of one micro-batch",
+    )
+    _require(
+        config.mode != "pipeline" or config.accumulation == 1,
+        f"accumulation is {config.accumulation} in mode pipeline, where micro-batches are the accumulation; "
+        "give num_microbatches instead",
     )
     options = {"num_microbatches": count, "split_size": size, "recompute": config.recompute}
     options["schedule"] = config.schedule != "gpipe"

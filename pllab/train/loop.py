@@ -4,95 +4,35 @@ A run in one process is a rank in a world of one. Under data_parallel every rank
 every rank reads all of it.
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pllab import comm
-from pllab.data import (
-    Collate,
-    Example,
-    ShareLoader,
-    Tokenizer,
-    load_examples,
-    partition_dataset,
-    texts_of,
-    train_tokenizer,
-)
-from pllab.data.corpora import FILE_TYPES
+from pllab.data import Collate, Example, Row, ShareLoader, partition_dataset
 from pllab.parallel import global_sum, num_target_tokens
-from pllab.train.checkpoints import load_checkpoint, open_checkpoint, restore_optimizer, save_checkpoint
+from pllab.simulate import simulate
+from pllab.train.checkpoints import load_checkpoint, open_checkpoint, record_spent, save_checkpoint, spent_s
 from pllab.train.config import TrainConfig
-from pllab.train.metrics import EpochMetrics, log_epoch
+from pllab.train.corpus import Corpus
+from pllab.train.metrics import (
+    EpochMetrics,
+    RankOutcome,
+    StepMetrics,
+    log_epoch,
+    measured_peak_flops,
+    peak_memory_bytes,
+)
+from pllab.train.spending import Inside, Seconds, pipeline_time, replicas_time, wait_for_device
 from pllab.train.trainers import StepRecord, Trainer, make_trainer
 from pllab.train.translation import bleu_score
 
 OnProgress = Callable[[dict[str, Any]], None]
 _SECONDS_BETWEEN_EVENTS = 0.1  # reading a loss waits for the GPU, so not after every step
-_NAMES = ("docs", "numbers", "iwslt14-de-en", "tinyshakespeare", "openwebtext")
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Training and validation examples with their tokenizer.
-
-    Every rank reads the examples itself; the tokenizer is trained once and passed on as a file.
-    """
-
-    training: Sequence[Example]
-    validation: Sequence[Example]
-    tokenizer: Tokenizer
-
-    @property
-    def is_translation(self) -> bool:
-        """Whether the examples have a source to translate."""
-        return any(example.source for example in self.validation)
-
-    @property
-    def digest(self) -> str:
-        """A checksum of the training examples, in twelve digits."""
-        return hashlib.sha256("\0".join(texts_of(self.training)).encode()).hexdigest()[:12]
-
-
-def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corpus:
-    """Load the data set of the configuration and load or train its tokenizer.
-
-    Raises:
-        ValueError: the data set or its columns are missing, or it has fewer examples than one batch.
-    """
-    training = _load(config, "train", config.samples_per_epoch)
-    validation = _load(config, "validation", config.validation_samples)
-    if len(training) < config.batch_size:
-        raise ValueError(
-            f"dataset {config.dataset!r} gives {len(training)} training examples, fewer than batch_size "
-            f"{config.batch_size}; give a smaller batch_size or more samples_per_epoch"
-        )
-    if tokenizer_path is not None:
-        return Corpus(training, validation, Tokenizer.load(tokenizer_path))
-    return Corpus(training, validation, train_tokenizer(texts_of(training), config.vocab_size))
-
-
-def _load(config: TrainConfig, split: str, limit: int | None) -> list[Example]:
-    """Load the examples; a name that is not known is a path if it exists or looks like one."""
-    path = Path(config.dataset)
-    is_path = config.dataset not in _NAMES and (path.exists() or path.is_absolute() or path.suffix in FILE_TYPES)
-    return load_examples(config.dataset, split, path=path if is_path else None, columns=config.columns, limit=limit)
-
-
-@dataclass(frozen=True)
-class RankOutcome:
-    """The result of one rank."""
-
-    epochs: tuple[EpochMetrics, ...]
-    step_losses: tuple[float, ...]
-    bleu: float | None
-    reason: str
-    """How the work is shared, in a sentence; empty for one device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +41,45 @@ class _Run:
 
     config: TrainConfig
     corpus: Corpus
+    folder: Path
     trainer: Trainer
     collate: Collate
     loader: ShareLoader
+    validation: Sequence[Row]
     share: tuple[int, int]
     on_progress: OnProgress
+    began: float
+    """When this run would have begun had it not been interrupted."""
 
     @property
     def rows_per_share(self) -> int:
         """This rank's rows of a batch."""
         return self.config.batch_size // self.share[1]
+
+    def validate(self) -> float:
+        """The validation loss now."""
+        return validation_loss(self.trainer, self.validation, self.collate, self.rows_per_share, self.share)
+
+
+@dataclass
+class _Epoch:
+    """What an epoch has done so far."""
+
+    number: int
+    start: float
+    records: list[StepRecord] = field(default_factory=list)
+    num_rows: list[int] = field(default_factory=list)
+    """Rows of each step on this rank."""
+    num_tokens: int = 0
+    """On this rank, without padding."""
+    validation: dict[int, float] = field(default_factory=dict)
+    """The validation losses in between, by the step before them, from 0."""
+    validation_s: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Training time until now, which leaves out what was validated in between."""
+        return time.perf_counter() - self.start - self.validation_s
 
 
 def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: OnProgress) -> RankOutcome:
@@ -122,92 +91,145 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
         folder: the run's folder, for checkpoints.
         on_progress: called with a dictionary about ten times a second.
     """
+    start = time.perf_counter()
     trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
-        run = _prepare(config, corpus, trainer, on_progress)
-        done = _resume(run, folder) if config.resume else 0
-        epochs, losses = [], []
+        run = _prepare(config, corpus, folder, trainer, on_progress, start)
+        done, num_steps = _resume(run) if config.resume else 0, len(run.loader)
+        trainer.updates.begin(config.num_epochs * num_steps, done * num_steps)
+        epochs, steps = [], []
         for epoch in range(done, config.num_epochs):
-            metrics, step_losses = _run_epoch(run, epoch)
+            metrics, steps_of_epoch = _run_epoch(run, epoch)
             epochs.append(metrics)
-            losses += step_losses
-            _keep(run, folder, metrics, step_losses)
-        return RankOutcome(tuple(epochs), tuple(losses), _translate(run), trainer.reason)
+            steps += steps_of_epoch
+            _keep(run, metrics, steps_of_epoch)
+        return _outcome(run, epochs, steps, start)
     finally:
         trainer.close()
 
 
-def _prepare(config: TrainConfig, corpus: Corpus, trainer: Trainer, on_progress: OnProgress) -> _Run:
+def _prepare(
+    config: TrainConfig, corpus: Corpus, folder: Path, trainer: Trainer, on_progress: OnProgress, start: float
+) -> _Run:
+    """Encode every text once, before the clock of the epochs runs."""
     share = (comm.rank(), comm.world_size()) if config.mode == "data_parallel" else (0, 1)
     collate = Collate(corpus.tokenizer, config.max_length)
-    loader = partition_dataset(*share, corpus.training, config.batch_size, collate, seed=config.seed, remainder="drop")
+    rows = [collate.encode(example) for example in corpus.training]
     return _Run(
         config=config,
         corpus=corpus,
+        folder=folder,
         trainer=trainer,
         collate=collate,
-        loader=loader,
+        loader=partition_dataset(*share, rows, config.batch_size, collate, seed=config.seed, remainder="drop"),
+        validation=[collate.encode(example) for example in corpus.validation],
         share=share,
         on_progress=on_progress,
+        began=start - (spent_s(folder) if config.resume else 0.0),
     )
 
 
-def _resume(run: _Run, folder: Path) -> int:
+def _resume(run: _Run) -> int:
     """Fill model and optimizer from the newest checkpoint; return the number of epochs already done."""
-    path, done = open_checkpoint(folder, run.config.identity | {"data": run.corpus.digest})
-    states = load_checkpoint(path, run.trainer.model)
-    restore_optimizer(run.trainer.optimizer, run.trainer.names, states)
+    path, done = open_checkpoint(run.folder, run.config.identity | {"data": run.corpus.digest})
+    run.trainer.updates.restore(load_checkpoint(path, run.trainer.model))
     return done
 
 
-def _run_epoch(run: _Run, epoch: int) -> tuple[EpochMetrics, list[float]]:
+def _run_epoch(run: _Run, number: int) -> tuple[EpochMetrics, list[StepMetrics]]:
     """Train one epoch, which is timed, then validate, which is not."""
-    number, count = run.share
-    torch.manual_seed(run.config.seed + 1 + epoch * count + number)  # dropout
-    run.loader.set_epoch(epoch)
-    run.trainer.model.train()
-    _wait_for_device(run.trainer.device)
-    start = time.perf_counter()
-    records, num_tokens = _run_steps(run, epoch, start)
-    _wait_for_device(run.trainer.device)
-    seconds = time.perf_counter() - start
-    step_losses, training_loss = _losses_of_all(records, count)
+    trainer, (share, count) = run.trainer, run.share
+    torch.manual_seed(run.config.seed + 1 + number * count + share)  # dropout
+    run.loader.set_epoch(number)
+    trainer.model.train()
+    wait_for_device(trainer.device)
+    trainer.watch.restart()
+    epoch = _Epoch(number, time.perf_counter())
+    _run_steps(run, epoch)
+    wait_for_device(trainer.device)
+    seconds = epoch.seconds
+    step_losses, training_loss = _losses_of_all(epoch.records, count)
+    epoch.validation[len(epoch.records) - 1] = run.validate()
+    inside = [each for record in epoch.records for each in record.inside]
     metrics = EpochMetrics(
         rank=comm.rank(),
-        epoch=epoch,
+        epoch=number,
         training_time_s=seconds,
-        num_tokens=num_tokens,
+        num_tokens=epoch.num_tokens,
+        num_samples=sum(epoch.num_rows),
         training_loss=training_loss,
-        validation_loss=validation_loss(run.trainer, run.corpus.validation, run.collate, run.rows_per_share, run.share),
+        validation_loss=epoch.validation[len(epoch.records) - 1],
+        device_s=_device_s(run, inside),
+        bubble_fraction=1 - sum(each.busy for each in inside) / sum(each.total for each in inside) if inside else None,
     )
-    return metrics, step_losses
+    return metrics, _steps(run, epoch, step_losses)
 
 
-def _run_steps(run: _Run, epoch: int, start: float) -> tuple[list[StepRecord], int]:
-    """Run every step of an epoch and report progress now and then."""
-    records: list[StepRecord] = []
-    num_tokens, last_event = 0, 0.0
-    num_steps = len(run.loader)
+def _run_steps(run: _Run, epoch: _Epoch) -> None:
+    """Run every step of an epoch; report progress, and validate, now and then."""
+    last_event, num_steps = 0.0, len(run.loader)
+    watch, interval = run.trainer.watch, run.config.eval_interval
     for step, batch in enumerate(run.loader, start=1):
-        records.append(run.trainer.step(batch))
-        num_tokens += int((batch["input_ids"] != run.corpus.tokenizer.pad_id).sum())
+        watch.lap("data")
+        epoch.records.append(run.trainer.step(batch))
+        epoch.num_rows.append(len(batch["labels"]))
+        epoch.num_tokens += int((batch["input_ids"] != run.corpus.tokenizer.pad_id).sum())
         now = time.perf_counter()
         if step == num_steps or now - last_event > _SECONDS_BETWEEN_EVENTS:
             last_event = now
-            run.on_progress(
-                {
-                    "name": run.config.run_name,
-                    "mode": run.config.mode,
-                    "rank": comm.rank(),
-                    "epoch": epoch,
-                    "step": step,
-                    "num_steps": num_steps,
-                    "tokens": num_tokens,
-                    "loss": records[-1].mean_loss,
-                    "seconds": time.perf_counter() - start,
-                }
-            )
-    return records, num_tokens
+            _report(run, epoch)
+        watch.lap("data")
+        if interval and step < num_steps and (epoch.number * num_steps + step) % interval == 0:
+            wait_for_device(run.trainer.device)
+            now = time.perf_counter()
+            epoch.validation[step - 1] = run.validate()
+            epoch.validation_s += time.perf_counter() - now
+            watch.lap(None)
+        watch.end_step()
+
+
+def _report(run: _Run, epoch: _Epoch) -> None:
+    """Tell the caller how far this epoch is, and the next attempt how long this one lived."""
+    if run.config.checkpoint and comm.rank() == 0:
+        record_spent(run.folder, time.perf_counter() - run.began)
+    run.on_progress(
+        {
+            "name": run.config.run_name,
+            "mode": run.config.mode,
+            "rank": comm.rank(),
+            "epoch": epoch.number,
+            "step": len(epoch.records),
+            "num_steps": len(run.loader),
+            "tokens": epoch.num_tokens,
+            "loss": epoch.records[-1].mean_loss,
+            "seconds": epoch.seconds,
+        }
+    )
+
+
+def _device_s(run: _Run, inside: Sequence[Inside]) -> Seconds:
+    """What the time of this process's devices went to."""
+    steps, schedule = run.trainer.watch.steps(), run.trainer.schedule
+    if schedule is not None:
+        return pipeline_time(steps, schedule, inside)
+    messages = [step["messages"] for step in steps]
+    return replicas_time(steps, comm.all_gather_object(messages) if run.share[1] > 1 else [messages])
+
+
+def _steps(run: _Run, epoch: _Epoch, losses: Sequence[float]) -> list[StepMetrics]:
+    """The steps of an epoch over all ranks, on this rank's clock."""
+    table = zip(losses, run.trainer.watch.steps(), epoch.num_rows, epoch.records, strict=True)
+    return [
+        StepMetrics(
+            loss=loss,
+            training_time_s=sum(seconds.values()),
+            num_samples=num_rows * run.share[1],
+            learning_rate=record.learning_rate,
+            gradient_norm=None if record.gradient_norm is None else float(record.gradient_norm),
+            validation_loss=epoch.validation.get(step),
+        )
+        for step, (loss, seconds, num_rows, record) in enumerate(table)
+    ]
 
 
 def _losses_of_all(records: list[StepRecord], num_shares: int) -> tuple[list[float], float]:
@@ -223,7 +245,7 @@ def _losses_of_all(records: list[StepRecord], num_shares: int) -> tuple[list[flo
 
 def validation_loss(
     trainer: Trainer,
-    examples: Sequence[Example],
+    examples: Sequence[Example | Row],
     collate: Collate,
     batch_size: int,
     share: tuple[int, int] = (0, 1),
@@ -240,10 +262,11 @@ def validation_loss(
     number, count = share
     loss_sum, num_targets = 0.0, 0
     trainer.model.eval()
-    for rows in batches(examples[number::count], batch_size):
-        batch = collate(rows)
-        loss_sum += trainer.loss_sum(batch)
-        num_targets += num_target_tokens(batch["labels"])
+    if True:  # a pipeline draws a seed for every batch, and training goes on after this
+        for rows in batches(examples[number::count], batch_size):
+            batch = collate(rows)
+            loss_sum += trainer.loss_sum(batch)
+            num_targets += num_target_tokens(batch["labels"])
     trainer.model.train()
     if count > 1:
         loss_sum, num_targets = global_sum(loss_sum), int(global_sum(num_targets))
@@ -256,16 +279,36 @@ def batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
         yield list(items[start : start + size])
 
 
-def _keep(run: _Run, folder: Path, metrics: EpochMetrics, step_losses: list[float]) -> None:
+def _keep(run: _Run, metrics: EpochMetrics, steps: Sequence[StepMetrics]) -> None:
     """Let rank 0 write the checkpoint and the TensorBoard files of an epoch, if configured."""
     if run.config.checkpoint:
         run.trainer.gather()
         states = run.trainer.state_of_optimizer()
         if comm.rank() == 0:
             identity = run.config.identity | {"data": run.corpus.digest}
-            save_checkpoint(folder, run.trainer.model, states, metrics.epoch + 1, identity)
+            save_checkpoint(run.folder, run.trainer.model, states, metrics.epoch + 1, identity)
     if run.config.tensorboard and comm.rank() == 0:
-        log_epoch(folder / "tensorboard", run.config.learning_rate, metrics, step_losses)
+        log_epoch(run.folder / "tensorboard", metrics, steps)
+
+
+def _outcome(run: _Run, epochs: Sequence[EpochMetrics], steps: Sequence[StepMetrics], start: float) -> RankOutcome:
+    """What this rank has measured, after it has translated."""
+    config, trainer, schedule = run.config, run.trainer, run.trainer.schedule
+    bleu, end = _translate(run), time.perf_counter()
+    peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))
+    return RankOutcome(
+        epochs=tuple(epochs),
+        steps=tuple(steps),
+        bleu=bleu,
+        reason=trainer.reason,
+        num_parameters=sum(p.numel() for name, p in trainer.model.named_parameters() if "wpe" not in name),
+        num_updates=config.num_epochs * len(run.loader),
+        wall_time_s=end - start,
+        spent_s=end - run.began,
+        peak_memory_bytes=peak_memory_bytes(trainer.device),
+        peak_flops=peak * (schedule.num_ranks if schedule else 1),
+        predicted_bubble_fraction=simulate(schedule).bubble_fraction if schedule else None,
+    )
 
 
 def _translate(run: _Run) -> float | None:
@@ -275,10 +318,3 @@ def _translate(run: _Run) -> float | None:
     model, device = run.trainer.model, run.trainer.device
     examples, tokenizer = run.corpus.validation, run.corpus.tokenizer
     return bleu_score(model, examples, tokenizer, run.config.max_length, run.rows_per_share, device)
-
-
-def _wait_for_device(device: torch.device) -> None:
-    """Let the GPUs finish all queued work, so that the clock stops after it."""
-    if device.type == "cuda":
-        for index in range(torch.cuda.device_count()):
-            torch.cuda.synchronize(index)

@@ -1,13 +1,22 @@
-"""The two results of a run, seconds and tokens per second, and how they are averaged.
+"""What a run is judged by: every measure defined once, with its unit and where it comes from.
 
-A rate is total tokens over total wall time. Over epochs we give mean and standard deviation; of several epochs the
-first is dropped, because it includes the warm-up. Over ranks the rates are summed and the times are averaged.
+A rate is a total over wall time, never a mean of rates. Over epochs we give mean and standard deviation; of several
+epochs the first is dropped, because it includes the warm-up. Over ranks rates are summed and times are averaged.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import NamedTuple
+
+import torch
+
+from pllab.train.config import TrainConfig
+from pllab.train.spending import CAUSES, Cause, wait_for_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +29,117 @@ class EpochMetrics:
     """Wall seconds of all steps with data loading and communication; the clock stops after CUDA."""
     num_tokens: int
     """Source and target tokens this rank trained on, padding not counted."""
+    num_samples: int = 0
+    """Examples this rank trained on."""
     training_loss: float
     """Mean over the target tokens of all ranks, measured before each step's update."""
     validation_loss: float
     """Mean over the target tokens of the validation examples of all ranks."""
+    device_s: Mapping[Cause, float] = field(default_factory=dict)
+    """What the time of this process's devices went to, in device-seconds, see `pllab.train.spending`."""
+    bubble_fraction: float | None = None
+    """Share of the devices' time in which a pipeline was idle, from the first action of a step to the last."""
 
     @property
     def tokens_per_s(self) -> float:
         """Tokens over wall time: 1000 tokens in 4 s are 250 tokens/s."""
         return self.num_tokens / self.training_time_s
+
+
+class StepMetrics(NamedTuple):
+    """One optimizer step; all steps together are the statistical efficiency of a run.
+
+    That is how much the loss falls with each sample and each second: the loss against the sums of the other columns.
+    Source: Qiao et al., Pollux, OSDI 2021, tells it from throughput; their product decides.
+    """
+
+    loss: float
+    """Nats per target token over the whole batch, before the update."""
+    training_time_s: float
+    """Seconds of the step."""
+    num_samples: int
+    """Examples of the step, over all ranks."""
+    learning_rate: float
+    gradient_norm: float | None = None
+    """Norm over all parameters, before clipping; none unless gradients are clipped or TensorBoard watches."""
+    validation_loss: float | None = None
+    """Validation loss after the update, where one was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOutcome:
+    """The result of one rank."""
+
+    epochs: tuple[EpochMetrics, ...]
+    steps: tuple[StepMetrics, ...]
+    bleu: float | None
+    reason: str
+    """How the work is shared, in a sentence; empty for one device."""
+    num_parameters: int
+    """Parameters of the whole model that are multiplied with, so not those of positions."""
+    num_updates: int
+    """Steps whose updates are in the weights, those before a resume included."""
+    wall_time_s: float
+    """Seconds from the making of the model to the end of the translations."""
+    spent_s: float
+    """The same with the attempts before a resume, also the time of updates that were lost."""
+    peak_memory_bytes: int
+    peak_flops: float
+    """Floating-point operations per second that its devices could do."""
+    predicted_bubble_fraction: float | None
+    """Bubble fraction of the schedule if all of F, I and W take equally long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMetrics:
+    """A whole run in numbers, all ranks together, the first of several epochs left out of rates and shares."""
+
+    samples_per_s: float
+    """Throughput: examples trained on over training time."""
+    goodput: float
+    """Updates in the final weights over the wall time of all attempts, updates/s: a step that was lost and repeated
+    counts once, its time twice. Source: ML Productivity Goodput, Google Cloud 2024."""
+    wall_time_s: float
+    """Seconds from the making of the model to the end, with validation, checkpoints and translation."""
+    loss: float
+    """Cross-entropy of the last epoch, nats per target token."""
+    peak_memory_bytes: tuple[int, ...]
+    """Per rank; on a GPU what torch has allocated, else the resident set of the process since it started."""
+    time_shares: dict[Cause, float]
+    """What the devices' training time went to; the shares add up to 1, see `pllab.train.spending`."""
+    bubble_fraction: float | None
+    """Idle share of a pipeline in its steps, and none without one. Source: (p-1)/(m+p-1), Huang et al. 2019."""
+    predicted_bubble_fraction: float | None
+    """The same in a simulation of the schedule where F, I and W take equally long."""
+    utilisation: float
+    """Share of the devices' training time in which they computed: work and optimizer."""
+    model_flops_utilisation: float
+    """Operations that the model needs (`model_flops`) over those the devices could do in the training time.
+    Source: PaLM, Chowdhery et al. 2022, section 4.1."""
+
+    @classmethod
+    def of(cls, config: TrainConfig, outcomes: Sequence[RankOutcome]) -> "RunMetrics":
+        """Compute all from what the ranks measured."""
+        first, ranks = outcomes[0], [outcome.epochs for outcome in outcomes]
+        counted = [epoch for epochs in ranks for epoch in (epochs[1:] or epochs)]
+        spent = {cause: sum(epoch.device_s[cause] for epoch in counted) for cause in CAUSES}
+        shares = {cause: seconds / sum(spent.values()) for cause, seconds in spent.items()}
+        fractions = [epoch.bubble_fraction for epoch in counted if epoch.bubble_fraction is not None]
+        samples, tokens = sum(e.num_samples for e in counted), sum(e.num_tokens for e in counted)
+        needed = model_flops(first.num_parameters, config.n_layer, config.n_embd, tokens, samples)
+        seconds = fmean(sum(e.training_time_s for e in epochs[1:] or epochs) for epochs in ranks)
+        return cls(
+            samples_per_s=samples / seconds,
+            goodput=first.num_updates / first.spent_s,
+            wall_time_s=first.wall_time_s,
+            loss=first.epochs[-1].training_loss,
+            peak_memory_bytes=tuple(outcome.peak_memory_bytes for outcome in outcomes),
+            time_shares=shares,
+            bubble_fraction=fmean(fractions) if fractions else None,
+            predicted_bubble_fraction=first.predicted_bubble_fraction,
+            utilisation=shares["work"] + shares["optimizer"],
+            model_flops_utilisation=needed / seconds / sum(outcome.peak_flops for outcome in outcomes),
+        )
 
 
 @dataclass(frozen=True)
@@ -69,19 +180,59 @@ def total_tokens_per_s(ranks: Sequence[Sequence[EpochMetrics]]) -> Summary:
     return Summary.of([sum(epoch.tokens_per_s for epoch in epochs) for epochs in zip(*ranks, strict=True)])
 
 
-def log_epoch(folder: Path, learning_rate: float, metrics: EpochMetrics, step_losses: Sequence[float]) -> None:
-    """Append one epoch to TensorBoard's files: the loss of every step, rates and validation loss.
+def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, num_samples: int) -> float:
+    """Floating-point operations to train on some tokens: per token 6 N + 12 layers x width x length.
+
+    Every parameter multiplies and adds once forward and twice backward; the rest is attention to a row, here of the
+    mean length. What recomputation and padding add is not needed, and so is not in it.
+
+    Example: 1e6 parameters, 4 layers of width 128 and 10 rows of 50 tokens -> 500 * (6e6 + 307,200) = 3.15e9.
+
+    Source: Chowdhery et al., PaLM, 2022, appendix B; as Narayanan et al., Megatron-LM, 2021, without recomputation.
+    """
+    return num_tokens * (6.0 * num_parameters + 12.0 * n_layer * width * num_tokens / max(1, num_samples))
+
+
+def measured_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
+    """Floating-point operations per second of one device: the fastest of some products of two square matrices."""
+    size = 8192 if device.type == "cuda" else 1024
+    matrix, seconds = torch.ones(size, size, dtype=dtype, device=device), []
+    for _ in range(4):
+        wait_for_device(device)
+        start = time.perf_counter()
+        matrix @ matrix
+        wait_for_device(device)
+        seconds.append(time.perf_counter() - start)
+    return 2.0 * size**3 / min(seconds)
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most bytes this process held: on its GPUs what torch allocated, else its resident set (0 on Windows)."""
+    if device.type == "cuda":
+        return sum(torch.cuda.max_memory_allocated(index) for index in range(torch.cuda.device_count()))
+    with suppress(ImportError):  # on Windows
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return 0
+
+
+def log_epoch(folder: Path, metrics: EpochMetrics, steps: Sequence[StepMetrics]) -> None:
+    """Append one epoch to TensorBoard's files: the values of every step, rates and validation losses.
 
     Watch them with `tensorboard --logdir FOLDER`.
     """
     from torch.utils.tensorboard import SummaryWriter  # a second to import, and only wanted here
 
+    first = metrics.epoch * len(steps)
     with SummaryWriter(str(folder)) as writer:
-        first = metrics.epoch * len(step_losses)
-        for step, loss in enumerate(step_losses, start=first):
-            writer.add_scalar("loss/training", loss, step)
-        last = first + len(step_losses) - 1
-        writer.add_scalar("loss/validation", metrics.validation_loss, last)
+        for number, step in enumerate(steps, start=first):
+            losses = {"loss/training": step.loss, "loss/validation": step.validation_loss}
+            others = {"learning_rate": step.learning_rate, "gradient_norm": step.gradient_norm}
+            for tag, value in (losses | others).items():
+                if value is not None:
+                    writer.add_scalar(tag, value, number)
+        last = first + len(steps) - 1
         writer.add_scalar("tokens_per_s/rank_0", metrics.tokens_per_s, last)
         writer.add_scalar("training_time_s", metrics.training_time_s, last)
-        writer.add_scalar("learning_rate", learning_rate, last)

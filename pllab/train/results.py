@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pllab.train.config import TrainConfig
-from pllab.train.metrics import EpochMetrics, Summary, mean_time_s, total_tokens_per_s
+from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary, mean_time_s, total_tokens_per_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +30,19 @@ class TrainResult:
     """Who carries messages and who computes, in a sentence."""
     ranks: tuple[tuple[EpochMetrics, ...], ...]
     """Per rank its epochs; a run in one process is one rank, however many devices it has."""
-    step_losses: tuple[float, ...]
-    """Loss of every step over the whole batch, before the step's update."""
+    steps: tuple[StepMetrics, ...]
+    """Every step, over the whole batch."""
+    metrics: RunMetrics
+    """Goodput, memory, where the time went and how much of the machine was used."""
     bleu: float | None = None
     """BLEU (0 to 100) of greedy translations of the validation examples; none without sources."""
     path: Path | None = None
     """Where the JSON was written."""
+
+    @property
+    def step_losses(self) -> tuple[float, ...]:
+        """Loss of every step over the whole batch, before the step's update."""
+        return tuple(step.loss for step in self.steps)
 
     @property
     def training_time_s(self) -> Summary:
@@ -60,11 +67,12 @@ class TrainResult:
             "backend": self.backend,
             "training_time_s": asdict(self.training_time_s),
             "tokens_per_s": asdict(self.tokens_per_s),
+            "metrics": asdict(self.metrics),
             "dropped_first_epoch": len(self.ranks[0]) > 1,
             "validation_loss": self.validation_loss,
             "bleu": self.bleu,
             "ranks": [[asdict(e) | {"tokens_per_s": e.tokens_per_s} for e in epochs] for epochs in self.ranks],
-            "step_losses": list(self.step_losses),
+            "steps": dict(zip(StepMetrics._fields, map(list, zip(*self.steps, strict=True)), strict=True)),
         }
         return _finite(plain)
 

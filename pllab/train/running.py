@@ -10,7 +10,9 @@ from pllab import comm
 from pllab.comm.machine import describe_machine
 from pllab.train.checkpoints import checkpoints_in
 from pllab.train.config import TrainConfig
-from pllab.train.loop import Corpus, OnProgress, RankOutcome, load_corpus, train_rank
+from pllab.train.corpus import Corpus, load_corpus
+from pllab.train.loop import OnProgress, train_rank
+from pllab.train.metrics import RankOutcome, RunMetrics
 from pllab.train.results import TrainResult, open_workdir, save_result
 from pllab.train.trainers import devices_of
 
@@ -101,7 +103,8 @@ def _result(config: TrainConfig, backend: str, outcomes: list[RankOutcome]) -> T
         machine=describe_machine(),
         backend="; ".join(filter(None, (backend, outcomes[0].reason))),
         ranks=tuple(outcome.epochs for outcome in outcomes),
-        step_losses=outcomes[0].step_losses,
+        steps=outcomes[0].steps,
+        metrics=RunMetrics.of(config, outcomes),
         bleu=outcomes[0].bleu,
     )
 

@@ -6,7 +6,8 @@ of a step is the sum over the target tokens of the whole batch, divided by their
 the weight of a token would depend on the number of tokens on its rank.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,8 +19,11 @@ from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, laye
 from pllab.models.layers import cut
 from pllab.parallel import DataParallel, global_sum, num_target_tokens, token_weighted
 from pllab.pipeline import LaneExecutor, RankExecutor, balance, calibrate, calibrate_ranks, tied_weights
+from pllab.pipeline.microbatches import scatter_evenly
 from pllab.schedule import FAMILIES, Schedule, zero_bubble
 from pllab.train.config import TrainConfig
+from pllab.train.spending import Inside, Stopwatch
+from pllab.train.updates import Updates
 
 Batch = dict[str, torch.Tensor]
 
@@ -32,6 +36,11 @@ class StepRecord:
     """Sum of the losses of this share's target tokens, a scalar on the device."""
     num_targets: int
     """Target tokens of this share."""
+    learning_rate: float
+    gradient_norm: float | torch.Tensor | None
+    """Norm over all parameters before clipping, if the configuration asks for it."""
+    inside: tuple[Inside, ...] = ()
+    """The time of the devices of a split model, for each part of the batch."""
 
     @property
     def mean_loss(self) -> float:
@@ -43,13 +52,18 @@ class Trainer(Protocol):
     """The interface of a mode for the loop."""
 
     model: GPT2LMHeadModelParallel
-    optimizer: torch.optim.Optimizer
-    names: list[str]
-    """Names of the parameters of this process's optimizer, in its order."""
+    updates: Updates
+    """The optimizers of this process."""
+    watch: Stopwatch
+    """Counts what the steps spend their time on."""
     device: torch.device
     """The device that the loop waits for, and that makes the translations."""
     reason: str
     """How work and messages are shared, in a sentence; empty for one device."""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """What the devices of a split model do; none for one device."""
 
     def step(self, batch: Batch) -> StepRecord:
         """Train on a batch of `input_ids` and `labels`, both (rows, time) int64."""
@@ -119,42 +133,63 @@ class Plain:
         else:
             nn.Module.to(model, self.device)
         self._replica = DataParallel(model) if config.mode == "data_parallel" else model
+        if config.compile:
+            model.compile()
         self.reason = str(getattr(self._replica, "reason", ""))
-        self.names = sorted(name for name, _ in model.named_parameters())
-        self.optimizer = make_optimizer(model, self.names, config)
+        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config)
+        self.watch = Stopwatch(self.device)
+        if isinstance(self._replica, DataParallel):  # what comes after the last gradient are its messages
+            for parameter in model.parameters():
+                parameter.register_post_accumulate_grad_hook(lambda _: self.watch.lap("work"))
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """That of the model's pipe, which has one micro-batch."""
+        return self.model.pipe.schedule if self.model.pipe else None
 
     def step(self, batch: Batch) -> StepRecord:
-        """Forward, token-weighted loss, backward, clip, update."""
+        """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
         num_targets = num_target_tokens(batch["labels"])
         total = global_sum(num_targets)  # before the forward is queued, so that a GPU is not waited for
+        self.watch.lap("messages")
         _check_targets(total, self._config)
-        loss_sum = self._sum(self._replica, batch)
-        token_weighted(loss_sum, num_targets, total=total).backward()
-        if self._config.gradient_clipping is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self._config.gradient_clipping)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return StepRecord(loss_sum.detach(), num_targets)
+        sums, inside = [], list[Inside]()
+        parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
+        for part in parts:
+            with nullcontext() if part is parts[-1] else self._unsent():
+                loss_sum = self._sum(self._replica, *part)
+                token_weighted(loss_sum, num_targets, total=total).backward()
+            sums.append(loss_sum.detach())
+            inside += [Inside.of(self.model.pipe.schedule, self.model.pipe.last_timeline)] if self.model.pipe else []
+        self.watch.lap("messages" if isinstance(self._replica, DataParallel) else "work")
+        norm = limit_norm(self.model, self._config)
+        rate = self.updates.step()
+        self.watch.lap("optimizer")
+        return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm, tuple(inside))
 
     def loss_sum(self, batch: Batch) -> float:
         """Use the model without its data-parallel wrapper, as there are no gradients to average."""
         with torch.no_grad():
-            return float(self._sum(self.model, batch))
+            return float(self._sum(self.model, batch["input_ids"], batch["labels"]))
 
     def gather(self) -> None:
         """Every rank has all weights."""
 
     def state_of_optimizer(self) -> dict[str, Any]:
         """Every rank has the same."""
-        return state_by_name(self.optimizer, self.names)
+        return self.updates.states()
 
     def close(self) -> None:
         """End the workers of the model's pipe."""
         self.model.close()
 
-    def _sum(self, model: nn.Module, batch: Batch) -> torch.Tensor:
-        inputs = {name: batch[name].to(self.device, non_blocking=True) for name in ("input_ids", "labels")}
-        return model(**inputs, num_items_in_batch=1).loss
+    def _unsent(self) -> AbstractContextManager[None]:
+        """For the parts of a batch before its last: ranks send the sum of their gradients once."""
+        return self._replica.no_sync() if isinstance(self._replica, DataParallel) else nullcontext()
+
+    def _sum(self, model: nn.Module, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
+        return model(input_ids=ids, labels=targets, num_items_in_batch=1).loss
 
 
 @dataclass
@@ -180,9 +215,8 @@ class Pipelined:
         self._mine = {stage: self._stages[stage] for stage in mine}
         self._tied = tied_weights(self._stages) if self._on_ranks else ()
         self._executor = self._make_executor(devices)
-        mine_ids = {id(parameter) for stage in self._mine.values() for parameter in stage.parameters()}
-        self.names = sorted(name for name, parameter in self.model.named_parameters() if id(parameter) in mine_ids)
-        self.optimizer = make_optimizer(self.model, self.names, self.config)
+        self.updates = Updates(self.model, self._shares(), self.config)
+        self.watch = Stopwatch(self.device)
         where = "ranks" if self._on_ranks else "lanes"
         self.reason = f"{self.schedule.name} on {self.config.world_size} {where}, {self._num_parts} micro-batches"
 
@@ -191,12 +225,13 @@ class Pipelined:
         num_targets = num_target_tokens(batch["labels"])
         _check_targets(num_targets, self.config)
         inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
-        loss = self._executor.step(inputs, labels).loss
-        if self.config.gradient_clipping is not None:
-            self._clip(self.config.gradient_clipping)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return StepRecord(torch.tensor(loss * num_targets, dtype=torch.float64), num_targets)
+        loss, timeline = self._executor.step(inputs, labels)
+        self.watch.lap("work")
+        norm = self._limit_norm() if self._on_ranks else limit_norm(self.model, self.config)
+        rate = self.updates.step(self._executor.on_each_lane if isinstance(self._executor, LaneExecutor) else None)
+        self.watch.lap("optimizer")
+        inside = Inside.of(self.schedule, timeline)
+        return StepRecord(torch.tensor(loss * num_targets, dtype=torch.float64), num_targets, rate, norm, (inside,))
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
@@ -215,8 +250,7 @@ class Pipelined:
 
     def state_of_optimizer(self) -> dict[str, Any]:
         """The states of all ranks together."""
-        mine = state_by_name(self.optimizer, self.names)
-        return {name: state for part in comm.all_gather_object(mine) for name, state in part.items()}
+        return {name: state for part in comm.all_gather_object(self.updates.states()) for name, state in part.items()}
 
     def close(self) -> None:
         """End the lanes."""
@@ -253,18 +287,28 @@ class Pipelined:
         limit = float(ranks) if self.config.memory_limit is None else self.config.memory_limit
         return zero_bubble(ranks, self._num_parts, costs, limit)
 
-    def _clip(self, most: float) -> None:
-        """Scale the gradients of all stages together, each parameter counted once."""
-        if not self._on_ranks:
-            nn.utils.clip_grad_norm_(self.model.parameters(), most)
-            return
+    def _shares(self) -> list[list[str]]:
+        """The names of the parameters that each optimizer of this process updates: one of each lane, or this rank's."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        if self._on_ranks:
+            return [[names[id(p)] for p in nn.ModuleList(self._mine.values()).parameters()]]
+        shares: list[list[str]] = [[] for _ in self.schedule.rows]
+        for number, parameter in self._owners():
+            shares[self.schedule.rank_of_stage[number]].append(names[id(parameter)])
+        return shares
+
+    def _limit_norm(self) -> float | None:
+        """Scale the gradients of all ranks' stages together, each parameter counted once, and return their norm."""
+        if (most := self.config.norm_limit) is None:
+            return None
         owned = [parameter for number, parameter in self._owners() if number in self._mine]
         squares = [float(p.grad.float().square().sum()) for p in owned if p.grad is not None]
         norm = global_sum(sum(squares)) ** 0.5
         if norm > most:
-            for parameter in self.optimizer.param_groups[0]["params"]:
+            for parameter in nn.ModuleList(self._mine.values()).parameters():
                 if parameter.grad is not None:
                     parameter.grad *= most / (norm + 1e-6)
+        return norm
 
     def _owners(self) -> Iterator[tuple[int, nn.Parameter]]:
         """Each parameter once, with the first stage that has it."""
@@ -276,19 +320,10 @@ class Pipelined:
                     yield number, parameter
 
 
-def make_optimizer(model: nn.Module, names: Iterable[str], config: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimizer for the named parameters, in the order of the names, which is the same in every mode."""
-    parameters = dict(model.named_parameters())
-    chosen = [parameters[name] for name in names]
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(chosen, lr=config.learning_rate)
-    return torch.optim.AdamW(chosen, lr=config.learning_rate, weight_decay=0.0)
-
-
-def state_by_name(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, Any]:
-    """The state of each parameter under its name instead of its number."""
-    states = optimizer.state_dict()["state"]
-    return {name: states[number] for number, name in enumerate(names) if number in states}
+def limit_norm(model: nn.Module, config: TrainConfig) -> torch.Tensor | None:
+    """Clip the gradients of a model as configured and return their norm before; none if nobody asks for it."""
+    most = config.norm_limit
+    return None if most is None else nn.utils.clip_grad_norm_(model.parameters(), most)
 
 
 def _check_targets(total: float, config: TrainConfig) -> None:

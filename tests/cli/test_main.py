@@ -44,6 +44,11 @@ def train(*words):
         (["--wrold-size", "2"], ["--wrold-size"]),
         (["--vocab-size", "8"], ["vocab_size 8"]),
         (["--dataset", "numbers", "--max-length", "2"], ["max_length 2"]),
+        (["--dataset", "shakespeare"], ["'shakespeare' is not known", "'tinyshakespeare' is"]),
+        (["--model", "huge"], ["'huge'", "1B"]),
+        (["--accumulation", "3"], ["accumulation 3", "8 rows"]),
+        (["--mode", "pipeline", "--accumulation", "2"], ["accumulation is 2", "num_microbatches"]),
+        (["--mode", "pipeline", "--compile"], ["compile", "pipeline"]),
     ],
 )
 def test_wrong_flags_are_one_sentence_with_the_value(words, expected, capsys, tmp_path):
@@ -127,13 +132,18 @@ def test_a_run_prints_its_numbers_and_draws_both_figures(capsys, tmp_path):
     assert output.err == ""  # quiet
     for word in ("epoch 1", "epoch 2", "+-", "tokens/s", "validation loss", "BLEU", "single-1.json"):
         assert word in output.out
+    for word in ("samples/s", "time went to     work", "optimizer", "goodput", "utilisation", "MiB on a rank"):
+        assert word in output.out
+    assert "bubble" not in output.out
     assert (tmp_path / "single-1.json").exists()
     assert (tmp_path / "figures" / "tokens_per_s.png").exists()
 
 
 def test_a_pipeline_has_two_stages_unless_told_otherwise(capsys, tmp_path):
     assert main(train("--workdir", str(tmp_path), "--mode", "pipeline")) == 0
-    assert "cpu:0, cpu:1" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "cpu:0, cpu:1" in output
+    assert "measured in the steps, 0.200 simulated for this schedule" in output
     assert main(train("--workdir", str(tmp_path), "--mode", "pipeline", "--world_size=1")) == 0
     assert sorted(path.name for path in tmp_path.glob("*.json")) == ["pipeline-1.json", "pipeline-2.json"]
 

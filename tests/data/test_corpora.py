@@ -320,3 +320,10 @@ def test_hub_names_lead_to_their_repositories(hub):
 def test_a_set_that_is_still_a_script_is_read_from_the_hubs_conversion(hub):
     assert load_examples("old/script") == TALKS
     assert [options.get("revision") for _, options in hub] == [None, "refs/convert/parquet"]
+
+
+@pytest.mark.parametrize(("name", "meant"), [("shakespeare", "tinyshakespeare"), ("number", "numbers")])
+def test_a_name_that_is_nearly_known_is_said_before_the_network_is_asked(name, meant, monkeypatch):
+    monkeypatch.setattr("pllab.data.corpora._open_hub", lambda *_: pytest.fail("asked"))
+    with pytest.raises(DatasetError, match=f"data set {name!r} is not known; {meant!r} is, or use the embedded 'docs'"):
+        load_examples(name)

@@ -38,6 +38,15 @@ def tokenizer():
     return train_tokenizer(texts_of(docs_examples()[:200]), 400)
 
 
+def test_encoded_rows_make_the_batch_of_their_examples(tokenizer):
+    rows = [Example("drei", "three"), Example("", "a longer text than the other"), Block((7, 8, 9))]
+    collate = Collate(tokenizer, 6)
+    encoded = [collate.encode(row) for row in rows]
+    assert [collate.encode(row) for row in encoded] == encoded
+    for name, tensor in collate(rows).items():
+        assert torch.equal(collate(encoded)[name], tensor)
+
+
 @settings(deadline=None)
 @given(text=st.text())
 def test_every_text_comes_back(tokenizer, text):

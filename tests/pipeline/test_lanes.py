@@ -396,3 +396,31 @@ def test_what_is_missing_or_of_a_wrong_type_is_named() -> None:
 def test_a_sleep_without_end_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match=f"cannot sleep {seconds} s; give finite times"):
         SleepStage(0.1, seconds)
+
+
+def test_other_work_runs_on_the_thread_of_every_lane_at_the_same_time() -> None:
+    """Each waits for the other, so one after the other would not end."""
+    together, seen = threading.Barrier(2), {}
+
+    def work(rank: int) -> None:
+        together.wait(timeout=30)
+        seen[rank] = threading.current_thread().name
+
+    def fail(rank: int) -> None:
+        if rank:
+            raise OSError("no memory")
+
+    with LaneExecutor(gpipe(2, 2), [SleepStage(0.001, 0.001), SleepStage(0.001, 0.001)]) as executor:
+        executor.on_each_lane(work)
+        with pytest.raises(OSError, match="no memory"):
+            executor.on_each_lane(fail)
+        assert executor.step().timeline.num_ranks == 2
+    assert seen == {0: "pllab-cpu:0", 1: "pllab-cpu:1"}
+
+
+def test_other_work_that_does_not_end_is_an_error_and_not_a_wait() -> None:
+    stop = threading.Event()
+    with LaneExecutor(gpipe(2, 2), [SleepStage(0.001, 0.001), SleepStage(0.001, 0.001)], timeout_s=0.1) as executor:
+        with pytest.raises(TimeoutError, match="a lane is not done after 0.1 s; give it more with timeout_s="):
+            executor.on_each_lane(lambda rank: stop.wait(30))
+        stop.set()

@@ -11,10 +11,10 @@ from pllab.train.checkpoints import (
     load_checkpoint,
     open_checkpoint,
     plain_model,
-    restore_optimizer,
     save_checkpoint,
 )
-from pllab.train.trainers import build_model, make_optimizer, state_by_name
+from pllab.train.trainers import build_model
+from pllab.train.updates import Updates
 
 WHOSE = {"dataset": "docs", "seed": 1}
 
@@ -22,46 +22,45 @@ WHOSE = {"dataset": "docs", "seed": 1}
 def tiny(seed=1, n_layer=2):
     config = TrainConfig(n_layer=n_layer, n_embd=16, n_head=2, max_length=8, seed=seed)
     model = build_model(config, vocab_size=20)
-    names = sorted(name for name, _ in model.named_parameters())
-    return model, make_optimizer(model, names, config), names
+    return model, Updates(model, [[name for name, _ in model.named_parameters()]], config)
 
 
-def save(folder, model, optimizer, names, epochs_done=1):
-    return save_checkpoint(folder, model, state_by_name(optimizer, names), epochs_done, WHOSE)
+def save(folder, model, updates, epochs_done=1):
+    return save_checkpoint(folder, model, updates.states(), epochs_done, WHOSE)
 
 
-def step(model, optimizer):
+def step(model, updates):
     for name, parameter in model.named_parameters():
         parameter.grad = torch.full_like(parameter, float(len(name)))
-    optimizer.step()
+    updates.step()
 
 
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path):
-    model, optimizer, names = tiny()
-    step(model, optimizer)
-    save(tmp_path, model, optimizer, names)
-    other, other_optimizer, _ = tiny(seed=2)
+    model, updates = tiny()
+    step(model, updates)
+    save(tmp_path, model, updates)
+    other, other_updates = tiny(seed=2)
     path, done = open_checkpoint(tmp_path, WHOSE)
     assert done == 1
-    restore_optimizer(other_optimizer, names, load_checkpoint(path, other))
-    for each in (model, optimizer), (other, other_optimizer):
+    other_updates.restore(load_checkpoint(path, other))
+    for each in (model, updates), (other, other_updates):
         step(*each)  # the second step needs the moments of the first
     for name, expected in model.named_parameters():
         torch.testing.assert_close(other.get_parameter(name), expected, rtol=0, atol=0)
 
 
 def test_the_learning_rate_is_the_one_of_now(tmp_path):
-    model, optimizer, names = tiny()
-    step(model, optimizer)
-    path = save(tmp_path, model, optimizer, names)
-    optimizer.param_groups[0]["lr"] = 0.25
-    restore_optimizer(optimizer, names, load_checkpoint(path, model))
-    assert optimizer.param_groups[0]["lr"] == 0.25
+    model, updates = tiny()
+    step(model, updates)
+    path = save(tmp_path, model, updates)
+    updates.optimizers[0].param_groups[0]["lr"] = 0.25
+    updates.restore(load_checkpoint(path, model))
+    assert updates.optimizers[0].param_groups[0]["lr"] == 0.25
 
 
 def test_transformers_reads_the_weights(tmp_path):
-    model, optimizer, names = tiny()
-    path = save(tmp_path, model, optimizer, names)
+    model, updates = tiny()
+    path = save(tmp_path, model, updates)
     tokens = torch.arange(8).unsqueeze(0)
     loaded = GPT2LMHeadModel.from_pretrained(path)
     torch.testing.assert_close(loaded(tokens).logits, plain_model(model).eval()(tokens).logits)
@@ -144,10 +143,10 @@ def test_every_kind_of_damage_is_one_sentence(tmp_path, damage):
 @pytest.mark.parametrize("what", ["not a number", "another shape", "no optimizer"])
 def test_what_is_whole_and_cannot_be_used_is_one_sentence_too(tmp_path, what):
     """Checksums agree, because it was saved so."""
-    model, optimizer, names = tiny()
+    model, updates = tiny()
     with torch.no_grad():
         model.transformer.wte.weight[0, 0] = float("nan") if what == "not a number" else 0.0
-    path = save(tmp_path, model, optimizer, names)
+    path = save(tmp_path, model, updates)
     if what == "no optimizer":
         (path / "optimizer.pt").write_bytes(b"")
     with pytest.raises(ValueError, match=r"cannot be used \((.* not finite|.* has shape|.*)\); restore"):

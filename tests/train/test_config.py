@@ -1,5 +1,8 @@
 import pytest
+import torch
+from transformers import GPT2LMHeadModel
 
+from pllab.models import gpt2_config
 from pllab.train import TrainConfig
 
 
@@ -59,6 +62,18 @@ from pllab.train import TrainConfig
         ({"mode": "pipeline", "schedule": "zero_bubble", "memory_limit": "2"}, ["memory_limit is 2"]),
         ({"dataset": ""}, ["dataset is ''"]),
         ({"dataset": "a\0b"}, ["dataset is 'a"]),
+        ({"model": "huge"}, ["model is 'huge'", "1B"]),
+        ({"mode": None}, ["mode is None"]),
+        ({"lr_schedule": "step"}, ["lr_schedule is 'step'", "cosine"]),
+        ({"warmup_steps": -1}, ["warmup_steps is -1", "at least 0"]),
+        ({"eval_interval": 0.5}, ["eval_interval is 0.5", "at least 0"]),
+        ({"accumulation": 0}, ["accumulation is 0"]),
+        ({"accumulation": 3}, ["accumulation 3", "32 rows"]),
+        ({"mode": "data_parallel", "world_size": 2, "accumulation": 32}, ["accumulation 32", "16 rows"]),
+        ({"mode": "pipeline", "accumulation": 2}, ["accumulation is 2 in mode pipeline", "num_microbatches"]),
+        ({"mode": "pipeline", "compile": True}, ["compile belongs to", "not to pipeline"]),
+        ({"mode": "model_parallel", "compile": True}, ["compile belongs to", "not to model_parallel"]),
+        ({"peak_flops": 0.0}, ["peak_flops is 0.0"]),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(fields, words):
@@ -74,3 +89,24 @@ def test_every_mode_has_a_valid_default():
         config = TrainConfig(mode=mode, world_size=2)
         assert config.run_name == f"{mode}-2"
         assert config.to_json()["mode"] == mode
+
+
+PUBLISHED = {"gpt2": 124_439_808, "medium": 354_823_168, "large": 774_030_080, "xl": 1_557_611_200}
+
+
+@pytest.mark.parametrize("name", [*PUBLISHED, "1B"])
+def test_a_model_by_name_has_the_published_number_of_parameters(name):
+    config = TrainConfig(model=name)
+    sizes = {"n_layer": config.n_layer, "n_embd": config.n_embd, "n_head": config.n_head}
+    with torch.device("meta"):
+        count = GPT2LMHeadModel(gpt2_config(name, vocab_size=50257)).num_parameters()
+        assert count == GPT2LMHeadModel(gpt2_config("tiny", vocab_size=50257, **sizes)).num_parameters()
+    assert count == PUBLISHED.get(name, pytest.approx(1.0e9, rel=0.02))
+    assert config.n_head == {"gpt2": 12, "medium": 16, "large": 20, "xl": 25, "1B": 16}[name]
+    assert config.to_json()["n_embd"] == config.identity["n_embd"] == config.n_embd
+
+
+def test_a_given_size_wins_over_the_models():
+    assert (TrainConfig().n_layer, TrainConfig().n_embd, TrainConfig().n_head) == (4, 128, 4)
+    config = TrainConfig(model="gpt2", n_layer=2)
+    assert (config.n_layer, config.n_embd, config.n_head) == (2, 768, 12)

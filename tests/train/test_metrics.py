@@ -1,9 +1,23 @@
 import math
+import re
+import time
+from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import GPT2LMHeadModel
 
-from pllab.train import EpochMetrics, Summary
-from pllab.train.metrics import mean_time_s, total_tokens_per_s
+from pllab.models import gpt2_config
+from pllab.train import EpochMetrics, StepMetrics, Summary, TrainConfig, train
+from pllab.train.metrics import (
+    log_epoch,
+    mean_time_s,
+    measured_peak_flops,
+    model_flops,
+    peak_memory_bytes,
+    total_tokens_per_s,
+)
 
 
 def metrics(rank, epoch, seconds, tokens):
@@ -43,3 +57,97 @@ def test_rates_are_summed_and_times_averaged_over_ranks():
 
 def test_a_rate_is_total_tokens_over_total_time():
     assert metrics(0, 0, 4.0, 1000).tokens_per_s == 250.0
+
+
+def counted_flops(rows, length):
+    """By torch, which counts every matrix product of a step; and the parameters that multiply."""
+    config = gpt2_config("tiny", vocab_size=500, n_positions=length, attn_implementation="eager")
+    model, ids = GPT2LMHeadModel(config), torch.zeros(rows, length, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        model(ids, labels=ids).loss.backward()
+    return counter.get_total_flops(), model.num_parameters() - model.transformer.wpe.weight.numel()
+
+
+@pytest.mark.parametrize("length", [16, 256])
+def test_the_model_needs_the_products_that_torch_counts(length):
+    """Norms and biases multiply no matrix; they are 1.5 % of so small a model."""
+    flops, num_parameters = counted_flops(3, length)
+    assert model_flops(num_parameters, 4, 64, 3 * length, 3) == pytest.approx(flops, rel=0.02)
+
+
+def test_the_formula_is_that_of_megatron_without_recomputation():
+    """72 B s l h^2 (1 + s/6h + V/12lh), in their letters."""
+    batch, s, layers, h, vocabulary = 4, 1024, 24, 2048, 51200
+    theirs = 72 * batch * s * layers * h**2 * (1 + s / (6 * h) + vocabulary / (12 * layers * h))
+    weights = 12 * layers * h**2 + vocabulary * h
+    assert model_flops(weights, layers, h, batch * s, batch) == pytest.approx(theirs)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux says it in a file too")
+def test_memory_is_that_of_the_process_at_its_highest():
+    status = Path("/proc/self/status").read_text()
+    highest = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+    assert peak_memory_bytes(torch.device("cpu")) == pytest.approx(highest, rel=0.02)
+
+
+OPTIONS = {
+    "batch_size": 8,
+    "samples_per_epoch": 16,
+    "validation_samples": 4,
+    "max_length": 16,
+    "n_layer": 2,
+    "n_embd": 16,
+    "n_head": 2,
+    "vocab_size": 300,
+    "device": "cpu",
+    "num_epochs": 3,
+}
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("mode", [{}, {"mode": "data_parallel"}, {"mode": "pipeline"}])
+def test_a_run_is_measured_against_a_given_machine(mode, tmp_path):
+    """The first epoch is left out, and the operations are those of all devices together."""
+    size = 2 if mode else 1
+    result = train(TrainConfig(**OPTIONS, **mode, world_size=size, peak_flops=1e9, workdir=str(tmp_path)))
+    metrics, kept = result.metrics, [epochs[1:] for epochs in result.ranks]
+    tokens = sum(epoch.num_tokens for epochs in kept for epoch in epochs)
+    seconds = sum(epoch.training_time_s for epochs in kept for epoch in epochs) / len(kept)
+    num_parameters = 300 * 16 + 2 * (12 * 16**2 + 13 * 16) + 2 * 16
+    needed = model_flops(num_parameters, 2, 16, tokens, 2 * 16)
+    assert metrics.model_flops_utilisation == pytest.approx(needed / (seconds * size * 1e9))
+    assert metrics.samples_per_s == pytest.approx(2 * 16 / seconds)
+    assert metrics.goodput == pytest.approx(3 * 2 / metrics.wall_time_s)
+    shares = metrics.time_shares
+    assert metrics.utilisation == pytest.approx(shares["work"] + shares["optimizer"])
+    assert len(metrics.peak_memory_bytes) == len(result.ranks) and min(metrics.peak_memory_bytes) > 2**26
+    assert metrics.wall_time_s > sum(step.training_time_s for step in result.steps)
+    assert metrics.loss == result.ranks[0][-1].training_loss
+    assert sum(step.num_samples for step in result.steps) == 3 * 16
+
+
+def test_the_peak_is_that_of_the_fastest_product(monkeypatch):
+    clock = iter([0.0, 4.0, 10.0, 11.0, 20.0, 20.5, 30.0, 32.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    with FlopCounterMode(display=False) as counter:
+        peak = measured_peak_flops(torch.device("cpu"), torch.float32)
+    assert peak == counter.get_total_flops() / 4 / 0.5
+
+
+def test_tensorboard_reads_back_every_value(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    steps = [StepMetrics(3.0, 0.5, 8, 1e-3, 2.0, None), StepMetrics(2.0, 0.5, 8, 5e-4, 1.5, 2.5)]
+    for epoch in (0, 1):
+        log_epoch(tmp_path, metrics(0, epoch, 1.0, 100), steps)
+    reader = EventAccumulator(str(tmp_path))
+    reader.Reload()
+    found = {tag: [(event.step, event.value) for event in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}
+    assert found == {
+        "loss/training": [(0, 3.0), (1, 2.0), (2, 3.0), (3, 2.0)],
+        "loss/validation": [(1, 2.5), (3, 2.5)],
+        "gradient_norm": [(0, 2.0), (1, 1.5), (2, 2.0), (3, 1.5)],
+        "learning_rate": [(step, pytest.approx(1e-3 if step % 2 == 0 else 5e-4)) for step in range(4)],
+        "tokens_per_s/rank_0": [(1, 100.0), (3, 100.0)],
+        "training_time_s": [(1, 1.0), (3, 1.0)],
+    }

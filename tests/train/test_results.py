@@ -3,7 +3,9 @@ import json
 import pytest
 
 from pllab.train import EpochMetrics, TrainConfig, TrainResult, load_results, plot_scaling, save_plots
+from pllab.train.metrics import RankOutcome, RunMetrics, StepMetrics
 from pllab.train.results import open_workdir, save_result
+from pllab.train.spending import CAUSES
 
 
 def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.0)):
@@ -15,16 +17,40 @@ def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.
                 epoch=epoch,
                 training_time_s=time,
                 num_tokens=300,
+                num_samples=10,
                 training_loss=loss,
                 validation_loss=loss,
+                device_s=dict.fromkeys(CAUSES, time / len(CAUSES)),
             )
             for epoch, time in enumerate(seconds)
         )
         for rank in range(num_ranks)
     ]
     config = TrainConfig(mode=mode, world_size=world_size, workdir=str(workdir))
+    steps = (StepMetrics(loss, 0.5, 10, 1e-3),)
+    outcomes = [
+        RankOutcome(
+            epochs=of_rank,
+            steps=steps,
+            bleu=None,
+            reason="",
+            num_parameters=1000,
+            num_updates=30,
+            wall_time_s=20.0,
+            spent_s=60.0,
+            peak_memory_bytes=2**20,
+            peak_flops=1e9,
+            predicted_bubble_fraction=None,
+        )
+        for of_rank in epochs
+    ]
     return TrainResult(
-        config=config, machine={}, backend="one process on cpu", ranks=tuple(epochs), step_losses=(loss,)
+        config=config,
+        machine={},
+        backend="one process on cpu",
+        ranks=tuple(epochs),
+        steps=steps,
+        metrics=RunMetrics.of(config, outcomes),
     )
 
 

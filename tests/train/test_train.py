@@ -126,10 +126,19 @@ def test_every_epoch_has_a_new_order(tmp_path):
 
 
 def test_bfloat16_and_tensorboard(tmp_path):
-    config = TrainConfig(**TINY, num_epochs=1, dtype="bfloat16", tensorboard=True, workdir=str(tmp_path))
-    result = train(config)
+    """TensorBoard has what the result has; it asks for gradient norms, which change no update."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    options = {**TINY, "num_epochs": 1, "dtype": "bfloat16", "workdir": str(tmp_path)}
+    result, unwatched = train(TrainConfig(**options, tensorboard=True)), train(TrainConfig(**options))
     assert 0.0 < result.validation_loss < 10.0
-    assert list(tmp_path.glob("single-1/tensorboard/events.*"))
+    reader = EventAccumulator(str(tmp_path / "single-1" / "tensorboard"))
+    reader.Reload()
+    assert [event.value for event in reader.Scalars("loss/training")] == pytest.approx(result.step_losses)
+    norms = [step.gradient_norm for step in result.steps]
+    assert [event.value for event in reader.Scalars("gradient_norm")] == pytest.approx(norms)
+    assert [step.gradient_norm for step in unwatched.steps] == [None] * 3
+    assert result.step_losses == unwatched.step_losses
 
 
 def test_threads_are_put_back(tmp_path):

@@ -1,0 +1,106 @@
+"""The update of the weights: an optimizer for the parameters of each device, under one learning rate.
+
+States are saved and restored by the names of parameters: their numbers depend on how the model is cut.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from pllab.train.config import TrainConfig
+
+OnEach = Callable[[Callable[[int], object]], None]
+
+
+class Updates:
+    """The optimizers of one process, one per device, each for the parameters of some names.
+
+    Example, two lanes that update their stages at the same time:
+
+        updates = Updates(model, [names_of_lane_0, names_of_lane_1], config)
+        updates.begin(num_steps=96)
+        loss.backward()
+        updates.step(executor.on_each_lane)
+    """
+
+    def __init__(self, model: nn.Module, shares: Sequence[Iterable[str]], config: TrainConfig) -> None:
+        self._config = config
+        self.names = [sorted(share) for share in shares]
+        self.optimizers = [make_optimizer(model, names, config) for names in self.names]
+        self._schedulers: list[LambdaLR] = []
+
+    def begin(self, num_steps: int, done: int = 0) -> None:
+        """Start the schedule of the learning rate over `num_steps` steps, of which `done` lie behind a resumed run."""
+        factor = partial(learning_rate_factor, num_steps=num_steps, config=self._config)
+        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
+            group["initial_lr"] = self._config.learning_rate
+        self._schedulers = [LambdaLR(optimizer, factor, last_epoch=done - 1) for optimizer in self.optimizers]
+
+    def step(self, on_each: OnEach | None = None) -> float:
+        """Update all parameters, forget their gradients, and return the learning rate that was used.
+
+        `on_each` calls a function with the number of each optimizer, by default one after the other.
+        """
+        rate: float = self.optimizers[0].param_groups[0]["lr"]
+        if on_each is None:
+            for number in range(len(self.optimizers)):
+                self._update(number)
+        else:
+            on_each(self._update)
+        for scheduler in self._schedulers:
+            scheduler.step()
+        return rate
+
+    def states(self) -> dict[str, Any]:
+        """The state of every parameter by its name."""
+        pairs = zip(self.optimizers, self.names, strict=True)
+        return {name: state for pair in pairs for name, state in state_by_name(*pair).items()}
+
+    def restore(self, states: Mapping[str, Any]) -> None:
+        """Take what `states` has saved, in whatever shares; settings such as the learning rate stay as they are."""
+        for optimizer, names in zip(self.optimizers, self.names, strict=True):
+            now = optimizer.state_dict()
+            now["state"] = {number: states[name] for number, name in enumerate(names) if name in states}
+            optimizer.load_state_dict(now)
+
+    def _update(self, number: int) -> None:
+        self.optimizers[number].step()
+        self.optimizers[number].zero_grad()
+
+
+def make_optimizer(model: nn.Module, names: Iterable[str], config: TrainConfig) -> torch.optim.Optimizer:
+    """Make the optimizer for the named parameters; fused, it is one call of torch for all of them."""
+    parameters = dict(model.named_parameters())
+    chosen = [parameters[name] for name in names]
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(chosen, lr=config.learning_rate, fused=True)
+    return torch.optim.AdamW(chosen, lr=config.learning_rate, weight_decay=0.0, fused=True)
+
+
+def state_by_name(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, Any]:
+    """The state of each parameter under its name instead of its number."""
+    states = optimizer.state_dict()["state"]
+    return {name: states[number] for number, name in enumerate(names) if number in states}
+
+
+def learning_rate_factor(step: int, num_steps: int, config: TrainConfig) -> float:
+    """The share of the learning rate that a step takes, counted from 0.
+
+    Example, cosine with 2 steps of warm-up, over 6 steps:
+
+        step      0     1     2     3     4     5
+        factor   1/3   2/3    1   0.85  0.5   0.15
+
+    Source: the warm-up is torch's LinearLR from 1/(N+1), the rest CosineAnnealingLR, or LinearLR to 0.
+    """
+    warmup = config.warmup_steps
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    progress = min(1.0, (step - warmup) / max(1, num_steps - warmup))
+    falling = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}
+    return falling[config.lr_schedule]

@@ -1,0 +1,236 @@
+"""The loop against one that transformers, torch's AdamW and torch's schedulers run by themselves."""
+
+import itertools
+
+import pytest
+import torch
+from torch.nn.utils import clip_grad_norm_
+from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, SequentialLR
+
+from pllab.comm import launch, record_messages
+from pllab.data import Collate, partition_dataset
+from pllab.train import TrainConfig, train
+from pllab.train.checkpoints import plain_model, spent_s
+from pllab.train.corpus import load_corpus
+from pllab.train.trainers import build_model, make_trainer
+from pllab.train.updates import Updates
+
+TINY = {
+    "batch_size": 8,
+    "samples_per_epoch": 28,  # the last batch of an epoch has 4 rows
+    "validation_samples": 6,
+    "max_length": 24,
+    "n_layer": 2,
+    "n_embd": 32,
+    "n_head": 2,
+    "vocab_size": 300,
+    "device": "cpu",
+    "dataset": "numbers",
+    "bleu": False,
+    "num_epochs": 2,
+}
+OPTIONS = TINY | {"lr_schedule": "cosine", "warmup_steps": 3, "gradient_clipping": 0.5, "eval_interval": 3}
+MODES = {
+    "single": {},
+    "accumulation": {"accumulation": 4},
+    "model_parallel": {"mode": "model_parallel", "world_size": 2, "accumulation": 2},
+    "pipeline": {"mode": "pipeline", "world_size": 2, "num_microbatches": 2},
+}
+
+
+def torch_schedule(optimizer, name, warmup, num_steps):
+    left = num_steps - warmup
+    after = {
+        "constant": lambda: ConstantLR(optimizer, 1.0),
+        "cosine": lambda: CosineAnnealingLR(optimizer, left),
+        "linear": lambda: LinearLR(optimizer, 1.0, 0.0, left),
+    }[name]()
+    if not warmup:
+        return after
+    return SequentialLR(optimizer, [LinearLR(optimizer, 1 / (warmup + 1), 1.0, warmup), after], [warmup])
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Loss, norm, learning rate and validation loss of every step, by a loop that has nothing of ours but the data."""
+    config = TrainConfig(**OPTIONS)
+    corpus = load_corpus(config)
+    collate = Collate(corpus.tokenizer, config.max_length)
+    loader = partition_dataset(0, 1, corpus.training, 8, collate, seed=config.seed, remainder="drop")
+    model = plain_model(build_model(config, corpus.tokenizer.vocab_size)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.0)
+    scheduler = torch_schedule(optimizer, "cosine", 3, 8)
+    steps = []
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        for batch in loader:
+            loss = model(**batch).loss
+            loss.backward()
+            norm = clip_grad_norm_(model.parameters(), 0.5)
+            rate = scheduler.get_last_lr()[0]
+            optimizer.step()
+            optimizer.zero_grad()
+            scheduler.step()
+            with torch.no_grad():
+                steps.append((loss.item(), float(norm), rate, model(**collate(corpus.validation)).loss.item()))
+    return [list(column) for column in zip(*steps, strict=True)]
+
+
+def assert_as_plain(steps, plain):
+    losses, norms, rates, validation = plain
+    assert [step.loss for step in steps] == pytest.approx(losses, abs=1e-5)
+    assert [step.gradient_norm for step in steps] == pytest.approx(norms, rel=1e-4)
+    assert [step.learning_rate for step in steps] == pytest.approx(rates, rel=1e-12)
+    assert [step.num_samples for step in steps] == [8, 8, 8, 4] * 2
+    found = {number: step.validation_loss for number, step in enumerate(steps) if step.validation_loss is not None}
+    assert found == pytest.approx({number: validation[number] for number in (2, 3, 5, 7)}, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_a_run_is_that_of_a_plain_loop(name, plain, tmp_path):
+    """After 3 and 6 steps there is a validation loss for the interval, after 4 and 8 for the epoch."""
+    assert_as_plain(train(TrainConfig(**OPTIONS | MODES[name], workdir=str(tmp_path))).steps, plain)
+
+
+def train_here(rank, world_size, config):
+    from pllab.train import train_as_rank
+
+    result = train_as_rank(TrainConfig(**config), "gloo")
+    return result and result.steps
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    "mode", [{"mode": "data_parallel", "accumulation": 2}, {"mode": "pipeline", "num_microbatches": 2}]
+)
+def test_the_ranks_of_a_group_are_that_too(mode, plain, tmp_path):
+    steps, _ = launch(train_here, 2, OPTIONS | mode | {"world_size": 2, "workdir": str(tmp_path)})
+    assert_as_plain(steps, plain)
+
+
+def messages_of_a_step(rank, world_size, accumulation):
+    config = TrainConfig(**TINY | {"mode": "data_parallel", "world_size": 2, "accumulation": accumulation})
+    trainer = make_trainer(config, 300)
+    ids = torch.randint(300, (4, 8))
+    with record_messages() as ledger:
+        trainer.step({"input_ids": ids, "labels": ids})
+    return [(message.name, message.num_bytes) for message in ledger.messages]
+
+
+@pytest.mark.ranks
+def test_ranks_send_no_more_for_more_parts():
+    once, often = (launch(messages_of_a_step, 2, accumulation)[0] for accumulation in (1, 4))
+    assert once == often
+
+
+@pytest.mark.parametrize(("name", "warmup"), [*itertools.product(["constant", "cosine", "linear"], [0, 4])])
+def test_the_learning_rate_is_that_of_torchs_schedulers(name, warmup):
+    """The second half starts anew, as a resumed run does."""
+    model = torch.nn.Linear(1, 1)
+    config = TrainConfig(lr_schedule=name, warmup_steps=warmup, learning_rate=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    scheduler = torch_schedule(optimizer, name, warmup, 12)
+    expected, found = [], []
+    for _ in range(12):
+        expected.append(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    for begin in (0, 6):
+        updates = Updates(model, [["weight"], ["bias"]], config)
+        updates.begin(12, done=begin)
+        found += [updates.step() for _ in range(6)]
+        assert len({optimizer.param_groups[0]["lr"] for optimizer in updates.optimizers}) == 1
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+class Fault(Exception):
+    """Something goes wrong in the middle of an epoch."""
+
+
+def fail_at(epoch, step):
+    def on_progress(event):
+        if (event["epoch"], event["step"]) >= (epoch, step):
+            raise Fault
+
+    return on_progress
+
+
+def test_a_resume_after_a_fault_continues_the_schedule_and_counts_the_lost_time(tmp_path):
+    """Two steps are done twice: their updates count once for goodput, their seconds twice."""
+    options = OPTIONS | {"dropout": 0.1, "num_epochs": 3, "checkpoint": True}
+    whole = train(TrainConfig(**options, workdir=str(tmp_path / "whole")))
+    stopped = options | {"workdir": str(tmp_path / "stopped")}
+    with pytest.raises(Fault):
+        train(TrainConfig(**stopped), on_progress=fail_at(2, 2))
+    lost_s = spent_s(tmp_path / "stopped" / "single-1")
+    assert lost_s > 0
+    rest = train(TrainConfig(**stopped, resume=True))
+    assert spent_s(tmp_path / "stopped" / "single-1") > lost_s  # what a second fault would find
+    assert [step[2:] for step in rest.steps] == [step[2:] for step in whole.steps[8:]]
+    assert rest.step_losses == whole.step_losses[8:]
+    assert whole.metrics.goodput == pytest.approx(12 / whole.metrics.wall_time_s)
+    assert rest.metrics.goodput == pytest.approx(12 / (lost_s + rest.metrics.wall_time_s))
+
+
+def test_a_validation_in_between_changes_nothing_that_is_learned(tmp_path):
+    """A pipeline draws a seed for each batch, also for one that only validates."""
+    options = TINY | {"mode": "pipeline", "world_size": 2, "num_microbatches": 2, "dropout": 0.2}
+    often, never = (
+        train(TrainConfig(**options, eval_interval=interval, workdir=str(tmp_path / str(interval))))
+        for interval in (1, 0)
+    )
+    assert often.step_losses == never.step_losses
+    assert sum(step.validation_loss is not None for step in often.steps) == 8
+    assert sum(step.validation_loss is not None for step in never.steps) == 2
+
+
+def test_lanes_update_their_stages_at_the_same_time_as_one_optimizer_would(tmp_path, monkeypatch):
+    """To the last bit, and each stage on its own lane's thread."""
+    import threading
+
+    from pllab.pipeline import LaneExecutor
+
+    names = []
+    update = Updates._update
+
+    def watched(self, number):
+        names.append(threading.current_thread().name)
+        update(self, number)
+
+    monkeypatch.setattr(Updates, "_update", watched)
+    options = TINY | {"mode": "pipeline", "world_size": 2, "num_microbatches": 2, "num_epochs": 1}
+    lanes = train(TrainConfig(**options, workdir=str(tmp_path / "lanes")))
+    assert set(names) == {"pllab-cpu:0", "pllab-cpu:1"} and len(names) == 2 * 4
+    monkeypatch.setattr(LaneExecutor, "on_each_lane", lambda self, work: [work(0), work(1)])
+    alone = train(TrainConfig(**options, workdir=str(tmp_path / "alone")))
+    assert set(names[8:]) == {threading.current_thread().name}
+    assert lanes.step_losses == alone.step_losses and lanes.validation_loss == alone.validation_loss
+
+
+def test_two_optimizers_take_the_step_of_one():
+    config = TrainConfig(**TINY)
+    one, two = (build_model(config, 300) for _ in range(2))
+    names = [name for name, _ in one.named_parameters()]
+    for shares, model in ([names], one), ([names[::2], names[1::2]], two):
+        updates = Updates(model, shares, config)
+        for _ in range(2):
+            for number, parameter in enumerate(model.parameters()):
+                parameter.grad = torch.full_like(parameter, 0.1 * number)
+            updates.step()
+        assert updates.states().keys() == set(names)
+    for name, parameter in one.named_parameters():
+        assert torch.equal(two.get_parameter(name), parameter)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.ranks
+def test_a_compiled_model_learns_the_same(tmp_path):
+    """Rows of one length, so that torch compiles once for training and once for validating."""
+    options = TINY | {"dataset": "docs", "max_length": 8, "n_layer": 1, "num_epochs": 1, "samples_per_epoch": 16}
+    eager = train(TrainConfig(**options, workdir=str(tmp_path)))
+    compiled = train(TrainConfig(**options, compile=True, workdir=str(tmp_path)))
+    ranks = options | {"compile": True, "mode": "data_parallel", "world_size": 2, "workdir": str(tmp_path)}
+    steps, _ = launch(train_here, 2, ranks, timeout_s=300)
+    for found in (compiled.steps, steps):
+        assert [step.loss for step in found] == pytest.approx(eager.step_losses, abs=1e-5)
+        assert found[-1].validation_loss == pytest.approx(eager.validation_loss, abs=1e-5)
