@@ -96,7 +96,7 @@ def _add(parser: argparse.ArgumentParser, flag: _Flag) -> None:
     if kind is bool:
         about |= {"action": argparse.BooleanOptionalAction}
     elif get_origin(kind) is Literal:
-        about |= {"choices": get_args(kind)}
+        about |= {"choices": get_args(kind), "type": type(get_args(kind)[0])}
     else:
         is_many = get_origin(kind) is tuple
         one = get_args(kind)[0] if is_many else kind

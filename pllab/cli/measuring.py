@@ -88,26 +88,38 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
+_EQUIVALENCES = ("pllab.bench.equivalence:equivalence", "pllab.train.layouts:layout_equivalence")
+
+
 def run_equivalence(words: Sequence[str]) -> int:
-    """Print the table of equivalence; return 0 if all rows are equal and 1 if one is not.
+    """Print both tables, of engines and of layouts; return 0 if all rows are equal and 1 if one is not.
 
     Raises:
         ValueError: an unknown flag, or no place for a file.
     """
-    measure, numbers = bind((resolve_name("pllab.bench.equivalence:equivalence"), Numbers), words, "equivalence")
-    json, result = numbers().json, measure()
-    _report(result, json, "equivalence", words)
-    return 0 if result.is_equal else 1
+    *measures, numbers = bind((*map(resolve_name, _EQUIVALENCES), Numbers), words, "equivalence")
+    json, results = numbers().json, []
+    for measure in measures:
+        results.append(measure())
+        print(results[-1].table(), end="\n\n", flush=True)
+    if json is not None:
+        engines, layouts = (result.to_json() for result in results)
+        _write(json, "equivalence", words, {"engines": engines, "layouts": layouts})
+    return 0 if all(result.is_equal for result in results) else 1
 
 
 def _report(result: Any, path: Path | None, command: str, words: Sequence[str]) -> None:
     """Print the table, and write the numbers if there is a path."""
     print(result.table())
     if path is not None:
-        from pllab.train.results import write_json  # with all of the trainer, which --help does not need
+        _write(path, command, words, result.to_json())
 
-        write_json(path, {"command": _command(command, words), **result.to_json()})
-        print(f"numbers in {path}")
+
+def _write(path: Path, command: str, words: Sequence[str], numbers: dict[str, Any]) -> None:
+    from pllab.train.results import write_json  # with all of the trainer, which --help does not need
+
+    write_json(path, {"command": _command(command, words), **numbers})
+    print(f"numbers in {path}")
 
 
 def _command(command: str, words: Sequence[str]) -> str:

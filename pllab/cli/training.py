@@ -48,7 +48,7 @@ def run(words: Sequence[str]) -> int:
 def _with_devices(config: TrainConfig, words: Sequence[str]) -> TrainConfig:
     """Without --world-size: as many devices as torchrun started ranks, else 2 for every mode but single."""
     is_given = any(word.partition("=")[0].replace("_", "-") == "--world-size" for word in words)
-    if is_given or config.mode == "single":
+    if is_given or config.mode in ("single", "hybrid") or config.world_size > 1:
         return config
     return replace(config, world_size=_from_torchrun("WORLD_SIZE") if _TORCHRUN <= os.environ.keys() else 2)
 

@@ -207,9 +207,20 @@ def initialise(model: GPT2LMHeadModel, seed: int) -> Callable[[nn.Module], None]
             if split is not None:
                 shape[split.dim] = split.size
             value = initial_value(aliases.get(name, name), torch.Size(shape), model.config, seed)
-            parameter.copy_(value if split is None else slice_of(value, split, module.group))
+            group: Any = getattr(module, "group", None)
+            parameter.copy_(value if split is None else slice_of(value, split, group))
 
     return fill
+
+
+def made_real(model: GPT2LMHeadModelParallel, seed: int) -> GPT2LMHeadModelParallel:
+    """Give a model on the meta device its memory, on the CPU, and its first values; tied weights stay tied."""
+    model.to_empty(device="cpu")
+    model.tie_weights()
+    fill = initialise(model, seed)
+    for module in model.modules():
+        fill(module)
+    return model
 
 
 def default_devices() -> list[torch.device]:

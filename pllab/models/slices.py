@@ -301,7 +301,9 @@ def _use_linears(block: Any, group: Group | None) -> None:
 def _linear(weight: torch.Tensor, bias: torch.Tensor) -> nn.Linear:
     """A linear layer with the weight of a `Conv1D`, which is (in, out)."""
     linear = nn.Linear(weight.shape[0], weight.shape[1], device="meta")
-    linear.weight = nn.Parameter(weight.detach().t().clone(), requires_grad=weight.requires_grad)
+    linear.weight = nn.Parameter(
+        weight.detach().t().clone(memory_format=torch.contiguous_format), requires_grad=weight.requires_grad
+    )
     linear.bias = nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
     return linear
 

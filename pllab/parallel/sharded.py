@@ -31,6 +31,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.autograd.graph import register_multi_grad_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pllab import comm
@@ -105,6 +106,10 @@ class FullyShardedDataParallel(nn.Module):
             unit.layer.register_forward_hook(self._after_forward(index), always_call=True)
         for index, unit in enumerate(self._all):
             unit.on_gradient(_hook(weakref.WeakMethod(self._arrived), index))
+        self._was_stepped = False
+        # Not from the pieces' version counters alone: a fused optimizer leaves them as they are.
+        hook = register_optimizer_step_post_hook(_on_step(weakref.ref(self)))
+        weakref.finalize(self, hook.remove)
         self._begin()
         comm.barrier(group)
 
@@ -153,7 +158,9 @@ class FullyShardedDataParallel(nn.Module):
 
     def _refresh(self) -> None:
         """Gather again what the optimizer has changed since."""
-        if any([unit.notice_change() for unit in self._all]):  # a list: every unit is to notice
+        is_changed = [self._was_stepped, *(unit.notice_change() for unit in self._all)]  # every unit is to notice
+        self._was_stepped = False
+        if any(is_changed):
             if self._is_shared:
                 comm.barrier(self._group)  # every rank has changed its part
             for unit in self._all:
@@ -327,6 +334,14 @@ def _device_of(module: nn.Module) -> torch.device:
     if device.type != "meta":
         return device
     return torch.device("cuda", torch.cuda.current_device()) if comm.backend_name() == "nccl" else torch.device("cpu")
+
+
+def _on_step(model: weakref.ref[FullyShardedDataParallel]) -> Callable[..., None]:
+    def hook(*_: Any) -> None:
+        if (alive := model()) is not None:
+            alive._was_stepped = True
+
+    return hook
 
 
 def _hook(arrived: weakref.WeakMethod[Callable[[int], None]], index: int) -> Callable[[torch.Tensor], None]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pllab.arguments import whole_number
+from pllab.comm import Group
 from pllab.pipeline.fit import check_stages
 from pllab.pipeline.lanes import LaneExecutor
 from pllab.pipeline.loss import Loss
@@ -78,6 +79,7 @@ def calibrate_ranks(
     num_microbatches: int,
     num_ranks: int,
     repeats: int = 3,
+    group: Group | None = None,
     timeout_s: float = 60.0,
 ) -> Costs:
     """`calibrate` on the ranks of a process group: `stages` are this rank's, and every rank gets the same costs.
@@ -88,7 +90,7 @@ def calibrate_ranks(
     schedule = _schedule(num_stages, num_ranks, num_microbatches)
 
     def make(variant: Schedule) -> Making:
-        return nullcontext(RankExecutor(variant, stages, loss, timeout_s=timeout_s))
+        return nullcontext(RankExecutor(variant, stages, loss, group=group, timeout_s=timeout_s))
 
     return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages.values()))
 

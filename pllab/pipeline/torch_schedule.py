@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from pllab.comm import backend_name
+from pllab.comm import Group, backend_name
 from pllab.pipeline.fit import check_ranks, place_on_rank
 from pllab.pipeline.loss import Loss, check_loss
 from pllab.schedule import Schedule, check
@@ -24,6 +24,7 @@ def to_torch(
     loss: Loss,
     *,
     device: torch.device | str | None = None,
+    group: Group | None = None,
 ) -> "PipelineScheduleMulti":
     """Make PyTorch's own executor of this schedule, for this rank of the process group.
 
@@ -53,13 +54,15 @@ def to_torch(
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
     check(schedule)
-    check_ranks(schedule, stages)
+    check_ranks(schedule, stages, group)
     check_loss(loss, None)
     if backend_name() is None:
         raise ValueError("there is no process group; call pllab.comm.setup(rank, world_size) first")
     _check_even(schedule)
     place = place_on_rank(stages) if device is None else torch.device(device)
-    torch_stages = [PipelineStage(stages[number], number, schedule.num_stages, place) for number in sorted(stages)]
+    torch_stages = [
+        PipelineStage(stages[number], number, schedule.num_stages, place, group=group) for number in sorted(stages)
+    ]
     share = partial(_share_of, loss, schedule.num_microbatches)
     runtime = _PipelineScheduleRuntime(torch_stages, schedule.num_microbatches, loss_fn=share, scale_grads=False)
     with tempfile.TemporaryDirectory(prefix="pllab-schedule-") as folder:

@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pllab.arguments import deadline, is_number, thread_count, whole_number
 from pllab.models.gpt2 import SIZES
 from pllab.schedule import FAMILIES
+from pllab.train.axes import check_axes, settled
 
-Mode = Literal["single", "data_parallel", "model_parallel", "pipeline"]
+Mode = Literal["single", "data_parallel", "model_parallel", "pipeline", "tensor_parallel", "hybrid"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 PipelineSchedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble"]
 ModelSize = Literal["tiny", "gpt2", "medium", "large", "xl", "1B"]
@@ -24,7 +25,7 @@ _USUAL_SIZE = (4, 128, 4)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """One training run, in any of the four modes.
+    """One training run, on any axes.
 
     Example: `TrainConfig(mode="pipeline", world_size=2, num_microbatches=4)` trains a GPT-2 of 4 layers on
     two devices, 2 layers each, every batch of 32 examples in 4 micro-batches of 8.
@@ -34,9 +35,23 @@ class TrainConfig:
     """
 
     mode: Mode = "single"
-    """How devices share the work: not at all, parts of the batch, layers in turn, layers as a pipeline."""
+    """A name for the axes: none, dp alone, pp alone with its layers in turn or as a pipeline, tp alone, or several."""
     world_size: int = 1
-    """Number of devices: ranks for data_parallel, lanes or GPUs for the other modes."""
+    """Number of devices, the product of the axes: with a mode instead of axes, the size of the mode's axis."""
+    dp: int = 1
+    """Ranks that share the batch."""
+    zero: Literal[0, 1, 2, 3] = 0
+    """What dp shards instead of replicating: 1 optimizer state, 2 and gradients, 3 and parameters."""
+    tp: int = 1
+    """Ranks that split each layer."""
+    pp: int = 1
+    """Ranks, lanes or GPUs that share the layers as a pipeline."""
+    implementation: Literal["custom", "pytorch"] = "custom"
+    """Whose classes share the model: this package's or PyTorch's."""
+    loss_parallel: bool = False
+    """Leave logits split over tp and compute the loss on the slices."""
+    deferred_init: bool = False
+    """Make the model shard by shard, so that no rank ever holds all of it (zero)."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Kind of device; auto takes CUDA where there is a GPU."""
     batch_size: int = 32
@@ -119,18 +134,35 @@ class TrainConfig:
             if getattr(self, name) is None:  # a given size wins over the model's
                 object.__setattr__(self, name, size)
         _check_ranges(self)
+        for name, value in settled(self).items():
+            object.__setattr__(self, name, value)
+        check_axes(self)
         _check_devices(self)
         _check_microbatches(self)
 
     @property
     def run_name(self) -> str:
-        """Name of the run's files in the work folder: `pipeline-2`, or `pipeline-2-1f1b` for other than GPipe."""
-        return f"{self.mode}-{self.world_size}" + ("" if self.schedule == "gpipe" else f"-{self.schedule}")
+        """Name of the run's files in the work folder: `pipeline-2`, `pipeline-2-1f1b`, `hybrid-4-dp2-tp2-zero3`."""
+        axes = [f"{axis}{getattr(self, axis)}" for axis in ("dp", "tp", "pp") if getattr(self, axis) > 1]
+        parts = [self.mode, str(self.world_size), *(axes if self.mode == "hybrid" else [])]
+        parts += [f"zero{self.zero}"] * bool(self.zero) + [self.schedule] * (self.schedule != "gpipe")
+        return "-".join([*parts, *["pytorch"] * (self.implementation == "pytorch")])
 
     @property
     def is_split(self) -> bool:
         """Whether the model's layers lie on several devices."""
-        return self.mode in ("model_parallel", "pipeline")
+        return self.mode in ("model_parallel", "pipeline") or self.pp > 1
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether those devices work at the same time."""
+        return self.is_split and self.mode != "model_parallel"
+
+    @property
+    def needs_ranks(self) -> bool:
+        """Whether each device has a process of its own; a pipeline alone runs on lanes."""
+        is_torch = self.implementation == "pytorch" and self.world_size > 1
+        return self.mode == "data_parallel" or self.dp * self.tp > 1 or is_torch
 
     @property
     def norm_limit(self) -> float | None:
@@ -141,7 +173,7 @@ class TrainConfig:
     def num_stages(self) -> int:
         """Number of stages of a model on several devices."""
         family = FAMILIES.get(self.schedule)  # zero_bubble is none: it is searched
-        return self.world_size * (family.stages_per_rank if family else 1)
+        return self.pp * (family.stages_per_rank if family else 1)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -160,7 +192,7 @@ _IDENTITY = frozenset(
     ).split()
 )
 _COUNTS = (
-    "world_size batch_size num_epochs max_length samples_per_epoch validation_samples"
+    "world_size dp tp pp batch_size num_epochs max_length samples_per_epoch validation_samples"
     " n_layer n_embd n_head vocab_size num_threads num_microbatches split_size accumulation"
 )
 # Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
@@ -172,7 +204,7 @@ def _check_choices(config: TrainConfig) -> None:
         choices = next((get_args(kind) for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal), None)
         value = getattr(config, name)
         if choices and value not in choices and not (value is None and NoneType in get_args(hint)):
-            raise ValueError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
+            raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}")
 
 
 def _check_ranges(config: TrainConfig) -> None:
@@ -208,25 +240,14 @@ def _check_ranges(config: TrainConfig) -> None:
 
 
 def _check_devices(config: TrainConfig) -> None:
-    world_size, batch_size = config.world_size, config.batch_size
+    world_size, rows = config.world_size, config.batch_size // config.dp
     _require(
         config.mode != "single" or world_size == 1,
         f"world_size is {world_size} in mode single; give 1, or choose data_parallel, model_parallel or pipeline",
     )
-    few = "smaller than" if batch_size < world_size else "not divisible by"
-    _require(
-        config.mode != "data_parallel" or batch_size % world_size == 0,
-        f"batch_size {batch_size} is {few} world_size {world_size}; "
-        "it counts the examples of all ranks together, so give a multiple",
-    )
-    rows = batch_size // world_size if config.mode == "data_parallel" else batch_size
     _require(
         rows % config.accumulation == 0,
         f"accumulation {config.accumulation} does not divide the {rows} rows of a device; give a number that does",
-    )
-    _require(
-        not (config.compile and config.is_split),
-        f"compile belongs to modes single and data_parallel, not to {config.mode}; leave it out",
     )
     _require(
         not config.is_split or config.num_stages <= config.n_layer,
@@ -243,15 +264,15 @@ def _check_microbatches(config: TrainConfig) -> None:
         "give the count or the rows of one micro-batch",
     )
     _require(
-        config.mode != "pipeline" or config.accumulation == 1,
-        f"accumulation is {config.accumulation} in mode pipeline, where micro-batches are the accumulation; "
+        not config.is_pipelined or config.accumulation == 1,
+        f"accumulation is {config.accumulation} in a pipeline, where micro-batches are the accumulation; "
         "give num_microbatches instead",
     )
     options = {"num_microbatches": count, "split_size": size, "recompute": config.recompute}
     options["schedule"] = config.schedule != "gpipe"
     only = [name for name, value in options.items() if value]
     _require(
-        config.mode == "pipeline" or not only,
+        config.is_pipelined or not only,
         f"{' and '.join(only)} belong to mode pipeline, not to {config.mode}; leave them out",
     )
     _require(
@@ -263,8 +284,8 @@ def _check_microbatches(config: TrainConfig) -> None:
         f"memory_limit is {config.memory_limit}; one micro-batch counts 1, so give at least 1",
     )
     _require(
-        count is None or count <= config.batch_size,
-        f"num_microbatches {count} is more than the {config.batch_size} rows of a batch; "
+        count is None or count <= config.batch_size // config.dp,
+        f"num_microbatches {count} is more than the {config.batch_size // config.dp} rows of a pipeline's batch; "
         "give fewer micro-batches or a larger batch_size",
     )
 

@@ -112,7 +112,7 @@ def _prepare(
     config: TrainConfig, corpus: Corpus, folder: Path, trainer: Trainer, on_progress: OnProgress, start: float
 ) -> _Run:
     """Encode every text once, before the clock of the epochs runs."""
-    share = (comm.rank(), comm.world_size()) if config.mode == "data_parallel" else (0, 1)
+    share = (comm.rank() // config.tp % config.dp, config.dp) if comm.backend_name() else (0, 1)
     collate = Collate(corpus.tokenizer, config.max_length)
     rows = [collate.encode(example) for example in corpus.training]
     return _Run(
@@ -262,15 +262,21 @@ def validation_loss(
     number, count = share
     loss_sum, num_targets = 0.0, 0
     trainer.model.eval()
-    if True:  # a pipeline draws a seed for every batch, and training goes on after this
+    with torch.random.fork_rng(devices=[]):  # a pipeline draws a seed for every batch, and training goes on after this
         for rows in batches(examples[number::count], batch_size):
             batch = collate(rows)
             loss_sum += trainer.loss_sum(batch)
             num_targets += num_target_tokens(batch["labels"])
+        if _num_batches(examples[number::count], batch_size) < _num_batches(examples[::count], batch_size):
+            trainer.loss_sum(collate(list(examples[:1])))  # ranks that share a model run forward equally often
     trainer.model.train()
     if count > 1:
         loss_sum, num_targets = global_sum(loss_sum), int(global_sum(num_targets))
     return loss_sum / num_targets if num_targets else float("nan")
+
+
+def _num_batches(items: Sequence[Any], size: int) -> int:
+    return -(-len(items) // size)
 
 
 def batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
@@ -314,7 +320,6 @@ def _outcome(run: _Run, epochs: Sequence[EpochMetrics], steps: Sequence[StepMetr
 def _translate(run: _Run) -> float | None:
     if not (run.config.bleu and run.corpus.is_translation):
         return None
-    run.trainer.gather()
-    model, device = run.trainer.model, run.trainer.device
+    model, device = run.trainer.gather(), run.trainer.device
     examples, tokenizer = run.corpus.validation, run.corpus.tokenizer
     return bleu_score(model, examples, tokenizer, run.config.max_length, run.rows_per_share, device)

@@ -13,6 +13,8 @@ _LOOKS = {
     "data_parallel": ("#0072B2", "//"),
     "model_parallel": ("#E69F00", ".."),
     "pipeline": ("#009E73", "xx"),
+    "tensor_parallel": ("#56B4E9", "\\\\"),
+    "hybrid": ("#CC79A7", "++"),
 }
 _TITLES = {
     "training_time_s": ("Training time of an epoch", "seconds"),

@@ -13,8 +13,8 @@ from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus, load_corpus
 from pllab.train.loop import OnProgress, train_rank
 from pllab.train.metrics import RankOutcome, RunMetrics
+from pllab.train.placing import devices_of
 from pllab.train.results import TrainResult, open_workdir, save_result
-from pllab.train.trainers import devices_of
 
 
 def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainResult:
@@ -24,7 +24,7 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
     both ranks together.
 
     Losses do not depend on the mode: all modes take the same batches in the same order from the same weights.
-    data_parallel starts `world_size` processes, the other modes run in this one, pipeline on lanes.
+    A pipeline alone runs in this process, on lanes; over dp or tp every device gets a process.
 
     Args:
         config: what to train, and on what.
@@ -41,8 +41,8 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
     tokenizer_path = folder / "tokenizer.json"
     corpus.tokenizer.save(tokenizer_path)
     report = on_progress or (lambda _: None)
-    if config.mode == "data_parallel":
-        outcomes = _launch(config, folder, tokenizer_path, report)
+    if config.needs_ranks:
+        outcomes = of_shares(_launch(config, folder, tokenizer_path, report), config)
     else:
         with compute_threads(config.num_threads):
             outcomes = [train_rank(config, corpus, folder, report)]
@@ -53,17 +53,17 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
     """Train as one rank of an existing group, as under torchrun; rank 0 returns the result.
 
     Args:
-        config: the same on every rank, of mode data_parallel or pipeline.
+        config: the same on every rank, with axes whose product is the number of ranks.
         backend: name of the messages' backend, for the result.
         on_progress: as for `train`, but only for this rank.
 
     Raises:
         ValueError: mode or world size do not fit the group, or as for `train`.
     """
-    if config.mode not in ("data_parallel", "pipeline") or config.world_size != comm.world_size():
+    if config.mode in ("single", "model_parallel") or config.world_size != comm.world_size():
         raise ValueError(
-            f"this process is one of {comm.world_size()} ranks, but the mode is {config.mode} and world_size "
-            f"{config.world_size}; give --mode data_parallel or pipeline, and --world-size {comm.world_size()}"
+            f"this process is one of {comm.world_size()} ranks, but the mode is {config.mode} and dp {config.dp} x tp "
+            f"{config.tp} x pp {config.pp} is {config.world_size}; give axes whose product is {comm.world_size()}"
         )
     folder = _open_run(config)
     corpus = load_corpus(config)  # other hosts may not see rank 0's tokenizer, and the same texts give the same one
@@ -71,9 +71,13 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
         corpus.tokenizer.save(folder / "tokenizer.json")
     with compute_threads(config.num_threads):
         outcome = train_rank(config, corpus, folder, on_progress or (lambda _: None))
-    # The ranks of a pipeline work on the same tokens, so one outcome counts.
-    outcomes = comm.all_gather_object(outcome) if config.mode == "data_parallel" else [outcome]
+    outcomes = of_shares(comm.all_gather_object(outcome), config)
     return save_result(_result(config, backend, outcomes)) if comm.rank() == 0 else None
+
+
+def of_shares(outcomes: list[RankOutcome], config: TrainConfig) -> list[RankOutcome]:
+    """One outcome for each share of the data: ranks along tp and pp work on the same tokens."""
+    return outcomes[: config.dp * config.tp : config.tp]
 
 
 def _open_run(config: TrainConfig) -> Path:
@@ -137,7 +141,7 @@ def _in_rank(
 
 def _describe_backend(config: TrainConfig) -> str:
     """Say who computes and who carries messages; refuses devices that are not there."""
-    if config.mode == "data_parallel":
+    if config.needs_ranks:
         backend = {"cpu": "gloo", "cuda": "nccl", "auto": None}[config.device]
         return comm.plan_backend(0, config.world_size, backend).reason
     devices = ", ".join(str(device) for device in devices_of(config))

@@ -1,28 +1,41 @@
-"""How a GPT-2 takes a step under each mode, on the same batches and from the same weights.
+"""How a GPT-2 takes a step on any axes, on the same batches and from the same weights.
 
-`Plain` is a model that autograd runs: on one device, with its layers on several in turn, or replicated on every rank of
-a group. `Pipelined` is a schedule that an executor runs, on lanes of this process or on the ranks of a group. The loss
-of a step is the sum over the target tokens of the whole batch, divided by their number. In a mean of the ranks' means,
-the weight of a token would depend on the number of tokens on its rank.
+`Plain` is a model that autograd runs: on one device, with its layers on several in turn, or shared by ranks over dp and
+tp (`replica.py`). `Pipelined` is a schedule that an executor runs, on lanes of this process or on the ranks of a group,
+whose stages may be shared over dp and tp too. The loss of a step is the sum over the target tokens of the whole batch,
+divided by their number. In a mean of the ranks' means, the weight of a token would depend on the number of tokens on
+its rank.
 """
 
+import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
 from pllab import comm
-from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
+from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of, tensor_parallel
 from pllab.models.layers import cut
-from pllab.parallel import DataParallel, global_sum, num_target_tokens, token_weighted
+from pllab.parallel import (
+    DataParallel,
+    clip_grad_norm,
+    global_sum,
+    grad_norm,
+    num_target_tokens,
+    token_weighted,
+    whole_state,
+)
 from pllab.pipeline import LaneExecutor, RankExecutor, balance, calibrate, calibrate_ranks, tied_weights
 from pllab.pipeline.microbatches import scatter_evenly
 from pllab.schedule import FAMILIES, Schedule, zero_bubble
 from pllab.train.config import TrainConfig
+from pllab.train.placing import build_model, devices_of
+from pllab.train.replica import Replica
 from pllab.train.spending import Inside, Stopwatch
+from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
 
 Batch = dict[str, torch.Tensor]
@@ -71,8 +84,8 @@ class Trainer(Protocol):
     def loss_sum(self, batch: Batch) -> float:
         """Cross-entropy summed over the target tokens of a batch, in nats, without training."""
 
-    def gather(self) -> None:
-        """Bring the weights up to date on rank 0, if other ranks train some of them."""
+    def gather(self) -> GPT2LMHeadModelParallel:
+        """A whole model with the newest weights of all ranks; all ranks call it."""
 
     def state_of_optimizer(self) -> dict[str, Any]:
         """The optimizer's state of all ranks, by parameter name."""
@@ -81,65 +94,34 @@ class Trainer(Protocol):
         """End all workers."""
 
 
-def make_trainer(config: TrainConfig, vocab_size: int) -> Trainer:
-    """The model and its trainer for a configuration; in a group of ranks every rank makes its own.
+def make_trainer(config: TrainConfig, vocab_size: int, model: GPT2LMHeadModelParallel | None = None) -> Trainer:
+    """The trainer for a configuration, with a model of its own or this one; in a group every rank makes its own.
 
     Raises:
         ValueError: a device is not there.
     """
-    model = build_model(config, vocab_size)
-    return Pipelined(model, config) if config.mode == "pipeline" else Plain(model, config)
-
-
-def build_model(config: TrainConfig, vocab_size: int) -> GPT2LMHeadModelParallel:
-    """Make a randomly initialised GPT-2, the same in every rank and mode for the same seed."""
-    torch.manual_seed(config.seed)
-    sizes = {"n_layer": config.n_layer, "n_embd": config.n_embd, "n_head": config.n_head}
-    # No dropout in attention: the fused kernel of a GPU takes no generator, so its masks could not be repeated.
-    dropout = {"embd_pdrop": config.dropout, "resid_pdrop": config.dropout}
-    settings = gpt2_config("tiny", vocab_size, n_positions=config.max_length, use_cache=False, **sizes, **dropout)
-    return GPT2LMHeadModelParallel(settings).to(getattr(torch, config.dtype))
-
-
-def devices_of(config: TrainConfig) -> list[torch.device]:
-    """The devices of this process: one, or one per stage or lane; these share GPUs if there are too few.
-
-    Example: two lanes without a GPU -> `[cpu:0, cpu:1]`, with one GPU -> `[cuda:0, cuda:0]`.
-
-    Raises:
-        ValueError: device is cuda and there is no GPU.
-    """
-    num_gpus = torch.cuda.device_count()
-    if config.device == "cuda" and not num_gpus:
-        raise ValueError("device is 'cuda' and this machine has no CUDA GPU; use 'cpu' or 'auto'")
-    on_cpu = config.device == "cpu" or not num_gpus
-    if comm.backend_name() is not None:  # a rank computes where its group carries messages
-        on_cpu = comm.backend_name() != "nccl"
-        return [torch.device("cpu") if on_cpu else torch.device("cuda", torch.cuda.current_device())]
-    if config.is_split:
-        kind, number = ("cpu", config.world_size) if on_cpu else ("cuda", num_gpus)
-        return [torch.device(kind, stage % number) for stage in range(config.world_size)]
-    return [torch.device("cpu") if on_cpu else torch.device("cuda", torch.cuda.current_device())]
+    model = build_model(config, vocab_size) if model is None else model
+    mesh = None if comm.backend_name() is None else comm.make_mesh(config.dp, config.tp, config.pp)
+    return Pipelined(model, config, mesh) if config.is_pipelined else Plain(model, config, mesh)
 
 
 class Plain:
-    """A model that autograd runs: single, model_parallel and data_parallel."""
+    """A model that autograd runs: on one device, with its layers in turn on several, or shared over dp and tp."""
 
-    def __init__(self, model: GPT2LMHeadModelParallel, config: TrainConfig) -> None:
+    def __init__(self, model: GPT2LMHeadModelParallel, config: TrainConfig, mesh: comm.Mesh | None = None) -> None:
         devices = devices_of(config)
         self.model, self.device, self._config = model, devices[0], config
+        self._replica = Replica(model, config, self.device, mesh)
         if config.mode == "model_parallel":
             model.parallelize(devices, time=config.max_length)
-        else:
-            nn.Module.to(model, self.device)
-        self._replica = DataParallel(model) if config.mode == "data_parallel" else model
         if config.compile:
             model.compile()
-        self.reason = str(getattr(self._replica, "reason", ""))
-        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config)
+        self.reason = self._replica.reason
+        group = comm.group_of(mesh, "dp")
+        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config, group)
         self.watch = Stopwatch(self.device)
-        if isinstance(self._replica, DataParallel):  # what comes after the last gradient are its messages
-            for parameter in model.parameters():
+        if isinstance(self._replica.module, DataParallel):  # what comes after the last gradient are its messages
+            for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
                 parameter.register_post_accumulate_grad_hook(lambda _: self.watch.lap("work"))
 
     @property
@@ -156,24 +138,30 @@ class Plain:
         sums, inside = [], list[Inside]()
         parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
         for part in parts:
-            with nullcontext() if part is parts[-1] else self._unsent():
-                loss_sum = self._sum(self._replica, *part)
-                token_weighted(loss_sum, num_targets, total=total).backward()
+            with nullcontext() if part is parts[-1] else self._replica.unsent():
+                loss_sum = self._replica.loss_sum(*part)
+                self._replica.backward(token_weighted(loss_sum, num_targets, total=total))
             sums.append(loss_sum.detach())
             inside += [Inside.of(self.model.pipe.schedule, self.model.pipe.last_timeline)] if self.model.pipe else []
-        self.watch.lap("messages" if isinstance(self._replica, DataParallel) else "work")
-        norm = limit_norm(self.model, self._config)
+        self.watch.lap("messages" if isinstance(self._replica.module, DataParallel) else "work")
+        norm = None if (most := self._config.norm_limit) is None else self._replica.limit_norm(most)
         rate = self.updates.step()
         self.watch.lap("optimizer")
         return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm, tuple(inside))
 
     def loss_sum(self, batch: Batch) -> float:
-        """Use the model without its data-parallel wrapper, as there are no gradients to average."""
+        """Forward without gradients, so without messages about them."""
         with torch.no_grad():
-            return float(self._sum(self.model, batch["input_ids"], batch["labels"]))
+            return float(self._replica.loss_sum(batch["input_ids"], batch["labels"]))
 
-    def gather(self) -> None:
-        """Every rank has all weights."""
+    def gather(self) -> GPT2LMHeadModelParallel:
+        """The model, where this rank has all of it, or another with the weights of all ranks."""
+        if not (self._config.zero or self._config.tp > 1):
+            return self.model
+        whole = build_model(replace(self._config, deferred_init=False), self.model.config.vocab_size)
+        with self._replica.whole() as state:
+            whole.load_state_dict(state)
+        return nn.Module.to(whole, self.device)
 
     def state_of_optimizer(self) -> dict[str, Any]:
         """Every rank has the same."""
@@ -183,55 +171,59 @@ class Plain:
         """End the workers of the model's pipe."""
         self.model.close()
 
-    def _unsent(self) -> AbstractContextManager[None]:
-        """For the parts of a batch before its last: ranks send the sum of their gradients once."""
-        return self._replica.no_sync() if isinstance(self._replica, DataParallel) else nullcontext()
-
-    def _sum(self, model: nn.Module, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
-        return model(input_ids=ids, labels=targets, num_items_in_batch=1).loss
-
 
 @dataclass
 class Pipelined:
     """A schedule that an executor runs: on lanes, or on the ranks of a group if there is one.
 
-    In a group every rank has all weights and trains those of its stages; `gather` collects the trained ones.
+    In a group every rank has all weights (or its slices of them) and trains those of its stages; `gather` collects the
+    trained ones. Over dp each pipeline has its rows, and then gradients are averaged.
     """
 
     model: GPT2LMHeadModelParallel
     config: TrainConfig
+    mesh: comm.Mesh | None = None
     reason: str = field(init=False)
 
     def __post_init__(self) -> None:
         devices = devices_of(self.config)
         self.device = devices[0]
-        self._on_ranks = comm.backend_name() is not None
+        self._on_ranks = self.mesh is not None
+        self._group = comm.group_of(self.mesh, "pp")
+        if self.config.tp > 1:
+            tensor_parallel(self.model, mesh=self.mesh, loss_parallel=self.config.loss_parallel)
         family, count = FAMILIES.get(self.config.schedule), self.config.num_stages
         layers = layers_of(self.model)
         self._stages = cut(layers, balance(layer_costs(self.model.config, self.config.max_length), count))
-        self.schedule = self._searched() if family is None else family.make(self.config.world_size, self._num_parts)
-        mine = self.schedule.stages_of_rank(comm.rank()) if self._on_ranks else range(count)
+        self.schedule = self._searched() if family is None else family.make(self.config.pp, self._num_parts)
+        mine = self.schedule.stages_of_rank(comm.rank(self._group)) if self._on_ranks else range(count)
         self._mine = {stage: self._stages[stage] for stage in mine}
         self._tied = tied_weights(self._stages) if self._on_ranks else ()
         self._executor = self._make_executor(devices)
+        self._own = nn.ModuleList(self._mine.values())
+        self._replica = DataParallel(self._own, mesh=self.mesh) if self.config.dp > 1 else None
+        self._by_torch = self._torch_executor() if self.config.implementation == "pytorch" else None
         self.updates = Updates(self.model, self._shares(), self.config)
         self.watch = Stopwatch(self.device)
         where = "ranks" if self._on_ranks else "lanes"
-        self.reason = f"{self.schedule.name} on {self.config.world_size} {where}, {self._num_parts} micro-batches"
+        whose = " of torch.distributed.pipelining" if self._by_torch else ""
+        self.reason = f"{self.schedule.name} on {self.config.pp} {where}, {self._num_parts} micro-batches{whose}"
 
     def step(self, batch: Batch) -> StepRecord:
-        """One step of the executor, clip, update."""
+        """One step of the executor, average over dp, clip, update."""
         num_targets = num_target_tokens(batch["labels"])
-        _check_targets(num_targets, self.config)
-        inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
-        loss, timeline = self._executor.step(inputs, labels)
+        total = global_sum(num_targets) * self.config.dp / comm.world_size() if self._replica else num_targets
+        _check_targets(total, self.config)
+        with self._replica.no_sync() if self._replica else nullcontext():
+            loss, inside = self._run(batch, num_targets)
         self.watch.lap("work")
-        norm = self._limit_norm() if self._on_ranks else limit_norm(self.model, self.config)
+        if self._replica is not None:
+            self._average(self.config.dp * num_targets / total)
+            self.watch.lap("messages")
+        norm = None if (most := self.config.norm_limit) is None else limit_norm(self._own, most, self.mesh)
         rate = self.updates.step(self._executor.on_each_lane if isinstance(self._executor, LaneExecutor) else None)
         self.watch.lap("optimizer")
-        inside = Inside.of(self.schedule, timeline)
-        return StepRecord(torch.tensor(loss * num_targets, dtype=torch.float64), num_targets, rate, norm, (inside,))
+        return StepRecord(torch.tensor(loss * num_targets, dtype=torch.float64), num_targets, rate, norm, inside)
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
@@ -239,14 +231,19 @@ class Pipelined:
         inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
         return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
 
-    def gather(self) -> None:
-        """Send every parameter from the rank of its first stage to all others."""
+    def gather(self) -> GPT2LMHeadModelParallel:
+        """Send every parameter from the rank of its first stage to the others of its pipeline."""
         if not self._on_ranks:
-            return
+            return self.model
         with torch.no_grad():
             for number, parameter in self._owners():
                 parameter.data = parameter.data.to(self.device)
-                comm.broadcast(parameter.data, source=self.schedule.rank_of_stage[number])
+                comm.broadcast(parameter.data, self.schedule.rank_of_stage[number], self._group)
+        if self.config.tp == 1:
+            return self.model
+        whole = build_model(self.config, self.model.config.vocab_size)
+        whole.load_state_dict(whole_state(self.model, comm.group_of(self.mesh, "tp")))
+        return nn.Module.to(whole, self.device)
 
     def state_of_optimizer(self) -> dict[str, Any]:
         """The states of all ranks together."""
@@ -260,27 +257,30 @@ class Pipelined:
     @property
     def _num_parts(self) -> int:
         """Micro-batches of a step."""
+        rows = self.config.batch_size // self.config.dp
         if self.config.split_size is not None:
-            return -(-self.config.batch_size // self.config.split_size)
-        return self.config.num_microbatches or min(2 * self.config.world_size, self.config.batch_size)
+            return -(-rows // self.config.split_size)
+        return self.config.num_microbatches or min(2 * self.config.pp, rows)
 
     def _make_executor(self, devices: list[torch.device]) -> LaneExecutor | RankExecutor:
         options: Any = {"mean_over": num_target_tokens, "recompute": self.config.recompute}
         if self._on_ranks:
             mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
-            return RankExecutor(self.schedule, mine, _mean_loss, tied=self._tied, **options)
+            return RankExecutor(self.schedule, mine, _mean_loss, tied=self._tied, group=self._group, **options)
         return LaneExecutor(self.schedule, self._stages, _mean_loss, devices=devices, **options)
 
     def _searched(self) -> Schedule:
         """`zero_bubble` for the costs of the stages on this machine, measured with random tokens."""
-        ranks, parts = self.config.world_size, max(self._num_parts, 2 * self.config.world_size)
-        rows = parts * max(1, self.config.batch_size // self._num_parts)
+        ranks, parts = self.config.pp, max(self._num_parts, 2 * self.config.pp)
+        rows = parts * max(1, self.config.batch_size // self.config.dp // self._num_parts)
         options: Any = {"num_microbatches": parts, "num_ranks": ranks, "repeats": 2}
         with torch.random.fork_rng():
             ids = torch.randint(self.model.config.vocab_size, (rows, self.config.max_length))
             if self._on_ranks:
-                mine = {comm.rank(): self._stages[comm.rank()].to(self.device)}
-                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, _mean_loss, **options)
+                own = comm.rank(self._group)
+                mine = {own: self._stages[own].to(self.device)}
+                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, _mean_loss, group=self._group, **options)
+                costs = comm.all_gather_object(costs)[0]  # all pipelines take the same schedule
             else:
                 devices = devices_of(self.config)
                 costs = calibrate(self._stages, (ids, ids), ids, _mean_loss, devices=devices, **options)
@@ -291,24 +291,31 @@ class Pipelined:
         """The names of the parameters that each optimizer of this process updates: one of each lane, or this rank's."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         if self._on_ranks:
-            return [[names[id(p)] for p in nn.ModuleList(self._mine.values()).parameters()]]
+            return [[names[id(p)] for p in self._own.parameters()]]
         shares: list[list[str]] = [[] for _ in self.schedule.rows]
         for number, parameter in self._owners():
             shares[self.schedule.rank_of_stage[number]].append(names[id(parameter)])
         return shares
 
-    def _limit_norm(self) -> float | None:
-        """Scale the gradients of all ranks' stages together, each parameter counted once, and return their norm."""
-        if (most := self.config.norm_limit) is None:
-            return None
-        owned = [parameter for number, parameter in self._owners() if number in self._mine]
-        squares = [float(p.grad.float().square().sum()) for p in owned if p.grad is not None]
-        norm = global_sum(sum(squares)) ** 0.5
-        if norm > most:
-            for parameter in nn.ModuleList(self._mine.values()).parameters():
-                if parameter.grad is not None:
-                    parameter.grad *= most / (norm + 1e-6)
-        return norm
+    def _run(self, batch: Batch, num_targets: int) -> tuple[float, tuple[Inside, ...]]:
+        """Forward and backward of the schedule: the mean loss of this pipeline's rows, and where its time went."""
+        inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
+        if self._by_torch is not None:
+            return self._by_torch.step(batch["input_ids"], labels, num_targets), ()
+        loss, timeline = self._executor.step(inputs, labels)
+        return loss, (Inside.of(self.schedule, timeline),)
+
+    def _average(self, weight: float) -> None:
+        """Average over dp; a pipeline whose rows have more targets weighs more."""
+        assert self._replica is not None
+        for parameter in self._own.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(weight)
+        self._replica.average_now()
+
+    def _torch_executor(self) -> TorchPipeline:
+        mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
+        return TorchPipeline(self.schedule, mine, self._tied, self._group)
 
     def _owners(self) -> Iterator[tuple[int, nn.Parameter]]:
         """Each parameter once, with the first stage that has it."""
@@ -320,10 +327,9 @@ class Pipelined:
                     yield number, parameter
 
 
-def limit_norm(model: nn.Module, config: TrainConfig) -> torch.Tensor | None:
-    """Clip the gradients of a model as configured and return their norm before; none if nobody asks for it."""
-    most = config.norm_limit
-    return None if most is None else nn.utils.clip_grad_norm_(model.parameters(), most)
+def limit_norm(model: nn.Module, most: float, mesh: comm.Mesh | None) -> float:
+    """Scale the gradients of all ranks together to a norm of at most `most`; return the norm before."""
+    return grad_norm(model, mesh) if math.isinf(most) else clip_grad_norm(model, most, mesh)
 
 
 def _check_targets(total: float, config: TrainConfig) -> None:

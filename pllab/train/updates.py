@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LambdaLR
 
+from pllab import comm
 from pllab.train.config import TrainConfig
 
 OnEach = Callable[[Callable[[int], object]], None]
@@ -28,10 +30,12 @@ class Updates:
         updates.step(executor.on_each_lane)
     """
 
-    def __init__(self, model: nn.Module, shares: Sequence[Iterable[str]], config: TrainConfig) -> None:
+    def __init__(
+        self, model: nn.Module, shares: Sequence[Iterable[str]], config: TrainConfig, group: comm.Group | None = None
+    ) -> None:
         self._config = config
         self.names = [sorted(share) for share in shares]
-        self.optimizers = [make_optimizer(model, names, config) for names in self.names]
+        self.optimizers = [make_optimizer(model, names, config, group) for names in self.names]
         self._schedulers: list[LambdaLR] = []
 
     def begin(self, num_steps: int, done: int = 0) -> None:
@@ -73,13 +77,24 @@ class Updates:
         self.optimizers[number].zero_grad()
 
 
-def make_optimizer(model: nn.Module, names: Iterable[str], config: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimizer for the named parameters; fused, it is one call of torch for all of them."""
+def make_optimizer(
+    model: nn.Module, names: Iterable[str], config: TrainConfig, group: comm.Group | None = None
+) -> torch.optim.Optimizer:
+    """Make the optimizer for the named parameters; fused, it is one call of torch for all of them.
+
+    PyTorch's form of ZeRO 1 is an optimizer: every rank of the group updates some parameters and sends them on.
+    """
     parameters = dict(model.named_parameters())
     chosen = [parameters[name] for name in names]
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(chosen, lr=config.learning_rate, fused=True)
-    return torch.optim.AdamW(chosen, lr=config.learning_rate, weight_decay=0.0, fused=True)
+    kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
+    options: Any = {"lr": config.learning_rate, "weight_decay": 0.0, "fused": True}
+    if any(isinstance(parameter, DTensor) for parameter in chosen):  # for which torch has neither, beside plain tensors
+        options |= {"fused": False, "foreach": False}
+    if config.zero == 1 and config.implementation == "pytorch":
+        from torch.distributed.optim import ZeroRedundancyOptimizer  # its import warns of what torch.jit will lose
+
+        return ZeroRedundancyOptimizer(chosen, kind, process_group=group, **options)
+    return kind(chosen, **options)
 
 
 def state_by_name(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, Any]:

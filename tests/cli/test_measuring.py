@@ -1,13 +1,16 @@
 import json
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from pllab.arguments import whole_number
 from pllab.bench.equivalence import Equivalence, Row
 from pllab.cli import main
+from pllab.train.layouts import LayoutEquivalence, LayoutRow
 
 
 @dataclass(frozen=True)
@@ -102,16 +105,33 @@ def test_help_lists_the_parameters_with_their_docstrings_and_defaults(capsys):
     assert "--json PATH File for the numbers, the machine and the command." in output
 
 
-def unequal(*, num_ranks: int = 2) -> Equivalence:
+def unequal(*, num_ranks: int = 2, gradient: float = 0.5) -> Equivalence:
     """Stand in for half a minute of steps of which one went wrong."""
-    row = Row("ranks", "gpipe", "plain model", loss=1e-7, gradient=0.5, follows_rows=True)
+    row = Row("ranks", "gpipe", "plain model", loss=1e-7, gradient=gradient, follows_rows=True)
     return Equivalence(num_ranks, 4, (row,))
 
 
-def test_equivalence_prints_its_table_and_fails_where_a_row_is_not_equal(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("pllab.bench.equivalence.equivalence", unequal)
+def of_layouts(deviation: float) -> Callable[..., LayoutEquivalence]:
+    """Stand in for minutes of training."""
+
+    def equivalence(*, num_steps: int = 20) -> LayoutEquivalence:
+        return LayoutEquivalence(num_steps, (LayoutRow("pipeline-2", 1e-7, deviation),))
+
+    return equivalence
+
+
+@pytest.mark.parametrize("engines, layouts", [(0.5, 1e-7), (1e-7, 0.5), (1e-7, 1e-7)])
+def test_equivalence_prints_both_tables_and_fails_where_a_row_is_not_equal(
+    monkeypatch, capsys, tmp_path, engines, layouts
+):
+    monkeypatch.setattr("pllab.bench.equivalence.equivalence", partial(unequal, gradient=engines))
+    monkeypatch.setattr("pllab.train.layouts.layout_equivalence", of_layouts(layouts))
     file = tmp_path / "x.json"
-    assert main(["equivalence", "--num-ranks", "3", "--json", str(file)]) == 1
-    assert "5.0e-01  plain model   NOT EQUAL" in capsys.readouterr().out
-    assert json.loads(file.read_text())["command"] == "python -m pllab equivalence --num-ranks 3"
+    assert main(["equivalence", "--num-ranks", "3", "--json", str(file)]) == (max(engines, layouts) > 1e-5)
+    output = capsys.readouterr().out
+    assert ("5.0e-01  plain model   NOT EQUAL" in output) == (engines == 0.5)
+    assert ("1.0e-07    5.0e-01   NOT EQUAL" in output) == (layouts == 0.5)
+    numbers = json.loads(file.read_text())
+    assert numbers["command"] == "python -m pllab equivalence --num-ranks 3"
+    assert numbers["layouts"]["rows"][0]["name"] == "pipeline-2" and numbers["engines"]["num_ranks"] == 3
     assert main(["equivalence", "--picture", str(tmp_path / "x.png")]) == 2

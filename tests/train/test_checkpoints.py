@@ -13,7 +13,7 @@ from pllab.train.checkpoints import (
     plain_model,
     save_checkpoint,
 )
-from pllab.train.trainers import build_model
+from pllab.train.placing import build_model
 from pllab.train.updates import Updates
 
 WHOSE = {"dataset": "docs", "seed": 1}

@@ -12,7 +12,8 @@ from pllab.data import Collate, partition_dataset
 from pllab.train import TrainConfig, train
 from pllab.train.checkpoints import plain_model, spent_s
 from pllab.train.corpus import load_corpus
-from pllab.train.trainers import build_model, make_trainer
+from pllab.train.placing import build_model
+from pllab.train.trainers import make_trainer
 from pllab.train.updates import Updates
 
 TINY = {

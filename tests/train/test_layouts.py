@@ -1,0 +1,73 @@
+"""Every layout trains the model that one process trains; `make test` takes a sample, `make exhaustive` all."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from pllab.train import TrainConfig
+from pllab.train.layouts import LayoutRow, deviation, layout_equivalence, layouts, on_ranks, small, trained
+
+pytestmark = pytest.mark.ranks
+SAMPLE_OF_2: list[dict[str, Any]] = [
+    {"dp": 2},
+    {"dp": 2, "zero": 1},
+    {"dp": 2, "zero": 3, "deferred_init": True},
+    {"dp": 2, "zero": 3, "implementation": "pytorch"},
+    {"tp": 2, "loss_parallel": True},
+    {"tp": 2, "implementation": "pytorch"},
+    {"pp": 2, "schedule": "zbv"},
+    {"pp": 2, "schedule": "1f1b", "implementation": "pytorch"},
+]
+SAMPLE_OF_4: list[dict[str, Any]] = [
+    {"dp": 2, "tp": 2, "zero": 3},
+    {"dp": 2, "pp": 2, "schedule": "1f1b"},
+    {"tp": 2, "pp": 2, "schedule": "zb_h1"},
+]
+
+
+@pytest.mark.parametrize("sample", [SAMPLE_OF_2, SAMPLE_OF_4], ids=["2 ranks", "4 ranks"])
+def test_a_sample_trains_what_one_process_trains(sample: list[dict[str, Any]], quick_ranks: None) -> None:
+    configs = [small(TrainConfig(**axes)) for axes in sample]
+    rows = on_ranks(configs, trained(small(), 5), num_steps=5, timeout_s=300.0)
+    assert [row.name for row in rows if not row.is_equal] == [] and len(rows) == len(sample)
+
+
+@pytest.mark.exhaustive
+def test_every_layout_trains_what_one_process_trains(quick_ranks: None) -> None:
+    result = layout_equivalence()
+    assert result.is_equal, result.table()
+    assert len(result.rows) == len([config for ranks in (2, 4, 8) for config in layouts(ranks)]) > 60
+
+
+def test_a_clipped_step_is_the_same_on_every_axis(quick_ranks: None) -> None:
+    """The norm counts each parameter once: clipped to a tenth, one counted twice would shrink all others."""
+    base = replace(small(), gradient_clipping=0.05)
+    reference = trained(base, 3)
+    for sample in (SAMPLE_OF_2, SAMPLE_OF_4):
+        configs = [replace(small(TrainConfig(**axes)), gradient_clipping=0.05) for axes in sample]
+        rows = on_ranks(configs, reference, num_steps=3, timeout_s=300.0)
+        assert [row for row in rows if not row.is_equal] == []
+
+
+def test_the_comparison_sees_a_wrong_loss_a_wrong_parameter_and_a_missing_one() -> None:
+    right = [2.0], {"w": torch.tensor([4.0, 1.0])}
+    assert deviation(right, right) == (0.0, 0.0)
+    assert deviation(([2.2], right[1]), right)[0] == pytest.approx(0.1)
+    assert deviation(([2.0], {"w": torch.tensor([4.0, 2.0])}), right)[1] == 0.25
+    assert deviation(([2.0], {}), right)[1] == float("inf")
+    assert not LayoutRow("x", 0.0, 2e-5).is_equal and not LayoutRow("x", float("nan"), 0.0).is_equal
+
+
+def test_the_layouts_cover_every_axis_and_both_implementations() -> None:
+    names = {config.run_name for ranks in (2, 4, 8) for config in layouts(ranks)}
+    for part in (
+        "zero1-pytorch",
+        "zero3-pytorch",
+        "tensor_parallel-4",
+        "interleaved-pytorch",
+        "tp2-pp2",
+        "dp2-tp2-pp2",
+    ):
+        assert any(part in name for name in names), part
