@@ -171,9 +171,9 @@ def test_a_model_on_the_meta_device_is_made_unit_by_unit(ranks: Results, where: 
 
 
 def test_no_rank_ever_holds_a_model_that_is_made_on_the_meta_device(ranks: Results) -> None:
-    """Half of 32 layers, and of one at a time the real one and the one that is cut."""
+    """Half of 32 layers, and of one at a time the real one, the one that is cut, and what messages need."""
     for peak, whole in (result["bytes"] for result in ranks):
-        assert whole / 2 <= peak <= whole * (1 / 2 + 2.5 / 32)
+        assert whole / 2 <= peak <= whole * (1 / 2 + 4 / 32)
 
 
 @pytest.mark.parametrize("where", WHERE)
