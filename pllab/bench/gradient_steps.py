@@ -6,7 +6,6 @@ GPU and the kernel's on Linux.
 """
 
 import ctypes
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,7 +37,6 @@ ZEROS = {f"ZeRO-{zero}": zero for zero in (1, 2)}
 SHARDED_WAYS = (NO_COMMUNICATION, SHARDED, FSDP2, SHARDED_SOCKETS, *ZEROS)
 
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
-_MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")  # such a line begins a mapping in smaps
 
 
 DEFAULT_WORKLOAD = Workload()
@@ -309,22 +307,7 @@ def _highest_memory() -> int:
     """The most bytes held since the mark was reset, less shared memory that other ranks count."""
     if torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated()
-    return _status_bytes("VmHWM") - held_for_others(Path("/proc/self/smaps").read_text())
-
-
-def held_for_others(smaps: str) -> int:
-    """Bytes of shared memory that are resident here and counted elsewhere, from the text of /proc/self/smaps.
-
-    Example: two ranks map 8 MiB of /dev/shm each, and each other's: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB. `Pss` is the
-    proportional set size: a page that two ranks have mapped counts half in each.
-    """
-    num_kib, is_shared = 0, False
-    for line in smaps.splitlines():
-        if _MAPPING.match(line):
-            is_shared = " /dev/shm/" in line
-        elif is_shared and line.startswith(("Rss:", "Pss:")):
-            num_kib += int(line.split()[1]) * (1 if line.startswith("Rss:") else -1)
-    return num_kib * 1024
+    return _status_bytes("VmHWM") - comm.held_for_others()
 
 
 def _status_bytes(key: str) -> int:

@@ -89,15 +89,29 @@ def _schedules(record: Record) -> tuple[str, str]:
 
 
 def _data_parallel(record: Record) -> tuple[str, str]:
+    """The ways to average gradients, or to shard."""
     comparison, work = _comparison(record), record["workload"]
     about = (
         f"one step of GPT-2 ({work['num_layers']} layers, width {work['width']}, "
         f"{record['gradient_bytes'] / 1e6:.0f} MB of gradients) on "
         f"{record['world_size']} gloo ranks, {work['batch_size']} x {work['num_tokens']} tokens each."
     )
-    labels = {way: f"**`{way}`**" if way == gradient_steps.OURS else way for way in comparison.seconds}
+    ours, theirs = record.get("ours", gradient_steps.OURS), comparison.baseline
+    held = {way: f"{num_bytes / 2**20:.1f} MiB" for way, num_bytes in record["peak_bytes"].items()}
+    if ours in held and theirs in held:
+        about += f" Most memory of a rank: {ours} {held[ours]}, {theirs} {held[theirs]}."
+    labels = {way: f"**`{way}`**" if way == ours else way for way in comparison.seconds}
     rows = [(label, comparison.time(way).text(3), comparison.ratio(way).text(2)) for way, label in labels.items()]
     return about, _table(("Way", "Seconds", f"Against {comparison.baseline}"), rows)
+
+
+def _tensor(record: Record) -> tuple[str, str]:
+    rows = []
+    for name, part in record["models"].items():
+        comparison = _comparison(part)
+        rows += [(name, way, comparison.time(way).text(3), comparison.ratio(way).text(2)) for way in comparison.seconds]
+    about = "forward and backward of layers split over 2 gloo ranks, and of the whole model on each; below 1 is faster."
+    return about, _table(("Model", "Way", "Seconds", "Against DTensor"), rows)
 
 
 def _fidelity(record: Record) -> tuple[str]:
@@ -127,6 +141,8 @@ _WRITERS: dict[str, Callable[[Record], tuple[str, ...]]] = {
     "schedules": _schedules,
     "data_parallel": _data_parallel,
     "fidelity": _fidelity,
+    "fsdp": _data_parallel,
+    "tensor": _tensor,
     "simulate": _simulate,
 }
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m pllab doctor | train | equivalence | bench`.
+"""The command line: `python -m pllab doctor | train | compare | equivalence | bench`.
 
 Each command is a function from its words to an exit code. It is imported when it is called, so that help and doctor do
 not wait for libraries they do not use. An error is one sentence on stderr and exit code 2.
@@ -16,12 +16,13 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "doctor": ("pllab.cli.doctor:run", "what this machine has, what would be chosen and why, what was left running"),
-    "train": ("pllab.cli.training:run", "train GPT-2 in one lane, data parallel, model parallel or pipelined"),
+    "train": ("pllab.cli.training:run", "train GPT-2 on any axes: data, tensor and pipeline parallel, sharded or not"),
+    "compare": ("pllab.cli.measuring:run_compare", "time and memory of every strategy that some ranks allow"),
     "equivalence": (
         "pllab.cli.measuring:run_equivalence",
-        "run one GPT-2 through every engine, beside the plain model",
+        "run one GPT-2 through every engine and layout, beside the plain model",
     ),
-    "bench": ("pllab.cli.measuring:run", "compare data parallel and pipeline with their baselines"),
+    "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
 }
 _HELP = """usage: python -m pllab COMMAND [options]
 

@@ -78,11 +78,23 @@ def run(words: Sequence[str]) -> int:
         return 0 if words else 2
     if words[0] not in _BENCHES:
         raise ValueError(f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
-    command = f"bench {words[0]}"
-    measure, numbers, drawing = bind((resolve_name(_BENCHES[words[0]]), Numbers, Drawing), words[1:], command)
+    return _measure(_BENCHES[words[0]], f"bench {words[0]}", words[1:])
+
+
+def run_compare(words: Sequence[str]) -> int:
+    """Compare all strategies as the flags say; returns 0.
+
+    Raises:
+        ValueError: as for `run`.
+    """
+    return _measure("pllab.train.comparing:compare_strategies", "compare", words)
+
+
+def _measure(name: str, command: str, words: Sequence[str]) -> int:
+    measure, numbers, drawing = bind((resolve_name(name), Numbers, Drawing), words, command)
     json, picture = numbers().json, drawing().picture
     result = measure()
-    _report(result, json, command, words[1:])
+    _report(result, json, command, words)
     if picture is not None:
         print(f"picture in {result.picture().save(picture)}")
     return 0

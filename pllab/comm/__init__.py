@@ -34,7 +34,7 @@ from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, record_messages
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
-from pllab.comm.shared_memory import SharedBuffer, host_id, map_shared_memory, shared_buffer
+from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, map_shared_memory, shared_buffer
 
 __all__ = [
     "AXES",
@@ -59,6 +59,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "group_of",
+    "held_for_others",
     "host_id",
     "in_world",
     "launch",

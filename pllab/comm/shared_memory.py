@@ -9,6 +9,7 @@ Source: NCCL's shared-memory transport (`NCCL_SHM_DISABLE` in its documentation)
 
 import logging
 import os
+import re
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from pllab.comm.ledger import note_tensor
 _log = logging.getLogger(__name__)
 _FOLDER = "/dev/shm"  # the file system in memory of every Linux
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in all containers of a Linux host
+_SMAPS = Path("/proc/self/smaps")
+_MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")  # such a line begins a mapping in smaps
 _BLOCK = 2**18  # numbers per block: 1 MiB of float32 is still in a core's cache when it is written out
 _ALIGN = 2**10  # chunks begin at multiples of this many numbers, so that no two ranks write into one cache line
 
@@ -66,6 +69,23 @@ def map_shared_memory(num_bytes: int, group: dist.ProcessGroup | None = None) ->
         tensors = _map_all(offers)
         has_worked = all_gather_object(tensors is not None, group)
     return tensors if all(has_worked) else None
+
+
+def held_for_others(smaps: str | None = None) -> int:
+    """Bytes of shared memory that are resident here and counted elsewhere, from /proc/self/smaps or a text like it.
+
+    Example: two ranks map 8 MiB of /dev/shm each, and each other's: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB. `Pss` is the
+    proportional set size: a page that two ranks have mapped counts half in each.
+    """
+    if smaps is None:
+        smaps = _SMAPS.read_text() if _SMAPS.exists() else ""
+    num_kib, is_shared = 0, False
+    for line in smaps.splitlines():
+        if _MAPPING.match(line):
+            is_shared = " /dev/shm/" in line
+        elif is_shared and line.startswith(("Rss:", "Pss:")):
+            num_kib += int(line.split()[1]) * (1 if line.startswith("Rss:") else -1)
+    return num_kib * 1024
 
 
 def host_id() -> str:

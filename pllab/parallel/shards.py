@@ -17,7 +17,9 @@ from torch import nn
 
 from pllab import comm
 
-_LEAST = 2**20  # numbers that two turns of shared memory hold at least; fewer would only mean more barriers
+_LEAST = 2**16  # numbers that a turn of shared memory holds at least; fewer would only mean more barriers
+
+_TURNS = 4  # in which the largest unit is reduced
 
 
 class Ranks(NamedTuple):
@@ -257,8 +259,8 @@ class Unit:
 class Scratch:
     """Where whole gradients meet to be summed: shared memory, made once, or a message for each shard.
 
-    Two shared buffers take turns. Who is at the barrier of one turn has read all of the turn before. They hold the
-    largest of the units; a larger root takes several turns.
+    Two shared buffers take turns. Who is at the barrier of one turn has read all of the turn before. A buffer holds a
+    quarter of the largest unit: more would hold memory, less would wait at more barriers.
     """
 
     def __init__(self, units: Sequence[Unit], ranks: Ranks) -> None:
@@ -269,8 +271,7 @@ class Scratch:
         for shard in (shard for unit in units for shard in unit.trained):
             sizes.setdefault(shard.dtype, []).append(shard.whole_numel)
         for dtype in sorted(sizes, key=str):
-            *of_units, of_root = sizes[dtype]
-            numel = min(max([_LEAST, *of_units]), max([of_root, *of_units]))
+            numel = min(max(_LEAST, -(-max(sizes[dtype][:-1] or [0]) // _TURNS)), max(sizes[dtype]))
             pair = [ranks.buffer(numel, dtype) for _ in range(2)]
             if None not in pair:
                 self._shared[dtype] = [buffer for buffer in pair if buffer is not None]

@@ -149,6 +149,12 @@ class TrainConfig:
         return "-".join([*parts, *["pytorch"] * (self.implementation == "pytorch")])
 
     @property
+    def label(self) -> str:
+        """The name with the options that it leaves out, for tables: `tensor_parallel-2 loss_parallel`."""
+        options = [option for option in ("loss_parallel", "deferred_init") if getattr(self, option)]
+        return " ".join([self.run_name, *options])
+
+    @property
     def is_split(self) -> bool:
         """Whether the model's layers lie on several devices."""
         return self.mode in ("model_parallel", "pipeline") or self.pp > 1

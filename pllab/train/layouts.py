@@ -121,14 +121,9 @@ def on_ranks(
     num_ranks = configs[0].world_size
     outcomes = comm.launch(_train_all, num_ranks, configs, num_steps, backend="gloo", timeout_s=timeout_s)[0]
     return [
-        LayoutRow(_name(config), *deviation(outcome, reference))
+        LayoutRow(config.label, *deviation(outcome, reference))
         for config, outcome in zip(configs, outcomes, strict=True)
     ]
-
-
-def _name(config: TrainConfig) -> str:
-    options = [option for option in ("loss_parallel", "deferred_init") if getattr(config, option)]
-    return " ".join([config.run_name, *options])
 
 
 Trained = tuple[list[float], Mapping[str, torch.Tensor]]
@@ -148,23 +143,26 @@ def trained(config: TrainConfig, num_steps: int) -> Trained:
 
 
 def _step(trainer: Any, config: TrainConfig, number: int) -> float:
-    rows = slice(None)
-    if comm.backend_name() is not None:
-        share, size = comm.rank() // config.tp % config.dp, config.batch_size // config.dp
-        rows = slice(share * size, (share + 1) * size)
-    ids, labels = batch(number)
-    record = trainer.step({"input_ids": ids[rows], "labels": labels[rows]})
+    record = trainer.step(share_of(batch(number), config))
     pair = torch.tensor([float(record.loss_sum), float(record.num_targets)], dtype=torch.float64)
     comm.all_reduce(pair)
     return float(pair[0] / pair[1])
 
 
-def batch(number: int) -> tuple[torch.Tensor, torch.Tensor]:
+def share_of(whole: dict[str, torch.Tensor], config: TrainConfig) -> dict[str, torch.Tensor]:
+    """The rows of this rank's replica."""
+    if comm.backend_name() is None:
+        return whole
+    number, size = comm.rank() // config.tp % config.dp, config.batch_size // config.dp
+    return {name: rows[number * size : (number + 1) * size] for name, rows in whole.items()}
+
+
+def batch(number: int) -> dict[str, torch.Tensor]:
     """Ids and labels, both (rows, time); row r has r targets fewer than the first."""
     generator = torch.Generator().manual_seed(number)
     ids = torch.randint(_VOCAB, (_ROWS, _TIME), generator=generator)
     places = torch.arange(_TIME)
-    return ids, ids.where(places[None] < _TIME - places[:_ROWS, None], -100)
+    return {"input_ids": ids, "labels": ids.where(places[None] < _TIME - places[:_ROWS, None], -100)}
 
 
 def _train_all(

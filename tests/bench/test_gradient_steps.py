@@ -16,11 +16,10 @@ from pllab.bench.gradient_steps import (
     DataParallelBench,
     bench_data_parallel,
     check_same_work,
-    held_for_others,
 )
 from pllab.bench.measure import Comparison, Implausible
 from pllab.bench.workloads import Workload
-from pllab.comm import barrier, launch, shared_buffer
+from pllab.comm import barrier, held_for_others, launch, shared_buffer
 
 TINY = Workload(num_layers=1, width=8, num_heads=2, vocab_size=32, batch_size=2, num_tokens=8)
 

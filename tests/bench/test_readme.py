@@ -18,7 +18,7 @@ def test_readme_says_what_the_results_say() -> None:
 
 
 def test_every_bench_has_its_place() -> None:
-    for name in ("data_parallel", "fidelity", "pipeline", "schedules", "simulate"):
+    for name in ("data_parallel", "fidelity", "fsdp", "pipeline", "schedules", "simulate", "tensor"):
         assert f"<!-- measured: {name} -->\n" in (ROOT / "README.md").read_text(), name
 
 
