@@ -27,6 +27,7 @@ from pllab.train.metrics import (
     measured_peak_flops,
     peak_memory_bytes,
 )
+from pllab.train.placing import meta_model
 from pllab.train.spending import Inside, Seconds, pipeline_time, replicas_time, wait_for_device
 from pllab.train.trainers import StepRecord, Trainer, make_trainer
 from pllab.train.translation import bleu_score
@@ -302,17 +303,18 @@ def _outcome(run: _Run, epochs: Sequence[EpochMetrics], steps: Sequence[StepMetr
     config, trainer, schedule = run.config, run.trainer, run.trainer.schedule
     bleu, end = _translate(run), time.perf_counter()
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))
+    whole = meta_model(config, run.corpus.tokenizer.vocab_size)
     return RankOutcome(
         epochs=tuple(epochs),
         steps=tuple(steps),
         bleu=bleu,
         reason=trainer.reason,
-        num_parameters=sum(p.numel() for name, p in trainer.model.named_parameters() if "wpe" not in name),
+        num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
         num_updates=config.num_epochs * len(run.loader),
         wall_time_s=end - start,
         spent_s=end - run.began,
         peak_memory_bytes=peak_memory_bytes(trainer.device),
-        peak_flops=peak * (schedule.num_ranks if schedule else 1),
+        peak_flops=peak * config.tp * (schedule.num_ranks if schedule else 1),
         predicted_bubble_fraction=simulate(schedule).bubble_fraction if schedule else None,
     )
 

@@ -9,15 +9,20 @@ from pllab.train.config import TrainConfig
 
 
 def build_model(config: TrainConfig, vocab_size: int) -> GPT2LMHeadModelParallel:
-    """Make a randomly initialised GPT-2, the same in every rank and mode for the same seed."""
+    """Make a randomly initialised GPT-2, the same on every rank for the same seed; if deferred, without values."""
+    model = meta_model(config, vocab_size)
+    return model if config.deferred_init else made_real(model, config.seed)
+
+
+def meta_model(config: TrainConfig, vocab_size: int) -> GPT2LMHeadModelParallel:
+    """The whole GPT-2 of a configuration on the meta device, which has shapes and no values."""
     sizes = {"n_layer": config.n_layer, "n_embd": config.n_embd, "n_head": config.n_head}
     # No dropout in attention: the fused kernel of a GPU takes no generator, so its masks could not be repeated.
     dropout = {"embd_pdrop": config.dropout, "resid_pdrop": config.dropout}
     settings = gpt2_config("tiny", vocab_size, n_positions=config.max_length, use_cache=False, **sizes, **dropout)
     with torch.device("meta"):
         model = GPT2LMHeadModelParallel(settings)
-    model.to(getattr(torch, config.dtype))
-    return model if config.deferred_init else made_real(model, config.seed)
+    return model.to(getattr(torch, config.dtype))
 
 
 def devices_of(config: TrainConfig) -> list[torch.device]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -76,8 +77,9 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
 
 
 def of_shares(outcomes: list[RankOutcome], config: TrainConfig) -> list[RankOutcome]:
-    """One outcome for each share of the data: ranks along tp and pp work on the same tokens."""
-    return outcomes[: config.dp * config.tp : config.tp]
+    """One outcome for each share of the data, with the memory of the rank of that share that held most."""
+    of_share = [[o for rank, o in enumerate(outcomes) if rank // config.tp % config.dp == d] for d in range(config.dp)]
+    return [replace(ranks[0], peak_memory_bytes=max(rank.peak_memory_bytes for rank in ranks)) for ranks in of_share]
 
 
 def _open_run(config: TrainConfig) -> Path:

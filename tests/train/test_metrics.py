@@ -105,11 +105,14 @@ OPTIONS = {
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("mode", [{}, {"mode": "data_parallel"}, {"mode": "pipeline"}])
+@pytest.mark.parametrize(
+    "mode",
+    [{}, {"mode": "data_parallel"}, {"mode": "pipeline"}, {"mode": "tensor_parallel"}, {"dp": 2, "zero": 3}],
+)
 def test_a_run_is_measured_against_a_given_machine(mode, tmp_path):
     """The first epoch is left out, and the operations are those of all devices together."""
     size = 2 if mode else 1
-    result = train(TrainConfig(**OPTIONS, **mode, world_size=size, peak_flops=1e9, workdir=str(tmp_path)))
+    result = train(TrainConfig(**OPTIONS, **{"world_size": size, **mode}, peak_flops=1e9, workdir=str(tmp_path)))
     metrics, kept = result.metrics, [epochs[1:] for epochs in result.ranks]
     tokens = sum(epoch.num_tokens for epochs in kept for epoch in epochs)
     seconds = sum(epoch.training_time_s for epochs in kept for epoch in epochs) / len(kept)
