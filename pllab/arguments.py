@@ -64,3 +64,13 @@ def deadline(timeout_s: float) -> float:
             f"timeout_s is {timeout_s!r}; give the longest wait in seconds, a number above 0 and up to {_LONGEST_S:,}"
         )
     return float(timeout_s)
+
+
+def require(is_fine: bool, message: str) -> None:
+    """Refuse what a caller gave, with a sentence that names it and the way out.
+
+    Raises:
+        ValueError: it is not fine.
+    """
+    if not is_fine:
+        raise ValueError(message)

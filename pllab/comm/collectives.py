@@ -10,9 +10,10 @@ In order: who is here, collectives, messages between two ranks, groups inside th
 """
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -107,11 +108,7 @@ def all_reduce_async(tensor: torch.Tensor, group: Group | None = None) -> Pendin
     Raises:
         PeerError: another rank went away (also from `wait`).
     """
-    note_tensor("all_reduce", tensor)
-    if not dist.is_initialized():
-        return Pending("all_reduce", None)
-    with in_words("all_reduce", rank()):
-        return Pending("all_reduce", dist.all_reduce(tensor, group=group, async_op=True))
+    return _start("all_reduce", tensor, partial(dist.all_reduce, tensor), group)
 
 
 def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | None = None) -> Pending:
@@ -122,12 +119,9 @@ def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | Non
     Raises:
         PeerError: another rank went away (also from `wait`).
     """
-    note_tensor("all_gather", part)
     if not dist.is_initialized():
         whole.copy_(part)
-        return Pending("all_gather", None)
-    with in_words("all_gather", rank()):
-        return Pending("all_gather", _all_gather(whole, part, group=group, async_op=True))
+    return _start("all_gather", part, partial(_all_gather, whole, part), group)
 
 
 def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group | None = None) -> Pending:
@@ -138,12 +132,17 @@ def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group |
     Raises:
         PeerError: another rank went away (also from `wait`).
     """
-    note_tensor("reduce_scatter", whole)
     if not dist.is_initialized():
         part.copy_(whole)
-        return Pending("reduce_scatter", None)
-    with in_words("reduce_scatter", rank()):
-        return Pending("reduce_scatter", _reduce_scatter(part, whole, group=group, async_op=True))
+    return _start("reduce_scatter", whole, partial(_reduce_scatter, part, whole), group)
+
+
+def _start(operation: str, message: torch.Tensor, call: Callable[..., Any], group: Group | None) -> Pending:
+    note_tensor(operation, message)
+    if not dist.is_initialized():
+        return Pending(operation, None)
+    with in_words(operation, rank()):
+        return Pending(operation, call(group=group, async_op=True))
 
 
 def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None) -> None:

@@ -97,8 +97,13 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         is the number of tokens a row will have, for the balance.
 
         Raises:
-            ValueError: there are more devices than layers, or a device does not exist.
+            ValueError: there are more devices than layers, a device does not exist, or ranks have split the layers.
         """
+        if any((split := split_of(p)) and p.shape[split.dim] < split.size for p in self.parameters()):
+            raise ValueError(
+                "ranks have split the layers of this model, and lanes would order their messages differently on each; "
+                "parallelize a whole model, or give the stages to ranks"
+            )
         devices = default_devices() if devices is None else list(devices)
         sizes = balance(layer_costs(self.config, time), len(devices))
         partitions = cut(layers_of(self), sizes)

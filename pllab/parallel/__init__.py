@@ -15,7 +15,7 @@ from pllab.parallel.averaging import (
 )
 from pllab.parallel.bucketing import Bucket, plan_buckets
 from pllab.parallel.data_parallel import DataParallel
-from pllab.parallel.norms import clip_grad_norm, grad_norm, num_copies
+from pllab.parallel.norms import clip_grad_norm
 from pllab.parallel.sharded import FullyShardedDataParallel
 from pllab.parallel.tensor import (
     ColumnParallelLinear,
@@ -43,8 +43,6 @@ __all__ = [
     "check_same_model",
     "clip_grad_norm",
     "global_sum",
-    "grad_norm",
-    "num_copies",
     "num_target_tokens",
     "plan_buckets",
     "slice_of",

@@ -30,7 +30,7 @@ def clip_grad_norm(model: nn.Module, max_norm: float, mesh: comm.Mesh | None = N
 
     Args:
         model: what this rank has of the model.
-        max_norm: the largest norm.
+        max_norm: the largest norm; infinite, to learn the norm alone.
         mesh: how the ranks share the model; by default all replicate what is not split.
 
     Raises:
@@ -41,7 +41,7 @@ def clip_grad_norm(model: nn.Module, max_norm: float, mesh: comm.Mesh | None = N
     """
     if not max_norm > 0:
         raise ValueError(f"max_norm is {max_norm}; give a number above 0")
-    norm = grad_norm(model, mesh)
+    norm = _norm(model, mesh)
     if norm > max_norm:
         for parameter in model.parameters():
             if parameter.grad is not None:
@@ -49,24 +49,19 @@ def clip_grad_norm(model: nn.Module, max_norm: float, mesh: comm.Mesh | None = N
     return norm
 
 
-def grad_norm(model: nn.Module, mesh: comm.Mesh | None = None) -> float:
-    """The norm of all gradients, each number counted once.
-
-    Raises:
-        PeerError: another rank went away or did not come in time.
-    """
+def _norm(model: nn.Module, mesh: comm.Mesh | None) -> float:
     device = "cuda" if comm.backend_name() == "nccl" else "cpu"
     total = torch.zeros((), dtype=torch.float64, device=device)
     for parameter in model.parameters():
         if parameter.grad is not None:
             grad = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
             wide = torch.promote_types(grad.dtype, torch.float32)
-            total += torch.linalg.vector_norm(grad, dtype=wide).double() ** 2 / num_copies(parameter, mesh)
+            total += torch.linalg.vector_norm(grad, dtype=wide).double() ** 2 / _num_copies(parameter, mesh)
     comm.all_reduce(total)
     return float(total) ** 0.5
 
 
-def num_copies(parameter: nn.Parameter, mesh: comm.Mesh | None = None) -> int:
+def _num_copies(parameter: nn.Parameter, mesh: comm.Mesh | None) -> int:
     """How many ranks have the same numbers of a parameter as this one.
 
     Example on a mesh of dp 2 x tp 2: 4 for a bias that no one splits, 2 for a weight that `tensor_parallel` split, 1 if

@@ -108,7 +108,7 @@ class FullyShardedDataParallel(nn.Module):
             unit.on_gradient(_hook(weakref.WeakMethod(self._arrived), index))
         self._was_stepped = False
         # Not from the pieces' version counters alone: a fused optimizer leaves them as they are.
-        hook = register_optimizer_step_post_hook(_on_step(weakref.ref(self)))
+        hook = register_optimizer_step_post_hook(_on_step(weakref.WeakMethod(self._stepped)))
         weakref.finalize(self, hook.remove)
         self._begin()
         comm.barrier(group)
@@ -165,6 +165,11 @@ class FullyShardedDataParallel(nn.Module):
                 comm.barrier(self._group)  # every rank has changed its part
             for unit in self._all:
                 unit.forget()
+
+    def _stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """Another model's optimizer may step on one rank alone, which must not wait at a barrier alone."""
+        mine = {id(piece) for unit in self._all for piece in unit.pieces}
+        self._was_stepped |= any(id(p) in mine for group in optimizer.param_groups for p in group["params"])
 
     def _gather(self, unit: Unit) -> None:
         unit.gather()
@@ -336,10 +341,10 @@ def _device_of(module: nn.Module) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if comm.backend_name() == "nccl" else torch.device("cpu")
 
 
-def _on_step(model: weakref.ref[FullyShardedDataParallel]) -> Callable[..., None]:
-    def hook(*_: Any) -> None:
-        if (alive := model()) is not None:
-            alive._was_stepped = True
+def _on_step(stepped: weakref.WeakMethod[Callable[[torch.optim.Optimizer], None]]) -> Callable[..., None]:
+    def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if (method := stepped()) is not None:
+            method(optimizer)
 
     return hook
 

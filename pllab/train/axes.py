@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from pllab.arguments import require
+
 if TYPE_CHECKING:
     from pllab.train.config import TrainConfig
 
@@ -44,22 +46,22 @@ def check_axes(config: "TrainConfig") -> None:
         ValueError: an option does not fit the axes; the message says what to give instead.
     """
     rows, dp, tp = config.batch_size, config.dp, config.tp
-    _require(
+    require(
         rows % dp == 0,
         f"batch_size {rows} is {'smaller than' if rows < dp else 'not divisible by'} dp {dp}; "
         "it counts the examples of all ranks together, so give a multiple",
     )
-    _require(
+    require(
         config.n_head % tp == 0,
         f"n_head {config.n_head} is not divisible by tp {tp}; every rank takes an equal share of the heads",
     )
-    _require(not config.zero or dp > 1, f"zero {config.zero} shards over dp, which is {dp}; give dp 2 or more")
-    _require(
+    require(not config.zero or dp > 1, f"zero {config.zero} shards over dp, which is {dp}; give dp 2 or more")
+    require(
         not config.zero or config.pp == 1,
         f"zero {config.zero} and pp {config.pp} do not go together, because every micro-batch would gather every "
         "parameter again; leave one out",
     )
-    _require(not config.loss_parallel or tp > 1, "loss_parallel splits the loss over tp, which is 1; give tp 2 or more")
+    require(not config.loss_parallel or tp > 1, "loss_parallel splits the loss over tp, which is 1; give tp 2 or more")
     _check_options(config)
     if config.implementation == "pytorch":
         _check_pytorch(config)
@@ -68,15 +70,15 @@ def check_axes(config: "TrainConfig") -> None:
 def _check_options(config: "TrainConfig") -> None:
     """What is for models of which every rank has all, or only for others."""
     is_spread = config.zero > 0 or config.tp > 1
-    _require(
+    require(
         not config.deferred_init or config.zero > 0,
         "deferred_init makes a model shard by shard; give zero 1, 2 or 3, or leave it out",
     )
-    _require(
+    require(
         not (config.checkpoint or config.resume) or not is_spread,
         "checkpoint and resume are for whole parameters; leave them out, or leave out zero and tp",
     )
-    _require(
+    require(
         not (config.compile and (is_spread or config.is_split)),
         f"compile belongs to modes single and data_parallel without zero, not to {config.mode}; leave it out",
     )
@@ -84,26 +86,21 @@ def _check_options(config: "TrainConfig") -> None:
 
 def _check_pytorch(config: "TrainConfig") -> None:
     dp, tp, zero = config.dp, config.tp, config.zero
-    _require(
+    require(
         config.mode != "model_parallel",
         "mode model_parallel runs on lanes, which PyTorch has not; leave implementation out, or take mode pipeline",
     )
-    _require(
+    require(
         tp == 1 or dp == 1 or zero > 1,
         f"dp {dp} and tp {tp} with implementation pytorch need zero 2 or 3, because DistributedDataParallel takes no "
         "DTensor; give zero 2",
     )
-    _require(
+    require(
         tp == 1 or config.pp == 1,
         f"tp {tp} and pp {config.pp} with implementation pytorch do not go together here, because DTensors do not run "
         "as our chain of layers; take implementation custom",
     )
-    _require(
+    require(
         not config.deferred_init or (tp == 1 and zero > 1),
         "deferred_init with implementation pytorch needs fully_shard alone; give zero 2 or 3 and no tp",
     )
-
-
-def _require(is_fine: bool, message: str) -> None:
-    if not is_fine:
-        raise ValueError(message)

@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from pllab import comm
 from pllab.show import Figure, figure
 from pllab.train.config import TrainConfig
-from pllab.train.layouts import layouts, share_of
+from pllab.train.layouts import layouts, loss_of_all, share_of
 from pllab.train.trainers import make_trainer
 
 _VOCAB, _TIME = 1024, 64
@@ -158,9 +158,7 @@ def _timed(config: TrainConfig, num_steps: int) -> tuple[list[float], float]:
         start = time.perf_counter()
         record = trainer.step(batch)
         seconds.append(time.perf_counter() - start)
-        pair = torch.tensor([float(record.loss_sum), float(record.num_targets)], dtype=torch.float64)
-        comm.all_reduce(pair)
-        loss = float(pair[0] / pair[1])
+        loss = loss_of_all(record)
     trainer.close()
     del trainer
     gc.collect()

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pllab.arguments import deadline, is_number, thread_count, whole_number
+from pllab.arguments import deadline, is_number, require, thread_count, whole_number
 from pllab.models.gpt2 import SIZES
 from pllab.schedule import FAMILIES
 from pllab.train.axes import check_axes, settled
@@ -164,6 +164,10 @@ class TrainConfig:
         """Whether those devices work at the same time."""
         return self.is_split and self.mode != "model_parallel"
 
+    def share_of(self, rank: int) -> int:
+        """Which of the dp shares of the data a rank works on: ranks along tp and pp have the same."""
+        return rank // self.tp % self.dp
+
     @property
     def needs_ranks(self) -> bool:
         """Whether each device has a process of its own; a pipeline alone runs on lanes."""
@@ -224,22 +228,22 @@ def _check_ranges(config: TrainConfig) -> None:
     for name in ("learning_rate", "gradient_clipping", "peak_flops"):
         value = getattr(config, name)
         is_fine = value is None or (is_number(value) and 0 < value < math.inf)
-        _require(is_fine, f"{name} is {value}; give a finite number above 0")
+        require(is_fine, f"{name} is {value}; give a finite number above 0")
     deadline(config.timeout_s)
     is_seed = isinstance(config.seed, int) and 0 <= config.seed < 2**63
-    _require(is_seed, f"seed is {config.seed}; give a whole number from 0 to 2**63 - 1")
+    require(is_seed, f"seed is {config.seed}; give a whole number from 0 to 2**63 - 1")
     for name, what in (("workdir", "a folder for results and checkpoints"), ("dataset", "a data set, or its path")):
         value = getattr(config, name)
         is_name = isinstance(value, str) and value != "" and "\0" not in value
-        _require(is_name, f"{name} is {value!r}; name {what}")
+        require(is_name, f"{name} is {value!r}; name {what}")
     is_probability = is_number(config.dropout) and 0 <= config.dropout < 1
-    _require(is_probability, f"dropout is {config.dropout}; give a probability from 0 to less than 1")
-    _require(
+    require(is_probability, f"dropout is {config.dropout}; give a probability from 0 to less than 1")
+    require(
         config.n_embd % config.n_head == 0,
         f"n_embd {config.n_embd} is not divisible by n_head {config.n_head}; every head takes an equal share",
     )
-    _require(config.max_length >= 2, f"max_length is {config.max_length}; give 2 or more, one to predict")
-    _require(
+    require(config.max_length >= 2, f"max_length is {config.max_length}; give 2 or more, one to predict")
+    require(
         config.columns is None or len(config.columns) in (1, 2),
         f"columns are {config.columns}; give one (text) or two (source and target)",
     )
@@ -247,15 +251,15 @@ def _check_ranges(config: TrainConfig) -> None:
 
 def _check_devices(config: TrainConfig) -> None:
     world_size, rows = config.world_size, config.batch_size // config.dp
-    _require(
+    require(
         config.mode != "single" or world_size == 1,
         f"world_size is {world_size} in mode single; give 1, or choose data_parallel, model_parallel or pipeline",
     )
-    _require(
+    require(
         rows % config.accumulation == 0,
         f"accumulation {config.accumulation} does not divide the {rows} rows of a device; give a number that does",
     )
-    _require(
+    require(
         not config.is_split or config.num_stages <= config.n_layer,
         f"{config.num_stages} stages are more than the {config.n_layer} layers of the model; "
         "give a smaller world_size or a larger n_layer",
@@ -264,12 +268,12 @@ def _check_devices(config: TrainConfig) -> None:
 
 def _check_microbatches(config: TrainConfig) -> None:
     count, size = config.num_microbatches, config.split_size
-    _require(
+    require(
         count is None or size is None,
         f"num_microbatches {count} and split_size {size} say the same thing twice; "
         "give the count or the rows of one micro-batch",
     )
-    _require(
+    require(
         not config.is_pipelined or config.accumulation == 1,
         f"accumulation is {config.accumulation} in a pipeline, where micro-batches are the accumulation; "
         "give num_microbatches instead",
@@ -277,25 +281,20 @@ def _check_microbatches(config: TrainConfig) -> None:
     options = {"num_microbatches": count, "split_size": size, "recompute": config.recompute}
     options["schedule"] = config.schedule != "gpipe"
     only = [name for name, value in options.items() if value]
-    _require(
+    require(
         config.is_pipelined or not only,
         f"{' and '.join(only)} belong to mode pipeline, not to {config.mode}; leave them out",
     )
-    _require(
+    require(
         config.memory_limit is None or config.schedule == "zero_bubble",
         f"memory_limit {config.memory_limit} belongs to schedule zero_bubble, not to {config.schedule}; leave it out",
     )
-    _require(
+    require(
         config.memory_limit is None or (is_number(config.memory_limit) and 1 <= config.memory_limit < math.inf),
         f"memory_limit is {config.memory_limit}; one micro-batch counts 1, so give at least 1",
     )
-    _require(
+    require(
         count is None or count <= config.batch_size // config.dp,
         f"num_microbatches {count} is more than the {config.batch_size // config.dp} rows of a pipeline's batch; "
         "give fewer micro-batches or a larger batch_size",
     )
-
-
-def _require(is_fine: bool, message: str) -> None:
-    if not is_fine:
-        raise ValueError(message)

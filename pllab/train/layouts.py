@@ -14,7 +14,7 @@ import torch
 from pllab import comm
 from pllab.train.config import TrainConfig
 from pllab.train.placing import build_model
-from pllab.train.trainers import make_trainer
+from pllab.train.trainers import StepRecord, make_trainer
 
 MOST = 1e-5
 """The largest relative deviation in float32 that counts as equal."""
@@ -136,14 +136,14 @@ def trained(config: TrainConfig, num_steps: int) -> Trained:
     trainer = make_trainer(config, _VOCAB, model)
     try:
         trainer.updates.begin(num_steps)
-        losses = [_step(trainer, config, number) for number in range(num_steps)]
+        losses = [loss_of_all(trainer.step(share_of(batch(number), config))) for number in range(num_steps)]
         return losses, {name: value.detach().clone() for name, value in trainer.gather().state_dict().items()}
     finally:
         trainer.close()
 
 
-def _step(trainer: Any, config: TrainConfig, number: int) -> float:
-    record = trainer.step(share_of(batch(number), config))
+def loss_of_all(record: StepRecord) -> float:
+    """The loss of a step over the whole batch."""
     pair = torch.tensor([float(record.loss_sum), float(record.num_targets)], dtype=torch.float64)
     comm.all_reduce(pair)
     return float(pair[0] / pair[1])
@@ -151,9 +151,7 @@ def _step(trainer: Any, config: TrainConfig, number: int) -> float:
 
 def share_of(whole: dict[str, torch.Tensor], config: TrainConfig) -> dict[str, torch.Tensor]:
     """The rows of this rank's replica."""
-    if comm.backend_name() is None:
-        return whole
-    number, size = comm.rank() // config.tp % config.dp, config.batch_size // config.dp
+    number, size = config.share_of(comm.rank()), config.batch_size // config.dp
     return {name: rows[number * size : (number + 1) * size] for name, rows in whole.items()}
 
 

@@ -113,7 +113,7 @@ def _prepare(
     config: TrainConfig, corpus: Corpus, folder: Path, trainer: Trainer, on_progress: OnProgress, start: float
 ) -> _Run:
     """Encode every text once, before the clock of the epochs runs."""
-    share = (comm.rank() // config.tp % config.dp, config.dp) if comm.backend_name() else (0, 1)
+    share = (config.share_of(comm.rank()), config.dp)
     collate = Collate(corpus.tokenizer, config.max_length)
     rows = [collate.encode(example) for example in corpus.training]
     return _Run(

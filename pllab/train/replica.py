@@ -10,7 +10,6 @@ around the model:
     --tp 2              models.tensor_parallel               parallelize_module (DTensor)
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -25,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel, tensor_parallel_by_pytorch
 from pllab.models.gpt2 import initial_value, initialise
-from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm, grad_norm, whole_state
+from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm, whole_state
 from pllab.train.config import TrainConfig
 
 
@@ -85,24 +84,17 @@ class Replica:
         with no_sync():
             yield
 
-    def limit_norm(self, most: float) -> float:
+    def clip(self, most: float) -> float:
         """Scale the gradients of all ranks together to a norm of at most `most`; return the norm before."""
-        return grad_norm(self.module, self._mesh) if math.isinf(most) else clip_grad_norm(self.module, most, self._mesh)
+        return clip_grad_norm(self.module, most, self._mesh)
 
     @contextmanager
     def whole(self) -> Iterator[dict[str, torch.Tensor]]:
         """The state dict of the whole model, as transformers has it; all ranks ask for it."""
-        if isinstance(self.module, FullyShardedDataParallel):
-            with self.module.gathered():
-                yield whole_state(self.model, comm.group_of(self._mesh, "tp"))
-        elif self._is_ours:
-            yield whole_state(self.model, comm.group_of(self._mesh, "tp")) if self._config.tp > 1 else self._plain()
-        else:
-            yield _as_transformers(self._plain()) if self._config.tp > 1 else self._plain()
-
-    def _plain(self) -> dict[str, torch.Tensor]:
-        state = self.model.state_dict()
-        return {name: each.full_tensor() if isinstance(each, DTensor) else each for name, each in state.items()}
+        gathered: Any = self.module.gathered if isinstance(self.module, FullyShardedDataParallel) else nullcontext
+        with gathered():
+            state = whole_state(self.model, comm.group_of(self._mesh, "tp")) if self._is_ours else _whole(self.model)
+            yield state
 
     def _shared(self) -> nn.Module:
         if not self._config.zero:
@@ -134,8 +126,12 @@ def _make_real(model: GPT2LMHeadModelParallel, seed: int, device: torch.device) 
             parameter.to_local().copy_(mine.to_local())
 
 
-def _as_transformers(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights of `tensor_parallel_by_pytorch` under transformers' names and in its layout."""
+def _whole(model: nn.Module) -> dict[str, torch.Tensor]:
+    """The weights of a model of DTensors under transformers' names; `tensor_parallel_by_pytorch` has others, turned."""
+    values = model.state_dict().items()
+    state = {name: each.full_tensor() if isinstance(each, DTensor) else each for name, each in values}
+    if not any(".c_attn.q." in name for name in state):
+        return state
     whole: dict[str, torch.Tensor] = {}
     for name, value in state.items():
         where, _, last = name.rpartition(".")

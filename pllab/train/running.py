@@ -78,7 +78,7 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
 
 def of_shares(outcomes: list[RankOutcome], config: TrainConfig) -> list[RankOutcome]:
     """One outcome for each share of the data, with the memory of the rank of that share that held most."""
-    of_share = [[o for rank, o in enumerate(outcomes) if rank // config.tp % config.dp == d] for d in range(config.dp)]
+    of_share = [[o for rank, o in enumerate(outcomes) if config.share_of(rank) == d] for d in range(config.dp)]
     return [replace(ranks[0], peak_memory_bytes=max(rank.peak_memory_bytes for rank in ranks)) for ranks in of_share]
 
 

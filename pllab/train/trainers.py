@@ -7,7 +7,6 @@ divided by their number. In a mean of the ranks' means, the weight of a token wo
 its rank.
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,6 @@ from pllab.parallel import (
     DataParallel,
     clip_grad_norm,
     global_sum,
-    grad_norm,
     num_target_tokens,
     token_weighted,
     whole_state,
@@ -144,7 +142,7 @@ class Plain:
             sums.append(loss_sum.detach())
             inside += [Inside.of(self.model.pipe.schedule, self.model.pipe.last_timeline)] if self.model.pipe else []
         self.watch.lap("messages" if isinstance(self._replica.module, DataParallel) else "work")
-        norm = None if (most := self._config.norm_limit) is None else self._replica.limit_norm(most)
+        norm = None if (most := self._config.norm_limit) is None else self._replica.clip(most)
         rate = self.updates.step()
         self.watch.lap("optimizer")
         return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm, tuple(inside))
@@ -220,7 +218,7 @@ class Pipelined:
         if self._replica is not None:
             self._average(self.config.dp * num_targets / total)
             self.watch.lap("messages")
-        norm = None if (most := self.config.norm_limit) is None else limit_norm(self._own, most, self.mesh)
+        norm = None if (most := self.config.norm_limit) is None else clip_grad_norm(self._own, most, self.mesh)
         rate = self.updates.step(self._executor.on_each_lane if isinstance(self._executor, LaneExecutor) else None)
         self.watch.lap("optimizer")
         return StepRecord(torch.tensor(loss * num_targets, dtype=torch.float64), num_targets, rate, norm, inside)
@@ -325,11 +323,6 @@ class Pipelined:
                 if id(parameter) not in counted:
                     counted.add(id(parameter))
                     yield number, parameter
-
-
-def limit_norm(model: nn.Module, most: float, mesh: comm.Mesh | None) -> float:
-    """Scale the gradients of all ranks together to a norm of at most `most`; return the norm before."""
-    return grad_norm(model, mesh) if math.isinf(most) else clip_grad_norm(model, most, mesh)
 
 
 def _check_targets(total: float, config: TrainConfig) -> None:

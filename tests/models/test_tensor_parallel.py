@@ -213,6 +213,7 @@ def refusals(rank: int) -> dict[str, str]:
         "lanes": lambda: tensor_parallel(lanes),
         "eager": lambda: tensor_parallel(plain(attn_implementation="eager"), sequence_parallel=True),
         "time": lambda: sliced(ids[:, :-1]),
+        "lanes afterwards": lambda: sliced.parallelize(["cpu:0", "cpu:1"]),
     }
     said = {}
     with comm.record_messages() as ledger:
@@ -417,6 +418,7 @@ def test_refusals_are_one_sentence_before_any_message(ranks: Results) -> None:
         assert "runs on lanes" in said["lanes"]
         assert "attention is 'eager'" in said["eager"] and "attn_implementation='sdpa'" in said["eager"]
         assert said["time"].startswith("the time of a row under sequence_parallel is 7, which 2 ranks cannot")
+        assert said["lanes afterwards"].startswith("ranks have split the layers of this model")
         assert said["messages"] == "['all_reduce']"  # of the embedding, before the time is known
 
 

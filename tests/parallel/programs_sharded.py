@@ -298,6 +298,18 @@ def refusals(rank: int, world_size: int) -> list[str]:
     return [_sentence(case) for case in cases]
 
 
+def beside_another(rank: int, world_size: int) -> bool:
+    """A step of rank 0's optimizer of another model is no step of this one, for which ranks would wait."""
+    model, other = FullyShardedDataParallel(Chain()), nn.Linear(2, 2)
+    if rank == 0:
+        other(torch.ones(2)).sum().backward()
+        torch.optim.SGD(other.parameters(), lr=0.1).step()
+    with comm.record_messages() as ledger:
+        loss_of(model, *share(0, rank, world_size)).backward()
+    alike = comm.all_gather_object([message.name for message in ledger.messages])
+    return alike[0] == alike[-1]
+
+
 class _Plain(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -315,6 +327,7 @@ PROGRAMS = (
     written,
     deferred,
     forgotten,
+    beside_another,
     refusals,
 )
 

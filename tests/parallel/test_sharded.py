@@ -181,6 +181,7 @@ def test_units_by_class_and_an_unreferenced_model(ranks: Results, where: str) ->
     for result in ranks:
         assert_same(result[f"units {where}"]["weights"], one_process(*range(NUM_STEPS)))
         assert result[f"forgotten {where}"]
+        assert result[f"beside_another {where}"]
 
 
 @pytest.mark.parametrize("name, most", [("float32", 1e-6), ("bfloat16", 1e-6)])
