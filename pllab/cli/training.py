@@ -180,9 +180,9 @@ def _rank_line(epochs: Sequence[EpochMetrics]) -> str:
 
 
 def _total_lines(result: TrainResult) -> list[str]:
-    num_ranks, num_epochs = len(result.ranks), len(result.ranks[0])
+    num_devices, num_epochs = result.config.world_size, len(result.ranks[0])
     dropped = f"mean and deviation, the first of {num_epochs} epochs dropped" if num_epochs > 1 else "one epoch"
-    summed = f"sum over {num_ranks} ranks" if num_ranks > 1 else "one process"
+    summed = f"{num_devices} devices together, real" if num_devices > 1 else "one device, real"
     samples = f"{result.metrics.samples_per_s:,.1f} samples/s"
     lines = [
         f"training time    {result.training_time_s.text()} s per epoch ({dropped})",

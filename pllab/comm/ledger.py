@@ -10,6 +10,7 @@ Open ledgers belong to the process, not to a thread, because hooks send from aut
 
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,6 +71,9 @@ class Ledger:
     """
 
     messages: list[Message] = field(default_factory=list)
+    seconds: float = 0.0
+    """What the calls of this room took, waiting for others included; a message started ahead counts where it is
+    waited for."""
     on_message: Callable[[Message], None] | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -139,13 +143,16 @@ def note(name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = N
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Count no call of this thread inside the block: this room has noted it already, under a better name."""
-    before = getattr(_thread, "is_counted", False)
+    """A call of this room: it has noted its message under a better name, and its time goes to every open ledger."""
+    before, start = getattr(_thread, "is_counted", False), time.perf_counter()
     _thread.is_counted = True
     try:
         yield
     finally:
         _thread.is_counted = before
+        if not before:
+            for ledger in list(_open):
+                ledger.seconds += time.perf_counter() - start
 
 
 def _replace_methods() -> Callable[[], None]:

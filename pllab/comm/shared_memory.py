@@ -181,7 +181,8 @@ class SharedBuffer:
         Who writes to its tensor later waits at a barrier first, and who has written before this, too.
         """
         note_tensor("all_gather", self.tensor)
-        torch.cat(self._tensors, out=whole) if whole.dtype == self.tensor.dtype else self._cast_into(whole)
+        with in_words("all_gather", rank()):
+            torch.cat(self._tensors, out=whole) if whole.dtype == self.tensor.dtype else self._cast_into(whole)
 
     def reduce_scatter(self, part: torch.Tensor) -> None:
         """Fill `part` with this rank's share of the sum of all tensors; ranks write theirs again after a barrier.
@@ -196,10 +197,10 @@ class SharedBuffer:
         note_tensor("reduce_scatter", self.tensor[: size * len(self._tensors)])
         with in_words("reduce_scatter", rank()):
             dist.barrier(self._group)
-        first, second, *others = (tensor[self._number * size :][:size] for tensor in self._tensors)
-        torch.add(first, second, out=part)
-        for other in others:
-            part.add_(other)
+            first, second, *others = (tensor[self._number * size :][:size] for tensor in self._tensors)
+            torch.add(first, second, out=part)
+            for other in others:
+                part.add_(other)
 
     def _cast_into(self, whole: torch.Tensor) -> None:
         for piece, tensor in zip(whole.chunk(len(self._tensors)), self._tensors, strict=True):

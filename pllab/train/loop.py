@@ -214,7 +214,7 @@ def _device_s(run: _Run, inside: Sequence[Inside]) -> Seconds:
     if schedule is not None:
         return pipeline_time(steps, schedule, inside)
     messages = [step["messages"] for step in steps]
-    return replicas_time(steps, comm.all_gather_object(messages) if run.share[1] > 1 else [messages])
+    return replicas_time(steps, comm.all_gather_object(messages))
 
 
 def _steps(run: _Run, epoch: _Epoch, losses: Sequence[float]) -> list[StepMetrics]:

@@ -3,7 +3,8 @@
     work        forward and backward
     bubble      waiting that the order of the schedule makes even if all its actions take equally long
     imbalance   waiting for a device whose work takes longer
-    messages    sums of gradients and packets between stages, and handing out and collecting a pipeline's work
+    messages    calls of `pllab.comm` that the work waits for, packets between stages, and handing out and collecting
+                a pipeline's work; what PyTorch's classes, GPUs and the ranks of one stage send is part of the work
     data        making a batch, counting its tokens, reporting
     optimizer   gradient norm, clipping and update
 
@@ -45,6 +46,7 @@ class Stopwatch:
         """Forget all steps; the first lap of the next one begins now."""
         self._start = self._now()
         self._steps: list[list[tuple[Cause | None, Mark]]] = [[]]
+        self._within: list[list[tuple[Cause, float]]] = [[]]
 
     def lap(self, cause: Cause | None) -> None:
         """Put the time since the last lap down to this cause; to none, and it does not count."""
@@ -53,15 +55,23 @@ class Stopwatch:
             laps.pop()
         laps.append((cause, self._now()))
 
+    def within(self, cause: Cause, seconds: float) -> None:
+        """Put seconds that lie within the work of this step down to another cause."""
+        self._within[-1].append((cause, seconds))
+
     def end_step(self) -> None:
         """The laps from now on belong to the next step."""
         self._steps.append([])
+        self._within.append([])
 
     def steps(self) -> list[Seconds]:
         """The seconds of every ended step by cause."""
         before, steps = self._start, []
-        for laps in self._steps[:-1]:
+        for laps, within in zip(self._steps[:-1], self._within, strict=False):
             seconds = dict.fromkeys(CAUSES, 0.0)
+            for part_of, part in within:
+                seconds[part_of] += part
+                seconds["work"] -= part
             for cause, mark in laps:
                 if cause is not None:
                     seconds[cause] += _between(before, mark)

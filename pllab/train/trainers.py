@@ -118,7 +118,8 @@ class Plain:
         group = comm.group_of(mesh, "dp")
         self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config, group)
         self.watch = Stopwatch(self.device)
-        if isinstance(self._replica.module, DataParallel):  # what comes after the last gradient are its messages
+        self._has_messages_last = self.device.type == "cuda" and isinstance(self._replica.module, DataParallel)
+        if self._has_messages_last:  # a GPU's queue has them after the last gradient; a CPU's calls are timed
             for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
                 parameter.register_post_accumulate_grad_hook(lambda _: self.watch.lap("work"))
 
@@ -133,15 +134,19 @@ class Plain:
         total = global_sum(num_targets)  # before the forward is queued, so that a GPU is not waited for
         self.watch.lap("messages")
         _check_targets(total, self._config)
-        sums, inside = [], list[Inside]()
+        sums, pipe = [], self.model.pipe
+        inside = list[Inside]()
         parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
-        for part in parts:
-            with nullcontext() if part is parts[-1] else self._replica.unsent():
-                loss_sum = self._replica.loss_sum(*part)
-                self._replica.backward(token_weighted(loss_sum, num_targets, total=total))
-            sums.append(loss_sum.detach())
-            inside += [Inside.of(self.model.pipe.schedule, self.model.pipe.last_timeline)] if self.model.pipe else []
-        self.watch.lap("messages" if isinstance(self._replica.module, DataParallel) else "work")
+        with comm.record_messages() as ledger:
+            for part in parts:
+                with nullcontext() if part is parts[-1] else self._replica.unsent():
+                    loss_sum = self._replica.loss_sum(*part)
+                    self._replica.backward(token_weighted(loss_sum, num_targets, total=total))
+                sums.append(loss_sum.detach())
+                inside += [Inside.of(pipe.schedule, pipe.last_timeline)] if pipe else []
+        self.watch.lap("messages" if self._has_messages_last else "work")
+        if self.device.type == "cpu":
+            self.watch.within("messages", ledger.seconds)
         norm = None if (most := self._config.norm_limit) is None else self._replica.clip(most)
         rate = self.updates.step()
         self.watch.lap("optimizer")

@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -58,17 +59,27 @@ def test_ctrl_c_ends_all_ranks_with_one_line(tmp_path):
 
 
 @pytest.mark.ranks
-def test_torchrun_trains_with_the_same_command(tmp_path):
+@pytest.mark.parametrize("num_nodes", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_torchrun_trains_with_the_same_command(tmp_path, num_nodes):
+    """On one node, and on two, of which each has an agent that starts one rank."""
     words = [word if word != "1000" else "1" for word in WORDS]
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "pllab", *words]
-    done = subprocess.run(
-        [sys.executable, *command, "--quiet", "--workdir", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=os.environ | {"TMPDIR": str(tmp_path)},  # torchrun leaves a folder for logs behind
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("validation loss  ") == 1  # rank 0 alone tells
-    assert "sum over 2 ranks" in done.stdout
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free.getsockname()[1]}"]
+    where = ["--standalone"] if num_nodes == 1 else [*meeting, "--nnodes", "2", "--local-addr", "127.0.0.1"]
+    command = ["-m", "torch.distributed.run", *where, "--nproc-per-node", str(2 // num_nodes), "-m", "pllab", *words]
+    agents = [
+        subprocess.Popen(
+            [sys.executable, *command, "--quiet", "--workdir", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(tmp_path)},  # torchrun leaves a folder for logs behind
+        )
+        for _ in range(num_nodes)
+    ]
+    said = [agent.communicate(timeout=240) for agent in agents]
+    assert [agent.returncode for agent in agents] == [0] * num_nodes, said
+    summary = "".join(out for out, _ in said)
+    assert summary.count("validation loss  ") == 1  # rank 0 alone tells
+    assert "2 devices together" in summary
     assert (tmp_path / "data_parallel-2.json").exists()

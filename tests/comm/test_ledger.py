@@ -1,6 +1,7 @@
 """The ledger counts what was sent while it was open, hears torch.distributed called directly, and nothing twice."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -67,6 +68,20 @@ def through_the_room(number, size):
     return [message.name for message in outer.messages]
 
 
+def timed(number, size):
+    """What a ledger says that calls took while rank 1 came late to a sum, and how long the block was."""
+    barrier()
+    start = time.perf_counter()
+    with record_messages() as ledger:
+        time.sleep(0.2 * number)
+        all_reduce(torch.ones(2))
+        waited = ledger.seconds
+        buffer = comm.shared_buffer(8, torch.float32)  # its calls make others
+        if buffer is not None:
+            buffer.all_reduce()
+    return waited, ledger.seconds, time.perf_counter() - start
+
+
 def refuse(message):
     raise KeyError(message.peer)
 
@@ -100,6 +115,15 @@ def test_calls_of_this_room_are_not_heard_a_second_time(quick_ranks):
     for names in launch(through_the_room, 2, backend="gloo", timeout_s=60):
         assert names[: len(expected)] == expected
         assert names.count("barrier") == 1  # those of the shared buffer are its own
+
+
+@pytest.mark.ranks
+def test_the_seconds_of_calls_hold_the_wait_for_others_and_nothing_twice(quick_ranks):
+    early, late = launch(timed, 2, backend="gloo", timeout_s=60)
+    assert early[0] > 0.1 + late[0]
+    for waited, total, elapsed in (early, late):
+        assert waited < total <= elapsed
+    assert late[1] <= late[2] - 0.2  # its own sleep is none
 
 
 def test_the_ledger_counts_what_was_sent_while_it_was_open():
