@@ -16,6 +16,7 @@ from pllab.parallel.averaging import (
 from pllab.parallel.bucketing import Bucket, plan_buckets
 from pllab.parallel.data_parallel import DataParallel
 from pllab.parallel.norms import clip_grad_norm
+from pllab.parallel.resharding import join, part_of
 from pllab.parallel.sharded import FullyShardedDataParallel
 from pllab.parallel.tensor import (
     ColumnParallelLinear,
@@ -43,7 +44,9 @@ __all__ = [
     "check_same_model",
     "clip_grad_norm",
     "global_sum",
+    "join",
     "num_target_tokens",
+    "part_of",
     "plan_buckets",
     "slice_of",
     "split_of",

@@ -79,5 +79,5 @@ def _axes_of(parameter: Any) -> set[str]:
     if isinstance(parameter, DTensor):
         names = parameter.device_mesh.mesh_dim_names or ("dp",)
         return {name for name, place in zip(names, parameter.placements, strict=True) if place.is_shard()}
-    marks = {"dp": "is_sharded", "tp": "split_over"}
+    marks = {"dp": "piece_of", "tp": "split_over"}
     return {axis for axis, mark in marks.items() if getattr(parameter, mark, None)}

@@ -47,6 +47,23 @@ class Slot(NamedTuple):
     places: tuple[tuple[nn.Module, str], ...]
 
 
+class Piece(NamedTuple):
+    """Where the pieces of a parameter are: it begins at `start` of a shard of which every rank has `part` numbers.
+
+    Example: the weight drawn above is `Piece((5,), start=0, part=4)`; rank 1 has its numbers 4 to 5.
+    """
+
+    shape: torch.Size
+    start: int
+    part: int
+
+    def range_of(self, number: int) -> tuple[int, int]:
+        """The numbers of the parameter that a rank has, from and to."""
+        edges = (number * self.part - self.start, (number + 1) * self.part - self.start)
+        low, high = (min(max(edge, 0), self.shape.numel()) for edge in edges)
+        return low, high
+
+
 class Shard:
     """Parameters of one type side by side: this rank's part of them, and room for the whole."""
 
@@ -140,12 +157,13 @@ class Shard:
 
     def cut(self) -> None:
         """Let every parameter of the model be its piece of this rank's part."""
-        start = -self._number * self.numel
+        start, taken = 0, 0
         for slot, size in zip(self.slots, self._sizes, strict=False):
-            low, high = (min(max(edge, 0), self.numel) for edge in (start, start + size))
-            _become(slot.piece, self._part[low:high])
-            slot.piece.is_sharded = True  # type: ignore[attr-defined]  # read by `norms.py`
-            start += size
+            piece = Piece(slot.shape, start, self.numel)
+            low, high = piece.range_of(self._number)
+            _become(slot.piece, self._part[taken : taken + high - low])
+            slot.piece.piece_of = piece  # type: ignore[attr-defined]  # read by `norms.py` and `resharding.py`
+            start, taken = start + size, taken + high - low
 
     def _views(self, whole: torch.Tensor) -> list[nn.Parameter]:
         views = zip(whole.split(self._sizes), self.slots, strict=False)

@@ -75,8 +75,9 @@ def _check_options(config: "TrainConfig") -> None:
         "deferred_init makes a model shard by shard; give zero 1, 2 or 3, or leave it out",
     )
     require(
-        not (config.checkpoint or config.resume) or not is_spread,
-        "checkpoint and resume are for whole parameters; leave them out, or leave out zero and tp",
+        not (config.checkpoint or config.resume) or config.tp == 1 or config.implementation == "custom",
+        "checkpoint and resume with tp need implementation custom, because PyTorch's way splits other layers than "
+        "transformers has; leave them out, or leave out implementation",
     )
     require(
         not (config.compile and (is_spread or config.is_split)),

@@ -1,77 +1,100 @@
-"""Save a run and go on from it: weights as Hugging Face writes them, optimizer state, epochs done, the run's identity.
+"""Save a run and go on from it, on any number of ranks and under any axes.
 
-A checkpoint is a folder `epoch-0003`, written under another name and moved into place, so a reader sees a whole one or
-none. Then older checkpoints are removed. A checkpoint belongs to a run: `checkpoint.json` says what was trained on
-which data, and has the checksum of every file.
+A checkpoint is a folder `step-00000096` that `GPT2LMHeadModel.from_pretrained` reads. torch.distributed.checkpoint
+writes it as safetensors, so that reading it runs no code. Each rank writes some of the tensors, all of them whole, so
+that no later run needs to know how ranks shared the model:
+
+    model-00001-of-00002.safetensors ...            weights, with their index
+    optimizer/model-00001-of-00002.safetensors ...  moments and counts of steps, by parameter
+    config.json                                     the sizes of the model, for transformers
+    checkpoint.json                                 what was trained on which data, and a checksum of each file
+
+It is written under another name and moved into place, so a reader sees a whole one or none; then older ones are
+removed.
 """
 
+import copy
 import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
+from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel
+from pllab.parallel import join, part_of
 from pllab.train.results import write_json
+from pllab.train.updates import Part, Updates
 
 _ABOUT_FILE = "checkpoint.json"
-_OPTIMIZER_FILE = "optimizer.pt"
-_WEIGHTS_FILE = "model.safetensors"
+_OPTIMIZER = "optimizer"
 _SPENT_FILE = "spent.json"
 _EMBEDDING, _TIED_HEAD = "transformer.wte.weight", "lm_head.weight"
-_NAME = re.compile(r"epoch-\d{4,}")
+_NAME = re.compile(r"step-\d{8,}")
+_AT_ONCE = 2**28  # bytes that are whole on a rank at the same time while a checkpoint is read
+Tensors = dict[str, torch.Tensor]
+
+
+class Progress(NamedTuple):
+    """How far a run is: steps behind it, and steps of an epoch."""
+
+    steps: int
+    steps_per_epoch: int
 
 
 def save_checkpoint(
     folder: Path,
     model: GPT2LMHeadModelParallel,
-    states: Mapping[str, Any],
-    epochs_done: int,
+    updates: Updates,
+    progress: Progress,
     identity: Mapping[str, Any],
+    mesh: comm.Mesh | None = None,
 ) -> Path:
-    """Write `folder/epoch-NNNN`; remove older ones and the remains of a killed save.
+    """Write `folder/step-NNNNNNNN` on all ranks together; remove older ones and the remains of a killed save.
 
     Args:
-        folder: the run's folder.
-        model: with all weights up to date.
-        states: the optimizer's state of each parameter, by its name.
-        epochs_done: the number of epochs, which names the checkpoint.
+        folder: the run's folder, which all ranks see.
+        model: the model, for its sizes.
+        updates: this rank's parameters and their optimizers.
+        progress: the steps behind the run, which name the checkpoint.
         identity: the settings that decide what is learned; a resumed run must have the same.
+        mesh: how the ranks share the model.
+
+    Raises:
+        OSError: a rank could not write; the older checkpoint is there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob(".draft-*"):
-        shutil.rmtree(stale, ignore_errors=True)
-    target = folder / f"epoch-{epochs_done:04d}"
-    draft = Path(tempfile.mkdtemp(dir=folder, prefix=".draft-"))
+    draft = Path(comm.all_gather_object(_new_draft(folder) if comm.rank() == 0 else "")[0])
+    target = folder / f"step-{progress.steps:08d}"
     try:
-        _save_weights(draft, model)
-        torch.save(dict(states), draft / _OPTIMIZER_FILE)
-        sums = {name: _checksum(draft / name) for name in (_WEIGHTS_FILE, _OPTIMIZER_FILE)}
-        about = {"epochs_done": epochs_done, "identity": dict(identity), "sha256": sums}
-        (draft / _ABOUT_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
-        draft.chmod(0o755)
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(draft, target)  # noqa: PTH105 - one atomic move of a whole folder
+        weights, states = _wholes(updates, mesh)
+        _on_all(target, lambda: _write(draft, weights))
+        _on_all(target, lambda: _write(draft / _OPTIMIZER, states))
+        _on_all(target, lambda: _complete(draft, target, model, progress, identity) if comm.rank() == 0 else None)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    for older in checkpoints_in(folder)[:-1]:
-        shutil.rmtree(older, ignore_errors=True)
+        if comm.rank() == 0:
+            shutil.rmtree(draft, ignore_errors=True)
     return target
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
     """The checkpoints of a run, the oldest first; other names are ignored."""
-    return sorted(path for path in folder.glob("epoch-*") if _NAME.fullmatch(path.name))
+    return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
 
 
-def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, int]:
-    """Check that the newest checkpoint is whole and of this run; return it with its number of epochs.
+def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, Progress]:
+    """Check that the newest checkpoint is whole and of this run; return it with what lies behind it.
 
     Raises:
         ValueError: there is none, it is damaged, or it is of a run with another identity; the sentence names the
@@ -83,7 +106,7 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
     path = checkpoints[-1]
     about = _read_about(path)
     for name, expected in about["sha256"].items():
-        if _checksum(path / name) != expected:
+        if _checksum(path, name) != expected:
             raise _damaged(path, f"{name} is not what was saved")
     for name in {**about["identity"], **identity}:
         if (saved := about["identity"].get(name)) != identity.get(name):
@@ -91,25 +114,39 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, in
                 f"{str(path)!r} is of a run with {name} {saved!r}, and this one has {identity.get(name)!r}; "
                 f"give the same {name}, or train anew in another --workdir"
             )
-    return path, int(about["epochs_done"])
+    return path, Progress(*about["progress"])
 
 
-def load_checkpoint(path: Path, model: GPT2LMHeadModelParallel) -> dict[str, Any]:
-    """Fill the model, on any devices; return the optimizer's state of each parameter, by its name.
+def progress_of(path: Path) -> Progress:
+    """What lies behind a checkpoint.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    return Progress(*_read_about(path)["progress"])
+
+
+def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None) -> None:
+    """Fill this rank's part of the parameters and of the optimizer's state; no message is sent.
 
     Raises:
         ValueError: the checkpoint cannot be read, has values that are not numbers, or is of a model of another shape.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     try:
-        weights = load_file(path / _WEIGHTS_FILE)
-        states: dict[str, Any] = torch.load(path / _OPTIMIZER_FILE, map_location="cpu", weights_only=True)
-        _copy_weights(weights, model)
-    except (OSError, RuntimeError, KeyError, ValueError, EOFError, SafetensorError) as error:
+        parts = {_name_of(part): part for part in updates.parts()}
+        missing = set(parts)
+        for name, whole in _read(path, lambda key: key in parts):
+            _fill(parts[name].parameter, name, whole, mesh)
+            missing.remove(name)
+        if missing:
+            raise KeyError(f"{min(missing)} is missing")
+        for key, whole in _read(path / _OPTIMIZER, lambda key: key.rpartition(".")[0] in parts):
+            name, _, kind = key.rpartition(".")
+            _restore(parts[name], kind, whole, mesh)
+    except (OSError, RuntimeError, KeyError, ValueError, SafetensorError, CheckpointException) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
-    return states
 
 
 def plain_model(model: GPT2LMHeadModelParallel) -> Any:
@@ -134,34 +171,146 @@ def spent_s(folder: Path) -> float:
     return float(json.loads(file.read_text(encoding="utf-8"))["wall_s"]) if file.exists() else 0.0
 
 
-def _save_weights(folder: Path, model: GPT2LMHeadModelParallel) -> None:
-    """Write what `GPT2LMHeadModel.from_pretrained(folder)` reads; the tied head is not written twice."""
-    from safetensors.torch import save_file
-
-    plain = plain_model(model)
-    weights = {name: value for name, value in plain.state_dict().items() if name != _TIED_HEAD}
-    save_file(weights, folder / _WEIGHTS_FILE, metadata={"format": "pt"})
-    plain.config.architectures = [type(plain).__name__]
-    plain.config.save_pretrained(folder)
+def _new_draft(folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob(".draft-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    draft = Path(tempfile.mkdtemp(dir=folder, prefix=".draft-"))
+    draft.chmod(0o755)
+    return str(draft)
 
 
-def _copy_weights(weights: dict[str, torch.Tensor], model: GPT2LMHeadModelParallel) -> None:
-    """Copy by name; the head takes the embedding, to which it is tied."""
+def _on_all(target: Path, action: Callable[[], object]) -> None:
+    """Do something on every rank; if it fails on one, all raise the same sentence."""
+    problem = None
+    try:
+        action()
+    except CheckpointException as error:  # it is raised on all ranks; each says its own part
+        problem = str(error.failures[comm.rank()][0]) if comm.rank() in error.failures else None
+    except (OSError, RuntimeError) as error:
+        problem = str(error)
+    for rank, said in enumerate(comm.all_gather_object(problem)):
+        if said is not None:
+            raise OSError(
+                f"{str(target)!r} could not be saved on rank {rank} ({said}); the checkpoint before it is kept, so "
+                "make room and go on with --resume"
+            )
+
+
+def _wholes(updates: Updates, mesh: comm.Mesh | None) -> tuple[Tensors, Tensors]:
+    """The whole weights and states that this rank writes; every rank that has a part of one helps to join it."""
+    parts = list(updates.parts())
+    writers = _writers({key: value.numel() for part in parts for key, value in _tensors(part).items()})
+    weights, states = Tensors(), Tensors()
+    for part in parts:
+        for key, value in _tensors(part).items():
+            whole = join(part.parameter, value, mesh) if value.ndim else value
+            if writers[key] == comm.rank():
+                (weights if key == _name_of(part) else states)[key] = whole.cpu().clone()
+    return weights, states
+
+
+def _writers(mine: Mapping[str, int]) -> dict[str, int]:
+    """The rank that writes each tensor, of those that have it the one that writes the fewest numbers so far."""
+    sizes, holders = dict[str, int](), dict[str, list[int]]()
+    for rank, of_rank in enumerate(comm.all_gather_object(mine)):
+        sizes |= of_rank
+        for key in of_rank:
+            holders.setdefault(key, []).append(rank)
+    writers, load = dict[str, int](), [0] * comm.world_size()
+    for key, ranks in holders.items():
+        writers[key] = min(ranks, key=load.__getitem__)
+        load[writers[key]] += sizes[key]
+    return writers
+
+
+def _name_of(part: Part) -> str:
+    """Its name in the file: the head takes the embedding, to which it is tied."""
+    return _EMBEDDING if part.name == _TIED_HEAD else part.name
+
+
+def _tensors(part: Part) -> Tensors:
+    """What a rank has of a parameter: its weight, and its state in the optimizer."""
+    states = {f"{_name_of(part)}.{kind}": value for kind, value in (part.state or {}).items()}
+    return {_name_of(part): part.parameter.detach(), **states}
+
+
+def _write(folder: Path, tensors: Tensors) -> None:
+    """Every rank its own file; rank 0 writes the index."""
+    names = comm.all_gather_object(list(tensors))
+    place = {name: rank + 1 for rank, those in enumerate(names) for name in those}
+    folder.mkdir(exist_ok=True)
+    if place:
+        writer = HuggingFaceStorageWriter(str(folder), place)
+        with _quiet():
+            save(dict(tensors), storage_writer=writer, no_dist=comm.backend_name() is None)
+
+
+def _complete(
+    draft: Path, target: Path, model: GPT2LMHeadModelParallel, progress: Progress, identity: Mapping[str, Any]
+) -> None:
+    """Say what it is, move it into place, and remove older ones."""
+    config = copy.deepcopy(model.config)
+    config.architectures = ["GPT2LMHeadModel"]
+    config.save_pretrained(draft)
+    files = sorted(str(file.relative_to(draft)) for file in draft.rglob("*") if file.is_file())
+    about = {"progress": progress, "identity": dict(identity), "sha256": {n: _checksum(draft, n) for n in files}}
+    (draft / _ABOUT_FILE).write_text(json.dumps(about, indent=1), encoding="utf-8")
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(draft, target)  # noqa: PTH105 - one atomic move of a whole folder
+    for older in checkpoints_in(target.parent)[:-1]:
+        shutil.rmtree(older, ignore_errors=True)
+
+
+def _read(folder: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The whole tensors of a folder that this rank has a part of, some at a time."""
+    reader = HuggingFaceStorageReader(str(folder))
+    found = reader.read_metadata().state_dict_metadata
+    keys = [key for key in found if is_wanted(key)]
+    while keys:
+        batch, num_bytes = Tensors(), 0
+        while keys and num_bytes < _AT_ONCE:
+            about: Any = found[key := keys.pop()]
+            batch[key] = torch.empty(about.size, dtype=about.properties.dtype)
+            num_bytes += batch[key].nbytes
+        with _quiet():
+            load(batch, storage_reader=reader, no_dist=True)
+        yield from batch.items()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Torch warns whoever reads or writes alone, which is what is meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        yield
+
+
+def _fill(parameter: torch.nn.Parameter, name: str, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
+    if not whole.isfinite().all():
+        raise ValueError(f"{name} holds numbers that are not finite, so the run had diverged")
+    try:
+        part = part_of(parameter, whole, mesh)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            source = weights[_EMBEDDING if name == _TIED_HEAD else name]
-            if source.shape != parameter.shape:
-                raise ValueError(f"{name} has shape {tuple(source.shape)}, not {tuple(parameter.shape)}")
-            if not source.isfinite().all():
-                raise ValueError(f"{name} holds numbers that are not finite, so the run had diverged")
-            parameter.copy_(source)
+        parameter.copy_(part)
+
+
+def _restore(part: Part, kind: str, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
+    if part.state is None:
+        return
+    if whole.ndim:
+        part.state[kind] = part_of(part.parameter, whole, mesh).to(part.parameter.device).clone()
+    else:  # a fused optimizer counts steps where its parameters are
+        part.state[kind] = whole.to(part.parameter.device)
 
 
 def _read_about(path: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads((path / _ABOUT_FILE).read_text(encoding="utf-8"))
-        named = f"epoch-{about['epochs_done']:04d}"
-        is_whole = {_WEIGHTS_FILE, _OPTIMIZER_FILE} == about["sha256"].keys() and isinstance(about["identity"], dict)
+        named = f"step-{Progress(*about['progress']).steps:08d}"
+        is_whole = "config.json" in about["sha256"] and isinstance(about["identity"], dict)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"{_ABOUT_FILE} cannot be read ({type(error).__name__})") from error
     if not is_whole or named != path.name:
@@ -169,12 +318,12 @@ def _read_about(path: Path) -> dict[str, Any]:
     return about
 
 
-def _checksum(file: Path) -> str:
+def _checksum(path: Path, name: str) -> str:
     try:
-        with file.open("rb") as opened:
+        with (path / name).open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
-        raise _damaged(file.parent, f"{file.name}: {error.strerror or type(error).__name__}") from error
+        raise _damaged(path, f"{name}: {error.strerror or type(error).__name__}") from error
 
 
 def _damaged(path: Path, what: str) -> ValueError:

@@ -120,8 +120,12 @@ class TrainConfig:
     """Folder of results, checkpoints and figures; made when missing."""
     checkpoint: bool = False
     """Save model and optimizer after every epoch (the newest is kept)."""
+    checkpoint_interval: int = 0
+    """Steps between checkpoints within an epoch; 0 saves at its end alone."""
     resume: bool = False
-    """Go on from the newest checkpoint of the same mode and world size in the work folder."""
+    """Go on from the newest checkpoint of this run; with checkpoint, start anew where there is none yet."""
+    resume_from: str | None = None
+    """Folder of another run to go on from, under whatever axes it was; its checkpoints stay."""
     bleu: bool = True
     """Translate validation examples at the end where the data has sources."""
     tensorboard: bool = False
@@ -222,7 +226,7 @@ def _check_ranges(config: TrainConfig) -> None:
         value, default = getattr(config, name), getattr(TrainConfig, name)
         if value is not None or default is not None:
             whole_number(name, value, most=_MOST.get(name))
-    for name in ("warmup_steps", "eval_interval"):
+    for name in ("warmup_steps", "eval_interval", "checkpoint_interval"):
         whole_number(name, getattr(config, name), least=0)
     thread_count(config.num_threads)
     for name in ("learning_rate", "gradient_clipping", "peak_flops"):

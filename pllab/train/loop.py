@@ -7,6 +7,7 @@ every rank reads all of it.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from pllab import comm
 from pllab.data import Collate, Example, Row, ShareLoader, partition_dataset
 from pllab.parallel import global_sum, num_target_tokens
 from pllab.simulate import simulate
-from pllab.train.checkpoints import load_checkpoint, open_checkpoint, record_spent, save_checkpoint, spent_s
+from pllab.train.checkpoints import (
+    Progress,
+    checkpoints_in,
+    load_checkpoint,
+    open_checkpoint,
+    record_spent,
+    save_checkpoint,
+    spent_s,
+)
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus
 from pllab.train.metrics import (
@@ -71,16 +80,19 @@ class _Epoch:
     records: list[StepRecord] = field(default_factory=list)
     num_rows: list[int] = field(default_factory=list)
     """Rows of each step on this rank."""
+    done: int = 0
+    """Steps of this epoch behind an earlier run."""
     num_tokens: int = 0
     """On this rank, without padding."""
     validation: dict[int, float] = field(default_factory=dict)
     """The validation losses in between, by the step before them, from 0."""
-    validation_s: float = 0.0
+    apart_s: float = 0.0
+    """Seconds of validating and saving."""
 
     @property
     def seconds(self) -> float:
-        """Training time until now, which leaves out what was validated in between."""
-        return time.perf_counter() - self.start - self.validation_s
+        """Training time until now, which leaves out what was validated and saved in between."""
+        return time.perf_counter() - self.start - self.apart_s
 
 
 def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: OnProgress) -> RankOutcome:
@@ -96,14 +108,15 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
     trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
         run = _prepare(config, corpus, folder, trainer, on_progress, start)
-        done, num_steps = _resume(run) if config.resume else 0, len(run.loader)
-        trainer.updates.begin(config.num_epochs * num_steps, done * num_steps)
+        done, num_steps = _resume(run), len(run.loader)
+        trainer.updates.begin(config.num_epochs * num_steps, done)
         epochs, steps = [], []
-        for epoch in range(done, config.num_epochs):
-            metrics, steps_of_epoch = _run_epoch(run, epoch)
+        for epoch in range(done // num_steps, config.num_epochs):
+            metrics, steps_of_epoch = _run_epoch(run, epoch, max(0, done - epoch * num_steps))
             epochs.append(metrics)
             steps += steps_of_epoch
-            _keep(run, metrics, steps_of_epoch)
+            if config.tensorboard and comm.rank() == 0:
+                log_epoch(folder / "tensorboard", metrics, steps_of_epoch)
         return _outcome(run, epochs, steps, start)
     finally:
         trainer.close()
@@ -130,22 +143,35 @@ def _prepare(
     )
 
 
+def source_of(config: TrainConfig, folder: Path) -> Path:
+    """The folder whose newest checkpoint a run goes on from: its own, or, while that has none, another run's."""
+    is_first = config.resume_from is not None and not checkpoints_in(folder)
+    return Path(config.resume_from) if is_first and config.resume_from else folder
+
+
 def _resume(run: _Run) -> int:
-    """Fill model and optimizer from the newest checkpoint; return the number of epochs already done."""
-    path, done = open_checkpoint(run.folder, run.config.identity | {"data": run.corpus.digest})
-    run.trainer.updates.restore(load_checkpoint(path, run.trainer.model))
-    return done
+    """Fill model and optimizer from a checkpoint, if asked to; return the number of steps behind it."""
+    config, source = run.config, source_of(run.config, run.folder)
+    starts_anew = config.checkpoint and not config.resume_from and not checkpoints_in(source)
+    if starts_anew or not (config.resume or config.resume_from):
+        return 0
+    path, done = open_checkpoint(source, _identity(run))
+    load_checkpoint(path, run.trainer.updates, run.trainer.mesh)
+    return done.steps
 
 
-def _run_epoch(run: _Run, number: int) -> tuple[EpochMetrics, list[StepMetrics]]:
-    """Train one epoch, which is timed, then validate, which is not."""
-    trainer, (share, count) = run.trainer, run.share
-    torch.manual_seed(run.config.seed + 1 + number * count + share)  # dropout
+def _identity(run: _Run) -> dict[str, Any]:
+    return run.config.identity | {"data": run.corpus.digest}
+
+
+def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
+    """Train what is left of one epoch, which is timed, then validate, which is not."""
+    trainer, (_, count) = run.trainer, run.share
     run.loader.set_epoch(number)
     trainer.model.train()
     wait_for_device(trainer.device)
     trainer.watch.restart()
-    epoch = _Epoch(number, time.perf_counter())
+    epoch = _Epoch(number, time.perf_counter(), done=done)
     _run_steps(run, epoch)
     wait_for_device(trainer.device)
     seconds = epoch.seconds
@@ -167,11 +193,12 @@ def _run_epoch(run: _Run, number: int) -> tuple[EpochMetrics, list[StepMetrics]]
 
 
 def _run_steps(run: _Run, epoch: _Epoch) -> None:
-    """Run every step of an epoch; report progress, and validate, now and then."""
+    """Run every step of an epoch that is not done; report progress, validate, and save, now and then."""
     last_event, num_steps = 0.0, len(run.loader)
     watch, interval = run.trainer.watch, run.config.eval_interval
-    for step, batch in enumerate(run.loader, start=1):
+    for step, batch in islice(enumerate(run.loader, start=1), epoch.done, None):
         watch.lap("data")
+        torch.manual_seed(_seed_of(run, epoch.number * num_steps + step))
         epoch.records.append(run.trainer.step(batch))
         epoch.num_rows.append(len(batch["labels"]))
         epoch.num_tokens += int((batch["input_ids"] != run.corpus.tokenizer.pad_id).sum())
@@ -183,10 +210,39 @@ def _run_steps(run: _Run, epoch: _Epoch) -> None:
         if interval and step < num_steps and (epoch.number * num_steps + step) % interval == 0:
             wait_for_device(run.trainer.device)
             now = time.perf_counter()
-            epoch.validation[step - 1] = run.validate()
-            epoch.validation_s += time.perf_counter() - now
+            epoch.validation[len(epoch.records) - 1] = run.validate()
+            epoch.apart_s += time.perf_counter() - now
+            watch.lap(None)
+        if run.config.checkpoint and (step == num_steps or _is_due(step, run.config.checkpoint_interval)):
+            now = time.perf_counter()
+            _save(run, epoch, Progress(epoch.number * num_steps + step, num_steps))
+            epoch.apart_s += time.perf_counter() - now
             watch.lap(None)
         watch.end_step()
+
+
+def _is_due(step: int, interval: int) -> bool:
+    return interval > 0 and step % interval == 0
+
+
+def _seed_of(run: _Run, step: int) -> int:
+    """Dropout begins anew in every step, so that a resumed run needs no state of its generators."""
+    share, count = run.share
+    return (run.config.seed + step * count + share) % 2**63
+
+
+def _save(run: _Run, epoch: _Epoch, progress: Progress) -> None:
+    """Write a checkpoint, unless a loss was no number: what was learned since the one before is lost then."""
+    first = progress.steps - len(epoch.records) + 1
+    wrong = [first + n for n, record in enumerate(epoch.records) if not record.loss_sum.isfinite()]
+    for rank, steps in enumerate(comm.all_gather_object(wrong)):
+        if steps:
+            raise ValueError(
+                f"the loss of step {steps[0]} is not finite on rank {rank}; the checkpoint before it is kept, so go on "
+                "with --resume and a smaller --learning-rate, or look at the data of that step"
+            )
+    trainer = run.trainer
+    save_checkpoint(run.folder, trainer.model, trainer.updates, progress, _identity(run), trainer.mesh)
 
 
 def _report(run: _Run, epoch: _Epoch) -> None:
@@ -199,7 +255,7 @@ def _report(run: _Run, epoch: _Epoch) -> None:
             "mode": run.config.mode,
             "rank": comm.rank(),
             "epoch": epoch.number,
-            "step": len(epoch.records),
+            "step": epoch.done + len(epoch.records),
             "num_steps": len(run.loader),
             "tokens": epoch.num_tokens,
             "loss": epoch.records[-1].mean_loss,
@@ -284,18 +340,6 @@ def batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
     """Cut a sequence into lists of `size`, the last one shorter: 5 items by 2 -> 2, 2, 1."""
     for start in range(0, len(items), size):
         yield list(items[start : start + size])
-
-
-def _keep(run: _Run, metrics: EpochMetrics, steps: Sequence[StepMetrics]) -> None:
-    """Let rank 0 write the checkpoint and the TensorBoard files of an epoch, if configured."""
-    if run.config.checkpoint:
-        run.trainer.gather()
-        states = run.trainer.state_of_optimizer()
-        if comm.rank() == 0:
-            identity = run.config.identity | {"data": run.corpus.digest}
-            save_checkpoint(run.folder, run.trainer.model, states, metrics.epoch + 1, identity)
-    if run.config.tensorboard and comm.rank() == 0:
-        log_epoch(run.folder / "tensorboard", metrics, steps)
 
 
 def _outcome(run: _Run, epochs: Sequence[EpochMetrics], steps: Sequence[StepMetrics], start: float) -> RankOutcome:

@@ -69,6 +69,8 @@ class Trainer(Protocol):
     """Counts what the steps spend their time on."""
     device: torch.device
     """The device that the loop waits for, and that makes the translations."""
+    mesh: comm.Mesh | None
+    """How the ranks share the model; none in one process."""
     reason: str
     """How work and messages are shared, in a sentence; empty for one device."""
 
@@ -84,9 +86,6 @@ class Trainer(Protocol):
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """A whole model with the newest weights of all ranks; all ranks call it."""
-
-    def state_of_optimizer(self) -> dict[str, Any]:
-        """The optimizer's state of all ranks, by parameter name."""
 
     def close(self) -> None:
         """End all workers."""
@@ -108,7 +107,7 @@ class Plain:
 
     def __init__(self, model: GPT2LMHeadModelParallel, config: TrainConfig, mesh: comm.Mesh | None = None) -> None:
         devices = devices_of(config)
-        self.model, self.device, self._config = model, devices[0], config
+        self.model, self.device, self.mesh, self._config = model, devices[0], mesh, config
         self._replica = Replica(model, config, self.device, mesh)
         if config.mode == "model_parallel":
             model.parallelize(devices, time=config.max_length)
@@ -165,10 +164,6 @@ class Plain:
         with self._replica.whole() as state:
             whole.load_state_dict(state)
         return nn.Module.to(whole, self.device)
-
-    def state_of_optimizer(self) -> dict[str, Any]:
-        """Every rank has the same."""
-        return self.updates.states()
 
     def close(self) -> None:
         """End the workers of the model's pipe."""
@@ -247,10 +242,6 @@ class Pipelined:
         whole = build_model(self.config, self.model.config.vocab_size)
         whole.load_state_dict(whole_state(self.model, comm.group_of(self.mesh, "tp")))
         return nn.Module.to(whole, self.device)
-
-    def state_of_optimizer(self) -> dict[str, Any]:
-        """The states of all ranks together."""
-        return {name: state for part in comm.all_gather_object(self.updates.states()) for name, state in part.items()}
 
     def close(self) -> None:
         """End the lanes."""

@@ -4,9 +4,9 @@ States are saved and restored by the names of parameters: their numbers depend o
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -17,6 +17,14 @@ from pllab import comm
 from pllab.train.config import TrainConfig
 
 OnEach = Callable[[Callable[[int], object]], None]
+
+
+class Part(NamedTuple):
+    """What a process has of a parameter; the state is none if another one's optimizer updates it."""
+
+    name: str
+    parameter: nn.Parameter
+    state: dict[str, torch.Tensor] | None
 
 
 class Updates:
@@ -60,17 +68,13 @@ class Updates:
             scheduler.step()
         return rate
 
-    def states(self) -> dict[str, Any]:
-        """The state of every parameter by its name."""
-        pairs = zip(self.optimizers, self.names, strict=True)
-        return {name: state for pair in pairs for name, state in state_by_name(*pair).items()}
-
-    def restore(self, states: Mapping[str, Any]) -> None:
-        """Take what `states` has saved, in whatever shares; settings such as the learning rate stay as they are."""
+    def parts(self) -> Iterator[Part]:
+        """Every parameter of this process with its name and its optimizer's state, which is filled to restore it."""
         for optimizer, names in zip(self.optimizers, self.names, strict=True):
-            now = optimizer.state_dict()
-            now["state"] = {number: states[name] for number, name in enumerate(names) if name in states}
-            optimizer.load_state_dict(now)
+            inner = getattr(optimizer, "optim", optimizer)  # ZeroRedundancyOptimizer has another, for some of them
+            mine = {id(parameter) for group in inner.param_groups for parameter in group["params"]}
+            for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True):
+                yield Part(name, parameter, inner.state[parameter] if id(parameter) in mine else None)
 
     def _update(self, number: int) -> None:
         self.optimizers[number].step()
@@ -95,12 +99,6 @@ def make_optimizer(
 
         return ZeroRedundancyOptimizer(chosen, kind, process_group=group, **options)
     return kind(chosen, **options)
-
-
-def state_by_name(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, Any]:
-    """The state of each parameter under its name instead of its number."""
-    states = optimizer.state_dict()["state"]
-    return {name: states[number] for number, name in enumerate(names) if number in states}
 
 
 def learning_rate_factor(step: int, num_steps: int, config: TrainConfig) -> float:

@@ -1,21 +1,30 @@
 import json
+import resource
 import shutil
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
+from pllab import comm
 from pllab.train import TrainConfig, train
 from pllab.train.checkpoints import (
+    Progress,
     checkpoints_in,
     load_checkpoint,
     open_checkpoint,
     plain_model,
     save_checkpoint,
 )
+from pllab.train.layouts import batch, layouts, loss_of_all, share_of, small
 from pllab.train.placing import build_model
+from pllab.train.trainers import make_trainer
 from pllab.train.updates import Updates
 
+WEIGHTS = "model-00001-of-00001.safetensors"
+STATES = "optimizer/model-00001-of-00001.safetensors"
 WHOSE = {"dataset": "docs", "seed": 1}
 
 
@@ -25,8 +34,8 @@ def tiny(seed=1, n_layer=2):
     return model, Updates(model, [[name for name, _ in model.named_parameters()]], config)
 
 
-def save(folder, model, updates, epochs_done=1):
-    return save_checkpoint(folder, model, updates.states(), epochs_done, WHOSE)
+def save(folder, model, updates, done=1):
+    return save_checkpoint(folder, model, updates, Progress(done, 1), WHOSE)
 
 
 def step(model, updates):
@@ -41,8 +50,8 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(tmp_path):
     save(tmp_path, model, updates)
     other, other_updates = tiny(seed=2)
     path, done = open_checkpoint(tmp_path, WHOSE)
-    assert done == 1
-    other_updates.restore(load_checkpoint(path, other))
+    assert done == Progress(1, 1)
+    load_checkpoint(path, other_updates)
     for each in (model, updates), (other, other_updates):
         step(*each)  # the second step needs the moments of the first
     for name, expected in model.named_parameters():
@@ -54,7 +63,7 @@ def test_the_learning_rate_is_the_one_of_now(tmp_path):
     step(model, updates)
     path = save(tmp_path, model, updates)
     updates.optimizers[0].param_groups[0]["lr"] = 0.25
-    updates.restore(load_checkpoint(path, model))
+    load_checkpoint(path, updates)
     assert updates.optimizers[0].param_groups[0]["lr"] == 0.25
 
 
@@ -68,30 +77,40 @@ def test_transformers_reads_the_weights(tmp_path):
 
 def test_only_the_newest_stays_and_no_draft_of_a_killed_save(tmp_path):
     (tmp_path / ".draft-killed").mkdir()
-    for epochs_done in (1, 2, 3, 3):
-        save(tmp_path, *tiny(), epochs_done)
-    assert [path.name for path in tmp_path.iterdir()] == ["epoch-0003"]
+    for done in (1, 2, 3, 3):
+        save(tmp_path, *tiny(), done)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
 def test_what_is_named_otherwise_is_no_checkpoint_and_stays(tmp_path):
-    for stray in ("epoch-abc", "epoch-9", "epoch-00009x"):
+    for stray in ("step-abc", "step-9", "step-00000009x"):
         (tmp_path / stray).mkdir()
     save(tmp_path, *tiny(), 2)
-    assert [path.name for path in checkpoints_in(tmp_path)] == ["epoch-0002"]
-    assert (tmp_path / "epoch-abc").exists()
-    assert open_checkpoint(tmp_path, WHOSE)[1] == 2
+    assert [path.name for path in checkpoints_in(tmp_path)] == ["step-00000002"]
+    assert (tmp_path / "step-abc").exists()
+    assert open_checkpoint(tmp_path, WHOSE)[1].steps == 2
 
 
-def test_an_interrupted_save_keeps_the_old_checkpoint(tmp_path, monkeypatch):
+@contextmanager
+def full_disk():
+    """No file of this process may grow beyond a kilobyte."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(tmp_path):
     save(tmp_path, *tiny(), 1)
-
-    def full(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match="no space"):
+    with (
+        full_disk(),
+        pytest.raises(OSError, match=r"step-00000002' could not be saved on rank 0 \(.*too large") as said,
+    ):
         save(tmp_path, *tiny(), 2)
-    assert [path.name for path in tmp_path.iterdir()] == ["epoch-0001"]
+    assert "\n" not in str(said.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
 def flip(file):
@@ -111,20 +130,20 @@ def become_a_folder(file):
 
 
 DAMAGE = {
-    "a flipped bit of the weights": lambda path: flip(path / "model.safetensors"),
-    "a flipped bit of the optimizer": lambda path: flip(path / "optimizer.pt"),
-    "empty weights": lambda path: (path / "model.safetensors").write_bytes(b""),
-    "truncated optimizer": lambda path: (path / "optimizer.pt").write_bytes((path / "optimizer.pt").read_bytes()[:50]),
-    "missing optimizer": lambda path: (path / "optimizer.pt").unlink(),
+    "a flipped bit of the weights": lambda path: flip(path / WEIGHTS),
+    "a flipped bit of the optimizer": lambda path: flip(path / STATES),
+    "empty weights": lambda path: (path / WEIGHTS).write_bytes(b""),
+    "truncated optimizer": lambda path: (path / STATES).write_bytes((path / STATES).read_bytes()[:50]),
+    "missing optimizer": lambda path: (path / STATES).unlink(),
     "weights that are a folder": lambda path: (
-        (path / "model.safetensors").unlink(),
-        (path / "model.safetensors").mkdir(),
+        (path / WEIGHTS).unlink(),
+        (path / WEIGHTS).mkdir(),
     ),
     "no record": lambda path: (path / "checkpoint.json").unlink(),
     "a foreign record": lambda path: (path / "checkpoint.json").write_text("[1, 2]"),
-    "a truncated record": lambda path: (path / "checkpoint.json").write_text('{"epochs_done": 1'),
-    "a record of other epochs": lambda path: change(path, epochs_done=-5),
-    "a record of no epochs": lambda path: change(path, epochs_done=None),
+    "a truncated record": lambda path: (path / "checkpoint.json").write_text('{"progress": [1'),
+    "a record of other steps": lambda path: change(path, progress=[-5, 1]),
+    "a record of no steps": lambda path: change(path, progress=None),
     "a record without checksums": lambda path: change(path, sha256={}),
     "a record whose checksums are a number": lambda path: change(path, sha256=3),
     "a record of nobody": lambda path: change(path, identity=3),
@@ -134,8 +153,10 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_every_kind_of_damage_is_one_sentence(tmp_path, damage):
-    damage(save(tmp_path, *tiny()))
-    with pytest.raises(ValueError, match=r"epoch-0001' cannot be used \(.*\); restore the file") as refused:
+    model, updates = tiny()
+    step(model, updates)
+    damage(save(tmp_path, model, updates))
+    with pytest.raises(ValueError, match=r"step-00000001' cannot be used \(.*\); restore the file") as refused:
         open_checkpoint(tmp_path, WHOSE)
     assert "\n" not in str(refused.value)
 
@@ -148,9 +169,9 @@ def test_what_is_whole_and_cannot_be_used_is_one_sentence_too(tmp_path, what):
         model.transformer.wte.weight[0, 0] = float("nan") if what == "not a number" else 0.0
     path = save(tmp_path, model, updates)
     if what == "no optimizer":
-        (path / "optimizer.pt").write_bytes(b"")
+        (path / STATES).write_bytes(b"")
     with pytest.raises(ValueError, match=r"cannot be used \((.* not finite|.* has shape|.*)\); restore"):
-        load_checkpoint(path, tiny(n_layer=3)[0] if what == "another shape" else model)
+        load_checkpoint(path, tiny(n_layer=3)[1] if what == "another shape" else updates)
 
 
 def test_what_differs_is_named(tmp_path):
@@ -190,11 +211,11 @@ OPTIONS = {
 def test_a_fresh_run_touches_no_checkpoint_of_another(tmp_path):
     """It deleted its own, because the older run had more epochs, and a resume went on with the older weights."""
     train(TrainConfig(**OPTIONS, num_epochs=3, checkpoint=True, workdir=str(tmp_path)))
-    kept = (tmp_path / "single-1" / "epoch-0003" / "model.safetensors").read_bytes()
-    with pytest.raises(ValueError, match=r"checkpoints of an earlier run \(up to epoch-0003\); .* --resume"):
+    kept = (tmp_path / "single-1" / "step-00000006" / WEIGHTS).read_bytes()
+    with pytest.raises(ValueError, match=r"checkpoints of an earlier run \(up to step-00000006\); .* --resume"):
         train(TrainConfig(**OPTIONS, num_epochs=1, checkpoint=True, seed=5, workdir=str(tmp_path)))
     train(TrainConfig(**OPTIONS, num_epochs=1, seed=5, workdir=str(tmp_path)))  # keeps none, and so touches none
-    assert (tmp_path / "single-1" / "epoch-0003" / "model.safetensors").read_bytes() == kept
+    assert (tmp_path / "single-1" / "step-00000006" / WEIGHTS).read_bytes() == kept
 
 
 @pytest.mark.parametrize(
@@ -226,3 +247,132 @@ def test_a_resume_takes_another_learning_rate_and_refuses_other_texts(tmp_path):
     texts.write_text(texts.read_text().replace("more", "less"))
     with pytest.raises(ValueError, match="is of a run with data '.*', and this one has '.*'"):
         train(TrainConfig(**options, num_epochs=2, resume=True))
+
+
+# Saved under one layout, resumed under any.
+
+SAVED = {"dp": 2, "tp": 2, "zero": 3, "loss_parallel": True}
+STEPS = 3
+
+
+def moments(like=None):
+    """A model and steps whose optimizer has a state of every parameter."""
+    return replace(small(like), optimizer="adamw", learning_rate=0.01, dropout=0.0)
+
+
+def losses(trainer, config, first):
+    """Of some steps, over the whole batch."""
+    trainer.updates.begin(2 * STEPS, first)
+    return [loss_of_all(trainer.step(share_of(batch(first + number), config))) for number in range(STEPS)]
+
+
+def stopped(rank, world_size, folder):
+    """Save in the middle; the losses of the second half, as if nothing had happened."""
+    config = moments(TrainConfig(**SAVED))
+    trainer = make_trainer(config, 65)
+    losses(trainer, config, 0)
+    save_checkpoint(folder, trainer.model, trainer.updates, Progress(STEPS, STEPS), WHOSE, trainer.mesh)
+    comm.barrier()
+    return losses(trainer, config, STEPS)
+
+
+def resumed(rank, world_size, folder, configs):
+    """The losses of the second half under each configuration."""
+    path, progress = open_checkpoint(folder, WHOSE)
+    rows = []
+    for config in configs:
+        trainer = make_trainer(config, 65)
+        load_checkpoint(path, trainer.updates, trainer.mesh)
+        rows.append(losses(trainer, config, progress.steps))
+        trainer.close()
+    return rows
+
+
+def all_of(num_ranks):
+    every = layouts(num_ranks)
+    return [config for config in every if config.tp == 1 or config.implementation == "custom"]
+
+
+SOME = [
+    SAVED,
+    {"dp": 4, "zero": 1},
+    {"dp": 2, "pp": 2},
+    {"tp": 2, "pp": 2},
+    {"dp": 4, "zero": 2, "implementation": "pytorch"},
+]
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_others(tmp_path, quick_ranks, every):
+    options = {"backend": "gloo", "timeout_s": 300.0}
+    expected = comm.launch(stopped, 4, tmp_path, **options)[0]
+    configs = {1: [moments()], 4: [moments(TrainConfig(**axes)) for axes in SOME]}
+    if every:
+        configs |= {number: [moments(config) for config in all_of(number)] for number in (2, 4)}
+    for number, those in configs.items():
+        rows = comm.launch(resumed, number, tmp_path, those, **options)[0]
+        for config, row in zip(those, rows, strict=True):
+            assert row == pytest.approx(expected, rel=1e-5), config.label
+            if (config.dp, config.tp, config.zero) == (2, 2, 3) and config.loss_parallel:
+                assert row == expected, config.label
+    assert GPT2LMHeadModel.from_pretrained(checkpoints_in(tmp_path)[-1]).num_parameters() > 0
+
+
+def failing(rank, world_size, folder):
+    """The sentence of each rank when rank 1 cannot write, and what is left."""
+    config = moments(TrainConfig(dp=2))
+    trainer = make_trainer(config, 65)
+    said = []
+    for steps in (1, 2):
+        with full_disk() if rank and steps == 2 else nullcontext():
+            try:
+                save_checkpoint(folder, trainer.model, trainer.updates, Progress(steps, 4), WHOSE, trainer.mesh)
+            except OSError as error:
+                said.append(str(error))
+    comm.barrier()
+    return said, [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.ranks
+def test_a_full_disk_of_one_rank_is_the_same_sentence_on_all(tmp_path, quick_ranks):
+    for said, left in comm.launch(failing, 2, tmp_path, backend="gloo", timeout_s=60.0):
+        assert len(said) == 1 and "step-00000002' could not be saved on rank 1 (" in said[0] and "\n" not in said[0]
+        assert left == ["step-00000001"]
+
+
+def test_a_loss_that_is_no_number_is_not_saved(tmp_path):
+    """Its step is named, and the checkpoint before it stays."""
+    options = OPTIONS | {"checkpoint": True, "checkpoint_interval": 1, "workdir": str(tmp_path), "num_epochs": 1}
+    with pytest.raises(
+        ValueError, match=r"the loss of step 2 is not finite on rank 0; the checkpoint before it is kept"
+    ):
+        train(TrainConfig(**options | {"optimizer": "sgd", "learning_rate": 1e30, "samples_per_epoch": 32}))
+    assert [path.name for path in checkpoints_in(tmp_path / "single-1")] == ["step-00000001"]
+
+
+def test_a_run_stopped_within_an_epoch_goes_on_bit_by_bit(tmp_path):
+    """With dropout: nothing of its generators is saved."""
+
+    class Fault(Exception):
+        pass
+
+    def fail(event):
+        if event["epoch"] == 1 and event["step"] >= 3:
+            raise Fault
+
+    options = OPTIONS | {"samples_per_epoch": 32, "num_epochs": 2, "dropout": 0.2, "lr_schedule": "cosine"}
+    whole = train(TrainConfig(**options, workdir=str(tmp_path / "whole")))
+    saving = options | {"checkpoint": True, "resume": True, "checkpoint_interval": 2, "workdir": str(tmp_path / "cut")}
+    with pytest.raises(Fault):
+        train(TrainConfig(**saving), fail)
+    rest = train(TrainConfig(**saving))
+    assert rest.step_losses == whole.step_losses[-len(rest.step_losses) :]
+    assert len(rest.step_losses) in (2, 4)  # progress is told ten times a second, so a step more may have been saved
+    assert rest.validation_loss == whole.validation_loss
+    other = train(
+        TrainConfig(
+            **options | {"num_epochs": 3}, resume_from=str(tmp_path / "cut" / "single-1"), workdir=str(tmp_path)
+        )
+    )
+    assert len(other.step_losses) == 4
