@@ -75,7 +75,9 @@ def _run_here(options: TrainOptions) -> TrainResult:
 def _run_under_torchrun(options: TrainOptions) -> TrainResult | None:
     """Train as one of the ranks that torchrun started, on this host or on many."""
     from pllab import comm
+    from pllab.comm.processes import end_with_parent
 
+    end_with_parent()
     config = options.config
     rank, world_size = _from_torchrun("RANK"), _from_torchrun("WORLD_SIZE")
     backend = "gloo" if config.device == "cpu" else None

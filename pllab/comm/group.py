@@ -11,6 +11,8 @@ private folder is the meeting point, because torch's TCPStore listens without a 
 import logging
 import os
 import socket
+import time
+import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.distributed import FileStore, HashStore, Store  # type: ignore[attr-defined]
+from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from pllab.arguments import deadline, whole_number
 from pllab.comm.errors import in_words
@@ -204,11 +206,14 @@ def _join(
     on_gpu = plan.device if plan.device.type == "cuda" else None
     if on_gpu is not None:
         torch.cuda.set_device(on_gpu)
+    is_kept = place.by_torchrun and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    by_environment = place.by_torchrun and not is_kept
     with in_words(f"the meeting of {world_size} ranks", rank):
+        store = _store_of_agent(rank, world_size, timeout) if is_kept else _store(world_size, init_file, timeout)
         dist.init_process_group(
             plan.name,
-            init_method="env://" if place.by_torchrun else None,
-            store=None if place.by_torchrun else _store(world_size, init_file, timeout),
+            init_method="env://" if by_environment else None,
+            store=None if by_environment else store,
             rank=rank,
             world_size=world_size,
             timeout=timeout,
@@ -223,6 +228,33 @@ def _store(world_size: int, init_file: str | os.PathLike[str] | None, timeout: t
     store: Store = HashStore() if init_file is None else FileStore(str(Path(init_file)), world_size)
     store.set_timeout(timeout)
     return store
+
+
+def _store_of_agent(rank: int, world_size: int, timeout: timedelta) -> Store:
+    """The store of torchrun's agent, under a name of this attempt's own.
+
+    The agent keeps its store when it starts the ranks again, with the addresses of those that are gone, and tells them
+    nothing that all agents number alike (pytorch issue 135712). So rank 0 makes a name, and the others take it only if
+    rank 0 answers under it.
+    """
+    kept = TCPStore(os.environ["MASTER_ADDR"], _from_environment("MASTER_PORT"), None, False, timeout=timeout)
+    own = uuid.uuid4().hex
+    if rank == 0:
+        kept.set("attempt", own)
+        store = PrefixStore(own, kept)
+        for other in range(1, world_size):
+            store.set(f"welcome {store.get(f'rank {other}').decode()}", "")
+        return store
+    until = time.monotonic() + timeout.total_seconds()
+    while True:
+        store = PrefixStore(kept.get("attempt").decode(), kept)
+        store.set(f"rank {rank}", own)
+        try:
+            store.wait([f"welcome {own}"], timedelta(seconds=1))
+            return store
+        except dist.DistStoreError:  # rank 0 of an earlier attempt, or one that is slow
+            if time.monotonic() > until:
+                raise
 
 
 def _keep_on_loopback() -> None:

@@ -68,6 +68,18 @@ def start_child(
         )
 
 
+def end_with_parent() -> None:
+    """End this process soon after the one that started it, as a rank does whose agent of torchrun was killed."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end with parent", daemon=True).start()
+
+
 def end_children(children: Sequence[Child]) -> None:
     """End these processes with all that they started; those that have ended are left alone."""
     for child in children:

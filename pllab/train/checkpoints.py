@@ -20,6 +20,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -162,13 +163,25 @@ def plain_model(model: GPT2LMHeadModelParallel) -> Any:
 
 def record_spent(folder: Path, seconds: float) -> None:
     """Write down, now and then, the wall seconds of a run so far; a later attempt goes on from there."""
-    write_json(folder / _SPENT_FILE, {"wall_s": seconds})
+    write_json(folder / _SPENT_FILE, {"wall_s": seconds, "began": time.time() - seconds, "job": _job()})
 
 
 def spent_s(folder: Path) -> float:
-    """The wall seconds of the attempts so far, of which a kill loses the last moment; 0 before the first."""
+    """The wall seconds of the attempts so far, 0 before the first.
+
+    Where torchrun has started this attempt after a fault, they are all since the first one began; where a person has,
+    only those that an attempt has written down.
+    """
     file = folder / _SPENT_FILE
-    return float(json.loads(file.read_text(encoding="utf-8"))["wall_s"]) if file.exists() else 0.0
+    if not file.exists():
+        return 0.0
+    record = json.loads(file.read_text(encoding="utf-8"))
+    is_restarted = _job() is not None and record["job"] == _job()
+    return float(time.time() - record["began"] if is_restarted else record["wall_s"])
+
+
+def _job() -> str | None:
+    return os.environ.get("TORCHELASTIC_RUN_ID")
 
 
 def _new_draft(folder: Path) -> str:

@@ -6,6 +6,7 @@ makes its flags from these fields, so each has its meaning below it.
 
 import json
 import math
+import re
 from dataclasses import asdict, dataclass
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -123,9 +124,9 @@ class TrainConfig:
     checkpoint_interval: int = 0
     """Steps between checkpoints within an epoch; 0 saves at its end alone."""
     resume: bool = False
-    """Go on from the newest checkpoint of this run; with checkpoint, start anew where there is none yet."""
-    resume_from: str | None = None
-    """Folder of another run to go on from, under whatever axes it was; its checkpoints stay."""
+    """Go on from the newest checkpoint of this name; with checkpoint, start anew where there is none yet."""
+    name: str | None = None
+    """Name of the run's files in the work folder, so that it can go on under other axes; none is made of the axes."""
     bleu: bool = True
     """Translate validation examples at the end where the data has sources."""
     tensorboard: bool = False
@@ -147,6 +148,8 @@ class TrainConfig:
     @property
     def run_name(self) -> str:
         """Name of the run's files in the work folder: `pipeline-2`, `pipeline-2-1f1b`, `hybrid-4-dp2-tp2-zero3`."""
+        if self.name is not None:
+            return self.name
         axes = [f"{axis}{getattr(self, axis)}" for axis in ("dp", "tp", "pp") if getattr(self, axis) > 1]
         parts = [self.mode, str(self.world_size), *(axes if self.mode == "hybrid" else [])]
         parts += [f"zero{self.zero}"] * bool(self.zero) + [self.schedule] * (self.schedule != "gpipe")
@@ -240,6 +243,8 @@ def _check_ranges(config: TrainConfig) -> None:
         value = getattr(config, name)
         is_name = isinstance(value, str) and value != "" and "\0" not in value
         require(is_name, f"{name} is {value!r}; name {what}")
+    is_file = config.name is None or bool(re.fullmatch(r"[\w.-]*\w[\w.-]*", config.name))
+    require(is_file, f"name is {config.name!r}; give letters, digits, dots, dashes and underscores")
     is_probability = is_number(config.dropout) and 0 <= config.dropout < 1
     require(is_probability, f"dropout is {config.dropout}; give a probability from 0 to less than 1")
     require(

@@ -105,9 +105,10 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
         on_progress: called with a dictionary about ten times a second.
     """
     start = time.perf_counter()
+    began = start - (spent_s(folder) if config.resume else 0.0)
     trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
-        run = _prepare(config, corpus, folder, trainer, on_progress, start)
+        run = _prepare(config, corpus, folder, trainer, on_progress, began)
         done, num_steps = _resume(run), len(run.loader)
         trainer.updates.begin(config.num_epochs * num_steps, done)
         epochs, steps = [], []
@@ -123,7 +124,7 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
 
 
 def _prepare(
-    config: TrainConfig, corpus: Corpus, folder: Path, trainer: Trainer, on_progress: OnProgress, start: float
+    config: TrainConfig, corpus: Corpus, folder: Path, trainer: Trainer, on_progress: OnProgress, began: float
 ) -> _Run:
     """Encode every text once, before the clock of the epochs runs."""
     share = (config.share_of(comm.rank()), config.dp)
@@ -139,23 +140,15 @@ def _prepare(
         validation=[collate.encode(example) for example in corpus.validation],
         share=share,
         on_progress=on_progress,
-        began=start - (spent_s(folder) if config.resume else 0.0),
+        began=began,
     )
-
-
-def source_of(config: TrainConfig, folder: Path) -> Path:
-    """The folder whose newest checkpoint a run goes on from: its own, or, while that has none, another run's."""
-    is_first = config.resume_from is not None and not checkpoints_in(folder)
-    return Path(config.resume_from) if is_first and config.resume_from else folder
 
 
 def _resume(run: _Run) -> int:
     """Fill model and optimizer from a checkpoint, if asked to; return the number of steps behind it."""
-    config, source = run.config, source_of(run.config, run.folder)
-    starts_anew = config.checkpoint and not config.resume_from and not checkpoints_in(source)
-    if starts_anew or not (config.resume or config.resume_from):
+    if not run.config.resume or (run.config.checkpoint and not checkpoints_in(run.folder)):
         return 0
-    path, done = open_checkpoint(source, _identity(run))
+    path, done = open_checkpoint(run.folder, _identity(run))
     load_checkpoint(path, run.trainer.updates, run.trainer.mesh)
     return done.steps
 

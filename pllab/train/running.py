@@ -12,7 +12,7 @@ from pllab.comm.machine import describe_machine
 from pllab.train.checkpoints import checkpoints_in, progress_of
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus, load_corpus
-from pllab.train.loop import OnProgress, source_of, train_rank
+from pllab.train.loop import OnProgress, train_rank
 from pllab.train.metrics import RankOutcome, RunMetrics
 from pllab.train.placing import devices_of
 from pllab.train.results import TrainResult, open_workdir, save_result
@@ -98,7 +98,7 @@ def _open_run(config: TrainConfig) -> Path:
             f"{str(folder)!r} holds checkpoints of an earlier run (up to {checkpoints[-1].name}); go on from them with "
             "--resume, or name another --workdir"
         )
-    if config.resume or config.resume_from:
+    if config.resume:
         _check_resume(config, folder)
     return open_workdir(str(folder))
 
@@ -151,7 +151,7 @@ def _describe_backend(config: TrainConfig) -> str:
 
 
 def _check_resume(config: TrainConfig, folder: Path) -> None:
-    checkpoints = checkpoints_in(source_of(config, folder))
+    checkpoints = checkpoints_in(folder)
     done = progress_of(checkpoints[-1]) if checkpoints else None
     if done and done.steps >= config.num_epochs * done.steps_per_epoch:
         raise ValueError(

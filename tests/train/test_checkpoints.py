@@ -370,9 +370,11 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_by_bit(tmp_path):
     assert rest.step_losses == whole.step_losses[-len(rest.step_losses) :]
     assert len(rest.step_losses) in (2, 4)  # progress is told ten times a second, so a step more may have been saved
     assert rest.validation_loss == whole.validation_loss
-    other = train(
-        TrainConfig(
-            **options | {"num_epochs": 3}, resume_from=str(tmp_path / "cut" / "single-1"), workdir=str(tmp_path)
-        )
-    )
-    assert len(other.step_losses) == 4
+
+
+def test_a_named_run_goes_on_under_other_axes(tmp_path):
+    options = OPTIONS | {"name": "one", "checkpoint": True, "resume": True, "workdir": str(tmp_path)}
+    train(TrainConfig(**options, num_epochs=1))
+    result = train(TrainConfig(**options, num_epochs=2, pp=2))
+    assert len(result.step_losses) == 2 and result.path == tmp_path / "one.json"
+    assert [path.name for path in checkpoints_in(tmp_path / "one")] == ["step-00000004"]
