@@ -36,6 +36,7 @@ AXES = {
     "zero 3": "--dp 2 --zero 3",
     "pipeline": "--mode pipeline --schedule 1f1b",
     "data parallel": "--mode data_parallel",
+    "any size": "--mode data_parallel --dropout 0",
 }
 NUM_STEPS = 24
 WORDS = (
@@ -84,7 +85,7 @@ def tries() -> list[Try]:
         victim = 0 if moment == "move" else number % 2
         step = 0 if moment == "setup" else 2 + 5 * number % 13
         kills.append(Try(axes, 1 + number % 2, moment, step, victim))
-    return [*kills, Try("data parallel", 2, "agent", 7, 1), Try("data parallel", 2, "agent", 13, 1)]
+    return [*kills, Try("any size", 2, "agent", 7, 1), Try("any size", 2, "agent", 13, 1)]
 
 
 def run(each: Try | None, axes: str, folder: Path) -> tuple[list[float], dict, list[dict], int]:
@@ -121,12 +122,12 @@ def command(each: Try | None, axes: str, folder: Path, number: int) -> list[str]
         words += ["--standalone", "--max-restarts", "1"]
     else:
         nodes = "1:2" if each.moment == "agent" else "2"
-        quick = "keep_alive_interval=1,keep_alive_max_attempt=2"
+        quick = "keep_alive_interval=1,keep_alive_max_attempt=2,last_call_timeout=2"
         words += ["--nnodes", nodes, "--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-id", "faults"]
         words += ["--rdzv-endpoint", f"127.0.0.1:{port_of(folder)}", "--local-addr", "127.0.0.1"]
         words += ["--rdzv-conf", f"is_host={int(number == 0)},{quick}"]
     kill = [each.moment, str(each.step), str(each.victim)] if each else ["never", "0", "0"]
-    train = ["train", *AXES[axes].split(), *WORDS, "--workdir", str(folder)]
+    train = ["train", *WORDS, *AXES[axes].split(), "--workdir", str(folder)]
     return [sys.executable, *words, "-m", "tests.train.faults", "--as-rank", str(folder), *kill, *train]
 
 
