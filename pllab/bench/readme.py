@@ -136,6 +136,35 @@ def _simulate(record: Record) -> tuple[str]:
     return (f"a schedule of {sizes}, made and simulated: {figures}; {held} hold in the simulator. {aims}",)
 
 
+def _faults(record: Record) -> tuple[str, str]:
+    tries: list[dict[str, Any]] = record["tries"]
+    rows = []
+    for moment in dict.fromkeys(each["moment"] for each in tries):
+        those = [each for each in tries if each["moment"] == moment]
+        off = max(abs(each["goodput_counted"] / each["goodput_injected"] - 1) for each in those)
+        waits = [each["recovery_s"] for each in those]
+        lost = sum(not each["is_complete"] for each in those)
+        sums = [sum(each[name] for each in those) for name in ("repeated_steps", "orphans")]
+        hangs = sum(wait > _HANG_S for wait in waits)
+        rows.append((moment, *map(str, (len(those), lost, *sums, hangs)), f"{max(waits):.1f}", f"{off:.2%}"))
+    head = (
+        "Killed in",
+        "Tries",
+        "Other losses",
+        "Steps repeated",
+        "Orphans",
+        "Hangs",
+        "Longest s to go on",
+        "Goodput off",
+    )
+    about = (
+        "training under torchrun on one agent with 2 ranks or two agents with one each, a checkpoint every 3 steps; a "
+        "rank or an agent is killed once. Goodput is compared with a log that the ranks write of begin, steps and end."
+    )
+    return about, _table(head, rows)
+
+
+_HANG_S = 70.0  # the ranks' deadline and ten seconds
 _WRITERS: dict[str, Callable[[Record], tuple[str, ...]]] = {
     "pipeline": _pipeline,
     "schedules": _schedules,
@@ -144,6 +173,7 @@ _WRITERS: dict[str, Callable[[Record], tuple[str, ...]]] = {
     "fsdp": _data_parallel,
     "tensor": _tensor,
     "simulate": _simulate,
+    "faults": _faults,
 }
 
 

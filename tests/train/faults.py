@@ -296,7 +296,8 @@ def main() -> int:
         sys.stderr.write(table(outcomes[-1:]).splitlines()[-1] + "\n")
     sys.stdout.write(table(outcomes) + "\n")
     if options.json:
-        options.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1) + "\n")
+        record = {"command": "python -m tests.train.faults", "tries": [asdict(each) for each in outcomes]}
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Training under torchrun survives the kill of a rank and of an agent; `faults.py` is the harness with the whole table."""
+"""Training under torchrun survives the kill of a rank and of an agent; `faults.py` has the harness and all tries."""
 
 import functools
 
