@@ -19,6 +19,7 @@ from pllab.bench.measure import Comparison, Spread, compare
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import Bucket, DataParallel, broadcast_parameters, plan_buckets
 from pllab.schedule import Action, Kind
+from pllab.simulate import MessageCost
 from pllab.timeline import Span, Timeline
 
 SHARED = "shared memory"
@@ -26,21 +27,6 @@ FLAT, OVERLAPPED, ALONE = "flat", "overlapped", "no messages"  # ways to average
 _OVERLAP_BYTES = 2**19  # bytes of a bucket that leaves while backward runs
 SIZES = (2**8, 2**12, 2**15, 2**17, 2**19, 2**21, 2**22)  # bytes of the messages that the line is fitted to
 BUCKETS = (1, 2**16, 2**18, 2**20, 2**30)  # bytes of a bucket; 1 holds one gradient, 2**30 holds all
-
-
-@dataclass(frozen=True)
-class MessageCost:
-    """A message of n bytes takes `alpha_s + beta_s * n` seconds: the latency, and the time of a byte.
-
-    Example: with 100 us and 1 ns per byte, 148 messages of 2.5 MB in all take 17.3 ms and one takes 2.6 ms.
-    """
-
-    alpha_s: float
-    beta_s: float
-
-    def seconds(self, num_messages: int, num_bytes: float) -> float:
-        """Predict the time of some messages, one after the other, that carry so many bytes together."""
-        return self.alpha_s * num_messages + self.beta_s * num_bytes
 
 
 def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCost:
