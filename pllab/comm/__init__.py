@@ -35,6 +35,7 @@ from pllab.comm.ledger import Ledger, Message, record_messages
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
 from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, map_shared_memory, shared_buffer
+from pllab.comm.transferring import ring_all_reduce, run_transfers, tree_broadcast
 
 __all__ = [
     "AXES",
@@ -74,11 +75,14 @@ __all__ = [
     "record_messages",
     "reduce_scatter_async",
     "report",
+    "ring_all_reduce",
     "ring_pass",
+    "run_transfers",
     "send",
     "send_async",
     "setup",
     "shared_buffer",
     "teardown",
+    "tree_broadcast",
     "world_size",
 ]
