@@ -44,6 +44,14 @@ def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCos
     return MessageCost(float(alpha), float(beta))
 
 
+def cost_of(by_size: Comparison) -> MessageCost:
+    """Fit `fit_cost` to measured messages, whose names are their bytes.
+
+    It takes the lower quartile of each size, because other work on the machine only makes a message slower.
+    """
+    return fit_cost([int(size) for size in by_size.seconds], [by_size.time(size).low for size in by_size.seconds])
+
+
 @dataclass(frozen=True)
 class MessagesBench:
     """The cost of a message on some ranks, and the gradients of one model sent in several ways.
@@ -99,10 +107,10 @@ def bench_messages(
     """
     by_rank = comm.launch(_measure, world_size, num_layers, width, repeats, backend="gloo", timeout_s=timeout_s)
     by_size, ways, num_messages, steps, gradient_bytes, _ = by_rank[0]
-    # The lower quartile, because other work on the machine only makes a message slower.
-    cost = fit_cost([int(size) for size in by_size.seconds], [by_size.time(size).low for size in by_size.seconds])
     timeline = Timeline.of([span for *_, spans in by_rank for span in spans], "real", world_size)
-    return MessagesBench(world_size, by_size, cost, ways, num_messages, steps, tuple(gradient_bytes), timeline)
+    return MessagesBench(
+        world_size, by_size, cost_of(by_size), ways, num_messages, steps, tuple(gradient_bytes), timeline
+    )
 
 
 def _measure(rank: int, world_size: int, num_layers: int, width: int, repeats: int) -> tuple[Any, ...]:

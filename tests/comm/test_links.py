@@ -30,12 +30,14 @@ LATENCY_S = 0.03
 
 
 class Clock:
-    """A clock that goes on when somebody sleeps on it."""
+    """A clock that goes on when somebody sleeps on it, once it is let go."""
 
     def __init__(self):
         self.now = 0.0
+        self.goes = threading.Event()
 
     def sleep(self, seconds):
+        assert self.goes.wait(10.0)
         self.now += seconds
 
 
@@ -47,6 +49,7 @@ def test_messages_queue_on_the_link_and_wait_for_nothing_else():
     clock = Clock()
     link = link_of(clock)
     heard = [link.carry(lambda: clock.now, num_bytes) for num_bytes in (0, 100)]
+    clock.goes.set()
     assert [each.result() for each in heard] == [1.0, 3.0]
     clock.now = 10.0  # the rank computes
     assert link.carry(lambda: clock.now, 50).result() == 11.5
@@ -57,7 +60,8 @@ def test_messages_queue_on_the_link_and_wait_for_nothing_else():
 def test_one_bucket_pays_the_latency_once():
     busy_s = []
     for sizes in ([10] * 10, [100]):
-        link = link_of(Clock())
+        link = link_of(clock := Clock())
+        clock.goes.set()
         for size in sizes:
             link.carry(lambda: None, size)
         link.close()
@@ -79,6 +83,14 @@ def test_what_is_no_link_is_refused(numbers, sentence):
         pass
     with slow_link(), pytest.raises(ValueError, match="a slow link is open already"), slow_link():
         pass
+
+
+def test_the_end_of_the_block_waits_until_all_has_left():
+    left = []
+    with slow_link(LATENCY_S) as link:
+        link.carry(lambda: left.append(1), 0)
+        assert not left
+    assert left == [1]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pllab-link")]
 
 

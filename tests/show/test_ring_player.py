@@ -9,7 +9,7 @@ from traitlets import TraitError
 
 from pllab.show import RingPlayer
 from pllab.show.widgets.ring_player import view_of
-from pllab.transfers import ring_all_reduce, tree_all_reduce, tree_broadcast
+from pllab.transfers import Collective, Transfer, ring_all_reduce, tree_all_reduce, tree_broadcast
 
 
 def run_of(size, num_bytes=4):
@@ -54,6 +54,11 @@ def test_a_ring_of_chunks_in_words():
     ]
     assert view["title"] == "ring all-reduce, 2 ranks, 2 steps"
     assert view["summary"] == "4 messages, a01 is chunk a with the sum of ranks 0 and 1, engine: simulated"
+
+
+def test_two_ranks_that_swap_send_what_they_had_before():
+    swap = Collective("swap", "all_reduce", 2, ((Transfer(0, 1, 0, True), Transfer(1, 0, 0, True)),))
+    assert [hop["text"] for hop in view_of(swap)["moments"][1]["hops"]] == ["a0", "a1"]
 
 
 @pytest.mark.parametrize("collective", [ring_all_reduce(3), tree_all_reduce(5), tree_broadcast(8, 3)], ids=str)
