@@ -4,8 +4,8 @@
 `pllab.comm.run_transfers` runs it with send and receive. Standard library only.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
@@ -134,24 +134,24 @@ def tree_all_reduce(num_ranks: int) -> Collective:
     return Collective("tree all-reduce", "all_reduce", num_ranks, rounds)
 
 
-def holdings(collective: Collective) -> list[Holdings]:
+def holdings(collective: Collective) -> Iterator[Holdings]:
     """What every rank holds before the first round and after each, in names of ranks instead of numbers.
 
-    Example: `holdings(tree_reduce(2))` is `[[[(0,)], [(1,)]], [[(0, 1)], [(1,)]]]`.
+    Example: `list(holdings(tree_reduce(2)))` is `[[[(0,)], [(1,)]], [[(0, 1)], [(1,)]]]`.
 
     Raises:
         ValueError: a transfer names a rank or chunk that does not exist, or a rank has two of a kind in a round.
     """
     held: list[list[tuple[int, ...]]] = [[(rank,)] * collective.num_chunks for rank in range(collective.num_ranks)]
-    moments: list[Holdings] = [held]
+    yield held
     for number, transfers in enumerate(collective.rounds, 1):
         _check_round(collective, number, transfers)
-        before, held = held, [list(row) for row in held]
+        before, held = held, list(held)
         for source, to, chunk, adds in transfers:
             own = before[to][chunk] if adds else ()
+            held[to] = list(before[to])
             held[to][chunk] = tuple(sorted(own + before[source][chunk]))
-        moments.append(held)
-    return moments
+        yield held
 
 
 @cache
@@ -162,24 +162,25 @@ def check(collective: Collective) -> None:
         ValueError: a rank ends with other numbers, or a round is impossible; the sentence says where.
     """
     wanted = (collective.root,) if collective.goal == "broadcast" else tuple(range(collective.num_ranks))
-    last = holdings(collective)[-1]
+    last = deque(holdings(collective), maxlen=1)[0]
     for rank in [collective.root] if collective.goal == "reduce" else range(collective.num_ranks):
         for chunk, found in enumerate(last[rank]):
-            require(
-                found == wanted,
-                f"{collective.name} leaves rank {rank} with the numbers of ranks {found} in chunk {chunk_name(chunk)}, "
-                f"and {collective.goal} needs {wanted}; each of them has to arrive there exactly once",
-            )
+            if found != wanted:
+                raise ValueError(
+                    f"{collective.name} leaves rank {rank} with the numbers of ranks {found} in chunk "
+                    f"{chunk_name(chunk)}, and {collective.goal} needs {wanted}; each has to arrive there exactly once"
+                )
 
 
 def _check_round(collective: Collective, number: int, transfers: tuple[Transfer, ...]) -> None:
     for transfer in transfers:
-        exist = {transfer.source, transfer.to} <= {*range(collective.num_ranks)} and transfer.source != transfer.to
-        require(
-            exist and 0 <= transfer.chunk < collective.num_chunks,
-            f"{transfer} in round {number} of {collective.name} is no transfer between two of {collective.num_ranks} "
-            f"ranks with {collective.num_chunks} chunks; both count from 0",
-        )
+        source, to, chunk, _ = transfer
+        exist = 0 <= min(source, to) < max(source, to) < collective.num_ranks and 0 <= chunk < collective.num_chunks
+        if not exist:
+            raise ValueError(
+                f"{transfer} in round {number} of {collective.name} is no transfer between two of "
+                f"{collective.num_ranks} ranks with {collective.num_chunks} chunks; both count from 0"
+            )
     for verb, ends in (("sends", [t.source for t in transfers]), ("receives", [t.to for t in transfers])):
         rank, times = Counter(ends).most_common(1)[0] if ends else (0, 1)
         require(

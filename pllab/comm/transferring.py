@@ -67,14 +67,12 @@ def run_transfers(collective: Collective, tensor: torch.Tensor, group: Group | N
 def _take_part(mine: list[Transfer], chunks: list[torch.Tensor], me: int, group: Group | None) -> None:
     """Send and receive at the same time, as a ring must; what came is used when what left may change."""
     leaving = [send_async(chunks[one.chunk], in_world(one.to, group), group) for one in mine if one.source == me]
-    coming = [one for one in mine if one.to == me]
-    came = [torch.empty_like(chunks[one.chunk]) for one in coming]
-    arriving = [receive_async(into, in_world(one.source, group), group) for one, into in zip(coming, came, strict=True)]
+    coming = [(one, torch.empty_like(chunks[one.chunk])) for one in mine if one.to == me]
+    arriving = [receive_async(new, in_world(one.source, group), group) for one, new in coming]
     for message in [*arriving, *leaving]:
         message.wait()
-    for one, new in zip(coming, came, strict=True):
-        chunk = chunks[one.chunk]
-        chunk.add_(new) if one.adds else chunk.copy_(new)
+    for one, new in coming:
+        chunks[one.chunk].add_(new) if one.adds else chunks[one.chunk].copy_(new)
 
 
 def _chunk_size(flat: torch.Tensor, num_chunks: int) -> int:
