@@ -18,6 +18,7 @@ FLOORS = {
     "memory": -1,
     "schedule": 0,
     "timeline": 0,
+    "transfers": 0,
     "comm": 1,
     "data": 1,
     "simulate": 1,
@@ -102,7 +103,7 @@ def loaded(modules: str) -> set[str]:
 
 
 def test_the_drawing_rooms_import_no_torch() -> None:
-    assert "torch" not in loaded("pllab.schedule, pllab.timeline, pllab.simulate, pllab.show")
+    assert "torch" not in loaded("pllab.schedule, pllab.timeline, pllab.transfers, pllab.simulate, pllab.show")
 
 
 def test_the_torch_rooms_import_without_the_notebook_and_dataset_libraries() -> None:

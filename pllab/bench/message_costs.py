@@ -19,6 +19,7 @@ from pllab.bench.measure import Comparison, Spread, compare
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import Bucket, DataParallel, broadcast_parameters, plan_buckets
 from pllab.schedule import Action, Kind
+from pllab.simulate import MessageCost
 from pllab.timeline import Span, Timeline
 
 SHARED = "shared memory"
@@ -26,21 +27,6 @@ FLAT, OVERLAPPED, ALONE = "flat", "overlapped", "no messages"  # ways to average
 _OVERLAP_BYTES = 2**19  # bytes of a bucket that leaves while backward runs
 SIZES = (2**8, 2**12, 2**15, 2**17, 2**19, 2**21, 2**22)  # bytes of the messages that the line is fitted to
 BUCKETS = (1, 2**16, 2**18, 2**20, 2**30)  # bytes of a bucket; 1 holds one gradient, 2**30 holds all
-
-
-@dataclass(frozen=True)
-class MessageCost:
-    """A message of n bytes takes `alpha_s + beta_s * n` seconds: the latency, and the time of a byte.
-
-    Example: with 100 us and 1 ns per byte, 148 messages of 2.5 MB in all take 17.3 ms and one takes 2.6 ms.
-    """
-
-    alpha_s: float
-    beta_s: float
-
-    def seconds(self, num_messages: int, num_bytes: float) -> float:
-        """Predict the time of some messages, one after the other, that carry so many bytes together."""
-        return self.alpha_s * num_messages + self.beta_s * num_bytes
 
 
 def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCost:
@@ -56,6 +42,14 @@ def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCos
         raise ValueError(f"sizes {list(num_bytes)} with times {list(seconds)} fix no line; measure two sizes or more")
     beta, alpha = np.polyfit(num_bytes, seconds, 1, w=1 / np.asarray(seconds))
     return MessageCost(float(alpha), float(beta))
+
+
+def cost_of(by_size: Comparison) -> MessageCost:
+    """Fit `fit_cost` to measured messages, whose names are their bytes.
+
+    It takes the lower quartile of each size, because other work on the machine only makes a message slower.
+    """
+    return fit_cost([int(size) for size in by_size.seconds], [by_size.time(size).low for size in by_size.seconds])
 
 
 @dataclass(frozen=True)
@@ -113,10 +107,10 @@ def bench_messages(
     """
     by_rank = comm.launch(_measure, world_size, num_layers, width, repeats, backend="gloo", timeout_s=timeout_s)
     by_size, ways, num_messages, steps, gradient_bytes, _ = by_rank[0]
-    # The lower quartile, because other work on the machine only makes a message slower.
-    cost = fit_cost([int(size) for size in by_size.seconds], [by_size.time(size).low for size in by_size.seconds])
     timeline = Timeline.of([span for *_, spans in by_rank for span in spans], "real", world_size)
-    return MessagesBench(world_size, by_size, cost, ways, num_messages, steps, tuple(gradient_bytes), timeline)
+    return MessagesBench(
+        world_size, by_size, cost_of(by_size), ways, num_messages, steps, tuple(gradient_bytes), timeline
+    )
 
 
 def _measure(rank: int, world_size: int, num_layers: int, width: int, repeats: int) -> tuple[Any, ...]:

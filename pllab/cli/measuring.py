@@ -13,6 +13,7 @@ from typing import Any
 from pllab.cli.flags import bind
 
 _BENCHES = {
+    "collectives": "pllab.bench.collective_steps:bench_collectives",
     "data-parallel": "pllab.bench.gradient_steps:bench_data_parallel",
     "fsdp": "pllab.bench.gradient_steps:bench_fsdp",
     "fidelity": "pllab.bench.fidelity:bench_fidelity",

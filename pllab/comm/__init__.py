@@ -32,9 +32,11 @@ from pllab.comm.errors import PeerError, RankError
 from pllab.comm.group import BackendPlan, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, record_messages
+from pllab.comm.links import Link, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
 from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, map_shared_memory, shared_buffer
+from pllab.comm.transferring import ring_all_reduce, run_transfers, tree_broadcast
 
 __all__ = [
     "AXES",
@@ -42,6 +44,7 @@ __all__ = [
     "BackendPlan",
     "Group",
     "Ledger",
+    "Link",
     "Mesh",
     "Message",
     "PeerError",
@@ -74,11 +77,15 @@ __all__ = [
     "record_messages",
     "reduce_scatter_async",
     "report",
+    "ring_all_reduce",
     "ring_pass",
+    "run_transfers",
     "send",
     "send_async",
     "setup",
     "shared_buffer",
+    "slow_link",
     "teardown",
+    "tree_broadcast",
     "world_size",
 ]

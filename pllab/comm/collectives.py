@@ -1,8 +1,8 @@
 """The messages: thin functions over torch.distributed that also work in a world of one.
 
-They add three things and nothing else: without a group they act as a world of one, an open ledger counts them, and a
-peer that went away is one sentence that names the operation and the rank. They keep torch's conventions: `all_reduce`
-works in place and returns None; gloo sums, so an average divides afterwards.
+They add four things and nothing else: without a group they act as a world of one, an open ledger counts them, a slow
+link delays them, and a peer that went away is one sentence that names the operation and the rank. They keep torch's
+conventions: `all_reduce` works in place and returns None; gloo sums, so an average divides afterwards.
 
 Collectives are of all ranks, or of the members of a `group`, whose ranks count from 0 in it.
 
@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from pllab.comm.errors import in_words
 from pllab.comm.ledger import ledger_is_open, note, note_tensor
+from pllab.comm.links import carried, carried_later, link_is_open
 
 Group = dist.ProcessGroup
 MAX = dist.ReduceOp.MAX
@@ -59,7 +60,8 @@ def barrier(group: Group | None = None) -> None:
     if not dist.is_initialized():
         return
     with in_words("barrier", rank()):
-        dist.barrier(group, device_ids=[torch.cuda.current_device()] if backend_name() == "nccl" else None)
+        devices = [torch.cuda.current_device()] if backend_name() == "nccl" else None
+        carried(partial(dist.barrier, group, device_ids=devices), 0)
 
 
 def all_reduce(
@@ -76,7 +78,7 @@ def all_reduce(
     if not dist.is_initialized():
         return
     with in_words("all_reduce", rank()):
-        dist.all_reduce(tensor, operation, group=group)
+        carried(partial(dist.all_reduce, tensor, operation, group=group), tensor.nbytes)
 
 
 class Pending:
@@ -142,7 +144,7 @@ def _start(operation: str, message: torch.Tensor, call: Callable[..., Any], grou
     if not dist.is_initialized():
         return Pending(operation, None)
     with in_words(operation, rank()):
-        return Pending(operation, call(group=group, async_op=True))
+        return Pending(operation, carried_later(partial(call, group=group, async_op=True), message.nbytes))
 
 
 def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None) -> None:
@@ -157,7 +159,7 @@ def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None)
     if not dist.is_initialized():
         return
     with in_words("broadcast", rank()):
-        dist.broadcast(tensor, group=group, group_src=source)
+        carried(partial(dist.broadcast, tensor, group=group, group_src=source), tensor.nbytes)
 
 
 def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
@@ -168,13 +170,13 @@ def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    if ledger_is_open():
-        note("all_gather_object", (), len(pickle.dumps(value)))
+    num_bytes = len(pickle.dumps(value)) if ledger_is_open() or link_is_open() else 0
+    note("all_gather_object", (), num_bytes)
     if not dist.is_initialized():
         return [value]
     values: list[Any] = [None] * world_size(group)
     with in_words("all_gather_object", rank()):
-        dist.all_gather_object(values, value, group=group)
+        carried(partial(dist.all_gather_object, values, value, group=group), num_bytes)
     return values
 
 
@@ -230,7 +232,8 @@ def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Tra
     note_tensor("send", tensor, to)
     operation = f"send to rank {to}"
     with in_words(operation, rank()):
-        return Travelling(operation, dist.isend(tensor, dst=to, group=group), tensor)
+        sending = carried_later(partial(dist.isend, tensor, dst=to, group=group), tensor.nbytes)
+        return Travelling(operation, sending, tensor)
 
 
 def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None) -> Travelling:

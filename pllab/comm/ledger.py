@@ -155,6 +155,11 @@ def uncounted() -> Iterator[None]:
                 ledger.seconds += time.perf_counter() - start
 
 
+def count_elsewhere() -> None:
+    """Say in a new thread that all its messages are noted where they are started."""
+    _thread.is_counted = True
+
+
 def _replace_methods() -> Callable[[], None]:
     """Note every direct call before it is made; return a function that puts the methods back."""
     # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.

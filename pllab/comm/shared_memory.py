@@ -22,6 +22,7 @@ from pllab.arguments import whole_number
 from pllab.comm.collectives import all_gather_object, backend_name, rank, world_size
 from pllab.comm.errors import in_words
 from pllab.comm.ledger import note_tensor
+from pllab.comm.links import link_is_open
 
 _log = logging.getLogger(__name__)
 _FOLDER = "/dev/shm"  # the file system in memory of every Linux
@@ -55,14 +56,14 @@ def map_shared_memory(num_bytes: int, group: dist.ProcessGroup | None = None) ->
     memory is freed when no rank has a view of it any more.
 
     Returns None, on every rank, if the ranks cannot share memory. They can if the group is gloo's with more than one
-    rank, all on one Linux host, with enough free space in /dev/shm.
+    rank, all on one Linux host and behind no slow link, with enough free space in /dev/shm.
 
     Raises:
         ValueError: `num_bytes` is not a whole number of at least 0.
         PeerError: another rank went away or did not come in time.
     """
     num_bytes = whole_number("num_bytes", num_bytes, least=0)
-    if backend_name() != "gloo" or world_size(group) == 1:
+    if backend_name() != "gloo" or world_size(group) == 1 or link_is_open():
         return None
     with ExitStack() as until_all_have_mapped:
         offers = all_gather_object(_offer(num_bytes, until_all_have_mapped), group)

@@ -4,6 +4,7 @@ costs.py        what work and messages cost
 clock.py        when every action would start and end
 estimation.py   costs from measured runs
 idle.py         the cause of every idle gap, and the spans that decide how long a run takes
+messages.py     what messages cost, and collectives made of them
 formulas.py     what theory says
 
 No torch; standard library only.
@@ -14,10 +15,12 @@ from pllab.simulate.clock import Times, action_times, simulate
 from pllab.simulate.costs import Costs
 from pllab.simulate.estimation import estimate
 from pllab.simulate.idle import Gap, PathStep, critical_path, critical_steps, gaps
+from pllab.simulate.messages import MessageCost, simulate_transfers
 
 __all__ = [
     "Costs",
     "Gap",
+    "MessageCost",
     "PathStep",
     "Times",
     "action_times",
@@ -27,4 +30,5 @@ __all__ = [
     "formulas",
     "gaps",
     "simulate",
+    "simulate_transfers",
 ]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pllab.bench.message_costs import ALONE, BUCKETS, FLAT, OVERLAPPED, SHARED, MessageCost, bench_messages, fit_cost
+from pllab.bench.message_costs import ALONE, BUCKETS, FLAT, OVERLAPPED, SHARED, bench_messages, fit_cost
+from pllab.simulate import MessageCost
 
 
 def test_a_line_is_found_again() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from pllab import show
+from pllab.transfers import ring_all_reduce, tree_broadcast
 from tests.browser import bench
 
 pytestmark = pytest.mark.browser
@@ -42,6 +43,27 @@ def test_ranks_and_messages(root):
     root.get_by_role("button", name="Step forward").click()
     expect(root.get_by_role("img", name="rank 2 sends 100 to rank 0")).to_be_visible()
     expect(root.locator(".pl-ring-held")).to_have_text(["101", "11", "110"])
+
+
+def test_collectives_step_with_a_line_for_each_chunk(chromium_page):
+    ring = bench.mount(chromium_page, show.RingPlayer(ring_all_reduce(3)))
+    ring.get_by_role("button", name="Step forward").click()
+    expect(ring.locator(".pl-ring-held")).to_have_text(["a0", "b0", "c01", "a12", "b1", "c1", "a2", "b02", "c2"])
+    expect(ring.get_by_role("img", name="rank 2 sends a2 to rank 1")).to_be_visible()
+    expect(ring.get_by_role("img", name="rank 0 holds a0 b0 c01")).to_be_visible()
+    lines = [ring.locator(".pl-ring-held").nth(at).bounding_box() for at in range(3)]
+    assert lines[0]["y"] + lines[0]["height"] <= lines[1]["y"] + 1 < lines[2]["y"]
+
+
+def test_the_tree_of_eight_ranks_fits(chromium_page):
+    tree = bench.mount(chromium_page, show.RingPlayer(tree_broadcast(8)))
+    tree.locator(".pl-ring-picture").focus()
+    chromium_page.keyboard.press("End")
+    expect(tree.locator(".pl-ring-hop")).to_have_count(4)
+    expect(tree.locator(".pl-ring-held")).to_have_text(["a0"] * 8)
+    box, ranks = tree.locator("svg").bounding_box(), tree.locator(".pl-ring-name")
+    for name in (ranks.nth(number).bounding_box() for number in range(8)):
+        assert box["x"] <= name["x"] and name["x"] + name["width"] <= box["x"] + box["width"]
 
 
 def test_keys_step_jump_and_stay_inside(chromium_page, root, player):

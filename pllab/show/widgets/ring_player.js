@@ -1,15 +1,19 @@
 // The ring player: ranks on a circle, and the messages of one step on their way. Moments and words come from Python.
 
 /** Where things are, in pixels: the first rank at the top, the next ones clockwise. */
-function ringGeometry(width, numRanks, isLarge) {
-  const wide = Math.max(105, 27 * numRanks); // more ranks, a larger ring, so that messages fit between them
-  const scale = Math.min(isLarge ? 1.6 : 1, width / (2 * wide + 160));
-  const [radius, node] = [wide * scale, 27 * scale];
+function ringGeometry(width, numRanks, numLines, isLarge) {
+  const disc = Math.max(27, 9 * numLines);
+  const wide = Math.max(105, disc * numRanks); // more ranks, a larger ring, so that messages fit between them
+  const scale = Math.min(isLarge ? 1.6 : 1, width / (2 * (wide + disc) + 106));
+  const [radius, node] = [wide * scale, disc * scale];
   const height = 2 * (radius + node) + 46 * scale;
   const angle = (rank) => (2 * Math.PI * rank) / numRanks - Math.PI / 2;
   const at = (rank, far = radius) => [width / 2 + far * Math.cos(angle(rank)), height / 2 + far * Math.sin(angle(rank))];
   return { width, height, radius, node, at, numRanks, font: 13 * scale };
 }
+
+/** A rank holds a number, or a line for each chunk. */
+const linesOf = (held) => held.split("\n");
 
 class RingView extends SteppedView {
   constructor(context) {
@@ -34,7 +38,7 @@ class RingView extends SteppedView {
   // Drawing
   draw() {
     const moment = this.moments[this.step];
-    const g = ringGeometry(this.picture.clientWidth || 640, moment.held.length, this.isLarge);
+    const g = ringGeometry(this.picture.clientWidth || 640, moment.held.length, linesOf(moment.held[0]).length, this.isLarge);
     const way = shape("circle", { class: "pl-ring-way", cx: g.width / 2, cy: g.height / 2, r: g.radius });
     const ranks = moment.held.map((held, rank) => this.rankOf(g, rank, held));
     const hops = moment.hops.map((hop) => this.hopOf(g, hop));
@@ -46,12 +50,18 @@ class RingView extends SteppedView {
     const [left, top] = g.at(rank, g.radius + g.node + 0.9 * g.font);
     const paint = this.theme.paints.F;
     const side = Math.sign(Math.round(left - g.width / 2)); // names beside the ring stand clear of it
-    const size = Math.min(1.15 * g.font, (1.7 * g.node) / (0.6 * held.length));
+    const lines = linesOf(held);
+    const longest = Math.max(...lines.map((line) => line.length));
+    const size = Math.min(1.15 * g.font, (1.7 * g.node) / (0.6 * longest), (1.5 * g.node) / (1.1 * lines.length));
+    const line = (text, at) => {
+      const down = 1.1 * size * (at - (lines.length - 1) / 2);
+      return shape("text", { class: "pl-ring-held", x, y: y + down, fill: paint.text, "font-size": size }, text);
+    };
     return shape(
       "g",
-      { role: "img", "aria-label": `rank ${rank} holds ${held}` },
+      { role: "img", "aria-label": `rank ${rank} holds ${lines.join(" ")}` },
       shape("circle", { class: "pl-ring-rank", cx: x, cy: y, r: g.node, fill: paint.fill }),
-      shape("text", { class: "pl-ring-held", x, y, fill: paint.text, "font-size": size }, held),
+      ...lines.map(line),
       shape("text", { class: "pl-ring-name", x: left + side * 1.1 * g.font, y: top }, `rank ${rank}`),
     );
   }
@@ -64,7 +74,9 @@ class RingView extends SteppedView {
     const along = (far) => [from[0] + dx * far - dy * aside, from[1] + dy * far + dx * aside];
     const [begin, tip] = [along(g.node + 2), along(length - g.node - 4)];
     const neck = along(length - g.node - 4 - 0.8 * g.font);
-    const [mx, my] = along(0.45 * length);
+    const apart = Math.abs(hop.source - hop.to);
+    const isNext = apart === 1 || apart === g.numRanks - 1;
+    const [mx, my] = along((isNext ? 0.45 : 0.3) * length); // long ways cross in the middle
     const side = 0.4 * g.font;
     const head = [tip, [neck[0] - dy * side, neck[1] + dx * side], [neck[0] + dy * side, neck[1] - dx * side]];
     const [w, h] = [Math.max(1.9, 0.62 * hop.text.length + 0.9) * g.font, 1.6 * g.font];

@@ -1,7 +1,7 @@
-"""The ring player: messages that hop around a ring of ranks, step by step, as a real run recorded them.
+"""The ring player: messages between ranks on a circle, step by step, of a real run or of a collective.
 
-The picture comes from the ledgers of all ranks. A send is drawn only if the ledger of the other rank has its receive,
-so the picture of a ring also proves that the messages match.
+The picture of a run comes from the ledgers of all ranks. A send is drawn only if the ledger of the other rank has its
+receive, so the picture of a ring also proves that the messages match. A collective is drawn as it is checked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,16 @@ import traitlets
 from pllab.show.figures import Figure, drawing, figure
 from pllab.show.theme import INK, PAINTS, count_of
 from pllab.show.widget import Widget, check_place, sources_of
+from pllab.transfers import Collective, Holdings, Transfer, check, chunk_name, holdings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_RANKS = 6
+MOST_RANKS = 8
 
 
 class RingPlayer(Widget):
-    """Step through the messages of a ring; each rank shows the number that it holds.
+    """Step through the messages of a ring, or of any collective; each rank shows what it holds.
 
     Keys while the ring has the focus: left and right step, Home and End jump, space plays.
 
@@ -34,8 +35,12 @@ class RingPlayer(Widget):
     There is one record for each rank: the name, the peer and the bytes of its messages, in the order of its ledger;
     the number it held before the first step and after each one; the number it sent in each step.
 
+    With a collective, `RingPlayer(pllab.transfers.tree_broadcast(8))`, a rank shows a line for each chunk: `b02` is
+    chunk b with the sum of ranks 0 and 2.
+
     Raises:
-        ValueError: the records are not those of a ring, or a send has no receive.
+        ValueError: the records are not those of a ring, a send has no receive, the collective misses its goal, or there
+            are more ranks than a circle has room for.
     """
 
     _esm, _css = sources_of(__file__, "view.js", "stepping.js")
@@ -43,8 +48,8 @@ class RingPlayer(Widget):
     view = traitlets.Dict(help="moments, words and numbers of the run").tag(sync=True)
     step = traitlets.Int(0, help="number of the step shown; 0 is before the first message").tag(sync=True)
 
-    def __init__(self, records: Sequence[Mapping[str, Any]], *, projector: bool = False) -> None:
-        super().__init__(view=view_of(records), projector=projector)
+    def __init__(self, run: Sequence[Mapping[str, Any]] | Collective, *, projector: bool = False) -> None:
+        super().__init__(view=view_of(run), projector=projector)
 
     def static(self) -> Figure:
         """All steps side by side: a row for each rank, an arrow for each message."""
@@ -55,13 +60,30 @@ class RingPlayer(Widget):
         return check_place("step", proposal["value"], len(self.view.get("moments", ())))
 
 
-def view_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def view_of(run: Sequence[Mapping[str, Any]] | Collective) -> dict[str, Any]:
     """Everything the browser shows, as plain data: a moment before the first step, and one after each.
 
     Example of a sentence: `step 1: rank 0 sends 1 to rank 1, rank 1 sends 10 to rank 0; then they hold 11, 11`.
     """
-    if not 2 <= len(records) <= MOST_RANKS:
-        raise ValueError(f"a ring has 2 to {MOST_RANKS} ranks; here are the records of {len(records)}")
+    num_ranks = run.num_ranks if isinstance(run, Collective) else len(run)
+    if not 2 <= num_ranks <= MOST_RANKS:
+        raise ValueError(f"the player shows 2 to {MOST_RANKS} ranks; here are those of {num_ranks}")
+    moments = _moments_of_collective(run) if isinstance(run, Collective) else _moments_of_ring(run)
+    hops = [hop for moment in moments for hop in moment["hops"]]
+    steps = count_of(len(moments) - 1, "step")
+    if isinstance(run, Collective):
+        key = "a01 is chunk a with the sum of ranks 0 and 1"
+        title, summary = f"{run.name}, {num_ranks} ranks, {steps}", f"{len(hops)} messages, {key}, engine: simulated"
+    else:
+        num_bytes = sum(hop["num_bytes"] for hop in hops)
+        title, summary = (
+            f"{num_ranks} ranks in a ring, {steps}",
+            f"{len(hops)} messages, {num_bytes} bytes, engine: real",
+        )
+    return {"moments": moments, "title": title, "summary": summary}
+
+
+def _moments_of_ring(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     num_steps = len(records[0]["sent"])
     for rank, record in enumerate(records):
         _check_lengths(rank, record, num_steps)
@@ -70,13 +92,29 @@ def view_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         hops = [_hop(records, rank, step - 1) for rank in range(len(records))] if step else []
         held = [f"{record['held'][step]:g}" for record in records]
         moments.append({"held": held, "hops": hops, "sentence": _sentence_of(step, hops, held)})
-    num_messages = sum(len(moment["hops"]) for moment in moments)
-    num_bytes = sum(hop["num_bytes"] for moment in moments for hop in moment["hops"])
-    return {
-        "moments": moments,
-        "title": f"{len(records)} ranks in a ring, {count_of(num_steps, 'step')}",
-        "summary": f"{num_messages} messages, {num_bytes} bytes, engine: real",
-    }
+    return moments
+
+
+def _moments_of_collective(collective: Collective) -> list[dict[str, Any]]:
+    """What ranks hold in names of ranks, a line for each chunk; a sentence says who sends what."""
+    check(collective)
+    moments: list[dict[str, Any]] = []
+    before: Holdings = ()
+    for step, holding in enumerate(holdings(collective)):
+        hops = [_hop_of(transfer, before) for transfer in collective.rounds[step - 1]] if step else []
+        held = ["\n".join(_content(*each) for each in enumerate(chunks)) for chunks in holding]
+        moments.append({"held": held, "hops": hops, "sentence": _sentence_of(step, hops, held)})
+        before = holding
+    return moments
+
+
+def _hop_of(transfer: Transfer, before: Holdings) -> dict[str, Any]:
+    content = _content(transfer.chunk, before[transfer.source][transfer.chunk])
+    return {"source": transfer.source, "to": transfer.to, "text": content}
+
+
+def _content(chunk: int, ranks: Sequence[int]) -> str:
+    return chunk_name(chunk) + "".join(map(str, ranks))
 
 
 def _check_lengths(rank: int, record: Mapping[str, Any], num_steps: int) -> None:
@@ -106,6 +144,7 @@ def _named(record: Mapping[str, Any], name: str) -> list[Sequence[Any]]:
 
 
 def _sentence_of(step: int, hops: Sequence[Mapping[str, Any]], held: Sequence[str]) -> str:
+    held = [text.replace("\n", " ") for text in held]
     if not step:
         return "start: " + ", ".join(f"rank {rank} holds {text}" for rank, text in enumerate(held))
     sent = ", ".join(f"rank {hop['source']} sends {hop['text']} to rank {hop['to']}" for hop in hops)
@@ -115,8 +154,11 @@ def _sentence_of(step: int, hops: Sequence[Mapping[str, Any]], held: Sequence[st
 def _draw_ring(view: Mapping[str, Any]) -> Figure:
     """Time from left to right, a row for each rank, an arrow for each message; the sentences are the text."""
     moments = view["moments"]
-    num_ranks = len(moments[0]["held"])
-    with drawing(min(10.0, 1.6 + 2.2 * len(moments)), 0.8 + 0.75 * num_ranks, layout="constrained") as fig:
+    num_ranks, num_lines = len(moments[0]["held"]), moments[0]["held"][0].count("\n") + 1
+    height = 0.8 + max(0.75, 0.22 * num_lines + 0.3) * num_ranks
+    widest = 0.9 + 0.11 * max(map(len, moments[-1]["held"][0].split("\n")))
+    width = max(min(10.0, 1.6 + 2.2 * len(moments)), widest * len(moments) if num_lines > 1 else 0.0)
+    with drawing(width, height, layout="constrained") as fig:
         axes = fig.add_subplot()
         axes.set_title(f"{view['title']}: {view['summary']}", loc="left", fontsize=11.5, fontweight="bold")
         for step, moment in enumerate(moments):

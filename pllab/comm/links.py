@@ -1,0 +1,124 @@
+"""A slow link, emulated: on one host messages are nearly free, and behind a link they cost what a network would take.
+
+A thread of each rank is its link. It holds every message for the time of its way and hands it to gloo then, so that
+nothing arrives early on any rank, and the rank computes meanwhile.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import torch.distributed as dist
+
+from pllab.arguments import is_number, require
+from pllab.comm.ledger import count_elsewhere
+
+_open: list["Link"] = []  # one at most
+
+
+class Link:
+    """The way out of a rank: one message after the other, each for `latency_s + num_bytes / bytes_per_s` seconds.
+
+    Drawn, three messages of a second each, of which two start at 0 and one at 4:
+
+        seconds   0   1   2   3   4   5
+        link      [ a ][ b ]      [ c ]
+
+    `.messages` lists their starts and ends on the clock, whose engine is "emulated".
+    """
+
+    def __init__(
+        self, latency_s: float, bytes_per_s: float, clock: Callable[[], float], sleep: Callable[[float], None]
+    ) -> None:
+        self.messages: list[tuple[float, float]] = []
+        self._latency_s, self._bytes_per_s = latency_s, bytes_per_s
+        self._clock, self._sleep = clock, sleep
+        self._lock = threading.Lock()  # hooks send from autograd's threads
+        self._thread = ThreadPoolExecutor(1, "pllab-link", count_elsewhere)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds in which the link carried messages: latency for each, and the time of all bytes."""
+        return sum(end - start for start, end in self.messages)
+
+    def carry(self, call: Callable[[], Any], num_bytes: int) -> "Future[Any]":
+        """Make the call that hands over a message once the link has carried it, and all before it."""
+        with self._lock:
+            free_at = self.messages[-1][1] if self.messages else -math.inf
+            start = max(self._clock(), free_at)
+            end = start + self._latency_s + num_bytes / self._bytes_per_s
+            self.messages.append((start, end))
+            return self._thread.submit(self._hand_over, end, call)
+
+    def close(self) -> None:
+        """Wait until every message has left."""
+        self._thread.shutdown()
+
+    def _hand_over(self, at: float, call: Callable[[], Any]) -> Any:
+        while (left_s := at - self._clock()) > 0:
+            self._sleep(left_s)
+        return call()
+
+
+class _Carried:
+    """A message on the link, with what this room asks of torch's `Work`."""
+
+    def __init__(self, leaving: "Future[dist.Work]") -> None:
+        self._leaving = leaving
+
+    def wait(self, *deadline: Any) -> None:
+        self._leaving.result().wait(*deadline)  # the link itself is no peer to wait for in vain
+
+    def is_completed(self) -> bool:
+        return self._leaving.done() and self._leaving.result().is_completed()
+
+
+@contextmanager
+def slow_link(latency_s: float = 0.0, bytes_per_s: float = math.inf) -> Iterator[Link]:
+    """Put every rank behind a slow link inside the block; all ranks open it.
+
+    Example, ten messages of 1 kB that each take 11 ms, and one of 10 kB that takes 20 ms:
+
+        with slow_link(latency_s=0.01, bytes_per_s=1e6) as link:
+            for gradient in gradients:
+                all_reduce(gradient)
+        link.busy_s     # 0.11, and 0.02 with one bucket
+
+    All collectives and sends of this room use the link, with the bytes that the ledger counts; a receive waits for the
+    sender's link. Ranks share no memory meanwhile, as on different hosts. Direct calls of torch.distributed pass it by,
+    so make none while messages are under way. The end of the block waits until all have left.
+
+    Raises:
+        ValueError: a number is no time or rate, a link is open already, or the backend is nccl.
+    """
+    require(is_number(latency_s) and 0 <= latency_s < math.inf, f"latency_s is {latency_s!r}; give seconds from 0")
+    require(is_number(bytes_per_s) and bytes_per_s > 0, f"bytes_per_s is {bytes_per_s!r}; give a rate above 0")
+    require(not _open, "a slow link is open already, and a rank has one; leave its block first")
+    nccl = dist.is_initialized() and dist.get_backend() == "nccl"
+    require(not nccl, "nccl sends from the GPU, where no link can be put before it; use gloo")
+    link = Link(latency_s, bytes_per_s, time.monotonic, time.sleep)
+    _open.append(link)
+    try:
+        yield link
+    finally:
+        link.close()
+        _open.remove(link)
+
+
+def link_is_open() -> bool:
+    """Whether messages of this rank go through a slow link."""
+    return bool(_open)
+
+
+def carried(call: Callable[[], Any], num_bytes: int) -> Any:
+    """Make a call that waits for its message, behind the open link if there is one, and return its result."""
+    return _open[0].carry(call, num_bytes).result() if _open else call()
+
+
+def carried_later(call: Callable[[], Any], num_bytes: int) -> Any:
+    """Make a call that starts a message, behind the open link if there is one, and return its work."""
+    return _Carried(_open[0].carry(call, num_bytes)) if _open else call()

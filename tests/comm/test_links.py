@@ -1,0 +1,228 @@
+"""The emulated link on a clock of its own, and ranks behind it: nothing is early, and work hides what it can."""
+
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from pllab.comm import (
+    Link,
+    PeerError,
+    all_gather_object,
+    all_reduce,
+    all_reduce_async,
+    barrier,
+    broadcast,
+    launch,
+    receive,
+    record_messages,
+    ring_all_reduce,
+    send_async,
+    shared_buffer,
+    slow_link,
+    tree_broadcast,
+)
+from pllab.parallel import DataParallel
+
+LATENCY_S = 0.03
+
+
+class Clock:
+    """A clock that goes on when somebody sleeps on it, once it is let go."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.goes = threading.Event()
+
+    def sleep(self, seconds):
+        assert self.goes.wait(10.0)
+        self.now += seconds
+
+
+def link_of(clock):
+    return Link(1.0, 100.0, lambda: clock.now, clock.sleep)
+
+
+def test_messages_queue_on_the_link_and_wait_for_nothing_else():
+    clock = Clock()
+    link = link_of(clock)
+    heard = [link.carry(lambda: clock.now, num_bytes) for num_bytes in (0, 100)]
+    clock.goes.set()
+    assert [each.result() for each in heard] == [1.0, 3.0]
+    clock.now = 10.0  # the rank computes
+    assert link.carry(lambda: clock.now, 50).result() == 11.5
+    link.close()
+    assert link.messages == [(0.0, 1.0), (1.0, 3.0), (10.0, 11.5)]
+
+
+def test_one_bucket_pays_the_latency_once():
+    busy_s = []
+    for sizes in ([10] * 10, [100]):
+        link = link_of(clock := Clock())
+        clock.goes.set()
+        for size in sizes:
+            link.carry(lambda: None, size)
+        link.close()
+        busy_s.append(link.busy_s)
+    assert busy_s == [pytest.approx(11.0), pytest.approx(2.0)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [
+        ({"latency_s": -1}, "latency_s is -1; give seconds from 0"),
+        ({"latency_s": float("inf")}, "latency_s is inf"),
+        ({"bytes_per_s": 0}, "bytes_per_s is 0; give a rate above 0"),
+        ({"bytes_per_s": "fast"}, "bytes_per_s is 'fast'"),
+    ],
+)
+def test_what_is_no_link_is_refused(numbers, sentence):
+    with pytest.raises(ValueError, match=sentence), slow_link(**numbers):
+        pass
+    with slow_link(), pytest.raises(ValueError, match="a slow link is open already"), slow_link():
+        pass
+
+
+def test_the_end_of_the_block_waits_until_all_has_left():
+    left = []
+    with slow_link(LATENCY_S) as link:
+        link.carry(lambda: left.append(1), 0)
+    assert left == [1]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pllab-link")]
+
+
+def behind_a_link(number, size):
+    """Each kind of message, with the same results as ever; the seconds that each took; and the ledger."""
+    kinds, mine = {}, torch.full((4,), float(number + 1))
+
+    def timed(name, call):
+        barrier()
+        start = time.monotonic()
+        call()
+        kinds[name] = time.monotonic() - start
+
+    total, into = mine.clone(), mine.clone()
+    with slow_link(LATENCY_S) as link, record_messages() as ledger:
+        timed("barrier", barrier)
+        timed("all_reduce", lambda: all_reduce(total))
+        timed("broadcast", lambda: broadcast(into))
+        timed("objects", lambda: all_gather_object(number))
+        timed("pair", lambda: _pass_on(number, size))
+        timed("ring", lambda: ring_all_reduce(mine))
+        assert shared_buffer(4, torch.float32) is None
+    counted = [message for message in ledger.messages if message.name != "receive"]
+    return kinds, (total.tolist(), into.tolist(), mine.tolist()), len(counted) - len(link.messages)
+
+
+def _pass_on(number, size):
+    sending = send_async(torch.ones(1), (number + 1) % size)
+    receive(torch.empty(1), (number - 1) % size)
+    sending.wait()
+
+
+def down_a_tree(number, size):
+    """When a broadcast from rank 0 began there, and ended here, on the host's clock."""
+    with slow_link(LATENCY_S):
+        barrier()
+        start = time.monotonic()
+        tree_broadcast(torch.ones(1))
+        return start, time.monotonic()
+
+
+def overlapped(number, size):
+    """Whether a message was through before its time, its sum, and whether it was through while the rank worked."""
+    tensor = torch.ones(1)
+    with slow_link(LATENCY_S) as link:
+        message = all_reduce_async(tensor)
+        early = message.done() and time.monotonic() < link.messages[0][1]
+        for _ in range(200):  # work, until the message is through
+            time.sleep(LATENCY_S)
+            if message.done():
+                break
+        waited_from = time.monotonic()
+        message.wait()
+    return early, tensor.item(), waited_from >= link.messages[0][1]
+
+
+def left_alone(number, size):
+    if number == 0:
+        return None
+    with slow_link(LATENCY_S), pytest.raises(PeerError) as caught:
+        all_reduce_async(torch.ones(1)).wait()
+    return str(caught.value)
+
+
+class Slow(torch.autograd.Function):
+    """Backward takes a while, and no core."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        time.sleep(LATENCY_S)
+        return grad
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(32, 32, bias=False) for _ in range(5)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(Slow.apply(x))
+        return x.sum()
+
+
+def strategies(number, size):
+    """The least seconds of a backward by strategy and bucket size, over a link as slow as a layer's backward."""
+    layer_bytes, least = 32 * 32 * 4, {}
+    with slow_link(0.002, layer_bytes / LATENCY_S):
+        runs = {
+            "flat": DataParallel(Layers(), "flat"),
+            "overlapped": DataParallel(Layers(), "overlapped", bucket_bytes=layer_bytes),
+            "one bucket": DataParallel(Layers(), "overlapped"),
+        }
+        assert DataParallel(Layers()).strategy == "flat"  # no memory is shared over a link
+        for _ in range(3):
+            for name, model in runs.items():
+                loss = model(torch.ones(1, 32, requires_grad=True))
+                barrier()
+                start = time.monotonic()
+                loss.backward()
+                least[name] = min(least.get(name, 1e9), time.monotonic() - start)
+    return least
+
+
+@pytest.mark.ranks
+def test_every_message_takes_its_time_and_arrives_as_it_is(quick_ranks):
+    for kinds, results, uncounted in launch(behind_a_link, 2, backend="gloo", timeout_s=60):
+        assert {name for name, seconds in kinds.items() if seconds < LATENCY_S} == set()
+        assert kinds["ring"] >= 2 * LATENCY_S
+        assert results == ([3.0] * 4, [1.0] * 4, [3.0] * 4)
+        assert uncounted == 0
+
+
+@pytest.mark.ranks
+def test_a_tree_pays_the_latency_of_each_hop(quick_ranks):
+    """A receive that is posted early hears nothing early: the link is the sender's."""
+    (start, _), *others = launch(down_a_tree, 4, backend="gloo", timeout_s=60)
+    assert [end - start >= hops * LATENCY_S for hops, (_, end) in zip((1, 2, 2), others, strict=True)] == [True] * 3
+
+
+@pytest.mark.ranks
+def test_work_hides_a_message_and_a_lost_peer_is_a_sentence(quick_ranks):
+    assert launch(overlapped, 2, backend="gloo", timeout_s=60) == [(False, 2.0, True)] * 2
+    assert launch(left_alone, 2, backend="gloo", timeout_s=60)[1].startswith("all_reduce on rank 1 failed because")
+
+
+@pytest.mark.ranks
+def test_buckets_that_leave_during_backward_win_over_a_slow_link(quick_ranks):
+    """A layer computes as long as its gradient travels: 5 + 5 of it one after the other, and 5 + 1 overlapped."""
+    for least in launch(strategies, 2, backend="gloo", timeout_s=60):
+        assert least["overlapped"] < 0.8 * least["flat"]
+        assert least["overlapped"] < 0.8 * least["one bucket"]

@@ -1,0 +1,155 @@
+"""Collectives made of messages against gloo's own, to the last bit, and against the list of their transfers."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from pllab import transfers
+from pllab.comm import (
+    PeerError,
+    all_gather_object,
+    launch,
+    make_groups,
+    record_messages,
+    ring_all_reduce,
+    run_transfers,
+    tree_broadcast,
+)
+
+SHAPES = [(0,), (), (1,), (7,), (3, 5), (1001,), (70_001,)]
+DTYPES = [torch.int64, torch.float32, torch.float64, torch.bfloat16]
+
+
+def bits(tensor):
+    return tensor.view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def numbers(shape, dtype, number):
+    """Others on each rank, and of such sizes that the order of a sum shows in its last bits."""
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
+    return (drawn * 10**6).to(dtype)
+
+
+def eps_of(dtype):
+    return torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
+
+
+def against_gloo(number, size):
+    """Per shape and type: whether ring, tree and broadcast have gloo's bits, and whether all ranks have the same."""
+    seen = {}
+    for shape in SHAPES:
+        for dtype in DTYPES:
+            ring, tree, theirs = (numbers(shape, dtype, number) for _ in range(3))
+            ring_all_reduce(ring)
+            run_transfers(transfers.tree_all_reduce(size), tree)
+            dist.all_reduce(theirs)
+            copies = [numbers(shape, dtype, number) for _ in range(2)]
+            tree_broadcast(copies[0], root=size - 1)
+            dist.broadcast(copies[1], src=size - 1)
+            everywhere = all_gather_object((bits(ring), bits(tree)))
+            seen[(shape, dtype)] = {
+                "ring": bits(ring) == bits(theirs),
+                "tree": bits(tree) == bits(theirs),
+                "close": torch.allclose(tree.double(), theirs.double(), rtol=0, atol=5e6 * size * eps_of(dtype)),
+                "broadcast": bits(copies[0]) == bits(copies[1]),
+                "same": len(set(everywhere)) == 1,
+            }
+    return seen
+
+
+def ring_of_a_large_tensor(number, size):
+    """More than two segments of 1 MiB for each rank, where gloo cuts chunks in another way."""
+    ours, theirs = (numbers((1_700_001,), torch.float32, number) for _ in range(2))
+    ring_all_reduce(ours)
+    dist.all_reduce(theirs)
+    return torch.equal(ours, theirs)
+
+
+def in_a_group(number, size):
+    """Ranks 1 and 2 sum and broadcast as a group; and the peers in the ledger."""
+    total, copy = torch.tensor([10.0**number, 1.0]), torch.tensor([number])
+    with record_messages() as ledger:
+        for group in make_groups([[1, 2]]):
+            ring_all_reduce(total, group)
+            tree_broadcast(copy, 1, group)
+    return total.tolist(), copy.item(), {message.peer for message in ledger.messages}
+
+
+def ledger_of_ring(number, size):
+    with record_messages() as ledger:
+        ring_all_reduce(torch.ones(12))
+    return [(message.name, message.peer, message.num_bytes) for message in ledger.messages]
+
+
+def refusals(number, size):
+    sentences = []
+    gaps, empty = torch.ones(2, 2).t(), transfers.Collective("mine", "all_reduce", size, ())
+    for collective, tensor in [
+        (transfers.ring_all_reduce(5), torch.ones(1)),
+        (transfers.ring_all_reduce(size), gaps),
+        (empty, torch.ones(1)),
+    ]:
+        with pytest.raises(ValueError) as caught:
+            run_transfers(collective, tensor)
+        sentences.append(str(caught.value))
+    return sentences
+
+
+def left_alone(number, size):
+    if number == 0:
+        return None
+    with pytest.raises(PeerError) as caught:
+        ring_all_reduce(torch.ones(4))
+    return str(caught.value)
+
+
+def test_alone_nothing_changes_and_nothing_is_sent():
+    x = torch.tensor([1.0, 2.0])
+    with record_messages() as ledger:
+        ring_all_reduce(x)
+        tree_broadcast(x)
+    assert (x.tolist(), ledger.count()) == ([1.0, 2.0], 0)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("size", [2, 3, *(pytest.param(size, marks=pytest.mark.exhaustive) for size in (1, 4, 5))])
+def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
+    for seen in launch(against_gloo, size, backend="gloo", timeout_s=60):
+        for case, outcome in seen.items():
+            assert {name for name, is_so in outcome.items() if not is_so} <= {"tree"}, case
+        assert all(seen[shape, torch.int64]["tree"] for shape in SHAPES)
+    assert size < 3 or not seen[(1001,), torch.float32]["tree"]  # else the numbers would not show an order
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("size", [3, pytest.param(4, marks=pytest.mark.exhaustive)])
+def test_a_large_ring_has_the_bits_of_gloo(size, quick_ranks):
+    assert all(launch(ring_of_a_large_tensor, size, backend="gloo", timeout_s=60))
+
+
+@pytest.mark.ranks
+def test_the_ledger_has_the_transfers_of_the_collective(quick_ranks):
+    for number, seen in enumerate(launch(ledger_of_ring, 3, backend="gloo", timeout_s=60)):
+        listed = [
+            [("send", t.to, 16) for t in each if t.source == number]
+            + [("receive", t.source, 16) for t in each if t.to == number]
+            for each in transfers.ring_all_reduce(3).rounds
+        ]
+        assert seen == sum(listed, [])
+
+
+@pytest.mark.ranks
+def test_ranks_of_a_group_count_in_it_and_refusals_are_sentences(quick_ranks):
+    outside, *inside = launch(in_a_group, 3, backend="gloo", timeout_s=60)
+    assert outside == ([1.0, 1.0], 0, set())
+    assert inside == [([110.0, 2.0], 2, {2}), ([110.0, 2.0], 2, {1})]
+    for sentences in launch(refusals, 2, backend="gloo", timeout_s=60):
+        assert sentences[0] == "ring all-reduce is for 5 ranks, and here are 2; make it for 2"
+        assert sentences[1] == "a tensor of shape (2, 2) has gaps; send tensor.contiguous()"
+        assert sentences[2].startswith("mine leaves rank 0")
+
+
+@pytest.mark.ranks
+def test_a_peer_that_left_is_named(quick_ranks):
+    _, sentence = launch(left_alone, 2, backend="gloo", timeout_s=60)
+    assert sentence.startswith(("receive from rank 0 on rank 1 failed", "send to rank 0 on rank 1 failed"))
