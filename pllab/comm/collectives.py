@@ -49,6 +49,17 @@ def backend_name() -> str | None:
     return dist.get_backend() if dist.is_initialized() else None
 
 
+def own_device() -> torch.device:
+    """The device whose tensors this rank's messages carry: its GPU under nccl, else the CPU.
+
+    The backend `fake` sends nothing, and so counts the messages of many ranks in one process; its device is `meta`,
+    whose tensors have shapes and no values.
+    """
+    if backend_name() == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("meta" if backend_name() == "fake" else "cpu")
+
+
 def barrier(group: Group | None = None) -> None:
     """Wait until every rank is here.
 

@@ -7,8 +7,7 @@ divided by their number. In a mean of the ranks' means, the weight of a token wo
 its rank.
 """
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -16,23 +15,25 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of, tensor_parallel
-from pllab.models.layers import cut
+from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import (
     DataParallel,
+    FullyShardedDataParallel,
     clip_grad_norm,
     global_sum,
     num_target_tokens,
+    split_of,
     token_weighted,
-    whole_state,
+    whole_of,
 )
-from pllab.pipeline import LaneExecutor, RankExecutor, balance, calibrate, calibrate_ranks, tied_weights
+from pllab.pipeline import LaneExecutor, RankExecutor, calibrate, calibrate_ranks, tied_weights
 from pllab.pipeline.microbatches import scatter_evenly
 from pllab.schedule import FAMILIES, Schedule, zero_bubble
 from pllab.train.config import TrainConfig
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.spending import Inside, Stopwatch
+from pllab.train.stages import mean_loss, owned, shared, stages_of
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
 
@@ -196,15 +197,14 @@ class Pipelined:
         if self.config.tp > 1:
             tensor_parallel(self.model, mesh=self.mesh, loss_parallel=self.config.loss_parallel)
         family, count = FAMILIES.get(self.config.schedule), self.config.num_stages
-        layers = layers_of(self.model)
-        self._stages = cut(layers, balance(layer_costs(self.model.config, self.config.max_length), count))
+        self._stages = stages_of(self.model, self.config)
         self.schedule = self._searched() if family is None else family.make(self.config.pp, self._num_parts)
         mine = self.schedule.stages_of_rank(comm.rank(self._group)) if self._on_ranks else range(count)
         self._mine = {stage: self._stages[stage] for stage in mine}
         self._tied = tied_weights(self._stages) if self._on_ranks else ()
         self._executor = self._make_executor(devices)
         self._own = nn.ModuleList(self._mine.values())
-        self._replica = DataParallel(self._own, mesh=self.mesh) if self.config.dp > 1 else None
+        self._replica = shared(self._own, self.config, self.mesh) if self.config.dp > 1 else None
         self._by_torch = self._torch_executor() if self.config.implementation == "pytorch" else None
         self.updates = Updates(self.model, self._shares(), self.config)
         self.watch = Stopwatch(self.device)
@@ -217,11 +217,12 @@ class Pipelined:
         num_targets = num_target_tokens(batch["labels"])
         total = global_sum(num_targets) * self.config.dp / comm.world_size() if self._replica else num_targets
         _check_targets(total, self.config)
-        with self._replica.no_sync() if self._replica else nullcontext():
+        with self._unsent():
             loss, inside = self._run(batch, num_targets)
+            self._weigh(self.config.dp * num_targets / total)
         self.watch.lap("work")
         if self._replica is not None:
-            self._average(self.config.dp * num_targets / total)
+            self._replica.average_now()
             self.watch.lap("messages")
         norm = None if (most := self.config.norm_limit) is None else clip_grad_norm(self._own, most, self.mesh)
         rate = self.updates.step(self._executor.on_each_lane if isinstance(self._executor, LaneExecutor) else None)
@@ -232,20 +233,24 @@ class Pipelined:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
         num_targets = num_target_tokens(batch["labels"])
         inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
-        return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
+        with self._unsent():
+            return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """Send every parameter from the rank of its first stage to the others of its pipeline."""
         if not self._on_ranks:
             return self.model
-        with torch.no_grad():
-            for number, parameter in self._owners():
+        is_spread = self.config.zero or self.config.tp > 1
+        whole = build_model(self.config, self.model.config.vocab_size) if is_spread else self.model
+        stages = stages_of(whole, self.config) if is_spread else self._stages
+        with torch.no_grad(), self._gathered():
+            for number, name, parameter in owned(stages):
                 parameter.data = parameter.data.to(self.device)
+                if is_spread and number in self._mine:
+                    mine = self._mine[number].get_parameter(name)
+                    split = split_of(mine)
+                    parameter.copy_(whole_of(mine, split, comm.group_of(self.mesh, "tp")) if split else mine)
                 comm.broadcast(parameter.data, self.schedule.rank_of_stage[number], self._group)
-        if self.config.tp == 1:
-            return self.model
-        whole = build_model(self.config, self.model.config.vocab_size)
-        whole.load_state_dict(whole_state(self.model, comm.group_of(self.mesh, "tp")))
         return nn.Module.to(whole, self.device)
 
     def state_of_optimizer(self) -> dict[str, Any]:
@@ -269,8 +274,8 @@ class Pipelined:
         options: Any = {"mean_over": num_target_tokens, "recompute": self.config.recompute}
         if self._on_ranks:
             mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
-            return RankExecutor(self.schedule, mine, _mean_loss, tied=self._tied, group=self._group, **options)
-        return LaneExecutor(self.schedule, self._stages, _mean_loss, devices=devices, **options)
+            return RankExecutor(self.schedule, mine, mean_loss, tied=self._tied, group=self._group, **options)
+        return LaneExecutor(self.schedule, self._stages, mean_loss, devices=devices, **options)
 
     def _searched(self) -> Schedule:
         """`zero_bubble` for the costs of the stages on this machine, measured with random tokens."""
@@ -282,11 +287,11 @@ class Pipelined:
             if self._on_ranks:
                 own = comm.rank(self._group)
                 mine = {own: self._stages[own].to(self.device)}
-                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, _mean_loss, group=self._group, **options)
+                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, mean_loss, group=self._group, **options)
                 costs = comm.all_gather_object(costs)[0]  # all pipelines take the same schedule
             else:
                 devices = devices_of(self.config)
-                costs = calibrate(self._stages, (ids, ids), ids, _mean_loss, devices=devices, **options)
+                costs = calibrate(self._stages, (ids, ids), ids, mean_loss, devices=devices, **options)
         limit = float(ranks) if self.config.memory_limit is None else self.config.memory_limit
         return zero_bubble(ranks, self._num_parts, costs, limit)
 
@@ -296,7 +301,7 @@ class Pipelined:
         if self._on_ranks:
             return [[names[id(p)] for p in self._own.parameters()]]
         shares: list[list[str]] = [[] for _ in self.schedule.rows]
-        for number, parameter in self._owners():
+        for number, _, parameter in owned(self._stages):
             shares[self.schedule.rank_of_stage[number]].append(names[id(parameter)])
         return shares
 
@@ -308,26 +313,24 @@ class Pipelined:
         loss, timeline = self._executor.step(inputs, labels)
         return loss, (Inside.of(self.schedule, timeline),)
 
-    def _average(self, weight: float) -> None:
-        """Average over dp; a pipeline whose rows have more targets weighs more."""
-        assert self._replica is not None
-        for parameter in self._own.parameters():
+    def _unsent(self) -> AbstractContextManager[None]:
+        """The schedule's forwards and backwards, on whole weights."""
+        if isinstance(self._replica, FullyShardedDataParallel):
+            return self._replica.held()
+        return self._replica.no_sync() if self._replica else nullcontext()
+
+    def _gathered(self) -> AbstractContextManager[object]:
+        return self._replica.gathered() if isinstance(self._replica, FullyShardedDataParallel) else nullcontext()
+
+    def _weigh(self, weight: float) -> None:
+        """Prepare the average over dp, in which a pipeline whose rows have more targets weighs more."""
+        for parameter in self._own.parameters() if self._replica else ():
             if parameter.grad is not None:
                 parameter.grad.mul_(weight)
-        self._replica.average_now()
 
     def _torch_executor(self) -> TorchPipeline:
         mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
         return TorchPipeline(self.schedule, mine, self._tied, self._group)
-
-    def _owners(self) -> Iterator[tuple[int, nn.Parameter]]:
-        """Each parameter once, with the first stage that has it."""
-        counted: set[int] = set()
-        for number, stage in enumerate(self._stages):
-            for parameter in stage.parameters():
-                if id(parameter) not in counted:
-                    counted.add(id(parameter))
-                    yield number, parameter
 
 
 def _check_targets(total: float, config: TrainConfig) -> None:
@@ -336,8 +339,3 @@ def _check_targets(total: float, config: TrainConfig) -> None:
             f"max_length {config.max_length} cuts off every target of a batch, so there is nothing to learn; "
             "give a larger max_length"
         )
-
-
-def _mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean over targets of the losses that the last layer has summed per row."""
-    return sums.sum() / max(1, num_target_tokens(labels))
