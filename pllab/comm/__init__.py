@@ -30,9 +30,9 @@ from pllab.comm.collectives import (
     world_size,
 )
 from pllab.comm.errors import PeerError, RankError
-from pllab.comm.group import BackendPlan, plan_backend, setup, teardown
+from pllab.comm.group import BackendPlan, counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
-from pllab.comm.ledger import Ledger, Message, record_messages
+from pllab.comm.ledger import Ledger, Message, group_name, record_messages
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
 from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, map_shared_memory, shared_buffer
@@ -59,6 +59,8 @@ __all__ = [
     "backend_name",
     "barrier",
     "broadcast",
+    "counted_rank",
+    "group_name",
     "group_of",
     "held_for_others",
     "host_id",

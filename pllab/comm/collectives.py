@@ -66,7 +66,7 @@ def barrier(group: Group | None = None) -> None:
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    note("barrier", (), 0)
+    note("barrier", (), 0, group=group)
     if not dist.is_initialized():
         return
     with in_words("barrier", rank()):
@@ -83,7 +83,7 @@ def all_reduce(
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    note_tensor("all_reduce", tensor)
+    note_tensor("all_reduce", tensor, group=group)
     if not dist.is_initialized():
         return
     with in_words("all_reduce", rank()):
@@ -149,7 +149,7 @@ def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group |
 
 
 def _start(operation: str, message: torch.Tensor, call: Callable[..., Any], group: Group | None) -> Pending:
-    note_tensor(operation, message)
+    note_tensor(operation, message, group=group)
     if not dist.is_initialized():
         return Pending(operation, None)
     with in_words(operation, rank()):
@@ -164,7 +164,7 @@ def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None)
         PeerError: another rank went away or did not come in time.
     """
     _check_peer("broadcast from", source, group)
-    note_tensor("broadcast", tensor, source)
+    note_tensor("broadcast", tensor, source, group)
     if not dist.is_initialized():
         return
     with in_words("broadcast", rank()):
@@ -180,7 +180,7 @@ def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
         PeerError: another rank went away or did not come in time.
     """
     if ledger_is_open():
-        note("all_gather_object", (), len(pickle.dumps(value)))
+        note("all_gather_object", (), len(pickle.dumps(value)), group=group)
     if not dist.is_initialized():
         return [value]
     values: list[Any] = [None] * world_size(group)
@@ -238,7 +238,7 @@ def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Tra
         PeerError: the other rank went away.
     """
     _check_other("send to", to)
-    note_tensor("send", tensor, to)
+    note_tensor("send", tensor, to, group)
     operation = f"send to rank {to}"
     with in_words(operation, rank()):
         return Travelling(operation, dist.isend(tensor, dst=to, group=group), tensor)
@@ -252,7 +252,7 @@ def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None)
         PeerError: the other rank went away.
     """
     _check_other("receive from", source)
-    note_tensor("receive", tensor, source)
+    note_tensor("receive", tensor, source, group)
     operation = f"receive from rank {source}"
     with in_words(operation, rank()):
         return Travelling(operation, dist.irecv(tensor, src=source, group=group), tensor)

@@ -182,6 +182,12 @@ class FullyShardedDataParallel(nn.Module):
             shard.show(shard.pieces)
         comm.barrier(self._group)  # who writes next would write into what another rank still copies
 
+    def temporary(self) -> dict[str, list[torch.Tensor]]:
+        """What a rank holds for a time besides its pieces: whole parameters with their gradients, and what travels."""
+        wholes = [whole for unit in self._all for shard in unit.shards for whole in shard.wholes]
+        grads = [whole.grad for whole in wholes if whole.grad is not None]
+        return {"gathered": list[torch.Tensor](wholes), "gradients": grads, "messages": self._scratch.messages}
+
     # Forward: gather before, free after.
 
     def _refresh(self) -> None:

@@ -7,7 +7,7 @@ divided by their number. In a mean of the ranks' means, the weight of a token wo
 its rank.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -18,7 +18,6 @@ from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import (
     DataParallel,
-    FullyShardedDataParallel,
     clip_grad_norm,
     global_sum,
     num_target_tokens,
@@ -28,12 +27,12 @@ from pllab.parallel import (
 )
 from pllab.pipeline import LaneExecutor, RankExecutor, calibrate, calibrate_ranks, tied_weights
 from pllab.pipeline.microbatches import scatter_evenly
-from pllab.schedule import FAMILIES, Schedule, zero_bubble
+from pllab.schedule import FAMILIES, Action, Schedule, zero_bubble
 from pllab.train.config import TrainConfig
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.spending import Inside, Stopwatch
-from pllab.train.stages import mean_loss, owned, shared, stages_of
+from pllab.train.stages import gathered, mean_loss, owned, packet_headers, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
 
@@ -93,14 +92,17 @@ class Trainer(Protocol):
         """End all workers."""
 
 
-def make_trainer(config: TrainConfig, vocab_size: int, model: GPT2LMHeadModelParallel | None = None) -> Trainer:
+def make_trainer(
+    config: TrainConfig, vocab_size: int, model: GPT2LMHeadModelParallel | None = None, mesh: comm.Mesh | None = None
+) -> "Plain | Pipelined":
     """The trainer for a configuration, with a model of its own or this one; in a group every rank makes its own.
 
     Raises:
         ValueError: a device is not there.
     """
     model = build_model(config, vocab_size) if model is None else model
-    mesh = None if comm.backend_name() is None else comm.make_mesh(config.dp, config.tp, config.pp)
+    if mesh is None and comm.backend_name() is not None:
+        mesh = comm.make_mesh(config.dp, config.tp, config.pp)
     return Pipelined(model, config, mesh) if config.is_pipelined else Plain(model, config, mesh)
 
 
@@ -128,6 +130,11 @@ class Plain:
     def schedule(self) -> Schedule | None:
         """That of the model's pipe, which has one micro-batch."""
         return self.model.pipe.schedule if self.model.pipe else None
+
+    @property
+    def shared(self) -> nn.Module:
+        """The model in the class that shares it."""
+        return self._replica.module
 
     def step(self, batch: Batch) -> StepRecord:
         """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
@@ -217,7 +224,7 @@ class Pipelined:
         num_targets = num_target_tokens(batch["labels"])
         total = global_sum(num_targets) * self.config.dp / comm.world_size() if self._replica else num_targets
         _check_targets(total, self.config)
-        with self._unsent():
+        with unsent(self._replica):
             loss, inside = self._run(batch, num_targets)
             self._weigh(self.config.dp * num_targets / total)
         self.watch.lap("work")
@@ -233,7 +240,7 @@ class Pipelined:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
         num_targets = num_target_tokens(batch["labels"])
         inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
-        with self._unsent():
+        with unsent(self._replica):
             return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
 
     def gather(self) -> GPT2LMHeadModelParallel:
@@ -243,7 +250,7 @@ class Pipelined:
         is_spread = self.config.zero or self.config.tp > 1
         whole = build_model(self.config, self.model.config.vocab_size) if is_spread else self.model
         stages = stages_of(whole, self.config) if is_spread else self._stages
-        with torch.no_grad(), self._gathered():
+        with torch.no_grad(), gathered(self._replica):
             for number, name, parameter in owned(stages):
                 parameter.data = parameter.data.to(self.device)
                 if is_spread and number in self._mine:
@@ -263,6 +270,15 @@ class Pipelined:
             self._executor.close()
 
     @property
+    def shared(self) -> nn.Module:
+        """This rank's stages, in the class that shares them."""
+        return self._replica or self._own
+
+    def running(self) -> Action | None:
+        """The action that this rank runs now, if ranks run the schedule."""
+        return self._executor.running() if isinstance(self._executor, RankExecutor) else None
+
+    @property
     def _num_parts(self) -> int:
         """Micro-batches of a step."""
         rows = self.config.batch_size // self.config.dp
@@ -274,7 +290,10 @@ class Pipelined:
         options: Any = {"mean_over": num_target_tokens, "recompute": self.config.recompute}
         if self._on_ranks:
             mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
-            return RankExecutor(self.schedule, mine, mean_loss, tied=self._tied, group=self._group, **options)
+            options |= {"tied": self._tied, "group": self._group}
+            if self.device.type == "meta":
+                options["headers"] = packet_headers(self.schedule, self.config)
+            return RankExecutor(self.schedule, mine, mean_loss, **options)
         return LaneExecutor(self.schedule, self._stages, mean_loss, devices=devices, **options)
 
     def _searched(self) -> Schedule:
@@ -311,16 +330,9 @@ class Pipelined:
         if self._by_torch is not None:
             return self._by_torch.step(batch["input_ids"], labels, num_targets), ()
         loss, timeline = self._executor.step(inputs, labels)
+        if self.device.type == "meta":  # other ranks are not there, and have no times
+            return loss, ()
         return loss, (Inside.of(self.schedule, timeline),)
-
-    def _unsent(self) -> AbstractContextManager[None]:
-        """The schedule's forwards and backwards, on whole weights."""
-        if isinstance(self._replica, FullyShardedDataParallel):
-            return self._replica.held()
-        return self._replica.no_sync() if self._replica else nullcontext()
-
-    def _gathered(self) -> AbstractContextManager[object]:
-        return self._replica.gathered() if isinstance(self._replica, FullyShardedDataParallel) else nullcontext()
 
     def _weigh(self, weight: float) -> None:
         """Prepare the average over dp, in which a pipeline whose rows have more targets weighs more."""
