@@ -17,7 +17,8 @@ _PURE = {
     *(_aten.addmm.default, _aten.mm.default, _aten.bmm.default),
     *(_aten.add.Tensor, _aten.mul.Tensor, _aten.mul.Scalar, _aten.div.Tensor, _aten.pow.Tensor_Scalar),
     *(_aten.tanh.default, _aten.tanh_backward.default, _aten.tril.default, _aten.sum.dim_IntList),
-    *(_aten._safe_softmax.default, _aten._softmax_backward_data.default),
+    *(_aten._safe_softmax.default, _aten._softmax_backward_data.default, _aten.where.self),
+    *(_aten.cat.default, _aten.clone.default, _aten.linalg_vector_norm.default),
 }
 
 
@@ -39,6 +40,10 @@ class RememberedShapes(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._results: dict[object, Any] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and switching the compiler off takes longer than an operation
 
     def __torch_dispatch__(
         self,
