@@ -15,7 +15,8 @@ from pllab.cli import main
 from pllab.schedule import gpipe, one_f_one_b
 from pllab.simulate import Costs
 from pllab.train import TrainConfig
-from pllab.train.scale import RankCount, count_layout, scale
+from pllab.train.scale import Machine, RankCount, count_layout, scale
+from pllab.train.shapes import RememberedShapes
 from pllab.train.step_time import Link, Sent, step_time
 from pllab.train.trainers import make_trainer
 
@@ -228,6 +229,31 @@ def test_the_step_time_is_the_schedule_and_what_messages_add() -> None:
     assert alone.total_s == pytest.approx(m * (f + 0.5 + b + 0.01))
 
 
+def test_the_step_time_of_one_stage_is_its_flop_and_its_messages() -> None:
+    parts, rows, dp, tp = 3, 2, 4, 2
+    machine = Machine(s_per_flop=0.5, tp_alpha_s=3.0, tp_beta_s=7.0, alpha_s=11.0, beta_s=13.0)
+    layout = count_layout(config(dp=dp, tp=tp, batch_size=dp * rows * parts, accumulation=parts), V, machine)
+    multiplications = 2 * D + LAYERS * (12 * D * D + 2 * T * D) + D * V + 16 * V
+    hidden, words = 4 * rows * T * D, share(V, tp)
+    block = (12 * D * D + 7 * D) // tp + 6 * D
+    sent = (4 * LAYERS + 2) * hidden + (tp - 1) * 4 * rows * T * words  # on two ranks a sum sends as much as it has
+    gradients = 4 * (LAYERS * block + words * D + T * D + 2 * D + NUM_TENSORS)
+    assert layout.time.compute_s == pytest.approx(parts * 3 * 2 * rows * T * multiplications / tp * 0.5)
+    assert layout.time.tp_s == pytest.approx(parts * ((4 * LAYERS + 3) * 3.0 + sent * 7.0))
+    after = 2 * gradients * (dp - 1) / dp + 2 * 16 * (dp * tp - 1) / (dp * tp)  # and two sums of all ranks
+    assert layout.time.dp_s == pytest.approx(3 * 11.0 + after * 13.0)
+    assert layout.time.pp_s == 0.0
+
+
+def test_the_messages_of_tp_make_the_actions_of_their_stage_longer() -> None:
+    parts, machine = 4, Machine(s_per_flop=0.0, tp_alpha_s=1.0, tp_beta_s=0.0, alpha_s=0.0, beta_s=0.0)
+    fields = {"tp": 2, "pp": 2, "schedule": "gpipe", "num_microbatches": parts, "batch_size": parts}
+    forward = (2 * 3 + 1, 2 * 2 + 1)  # 3 layers after the embedding; 2 before the logits, which are gathered
+    backward = (2 * 3, 2 * 2 + 1)
+    steps = sum(sum(each) + (parts - 1) * max(each) for each in (forward, backward))
+    assert count_layout(config(**fields), V, machine).time.tp_s == steps
+
+
 def test_a_step_time_refuses_messages_of_another_number_of_stages() -> None:
     with pytest.raises(ValueError, match="for 1 stages of 2"):
         step_time(gpipe(2, 2), Costs(), tp_forward=[Sent()])
@@ -260,6 +286,32 @@ def test_a_model_of_405_billion_parameters_on_16384_ranks_needs_less_than_a_gibi
     assert int(done.stdout.split()[-1]) < 2**20  # KiB
     block = (12 * 16384**2 + 7 * 16384) // 8 + 6 * 16384
     assert f"{4 * 16 * 256 * share(block, 256):,}" in done.stdout  # reduce-scatter of the middle stages, of 16 layers
+
+
+def test_remembered_shapes_are_those_that_torch_makes() -> None:
+    def outlines() -> list[tuple[Any, ...]]:
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, device="meta")
+        for _ in range(2):
+            y = layer(torch.empty(3, 5, 8, device="meta"))
+            y.sum().backward()
+        tensors = [y, *(parameter.grad for parameter in layer.parameters())]
+        return [(tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors]
+
+    with RememberedShapes():
+        found = outlines()
+    assert found == outlines()
+
+
+def test_a_counted_rank_is_alone_with_its_number_and_leaves_no_group() -> None:
+    with comm.counted_rank(5, 1000), comm.record_messages() as ledger:
+        assert (comm.rank(), comm.world_size(), comm.own_device().type) == (5, 1000, "meta")
+        comm.all_reduce(torch.empty(3, device="meta"))
+        with pytest.raises(RuntimeError, match="already rank 5 of 1000"), comm.counted_rank(0, 2):
+            pass
+    assert [(message.num_bytes, message.num_ranks) for message in ledger.messages] == [(12, 1000)]
+    assert comm.backend_name() is None
+    with pytest.raises(ValueError, match="rank 2 is not in a world of 2"), comm.counted_rank(2, 2):
+        pass
 
 
 def test_a_larger_mesh_changes_only_what_depends_on_it() -> None:
