@@ -294,7 +294,8 @@ def test_remembered_shapes_are_those_that_torch_makes() -> None:
         for _ in range(2):
             y = layer(torch.empty(3, 5, 8, device="meta"))
             y.sum().backward()
-        tensors = [y, *(parameter.grad for parameter in layer.parameters())]
+        turned = torch.empty(3, 4, device="meta").t()
+        tensors = [turned.contiguous() * 2, turned * 2, y, *(parameter.grad for parameter in layer.parameters())]
         return [(tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors]
 
     with RememberedShapes():
