@@ -1,4 +1,4 @@
-"""The command line: `python -m pllab doctor | train | compare | equivalence | bench`.
+"""The command line: `python -m pllab doctor | train | compare | equivalence | scale | bench`.
 
 Each command is a function from its words to an exit code. It is imported when it is called, so that help and doctor do
 not wait for libraries they do not use. An error is one sentence on stderr and exit code 2.
@@ -22,6 +22,7 @@ _COMMANDS = {
         "pllab.cli.measuring:run_equivalence",
         "run one GPT-2 through every engine and layout, beside the plain model",
     ),
+    "scale": ("pllab.cli.measuring:run_scale", "messages, bytes and simulated time of a step on thousands of ranks"),
     "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
 }
 _HELP = """usage: python -m pllab COMMAND [options]

@@ -91,6 +91,18 @@ def run_compare(words: Sequence[str]) -> int:
     return _measure("pllab.train.comparing:compare_strategies", "compare", words)
 
 
+def run_scale(words: Sequence[str]) -> int:
+    """Count a layout as the flags say and print its table; returns 0.
+
+    Raises:
+        ValueError: an unknown flag, axes that contradict each other, or no place for a file.
+    """
+    count, numbers = bind((resolve_name("pllab.train.scale:scale"), Numbers), words, "scale")
+    json = numbers().json
+    _report(count(), json, "scale", words)
+    return 0
+
+
 def _measure(name: str, command: str, words: Sequence[str]) -> int:
     measure, numbers, drawing = bind((resolve_name(name), Numbers, Drawing), words, command)
     json, picture = numbers().json, drawing().picture

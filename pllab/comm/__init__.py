@@ -19,6 +19,7 @@ from pllab.comm.collectives import (
     in_world,
     make_groups,
     one_way_groups,
+    own_device,
     rank,
     receive,
     receive_async,
@@ -29,9 +30,9 @@ from pllab.comm.collectives import (
     world_size,
 )
 from pllab.comm.errors import PeerError, RankError
-from pllab.comm.group import BackendPlan, plan_backend, setup, teardown
+from pllab.comm.group import BackendPlan, counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
-from pllab.comm.ledger import Ledger, Message, record_messages
+from pllab.comm.ledger import Ledger, Message, group_name, record_messages
 from pllab.comm.links import Link, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
@@ -61,6 +62,8 @@ __all__ = [
     "backend_name",
     "barrier",
     "broadcast",
+    "counted_rank",
+    "group_name",
     "group_of",
     "held_for_others",
     "host_id",
@@ -70,6 +73,7 @@ __all__ = [
     "make_mesh",
     "map_shared_memory",
     "one_way_groups",
+    "own_device",
     "plan_backend",
     "rank",
     "receive",

@@ -50,13 +50,24 @@ def backend_name() -> str | None:
     return dist.get_backend() if dist.is_initialized() else None
 
 
+def own_device() -> torch.device:
+    """The device whose tensors this rank's messages carry: its GPU under nccl, else the CPU.
+
+    The backend `fake` sends nothing, and so counts the messages of many ranks in one process; its device is `meta`,
+    whose tensors have shapes and no values.
+    """
+    if backend_name() == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("meta" if backend_name() == "fake" else "cpu")
+
+
 def barrier(group: Group | None = None) -> None:
     """Wait until every rank is here.
 
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    note("barrier", (), 0)
+    note("barrier", (), 0, group=group)
     if not dist.is_initialized():
         return
     with in_words("barrier", rank()):
@@ -74,7 +85,7 @@ def all_reduce(
     Raises:
         PeerError: another rank went away or did not come in time.
     """
-    note_tensor("all_reduce", tensor)
+    note_tensor("all_reduce", tensor, group=group)
     if not dist.is_initialized():
         return
     with in_words("all_reduce", rank()):
@@ -140,7 +151,7 @@ def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group |
 
 
 def _start(operation: str, message: torch.Tensor, call: Callable[..., Any], group: Group | None) -> Pending:
-    note_tensor(operation, message)
+    note_tensor(operation, message, group=group)
     if not dist.is_initialized():
         return Pending(operation, None)
     with in_words(operation, rank()):
@@ -155,7 +166,7 @@ def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None)
         PeerError: another rank went away or did not come in time.
     """
     _check_peer("broadcast from", source, group)
-    note_tensor("broadcast", tensor, source)
+    note_tensor("broadcast", tensor, source, group)
     if not dist.is_initialized():
         return
     with in_words("broadcast", rank()):
@@ -171,7 +182,7 @@ def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
         PeerError: another rank went away or did not come in time.
     """
     num_bytes = len(pickle.dumps(value)) if ledger_is_open() or link_is_open() else 0
-    note("all_gather_object", (), num_bytes)
+    note("all_gather_object", (), num_bytes, group=group)
     if not dist.is_initialized():
         return [value]
     values: list[Any] = [None] * world_size(group)
@@ -229,7 +240,7 @@ def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Tra
         PeerError: the other rank went away.
     """
     _check_other("send to", to)
-    note_tensor("send", tensor, to)
+    note_tensor("send", tensor, to, group)
     operation = f"send to rank {to}"
     with in_words(operation, rank()):
         sending = carried_later(partial(dist.isend, tensor, dst=to, group=group), tensor.nbytes)
@@ -244,7 +255,7 @@ def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None)
         PeerError: the other rank went away.
     """
     _check_other("receive from", source)
-    note_tensor("receive", tensor, source)
+    note_tensor("receive", tensor, source, group)
     operation = f"receive from rank {source}"
     with in_words(operation, rank()):
         return Travelling(operation, dist.irecv(tensor, src=source, group=group), tensor)

@@ -13,7 +13,8 @@ import os
 import socket
 import time
 import uuid
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -84,6 +85,12 @@ def _check_rank(rank: int, world_size: int) -> None:
         raise ValueError(f"rank {rank} is not in a world of {size}; ranks go from 0 to {size - 1}")
 
 
+def _check_free() -> None:
+    if dist.is_initialized():
+        member = f"rank {dist.get_rank()} of {dist.get_world_size()}"
+        raise RuntimeError(f"this process is already {member}; call teardown() first")
+
+
 def _usable_gpus() -> int:
     """GPUs that nccl can use here; 0 on a build without nccl."""
     return torch.cuda.device_count() if torch.cuda.is_available() and dist.is_nccl_available() else 0
@@ -129,9 +136,7 @@ def setup(
     """
     _check_rank(rank, world_size)
     timeout = timedelta(seconds=deadline(timeout_s))
-    if dist.is_initialized():
-        member = f"rank {dist.get_rank()} of {dist.get_world_size()}"
-        raise RuntimeError(f"this process is already {member}; call teardown() first")
+    _check_free()
     place = _find_place(rank, world_size, init_file)
     plan = plan_backend(rank, world_size, backend, local_rank=place.rank, local_world_size=place.world_size)
     try:
@@ -150,6 +155,30 @@ def teardown() -> None:
             dist.destroy_process_group()
     finally:
         _undo.close()
+
+
+@contextmanager
+def counted_rank(rank: int, world_size: int) -> Iterator[None]:
+    """Be one rank of a world that has no others: messages are counted and go nowhere, on tensors without values.
+
+    Example: `with counted_rank(0, 16384), record_messages() as ledger:`, on the device `own_device()`, takes a step of
+    rank 0 of 16,384 and needs no memory for its weights. What other ranks would have sent stays as it was here.
+
+    Raises:
+        ValueError: there is no such rank.
+        RuntimeError: this process already has a group.
+
+    Source: the backend `fake` of torch's own tests.
+    """
+    from torch.testing._internal.distributed.fake_pg import FakeStore  # its import is for those who count
+
+    _check_rank(rank, world_size)
+    _check_free()
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+    try:
+        yield
+    finally:
+        teardown()
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,10 @@ class Message:
     num_bytes: int
     peer: int | None
     order: int
+    num_ranks: int = field(default=1, compare=False, repr=False)
+    """Members of the group that exchanges it."""
+    group: str = field(default="", compare=False, repr=False)
+    """The name that torch gives this group."""
 
 
 @dataclass(eq=False)  # two ledgers stay two, even with the same messages
@@ -85,10 +89,13 @@ class Ledger:
         """The bytes of payload in messages of this name, or in all."""
         return sum(message.num_bytes for message in self._named(name))
 
-    def add(self, name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None) -> None:
+    def add(
+        self, name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None, group: ProcessGroup | None = None
+    ) -> None:
         """Write down one message; safe from several threads."""
+        size = dist.get_world_size(group) if dist.is_initialized() else 1
         with self._lock:
-            message = Message(name, shape, num_bytes, peer, len(self.messages))
+            message = Message(name, shape, num_bytes, peer, len(self.messages), size, group_name(group))
             self.messages.append(message)
             if self.on_message is not None:
                 self.on_message(message)
@@ -124,21 +131,30 @@ def record_messages(on_message: Callable[[Message], None] | None = None) -> Iter
                 _restore.pop()()
 
 
+def group_name(group: ProcessGroup | None = None) -> str:
+    """The name of a group in the messages of a ledger; without one, that of all ranks."""
+    whole = dist.group.WORLD if dist.is_initialized() else None
+    named = whole if group is None else group
+    return "" if named is None else str(named.group_name)
+
+
 def ledger_is_open() -> bool:
     """Whether any ledger is open."""
     return bool(_open)
 
 
-def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None) -> None:
+def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None, group: ProcessGroup | None = None) -> None:
     """Write the message that carries this tensor into every open ledger."""
     if _open:
-        note(name, tuple(tensor.shape), tensor.numel() * tensor.element_size(), peer)
+        note(name, tuple(tensor.shape), tensor.numel() * tensor.element_size(), peer, group)
 
 
-def note(name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = None) -> None:
-    """Write one message into every open ledger."""
+def note(
+    name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = None, group: ProcessGroup | None = None
+) -> None:
+    """Write one message into every open ledger; without a group it is of all ranks."""
     for ledger in list(_open):
-        ledger.add(name, shape, num_bytes, peer)
+        ledger.add(name, shape, num_bytes, peer, group)
 
 
 @contextmanager
@@ -181,7 +197,7 @@ def _noted(method_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         if not getattr(_thread, "is_counted", False):
             tensors = _tensors(args[position]) if position is not None and position < len(args) else []
             num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-            note(name, _shape(tensors), num_bytes, _peer(group, method_name, args))
+            note(name, _shape(tensors), num_bytes, _peer(group, method_name, args), group)
         return method(group, *args, **options)
 
     return call

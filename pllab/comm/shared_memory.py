@@ -170,7 +170,7 @@ class SharedBuffer:
         # second, a rank reads and writes only its own chunk of each tensor, and chunks are disjoint. After the second,
         # all chunks are summed. No rank touches a peer's tensor before the first barrier of the next call, which waits
         # for that peer, so the peer may use its tensor until then.
-        note_tensor("all_reduce", self.tensor)
+        note_tensor("all_reduce", self.tensor, group=self._group)
         with in_words("all_reduce", rank()), torch.no_grad():
             dist.barrier(self._group)
             self._sum_chunk()
@@ -181,7 +181,7 @@ class SharedBuffer:
 
         Who writes to its tensor later waits at a barrier first, and who has written before this, too.
         """
-        note_tensor("all_gather", self.tensor)
+        note_tensor("all_gather", self.tensor, group=self._group)
         with in_words("all_gather", rank()):
             torch.cat(self._tensors, out=whole) if whole.dtype == self.tensor.dtype else self._cast_into(whole)
 
@@ -195,7 +195,7 @@ class SharedBuffer:
             PeerError: another rank went away or did not come in time.
         """
         size = part.numel()
-        note_tensor("reduce_scatter", self.tensor[: size * len(self._tensors)])
+        note_tensor("reduce_scatter", self.tensor[: size * len(self._tensors)], group=self._group)
         with in_words("reduce_scatter", rank()):
             dist.barrier(self._group)
             first, second, *others = (tensor[self._number * size :][:size] for tensor in self._tensors)

@@ -17,7 +17,8 @@ from pllab.models.layers import cut, layer_costs, layers_of
 from pllab.parallel import Split, slice_of, split_of
 from pllab.pipeline import Pipe, balance
 
-# name: layers, width, heads. From gpt2 to xl as published; 1B has heads that 2, 4, 8 and 16 ranks can share.
+# name: layers, width, heads. From gpt2 to xl as published; 1B has heads that 2, 4, 8 and 16 ranks can share. The larger
+# ones are as deep and wide as GPT-3 and Llama 3, for counting.
 SIZES = {
     "tiny": (4, 64, 4),
     "small": (6, 256, 8),
@@ -26,11 +27,16 @@ SIZES = {
     "large": (36, 1280, 20),
     "xl": (48, 1600, 25),
     "1B": (18, 2048, 16),
+    "6.7B": (32, 4096, 32),
+    "13B": (40, 5120, 40),
+    "70B": (80, 8192, 64),
+    "175B": (96, 12288, 96),
+    "405B": (126, 16384, 128),
 }
 
 
 def gpt2_config(size: str = "tiny", vocab_size: int = 2048, dropout: float = 0.0, **changes: Any) -> GPT2Config:
-    """Make a GPT-2 configuration: "tiny" (4 x 64), "small" (6 x 256), or "gpt2", "medium", "large", "xl" and "1B".
+    """Make a GPT-2 configuration: "tiny" (4 x 64), "small" (6 x 256), or "gpt2", "medium", "large", "xl", "1B".."405B".
 
     Example: `gpt2_config("gpt2", vocab_size=50257)` is GPT-2 124M without dropout; every field of
     `transformers.GPT2Config` can be given as a keyword. With dropout, attention is computed in its eager form,
@@ -39,7 +45,8 @@ def gpt2_config(size: str = "tiny", vocab_size: int = 2048, dropout: float = 0.0
     Raises:
         ValueError: the size is none of these.
 
-    Source: Radford et al., 2019, for the sizes from gpt2 (124M) to xl (1.56B); 1B is ours, with 1.01e9 parameters.
+    Source: Radford et al., 2019, for the sizes from gpt2 (124M) to xl (1.56B); 1B is ours, with 1.01e9 parameters;
+    Brown et al., 2020, for 6.7B, 13B and 175B; Grattafiori et al., 2024, for the shapes of 70B and 405B.
     """
     if size not in SIZES:
         raise ValueError(f"size {size!r} is none of {', '.join(SIZES)}")

@@ -134,8 +134,11 @@ def num_target_tokens(labels: torch.Tensor) -> int:
     Example: `[[5, 6, -100], [7, 8, 9]]` -> 3.
 
     Args:
-        labels: (batch, time) int64, -100 where nothing is to be predicted.
+        labels: (batch, time) int64, -100 where nothing is to be predicted; on the meta device, which has no values,
+            everything is.
     """
+    if labels.is_meta:
+        return labels[:, 1:].numel()
     return int((labels[:, 1:] != IGNORED).sum())
 
 

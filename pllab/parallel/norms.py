@@ -9,6 +9,7 @@ once: one message of eight bytes.
     counts as           all of it            a half               a quarter
 """
 
+import math
 from math import prod
 from typing import Any
 
@@ -50,15 +51,14 @@ def clip_grad_norm(model: nn.Module, max_norm: float, mesh: comm.Mesh | None = N
 
 
 def _norm(model: nn.Module, mesh: comm.Mesh | None) -> float:
-    device = "cuda" if comm.backend_name() == "nccl" else "cpu"
-    total = torch.zeros((), dtype=torch.float64, device=device)
+    total = torch.zeros((), dtype=torch.float64, device=comm.own_device())
     for parameter in model.parameters():
         if parameter.grad is not None:
             grad = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
             wide = torch.promote_types(grad.dtype, torch.float32)
             total += torch.linalg.vector_norm(grad, dtype=wide).double() ** 2 / _num_copies(parameter, mesh)
     comm.all_reduce(total)
-    return float(total) ** 0.5
+    return math.nan if total.is_meta else float(total) ** 0.5
 
 
 def _num_copies(parameter: nn.Parameter, mesh: comm.Mesh | None) -> int:

@@ -36,9 +36,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pllab import comm
 from pllab.parallel.averaging import check_same_model
+from pllab.parallel.filling import Initialise, device_of, fill, fill_buffers
 from pllab.parallel.shards import Ranks, Scratch, Unit, layers_of_classes, owned_slots, shards_of
-
-Initialise = Callable[[nn.Module], None]
 
 
 class FullyShardedDataParallel(nn.Module):
@@ -88,17 +87,17 @@ class FullyShardedDataParallel(nn.Module):
         self.module, self.zero, self.mixed_precision = module, zero, mixed_precision
         self._group = group = comm.group_of(mesh, "dp")
         check_same_model(module, group)
-        self._ranks = ranks = Ranks(group, _device_of(module), share_memory)
+        self._ranks = ranks = Ranks(group, device_of(module), share_memory)
         owned = owned_slots(module, layers_of_classes(module, units))
         self._all = [Unit(layer, shards_of(slots, mixed_precision, ranks)) for layer, slots in owned]
         *self._units, self._root = self._all
-        _fill_buffers(module, group)
-        _fill(self._all, module, initialise or _reset, group)
+        fill_buffers(module, group)
+        fill(self._all, module, initialise, ranks)
         self._scratch = Scratch(self._all, ranks)
         self._is_shared = any(shard.is_shared for unit in self._all for shard in unit.shards)
         kind = "in shared memory, as all ranks are on this host" if self._is_shared else "by messages"
         self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gathered and reduced {kind}"
-        self._is_synchronizing = True
+        self._is_synchronizing, self._is_held = True, False
         self.most_gathered = 0
         """The most units besides the root that were whole, or on their way to be, at the same time."""
         for index, unit in enumerate(self._units):
@@ -137,6 +136,35 @@ class FullyShardedDataParallel(nn.Module):
             self._is_synchronizing = before
 
     @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every unit whole inside the block, and gradients, for several forwards and backwards in any order.
+
+        For stages of a pipeline, of which an executor calls the layers. Example, with zero=1:
+
+            with model.held():              # gathers what the optimizer has changed, then sends nothing
+                executor.step(batch, targets)
+            model.average_now()             # pieces of the gradients are means over the ranks
+        """
+        self._begin()
+        self._refresh()
+        for unit in self._all:
+            self._gather(unit)
+            unit.show(is_whole=True)
+        self._is_held = True
+        try:
+            with self.no_sync():
+                yield
+        finally:
+            self._is_held = False
+            for unit in self._all:
+                unit.show(is_whole=False)
+
+    def average_now(self) -> None:
+        """Reduce the gradients that `held` or `no_sync` collected, without another backward."""
+        self._begin()
+        self._finish()
+
+    @contextmanager
     def gathered(self, write: bool = False) -> Iterator[nn.Module]:
         """Make the model whole inside the block, on every rank, in its own type; with `write` keep rank 0's changes.
 
@@ -153,6 +181,12 @@ class FullyShardedDataParallel(nn.Module):
                 shard.keep(parameters)
             shard.show(shard.pieces)
         comm.barrier(self._group)  # who writes next would write into what another rank still copies
+
+    def temporary(self) -> dict[str, list[torch.Tensor]]:
+        """What a rank holds for a time besides its pieces: whole parameters with their gradients, and what travels."""
+        wholes = [whole for unit in self._all for shard in unit.shards for whole in shard.wholes]
+        grads = [whole.grad for whole in wholes if whole.grad is not None]
+        return {"gathered": list[torch.Tensor](wholes), "gradients": grads, "messages": self._scratch.messages}
 
     # Forward: gather before, free after.
 
@@ -190,6 +224,8 @@ class FullyShardedDataParallel(nn.Module):
 
     def _before_forward(self, index: int) -> Callable[..., None]:
         def hook(*_: Any) -> None:
+            if self._is_held:
+                return
             unit = self._units[index]
             self._gather(unit)
             if not self._is_in_backward:  # where a checkpoint computes it again
@@ -200,6 +236,8 @@ class FullyShardedDataParallel(nn.Module):
 
     def _after_forward(self, index: int) -> Callable[..., None]:
         def hook(_: nn.Module, __: Any, result: Any) -> None:
+            if self._is_held:
+                return
             unit = self._units[index]
             unit.show(is_whole=False)
             is_next = self._watch(result, index) and index == len(self._units) - 1  # its backward comes first
@@ -284,61 +322,8 @@ class FullyShardedDataParallel(nn.Module):
                 piece.grad = None
 
 
-def _fill(units: Sequence[Unit], root: nn.Module, initialise: Initialise, group: comm.Group | None) -> None:
-    """Give every rank its part of rank 0's parameters, one unit at a time; make those that are on the meta device."""
-    inner = {id(part) for unit in units[:-1] for part in unit.layer.modules()}
-    seed = torch.randint(2**62, (), device="cuda" if comm.backend_name() == "nccl" else "cpu")
-    comm.broadcast(seed, 0, group)
-    with torch.random.fork_rng():
-        torch.manual_seed(int(seed))  # so that all ranks make the same, and need not send it
-        for unit in units:
-            parts = [part for part in unit.layer.modules() if unit.layer is not root or id(part) not in inner]
-            _fill_unit(unit, parts, initialise)
-
-
-def _fill_unit(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise) -> None:
-    real = [shard.real() for shard in unit.shards]
-    for shard, parameters in zip(unit.shards, real, strict=True):
-        shard.show(parameters)
-    is_meta = any(piece.is_meta for piece in unit.pieces)
-    for part in reversed(parts if is_meta else []):
-        initialise(part)
-    for shard, parameters in zip(unit.shards, real, strict=True):
-        shard.keep(parameters, are_equal=is_meta)
-        shard.cut()
-    unit.show(is_whole=False)
-    unit.notice_change()
-
-
-def _fill_buffers(module: nn.Module, group: comm.Group | None) -> None:
-    for name, buffer in module.named_buffers():
-        if buffer.is_meta:
-            raise ValueError(f"buffer {name} is on the meta device, and nothing says its values; make it on a real one")
-        comm.broadcast(buffer, 0, group)
-
-
-def _reset(module: nn.Module) -> None:
-    """The initialisation of torch's own layers."""
-    reset = getattr(module, "reset_parameters", None)
-    if reset is not None:
-        reset()
-    elif next(module.parameters(recurse=False), None) is not None:
-        raise ValueError(
-            f"{type(module).__name__} has parameters on the meta device and no reset_parameters; say with initialise= "
-            "how to make them"
-        )
-
-
 def _with_grad(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-
-
-def _device_of(module: nn.Module) -> torch.device:
-    """Where the shards live: with the parameters, or on this rank's own device if those are on the meta device."""
-    device = next(module.parameters()).device
-    if device.type != "meta":
-        return device
-    return torch.device("cuda", torch.cuda.current_device()) if comm.backend_name() == "nccl" else torch.device("cpu")
 
 
 def _on_step(stepped: weakref.WeakMethod[Callable[[torch.optim.Optimizer], None]]) -> Callable[..., None]:

@@ -283,7 +283,9 @@ class Scratch:
 
     def __init__(self, units: Sequence[Unit], ranks: Ranks) -> None:
         self._ranks = ranks
-        self._under_way: list[tuple[Shard, torch.Tensor, torch.Tensor, comm.Pending]] = []
+        self._under_way: list[tuple[Shard, torch.Tensor, comm.Pending]] = []
+        self.messages: list[torch.Tensor] = []
+        """What travels now, the part of a sum and the whole that is summed."""
         self._shared: dict[torch.dtype, list[comm.SharedBuffer]] = {}
         sizes: dict[torch.dtype, list[int]] = {}
         for shard in (shard for unit in units for shard in unit.trained):
@@ -305,9 +307,9 @@ class Scratch:
         self.wait()
         flat = torch.empty(shard.whole_numel, dtype=shard.dtype, device=shard.device)
         shard.copy_gradients(flat.view(-1, shard.numel), 0)
-        used = shard.drop_gradients()
-        self._under_way.append((shard, part, flat, comm.reduce_scatter_async(part, flat, self._ranks.group)))
-        return used
+        self.messages = [part, flat]
+        self._under_way.append((shard, part, comm.reduce_scatter_async(part, flat, self._ranks.group)))
+        return shard.drop_gradients()
 
     def _reduce_in_turns(self, shard: Shard, part: torch.Tensor, buffers: list[comm.SharedBuffer]) -> None:
         num_ranks = self._ranks.size
@@ -320,10 +322,11 @@ class Scratch:
 
     def wait(self) -> None:
         """Wait for the messages under way; one at a time bounds the memory."""
-        for shard, part, _, pending in self._under_way:
+        for shard, part, pending in self._under_way:
             pending.wait()
             shard.add_gradient(part)
         self._under_way.clear()
+        self.messages = []
 
 
 def layers_of_classes(module: nn.Module, classes: Sequence[type[nn.Module]] | None) -> list[nn.Module]:

@@ -4,6 +4,7 @@ A loss is a mean over its rows, or over what `mean_over` counts in the targets. 
 of the batch. Backward begins with these weights as gradients.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,7 +56,9 @@ class Score:
         return loss.reshape(())
 
     def total(self, losses: Mapping[int, torch.Tensor]) -> float:
-        """The loss of the batch from those of its micro-batches; on a GPU this waits for them."""
+        """The loss of the batch from those of its micro-batches; waits for a GPU, and is nan on the meta device."""
+        if any(loss.is_meta for loss in losses.values()):
+            return math.nan
         return sum(losses[number].item() * weight for number, weight in enumerate(self.weights))
 
 

@@ -28,10 +28,11 @@ from pllab.pipeline.executor import Executor, Step
 from pllab.pipeline.fit import check_ranks, place_on_rank
 from pllab.pipeline.loss import Count, Loss
 from pllab.pipeline.microbatches import Batch, as_tuple, num_rows
+from pllab.pipeline.packets import Name
 from pllab.pipeline.stage import parts_of
 from pllab.pipeline.streams import stream_for
 from pllab.pipeline.tied import Place, Tied
-from pllab.pipeline.wires import Wires
+from pllab.pipeline.wires import Header, Wires
 from pllab.schedule import Action, Schedule, check
 from pllab.timeline import Span, Timeline
 
@@ -53,8 +54,9 @@ class RankExecutor(Executor):
     pass None. Every rank gets the loss of the batch and the timeline of all ranks, on the clock that the ranks of a
     host share. `tied` lists the weights that stages share, as `tied_weights(stages)` gives them for all stages; their
     gradients are summed once in a step. `group` is this pipeline's, by default all ranks; other groups may run theirs
-    beside it, and all ranks make their executors at the same time. Stages are on the CPU under gloo, and on their
-    rank's GPU under nccl. The rest is as for `LaneExecutor`.
+    beside it, and all ranks make their executors at the same time. `headers` has the shapes of all packets, if they are
+    known and always the same: then no message tells them, and packets travel by message alone. Stages are on the CPU
+    under gloo, and on their rank's GPU under nccl. The rest is as for `LaneExecutor`.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -73,19 +75,27 @@ class RankExecutor(Executor):
         recompute: bool = False,
         tied: Sequence[Sequence[Place]] = (),
         group: Group | None = None,
+        headers: Mapping[Name, Header] | None = None,
         timeout_s: float = 60.0,
     ) -> None:
         check(schedule)
         check_ranks(schedule, stages, group)
         self._group, self._own, self._num_ranks = group, rank(group), world_size(group)
         self._device = place_on_rank(stages)
+        # What is read: the meta device has no values.
+        self._read_on = torch.device("cpu") if self._device.type == "meta" else self._device
         homes = dict.fromkeys(stages, self._device)
         super().__init__(schedule, stages, homes, loss, mean_over, recompute, timeout_s)
         self._stream = stream_for(self._device)
         self._tied = Tied(tied, schedule, {number: stage.module for number, stage in self._stages.items()}, group)
-        self._wires = Wires(schedule, self._device, self.timeout_s, group)
+        self._wires = Wires(schedule, self._device, self.timeout_s, group, headers)
         self._shares_clock = self._num_ranks == 1 or len(set(all_gather_object(host_id(), group))) == 1
         self._is_cut_short = False
+        self._record = Record(self.engine, schedule.num_ranks)
+
+    def running(self) -> Action | None:
+        """The action that this rank runs now."""
+        return next(iter(self._record.running()), None)
 
     def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
         """Run this rank's actions once; add to the parameters' `.grad`.
@@ -126,7 +136,7 @@ class RankExecutor(Executor):
         score = self._score(targets, count)
         if score is not None:
             self._check_rows(rows, targets)
-        record = Record(self.engine, schedule.num_ranks)
+        self._record = record = Record(self.engine, schedule.num_ranks)
         entering = self._entering(micro_batches, score, count)
         with nullcontext() if forward_only else self._tied.summed(), self._stream_open():
             timing = record.timing(self._own, self._stream)
@@ -158,14 +168,14 @@ class RankExecutor(Executor):
 
     def _agree_on_shape(self, batch: Batch | None) -> tuple[int, int]:
         """A checksum of the batch's shape, and its rows; the first stage's rank sends both to all ranks."""
-        message = torch.zeros(2, dtype=torch.int64, device=self._device)
+        message = torch.zeros(2, dtype=torch.int64, device=self._read_on)
         sender = self.schedule.rank_of_stage[0]
-        if self._own != sender:
-            message = receive_async(message, in_world(sender, self._group)).wait_for(self.timeout_s)
-        elif batch is not None:
+        if batch is not None:
             tensors = as_tuple(batch, "the batch")
             shapes = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
-            message += torch.tensor([zlib.crc32(repr(shapes).encode()), num_rows(tensors)], device=self._device)
+            message += torch.tensor([zlib.crc32(repr(shapes).encode()), num_rows(tensors)], device=self._read_on)
+        if self._own != sender:
+            message = receive_async(message, in_world(sender, self._group)).wait_for(self.timeout_s)
         if self._own == sender:
             others = [in_world(other, self._group) for other in range(self._num_ranks) if other != sender]
             for sending in [send_async(message, other) for other in others]:
@@ -187,7 +197,7 @@ class RankExecutor(Executor):
         for span in mine.spans:
             assert isinstance(span.action, Action)
             times[place[span.action], 0], times[place[span.action], 1] = span.start, span.end
-        times = times.to(self._device)
+        times = times.to(self._read_on)
         all_reduce(times, self._group)
         *pairs, (total, num_real) = times.tolist()
         spans = [Span(number, action, *pair) for (number, action), pair in zip(order, pairs, strict=True) if any(pair)]

@@ -119,7 +119,7 @@ class Tied:
         everywhere = sorted({ranks for part in all_gather_object([ranks for ranks, _ in apart]) for ranks in part})
         groups = dict(zip([ranks for ranks in everywhere if rank() in ranks], make_groups(everywhere), strict=True))
         mine = [(ranks, places) for ranks, places in apart if rank() in ranks]
-        self._weights = [_Weight(_copies(places, modules), groups[ranks]) for ranks, places in mine]
+        self._weights = [_Weight(places, modules, groups[ranks]) for ranks, places in mine]
         for weight, (ranks, _) in zip(self._weights, mine, strict=True):
             for copy in weight.copies:
                 copy.num_stages = len(ranks)  # type: ignore[attr-defined]  # read where norms are summed over ranks
@@ -131,8 +131,9 @@ class Tied:
         Raises:
             PeerError: another rank went away or did not come in time.
         """
-        before = [[copy.grad for copy in weight.copies] for weight in self._weights]
-        for copy in chain.from_iterable(weight.copies for weight in self._weights):
+        copies = [weight.copies for weight in self._weights]
+        before = [[copy.grad for copy in each] for each in copies]
+        for copy in chain.from_iterable(copies):
             copy.grad = None
         yield
         for weight, grads in zip(self._weights, before, strict=True):
@@ -144,25 +145,27 @@ class Tied:
 
 
 class _Weight(NamedTuple):
-    """One tied weight on this rank: its copies, and the group of the ranks that have one."""
+    """One tied weight on this rank: its places in the stages, and the group of the ranks that have one."""
 
-    copies: Sequence[nn.Parameter]
+    places: Sequence[Place]
+    modules: Mapping[int, nn.Sequential]
     group: Any
+
+    @property
+    def copies(self) -> list[nn.Parameter]:
+        """This rank's parameters at the places, each once; looked up anew, because sharded stages swap theirs."""
+        mine = [self.modules[stage].get_parameter(name) for stage, name in self.places if stage in self.modules]
+        return list({id(parameter): parameter for parameter in mine}.values())
 
     def added(self) -> torch.Tensor:
         """The sum of all copies' gradients, on all ranks."""
-        total = torch.zeros_like(self.copies[0], requires_grad=False)
-        for copy in self.copies:
+        copies = self.copies
+        total = torch.zeros_like(copies[0], requires_grad=False)
+        for copy in copies:
             if copy.grad is not None:
                 total += copy.grad
         all_reduce(total, self.group)
         return total
-
-
-def _copies(places: Sequence[Place], modules: Mapping[int, nn.Sequential]) -> list[nn.Parameter]:
-    """This rank's parameters at some places, each once."""
-    parameters = [modules[stage].get_parameter(name) for stage, name in places if stage in modules]
-    return list({id(parameter): parameter for parameter in parameters}.values())
 
 
 def _refuse_shared_modules(stages: Sequence[nn.Module]) -> None:

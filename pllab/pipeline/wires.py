@@ -2,7 +2,8 @@
 
 Both ends know the schedule, so both know which packets cross a wire and in which order. The first batch of a shape
 travels by message, each packet after a header with its shapes; later batches need no headers. Ranks of one host then
-share memory: the sender writes a packet where the receiver reads it, and the message is a single byte.
+share memory: the sender writes a packet where the receiver reads it, and the message is a single byte. Packets whose
+headers are given beforehand travel by message, and nothing but them.
 """
 
 import pickle
@@ -244,8 +245,15 @@ class RankTransport:
 class Wires:
     """All wires of this rank for a schedule and its parts; every rank of the group makes them and runs the same."""
 
-    def __init__(self, schedule: Schedule, device: torch.device, timeout_s: float, group: Group | None = None) -> None:
-        self._group, self._own = group, rank(group)
+    def __init__(
+        self,
+        schedule: Schedule,
+        device: torch.device,
+        timeout_s: float,
+        group: Group | None = None,
+        headers: Mapping[Name, Header] | None = None,
+    ) -> None:
+        self._group, self._own, self._headers = group, rank(group), headers or {}
         self._device = device
         self._timeout_s = timeout_s
         self._homes = schedule.rank_of_stage
@@ -281,7 +289,8 @@ class Wires:
         """
         key = schedule.num_actions, shape
         if key not in self._traffic:
-            self._traffic[key] = Traffic(self._inward_wires(schedule), self._outward_wires(schedule))
+            wires = self._inward_wires(schedule), self._outward_wires(schedule)
+            self._traffic[key] = Traffic(*wires, dict(self._headers), has_shared=bool(self._headers))
         traffic = self._traffic[key]
         if traffic.headers and not traffic.has_shared:
             self._share_memory(traffic)

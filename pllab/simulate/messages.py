@@ -17,7 +17,7 @@ class MessageCost:
     alpha_s: float
     beta_s: float
 
-    def seconds(self, num_messages: int, num_bytes: float) -> float:
+    def seconds(self, num_messages: float, num_bytes: float) -> float:
         """Predict the time of some messages, one after the other, that carry so many bytes together."""
         return self.alpha_s * num_messages + self.beta_s * num_bytes
 

@@ -57,9 +57,9 @@ def check_axes(config: "TrainConfig") -> None:
     )
     require(not config.zero or dp > 1, f"zero {config.zero} shards over dp, which is {dp}; give dp 2 or more")
     require(
-        not config.zero or config.pp == 1,
-        f"zero {config.zero} and pp {config.pp} do not go together, because every micro-batch would gather every "
-        "parameter again; leave one out",
+        config.zero < 2 or config.pp == 1,
+        f"zero {config.zero} and pp {config.pp} do not go together, because every micro-batch would send every "
+        "gradient or parameter again; give zero 1",
     )
     require(not config.loss_parallel or tp > 1, "loss_parallel splits the loss over tp, which is 1; give tp 2 or more")
     _check_options(config)
@@ -73,6 +73,10 @@ def _check_options(config: "TrainConfig") -> None:
     require(
         not config.deferred_init or config.zero > 0,
         "deferred_init makes a model shard by shard; give zero 1, 2 or 3, or leave it out",
+    )
+    require(
+        not config.deferred_init or config.pp == 1,
+        f"deferred_init and pp {config.pp} do not go together, because stages are cut from whole models; leave one out",
     )
     require(
         not (config.checkpoint or config.resume) or config.tp == 1 or config.implementation == "custom",
@@ -100,6 +104,11 @@ def _check_pytorch(config: "TrainConfig") -> None:
         tp == 1 or config.pp == 1,
         f"tp {tp} and pp {config.pp} with implementation pytorch do not go together here, because DTensors do not run "
         "as our chain of layers; take implementation custom",
+    )
+    require(
+        not zero or config.pp == 1,
+        f"zero {zero} and pp {config.pp} with implementation pytorch do not go together here, because its optimizer of "
+        "zero 1 knows no stages; take implementation custom",
     )
     require(
         not config.deferred_init or (tp == 1 and zero > 1),

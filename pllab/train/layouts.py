@@ -28,7 +28,7 @@ def layouts(num_ranks: int, **fields: Any) -> Iterator[TrainConfig]:
     Example: `[config.run_name for config in layouts(2)]` -> `data_parallel-2`, `data_parallel-2-pytorch`, ...
 
     Args:
-        num_ranks: 2, 4 or 8; with 8 only the layout that has all three axes.
+        num_ranks: 2, 4 or 8; with 8 only the layouts that have all three axes.
         fields: other fields of each `TrainConfig`.
     """
     for axes in _axes(num_ranks):
@@ -39,7 +39,7 @@ def layouts(num_ranks: int, **fields: Any) -> Iterator[TrainConfig]:
 
 def _axes(num_ranks: int) -> Iterator[dict[str, Any]]:
     if num_ranks == 8:
-        yield {"dp": 2, "tp": 2, "pp": 2, "schedule": "1f1b", "loss_parallel": True}
+        yield from ({"dp": 2, "tp": 2, "pp": 2, "schedule": "1f1b", "loss_parallel": True, "zero": z} for z in (0, 1))
         return
     yield from ({"dp": num_ranks, "zero": zero} for zero in (0, 1, 2, 3))
     yield {"dp": num_ranks, "zero": 3, "deferred_init": True}
@@ -49,6 +49,7 @@ def _axes(num_ranks: int) -> Iterator[dict[str, Any]]:
         yield from ({"dp": 2, "tp": 2, "zero": zero, "loss_parallel": zero > 0} for zero in (0, 1, 2, 3))
         yield {"dp": 2, "tp": 2, "zero": 3, "deferred_init": True}
         yield from ({"dp": 2, "pp": 2, "schedule": name} for name in _SCHEDULES)
+        yield from ({"dp": 2, "pp": 2, "schedule": name, "zero": 1} for name in ("1f1b", "interleaved", "zbv"))
         yield from ({"tp": 2, "pp": 2, "schedule": name, "loss_parallel": name == "1f1b"} for name in ("gpipe", "1f1b"))
 
 

@@ -38,8 +38,7 @@ def devices_of(config: TrainConfig) -> list[torch.device]:
         raise ValueError("device is 'cuda' and this machine has no CUDA GPU; use 'cpu' or 'auto'")
     on_cpu = config.device == "cpu" or not num_gpus
     if comm.backend_name() is not None:  # a rank computes where its group carries messages
-        on_cpu = comm.backend_name() != "nccl"
-        return [torch.device("cpu") if on_cpu else torch.device("cuda", torch.cuda.current_device())]
+        return [comm.own_device()]
     if config.is_split:
         kind, number = ("cpu", config.world_size) if on_cpu else ("cuda", num_gpus)
         return [torch.device(kind, stage % number) for stage in range(config.pp)]

@@ -65,7 +65,9 @@ class Replica:
     def loss_sum(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Cross-entropy summed over the target tokens of this rank's rows, in nats."""
         ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
-        return self.module(input_ids=ids, labels=targets, num_items_in_batch=1).loss
+        mask = ids.new_empty(1, 1, *ids.shape[1:] * 2, dtype=torch.bool) if ids.is_meta else None
+        # Without a mask transformers reads the positions to make one, and the meta device has none to read.
+        return self.module(input_ids=ids, labels=targets, num_items_in_batch=1, attention_mask=mask).loss
 
     def backward(self, loss: torch.Tensor) -> None:
         """Backward of a loss; gradients are means over dp afterwards."""

@@ -7,7 +7,6 @@ divided by their number. In a mean of the ranks' means, the weight of a token wo
 its rank.
 """
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,23 +15,24 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of, tensor_parallel
-from pllab.models.layers import cut
+from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import (
     DataParallel,
     clip_grad_norm,
     global_sum,
     num_target_tokens,
+    split_of,
     token_weighted,
-    whole_state,
+    whole_of,
 )
-from pllab.pipeline import LaneExecutor, RankExecutor, balance, calibrate, calibrate_ranks, tied_weights
+from pllab.pipeline import LaneExecutor, RankExecutor, calibrate, calibrate_ranks, tied_weights
 from pllab.pipeline.microbatches import scatter_evenly
-from pllab.schedule import FAMILIES, Schedule, zero_bubble
+from pllab.schedule import FAMILIES, Action, Schedule, zero_bubble
 from pllab.train.config import TrainConfig
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.spending import Inside, Stopwatch
+from pllab.train.stages import gathered, mean_loss, owned, packet_headers, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
 
@@ -91,14 +91,17 @@ class Trainer(Protocol):
         """End all workers."""
 
 
-def make_trainer(config: TrainConfig, vocab_size: int, model: GPT2LMHeadModelParallel | None = None) -> Trainer:
+def make_trainer(
+    config: TrainConfig, vocab_size: int, model: GPT2LMHeadModelParallel | None = None, mesh: comm.Mesh | None = None
+) -> "Plain | Pipelined":
     """The trainer for a configuration, with a model of its own or this one; in a group every rank makes its own.
 
     Raises:
         ValueError: a device is not there.
     """
     model = build_model(config, vocab_size) if model is None else model
-    mesh = None if comm.backend_name() is None else comm.make_mesh(config.dp, config.tp, config.pp)
+    if mesh is None and comm.backend_name() is not None:
+        mesh = comm.make_mesh(config.dp, config.tp, config.pp)
     return Pipelined(model, config, mesh) if config.is_pipelined else Plain(model, config, mesh)
 
 
@@ -126,6 +129,11 @@ class Plain:
     def schedule(self) -> Schedule | None:
         """That of the model's pipe, which has one micro-batch."""
         return self.model.pipe.schedule if self.model.pipe else None
+
+    @property
+    def shared(self) -> nn.Module:
+        """The model in the class that shares it."""
+        return self._replica.module
 
     def step(self, batch: Batch) -> StepRecord:
         """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
@@ -191,15 +199,14 @@ class Pipelined:
         if self.config.tp > 1:
             tensor_parallel(self.model, mesh=self.mesh, loss_parallel=self.config.loss_parallel)
         family, count = FAMILIES.get(self.config.schedule), self.config.num_stages
-        layers = layers_of(self.model)
-        self._stages = cut(layers, balance(layer_costs(self.model.config, self.config.max_length), count))
+        self._stages = stages_of(self.model, self.config)
         self.schedule = self._searched() if family is None else family.make(self.config.pp, self._num_parts)
         mine = self.schedule.stages_of_rank(comm.rank(self._group)) if self._on_ranks else range(count)
         self._mine = {stage: self._stages[stage] for stage in mine}
         self._tied = tied_weights(self._stages) if self._on_ranks else ()
         self._executor = self._make_executor(devices)
         self._own = nn.ModuleList(self._mine.values())
-        self._replica = DataParallel(self._own, mesh=self.mesh) if self.config.dp > 1 else None
+        self._replica = shared(self._own, self.config, self.mesh) if self.config.dp > 1 else None
         self._by_torch = self._torch_executor() if self.config.implementation == "pytorch" else None
         self.updates = Updates(self.model, self._shares(), self.config)
         self.watch = Stopwatch(self.device)
@@ -212,11 +219,12 @@ class Pipelined:
         num_targets = num_target_tokens(batch["labels"])
         total = global_sum(num_targets) * self.config.dp / comm.world_size() if self._replica else num_targets
         _check_targets(total, self.config)
-        with self._replica.no_sync() if self._replica else nullcontext():
+        with unsent(self._replica):
             loss, inside = self._run(batch, num_targets)
+            self._weigh(self.config.dp * num_targets / total)
         self.watch.lap("work")
         if self._replica is not None:
-            self._average(self.config.dp * num_targets / total)
+            self._replica.average_now()
             self.watch.lap("messages")
         norm = None if (most := self.config.norm_limit) is None else clip_grad_norm(self._own, most, self.mesh)
         rate = self.updates.step(self._executor.on_each_lane if isinstance(self._executor, LaneExecutor) else None)
@@ -227,26 +235,39 @@ class Pipelined:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
         num_targets = num_target_tokens(batch["labels"])
         inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
-        return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
+        with unsent(self._replica):
+            return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """Send every parameter from the rank of its first stage to the others of its pipeline."""
         if not self._on_ranks:
             return self.model
-        with torch.no_grad():
-            for number, parameter in self._owners():
+        is_spread = self.config.zero or self.config.tp > 1
+        whole = build_model(self.config, self.model.config.vocab_size) if is_spread else self.model
+        stages = stages_of(whole, self.config) if is_spread else self._stages
+        with torch.no_grad(), gathered(self._replica):
+            for number, name, parameter in owned(stages):
                 parameter.data = parameter.data.to(self.device)
+                if is_spread and number in self._mine:
+                    mine = self._mine[number].get_parameter(name)
+                    split = split_of(mine)
+                    parameter.copy_(whole_of(mine, split, comm.group_of(self.mesh, "tp")) if split else mine)
                 comm.broadcast(parameter.data, self.schedule.rank_of_stage[number], self._group)
-        if self.config.tp == 1:
-            return self.model
-        whole = build_model(self.config, self.model.config.vocab_size)
-        whole.load_state_dict(whole_state(self.model, comm.group_of(self.mesh, "tp")))
         return nn.Module.to(whole, self.device)
 
     def close(self) -> None:
         """End the lanes."""
         if isinstance(self._executor, LaneExecutor):
             self._executor.close()
+
+    @property
+    def shared(self) -> nn.Module:
+        """This rank's stages, in the class that shares them."""
+        return self._replica or self._own
+
+    def running(self) -> Action | None:
+        """The action that this rank runs now, if ranks run the schedule."""
+        return self._executor.running() if isinstance(self._executor, RankExecutor) else None
 
     @property
     def _num_parts(self) -> int:
@@ -260,8 +281,11 @@ class Pipelined:
         options: Any = {"mean_over": num_target_tokens, "recompute": self.config.recompute}
         if self._on_ranks:
             mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
-            return RankExecutor(self.schedule, mine, _mean_loss, tied=self._tied, group=self._group, **options)
-        return LaneExecutor(self.schedule, self._stages, _mean_loss, devices=devices, **options)
+            options |= {"tied": self._tied, "group": self._group}
+            if self.device.type == "meta":
+                options["headers"] = packet_headers(self.schedule, self.config)
+            return RankExecutor(self.schedule, mine, mean_loss, **options)
+        return LaneExecutor(self.schedule, self._stages, mean_loss, devices=devices, **options)
 
     def _searched(self) -> Schedule:
         """`zero_bubble` for the costs of the stages on this machine, measured with random tokens."""
@@ -273,11 +297,11 @@ class Pipelined:
             if self._on_ranks:
                 own = comm.rank(self._group)
                 mine = {own: self._stages[own].to(self.device)}
-                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, _mean_loss, group=self._group, **options)
+                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, mean_loss, group=self._group, **options)
                 costs = comm.all_gather_object(costs)[0]  # all pipelines take the same schedule
             else:
                 devices = devices_of(self.config)
-                costs = calibrate(self._stages, (ids, ids), ids, _mean_loss, devices=devices, **options)
+                costs = calibrate(self._stages, (ids, ids), ids, mean_loss, devices=devices, **options)
         limit = float(ranks) if self.config.memory_limit is None else self.config.memory_limit
         return zero_bubble(ranks, self._num_parts, costs, limit)
 
@@ -287,7 +311,7 @@ class Pipelined:
         if self._on_ranks:
             return [[names[id(p)] for p in self._own.parameters()]]
         shares: list[list[str]] = [[] for _ in self.schedule.rows]
-        for number, parameter in self._owners():
+        for number, _, parameter in owned(self._stages):
             shares[self.schedule.rank_of_stage[number]].append(names[id(parameter)])
         return shares
 
@@ -297,28 +321,19 @@ class Pipelined:
         if self._by_torch is not None:
             return self._by_torch.step(batch["input_ids"], labels, num_targets), ()
         loss, timeline = self._executor.step(inputs, labels)
+        if self.device.type == "meta":  # other ranks are not there, and have no times
+            return loss, ()
         return loss, (Inside.of(self.schedule, timeline),)
 
-    def _average(self, weight: float) -> None:
-        """Average over dp; a pipeline whose rows have more targets weighs more."""
-        assert self._replica is not None
-        for parameter in self._own.parameters():
+    def _weigh(self, weight: float) -> None:
+        """Prepare the average over dp, in which a pipeline whose rows have more targets weighs more."""
+        for parameter in self._own.parameters() if self._replica else ():
             if parameter.grad is not None:
                 parameter.grad.mul_(weight)
-        self._replica.average_now()
 
     def _torch_executor(self) -> TorchPipeline:
         mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
         return TorchPipeline(self.schedule, mine, self._tied, self._group)
-
-    def _owners(self) -> Iterator[tuple[int, nn.Parameter]]:
-        """Each parameter once, with the first stage that has it."""
-        counted: set[int] = set()
-        for number, stage in enumerate(self._stages):
-            for parameter in stage.parameters():
-                if id(parameter) not in counted:
-                    counted.add(id(parameter))
-                    yield number, parameter
 
 
 def _check_targets(total: float, config: TrainConfig) -> None:
@@ -327,8 +342,3 @@ def _check_targets(total: float, config: TrainConfig) -> None:
             f"max_length {config.max_length} cuts off every target of a batch, so there is nothing to learn; "
             "give a larger max_length"
         )
-
-
-def _mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The mean over targets of the losses that the last layer has summed per row."""
-    return sums.sum() / max(1, num_target_tokens(labels))

@@ -92,7 +92,7 @@ def make_optimizer(
     chosen = [parameters[name] for name in names]
     kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
     options: Any = {"lr": config.learning_rate, "weight_decay": 0.0, "fused": True}
-    if any(isinstance(parameter, DTensor) for parameter in chosen):  # for which torch has neither, beside plain tensors
+    if any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in chosen):  # for which torch has neither
         options |= {"fused": False, "foreach": False}
     if config.zero == 1 and config.implementation == "pytorch":
         from torch.distributed.optim import ZeroRedundancyOptimizer  # its import warns of what torch.jit will lose

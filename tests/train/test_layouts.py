@@ -23,6 +23,8 @@ SAMPLE_OF_2: list[dict[str, Any]] = [
 SAMPLE_OF_4: list[dict[str, Any]] = [
     {"dp": 2, "tp": 2, "zero": 3},
     {"dp": 2, "pp": 2, "schedule": "1f1b"},
+    {"dp": 2, "pp": 2, "schedule": "zbv", "zero": 1},
+    {"dp": 2, "pp": 2, "schedule": "interleaved", "zero": 1},
     {"tp": 2, "pp": 2, "schedule": "zb_h1"},
 ]
 
@@ -68,6 +70,7 @@ def test_the_layouts_cover_every_axis_and_both_implementations() -> None:
         "tensor_parallel-4",
         "interleaved-pytorch",
         "tp2-pp2",
+        "dp2-pp2-zero1-interleaved",
         "dp2-tp2-pp2",
     ):
         assert any(part in name for name in names), part

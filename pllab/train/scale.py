@@ -1,0 +1,342 @@
+"""Any mesh without a cluster: the trainer's own step as one rank of thousands, on tensors that have no values.
+
+For each pipeline coordinate this process is the rank with dp 0 and tp 0, whose slices are the largest, under the
+backend `fake`. It makes the same model, mesh, stages and optimizer as a run and takes one step, of which the ledger has
+the messages. So the counts are those of the code, not of a formula; tests hold them against formulas and real ranks.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+import torch
+
+from pllab import comm
+from pllab.arguments import require
+from pllab.models import layer_costs
+from pllab.models.gpt2 import SIZES
+from pllab.parallel import DataParallel, FullyShardedDataParallel
+from pllab.schedule import FAMILIES, Schedule
+from pllab.simulate import Costs, MessageCost
+from pllab.train.config import TrainConfig
+from pllab.train.placing import meta_model
+from pllab.train.shapes import RememberedShapes
+from pllab.train.stages import packet_headers, stage_sizes
+from pllab.train.step_time import Sent, StepTime, step_time
+from pllab.train.trainers import Pipelined, Plain, make_trainer
+
+Size = Literal["tiny", "small", "gpt2", "medium", "large", "xl", "1B", "6.7B", "13B", "70B", "175B", "405B"]
+_KINDS = ("parameters", "gathered", "gradients", "optimizer", "messages")
+_GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What work and messages are taken to cost, for the step time; the defaults are round numbers of an H100 cluster.
+
+    Raises:
+        ValueError: a number is below 0.
+    """
+
+    s_per_flop: float = 2.5e-15
+    """Seconds per multiplication or addition of a rank, as measured; 2.5e-15 is 400 TFLOP/s."""
+    tp_alpha_s: float = 1e-5
+    """Seconds to start a message between ranks of a tp group."""
+    tp_beta_s: float = 1 / 450e9
+    """Seconds per byte between ranks of a tp group."""
+    alpha_s: float = 2e-5
+    """Seconds to start any other message."""
+    beta_s: float = 1 / 50e9
+    """Seconds per byte of any other message."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            require(0 <= value < math.inf, f"{name} is {value}; give seconds from 0")
+
+
+@dataclass(frozen=True)
+class Count:
+    """The messages of one kind that a rank takes part in during a step.
+
+    `axis` is dp, tp or pp, `tied` for the ranks that share the embedding, or `all` if that is more than an axis.
+    `num_bytes` is the payload, of an all-gather this rank's part; `traffic` is what the rank sends for it in a ring.
+    """
+
+    axis: str
+    name: str
+    num_messages: int
+    num_bytes: int
+    traffic: Fraction
+
+
+@dataclass(frozen=True)
+class RankCount:
+    """One rank's step: the first rank of a pipeline coordinate."""
+
+    rank: int
+    pp: int
+    counts: tuple[Count, ...]
+    peak: dict[str, int]
+    """Bytes by kind when they are most together, without activations and what autograd still adds up."""
+    actions: dict[tuple[int, bool], Sent] = field(repr=False)
+    """What all F's (True) and all backwards of a stage send over tp."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """All kinds together."""
+        return sum(self.peak.values())
+
+    def sent(self, *axes: str) -> Sent:
+        """All messages over these axes but packets."""
+        mine = [count for count in self.counts if count.axis in axes]
+        return Sent(sum(count.num_messages for count in mine), float(sum(count.traffic for count in mine)))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The counts of every pipeline coordinate, and the step time of the layout."""
+
+    config: TrainConfig
+    num_parameters: int
+    ranks: tuple[RankCount, ...]
+    time: StepTime
+
+    def table(self) -> str:
+        """A line for each kind of message and a line of bytes, for coordinates with equal counts once."""
+        config = self.config
+        lines = [
+            f"{self.num_parameters:,} parameters: {config.n_layer} layers of width {config.n_embd}; {config.dtype}",
+            f"{config.world_size:,} ranks = dp {config.dp} x tp {config.tp} x pp {config.pp}, zero {config.zero}; "
+            f"a step of {config.batch_size:,} rows of {config.max_length} tokens",
+            f"{'pp':>6}  {'axis':4} {'operation':14} {'messages':>9} {'payload bytes':>19} {'sent in a ring':>19}",
+        ]
+        for where, rank in self._distinct():
+            lines += [
+                f"{where:>6}  {c.axis:4} {c.name:14} {c.num_messages:9,} {c.num_bytes:19,} {float(c.traffic):19,.0f}"
+                for c in rank.counts
+            ]
+            kinds = ", ".join(f"{kind} {size / _GIB:.2f}" for kind, size in rank.peak.items() if size)
+            lines.append(f"{where:>6}  peak {rank.peak_bytes / _GIB:.2f} GiB without activations: {kinds}")
+        return "\n".join([*lines, self.time.text()])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dump`."""
+        ranks = [
+            {
+                "rank": rank.rank,
+                "pp": rank.pp,
+                "messages": [asdict(count) | {"traffic": float(count.traffic)} for count in rank.counts],
+                "peak_bytes": rank.peak,
+            }
+            for rank in self.ranks
+        ]
+        time = asdict(self.time) | {"engine": "simulated", "total_s": self.time.total_s}
+        return {"config": self.config.to_json(), "num_parameters": self.num_parameters, "ranks": ranks, "time": time}
+
+    def _distinct(self) -> Iterator[tuple[str, RankCount]]:
+        """Runs of neighbours with equal counts, as `1-6` and the first of them."""
+        start = 0
+        for end in range(1, len(self.ranks) + 1):
+            first = self.ranks[start]
+            if end == len(self.ranks) or _numbers(self.ranks[end]) != _numbers(first):
+                yield f"{first.pp}" if end - start == 1 else f"{first.pp}-{end - 1}", first
+                start = end
+
+
+def scale(
+    machine: Machine = Machine(),  # noqa: B008 - it is frozen
+    *,
+    model: Size = "gpt2",
+    world_size: int = 1,
+    dp: int = 1,
+    tp: int = 1,
+    pp: int = 1,
+    zero: Literal[0, 1, 2, 3] = 0,
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv"] = "1f1b",
+    loss_parallel: bool = False,
+    rows: int = 1,
+    num_microbatches: int | None = None,
+    max_length: int = 1024,
+    vocab_size: int = 50257,
+    dtype: Literal["float32", "bfloat16"] = "float32",
+) -> Scale:
+    """Count the messages and the bytes of a step on any mesh, without a cluster, and simulate its time.
+
+    Example: `print(scale(model="405B", dp=256, tp=8, pp=8, zero=1).table())`, 16,384 ranks in less than a minute.
+
+    Args:
+        machine: what work and messages cost.
+        model: GPT-2 by size; 405B has 126 layers of width 16384.
+        world_size: number of ranks; 1 takes the product of the axes.
+        dp: ranks that share the batch.
+        tp: ranks that split each layer.
+        pp: ranks that share the layers as a pipeline.
+        zero: what dp shards; with a pipeline 0 or 1.
+        schedule: order of forwards and backwards of the pipeline.
+        loss_parallel: leave logits split over tp.
+        rows: rows of a micro-batch.
+        num_microbatches: micro-batches of a rank in a step; by default twice pp, and 1 without a pipeline.
+        max_length: tokens of a row.
+        vocab_size: entries of the vocabulary; tp may share it unequally.
+        dtype: number type of parameters, gradients, moments and activations.
+
+    Raises:
+        ValueError: the axes contradict each other, or the model.
+    """
+    n_layer, n_embd, n_head = SIZES[model]
+    parts = num_microbatches or (2 * pp if pp > 1 else 1)
+    of_pipeline: Any = {"num_microbatches": parts, "schedule": schedule} if pp > 1 else {"accumulation": parts}
+    config = TrainConfig(
+        world_size=world_size,
+        dp=dp,
+        tp=tp,
+        pp=pp,
+        zero=zero,
+        loss_parallel=loss_parallel,
+        n_layer=n_layer,
+        n_embd=n_embd,
+        n_head=n_head,
+        batch_size=dp * rows * parts,
+        max_length=max_length,
+        dtype=dtype,
+        gradient_clipping=1.0,
+        **of_pipeline,
+    )
+    return count_layout(config, vocab_size, machine)
+
+
+def count_layout(config: TrainConfig, vocab_size: int, machine: Machine | None = None) -> Scale:
+    """`scale` for any configuration of this package's classes.
+
+    Raises:
+        ValueError: the configuration has no ranks to count, or recomputes, which compares values.
+    """
+    if config.implementation != "custom" or config.recompute or config.schedule == "zero_bubble":
+        raise ValueError("messages are counted without values; leave out recompute, zero_bubble and PyTorch's classes")
+    ranks = tuple(_count(coordinate, config, vocab_size) for coordinate in range(config.pp))
+    num_parameters = sum(parameter.numel() for parameter in meta_model(config, vocab_size).parameters())
+    return Scale(config, num_parameters, ranks, _time(config, vocab_size, ranks, machine or Machine()))
+
+
+def _count(coordinate: int, config: TrainConfig, vocab_size: int) -> RankCount:
+    number = coordinate * config.dp * config.tp
+    with comm.counted_rank(number, config.world_size):
+        mesh = comm.make_mesh(config.dp, config.tp, config.pp)
+        alone = next((axis for axis in comm.AXES if getattr(config, axis) == config.world_size), "all")
+        axes = {comm.group_name(comm.group_of(mesh, axis)): axis for axis in comm.AXES} | {comm.group_name(): alone}
+        trainer = make_trainer(config, vocab_size, meta_model(config, vocab_size), mesh)
+        watch = _Watch(trainer, axes)
+        shape = config.batch_size // config.dp, config.max_length
+        batch = {name: torch.empty(shape, dtype=torch.int64, device="meta") for name in ("input_ids", "labels")}
+        with comm.record_messages(watch.note), RememberedShapes():
+            trainer.step(batch)
+        watch.look()
+    return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.actions)
+
+
+class _Watch:
+    """What a rank holds and sends during a step, after a first one without messages that made the optimizer's state."""
+
+    def __init__(self, trainer: Plain | Pipelined, axes: dict[str, str]) -> None:
+        self._trainer, self._axes = trainer, axes
+        self._parameters = list(trainer.shared.parameters())
+        for parameter in self._parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        trainer.updates.step()
+        optimizers = (state for optimizer in trainer.updates.optimizers for state in optimizer.state.values())
+        self._state = [value for state in optimizers for value in state.values() if isinstance(value, torch.Tensor)]
+        self._messages: list[tuple[str, comm.Message]] = []
+        self.peak: dict[str, int] = {}
+        self.actions: dict[tuple[int, bool], Sent] = {}
+        self.look()
+
+    def note(self, message: comm.Message) -> None:
+        """Write down a message before it is sent."""
+        axis = "pp" if message.name in ("send", "receive") else self._axes.get(message.group, "tied")
+        self._messages.append((axis, message))
+        if axis == "tp":
+            action = self._trainer.running() if isinstance(self._trainer, Pipelined) else None
+            key = (action.stage, action.kind == "F") if action else (0, True)
+            before = self.actions.get(key, Sent())
+            self.actions[key] = Sent(before.num_messages + 1, before.traffic + float(traffic(message)))
+        elif axis != "pp":
+            self.look(message.num_bytes if axis == "tied" else 0)
+
+    def look(self, num_message_bytes: int = 0) -> None:
+        """Add up the storages that are held now, each once, and keep the largest sum."""
+        held = {kind: list[torch.Tensor]() for kind in _KINDS}
+        held |= {"parameters": list(self._parameters), "optimizer": self._state}
+        held["gradients"] = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        shared = self._trainer.shared
+        if isinstance(shared, DataParallel):
+            held["gradients"] += [bucket.flat for bucket in shared.buckets]
+        if isinstance(shared, FullyShardedDataParallel):
+            for kind, tensors in shared.temporary().items():
+                held[kind] = held[kind] + tensors
+        seen: set[int] = set()
+        sizes = {kind: _bytes_of(tensors, seen) for kind, tensors in held.items()}
+        sizes["messages"] += num_message_bytes
+        self.peak = max(self.peak, sizes, key=lambda each: sum(each.values()))
+
+    def counts(self) -> Iterator[Count]:
+        """The messages by axis and name."""
+        kinds = Counter((axis, message.name) for axis, message in self._messages)
+        for (axis, name), number in sorted(kinds.items()):
+            mine = [message for where, message in self._messages if (where, message.name) == (axis, name)]
+            yield Count(axis, name, number, sum(m.num_bytes for m in mine), sum(map(traffic, mine), Fraction()))
+
+
+def traffic(message: comm.Message) -> Fraction:
+    """The bytes that a rank sends for a message of `w` ranks in a ring, on average over the ranks.
+
+    Example: of 8 bytes on 4 ranks 12 for an all-reduce and 6 for a reduce-scatter; 24 for an all-gather of parts of 8.
+
+    Source: Thakur et al. 2005; Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms, 2009.
+    """
+    others, share = message.num_ranks - 1, Fraction(message.num_bytes, message.num_ranks)
+    sizes = {"all_reduce": 2 * others * share, "reduce_scatter": others * share, "receive": Fraction()}
+    return sizes.get(message.name, Fraction(message.num_bytes) * (others if message.name == "all_gather" else 1))
+
+
+def _bytes_of(tensors: Sequence[torch.Tensor], seen: set[int]) -> int:
+    """Bytes of the storages that were not seen before."""
+    storages = {storage._cdata: storage.nbytes() for storage in (tensor.untyped_storage() for tensor in tensors)}
+    mine = {key: size for key, size in storages.items() if key not in seen}
+    seen |= mine.keys()
+    return sum(mine.values())
+
+
+def _numbers(rank: RankCount) -> tuple[object, ...]:
+    return rank.counts, rank.peak
+
+
+def _time(config: TrainConfig, vocab_size: int, ranks: Sequence[RankCount], machine: Machine) -> StepTime:
+    """The schedule with work as FLOP and messages as counted; the coordinate that sends longest ends the step."""
+    parts = config.num_microbatches or config.accumulation
+    schedule = FAMILIES[config.schedule].make(config.pp, parts) if config.pp > 1 else FAMILIES["gpipe"].make(1, parts)
+    link, tp_link = MessageCost(machine.alpha_s, machine.beta_s), MessageCost(machine.tp_alpha_s, machine.tp_beta_s)
+    sent = {key: value for rank in ranks for key, value in rank.actions.items()}
+    each = [[_part(sent.get((stage, is_f)), parts) for stage in range(schedule.num_stages)] for is_f in (True, False)]
+    after = max((rank.sent("dp", "tied", "all") for rank in ranks), key=lambda sent: link.seconds(*sent))
+    costs = _costs(config, vocab_size, schedule, machine)
+    return step_time(schedule, costs, tp_forward=each[0], tp_backward=each[1], tp_link=tp_link, after=after, link=link)
+
+
+def _part(sent: Sent | None, parts: int) -> Sent:
+    return Sent() if sent is None else Sent(sent.num_messages / parts, sent.traffic / parts)
+
+
+def _costs(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> Costs:
+    """Two FLOP for each multiplication of a token in F, and as many in I and in W; split equally over tp."""
+    model = meta_model(config, vocab_size).config
+    layers = iter(layer_costs(model, config.max_length))
+    rows = config.batch_size // config.dp // schedule.num_microbatches
+    tokens = rows * config.max_length
+    flops = [2 * tokens * sum(next(layers) for _ in range(size)) / config.tp for size in stage_sizes(model, config)]
+    seconds = [machine.s_per_flop * each for each in flops]
+    packets = [sum(one.num_bytes for one in header if one) for header in packet_headers(schedule, config).values()]
+    bandwidth = 1 / machine.beta_s if machine.beta_s else float("inf")
+    return Costs(seconds, seconds, seconds, machine.alpha_s, bandwidth, max(packets, default=0.0))

@@ -1,0 +1,81 @@
+"""A GPT-2 as the stages of a pipeline: where it is cut, which stage owns a weight, and how dp shares a stage."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import product
+
+import torch
+from torch import nn
+from transformers import GPT2Config
+
+from pllab import comm
+from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of
+from pllab.models.layers import cut
+from pllab.parallel import DataParallel, FullyShardedDataParallel, num_target_tokens
+from pllab.pipeline import balance
+from pllab.pipeline.packets import Name
+from pllab.pipeline.wires import Header, Outline
+from pllab.schedule import Schedule
+from pllab.train.config import TrainConfig
+
+
+def stages_of(model: GPT2LMHeadModelParallel, config: TrainConfig) -> list[nn.Sequential]:
+    """The model's layers in balanced stages, all of them."""
+    return cut(layers_of(model), stage_sizes(model.config, config))
+
+
+def stage_sizes(settings: GPT2Config, config: TrainConfig) -> list[int]:
+    """Layers of each stage, embedding and head included, so that the slowest stage is as fast as can be."""
+    return balance(layer_costs(settings, config.max_length), config.num_stages)
+
+
+def owned(stages: Sequence[nn.Module]) -> Iterator[tuple[int, str, nn.Parameter]]:
+    """Each parameter once, with the first stage that has it and its name in that stage."""
+    counted: set[int] = set()
+    for number, stage in enumerate(stages):
+        for name, parameter in stage.named_parameters():
+            if id(parameter) not in counted:
+                counted.add(id(parameter))
+                yield number, name, parameter
+
+
+def packet_headers(schedule: Schedule, config: TrainConfig) -> dict[Name, Header]:
+    """What crosses from stage to stage, in full rows: hidden states with the labels up, and their gradient down.
+
+    Example: two rows of 8 tokens of width 64 for stage 1 are (2, 8, 64), which needs a gradient, and labels of (2, 8).
+    """
+    headers: dict[Name, Header] = {}
+    share, more = divmod(config.batch_size // config.dp, schedule.num_microbatches)
+    for number, stage in product(range(schedule.num_microbatches), range(1, schedule.num_stages)):
+        rows = share + (number < more), config.max_length
+        hidden = Outline((*rows, config.n_embd), getattr(torch, config.dtype), needs_grad=True)
+        headers[Name(stage, True, number)] = hidden, Outline(rows, torch.int64, needs_grad=False)
+        headers[Name(stage - 1, False, number)] = hidden._replace(needs_grad=False), None
+    return headers
+
+
+def shared(
+    stages: nn.ModuleList, config: TrainConfig, mesh: comm.Mesh | None
+) -> DataParallel | FullyShardedDataParallel:
+    """A rank's stages shared over dp, their gradients sent once in a step; under zero a layer is a unit."""
+    if not config.zero:
+        return DataParallel(stages, mesh=mesh)
+    units = {type(layer): None for stage in stages.children() for layer in stage.children()}
+    return FullyShardedDataParallel(stages, zero=config.zero, units=list(units), mesh=mesh)
+
+
+def unsent(replica: DataParallel | FullyShardedDataParallel | None) -> AbstractContextManager[None]:
+    """A block for the forwards and backwards of a schedule: on whole weights, and nothing is sent over dp."""
+    if isinstance(replica, FullyShardedDataParallel):
+        return replica.held()
+    return replica.no_sync() if replica else nullcontext()
+
+
+def gathered(replica: DataParallel | FullyShardedDataParallel | None) -> AbstractContextManager[object]:
+    """A block in which the stages have all their weights."""
+    return replica.gathered() if isinstance(replica, FullyShardedDataParallel) else nullcontext()
+
+
+def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A pipeline's loss: the mean over targets of the losses that the last layer has summed per row."""
+    return sums.sum() / max(1, num_target_tokens(labels))

@@ -1,0 +1,320 @@
+"""Counts on meshes of any size, against forms written out here in full and against two real ranks."""
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from pllab import comm
+from pllab.cli import main
+from pllab.schedule import gpipe, one_f_one_b
+from pllab.simulate import Costs, MessageCost
+from pllab.train import TrainConfig
+from pllab.train.scale import Machine, RankCount, count_layout, scale
+from pllab.train.shapes import RememberedShapes
+from pllab.train.step_time import Sent, step_time
+from pllab.train.trainers import make_trainer
+
+D, HEADS, LAYERS, T, V = 8, 4, 5, 6, 33  # width, heads, layers, tokens of a row, vocabulary; no dp divides the sizes
+NUM_TENSORS = 12 * LAYERS + 4
+BLOCK = 12 * D * D + 13 * D
+ROOT = V * D + T * D + 2 * D
+
+
+def config(**fields: Any) -> TrainConfig:
+    sizes = {"n_layer": LAYERS, "n_embd": D, "n_head": HEADS, "max_length": T}
+    return TrainConfig(**sizes | {"gradient_clipping": 1.0} | fields)
+
+
+def ranks_of(**fields: Any) -> tuple[RankCount, ...]:
+    return count_layout(config(**fields), V).ranks
+
+
+def counts_of(rank: RankCount) -> dict[tuple[str, str], tuple[int, int]]:
+    return {(count.axis, count.name): (count.num_messages, count.num_bytes) for count in rank.counts}
+
+
+def traffic_of(rank: RankCount, axis: str, name: str) -> Fraction:
+    return next(count.traffic for count in rank.counts if (count.axis, count.name) == (axis, name))
+
+
+def share(size: int, dp: int) -> int:
+    return -(-size // dp)
+
+
+@pytest.mark.parametrize("dp", [2, 7, 1000])
+def test_data_parallel_sends_every_gradient_and_a_flag_for_each_parameter_in_one_message(dp: int) -> None:
+    (rank,) = ranks_of(dp=dp, batch_size=3 * dp)
+    size = 4 * (LAYERS * BLOCK + ROOT)
+    num_bytes = size + 4 * NUM_TENSORS
+    # Over all ranks: the number of targets and the square of the norm, of eight bytes each.
+    assert counts_of(rank) == {("dp", "all_reduce"): (3, num_bytes + 16)}
+    assert traffic_of(rank, "dp", "all_reduce") == Fraction(2 * (dp - 1) * (num_bytes + 16), dp)
+    assert rank.peak == {
+        "parameters": size,
+        "gathered": 0,
+        "gradients": num_bytes,
+        "optimizer": 2 * size + 4 * NUM_TENSORS,
+        "messages": 0,
+    }
+
+
+@pytest.mark.parametrize(("dp", "zero"), list(product([3, 1000], [1, 2, 3])))
+def test_sharded_messages_are_padded_to_equal_parts(dp: int, zero: int) -> None:
+    (rank,) = ranks_of(dp=dp, batch_size=2 * dp, zero=zero)
+    block, root = 4 * share(BLOCK, dp), 4 * share(ROOT, dp)
+    again = LAYERS - 1 if zero == 3 else 0  # in backward each block but the last, which is whole still
+    gathered = (LAYERS + again) * block + root
+    assert counts_of(rank) == {
+        ("dp", "all_gather"): (LAYERS + again + 1, gathered),
+        ("dp", "all_reduce"): (3, 4 * NUM_TENSORS + 16),
+        ("dp", "reduce_scatter"): (LAYERS + 1, dp * (LAYERS * block + root)),
+    }
+    assert traffic_of(rank, "dp", "all_gather") == (dp - 1) * gathered
+    assert traffic_of(rank, "dp", "reduce_scatter") == (dp - 1) * (LAYERS * block + root)
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+def test_the_most_bytes_of_a_sharded_step_are_at_a_reduction(zero: int) -> None:
+    dp = 4
+    (rank,) = ranks_of(dp=dp, batch_size=2 * dp, zero=zero)
+    block, root = 4 * share(BLOCK, dp), 4 * share(ROOT, dp)
+    parts = LAYERS * block + root
+    if zero == 1:  # all is whole, and no gradient of the last block has gone yet
+        gathered, gradients, messages = dp * parts, 4 * (LAYERS * BLOCK + ROOT), (dp + 1) * block
+    else:  # block 1 goes, block 0 is whole, later ones have parts; of the root only the norm has its gradient yet
+        gathered, messages = dp * (root + block), (dp + 1) * block
+        gradients = 4 * (BLOCK + 2 * D) + (LAYERS - 2) * block
+    at_root = dp * (parts if zero == 1 else root), 4 * ROOT + LAYERS * block, (dp + 1) * root
+    most = max([(gathered, gradients, messages), at_root], key=sum)
+    assert rank.peak == {
+        "parameters": parts,
+        "gathered": most[0],
+        "gradients": most[1],
+        "optimizer": 2 * parts + 4 * NUM_TENSORS,
+        "messages": most[2],
+    }
+
+
+@pytest.mark.parametrize(("tp", "loss_parallel"), list(product([2, 4], [False, True])))
+def test_tensor_parallel_sums_four_times_in_a_block(tp: int, loss_parallel: bool) -> None:
+    rows = 3
+    (rank,) = ranks_of(tp=tp, batch_size=rows, loss_parallel=loss_parallel)
+    hidden, tokens = 4 * rows * T * D, 4 * rows * T
+    sums = 4 * LAYERS + 2  # the embedding in forward, the head in backward
+    logits = {("tp", "all_gather"): (1, tokens * share(V, tp))}  # a shorter slice is filled up
+    of_loss = (2, 3 * tokens) if loss_parallel else (0, 0)  # the highest; the sum and the target's logit
+    assert counts_of(rank) == {
+        ("tp", "all_reduce"): (2 + sums + of_loss[0], 16 + sums * hidden + of_loss[1]),
+    } | ({} if loss_parallel else logits)
+
+
+@pytest.mark.parametrize("parts", [2, 5])
+def test_a_pipeline_sends_hidden_states_up_with_labels_and_gradients_down(parts: int) -> None:
+    rows = 2
+    ranks = ranks_of(pp=2, schedule="1f1b", num_microbatches=parts, batch_size=rows * parts)
+    hidden, labels = 4 * rows * T * D, 8 * rows * T
+    shape, times = 16, 16 * (4 * parts + 1)  # what the first rank tells the others; start and end of all actions
+    shared = {("pp", "all_reduce"): (2, times + 8), ("tied", "all_reduce"): (1, 4 * V * D)}  # 8 of the norm
+    up, down = parts * (hidden + labels) + shape, parts * hidden
+    assert counts_of(ranks[0]) == shared | {("pp", "send"): (2 * parts + 1, up), ("pp", "receive"): (parts, down)}
+    assert counts_of(ranks[1]) == shared | {("pp", "receive"): (2 * parts + 1, up), ("pp", "send"): (parts, down)}
+    assert traffic_of(ranks[0], "pp", "send") == up and traffic_of(ranks[0], "pp", "receive") == 0
+
+
+def test_an_interleaved_pipeline_crosses_three_boundaries() -> None:
+    parts = 4
+    ranks = ranks_of(pp=2, schedule="interleaved", num_microbatches=parts, batch_size=parts)
+    hidden, labels = 4 * T * D, 8 * T
+    up, down = parts * (hidden + labels), parts * hidden
+    first = counts_of(ranks[0])  # stages 0 and 2
+    assert first["pp", "send"] == (2 * 2 * parts + parts + 1, 2 * up + down + 16)
+    assert first["pp", "receive"] == (2 * parts + 2 * parts, up + 2 * down)
+    assert first["pp", "all_reduce"] == (2, 16 * (8 * parts + 1) + 8)
+    assert counts_of(ranks[1])["pp", "send"] == (2 * parts + 2 * parts, up + 2 * down)
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_all_axes_with_uneven_stages(zero: int) -> None:
+    dp, tp, pp, parts = 3, 2, 2, 4
+    ranks = ranks_of(dp=dp, tp=tp, pp=pp, zero=zero, schedule="1f1b", num_microbatches=parts, batch_size=dp * parts)
+    hidden = 4 * T * D
+    block = (12 * D * D + 7 * D) // tp + 6 * D  # norms and the biases of row-parallel layers are whole
+    words = share(V, tp) * D
+    ends = {0: (words + T * D, 2), 1: (words + 2 * D, 3)}  # numbers and tensors of embedding and head
+    logits = parts * (T - 1) * 4 * share(V, tp)
+    for rank, layers in zip(ranks, (3, 2), strict=True):
+        end, num_tensors = ends[rank.pp]
+        found, sizes = counts_of(rank), [block] * layers + [end]
+        sums = parts * (4 * layers + 1)
+        # The last stage's head sees all tokens of a row but the last.
+        num_bytes = sums * hidden - (parts * 4 * D if rank.pp else 0)
+        assert found["tp", "all_reduce"] == (sums, num_bytes)
+        assert found.get(("tp", "all_gather")) == ((parts, logits) if rank.pp else None)
+        assert found["tied", "all_reduce"] == (1, 4 * words)
+        assert found["all", "all_reduce"] == (2, 16)
+        flags = 12 * layers + num_tensors
+        if zero:
+            padded = [4 * share(size, dp) for size in sizes]
+            assert found["dp", "all_gather"] == (layers + 1, sum(padded))
+            assert found["dp", "reduce_scatter"] == (layers + 1, dp * sum(padded))
+            assert found["dp", "all_reduce"] == (1, 4 * flags)
+        else:
+            assert found["dp", "all_reduce"] == (1, 4 * (sum(sizes) + flags))
+
+
+def _messages_of_a_step(rank: int, world_size: int, axes: list[dict[str, Any]]) -> list[dict[str, tuple[int, int]]]:
+    """By name, what a real rank sends in its third step, without shared memory."""
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("shared_memory", "collectives"):
+            patch.setattr(f"pllab.comm.{module}.map_shared_memory", lambda *_: None, raising=False)
+        patch.setattr("pllab.pipeline.wires.map_shared_memory", lambda *_: None)
+        for each in axes:
+            trainer = make_trainer(config(**each), V)
+            rows = torch.zeros(each["batch_size"] // each.get("dp", 1), T, dtype=torch.int64)
+            for _ in range(3):
+                with comm.record_messages() as ledger:
+                    trainer.step({"input_ids": rows, "labels": rows})
+            names = {message.name for message in ledger.messages}
+            found.append({name: (ledger.count(name), ledger.num_bytes(name)) for name in names})
+    return found
+
+
+@pytest.mark.ranks
+def test_two_real_ranks_send_what_is_counted() -> None:
+    axes: list[dict[str, Any]] = [
+        {"dp": 2, "batch_size": 4},
+        {"dp": 2, "batch_size": 4, "zero": 2, "accumulation": 2},
+        {"dp": 2, "batch_size": 4, "zero": 3},
+        {"tp": 2, "batch_size": 4},
+        {"tp": 2, "batch_size": 4, "loss_parallel": True},
+        {"pp": 2, "batch_size": 5, "num_microbatches": 4, "schedule": "1f1b"},
+        {"pp": 2, "batch_size": 4, "num_microbatches": 2, "schedule": "zbv"},
+    ]
+    real = comm.launch(_messages_of_a_step, 2, axes, backend="gloo", timeout_s=120.0)
+    for number, each in enumerate(axes):
+        for rank in ranks_of(**each):
+            counted: dict[str, tuple[int, int]] = {}
+            for count in rank.counts:
+                before = counted.get(count.name, (0, 0))
+                counted[count.name] = before[0] + count.num_messages, before[1] + count.num_bytes
+            assert counted == real[rank.rank][number], each
+
+
+def test_the_step_time_is_the_schedule_and_what_messages_add() -> None:
+    p, m, f, b, t = 4, 6, 3.0, 5.0, 0.25
+    costs = Costs(f, 2.0, 3.0, p2p=t, backward=b)
+    tp, wire = MessageCost(0.5, 0.001), MessageCost(2.0, 0.01)
+    time = step_time(
+        one_f_one_b(p, m),
+        Costs(f, 2.0, 3.0),
+        tp_forward=[Sent(2, 100)] * p,
+        tp_backward=[Sent(4, 200)] * p,
+        tp_link=tp,
+        after=Sent(3, 700),
+        link=wire,
+    )
+    assert time.compute_s == (m + p - 1) * (f + b) and time.pp_s == 0
+    assert time.tp_s == pytest.approx((m + p - 1) * (2 * 0.5 + 0.1 + 4 * 0.5 + 0.2))
+    assert time.dp_s == pytest.approx(3 * 2.0 + 7.0)
+    assert time.total_s == pytest.approx(72 + 9 * 3.3 + 13.0)
+    assert step_time(one_f_one_b(p, m), costs).pp_s == pytest.approx(2 * t * (m + p - 2 - -(-(m - 1) // p)))
+    alone = step_time(gpipe(1, m), costs, tp_forward=[Sent(1)], tp_backward=[Sent(0, 10)], tp_link=tp)
+    assert alone.total_s == pytest.approx(m * (f + 0.5 + b + 0.01))
+
+
+def test_the_step_time_of_one_stage_is_its_flop_and_its_messages() -> None:
+    parts, rows, dp, tp = 3, 2, 4, 2
+    machine = Machine(s_per_flop=0.5, tp_alpha_s=3.0, tp_beta_s=7.0, alpha_s=11.0, beta_s=13.0)
+    layout = count_layout(config(dp=dp, tp=tp, batch_size=dp * rows * parts, accumulation=parts), V, machine)
+    multiplications = 2 * D + LAYERS * (12 * D * D + 2 * T * D) + D * V + 16 * V
+    hidden, words = 4 * rows * T * D, share(V, tp)
+    block = (12 * D * D + 7 * D) // tp + 6 * D
+    sent = (4 * LAYERS + 2) * hidden + (tp - 1) * 4 * rows * T * words  # on two ranks a sum sends as much as it has
+    gradients = 4 * (LAYERS * block + words * D + T * D + 2 * D + NUM_TENSORS)
+    assert layout.time.compute_s == pytest.approx(parts * 3 * 2 * rows * T * multiplications / tp * 0.5)
+    assert layout.time.tp_s == pytest.approx(parts * ((4 * LAYERS + 3) * 3.0 + sent * 7.0))
+    after = 2 * gradients * (dp - 1) / dp + 2 * 16 * (dp * tp - 1) / (dp * tp)  # and two sums of all ranks
+    assert layout.time.dp_s == pytest.approx(3 * 11.0 + after * 13.0)
+    assert layout.time.pp_s == 0.0
+
+
+def test_the_messages_of_tp_make_the_actions_of_their_stage_longer() -> None:
+    parts, machine = 4, Machine(s_per_flop=0.0, tp_alpha_s=1.0, tp_beta_s=0.0, alpha_s=0.0, beta_s=0.0)
+    fields = {"tp": 2, "pp": 2, "schedule": "gpipe", "num_microbatches": parts, "batch_size": parts}
+    forward = (2 * 3 + 1, 2 * 2 + 1)  # 3 layers after the embedding; 2 before the logits, which are gathered
+    backward = (2 * 3, 2 * 2 + 1)
+    steps = sum(sum(each) + (parts - 1) * max(each) for each in (forward, backward))
+    assert count_layout(config(**fields), V, machine).time.tp_s == steps
+
+
+def test_a_step_time_refuses_messages_of_another_number_of_stages() -> None:
+    with pytest.raises(ValueError, match="for 1 stages of 2"):
+        step_time(gpipe(2, 2), Costs(), tp_forward=[Sent()])
+    with pytest.raises(ValueError, match=r"alpha_s is -1.0; give seconds"):
+        Machine(alpha_s=-1.0)
+
+
+def test_the_command_prints_a_table_and_refuses_what_a_run_refuses(capsys: Any, tmp_path: Any) -> None:
+    file = tmp_path / "numbers.json"
+    words = "scale --model tiny --dp 512 --tp 2 --pp 2 --zero 1 --world-size 2048 --max-length 8 --vocab-size 33"
+    assert main([*words.split(), "--json", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "2,048 ranks = dp 512 x tp 2 x pp 2, zero 1" in shown and "reduce_scatter" in shown and "simulated" in shown
+    numbers = json.loads(file.read_text())
+    assert [rank["rank"] for rank in numbers["ranks"]] == [0, 1024] and numbers["time"]["engine"] == "simulated"
+    assert main("scale --dp 4 --pp 2 --zero 3".split()) == 2 and "give zero 1" in capsys.readouterr().err
+    assert main("scale --dp 4 --world-size 5".split()) == 2 and "give world_size 4" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="without values"):
+        ranks_of(pp=2, recompute=True)
+
+
+@pytest.mark.exhaustive
+def test_a_model_of_405_billion_parameters_on_16384_ranks_needs_less_than_a_gibibyte() -> None:
+    code = (
+        "import resource; from pllab.cli import main;"
+        "main('scale --world-size 16384 --dp 256 --tp 8 --pp 8 --zero 1 --model 405B'.split());"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
+    assert int(done.stdout.split()[-1]) < 2**20  # KiB
+    block = (12 * 16384**2 + 7 * 16384) // 8 + 6 * 16384
+    assert f"{4 * 16 * 256 * share(block, 256):,}" in done.stdout  # reduce-scatter of the middle stages, of 16 layers
+
+
+def test_remembered_shapes_are_those_that_torch_makes() -> None:
+    def outlines() -> list[tuple[Any, ...]]:
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, device="meta")
+        for _ in range(2):
+            y = layer(torch.empty(3, 5, 8, device="meta"))
+            y.sum().backward()
+        turned = torch.empty(3, 4, device="meta").t()
+        tensors = [turned.contiguous() * 2, turned * 2, y, *(parameter.grad for parameter in layer.parameters())]
+        return [(tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors]
+
+    with RememberedShapes():
+        found = outlines()
+    assert found == outlines()
+
+
+def test_a_counted_rank_is_alone_with_its_number_and_leaves_no_group() -> None:
+    with comm.counted_rank(5, 1000), comm.record_messages() as ledger:
+        assert (comm.rank(), comm.world_size(), comm.own_device().type) == (5, 1000, "meta")
+        comm.all_reduce(torch.empty(3, device="meta"))
+        with pytest.raises(RuntimeError, match="already rank 5 of 1000"), comm.counted_rank(0, 2):
+            pass
+    assert [(message.num_bytes, message.num_ranks) for message in ledger.messages] == [(12, 1000)]
+    assert comm.backend_name() is None
+    with pytest.raises(ValueError, match="rank 2 is not in a world of 2"), comm.counted_rank(2, 2):
+        pass
+
+
+def test_a_larger_mesh_changes_only_what_depends_on_it() -> None:
+    small, large = (scale(model="tiny", dp=dp, max_length=8, vocab_size=33).ranks[0] for dp in (2, 16384))
+    assert counts_of(small) == counts_of(large) and small.peak == large.peak
