@@ -1,7 +1,8 @@
 """Ways to share one model's training that know no model: replicated, sharded, split.
 
-Read `averaging.py` first, then `bucketing.py` and `data_parallel.py`: the same model on every rank. `shards.py` and
-`sharded.py` keep a part of it on each, `filling.py` its first values; `tensor.py` splits its layers; `norms.py` adds up what is spread over ranks.
+Read `averaging.py` first, then `bucketing.py` and `data_parallel.py`: the same model on every rank. `shards.py`,
+`filling.py` and `sharded.py` keep a part of it on each; `tensor.py` splits its layers; `norms.py` adds up what is
+spread over ranks.
 """
 
 from pllab.parallel.averaging import (
