@@ -31,7 +31,7 @@ FLOORS = {
     "lesson": 5,
     "cli": 5,
 }
-THROUGH_PYTORCH = tuple(f"torch.distributed.{name}" for name in ("pipelining", "fsdp", "tensor", "optim"))
+THROUGH_PYTORCH = tuple(f"torch.distributed.{name}" for name in ("pipelining", "fsdp", "tensor", "optim", "checkpoint"))
 MOST_LINES = 250  # of code, without blanks, comments and docstrings
 LONG_FILES = {"show/studio/bubble_studio.js"}  # it is drawn anew
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in FLOORS)

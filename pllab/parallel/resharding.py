@@ -4,13 +4,31 @@ It works for a parameter and for whatever has its shape, such as its moments in 
 say how it was cut: `split_over` by tensor parallelism, `piece_of` by `FullyShardedDataParallel`; DTensors know it.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from pllab import comm
-from pllab.parallel.shards import Piece
 from pllab.parallel.tensor import slice_of, split_of, whole_of
+
+
+class Piece(NamedTuple):
+    """Where the pieces of a parameter are: it begins at `start` of a shard of which every rank has `part` numbers.
+
+    Example: the weight drawn in `shards.py` is `Piece((5,), start=0, part=4)`; rank 1 has its numbers 4 to 5.
+    """
+
+    shape: torch.Size
+    start: int
+    part: int
+
+    def range_of(self, number: int) -> tuple[int, int]:
+        """The numbers of the parameter that a rank has, from and to."""
+        edges = (number * self.part - self.start, (number + 1) * self.part - self.start)
+        low, high = (min(max(edge, 0), self.shape.numel()) for edge in edges)
+        return low, high
 
 
 @torch.no_grad()

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from pllab import comm
+from pllab.parallel.resharding import Piece
 
 _LEAST = 2**16  # numbers that a turn of shared memory holds at least; fewer would only mean more barriers
 
@@ -45,23 +46,6 @@ class Slot(NamedTuple):
     piece: nn.Parameter
     shape: torch.Size
     places: tuple[tuple[nn.Module, str], ...]
-
-
-class Piece(NamedTuple):
-    """Where the pieces of a parameter are: it begins at `start` of a shard of which every rank has `part` numbers.
-
-    Example: the weight drawn above is `Piece((5,), start=0, part=4)`; rank 1 has its numbers 4 to 5.
-    """
-
-    shape: torch.Size
-    start: int
-    part: int
-
-    def range_of(self, number: int) -> tuple[int, int]:
-        """The numbers of the parameter that a rank has, from and to."""
-        edges = (number * self.part - self.start, (number + 1) * self.part - self.start)
-        low, high = (min(max(edge, 0), self.shape.numel()) for edge in edges)
-        return low, high
 
 
 class Shard:
