@@ -159,7 +159,8 @@ def _faults(record: Record) -> tuple[str, str]:
     )
     about = (
         "training under torchrun on one agent with 2 ranks or two agents with one each, a checkpoint every 3 steps; a "
-        "rank or an agent is killed once. Goodput is compared with a log that the ranks write of begin, steps and end."
+        "rank or an agent is killed once. Goodput is compared with a log that the ranks write of begin, steps and end. "
+        "In set-up, a rank that waits for one of another agent goes on at its deadline, here 60 s."
     )
     return about, _table(head, rows)
 

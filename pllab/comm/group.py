@@ -235,14 +235,12 @@ def _join(
     on_gpu = plan.device if plan.device.type == "cuda" else None
     if on_gpu is not None:
         torch.cuda.set_device(on_gpu)
-    is_kept = place.by_torchrun and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    by_environment = place.by_torchrun and not is_kept
     with in_words(f"the meeting of {world_size} ranks", rank):
-        store = _store_of_agent(rank, world_size, timeout) if is_kept else _store(world_size, init_file, timeout)
+        store = _store_by_torchrun(rank, world_size, timeout) if place.by_torchrun else None
         dist.init_process_group(
             plan.name,
-            init_method="env://" if by_environment else None,
-            store=None if by_environment else store,
+            init_method="env://" if place.by_torchrun and store is None else None,
+            store=store if place.by_torchrun else _store(world_size, init_file, timeout),
             rank=rank,
             world_size=world_size,
             timeout=timeout,
@@ -259,13 +257,15 @@ def _store(world_size: int, init_file: str | os.PathLike[str] | None, timeout: t
     return store
 
 
-def _store_of_agent(rank: int, world_size: int, timeout: timedelta) -> Store:
-    """The store of torchrun's agent, under a name of this attempt's own.
+def _store_by_torchrun(rank: int, world_size: int, timeout: timedelta) -> Store | None:
+    """The store of torchrun's agent, under a name of this attempt's own; none if the environment says all.
 
     The agent keeps its store when it starts the ranks again, with the addresses of those that are gone, and tells them
     nothing that all agents number alike (pytorch issue 135712). So rank 0 makes a name, and the others take it only if
     rank 0 answers under it.
     """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
     kept = TCPStore(os.environ["MASTER_ADDR"], _from_environment("MASTER_PORT"), None, False, timeout=timeout)
     own = uuid.uuid4().hex
     if rank == 0:
