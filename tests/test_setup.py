@@ -1,10 +1,14 @@
 """The set-up files say one thing: dependencies once, versions once, two commands."""
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from pllab.cli.flags import parse
+from pllab.cli.training import TrainOptions
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -88,3 +92,12 @@ def test_the_readmes_python_runs_as_it_is_pasted(number: int) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
     exec(compile(blocks[number], f"README.md, block {number}", "exec"), {})
+
+
+def test_the_readmes_training_commands_are_accepted() -> None:
+    """Also those for machines that are not here: axes, sizes and options fit each other."""
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    commands = re.findall(r"-m pllab train (--.*)", text)
+    assert len(commands) >= 9
+    for command in commands:
+        assert parse(TrainOptions, shlex.split(command.rstrip("`")), "train").config.world_size >= 1, command

@@ -150,7 +150,7 @@ def _faults(record: Record) -> tuple[str, str]:
     head = (
         "Killed in",
         "Tries",
-        "Other losses",
+        "With other losses",
         "Steps repeated",
         "Orphans",
         "Hangs",
