@@ -1,18 +1,29 @@
 """The comparison of strategies: what is counted is right, and a difference is said. Never against the clock."""
 
 import json
+from typing import Any
 
 import pytest
 
+from pllab.train import TrainConfig, comparing
 from pllab.train.comparing import Strategy, StrategyComparison, compare_strategies
 from pllab.train.layouts import layouts
 
+SOME = {"data_parallel-2", "data_parallel-2-zero3", "data_parallel-2-pytorch", "pipeline-2", "pipeline-2-1f1b"}
+
 
 @pytest.mark.ranks
-def test_every_layout_has_a_row_with_an_equal_loss_and_sharding_takes_less_memory(quick_ranks: None) -> None:
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_every_layout_has_a_row_with_an_equal_loss_and_sharding_takes_less_memory(
+    quick_ranks: None, monkeypatch: pytest.MonkeyPatch, every: bool
+) -> None:
+    def chosen(num_ranks: int, **fields: Any) -> list[TrainConfig]:
+        return [config for config in layouts(num_ranks, **fields) if every or config.label in SOME]
+
+    monkeypatch.setattr(comparing, "layouts", chosen)
     result = compare_strategies(num_steps=3, batch_size=8, n_embd=64)
     names = [row.name for row in result.rows]
-    assert names == ["single-1", *(config.label for config in layouts(2))]
+    assert names == ["single-1", *(config.label for config in chosen(2))] and len(names) >= 6
     assert {round(row.loss, 4) for row in result.rows} == {round(result.rows[0].loss, 4)}
     assert all(row.tokens_per_s == pytest.approx(8 * 64 / row.step_s) for row in result.rows)
     held = {row.name: row.peak_bytes for row in result.rows}
