@@ -41,9 +41,10 @@ class RingView extends SteppedView {
     const g = ringGeometry(this.picture.clientWidth || 640, moment.held.length, linesOf(moment.held[0]).length, this.isLarge);
     const way = shape("circle", { class: "pl-ring-way", cx: g.width / 2, cy: g.height / 2, r: g.radius });
     const ranks = moment.held.map((held, rank) => this.rankOf(g, rank, held));
+    const arrows = moment.hops.map((hop) => this.arrowOf(g, hop)); // all below the words, where they cross
     const hops = moment.hops.map((hop) => this.hopOf(g, hop));
     const drawn = { width: g.width, height: g.height, "font-size": g.font, role: "presentation" };
-    this.picture.replaceChildren(shape("svg", drawn, way, ...hops, ...ranks));
+    this.picture.replaceChildren(shape("svg", drawn, way, ...arrows, ...hops, ...ranks));
   }
   rankOf(g, rank, held) {
     const [x, y] = g.at(rank);
@@ -52,7 +53,7 @@ class RingView extends SteppedView {
     const side = Math.sign(Math.round(left - g.width / 2)); // names beside the ring stand clear of it
     const lines = linesOf(held);
     const longest = Math.max(...lines.map((line) => line.length));
-    const size = Math.min(1.15 * g.font, (1.7 * g.node) / (0.6 * longest), (1.5 * g.node) / (1.1 * lines.length));
+    const size = Math.min(1.15 * g.font, (1.6 * g.node) / (0.65 * longest), (1.5 * g.node) / (1.1 * lines.length));
     const line = (text, at) => {
       const down = 1.1 * size * (at - (lines.length - 1) / 2);
       return shape("text", { class: "pl-ring-held", x, y: y + down, fill: paint.text, "font-size": size }, text);
@@ -65,27 +66,38 @@ class RingView extends SteppedView {
       shape("text", { class: "pl-ring-name", x: left + side * 1.1 * g.font, y: top }, `rank ${rank}`),
     );
   }
-  hopOf(g, hop) {
+  wayOf(g, hop) {
     const [from, to] = [g.at(hop.source), g.at(hop.to)];
     const length = Math.hypot(to[0] - from[0], to[1] - from[1]);
     const [dx, dy] = [(to[0] - from[0]) / length, (to[1] - from[1]) / length];
     // Two ranks send to each other along one line: each message keeps to its own side of it.
     const aside = g.numRanks === 2 ? 0.55 * g.node : 0;
     const along = (far) => [from[0] + dx * far - dy * aside, from[1] + dy * far + dx * aside];
+    return { length, dx, dy, along };
+  }
+  arrowOf(g, hop) {
+    const { length, dx, dy, along } = this.wayOf(g, hop);
     const [begin, tip] = [along(g.node + 2), along(length - g.node - 4)];
     const neck = along(length - g.node - 4 - 0.8 * g.font);
+    const side = 0.4 * g.font;
+    const head = [tip, [neck[0] - dy * side, neck[1] + dx * side], [neck[0] + dy * side, neck[1] - dx * side]];
+    return shape(
+      "g",
+      { "aria-hidden": "true" },
+      shape("line", { class: "pl-ring-arrow", x1: begin[0], y1: begin[1], x2: neck[0], y2: neck[1] }),
+      shape("polygon", { class: "pl-ring-head", points: head.map((point) => point.join(",")).join(" ") }),
+    );
+  }
+  hopOf(g, hop) {
+    const { length, along } = this.wayOf(g, hop);
     const apart = Math.abs(hop.source - hop.to);
     const isNext = apart === 1 || apart === g.numRanks - 1;
     const [mx, my] = along((isNext ? 0.45 : 0.3) * length); // long ways cross in the middle
-    const side = 0.4 * g.font;
-    const head = [tip, [neck[0] - dy * side, neck[1] + dx * side], [neck[0] + dy * side, neck[1] - dx * side]];
     const [w, h] = [Math.max(1.9, 0.62 * hop.text.length + 0.9) * g.font, 1.6 * g.font];
     const paint = this.theme.paints.C;
     return shape(
       "g",
       { class: "pl-ring-hop", role: "img", "aria-label": `rank ${hop.source} sends ${hop.text} to rank ${hop.to}` },
-      shape("line", { class: "pl-ring-arrow", x1: begin[0], y1: begin[1], x2: neck[0], y2: neck[1] }),
-      shape("polygon", { class: "pl-ring-head", points: head.map((point) => point.join(",")).join(" ") }),
       shape("rect", { class: "pl-ring-message", x: mx - w / 2, y: my - h / 2, width: w, height: h, rx: 3, fill: paint.fill }),
       shape("text", { x: mx, y: my, fill: paint.text }, hop.text),
     );
