@@ -79,11 +79,6 @@ def _check_options(config: "TrainConfig") -> None:
         f"deferred_init and pp {config.pp} do not go together, because stages are cut from whole models; leave one out",
     )
     require(
-        not (config.checkpoint or config.resume) or config.tp == 1 or config.implementation == "custom",
-        "checkpoint and resume with tp need implementation custom, because PyTorch's way splits other layers than "
-        "transformers has; leave them out, or leave out implementation",
-    )
-    require(
         not (config.compile and (is_spread or config.is_split)),
         f"compile belongs to modes single and data_parallel without zero, not to {config.mode}; leave it out",
     )

@@ -35,6 +35,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel
+from pllab.models.linears import are_linears, of_conv1ds, of_linears, whole_name
 from pllab.parallel import join, part_of
 from pllab.train.results import write_json
 from pllab.train.updates import Part, Updates
@@ -136,16 +137,21 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
     from safetensors import SafetensorError
 
     try:
-        parts = {_name_of(part): part for part in updates.parts()}
+        parts: dict[str, list[Part]] = {}
+        for part in updates.parts():
+            parts.setdefault(whole_name(_name_of(part)), []).append(part)
+        turns = are_linears(part.name for those in parts.values() for part in those)
         missing = set(parts)
         for name, whole in _read(path, lambda key: key in parts):
-            _fill(parts[name].parameter, name, whole, mesh)
+            for part in parts[name]:
+                _fill(part, of_linears(part.name, whole) if turns else whole, mesh)
             missing.remove(name)
         if missing:
             raise KeyError(f"{min(missing)} is missing")
         for key, whole in _read(path / _OPTIMIZER, lambda key: key.rpartition(".")[0] in parts):
             name, _, kind = key.rpartition(".")
-            _restore(parts[name], kind, whole, mesh)
+            for part in parts[name]:
+                _restore(part, kind, of_linears(part.name, whole) if turns and whole.ndim else whole, mesh)
     except (OSError, RuntimeError, KeyError, ValueError, SafetensorError, CheckpointException) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
 
@@ -218,9 +224,22 @@ def _wholes(updates: Updates, mesh: comm.Mesh | None) -> tuple[Tensors, Tensors]
     for part in parts:
         for key, value in _tensors(part).items():
             whole = join(part.parameter, value, mesh) if value.ndim else value
-            if writers[key] == comm.rank():
+            if writers[whole_name(key)] == comm.rank():
                 (weights if key == _name_of(part) else states)[key] = whole.cpu().clone()
-    return weights, states
+    return (_turned(weights), _turned(states)) if are_linears(part.name for part in parts) else (weights, states)
+
+
+def _turned(tensors: Tensors) -> Tensors:
+    """Under transformers' names, for each kind of state; c_attn counts its steps once."""
+    kinds: dict[str, Tensors] = {}
+    for key, value in tensors.items():
+        name, kind = re.fullmatch(r"(.*?\.(?:weight|bias))\.?(.*)", key).groups()  # type: ignore[union-attr]
+        kinds.setdefault(kind, {})[name] = value
+    return {
+        f"{name}.{kind}".rstrip("."): v.contiguous()
+        for kind, those in kinds.items()
+        for name, v in of_conv1ds(those).items()
+    }
 
 
 def _writers(mine: Mapping[str, int]) -> dict[str, int]:
@@ -230,10 +249,11 @@ def _writers(mine: Mapping[str, int]) -> dict[str, int]:
         sizes |= of_rank
         for key in of_rank:
             holders.setdefault(key, []).append(rank)
+    groups = {whole_name(key): key for key in holders}  # one rank joins the three parts of c_attn
     writers, load = dict[str, int](), [0] * comm.world_size()
-    for key, ranks in holders.items():
-        writers[key] = min(ranks, key=load.__getitem__)
-        load[writers[key]] += sizes[key]
+    for key, first in groups.items():
+        writers[key] = min(holders[first], key=load.__getitem__)
+        load[writers[key]] += sizes[first]
     return writers
 
 
@@ -299,15 +319,15 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _fill(parameter: torch.nn.Parameter, name: str, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
+def _fill(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
     if not whole.isfinite().all():
-        raise ValueError(f"{name} holds numbers that are not finite, so the run had diverged")
+        raise ValueError(f"{part.name} holds numbers that are not finite, so the run had diverged")
     try:
-        part = part_of(parameter, whole, mesh)
+        mine = part_of(part.parameter, whole, mesh)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise ValueError(f"{part.name}: {error}") from error
     with torch.no_grad():
-        parameter.copy_(part)
+        part.parameter.copy_(mine)
 
 
 def _restore(part: Part, kind: str, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
@@ -316,7 +336,7 @@ def _restore(part: Part, kind: str, whole: torch.Tensor, mesh: comm.Mesh | None)
     if whole.ndim:
         part.state[kind] = part_of(part.parameter, whole, mesh).to(part.parameter.device).clone()
     else:  # a fused optimizer counts steps where its parameters are
-        part.state[kind] = whole.to(part.parameter.device)
+        part.state[kind] = whole.to(part.parameter.device).clone()  # and the parts of c_attn count one by one
 
 
 def _read_about(path: Path) -> dict[str, Any]:

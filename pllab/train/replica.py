@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel, tensor_parallel_by_pytorch
 from pllab.models.gpt2 import initial_value, initialise
+from pllab.models.linears import are_linears, of_conv1ds
 from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm, whole_state
 from pllab.train.config import TrainConfig
 
@@ -129,19 +130,7 @@ def _make_real(model: GPT2LMHeadModelParallel, seed: int, device: torch.device) 
 
 
 def _whole(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The weights of a model of DTensors under transformers' names; `tensor_parallel_by_pytorch` has others, turned."""
+    """The weights of a model of DTensors under transformers' names."""
     values = model.state_dict().items()
     state = {name: each.full_tensor() if isinstance(each, DTensor) else each for name, each in values}
-    if not any(".c_attn.q." in name for name in state):
-        return state
-    whole: dict[str, torch.Tensor] = {}
-    for name, value in state.items():
-        where, _, last = name.rpartition(".")
-        if where.endswith(".c_attn.q"):
-            parts = [state[f"{where[:-1]}{letter}.{last}"] for letter in "qkv"]
-            value = torch.cat([part.t() if last == "weight" else part for part in parts], -1)
-            whole[f"{where[:-2]}.{last}"] = value
-        elif not where.endswith((".c_attn.k", ".c_attn.v")):
-            is_turned = last == "weight" and where.endswith((".c_proj", ".c_fc"))
-            whole[name] = value.t() if is_turned else value
-    return whole
+    return of_conv1ds(state) if are_linears(state) else state

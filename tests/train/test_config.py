@@ -88,7 +88,6 @@ from pllab.train import TrainConfig
         ({"loss_parallel": True}, ["loss_parallel splits the loss over tp, which is 1"]),
         ({"dp": 2, "deferred_init": True}, ["deferred_init makes a model shard by shard"]),
         ({"dp": 2, "zero": 1, "deferred_init": True, "implementation": "pytorch"}, ["deferred_init"]),
-        ({"tp": 2, "checkpoint": True, "implementation": "pytorch"}, ["checkpoint and resume with tp need"]),
         ({"name": "a/b"}, ["name is 'a/b'; give letters, digits"]),
         ({"checkpoint_interval": -1}, ["checkpoint_interval"]),
         ({"tp": 2, "compile": True}, ["compile belongs to", "not to tensor_parallel"]),
