@@ -1,11 +1,12 @@
-"""How everything drawn looks: one palette, one set of letters and patterns, one way to write a number.
+"""How everything drawn looks: one palette, one set of letters and marks, one way to write a number.
 
-The colours are Okabe and Ito's, which colour-blind readers can tell apart; a letter and a pattern say the
-same again for paper and for bad projectors. The widgets get this table as JSON, so it is written once.
+Idle time is the figure: it alone wears the strong ink, and work lies on it in tints with outlines. The hues are Okabe
+and Ito's, which colour-blind readers can tell apart; a letter says the same again, and a bar on top of a forward and
+at the foot of a backward. The widgets get this table as JSON, so it is written once.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,6 +41,85 @@ INK = "#1F1F1F"
 PANEL = "#FFFFFF"
 HATCH_GREY = "#A6A6A6"
 
+
+def mix(colour: str, ground: str, share: float) -> str:
+    """A colour laid thinly on a ground: `mix("#000000", "#FFFFFF", 0.25)` -> `"#BFBFBF"`."""
+    pairs = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(share * one + (1 - share) * other):02X}" for one, other in pairs)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The colours of everything in one theme, light or dark.
+
+    A kind has a hue, of which its boxes are tints: `strong` for the first stage of a rank, `pale` for later ones and
+    `lit` (`lit_pale`) for a micro-batch that is followed, all as shares of the hue on the ground; and an outline with a
+    contrast of 3:1 or more to the ground.
+
+    `held` is what a rank holds, `over` what is above a limit; each has an area, a line and words.
+    """
+
+    ground: str
+    ink: str
+    soft: str
+    idle: str
+    idle_stripe: str
+    on_idle: str
+    held: str
+    held_line: str
+    over: str
+    over_text: str
+    hues: Mapping[str, str]
+    outlines: Mapping[str, str]
+    strong: float
+    pale: float
+    lit: float = 0.8
+    lit_pale: float = 0.45
+
+    def fill_of(self, kind: str, is_later_stage: bool = False) -> str:
+        """The tint of a kind's boxes."""
+        return mix(self.hues.get(kind, self.over), self.ground, self.pale if is_later_stage else self.strong)
+
+    def outline_of(self, kind: str) -> str:
+        """The outline of a kind's boxes; an unknown letter is drawn as illegal."""
+        return self.outlines.get(kind, self.over)
+
+
+_HUES = {letter: paint.fill for letter, paint in PAINTS.items()}
+
+LIGHT = Look(
+    ground="#FFFFFF",
+    ink="#10181E",
+    soft="#595959",
+    idle="#2E3035",
+    idle_stripe="#464950",
+    on_idle="#FFFFFF",
+    held="#D0D4DA",
+    held_line="#6C727B",
+    over="#D55E00",
+    over_text="#A13C00",
+    hues=_HUES,
+    outlines=dict(F="#00649F", B="#946300", I="#946300", W="#007355", C="#1C6C9C", U="#8F3F6B", R="#6B6400"),
+    strong=0.44,
+    pale=0.17,
+)
+DARK = Look(
+    ground="#212121",
+    ink="#F4F4F4",
+    soft="#B4B4B4",
+    idle="#E6E3DA",
+    idle_stripe="#CBC7BB",
+    on_idle="#141414",
+    held="#4B4F55",
+    held_line="#A3A8B0",
+    over="#FF8A4C",
+    over_text="#FFAC80",
+    hues=_HUES | {"F": "#1F86C7", "W": "#00A578", "C": "#3E8FC0", "U": "#B5628F", "R": "#A39A1E"},
+    outlines=dict(F="#5AB4EA", B="#F0B53C", I="#F0B53C", W="#35C99D", C="#8FD0F5", U="#E7A8CB", R="#F0E442"),
+    strong=0.5,
+    pale=0.22,
+)
+
 ENGINE_LABELS = {"real": "real", "emulated": "emulated (sleep)", "simulated": "simulated"}
 
 
@@ -54,6 +134,8 @@ def as_json() -> dict[str, Any]:
         "paints": {letter: asdict(paint) for letter, paint in PAINTS.items()},
         "idle": asdict(IDLE),
         "illegal": asdict(ILLEGAL),
+        "light": asdict(LIGHT),
+        "dark": asdict(DARK),
     }
 
 

@@ -4,9 +4,12 @@ import pytest
 
 from pllab.schedule import Kind
 from pllab.show.theme import (
+    DARK,
     ILLEGAL,
+    LIGHT,
     PAINTS,
     as_json,
+    mix,
     paint_of,
     round_step,
     ticks_of,
@@ -34,6 +37,26 @@ def test_contrast_formula_on_the_known_extreme():
 @pytest.mark.parametrize("paint", [*PAINTS.values(), ILLEGAL], ids=lambda paint: paint.name)
 def test_every_letter_can_be_read_on_its_colour(paint):
     assert contrast(paint.fill, paint.text) >= 4.5
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_mark_stands_out_from_its_ground_by_its_outline_and_words_can_be_read(look):
+    """WCAG 1.4.11 asks 3:1 of a mark and 1.4.3 asks 4.5:1 of words."""
+    for kind in PAINTS:
+        assert contrast(look.outline_of(kind), look.ground) >= 3
+        for is_later in (False, True):
+            fill = look.fill_of(kind, is_later)
+            assert contrast(look.ink, fill) >= 4.5
+            assert contrast(look.idle, fill) >= 3  # idle is what the eye finds first
+            assert contrast(look.outline_of(kind), fill) >= 1.9
+    assert min(contrast(one, look.ground) for one in (look.idle, look.held_line, look.over)) >= 3
+    assert min(contrast(one, look.ground) for one in (look.ink, look.soft, look.over_text)) >= 4.5
+    assert min(contrast(look.on_idle, one) for one in (look.idle, look.idle_stripe)) >= 4.5
+
+
+def test_a_mixture_is_a_share_of_each_channel():
+    assert mix("#FF8000", "#0000FF", 0.5) == "#804080"
+    assert mix("#123456", "#FFFFFF", 1) == "#123456"
 
 
 def test_every_kind_has_a_paint_and_no_two_look_alike():
