@@ -35,18 +35,17 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel
-from pllab.models.linears import are_linears, of_conv1ds, of_linears, whole_name
-from pllab.parallel import join, part_of
+from pllab.models.linears import are_linears, of_linears, whole_name
+from pllab.parallel import part_of
 from pllab.train.results import write_json
 from pllab.train.updates import Part, Updates
+from pllab.train.wholes import Tensors, name_of, tensors_to_write
 
 _ABOUT_FILE = "checkpoint.json"
 _OPTIMIZER = "optimizer"
 _SPENT_FILE = "spent.json"
-_EMBEDDING, _TIED_HEAD = "transformer.wte.weight", "lm_head.weight"
 _NAME = re.compile(r"step-\d{8,}")
 _AT_ONCE = 2**28  # bytes that are whole on a rank at the same time while a checkpoint is read
-Tensors = dict[str, torch.Tensor]
 
 
 class Progress(NamedTuple):
@@ -80,7 +79,7 @@ def save_checkpoint(
     draft = Path(comm.all_gather_object(_new_draft(folder) if comm.rank() == 0 else "")[0])
     target = folder / f"step-{progress.steps:08d}"
     try:
-        weights, states = _wholes(updates, mesh)
+        weights, states = tensors_to_write(updates, mesh)
         _on_all(target, lambda: _write(draft, weights))
         _on_all(target, lambda: _write(draft / _OPTIMIZER, states))
         _on_all(target, lambda: _complete(draft, target, model, progress, identity) if comm.rank() == 0 else None)
@@ -139,7 +138,7 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
     try:
         parts: dict[str, list[Part]] = {}
         for part in updates.parts():
-            parts.setdefault(whole_name(_name_of(part)), []).append(part)
+            parts.setdefault(whole_name(name_of(part)), []).append(part)
         turns = are_linears(part.name for those in parts.values() for part in those)
         missing = set(parts)
         for name, whole in _read(path, lambda key: key in parts):
@@ -182,7 +181,7 @@ def spent_s(folder: Path) -> float:
     if not file.exists():
         return 0.0
     record = json.loads(file.read_text(encoding="utf-8"))
-    is_restarted = _job() is not None and record["job"] == _job()
+    is_restarted = _job() is not None and record.get("job") == _job()
     return float(time.time() - record["began"] if is_restarted else record["wall_s"])
 
 
@@ -214,58 +213,6 @@ def _on_all(target: Path, action: Callable[[], object]) -> None:
                 f"{str(target)!r} could not be saved on rank {rank} ({said}); the checkpoint before it is kept, so "
                 "make room and go on with --resume"
             )
-
-
-def _wholes(updates: Updates, mesh: comm.Mesh | None) -> tuple[Tensors, Tensors]:
-    """The whole weights and states that this rank writes; every rank that has a part of one helps to join it."""
-    parts = list(updates.parts())
-    writers = _writers({key: value.numel() for part in parts for key, value in _tensors(part).items()})
-    weights, states = Tensors(), Tensors()
-    for part in parts:
-        for key, value in _tensors(part).items():
-            whole = join(part.parameter, value, mesh) if value.ndim else value
-            if writers[whole_name(key)] == comm.rank():
-                (weights if key == _name_of(part) else states)[key] = whole.cpu().clone()
-    return (_turned(weights), _turned(states)) if are_linears(part.name for part in parts) else (weights, states)
-
-
-def _turned(tensors: Tensors) -> Tensors:
-    """Under transformers' names, for each kind of state; c_attn counts its steps once."""
-    kinds: dict[str, Tensors] = {}
-    for key, value in tensors.items():
-        name, kind = re.fullmatch(r"(.*?\.(?:weight|bias))\.?(.*)", key).groups()  # type: ignore[union-attr]
-        kinds.setdefault(kind, {})[name] = value
-    return {
-        f"{name}.{kind}".rstrip("."): v.contiguous()
-        for kind, those in kinds.items()
-        for name, v in of_conv1ds(those).items()
-    }
-
-
-def _writers(mine: Mapping[str, int]) -> dict[str, int]:
-    """The rank that writes each tensor, of those that have it the one that writes the fewest numbers so far."""
-    sizes, holders = dict[str, int](), dict[str, list[int]]()
-    for rank, of_rank in enumerate(comm.all_gather_object(mine)):
-        sizes |= of_rank
-        for key in of_rank:
-            holders.setdefault(key, []).append(rank)
-    groups = {whole_name(key): key for key in holders}  # one rank joins the three parts of c_attn
-    writers, load = dict[str, int](), [0] * comm.world_size()
-    for key, first in groups.items():
-        writers[key] = min(holders[first], key=load.__getitem__)
-        load[writers[key]] += sizes[first]
-    return writers
-
-
-def _name_of(part: Part) -> str:
-    """Its name in the file: the head takes the embedding, to which it is tied."""
-    return _EMBEDDING if part.name == _TIED_HEAD else part.name
-
-
-def _tensors(part: Part) -> Tensors:
-    """What a rank has of a parameter: its weight, and its state in the optimizer."""
-    states = {f"{_name_of(part)}.{kind}": value for kind, value in (part.state or {}).items()}
-    return {_name_of(part): part.parameter.detach(), **states}
 
 
 def _write(folder: Path, tensors: Tensors) -> None:

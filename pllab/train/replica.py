@@ -24,8 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel, tensor_parallel_by_pytorch
 from pllab.models.gpt2 import initial_value, initialise
-from pllab.models.linears import are_linears, of_conv1ds
-from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm, whole_state
+from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm
 from pllab.train.config import TrainConfig
 
 
@@ -91,14 +90,6 @@ class Replica:
         """Scale the gradients of all ranks together to a norm of at most `most`; return the norm before."""
         return clip_grad_norm(self.module, most, self._mesh)
 
-    @contextmanager
-    def whole(self) -> Iterator[dict[str, torch.Tensor]]:
-        """The state dict of the whole model, as transformers has it; all ranks ask for it."""
-        gathered: Any = self.module.gathered if isinstance(self.module, FullyShardedDataParallel) else nullcontext
-        with gathered():
-            state = whole_state(self.model, comm.group_of(self._mesh, "tp")) if self._is_ours else _whole(self.model)
-            yield state
-
     def _shared(self) -> nn.Module:
         if not self._config.zero:
             return DataParallel(self.model, mesh=self._mesh)
@@ -127,10 +118,3 @@ def _make_real(model: GPT2LMHeadModelParallel, seed: int, device: torch.device) 
         mine = distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
         with torch.no_grad():
             parameter.to_local().copy_(mine.to_local())
-
-
-def _whole(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The weights of a model of DTensors under transformers' names."""
-    values = model.state_dict().items()
-    state = {name: each.full_tensor() if isinstance(each, DTensor) else each for name, each in values}
-    return of_conv1ds(state) if are_linears(state) else state

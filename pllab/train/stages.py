@@ -29,14 +29,14 @@ def stage_sizes(settings: GPT2Config, config: TrainConfig) -> list[int]:
     return balance(layer_costs(settings, config.max_length), config.num_stages)
 
 
-def owned(stages: Sequence[nn.Module]) -> Iterator[tuple[int, str, nn.Parameter]]:
-    """Each parameter once, with the first stage that has it and its name in that stage."""
+def owned(stages: Sequence[nn.Module]) -> Iterator[tuple[int, nn.Parameter]]:
+    """Each parameter once, with the first stage that has it."""
     counted: set[int] = set()
     for number, stage in enumerate(stages):
-        for name, parameter in stage.named_parameters():
+        for parameter in stage.parameters():
             if id(parameter) not in counted:
                 counted.add(id(parameter))
-                yield number, name, parameter
+                yield number, parameter
 
 
 def packet_headers(schedule: Schedule, config: TrainConfig) -> dict[Name, Header]:
@@ -69,11 +69,6 @@ def unsent(replica: DataParallel | FullyShardedDataParallel | None) -> AbstractC
     if isinstance(replica, FullyShardedDataParallel):
         return replica.held()
     return replica.no_sync() if replica else nullcontext()
-
-
-def gathered(replica: DataParallel | FullyShardedDataParallel | None) -> AbstractContextManager[object]:
-    """A block in which the stages have all their weights."""
-    return replica.gathered() if isinstance(replica, FullyShardedDataParallel) else nullcontext()
 
 
 def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -21,9 +21,7 @@ from pllab.parallel import (
     clip_grad_norm,
     global_sum,
     num_target_tokens,
-    split_of,
     token_weighted,
-    whole_of,
 )
 from pllab.pipeline import LaneExecutor, RankExecutor, calibrate, calibrate_ranks, tied_weights
 from pllab.pipeline.microbatches import scatter_evenly
@@ -32,9 +30,10 @@ from pllab.train.config import TrainConfig
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.spending import Inside, Stopwatch
-from pllab.train.stages import gathered, mean_loss, owned, packet_headers, shared, stages_of, unsent
+from pllab.train.stages import mean_loss, owned, packet_headers, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
+from pllab.train.wholes import whole_weights
 
 Batch = dict[str, torch.Tensor]
 
@@ -166,12 +165,7 @@ class Plain:
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """The model, where this rank has all of it, or another with the weights of all ranks."""
-        if not (self._config.zero or self._config.tp > 1):
-            return self.model
-        whole = build_model(replace(self._config, deferred_init=False), self.model.config.vocab_size)
-        with self._replica.whole() as state:
-            whole.load_state_dict(state)
-        return nn.Module.to(whole, self.device)
+        return _whole(self, self._config) if self._config.zero or self._config.tp > 1 else self.model
 
     def close(self) -> None:
         """End the workers of the model's pipe."""
@@ -239,21 +233,8 @@ class Pipelined:
             return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
 
     def gather(self) -> GPT2LMHeadModelParallel:
-        """Send every parameter from the rank of its first stage to the others of its pipeline."""
-        if not self._on_ranks:
-            return self.model
-        is_spread = self.config.zero or self.config.tp > 1
-        whole = build_model(self.config, self.model.config.vocab_size) if is_spread else self.model
-        stages = stages_of(whole, self.config) if is_spread else self._stages
-        with torch.no_grad(), gathered(self._replica):
-            for number, name, parameter in owned(stages):
-                parameter.data = parameter.data.to(self.device)
-                if is_spread and number in self._mine:
-                    mine = self._mine[number].get_parameter(name)
-                    split = split_of(mine)
-                    parameter.copy_(whole_of(mine, split, comm.group_of(self.mesh, "tp")) if split else mine)
-                comm.broadcast(parameter.data, self.schedule.rank_of_stage[number], self._group)
-        return nn.Module.to(whole, self.device)
+        """The model on lanes, or on ranks another with the weights of all."""
+        return _whole(self, self.config) if self._on_ranks else self.model
 
     def close(self) -> None:
         """End the lanes."""
@@ -311,7 +292,7 @@ class Pipelined:
         if self._on_ranks:
             return [[names[id(p)] for p in self._own.parameters()]]
         shares: list[list[str]] = [[] for _ in self.schedule.rows]
-        for number, _, parameter in owned(self._stages):
+        for number, parameter in owned(self._stages):
             shares[self.schedule.rank_of_stage[number]].append(names[id(parameter)])
         return shares
 
@@ -334,6 +315,16 @@ class Pipelined:
     def _torch_executor(self) -> TorchPipeline:
         mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
         return TorchPipeline(self.schedule, mine, self._tied, self._group)
+
+
+def _whole(trainer: Trainer, config: TrainConfig) -> GPT2LMHeadModelParallel:
+    """A model with the newest weights of all ranks, on this rank's device."""
+    whole = build_model(replace(config, deferred_init=False), trainer.model.config.vocab_size)
+    weights = whole_weights(trainer.updates, trainer.mesh)
+    with torch.no_grad():
+        for name, parameter in whole.named_parameters():
+            parameter.copy_(weights[name])
+    return nn.Module.to(whole, trainer.device)
 
 
 def _check_targets(total: float, config: TrainConfig) -> None:
