@@ -70,6 +70,36 @@ function watchWidth(node, react) {
   return () => observer.disconnect();
 }
 
+/** Call the function when the page turns light or dark, JupyterLab's theme or the system's; returns how to stop. */
+function watchTheme(react) {
+  const stopped = new AbortController();
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", react, { signal: stopped.signal });
+  const themes = new MutationObserver(react);
+  themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light"] });
+  return () => {
+    stopped.abort();
+    themes.disconnect();
+  };
+}
+
+/** The colours of theme.py for the page as it is, light or dark, by the ground that the widget stands on. */
+function lookOf(theme, root) {
+  const [red, green, blue] = getComputedStyle(root).backgroundColor.match(/[\d.]+/g).map(Number);
+  return red + green + blue < 384 ? theme.dark : theme.light;
+}
+
+/** A colour laid thinly on a ground, as theme.py mixes it. */
+function mix(colour, ground, share) {
+  const channel = (text, at) => parseInt(text.slice(at, at + 2), 16);
+  const mixed = [1, 3, 5].map((at) => Math.round(share * channel(colour, at) + (1 - share) * channel(ground, at)));
+  return `#${mixed.map((one) => one.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** The tint of a kind's boxes, for the first stage of a rank or a later one. */
+function tintOf(look, kind, isLater = false) {
+  return mix(look.hues[kind] ?? look.over, look.ground, isLater ? look.pale : look.strong);
+}
+
 /** Wrap a function so that its failure is seen: widget callbacks otherwise fail in silence. */
 function guarded(root, work) {
   return (...values) => {
