@@ -84,7 +84,8 @@ function watchTheme(react) {
 
 /** The colours of theme.py for the page as it is, light or dark, by the ground that the widget stands on. */
 function lookOf(theme, root) {
-  const [red, green, blue] = getComputedStyle(root).backgroundColor.match(/[\d.]+/g).map(Number);
+  const channels = getComputedStyle(root).backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]; // none outside the page
+  const [red, green, blue] = channels.map(Number);
   return red + green + blue < 384 ? theme.dark : theme.light;
 }
 

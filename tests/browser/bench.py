@@ -32,6 +32,7 @@ class FakeModel {
   }
   tell(name) { for (const react of [...(this.listeners[`change:${name}`] ?? [])]) react(); }
   save_changes() { this.saves += 1; }
+  send() {}
   on(name, react) { (this.listeners[name] ??= []).push(react); }
   off(name, react) { this.listeners[name] = (this.listeners[name] ?? []).filter((one) => one !== react); }
 }

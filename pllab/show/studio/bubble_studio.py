@@ -1,9 +1,10 @@
-"""The bubble studio: a schedule that follows sliders, with its bubble and its memory, for a lecture or a desk.
+"""The bubble studio: a schedule, its bubble and its memory as one picture, for a lecture or a desk.
 
 Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,20 @@ import traitlets
 
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
-from pllab.show.studio.export import FILE_TYPES, to_chrome_trace, to_page, write
+from pllab.show.studio.export import FILE_TYPES, slug_of, to_chrome_trace, to_page, write
 from pllab.show.studio.runs import Screen, check_run, view_of
 from pllab.show.studio.settings import (
     FAMILIES,
     MOST_MICROBATCHES,
     MOST_RANKS,
+    STORIES,
+    TOUR,
     Measured,
     Setting,
     check_size,
     family_of,
     family_of_schedule,
+    handed_out,
 )
 from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
@@ -29,6 +33,10 @@ from pllab.show.widget import Run, Widget, call_run, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
+_SCRIPTS = (
+    *("actions", "words", "scale", "boxes", "memory", "texture", "motion", "plot"),
+    *("stage", "overview", "controls", "look_ahead"),
+)
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
 _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
 
@@ -36,36 +44,39 @@ _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
 class BubbleStudio(Widget):
     """Choose a schedule, sizes, costs and a memory limit; the timeline, the memory and the bubble follow at once.
 
+    Idle time is the figure: one dark slab per rank, and work lies on it. Pointing at an action lights the way of its
+    micro-batch. `steady` counts as the papers do: steps follow each other without a barrier.
+
     Costs are seconds for the layers of one *rank*. With two stages per rank each costs half of that, and its
     activations count half, so that schedules can be compared on one axis. Costs per stage are for the stages of
     `family`, and the studio shows `simulate(studio.schedule, costs)`. For another cut of the model, the costs of a
     stage are spread evenly over its layers.
 
-    Keys while the timeline has the focus: arrows choose an action, plus and minus zoom, 0 shows all, Page Up and Page
-    Down move the view, space plays, comma and full stop step, Escape lets go.
+    Keys: 1 to 5 tour the families, b changes the measure, s shades micro-batches, f fills the screen, space plays. In
+    a timeline, arrows follow a micro-batch, Enter keeps it, plus and minus zoom, 0 shows all, Escape lets go.
 
     Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. `run=` is a function from a schedule to
-    a measured timeline; the button "Run it" draws the measured spans below the predicted ones. If the function has a
+    a measured timeline; the button "Run it" draws the measured run below the prediction. If the function has a
     parameter `costs`, as `pllab.pipeline.run_emulated` has, it gets the costs on screen.
     `BubbleStudio(schedule)` adds a schedule of your own to the families, with its own sizes.
 
     Args:
         family: name of the family, one of `pllab.show.studio.settings.FAMILIES`; or a schedule.
-        num_ranks: ranks, 1 to 32; 4, or those of the schedule.
-        num_microbatches: micro-batches, 1 to 256; 8, or those of the schedule.
+        num_ranks: ranks, 1 to 64; 4, or those of the schedule.
+        num_microbatches: micro-batches, 1 to 512; 8, or those of the schedule.
         costs: seconds for a rank's layers; if any has values per stage, all are for a stage.
         memory_limit: the most micro-batches that fit, counted on all layers of a rank, or None.
         measured: the timeline of a run of this schedule, to draw below the prediction.
         compare: name of a second family for the same axis.
         run: runs a schedule and returns its measured timeline.
-        projector: whether type is large.
+        projector: whether the picture and its words are enlarged.
 
     Raises:
         ValueError: there is no such family, a size is out of range, the costs are for another number of stages, the
             schedule is illegal, or the measured timeline is not of the schedule.
     """
 
-    _esm, _css = sources_of(__file__, "studio/canvas.js", "studio/look_ahead.js")
+    _esm, _css = sources_of(__file__, "view.js", *(f"studio/{name}.js" for name in _SCRIPTS))
 
     family = traitlets.Unicode("1F1B").tag(**_INPUT)
     compare = traitlets.Unicode("", help="a second family, or nothing").tag(**_INPUT)
@@ -79,7 +90,8 @@ class BubbleStudio(Widget):
     stages_per_rank = traitlets.Float(1.0, help="of the stages in stage_costs; follows the family").tag(**_INPUT)
     memory_limit = traitlets.Float(None, allow_none=True).tag(**_INPUT)
     critical = traitlets.Bool(False, help="whether the critical path is marked").tag(**_INPUT)
-    memory = traitlets.Bool(True, help="whether the staircases are shown").tag(sync=True)
+    steady = traitlets.Bool(False, help="whether steps follow each other without a barrier").tag(sync=True)
+    shades = traitlets.Bool(False, help="whether each micro-batch has a shade").tag(sync=True)
     selected = traitlets.Unicode("", help="the action chosen, such as 2F3").tag(**_SENT)
     running = traitlets.Bool(False, help="whether a run is under way").tag(sync=True)
     options = traitlets.Dict(help="families, ends of sliders, what can be exported").tag(sync=True)
@@ -123,21 +135,25 @@ class BubbleStudio(Widget):
         self._follow()
         self.observe(self._follow, names=[*self._inputs(), "stamp"])
         self.observe(self._obey, names="order")
-        self.on_msg(self._look_ahead)
+        self.on_msg(self._hear)
 
     @classmethod
     def _inputs(cls) -> list[str]:
         return list(cls.class_trait_names(is_input=True))
 
     def _options(self) -> dict[str, Any]:
-        """The options of the controls; a cost slider ends at four times the largest cost."""
+        """What the controls offer; the sizes are where a stepper stops, and others can be typed."""
         costs = self._setting.costs
         return {
             "inputs": self._inputs(),
-            "families": list(self._families),
-            "most_ranks": MOST_RANKS,
-            "most_microbatches": MOST_MICROBATCHES,
-            "most_cost": 4 * max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) or 1.0,
+            "families": [
+                {"name": one.name, "story": STORIES.get(one.name, ""), "is_searched": one.is_searched}
+                for one in self._families.values()
+            ],
+            "tour": list(TOUR),
+            "ranks": [*range(1, 9), 12, 16, 24, 32, 48, MOST_RANKS],
+            "microbatches": [*range(1, 9), *(n << k for k in range(6) for n in (10, 12, 14, 16)), MOST_MICROBATCHES],
+            "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
             "can_run": self._run is not None,
             "share": Held().input_share,
             "exports": list(FILE_TYPES),
@@ -161,12 +177,12 @@ class BubbleStudio(Widget):
 
     def state(self) -> dict[str, Any]:
         """The settings, and the numbers of every run on screen."""
-        chosen = {name: getattr(self, name) for name in (*self._inputs(), "memory", "selected")}
+        chosen = {name: getattr(self, name) for name in (*self._inputs(), "steady", "shades", "selected")}
         return {**chosen, "runs": [one.state() for one in self._screen.runs()], "problem": self.view["problem"]}
 
     def static(self) -> Figure:
         """The same timelines, staircases and numbers as a figure."""
-        return draw_studio(self._screen, self.memory, self.memory_limit, self.critical)
+        return draw_studio(self._screen, self.memory_limit, self.steady, self.critical)
 
     def export_png(self, path: Path | str | None = None) -> bytes:
         """The picture as PNG; every export also writes to `path` if one is given."""
@@ -184,21 +200,37 @@ class BubbleStudio(Widget):
         """All runs on screen as a trace that ui.perfetto.dev opens."""
         return write(path, to_chrome_trace({one.label: one.timeline for one in self._screen.runs()}))
 
-    def export_html(self, path: Path | str | None = None) -> str:
-        """One HTML file with the runs on screen; it needs no kernel, no network and no other file."""
-        unsaid = ("layout", "tabbable", "tooltip")
+    def export_html(
+        self,
+        path: Path | str | None = None,
+        ranks: Sequence[int] = (2, 4, 8),
+        microbatches: Sequence[int] = (4, 8, 16, 32),
+    ) -> str:
+        """One HTML file that keeps its controls; it needs no kernel, no network and no other file.
+
+        Every family is simulated beforehand at these ranks and micro-batches and the present ones, with the present
+        costs.
+        """
+        setting = self._setting
+        pages = handed_out(setting, self._families.values(), ranks, microbatches)
+        sizes = {
+            "ranks": sorted({*ranks, setting.num_ranks}),
+            "microbatches": sorted({*microbatches, setting.num_microbatches}),
+        }
+        unsaid = ("layout", "tabbable", "tooltip", "actions", "compared", "measured", "path", "file")
         values = {name: getattr(self, name) for name in self.keys if name not in unsaid and not name.startswith("_")}
         values |= {
-            "options": {**self.options, "still": True, "can_run": False, "exports": ["PNG", "CSV"]},
+            "options": {**self.options, **sizes, "still": True, "can_run": False, "exports": ["PNG", "CSV"]},
             "view": {**self.view, "stamp": 0},
-            "path": self._screen.main.path().tobytes(),
-            "file": b"",
+            "critical": False,
             "order": {},
             "delivery": {},
         }
-        csv = {"name": f"{self.view['file']}.csv", "type": "text/csv", "text": self.export_csv()}
-        alt = describe_studio(self._screen)
-        return write(path, to_page(self.view["title"], alt, str(self._esm), str(self._css), values, csv))
+        main = self._screen.main
+        if self._screen.measured:
+            pages |= {"measured": self._screen.measured}
+        alt = describe_studio(self._screen, self.memory_limit)
+        return write(path, to_page(main.title, alt, str(self._esm), str(self._css), values, pages))
 
     def _follow(self, _: Any = None) -> None:
         """Show the present settings: once for all traits that changed together, and in one message."""
@@ -222,28 +254,35 @@ class BubbleStudio(Widget):
             self._adopt(setting)
 
     def _draw(self, screen: Screen, costs: Costs) -> None:
-        blocks, view = screen.to_bytes(self.critical), view_of(screen, self.memory_limit)
+        blocks, view = screen.to_bytes(self.critical), view_of(screen)
         self._screen, self._costs = screen, costs
         self.actions, self.compared, self.measured, self.path = blocks
         self._answer(view)
 
-    def _look_ahead(self, _: Any, content: Any, __: Any) -> None:
-        """A slider rests near this setting: send its picture, and change nothing."""
-        if "ahead" not in content:
+    def _hear(self, _: Any, content: Any, __: Any) -> None:
+        """Answer a question of the browser, and change nothing."""
+        if "ahead" in content:
+            self._look_ahead(content["ahead"])
+        elif "about" in content:
+            setting = self._foreseen(content["about"])
+            self.send({"about": content["about"], "run": setting and setting.shown(setting.family).to_dict()})
+
+    def _look_ahead(self, asked: str) -> None:
+        """A control rests near this setting: send its picture."""
+        setting = self._foreseen(asked)
+        if setting is None:
+            self.send({"ahead": asked, "view": None})
             return
-        answer = {"ahead": content["ahead"], "view": None}
+        screen = setting.screen(self._measured)
+        self.send({"ahead": asked, "view": view_of(screen)}, buffers=screen.to_bytes(json.loads(asked)["critical"]))
+
+    def _foreseen(self, asked: str) -> Setting | None:
+        """A setting to come; none if it cannot be, or if a search for it would keep the kernel from the next input."""
         try:
-            inputs = json.loads(content["ahead"])
-            setting = self._setting.after(inputs, self._families)
-            if setting.is_searched:  # a search would keep the kernel from the next input
-                self.send(answer)
-                return
-            screen = setting.screen(self._measured)
-        except ValueError:  # shown when the slider gets there
-            self.send(answer)
-            return
-        blocks = screen.to_bytes(inputs["critical"])
-        self.send(answer | {"view": view_of(screen, inputs["memory_limit"])}, buffers=blocks)
+            setting = self._setting.after(json.loads(asked), self._families)
+            return None if setting.is_searched or not setting.screen(None) else setting
+        except ValueError:  # shown when a control gets there
+            return None
 
     def _adopt(self, setting: Setting) -> None:
         """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
@@ -269,7 +308,7 @@ class BubbleStudio(Widget):
             content = getattr(self, maker)()
             with self.hold_sync():
                 self.file = content.encode() if isinstance(content, str) else content
-                name = f"{self.view['file']}.{suffix}"
+                name = f"{slug_of(self._screen.main.title)}.{suffix}"
                 self.delivery = {"name": name, "type": kind, "number": self.order["number"]}
 
     def _run_it(self) -> None:

@@ -1,17 +1,20 @@
 """The files of the studio: a widget as one HTML file, and its runs as a Chrome trace.
 
-The page has its own source and data, and a stand-in for the kernel that keeps the settings; it needs no kernel, no
-network and no other file. Source of the trace: Trace Event Format (Google); "X" is a complete event, "M" names a
-process or a thread, times are microseconds.
+The page has its own source and data, and a stand-in for the kernel that answers from runs made beforehand; it needs no
+kernel, no network and no other file. Source of the trace: Trace Event Format (Google); "X" is a complete event, "M"
+names a process or a thread, times are microseconds.
 """
 
 import base64
 import html
 import json
+import re
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pllab.show.studio.runs import Shown
 from pllab.show.theme import paint_of
 from pllab.timeline import Span, Timeline
 
@@ -38,14 +41,14 @@ _PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; }}
-body {{ max-width: 1500px; margin: 24px auto; padding: 0 20px; }}
+body {{ margin: 0; }}
 {css}
 </style>
 </head>
 <body>
 <main id="widget"></main>
 <noscript><p>{alt}</p></noscript>
-<script type="application/json" id="state">{state}</script>
+<script type="text/plain" id="state">{state}</script>
 <script type="module">
 {source}
 {model}
@@ -62,20 +65,30 @@ def write(path: Path | str | None, content: Content) -> Content:
     return content
 
 
-def to_page(
-    title: str, alt: str, source: str, css: str, values: Mapping[str, Any], file: Mapping[str, str] | None = None
-) -> str:
-    """The page of a widget: its module and style sheet, its traits, and the one file that it still offers.
+def slug_of(title: str) -> str:
+    """A title as the name of a file: `1F1B, 4 ranks` -> `1f1b-4-ranks`."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "schedule"
 
-    `alt` is the sentence shown if scripts are off; `file` has a name, a type and a text.
+
+def to_page(
+    title: str, alt: str, source: str, css: str, values: Mapping[str, Any], runs: Mapping[str, Shown] | None = None
+) -> str:
+    """The page of a widget: its module and style sheet, its traits, and the runs that its controls reach.
+
+    `alt` is the sentence shown if scripts are off. The runs travel deflated, as the browser inflates them.
     """
-    plain = {name: value for name, value in values.items() if not isinstance(value, bytes)}
-    coded = {name: base64.b64encode(value).decode() for name, value in values.items() if isinstance(value, bytes)}
-    state = json.dumps({"plain": plain, "bytes": coded, "file": file})
-    state = state.replace("<", "\\u003c")  # in a script `</script>` ends it and `<!--<script>` swallows its end
+    shown = {key: {**one.to_dict(), "csv": one.schedule.to_csv()} for key, one in (runs or {}).items()}
+    blocks = [one.columns.astype("<f4").tobytes() for one in (runs or {}).values()]
+    state = json.dumps({"values": values, "runs": shown, "sizes": [len(block) for block in blocks]}).encode()
+    packed = zlib.compress(len(state).to_bytes(4, "little") + state + b"".join(blocks), 9)
     model = Path(__file__).with_name("page_model.js").read_text(encoding="utf-8")
     return _PAGE.format(
-        title=html.escape(title), alt=html.escape(alt), css=css, state=state, source=source, model=model
+        title=html.escape(title),
+        alt=html.escape(alt),
+        css=css,
+        state=base64.b64encode(packed).decode(),
+        source=source,
+        model=model,
     )
 
 

@@ -1,6 +1,5 @@
-"""The runs on a studio's screen: their numbers, their words, and the bytes that the browser draws."""
+"""The runs on a studio's screen: their numbers, and the bytes that the browser draws."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -11,29 +10,37 @@ import numpy as np
 import numpy.typing as npt
 
 from pllab.schedule import Schedule, collector_paused, peak_in_flight
-from pllab.show.theme import ENGINE_LABELS, count_of, write_number, write_percent, write_seconds
+from pllab.show.theme import ENGINE_LABELS, count_of
 from pllab.simulate import Costs, action_times, critical_path, simulate
 from pllab.timeline import Engine, Timeline
 
 Columns = npt.NDArray[np.float64]
+Times = npt.NDArray[np.float64]
 
 KINDS = "FBIWCUR"  # a kind travels as its place in here
-HEADINGS = (
-    "Schedule",
-    "Engine",
-    "Bubble fraction, idle / all",
-    "Bubble overhead, idle / busy",
-    "Makespan",
-    "Most held, micro-batches",
-)
+_ROUNDING = 1e-9  # of a makespan: what ends and what begins at one moment differ by rounding
+
+
+class Measure(NamedTuple):
+    """The bubble of a run in one measure: how long a step is, and how much of it the ranks are idle.
+
+    `phases` are the parts of the bubble fraction that lie before a rank's first backward (warm-up), from there to the
+    end of its last forward (steady), and after that (drain); they add up to it. `marks` are the two moments on rank 0.
+    """
+
+    length_s: float
+    bubble_fraction: float
+    bubble_overhead: float
+    phases: tuple[float, float, float]
+    marks: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Shown:
     """One run on screen: its name, its schedule, and a measured timeline or the costs of a prediction.
 
-    A slider waits only for the columns; a timeline is made only for files and the critical path. With `stages_per_rank`
-    v, a micro-batch on one stage counts 1/v.
+    A change of size waits only for the columns; a timeline is made only for files and the critical path. With
+    `stages_per_rank` v, a micro-batch on one stage counts 1/v.
     """
 
     name: str
@@ -59,13 +66,37 @@ class Shown:
         return float(self.columns[5].max(initial=0.0))
 
     @cached_property
-    def bubble(self) -> tuple[float, float]:
-        """Bubble fraction, idle over all, and bubble overhead, idle over busy."""
-        if not isinstance(self.source, Costs):
-            return self.timeline.bubble_fraction, self.timeline.bubble_overhead
-        busy, total = float((self.columns[5] - self.columns[4]).sum()), self.makespan * self.schedule.num_ranks
-        idle = max(0.0, total - busy)
-        return idle / total if total else 0.0, idle / busy if busy else 0.0
+    def step(self) -> Measure:
+        """The bubble of one step that ends at a barrier: idle until the slowest rank is done counts."""
+        return self._measure([(0.0, self.makespan)] * self.schedule.num_ranks)
+
+    @cached_property
+    def steady(self) -> Measure:
+        """The bubble of a step that another follows without a barrier: every rank has as long as the slowest needs."""
+        windows = [(row[2].min(), row[3].max()) if row.shape[1] else (0.0, 0.0) for row in self._rows]
+        period = max((end - start for start, end in windows), default=0.0)
+        return self._measure([(start, start + period) for start, _ in windows])
+
+    @cached_property
+    def _rows(self) -> list[Columns]:
+        """Stage, kind, start and end of each rank's work; messages leave a rank free."""
+        work = self.columns[:, self.columns[2] != KINDS.index("C")]
+        bounds = np.searchsorted(work[0], np.arange(self.schedule.num_ranks + 1))
+        return [work[[1, 2, 4, 5], low:high] for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+
+    def _measure(self, windows: Sequence[tuple[float, float]]) -> Measure:
+        idle, marks = np.zeros(3), (0.0, 0.0)
+        for rank, (row, (start, end)) in enumerate(zip(self._rows, windows, strict=True)):
+            shares, bounds = _idle_by_phase(row, start, end)
+            idle += shares
+            marks = marks if rank else bounds
+        length = windows[0][1] - windows[0][0] if windows else 0.0
+        total, bubble = length * len(windows), float(idle.sum())
+        parts = idle / total if total else idle
+        busy = total - bubble
+        return Measure(
+            length, bubble / total if total else 0.0, bubble / busy if busy > 0 else 0.0, tuple(parts.tolist()), marks
+        )
 
     @property
     def most_held(self) -> tuple[float, ...]:
@@ -87,10 +118,10 @@ class Shown:
         """Name and engine: `1F1B, simulated`."""
         return f"{self.name}, {self.engine_words}"
 
-    def figures(self) -> list[str]:
-        """A line of the table of numbers, as texts."""
-        most = write_number(max(self.most_held, default=0.0))
-        return [self.name, self.engine_words, *map(write_percent, self.bubble), write_seconds(self.makespan), most]
+    @property
+    def title(self) -> str:
+        """Name and sizes: `1F1B, 4 ranks, 8 micro-batches`."""
+        return f"{self.name}, {sizes_of(self.schedule.num_ranks, self.schedule.num_microbatches)}"
 
     def state(self) -> dict[str, Any]:
         """The numbers as numbers."""
@@ -98,19 +129,25 @@ class Shown:
             "name": self.name,
             "engine": self.engine,
             "makespan_s": self.makespan,
-            "bubble_fraction": self.bubble[0],
-            "bubble_overhead": self.bubble[1],
+            "period_s": self.steady.length_s,
+            "bubble_fraction": self.step.bubble_fraction,
+            "bubble_overhead": self.step.bubble_overhead,
+            "steady_bubble_fraction": self.steady.bubble_fraction,
             "most_held": self.most_held,
         }
 
     def to_dict(self) -> dict[str, Any]:
         """The data for the browser apart from the actions."""
         return {
-            "name": self.label,
+            "name": self.name,
             "engine": self.engine_words,
-            "numbers": f"bubble fraction {self.figures()[2]}, bubble overhead {self.figures()[3]}",
+            "is_measured": self.engine != "simulated",
+            "title": self.title,
             "unit": 1 / self.stages_per_rank,
-            "most": max(self.most_held, default=0.0),
+            "num_stages": self.schedule.num_stages,
+            "most_held": self.most_held,
+            "step": self.step._asdict(),
+            "steady": self.steady._asdict(),
         }
 
     def path(self) -> npt.NDArray[np.int32]:
@@ -168,32 +205,21 @@ def _peaks(schedule: Schedule) -> tuple[float, ...]:
     return peak_in_flight(schedule)
 
 
-def view_of(screen: Screen, memory_limit: float | None) -> dict[str, Any]:
-    """The numbers and words of a screen, as plain data for the browser."""
-    main = screen.main
-    sizes = sizes_of(main.schedule.num_ranks, main.schedule.num_microbatches)
-    problems = (problem_of(one, memory_limit) for one in (main, screen.compared) if one)
-    return {
-        "title": f"{main.name}, {sizes}",
-        "note": "engine: " + " and ".join(dict.fromkeys(one.engine_words for one in screen.runs())),
-        "headings": HEADINGS,
-        "figures": [one.figures() for one in screen.runs()],
-        "runs": [one and one.to_dict() for one in screen],
-        "num_stages": main.schedule.num_stages,
-        "stages_per_rank": main.stages_per_rank,
-        "file": re.sub(r"[^a-z0-9]+", "-", f"{main.name} {sizes}".lower()),
-        "problem": "; ".join(filter(None, problems)),
-    }
+def _idle_by_phase(row: Columns, start: float, end: float) -> tuple[Times, tuple[float, float]]:
+    """Idle seconds of one rank between two moments, by phase, and where its phases meet."""
+    _, kinds, starts, ends = row
+    forward, backward = kinds == KINDS.index("F"), np.isin(kinds, [KINDS.index(kind) for kind in "BIW"])
+    turned = float(starts[backward].min(initial=end))
+    drained = max(turned, float(ends[forward].max(initial=start)))
+    reached = np.maximum.accumulate(np.concatenate([[start], ends]))
+    idle = np.maximum(np.concatenate([starts, [end]]) - reached, 0.0)
+    phase = np.searchsorted([turned, drained], reached + _ROUNDING * (end - start), side="right")
+    return np.bincount(phase, idle, minlength=3).astype(np.float64), (turned, drained)
 
 
-def problem_of(shown: Shown, memory_limit: float | None) -> str:
-    """Why a schedule does not fit the memory, or nothing."""
-    over = [] if memory_limit is None else [r for r, held in enumerate(shown.most_held) if held > memory_limit + 1e-6]
-    if memory_limit is None or not over:
-        return ""
-    held, rest = count_of(shown.most_held[over[0]], "micro-batch"), len(over) - 1
-    more = f" (and {rest} more rank{' holds' if rest == 1 else 's hold'} too many)" if rest else ""
-    return f"{shown.name}: rank {over[0]} holds {held}, more than the limit of {write_number(memory_limit)}{more}"
+def view_of(screen: Screen) -> dict[str, Any]:
+    """What the browser shows of a screen apart from the actions, as plain data."""
+    return {"runs": [one and one.to_dict() for one in screen], "problem": ""}
 
 
 def sizes_of(num_ranks: int, num_microbatches: int) -> str:

@@ -5,9 +5,11 @@ therefore stated for a rank's layers, so that two families on one axis do the sa
 editor, a solver, a file) is a family of its own, with one size.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 from pllab.schedule import FAMILIES as PUBLISHED
@@ -17,8 +19,23 @@ from pllab.show.studio.stage_costs import WORK, Profile, Unseen, costs_of_stages
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
-MOST_RANKS = 32
-MOST_MICROBATCHES = 256
+MOST_RANKS = 64
+MOST_MICROBATCHES = 512
+
+STORIES = {  # what a family shows, in a sentence for a lecture
+    "GPipe": "All forwards, then all backwards: every rank waits for the turn of the last one, and holds all of them.",
+    "1F1B": "A backward as soon as there is one: the bubble of GPipe, but rank 0 holds only as many as ranks.",
+    "eager 1F1B": "1F1B with forwards sent earlier: slow messages hide behind them, for more micro-batches held.",
+    "interleaved 1F1B": "Two thin stages a rank: the pipeline fills in half the time, for more messages and memory.",
+    "breadth-first": "Two thin stages a rank, and all micro-batches pass a stage before the next one begins.",
+    "ZB-H1": "The backward is cut in two: weight gradients W wait for nobody and fill the drain; memory as in 1F1B.",
+    "ZB-H2": "More forwards before the first backward fill the warm-up too; without a barrier nothing is left idle.",
+    "ZB-V": "Two stages a rank in a V: the last one is on rank 0, so all ranks hold the same, and W fills the corners.",
+    "V-half": "The V with fewer forwards ahead: about half the memory of 1F1B.",
+    "V-min": "The V with as few forwards ahead as can be: about a third of the memory of 1F1B.",
+    "zero bubble search": "An order searched for these costs and this memory limit.",
+}
+TOUR = ("GPipe", "1F1B", "interleaved 1F1B", "ZB-H1", "ZB-H2")
 
 
 @dataclass(frozen=True)
@@ -229,6 +246,29 @@ class Measured:
     def fits(self, schedule: Schedule, costs: Costs) -> bool:
         """Whether it still is a run of the schedule on screen; costs only matter to stages that sleep."""
         return schedule == self.schedule and (self.timeline.engine == "real" or costs == self.costs)
+
+
+def handed_out(
+    setting: Setting, families: Iterable[Family], ranks: Iterable[int], microbatches: Iterable[int]
+) -> dict[str, Shown]:
+    """The runs of a hand-out by `family|ranks|micro-batches`: every family at these sizes and those of the setting.
+
+    What a family has no schedule for is left out, and a searched family has the setting's sizes alone.
+
+    Raises:
+        ValueError: a size is out of range.
+    """
+    own = setting.num_ranks, setting.num_microbatches
+    every = dict.fromkeys(product((*ranks, own[0]), (*microbatches, own[1])))
+    runs = {}
+    for family, sizes in product(families, every):
+        on_screen = sizes == own and family in (setting.family, setting.compare)
+        if (family.is_searched and not on_screen) or family.sizes not in (None, sizes):
+            continue
+        at = replace(setting, num_ranks=sizes[0], num_microbatches=sizes[1])
+        with suppress(ValueError):  # some families ask for more micro-batches
+            runs[f"{family.name}|{sizes[0]}|{sizes[1]}"] = at.shown(family)
+    return runs
 
 
 def check_size(name: str, value: int) -> None:

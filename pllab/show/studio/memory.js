@@ -1,0 +1,109 @@
+// What the ranks hold: a staircase below each row, or one bar a rank where rows are low. Above the limit it is red.
+
+/** The most that fits on the scale of memory, which all plots share. */
+const mostHeld = (runs, limit) => Math.max(1, limit ?? 0, ...runs.flatMap((run) => run.most_held));
+
+const isOver = (held, limit) => limit !== null && held > limit + 1e-6;
+
+function drawMemory(ctx, run, scale, paints, { steady, limit, most, share }) {
+  for (let rank = 0; rank < run.actions.numRanks; rank += 1) {
+    const floor = Math.round(scale.y(rank) + scale.box + scale.mem) + 0.5;
+    const level = (held) => floor - (held / most) * (scale.mem - 3);
+    const stairs = (run.held[rank] ??= heldOf(run.actions, rank, share, run.unit));
+    drawStairs(ctx, run, scale, paints, { stairs, floor, level, steady });
+    if (limit !== null) drawLimit(ctx, run, scale, paints, { stairs, floor, level, steady, limit, rank });
+    writePeak(ctx, run, scale, paints, { stairs, floor, level, limit, rank });
+  }
+}
+
+/** The outline of a staircase; in steady state the same again for the steps before and after. */
+function traceStairs(ctx, run, scale, { stairs, floor, level, steady }) {
+  const period = run.steady.length_s;
+  let y = floor;
+  ctx.beginPath();
+  ctx.moveTo(scale.left, floor);
+  for (const by of steady ? [-period, 0, period] : [0]) {
+    for (const [time, held] of stairs) {
+      const x = Math.min(Math.max(scale.left, scale.x(time + by)), scale.left + scale.inner);
+      ctx.lineTo(x, y);
+      ctx.lineTo(x, (y = level(held)));
+    }
+  }
+  ctx.lineTo(Math.min(steady ? Infinity : scale.x(run.step.length_s), scale.left + scale.inner), y);
+}
+
+function drawStairs(ctx, run, scale, paints, how) {
+  traceStairs(ctx, run, scale, how);
+  ctx.strokeStyle = paints.look.held_line;
+  ctx.lineWidth = 1;
+  ctx.stroke();
+  ctx.lineTo(scale.left + scale.inner, how.floor);
+  ctx.fillStyle = paints.look.held;
+  ctx.fill();
+}
+
+/** The limit as a line, strong where it is exceeded, and what lies above it in red. */
+function drawLimit(ctx, run, scale, paints, how) {
+  const y = Math.round(how.level(how.limit)) + 0.5;
+  const over = isOver(run.most_held[how.rank], how.limit);
+  if (over) {
+    clipTo(ctx, scale.left, 0, scale.inner, y);
+    traceStairs(ctx, run, scale, how);
+    ctx.lineTo(scale.left + scale.inner, how.floor);
+    ctx.fillStyle = paints.look.over;
+    ctx.fill();
+    ctx.restore();
+  }
+  ctx.save();
+  ctx.strokeStyle = paints.look.over;
+  ctx.globalAlpha *= over ? 1 : 0.4;
+  ctx.setLineDash([2, 3]);
+  ctx.beginPath();
+  ctx.moveTo(scale.left, y);
+  ctx.lineTo(scale.left + scale.inner, y);
+  ctx.stroke();
+  ctx.restore();
+}
+
+/** The most a rank holds, above its staircase where there is room, else on it. */
+function writePeak(ctx, run, scale, paints, { stairs, floor, level, limit, rank }) {
+  const peak = run.most_held[rank];
+  const at = stairs.find(([, held]) => held >= peak - 1e-6)?.[0] ?? 0;
+  const px = Math.min(Math.round(scale.em * 0.86), scale.mem - 3);
+  const x = scale.x(at) + 4;
+  if (px < 7 || x < scale.left || x > scale.left + scale.inner) return;
+  const isAbove = level(peak) - (floor - scale.mem + 2) >= px - 1;
+  const y = isAbove ? level(peak) - px / 2 : Math.min(floor - px / 2 + 1, level(peak) + px / 2 + 1.5);
+  ctx.font = paints.font(px, 650);
+  ctx.textAlign = "left";
+  Object.assign(ctx, { lineWidth: 2.5, lineJoin: "round", strokeStyle: isAbove ? paints.look.ground : paints.look.held });
+  ctx.fillStyle = isOver(peak, limit) ? paints.look.over_text : paints.look.ink;
+  const text = (rank ? "" : "holds ") + writeCount(peak);
+  ctx.strokeText(text, x, y + 0.5);
+  ctx.fillText(text, x, y + 0.5);
+}
+
+/** One bar a rank, right of its row, all on one scale. */
+function drawBars(ctx, run, scale, paints, { limit, most }) {
+  const font = Math.round(scale.em * 0.86);
+  const [x, wide] = [scale.left + scale.inner + scale.em * 0.7, scale.em * 3.4];
+  ctx.font = paints.font(font);
+  ctx.textAlign = "left";
+  ctx.fillStyle = paints.look.soft;
+  ctx.fillText("holds at most", x - 2, scale.top - scale.em * 0.62);
+  run.most_held.forEach((held, rank) => {
+    const high = scale.box + (scale.gap ? 0 : 0.5);
+    const fits = isOver(held, limit) ? limit : held;
+    ctx.fillStyle = paints.look.held_line;
+    ctx.fillRect(x, scale.y(rank), (fits / most) * wide, high);
+    ctx.fillStyle = paints.look.over;
+    if (held > fits) ctx.fillRect(x + (fits / most) * wide, scale.y(rank), ((held - fits) / most) * wide, high);
+  });
+  ctx.font = paints.font(font, 650);
+  const last = run.most_held.length - 1;
+  run.most_held.forEach((held, rank) => {
+    if (scale.pitch <= font && rank > 0 && rank < last) return;
+    ctx.fillStyle = isOver(held, limit) ? paints.look.over_text : paints.look.ink;
+    ctx.fillText(writeCount(held), x + (held / most) * wide + 4, Math.min(scale.height - 5, scale.y(rank) + scale.box / 2));
+  });
+}

@@ -1,0 +1,244 @@
+// The plots on one axis: which times are in view, what is pointed at or selected, and the move from one schedule to the
+// next.
+
+class Stage extends View {
+  constructor(context) {
+    super(context, "studio", "Timeline");
+    this.runs = [];
+    this.plots = [];
+    this.path = new Int32Array();
+    this.frame = null; // the times in view, or null for all
+    this.pointed = null; // { run, i, microbatch, way } of an action, { run, gap } of idle time
+    this.isPinned = false;
+    this.brush = null;
+    this.playhead = null;
+  }
+  get steady() {
+    return Boolean(this.get("steady"));
+  }
+  measureOf(run) {
+    return this.steady ? run.steady : run.step;
+  }
+
+  addPlot() {
+    const plot = new Plot(this, this.plots.length);
+    const on = (name, react, how) => plot.pic.addEventListener(name, this.safely((event) => react.call(this, plot, event)), how);
+    on("pointermove", this.hover);
+    on("pointerleave", () => this.isPinned || this.point(null));
+    on("pointerdown", this.grab);
+    on("pointerup", this.drop);
+    on("wheel", this.roll, { passive: false });
+    on("focus", () => (this.focused = plot.number));
+    this.plots.push(plot);
+    this.pictureNode.append(plot.node);
+  }
+
+  // Drawing
+  draw() {
+    for (const plot of this.plots) plot.draw();
+    if (this.plots[0].scale) drawAxis(this.axis, this.plots[0].scale, this.paints);
+  }
+  mark() {
+    for (const plot of this.plots) plot.mark();
+    this.say();
+  }
+  memoryNow() {
+    const limit = this.get("memory_limit");
+    return { steady: this.steady, limit, most: mostHeld(this.runs, limit), share: this.options.share };
+  }
+  whole() {
+    return wholeOf(this.runs, this.steady);
+  }
+  windowNow() {
+    if (this.frame) return this.frame;
+    const moved = this.plots.filter((plot) => plot.motion);
+    if (!moved.length) return this.whole();
+    const t = ease(this.motionShare);
+    return [0, Math.max(...this.plots.map(({ motion, run }) => (motion ? between(motion.from.step.length_s, motion.to.step.length_s, t) : run.step.length_s)))];
+  }
+
+  // Motion
+  move(before) {
+    cancelAnimationFrame(this.moving);
+    const pairs = this.plots.map((plot, at) => [before[at], this.runs[at]]);
+    const isStill = this.player.still.matches || this.steady || this.frame;
+    if (isStill || !pairs.every(([from, to]) => from && (isSame(from, to) || canMove(from, to)))) return;
+    this.plots.forEach((plot, at) => {
+      const [from, to] = pairs[at];
+      plot.motion = isSame(from, to) ? null : { from, to, quanta: [quantaOf(from), quantaOf(to)] };
+    });
+    const begun = performance.now();
+    this.motionShare = 0;
+    const step = this.safely((now) => {
+      this.motionShare = Math.min(1, Math.max(0, now - begun) / MOTION_MS);
+      if (this.motionShare < 1) this.moving = requestAnimationFrame(step);
+      else this.stopMotion();
+      this.draw();
+    });
+    this.moving = requestAnimationFrame(step);
+  }
+  stopMotion() {
+    cancelAnimationFrame(this.moving);
+    for (const plot of this.plots) {
+      plot.motion = null;
+      plot.showHead();
+    }
+  }
+
+  // Pointing
+  point(pointed) {
+    const same = (key) => pointed?.[key] === this.pointed?.[key];
+    if (["run", "i", "gap"].every(same)) return;
+    this.pointed = pointed;
+    this.mark();
+  }
+  pointAt(run, i) {
+    this.point({ run, i, microbatch: this.runs[run].actions.microbatch[i], way: true });
+  }
+  /** The actions of a plot that are lit, or null if all are. */
+  litIn(number) {
+    const { actions, links } = this.runs[number];
+    if (this.pointed?.way) {
+      const lit = new Set();
+      for (let i = 0; i < actions.count; i += 1) if (actions.microbatch[i] === this.pointed.microbatch) lit.add(i);
+      return lit;
+    }
+    if (this.pointed?.run === number) {
+      const { i, rank } = this.pointed.gap;
+      const isLast = i === actions.first[rank + 1];
+      return new Set(isLast ? [] : [i, links.sender(i)].filter((one) => one !== undefined));
+    }
+    return number === 0 && this.get("critical") && this.path.length ? new Set(this.path) : null;
+  }
+  release() {
+    this.isPinned = false;
+    this.pointed = this.brush = null;
+    if (this.get("selected")) this.set("selected", "");
+    this.mark();
+  }
+  pin(number, i) {
+    this.isPinned = true;
+    this.pointAt(number, i);
+    if (this.frame) {
+      const { start, end } = this.runs[number].actions;
+      if (start[i] < this.frame[0] || end[i] > this.frame[1]) this.pan((start[i] - (this.frame[0] + this.frame[1]) / 2) / (this.frame[1] - this.frame[0]));
+    }
+    if (number === 0) this.set("selected", labelOf(this.runs[0].actions, i, true));
+  }
+  followSelected() {
+    const { actions } = this.runs[0];
+    const wanted = this.get("selected");
+    if (!wanted) return this.pointed?.run === 0 && this.pointed.way && this.point(null);
+    const i = Array.from({ length: actions.count }, (_, one) => one).find((one) => labelOf(actions, one, true) === wanted);
+    if (i === undefined) return null;
+    this.isPinned = true;
+    return this.pointAt(0, i);
+  }
+
+  // Mouse: pointing follows, a click keeps, a drag selects times or moves what is zoomed
+  hover(plot, event) {
+    if (this.held) return this.drag(plot, event);
+    if (this.isPinned || this.player.timer) return null;
+    const { found } = plot.spot(event);
+    if (found?.i === undefined || found.rank !== undefined) return this.point(found ? { run: plot.number, gap: found } : null);
+    return this.pointAt(plot.number, found.i);
+  }
+  grab(plot, event) {
+    if (event.button) return;
+    const { time } = plot.spot(event);
+    this.held = { x: event.clientX, time, frame: event.shiftKey ? null : this.frame, moved: false };
+    try {
+      plot.pic.setPointerCapture(event.pointerId);
+    } catch { /* the pointer is gone already */ }
+  }
+  drag(plot, event) {
+    const { held } = this;
+    held.moved ||= Math.abs(event.clientX - held.x) >= 4;
+    if (!held.moved) return;
+    if (held.frame) {
+      const by = (held.x - event.clientX) / plot.scale.perSecond;
+      this.look(held.frame.map((time) => time + by));
+      return;
+    }
+    const [from, to] = this.windowNow();
+    const within = (time) => Math.min(to, Math.max(from, time));
+    const times = [within(held.time), within(plot.spot(event).time)];
+    this.pointed = null;
+    this.isPinned = false;
+    this.brush = [Math.min(...times), Math.max(...times)];
+    this.mark();
+  }
+  drop(plot, event) {
+    const { held } = this;
+    this.held = null;
+    if (!held || held.moved) return;
+    const { found } = plot.spot(event);
+    const isAgain = this.isPinned && this.pointed?.run === plot.number && found?.i === this.pointed.i;
+    this.release();
+    if (!found || isAgain) return;
+    if (found.rank === undefined) this.pin(plot.number, found.i);
+    else {
+      this.isPinned = true;
+      this.point({ run: plot.number, gap: found });
+    }
+  }
+  roll(plot, event) {
+    const isFilled = document.fullscreenElement === this.root;
+    const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
+    if (!event.ctrlKey && !isFilled && !(this.frame && sideways)) return; // the notebook scrolls
+    event.preventDefault();
+    if (sideways && !event.ctrlKey) this.pan(sideways / plot.scale.inner);
+    else this.zoom(Math.exp(event.deltaY / 300), plot.spot(event).time);
+  }
+
+  // Zoom
+  look(to) {
+    const whole = this.whole();
+    const all = whole[1] - whole[0];
+    const size = to && Math.min(all, Math.max(all / 2000, to[1] - to[0]));
+    const from = to && Math.min(whole[1] - size, Math.max(whole[0], to[0]));
+    this.frame = !to || size >= all * 0.999 ? null : [from, from + size];
+    this.draw();
+    this.say();
+  }
+  zoom(factor, anchor) {
+    const [from, to] = this.windowNow();
+    const chosen = this.pointed?.way && this.runs[this.pointed.run].actions.start[this.pointed.i];
+    const middle = anchor ?? chosen ?? (from + to) / 2;
+    this.look([middle - (middle - from) * factor, middle + (to - middle) * factor]);
+  }
+  pan(share) {
+    if (this.frame) this.look(this.frame.map((time) => time + share * (this.frame[1] - this.frame[0])));
+  }
+  zoomToBrush() {
+    const brush = this.brush;
+    this.brush = null;
+    if (brush) this.look(brush);
+  }
+  walk(number, ranks, along) {
+    const { actions } = this.runs[number];
+    const now = this.pointed?.way && this.pointed.run === number ? this.pointed.i : null;
+    if (!actions.count) return;
+    if (now === null) return this.pin(number, 0);
+    const rank = actions.rank[now];
+    if (along) return this.pin(number, Math.min(actions.first[rank + 1] - 1, Math.max(actions.first[rank], now + along)));
+    const goal = rank + ranks;
+    if (goal < 0 || goal >= actions.numRanks) return this.plots[number + ranks]?.pic.focus();
+    const middle = (actions.start[now] + actions.end[now]) / 2;
+    return this.pin(number, Math.max(actions.first[goal], lastStarted(actions, goal, middle)));
+  }
+}
+
+/** A run on screen: its numbers from Python, its actions, and what follows from them when it is asked for. */
+function runOf(numbers, actions) {
+  const run = { ...numbers, actions, links: linksOf(actions), held: [], staged: actions.numStages > actions.numRanks };
+  const later = (name, make) => Object.defineProperty(run, name, { configurable: true, get: () => {
+    const value = make();
+    Object.defineProperty(run, name, { value });
+    return value;
+  } });
+  later("gaps", () => gapsOf(run, false));
+  later("steadyGaps", () => gapsOf(run, true));
+  later("shortest", () => shortestOf(run));
+  return run;
+}

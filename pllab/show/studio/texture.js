@@ -1,0 +1,120 @@
+// Large sizes: where a forward is a few pixels wide, boxes would turn into moire. Waits that can be seen stay sharp, and
+// work becomes lanes, F above W above B, as thick as their share of the time around.
+
+const LANES = [F, W, I]; // from top to bottom; a whole backward lies in the lane of I
+const PARTS = 7; // of a pixel: three lanes of two stages each, and short waits
+const SHORT_WAIT_PX = 9;
+
+/** The texture of a run, woven once per setting: a canvas with the rows one below the other. */
+function weave(run, scale, paints, { steady, shades }) {
+  const ratio = window.devicePixelRatio || 1;
+  const [wide, high] = [Math.round(scale.inner * ratio), Math.max(1, Math.round(scale.box * ratio))];
+  const canvas = Object.assign(document.createElement("canvas"), { width: wide, height: high * run.actions.numRanks });
+  const ctx = canvas.getContext("2d");
+  const inks = inksOf(paints, shades);
+  const end = steady ? wide : Math.round(((run.step.length_s - scale.from) / (scale.to - scale.from)) * wide);
+  const reach = Math.max(1, Math.round(4 * scale.unit * ratio));
+  for (let rank = 0; rank < run.actions.numRanks; rank += 1) {
+    const row = coverRow(run, scale, rank, wide, steady);
+    const share = smooth(smooth(row.sum, row.idle, reach), row.idle, reach);
+    ctx.putImageData(paintRow(ctx.createImageData(wide, high), row.idle, share, inks, end), 0, rank * high);
+  }
+  return { canvas, wide, high };
+}
+
+function drawTexture(ctx, run, scale, { canvas, wide, high }) {
+  ctx.imageSmoothingEnabled = false;
+  for (let rank = 0; rank < run.actions.numRanks; rank += 1) {
+    ctx.drawImage(canvas, 0, rank * high, wide, high, scale.left, scale.y(rank), scale.inner, scale.box);
+  }
+}
+
+/** Red, green and blue of each part. */
+function inksOf(paints) {
+  const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const lane = (kind, later) => channels(mix(paints.outline(kind), paints.fill(kind, later), 0.1));
+  return { lanes: LANES.flatMap((kind) => [lane(kind, false), lane(kind, true)]), idle: channels(paints.look.idle) };
+}
+
+/** Per pixel of a row: whether it is a wait that can be seen, and the time each part has in it. */
+function coverRow(run, scale, rank, wide, steady) {
+  const { first, start, end, kind } = run.actions;
+  const perSecond = wide / (scale.to - scale.from);
+  const sum = new Float32Array(wide * PARTS);
+  const idle = new Uint8Array(wide).fill(1);
+  const period = run.steady.length_s;
+  let reached = -Infinity; // the first wait of a rank is never short
+  for (const by of steady ? [-period, 0, period] : [0]) {
+    for (let i = first[rank]; i < first[rank + 1]; i += 1) {
+      if (kind[i] > W) continue;
+      const [from, to] = [(start[i] + by - scale.from) * perSecond, (end[i] + by - scale.from) * perSecond];
+      const joined = from - reached < SHORT_WAIT_PX ? reached : from;
+      const part = 2 * LANES.indexOf(kind[i] === B ? I : kind[i]) + (isLater(run.actions, i) ? 1 : 0);
+      cover(sum, idle, part, joined, from, to);
+      reached = to;
+    }
+  }
+  return { sum, idle };
+}
+
+/** Count a box and the short wait before it into the pixels they touch. */
+function cover(sum, idle, part, joined, from, to) {
+  const last = Math.min(idle.length, Math.ceil(to));
+  for (let x = Math.max(0, Math.floor(joined)); x < last; x += 1) {
+    sum[x * PARTS + part] += Math.max(0, Math.min(x + 1, to) - Math.max(x, from));
+    sum[x * PARTS + 6] += Math.max(0, Math.min(x + 1, from) - Math.max(x, joined));
+    if (x + 0.5 >= joined && x + 0.5 < to) idle[x] = 0;
+  }
+}
+
+/** Shares over `reach` pixels to both sides, long waits left out. */
+function smooth(sum, idle, reach) {
+  const wide = idle.length;
+  const out = new Float32Array(sum.length);
+  const within = new Float64Array(PARTS);
+  let all = 0;
+  const push = (x, sign) => {
+    if (x < 0 || x >= wide || idle[x]) return;
+    for (let part = 0; part < PARTS; part += 1) {
+      within[part] += sign * sum[x * PARTS + part];
+      all += sign * sum[x * PARTS + part];
+    }
+  };
+  for (let x = 0; x < reach; x += 1) push(x, 1);
+  for (let x = 0; x < wide; x += 1) {
+    push(x + reach, 1);
+    push(x - reach - 1, -1);
+    for (let part = 0; all > 1e-9 && part < PARTS; part += 1) out[x * PARTS + part] = Math.max(0, within[part] / all);
+  }
+  return out;
+}
+
+function paintRow(image, idle, share, inks, end) {
+  const pixels = new Uint32Array(image.data.buffer);
+  const { width, height } = image;
+  const [idleInk] = packInks([inks.idle]);
+  for (let x = 0; x < Math.min(end, width); x += 1) {
+    const lanes = idle[x] ? null : lanesAt(inks, share, x * PARTS);
+    let [lane, until] = [0, lanes ? lanes.parts[0] * height : 0];
+    for (let y = 0; y < height; y += 1) {
+      while (lanes && lane < 3 && y >= Math.round(until)) until += lanes.parts[(lane += 1)] * height;
+      pixels[y * width + x] = lanes ? lanes.inks[lane] : idleInk;
+    }
+  }
+  return image;
+}
+
+/** Four inks at one pixel, F, W, B and short waits, drawn towards their mean: the hue is there, the stripes do not shout. */
+function lanesAt({ lanes, idle }, share, at) {
+  const parts = [0, 1, 2].map((lane) => share[at + 2 * lane] + share[at + 2 * lane + 1]);
+  const mixed = parts.map((part, lane) => {
+    const later = part ? share[at + 2 * lane + 1] / part : 0;
+    return [0, 1, 2].map((channel) => lanes[2 * lane][channel] * (1 - later) + lanes[2 * lane + 1][channel] * later);
+  });
+  const work = parts[0] + parts[1] + parts[2] || 1;
+  const mean = [0, 1, 2].map((channel) => mixed.reduce((all, ink, lane) => all + (parts[lane] / work) * ink[channel], 0));
+  const drawn = (ink, own) => ink.map((one, channel) => own * one + (1 - own) * mean[channel]);
+  return { parts: [...parts, share[at + 6]], inks: packInks([...mixed.map((ink) => drawn(ink, 0.4)), drawn(idle, 0.65)]) };
+}
+
+const packInks = (inks) => inks.map(([red, green, blue]) => ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0);
