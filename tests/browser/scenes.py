@@ -112,7 +112,7 @@ from pllab.show import BubbleStudio
 from pllab.simulate import simulate
 widget = BubbleStudio("1F1B", 4, 8, run=simulate)""",
         ".pl-studio",
-        ".pl-stage",
+        ".pl-pic",
         "ArrowRight",
     ),
 }
