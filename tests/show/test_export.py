@@ -2,10 +2,11 @@
 
 import base64
 import csv
+import html
 import itertools
 import json
 import re
-import struct
+import zlib
 from xml.etree import ElementTree
 
 import pytest
@@ -103,33 +104,58 @@ def test_pictures_are_what_their_suffix_says(studio, tmp_path):
     tree = ElementTree.fromstring(studio.export_svg(tmp_path / "one.svg"))
     assert tree.tag.endswith("svg")
     texts = {"".join(node.itertext()).strip() for node in tree.iter() if node.tag.endswith("}text")}
-    assert {"F0", "B7", "rank 3", "most 4", "most 8", "micro-batches held", "time (s)"} <= texts
+    assert {"F0", "B7", "rank 3", "time (s)"} <= texts
+    assert any("bubble fraction 27.3 %, one step 33 s, holds 8 micro-batches" in text for text in texts)
 
 
-def test_the_page_holds_all_data_and_asks_for_nothing(studio, tmp_path):
+def unpacked(page):
+    """The traits, the runs by key and the bytes of each run in a page, as its script unpacks them."""
+    packed = zlib.decompress(base64.b64decode(re.search(r'id="state">(.*?)</script>', page, re.S)[1]))
+    length = int.from_bytes(packed[:4], "little")
+    state = json.loads(packed[4 : 4 + length])
+    ends = list(itertools.accumulate(state["sizes"], initial=4 + length))
+    blocks = [packed[start:end] for start, end in itertools.pairwise(ends)]
+    return state["values"], state["runs"], dict(zip(state["runs"], blocks, strict=True))
+
+
+def test_the_page_holds_every_setting_of_a_lecture_and_asks_for_nothing(studio, tmp_path):
+    studio.critical = True
     page = studio.export_html(tmp_path / "studio.html")
     assert (tmp_path / "studio.html").read_text(encoding="utf-8") == page
+    assert len(page) < 1_000_000
     assert not re.findall(r"(?:src|href)=|@import|url\(|fetch\(|XMLHttp", page.replace("url(#", ""))
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
-    state = json.loads(re.search(r'id="state">(.*?)</script>', page, re.S)[1])
-    assert base64.b64decode(state["bytes"]["actions"]) == studio.actions
-    path = base64.b64decode(state["bytes"]["path"])
-    assert len(struct.unpack(f"<{len(path) // 4}i", path)) > 8, "without a kernel the path must be there already"
-    assert state["plain"]["options"]["still"]
-    assert state["plain"]["options"]["exports"] == ["PNG", "CSV"]
-    assert state["file"]["text"] == studio.export_csv()
-    assert studio.path == b"", "an export changes nothing on screen"
+    values, runs, blocks = unpacked(page)
+    assert values["options"]["still"] and values["options"]["exports"] == ["PNG", "CSV"]
+    assert (values["options"]["ranks"], values["options"]["microbatches"]) == ([2, 4, 8], [4, 8, 16, 32])
+    for name, p, m in [("1F1B", 4, 8), ("GPipe", 8, 32), ("ZB-V", 2, 4), ("interleaved 1F1B", 8, 16)]:
+        other = show.BubbleStudio(name, p, m)
+        key = f"{name}|{p}|{m}"
+        assert blocks[key] == other.actions
+        assert runs[key] == json.loads(json.dumps(other.view["runs"][0])) | {"csv": other.export_csv()}
+    assert studio.path, "an export changes nothing on screen"
 
 
-@pytest.mark.parametrize("word", ["</script><script>alert(1)", "<!--<script>"])
+def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measured():
+    run = lambda schedule: Timeline.of(simulate(schedule).spans, "real", schedule.num_ranks)  # noqa: E731
+    mine = Schedule(one_f_one_b(3, 5).rows, "mine")
+    studio = show.BubbleStudio(mine, compare="zero bubble search", run=run)
+    studio.order = {"what": "run", "number": "1"}
+    _, runs, blocks = unpacked(studio.export_html(ranks=[2], microbatches=[64]))
+    assert {key.partition("|")[2] for key in runs} == {"2|64", "2|5", "3|64", "3|5", ""}
+    assert [key for key in runs if key.startswith(("mine", "zero"))] == ["mine|3|5", "zero bubble search|3|5"]
+    assert runs["measured"]["engine"] == "real" and blocks["measured"] == studio.measured
+    with pytest.raises(ValueError, match="num_ranks is 65; choose 1 to 64"):
+        studio.export_html(ranks=[65])
+
+
+@pytest.mark.parametrize("word", ["</script><script>alert(1)", "<!--<script>", "\u2028 \U0001f600 \"'&"])
 def test_a_page_cannot_be_broken_by_what_it_holds(word):
     """In a script element `</script>` is its end, and `<!--<script>` makes the parser overlook that end."""
-    page = to_page("<b>", 'a "quote"', "", "", {"word": word}, None)
-    assert word not in page
-    assert "<title>&lt;b&gt;</title>" in page
-    text = re.search(r'id="state">(.*?)</script>', page, re.S)[1]
-    assert "<" not in text
-    assert json.loads(text)["plain"]["word"] == word
+    page = to_page(word, 'a "quote"', "", "", {"word": word})
+    assert "<title>" + html.escape(word) in page
+    assert "<" not in re.search(r'id="state">(.*?)</script>', page, re.S)[1]
+    assert unpacked(page)[0] == {"word": word}
 
 
 @pytest.mark.parametrize("what", ["SVG", "CSV", "Trace", "HTML", "PNG"])

@@ -22,7 +22,7 @@ def test_there_are_ten_widgets_and_each_has_its_sheet():
 def test_sources_are_local_and_small(name):
     widget = getattr(show, name)
     source = widget._esm + widget._css
-    assert len(widget._esm) <= (55_000 if name == "BubbleStudio" else 35_000) and len(widget._css) <= 10_000
+    assert len(widget._esm) <= (120_000 if name == "BubbleStudio" else 35_000) and len(widget._css) <= 14_000
     assert "http" not in source.replace("http://www.w3.org/2000/svg", "")
     assert "\nimport " not in source and "@import" not in source
     assert source.count("export default") == 1

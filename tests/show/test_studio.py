@@ -13,11 +13,11 @@ import pytest
 from traitlets import TraitError
 
 from pllab import show
-from pllab.schedule import Action, Kind, Schedule, ScheduleError, check, peak_in_flight
+from pllab.schedule import Action, Kind, Schedule, check, one_f_one_b, peak_in_flight
 from pllab.show.studio import runs
 from pllab.show.studio.runs import KINDS, Screen, Shown
 from pllab.show.studio.settings import FAMILIES
-from pllab.show.theme import paint_of
+from pllab.show.theme import LIGHT
 from pllab.simulate import Costs, action_times, critical_path, simulate
 from pllab.timeline import Span, Timeline
 
@@ -48,12 +48,13 @@ def test_both_bubble_numbers_follow_the_sliders_as_the_formulas_say(family):
         assert run["bubble_fraction"] == pytest.approx((p - 1) / (m + p - 1))
         assert run["bubble_overhead"] == pytest.approx((p - 1) / m)
         assert run["makespan_s"] == pytest.approx(3 * (m + p - 1))
-    line = studio.view["figures"][0]
-    assert line[:4] == [family, "simulated", "19.0 %", "23.4 %"]
-    assert [text for text in studio.view["headings"] if "Bubble" in text] == [
-        "Bubble fraction, idle / all",
-        "Bubble overhead, idle / busy",
-    ]
+    shown = studio.view["runs"][0]
+    assert (shown["name"], shown["engine"], shown["title"]) == (
+        family,
+        "simulated",
+        f"{family}, 16 ranks, 64 micro-batches",
+    )
+    assert shown["step"]["bubble_fraction"] == pytest.approx(15 / 79)
 
 
 def test_the_browser_gets_every_family_as_it_is_simulated():
@@ -67,7 +68,7 @@ def test_the_browser_gets_every_family_as_it_is_simulated():
         times = {span.action: (span.start, span.end) for span in timeline.spans}
         assert all(one[2:] == pytest.approx(times[one[1]], rel=1e-5) for one in sent), case
         assert sent == sorted(sent, key=lambda one: (one[0], one[2])), case
-        assert studio.view["runs"][0]["most"] == pytest.approx(max(studio.state()["runs"][0]["most_held"])), case
+        assert studio.view["runs"][0]["most_held"] == studio.state()["runs"][0]["most_held"], case
 
 
 def test_the_numbers_of_a_prediction_are_those_of_its_spans():
@@ -76,8 +77,43 @@ def test_the_numbers_of_a_prediction_are_those_of_its_spans():
         timeline = simulate(studio.schedule, studio.costs)
         predicted = Shown(name, studio.schedule, studio.costs)
         assert (predicted.columns == Shown(name, studio.schedule, timeline).columns).all(), name
-        assert predicted.bubble == pytest.approx((timeline.bubble_fraction, timeline.bubble_overhead)), name
-        assert predicted.makespan == timeline.makespan, name
+        for run in (predicted, Shown(name, studio.schedule, stretched(timeline))):
+            measured = run.timeline
+            step = (measured.makespan, measured.bubble_fraction, measured.bubble_overhead)
+            assert (run.step.length_s, run.step.bubble_fraction, run.step.bubble_overhead) == pytest.approx(step), name
+            steady = (measured.period, measured.steady_bubble_fraction)
+            assert (run.steady.length_s, run.steady.bubble_fraction) == pytest.approx(steady), name
+            assert sum(run.step.phases) == pytest.approx(run.step.bubble_fraction), name
+            assert sum(run.steady.phases) == pytest.approx(run.steady.bubble_fraction, abs=1e-12), name
+
+
+def test_messages_leave_a_rank_idle_in_both_measures():
+    spans = [
+        Span(0, Action(0, Kind.F, 0), 0, 2),
+        Span(0, Action(0, Kind("C"), 0), 1, 5),
+        Span(0, Action(0, Kind.B, 0), 6, 8),
+    ]
+    run = Shown("x", Schedule.of([["0F0", "0B0"]]), Timeline.of(spans, "real"))
+    assert run.step.bubble_fraction == run.steady.bubble_fraction == pytest.approx(4 / 8)
+    assert (run.step.phases, run.step.marks) == ((0.5, 0, 0), (6, 6))
+
+
+def test_the_phases_of_1f1b_are_those_of_its_rows():
+    """Rank r turns at 10 - 2r s after 4 - r forwards; its last forward ends at 22 s on rank 0, and 36 of 132 s are idle."""
+    run = Shown("1F1B", one_f_one_b(4, 8), Costs())
+    warm_up = sum((10 - 2 * rank) - (4 - rank) for rank in range(4))
+    assert run.step.marks == pytest.approx((10, 22))
+    assert run.step.phases == pytest.approx((warm_up / 132, 0, (36 - warm_up) / 132))
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (8, 24)])
+def test_without_a_barrier_zb_h2_has_no_bubble_and_zb_h1_a_third_of_1f1bs(p, m):
+    """Table 1 of Qi et al. 2023 at equal costs: 1F1B idles 3(p-1) of F, I and W, ZB-H1 p-1, ZB-H2 nothing."""
+    idle = {"1F1B": 3 * (p - 1), "ZB-H1": p - 1, "ZB-H2": 0}
+    for name, seconds in idle.items():
+        run = show.BubbleStudio(name, p, m).state()["runs"][0]
+        assert run["period_s"] == pytest.approx(3 * m + seconds), name
+        assert run["steady_bubble_fraction"] == pytest.approx(seconds / (3 * m + seconds), abs=1e-9), name
 
 
 def test_no_actions_are_no_numbers():
@@ -100,8 +136,9 @@ def test_two_traits_that_change_together_are_one_simulation(monkeypatch):
     with studio.hold_trait_notifications():
         studio.num_ranks, studio.num_microbatches, studio.stamp = 8, 16, 1234.5
     assert len(counted) == 1
-    assert (studio.view["title"], studio.view["stamp"]) == ("1F1B, 8 ranks, 16 micro-batches", 1234.5)
-    studio.projector = studio.memory = False
+    title = studio.view["runs"][0]["title"]
+    assert (title, studio.view["stamp"]) == ("1F1B, 8 ranks, 16 micro-batches", 1234.5)
+    studio.projector, studio.steady, studio.shades = False, True, True
     assert len(counted) == 1
 
 
@@ -117,15 +154,16 @@ def test_costs_of_single_stages_are_kept_and_can_be_changed():
     assert [studio.costs.duration(stage, Kind.I) for stage in range(2)] == [0.5, 0.5]
 
 
-def test_the_memory_limit_is_a_sentence_and_the_picture_stays():
-    studio = show.BubbleStudio("1F1B", 4, 8, memory_limit=3)
-    assert studio.view["problem"] == "1F1B: rank 0 holds 4 micro-batches, more than the limit of 3"
-    with pytest.raises(ScheduleError):
-        check(studio.schedule, memory_limit=3)
-    studio.compare = "GPipe"
-    assert "GPipe: rank 0 holds 8 micro-batches, more than the limit of 3 (and 3 more ranks" in studio.view["problem"]
-    studio.memory_limit = 8
+def test_above_the_memory_limit_the_picture_stays_and_its_twin_says_so():
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=4)
     assert studio.view["problem"] == ""
+    first, second = studio.static().alt.split("; ")
+    assert first.endswith("at most 4 micro-batches held by a rank")
+    assert second.endswith("at most 8 micro-batches held by a rank, over the limit of 4")
+    studio.family = "zero bubble search"
+    studio.memory_limit = 0.5
+    assert "memory" in studio.view["problem"], "a search under this limit finds nothing"
+    assert studio.view["runs"][0]["name"] == "zero bubble search", "the last picture stays"
 
 
 def test_the_critical_path_is_sent_when_it_is_asked_for():
@@ -153,7 +191,7 @@ def test_a_measured_run_starts_at_zero_and_goes_when_the_schedule_does():
     studio = show.BubbleStudio("1F1B", 4, 8, measured=stretched(plain.timeline))
     sent = unpack(studio.measured)
     assert (min(one[2] for one in sent), max(one[3] for one in sent)) == pytest.approx((0.0, 33 * 1.1))
-    assert studio.view["note"] == "engine: simulated and real"
+    assert [run and run["engine"] for run in studio.view["runs"]] == ["simulated", None, "real"]
     studio.forward = 2.0
     assert studio.measured, "real stages cost what they cost"
     studio.num_microbatches = 9
@@ -189,8 +227,8 @@ def test_the_run_button_runs_the_schedule_on_screen_and_tells_a_failure():
     [
         ({"family": "2F2B"}, "there is no family '2F2B'; choose one of GPipe, 1F1B"),
         ({"compare": "2F2B"}, "there is no family '2F2B'"),
-        ({"num_ranks": 0}, "num_ranks is 0; choose 1 to 32"),
-        ({"num_microbatches": 257}, "num_microbatches is 257; choose 1 to 256"),
+        ({"num_ranks": 0}, "num_ranks is 0; choose 1 to 64"),
+        ({"num_microbatches": 513}, "num_microbatches is 513; choose 1 to 512"),
         ({"costs": Costs(forward=(1.0, 2.0))}, "2 stages"),
     ],
 )
@@ -207,19 +245,21 @@ def test_what_does_not_exist_is_refused(given, sentence):
 def test_the_static_twin_says_and_draws_the_same():
     studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe", memory_limit=4)
     alt = studio.static().alt
-    assert alt.startswith("1F1B, simulated, 4 ranks, 8 micro-batches: makespan 33 s, bubble fraction 27.3 %")
-    assert "bubble overhead 37.5 %, at most 4 micro-batches held by a rank; GPipe, simulated" in alt
+    assert alt.startswith("1F1B, 4 ranks, 8 micro-batches, simulated: makespan 33 s, bubble fraction 27.3 %")
+    assert "bubble overhead 37.5 %, at most 4 micro-batches held by a rank; GPipe, 4 ranks" in alt
     data, _ = studio._repr_mimebundle_()
     assert data["text/plain"] == alt
     assert data["text/html"].startswith("<figure")
+    studio.steady = True
+    assert "1F1B, 4 ranks, 8 micro-batches, simulated: a step every 33 s" in studio.static().alt
 
 
 def test_a_picture_of_the_critical_path_keeps_the_colour_of_its_actions_alone():
     studio = show.BubbleStudio("1F1B", 4, 8, Costs(p2p=0.3))
-    whole = count_pixels(studio.export_png(), paint_of("F").fill)
+    whole = count_pixels(studio.export_png(), LIGHT.fill_of("F"))
     studio.critical = True
     path = [span.action.kind for span in critical_path(studio.schedule, studio.timeline)]
-    left = count_pixels(studio.export_png(), paint_of("F").fill)
+    left = count_pixels(studio.export_png(), LIGHT.fill_of("F"))
     assert left / whole == pytest.approx(path.count(Kind.F) / (4 * 8), rel=0.1)
     assert studio.static().alt.endswith("pale: not on the critical path")
 
@@ -234,6 +274,22 @@ def test_what_is_sent_is_plain():
     studio = show.BubbleStudio("1F1B", 16, 64)
     json.dumps({name: getattr(studio, name) for name in ("view", "options", "stage_costs", "order", "delivery")})
     assert len(studio.actions) == 6 * 4 * 16 * 64 * 2, "six numbers an action"
+
+
+def test_idle_time_has_the_strongest_ink_of_the_picture_and_as_much_of_it_as_the_bubble():
+    """1F1B idles 36 of 33 s times four ranks and ZB-H1 12 of 27 s: so much of the same width is drawn in idle ink."""
+    idle = [count_pixels(show.BubbleStudio(name, 4, 8).export_png(), LIGHT.idle) for name in ("1F1B", "ZB-H1")]
+    assert idle[0] / idle[1] == pytest.approx((36 / 33) / (12 / 27), rel=0.03)
+
+
+def test_a_point_of_the_overview_is_the_run_it_loads(monkeypatch):
+    studio, other = show.BubbleStudio("1F1B", 4, 8), show.BubbleStudio("ZB-H2", 4, 8)
+    sent = []
+    monkeypatch.setattr(studio, "send", lambda content, buffers=(): sent.append(content))
+    for family in ("ZB-H2", "zero bubble search"):
+        studio._handle_custom_msg({"about": inputs_of(studio, family=family)}, [])
+    assert sent[0] == {"about": inputs_of(studio, family="ZB-H2"), "run": other.view["runs"][0]}
+    assert sent[1]["run"] is None, "a search would keep the kernel from the next input"
 
 
 def inputs_of(studio, **changes):

@@ -195,7 +195,7 @@ def test_a_picture_made_ahead_has_the_costs_no_dial_shows(monkeypatch, before, c
 def test_another_family_is_one_answer_with_its_stage_costs():
     studio = show.BubbleStudio("1F1B", 4, 8, costs_at_random(4))
     before, seen = studio.view["number"], []
-    studio.observe(lambda change: seen.append(change["new"]["title"]), names="view")
+    studio.observe(lambda change: seen.append(change["new"]["runs"][0]["title"]), names="view")
     studio.family = "ZB-V"
     assert studio.view["number"] == before + 1
     assert (len(studio.stage_costs), studio.stages_per_rank, seen) == (8, 2, ["ZB-V, 4 ranks, 8 micro-batches"])

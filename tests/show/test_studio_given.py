@@ -67,7 +67,7 @@ def test_a_schedule_is_a_family_of_its_own_with_three_stages_a_rank():
     studio = show.BubbleStudio(order, costs=Costs(forward=2.0), compare="1F1B")
     assert studio.schedule is order
     assert studio.options["families"][1:] == show.BubbleStudio().options["families"]
-    assert studio.options["families"][0] == studio.family == studio.state()["runs"][0]["name"]
+    assert studio.options["families"][0]["name"] == studio.family == studio.state()["runs"][0]["name"]
     assert studio.costs.duration(11, Kind.F) == pytest.approx(2 / 3)
     assert studio.state()["runs"][0]["most_held"] == pytest.approx([peak / 3 for peak in peak_in_flight(order)])
     assert studio.timeline.busy == pytest.approx(4 * 8 * 4.0)
@@ -81,7 +81,7 @@ def test_ranks_may_have_different_numbers_of_stages():
     assert studio.timeline == simulate(order, Costs((1.0, 2.0, 3.0)))
     compared = studio._setting.costs_of(FAMILIES["GPipe"])
     assert [compared.duration(stage, Kind.F) for stage in (0, 1)] == pytest.approx([2.0, 4.0])
-    assert studio.view["title"] == "mine, 2 ranks, 1 micro-batch"
+    assert studio.view["runs"][0]["title"] == "mine, 2 ranks, 1 micro-batch"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_ranks_may_have_different_numbers_of_stages():
 def test_the_name_in_the_menu_is_nobody_elses(name, shown):
     studio = show.BubbleStudio(Schedule(one_f_one_b(2, 2).rows, name))
     assert studio.family == shown
-    assert studio.options["families"].count(shown) == 1
+    assert [one["name"] for one in studio.options["families"]].count(shown) == 1
 
 
 def test_its_sizes_cannot_be_moved_until_another_family_is_chosen():
@@ -122,23 +122,7 @@ def test_a_schedule_of_another_size_an_illegal_one_and_too_large_ones_are_refuse
         show.BubbleStudio(Schedule.of([["0B0", "0F0"]]))
     with pytest.raises(ScheduleError, match="the schedule is empty"):
         show.BubbleStudio(Schedule(()))
-    with pytest.raises(ValueError, match="num_ranks is 33; choose 1 to 32"):
-        show.BubbleStudio(one_f_one_b(33, 2))
+    with pytest.raises(ValueError, match="num_ranks is 65; choose 1 to 64"):
+        show.BubbleStudio(one_f_one_b(65, 2))
     with pytest.raises(ValueError, match="costs are given for 2 stages and the schedule has 6"):
         show.BubbleStudio(interleaved(2, 2, stages_per_rank=3), costs=Costs((1.0, 2.0)))
-
-
-@pytest.mark.parametrize(
-    ("limit", "sentence"),
-    [
-        (3.5, "1F1B: rank 0 holds 4 micro-batches, more than the limit of 3.5"),
-        (2.5, "1F1B: rank 0 holds 4 micro-batches, more than the limit of 2.5 (and 1 more rank holds too many)"),
-        (1.5, "1F1B: rank 0 holds 4 micro-batches, more than the limit of 1.5 (and 2 more ranks hold too many)"),
-    ],
-)
-def test_what_is_held_has_a_unit_and_one_rank_is_one(limit, sentence):
-    studio = show.BubbleStudio("1F1B", 4, 8, memory_limit=limit)
-    assert studio.view["problem"] == sentence
-    assert studio.view["headings"][-1] == "Most held, micro-batches"
-    alone = show.BubbleStudio("1F1B", 1, 2, memory_limit=0.5)
-    assert alone.view["problem"] == "1F1B: rank 0 holds 1 micro-batch, more than the limit of 0.5"

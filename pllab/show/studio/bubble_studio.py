@@ -35,7 +35,7 @@ from pllab.timeline import Timeline
 
 _SCRIPTS = (
     *("actions", "words", "scale", "boxes", "memory", "texture", "motion", "plot"),
-    *("stage", "overview", "controls", "look_ahead"),
+    *("stage", "overview", "controls", "look_ahead", "answers"),
 )
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
 _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on

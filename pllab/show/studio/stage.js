@@ -2,8 +2,8 @@
 // next.
 
 class Stage extends View {
-  constructor(context) {
-    super(context, "studio", "Timeline");
+  constructor(context, widget) {
+    super(context, widget, "Timeline");
     this.runs = [];
     this.plots = [];
     this.path = new Int32Array();
