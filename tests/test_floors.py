@@ -165,9 +165,7 @@ def script_functions(text: str) -> Iterator[tuple[str, int]]:
     """Name and length of each function of a script, by its braces; strings and comments are blanked first."""
     strings = r"//[^\n]*|/\*.*?\*/|`(?:\\.|[^`\\])*`|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
     clean = re.sub(strings, lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.S)
-    functions = (
-        r"(?:function\s+(\w+)\s*\([^)]*\)|const\s+(\w+)\s*=\s*\([^)]*\)\s*=>|^  (\w+)\([^;]*?\))\s*\{"  # or methods
-    )
+    functions = r"(?:function\s+(\w+)\s*\([^)]*\)|const\s+(\w+)\s*=\s*\([^)]*\)\s*=>|^  (\w+)\([^;]*?\))\s*\{"
     for match in re.finditer(functions, clean, re.M):
         depth, end = 1, match.end()
         while depth and end < len(clean):
