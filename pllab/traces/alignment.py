@@ -38,8 +38,8 @@ def check_ranks(traces: Sequence[RankTrace]) -> None:
             raise ValueError(f"{before.name} and {trace.name} are both of rank {trace.rank}; give one file per rank")
     sizes = {trace.world_size: trace for trace in traces}
     if len(sizes) > 1:
-        parts = " and ".join(f"{trace.name} of {size}" for size, trace in sorted(sizes.items())[:2])
-        raise ValueError(f"{parts} ranks are of different runs; give the files of one run")
+        (few, small), (many, large) = sorted(sizes.items())[:2]
+        raise ValueError(f"{small.name} is of {few} ranks and {large.name} of {many}; give the files of one run")
     given, (size,) = frozenset(trace.rank for trace in traces), sizes
     if outside := sorted(rank for rank in given if rank >= size):
         raise ValueError(f"rank {outside[0]} is none of {size}, which its file says; export the trace again")

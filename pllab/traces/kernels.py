@@ -21,6 +21,7 @@ from pllab.traces.trace_files import Event, TraceFile, times_of
 Window = tuple[float, float]
 """First start and last end in microseconds."""
 
+_ANNOTATION = "gpu_user_annotation"
 _MESSAGE = ("nccl", "rccl", "oneccl")  # how kernels of messages begin, in any case
 
 
@@ -34,7 +35,9 @@ def kernel_windows(file: TraceFile, spans: Sequence[Event]) -> list[Window | Non
     Raises:
         ValueError: an event has no time.
     """
-    kernels = [event for event in _of_category(file, "kernel")]
+    kernels = file.of_category("kernel")
+    if not kernels and not file.of_category(_ANNOTATION):
+        return [None] * len(spans)
     messages = {_lane(event) for event in kernels if _is_message(event)}
     found: dict[int, Window] = {}
     for number, event in (*_launched(file, spans, kernels), *_annotated(file, spans, messages)):
@@ -42,12 +45,6 @@ def kernel_windows(file: TraceFile, spans: Sequence[Event]) -> list[Window | Non
         first, last = found.get(number, (start, end))
         found[number] = min(first, start), max(last, end)
     return [found.get(number) for number in range(len(spans))]
-
-
-def _of_category(file: TraceFile, *endings: str) -> Iterator[Event]:
-    for event in file.events:
-        if event.get("ph") == "X" and str(event.get("cat")).endswith(endings):
-            yield event
 
 
 def _is_message(event: Event) -> bool:
@@ -70,7 +67,7 @@ def _launched(file: TraceFile, spans: Sequence[Event], kernels: list[Event]) -> 
         return
     times = [times_of(event, file.name) for event in spans]
     starts = [start for start, _ in times]
-    launches = {_argument(event, "correlation"): event for event in _of_category(file, "_runtime", "_driver")}
+    launches = {_argument(event, "correlation"): event for event in file.of_category("_runtime", "_driver")}
     for kernel in kernels:
         launch = launches.get(_argument(kernel, "correlation"))
         if launch is None or _argument(kernel, "correlation") is None or _is_message(kernel):
@@ -84,7 +81,7 @@ def _launched(file: TraceFile, spans: Sequence[Event], kernels: list[Event]) -> 
 def _annotated(file: TraceFile, spans: Sequence[Event], messages: set[tuple[str, str]]) -> Iterator[tuple[int, Event]]:
     """The annotations of spans on the stream that computes: without messages, and with the most annotations."""
     numbers = dict(zip(_keys(spans), range(len(spans)), strict=True))
-    named = [event for event in _of_category(file, "gpu_user_annotation") if _lane(event) not in messages]
+    named = [event for event in file.of_category(_ANNOTATION) if _lane(event) not in messages]
     names = {event["name"] for event in spans}
     lanes = Counter(_lane(event) for event in named if event.get("name") in names)
     if not lanes:

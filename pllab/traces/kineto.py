@@ -29,8 +29,8 @@ _RUNTIME = re.compile(r"PP:([0-9]{1,9})(?:([FBIW])|(?:SEND|RECV)_[FB])([0-9]{1,9
 _OVERLAPPED = re.compile(r"PP:\(([0-9FBIW;]*)\)OVERLAP_F_B")
 _GPIPE = re.compile(r"(Forward|Backward) ([0-9]{1,9})")
 _NO_NAMES = (
-    "has no spans of a pipeline, such as PP:0F0 or 'Forward 0'; PyTorch's Schedule1F1B names none, and "
-    "ScheduleInterleaved1F1B([stage], num_microbatches) runs the same order and names all"
+    "has no spans of a pipeline, such as PP:0F0 or 'Forward 0'; PyTorch's Schedule1F1B names none, so run its order by "
+    "pllab.pipeline.to_torch(one_f_one_b(num_ranks, num_microbatches), stages, loss), whose runtime names all"
 )
 
 
@@ -85,10 +85,11 @@ def read_rank(file: TraceFile) -> RankTrace:
     if rank is None or size is None:
         problem = f"{file.name} does not say which rank wrote it (no distributedInfo)"
         raise ValueError(f"{problem}; start the profiler after torch.distributed.init_process_group")
-    spans = _complete(file, "user_annotation")
+    spans = file.spans.get("user_annotation", [])
     found = _work(file, spans)
     windows = kernel_windows(file, [event for event, _ in found])
-    work = [each._replace(kernels=window) for (_, each), window in zip(found, windows, strict=True)]
+    pairs = zip(found, windows, strict=True)
+    work = [each._replace(kernels=window) if window else each for (_, each), window in pairs]
     on_gpu = any(windows) or _is_on_gpu(file)
     steps = tuple(_steps(work, _profiler_steps(file, spans)))
     return RankTrace(file.name, rank, size, _groups(info), _count_in(file.about, "baseTimeNanoseconds"), on_gpu, steps)
@@ -114,23 +115,14 @@ def _groups(info: Any) -> frozenset[frozenset[int]]:
     return frozenset(map(frozenset, ranks))
 
 
-def _complete(file: TraceFile, category: str) -> list[Event]:
-    """The complete events of a category whose names are texts."""
-    return [
-        event
-        for event in file.events
-        if event.get("cat") == category and event.get("ph") == "X" and isinstance(event.get("name"), str)
-    ]
-
-
 def _work(file: TraceFile, spans: list[Event]) -> list[tuple[Event, Work]]:
     """The named spans with their events, by start; names of GPipe count only where the runtime has none."""
-    named = [(event, actions_of(event["name"])) for event in spans]
-    if any(actions and actions[0].stage != UNKNOWN_STAGE for _, actions in named):
-        named = [(event, actions) for event, actions in named if actions and actions[0].stage != UNKNOWN_STAGE]
-    named = [(event, actions) for event, actions in named if actions]
-    if not named:
+    named = [(event, actions) for event in spans if (actions := actions_of(event["name"]))]
+    computing = [actions for _, actions in named if actions[0].kind is not Kind.C]
+    if not computing:
         raise ValueError(f"{file.name} {_NO_NAMES}")
+    if any(actions[0].stage != UNKNOWN_STAGE for actions in computing):
+        named = [(event, actions) for event, actions in named if actions[0].stage != UNKNOWN_STAGE]
     received = sorted(times_of(event, file.name)[1] for event in spans if event["name"].endswith(":recv"))
     found = []
     for event, actions in named:

@@ -95,7 +95,7 @@ def _at(row: int, action: Action) -> Action:
 def _problem(rows: Sequence[Sequence[Action]]) -> str | None:
     """Why these rows are no complete step; a step without any backward is one of inference."""
     schedule = Schedule.of(rows)
-    if any(action.kind is not Kind.F for action in schedule.actions()):
+    if not all(rows) or any(action.kind is not Kind.F for action in schedule.actions()):
         return next((problem.sentence for problem in problems(schedule)), None)
     expected = schedule.num_stages * schedule.num_microbatches
     stages = sum(len({action.stage for action in row}) for row in rows)

@@ -18,8 +18,8 @@ class _Run(NamedTuple):
 
 
 def is_own(file: TraceFile) -> bool:
-    """Whether a file is one of this package: its events say stage, kind, micro-batch and engine."""
-    return any(event.get("ph") == "X" and _args(event).keys() >= _FIELDS for event in file.events)
+    """Whether a file is one of this package: its first event says stage, kind, micro-batch and engine."""
+    return any(_args(event).keys() >= _FIELDS for events in file.spans.values() for event in events[:1])
 
 
 def read_run(file: TraceFile, number: int | None = None) -> Recorded:

@@ -8,8 +8,10 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 Event = Mapping[str, Any]
 
@@ -18,17 +20,26 @@ _GZIP = b"\x1f\x8b"
 _WANTED = "give a trace as torch.profiler's export_chrome_trace or the bubble studio writes it"
 
 
-class TraceFile(NamedTuple):
-    """The events of a file, and all that it says beside them."""
+@dataclass(frozen=True)
+class TraceFile:
+    """The events of a file, and all that it says beside them; the name is for sentences."""
 
-    path: Path
+    name: str
     about: Mapping[str, Any]
     events: list[Event]
 
-    @property
-    def name(self) -> str:
-        """The file's name, for sentences."""
-        return self.path.name
+    @cached_property
+    def spans(self) -> Mapping[str, list[Event]]:
+        """The complete events ("X") by category; only those whose names are texts."""
+        found: dict[str, list[Event]] = {}
+        for event in self.events:
+            if event.get("ph") == "X" and isinstance(event.get("name"), str):
+                found.setdefault(str(event.get("cat")), []).append(event)
+        return found
+
+    def of_category(self, *endings: str) -> list[Event]:
+        """The complete events of the categories that end so: `"_runtime"` for `cuda_runtime`."""
+        return [event for name, events in self.spans.items() if name.endswith(endings) for event in events]
 
 
 def read_file(path: Path | str) -> TraceFile:
@@ -45,7 +56,7 @@ def read_file(path: Path | str) -> TraceFile:
     if not isinstance(events, list):
         raise ValueError(f"{path.name} is JSON without a list of traceEvents; {_WANTED}")
     about = {name: value for name, value in content.items() if name != "traceEvents"}
-    return TraceFile(path, about, [event for event in events if isinstance(event, dict)])
+    return TraceFile(path.name, about, [event for event in events if isinstance(event, dict)])
 
 
 def times_of(event: Event, name: str) -> tuple[float, float]:
