@@ -6,7 +6,7 @@ The rooms, from the ground floor up; a room imports its own floor's room and the
     floor 4   train       bench                  one trainer; measurements against baselines
     floor 3   models                             GPT-2 cut into stages
     floor 2   parallel    pipeline    show       algorithms that know no model; pictures that know no torch
-    floor 1   comm        data        simulate   process groups; datasets; the virtual clock
+    floor 1   comm  data  simulate  traces       process groups; datasets; the virtual clock; recorded runs
     floor 0   schedule    timeline               what runs where in which order; what happened when
     beneath   arguments                          checks of a caller's numbers
 

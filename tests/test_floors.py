@@ -22,6 +22,7 @@ FLOORS = {
     "comm": 1,
     "data": 1,
     "simulate": 1,
+    "traces": 1,
     "parallel": 2,
     "pipeline": 2,
     "show": 2,
@@ -102,7 +103,9 @@ def loaded(modules: str) -> set[str]:
 
 
 def test_the_drawing_rooms_import_no_torch() -> None:
-    assert "torch" not in loaded("pllab.schedule, pllab.timeline, pllab.transfers, pllab.simulate, pllab.show")
+    assert "torch" not in loaded(
+        "pllab.schedule, pllab.timeline, pllab.transfers, pllab.simulate, pllab.traces, pllab.show"
+    )
 
 
 def test_the_torch_rooms_import_without_the_notebook_and_dataset_libraries() -> None:

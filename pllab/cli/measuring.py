@@ -36,7 +36,7 @@ class Numbers:
     """File for the numbers, the machine and the command."""
 
     def __post_init__(self) -> None:
-        _check_file("--json", self.json)
+        check_file("--json", self.json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,12 +51,17 @@ class Drawing:
     """File for the picture, .png or .svg."""
 
     def __post_init__(self) -> None:
-        _check_file("--picture", self.picture)
+        check_file("--picture", self.picture)
         if self.picture is not None and self.picture.suffix.lower() not in (".png", ".svg"):
             raise ValueError(f"--picture {str(self.picture)!r} is no picture; end the name in .png or .svg")
 
 
-def _check_file(flag: str, path: Path | None) -> None:
+def check_file(flag: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written once the numbers are there.
+
+    Raises:
+        ValueError: the path is a folder, is in a folder that does not exist, or cannot be written.
+    """
     if path is None:
         return
     name = f"{flag} {str(path)!r}"

@@ -3,7 +3,7 @@
 costs.py        what work and messages cost
 clock.py        when every action would start and end
 estimation.py   costs from measured runs
-idle.py         the cause of every idle gap, and the spans that decide how long a run takes
+idle.py         the cause of every idle gap, their sums, and the spans that decide how long a run takes
 messages.py     what messages cost, and collectives made of them
 formulas.py     what theory says
 
@@ -14,12 +14,13 @@ from pllab.simulate import formulas
 from pllab.simulate.clock import Times, action_times, simulate
 from pllab.simulate.costs import Costs
 from pllab.simulate.estimation import estimate
-from pllab.simulate.idle import Gap, PathStep, critical_path, critical_steps, gaps
+from pllab.simulate.idle import Gap, IdleCause, PathStep, critical_path, critical_steps, gaps, idle_causes
 from pllab.simulate.messages import MessageCost, simulate_transfers
 
 __all__ = [
     "Costs",
     "Gap",
+    "IdleCause",
     "MessageCost",
     "PathStep",
     "Times",
@@ -29,6 +30,7 @@ __all__ = [
     "estimate",
     "formulas",
     "gaps",
+    "idle_causes",
     "simulate",
     "simulate_transfers",
 ]

@@ -5,7 +5,8 @@ Both combine the data flow of the schedule with the spans of a timeline, from an
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from math import fsum
+from typing import Literal, NamedTuple, get_args
 
 from pllab.schedule import Action, Kind, Schedule, needs
 from pllab.simulate.costs import Costs
@@ -130,6 +131,44 @@ def gaps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> 
         for gap in _of_rank(rank, row, links, timeline.start, timeline.end)
         if gap.end > gap.start
     )
+
+
+class IdleCause(NamedTuple):
+    """A cause, its seconds on all ranks together, and its share of all idle time."""
+
+    cause: Cause
+    seconds: float
+    share: float
+
+
+def idle_causes(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[IdleCause, ...]:
+    """The idle time of a run by cause; the seconds add up to `timeline.idle`, and the shares to 1.
+
+    Example, `simulate(one_f_one_b(2, 2))`, whose ranks are idle for 6 s of 18:
+
+        start-up  1 s  1/6      rank 1 waits for 0F0
+        action    3 s  3/6      rank 0 waits for 1B0 and for 1B1
+        message   0 s  0        they take no time here
+        launch    0 s  0
+        drain     2 s  2/6      rank 1 is done
+
+    Args:
+        schedule: the schedule that was run.
+        timeline: its timeline, from any engine.
+        costs: how long messages take; see `gaps`.
+
+    Returns:
+        Every cause, in this order; of a run that is never idle all shares are 0.
+
+    Raises:
+        ValueError: the timeline is not of this schedule.
+    """
+    seconds: dict[Cause, list[float]] = {cause: [] for cause in get_args(Cause)}
+    for gap in gaps(schedule, timeline, costs):
+        seconds[gap.cause].append(gap.duration)
+    sums = {cause: fsum(durations) for cause, durations in seconds.items()}
+    total = fsum(sums.values())
+    return tuple(IdleCause(cause, idle, idle / total if total else 0.0) for cause, idle in sums.items())
 
 
 def _of_rank(rank: int, row: tuple[Span, ...], links: Links, start: float, end: float) -> Iterator[Gap]:

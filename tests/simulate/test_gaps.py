@@ -2,9 +2,10 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from pllab.schedule import Action, Schedule, gpipe, needs, one_f_one_b
-from pllab.simulate import Costs, Gap, gaps, simulate
+from pllab.simulate import Costs, Gap, gaps, idle_causes, simulate
 from pllab.timeline import Span, Timeline
 from tests.simulate.legal import runs
 
@@ -106,3 +107,32 @@ def test_a_timeline_of_another_schedule_is_refused() -> None:
 def test_a_gap_says_what_it_waits_for() -> None:
     first = gaps(one_f_one_b(2, 2), simulate(one_f_one_b(2, 2)))[0]
     assert str(first) == "rank 0 is idle for 2 s at 2 s: it waits for 1B0"
+
+
+def test_idle_time_by_cause_by_hand() -> None:
+    schedule = one_f_one_b(2, 2)
+    causes = {cause: (seconds, share) for cause, seconds, share in idle_causes(schedule, simulate(schedule))}
+    assert causes == {
+        "start-up": (1.0, 1 / 6),
+        "action": (3.0, 3 / 6),
+        "message": (0.0, 0.0),
+        "launch": (0.0, 0.0),
+        "drain": (2.0, 2 / 6),
+    }
+
+
+@given(run=runs(), noise=st.lists(st.floats(0, 3), min_size=1, max_size=20))
+def test_causes_add_up_to_all_idle_time_of_any_run(run: tuple[Schedule, Costs], noise: list[float]) -> None:
+    """Also of a measured one, whose spans begin late, overlap and leave a message or a rank idle."""
+    schedule, costs = run
+    spans = simulate(schedule, costs).spans
+    late = [span._replace(end=span.end + noise[n % len(noise)]) for n, span in enumerate(spans)]
+    sent = Span(0, Action.parse("0C0"), -1.0, 0.5)
+    for timeline in (Timeline.of([*late, sent], "real", schedule.num_ranks + 1), Timeline.of(spans, "real")):
+        causes = idle_causes(schedule, timeline, costs)
+        assert sum(one.seconds for one in causes) == pytest.approx(timeline.idle, rel=1e-3, abs=1e-9)
+        assert sum(one.share for one in causes) == (pytest.approx(1, abs=1e-3) if any(o.seconds for o in causes) else 0)
+
+
+def test_a_run_that_is_never_idle_has_no_shares() -> None:
+    assert {one.share for one in idle_causes(gpipe(1, 1), simulate(gpipe(1, 1)))} == {0.0}

@@ -1,0 +1,115 @@
+"""A trace file as plain data, or one sentence on what is wrong with it.
+
+The file may come from anywhere, so it is read as JSON and nothing else. Source: Trace Event Format (Google), which
+torch.profiler and this package write.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+Event = Mapping[str, Any]
+
+_MOST_MICROSECONDS = 1e18  # some 30,000 years
+_GZIP = b"\x1f\x8b"
+_WANTED = "give a trace as torch.profiler's export_chrome_trace or the bubble studio writes it"
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """The events of a file, and all that it says beside them; the name is for sentences."""
+
+    name: str
+    about: Mapping[str, Any]
+    events: list[Event]
+
+    @cached_property
+    def spans(self) -> Mapping[str, list[Event]]:
+        """The complete events ("X") by category; only those whose names are texts."""
+        found: dict[str, list[Event]] = {}
+        for event in self.events:
+            if event.get("ph") == "X" and isinstance(event.get("name"), str):
+                found.setdefault(str(event.get("cat")), []).append(event)
+        return found
+
+    def of_category(self, *endings: str) -> list[Event]:
+        """The complete events of the categories that end so: `"_runtime"` for `cuda_runtime`."""
+        return [event for name, events in self.spans.items() if name.endswith(endings) for event in events]
+
+
+def read_file(path: Path | str) -> TraceFile:
+    """Read a trace, compressed or not.
+
+    Example: `read_file("rank0.json.gz").events[0]["name"]`.
+
+    Raises:
+        ValueError: there is no such file, or it is no trace; the sentence says why.
+    """
+    path = Path(path)
+    content = _parsed(path.name, _text_of(path))
+    events = content.get("traceEvents") if isinstance(content, dict) else None
+    if not isinstance(events, list):
+        raise ValueError(f"{path.name} is JSON without a list of traceEvents; {_WANTED}")
+    about = {name: value for name, value in content.items() if name != "traceEvents"}
+    return TraceFile(path.name, about, [event for event in events if isinstance(event, dict)])
+
+
+def times_of(event: Event, name: str) -> tuple[float, float]:
+    """Start and end of a complete event in microseconds.
+
+    Raises:
+        ValueError: it has none; the sentence names the event and the file.
+    """
+    start, length = event.get("ts"), event.get("dur")
+    if start is None or length is None or not (_is_time(start) and _is_time(length)) or length < 0:
+        text = f"{event.get('name')!s:.60} in {name} starts at {start!s:.30} and lasts {length!s:.30} microseconds"
+        raise ValueError(f"{text}; export the trace again")
+    return float(start), float(start) + float(length)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST_MICROSECONDS
+
+
+def _text_of(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        is_packed = content.startswith(_GZIP)
+        if path.suffix == ".gz" and content and not is_packed:
+            raise ValueError(f"{path.name} ends in .gz and is not compressed with gzip; name it .json or export again")
+        return (gzip.decompress(content) if is_packed else content).decode()
+    except FileNotFoundError:
+        raise ValueError(f"{str(path)!r} is not there; give the files of all ranks") from None
+    except IsADirectoryError:
+        raise ValueError(f"{str(path)!r} is a folder; give the files in it, one per rank") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name} is no text; {_WANTED}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise ValueError(
+            f"{path.name} is compressed and ends too early or is damaged; copy or export it again"
+        ) from None
+
+
+def _parsed(name: str, text: str) -> Any:
+    if not text.strip():
+        raise ValueError(f"{name} is empty; export the trace after the profiler has stopped")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if text.lstrip()[0] in "{[" and _ends_early(text, error):
+            problem = f"{name} ends in the middle, after {len(text):,} characters"
+            raise ValueError(f"{problem}; export it again and let the writing end") from None
+        raise ValueError(f"{name} is no JSON (line {error.lineno}, column {error.colno}); {_WANTED}") from None
+    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
+        raise ValueError(f"{name} is JSON that no profiler writes; {_WANTED}") from None
+
+
+def _ends_early(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether the text stops where more was expected; of a string cut off, the error names the beginning."""
+    rest = text[error.pos :].strip()
+    return not rest or error.msg.startswith("Unterminated string") or len(rest) < 5

@@ -1,0 +1,90 @@
+import json
+import re
+from glob import glob
+from pathlib import Path
+
+import pytest
+
+import pllab
+from pllab.cli import main
+from pllab.schedule import Schedule, one_f_one_b
+from pllab.simulate import Costs, simulate
+from tests.traces.files import trace_of, write, write_run
+
+RUN = simulate(one_f_one_b(2, 4), Costs(0.0021, 0.0017, 0.0013, p2p=0.0004))
+
+
+@pytest.fixture
+def traces(tmp_path):
+    return [str(path) for path in write_run(tmp_path, RUN)]
+
+
+def test_a_line_per_fact_a_page_and_the_numbers(traces, tmp_path, capsys):
+    page, numbers = tmp_path / "run.html", tmp_path / "run.json"
+    assert main(["import", *traces, "-o", str(page), "--json", str(numbers)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = ["ranks", "micro-batches", "step", "clock", "makespan", "bubble fraction", "idle time"]
+    causes = ["start-up", "action", "message", "launch", "drain"]
+    assert [line[:16].strip() for line in lines[:-2]] == names + causes
+    assert lines[-2:] == [f"numbers in {numbers}", f"page in {page}"]
+    makespan = f"{RUN.makespan * 1e3:.3f} ms"
+    assert lines[4].endswith(f"{makespan} real, {makespan} simulated; measured over predicted 1.000")
+    shares = [float(line.split("%")[0].split()[-1]) for line in lines[7:12]]
+    assert sum(shares) == pytest.approx(100, abs=0.1)
+    assert page.read_text().startswith("<!doctype html>") and "1B3" in page.read_text()
+    found = json.loads(numbers.read_text())
+    assert Schedule.from_csv(found["schedule"]) == one_f_one_b(2, 4)
+    assert found["makespan_s"] == pytest.approx(RUN.makespan) and found["measured_over_predicted"] == pytest.approx(1)
+    assert sum(cause["seconds"] for cause in found["idle_causes"]) == pytest.approx(found["idle_s"])
+
+
+def test_traces_may_stand_before_after_and_between_flags_or_behind_their_own(traces, capsys):
+    outputs = []
+    for words in (
+        ["--step", "3", *traces],
+        [traces[0], "--step=3", traces[1]],
+        ["--traces", *traces, "--step", "3"],
+    ):
+        assert main(["import", *words]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert len(set(outputs)) == 1 and "step             3 of 3" in outputs[0]
+
+
+def test_the_readmes_command_reads_the_files_of_the_ranks(traces, tmp_path, capsys, monkeypatch):
+    readme = Path(pllab.__file__).parents[1] / "README.md"
+    (command,) = re.findall(r"-m pllab (import [^`]*)`", readme.read_text())
+    monkeypatch.chdir(tmp_path)
+    words = [name for word in command.split() for name in (sorted(glob(word)) if "*" in word else [word])]
+    assert main(words) == 0
+    assert Path("run.html").exists()
+
+
+def test_without_a_backward_there_is_a_report_and_no_page(tmp_path, capsys):
+    contents = [trace_of(RUN, rank) for rank in range(2)]
+    for content in contents:
+        content["traceEvents"] = [event for event in content["traceEvents"] if "B" not in event["name"]]
+    paths = list(map(str, write(tmp_path, contents)))
+    assert main(["import", *paths]) == 0
+    assert "ms real; a prediction needs a backward" in capsys.readouterr().out
+    assert main(["import", *paths, "-o", str(tmp_path / "run.html")]) == 2
+    assert "step 3 of the trace has no backward, and a prediction needs one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "no trace is given; write python -m pllab import rank*.json"),
+        (["rank0.json"], "'rank0.json' is not there; give the files of all ranks"),
+        (["rank0.json", "-o"], "--output: expected one argument"),
+        (["rank0.json", "-o", "run.json"], "--output 'run.json' is no page; end the name in .html"),
+        (["rank0.json", "-o", "nowhere/run.html"], "lies in a folder that does not exist"),
+        (["rank0.json", "--json", "nowhere/run.json"], "lies in a folder that does not exist"),
+        (["rank0.json", "--step", "two"], "'two' is no int"),
+        (["rank0.json", "--stage", "2"], "--stage"),
+    ],
+)
+def test_a_refusal_is_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["import", *words]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error and error.count("\n") == 1

@@ -1,0 +1,72 @@
+"""Two ranks run PyTorch's pipelines under its profiler, and each writes its files."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining import schedules as theirs
+
+from pllab.pipeline import to_torch
+from pllab.schedule import one_f_one_b
+
+NUM_MICROBATCHES = 4  # of a stage; of two stages of a rank twice as many
+STAGES_PER_RANK = {
+    "ScheduleGPipe": 1,
+    "Schedule1F1B": 1,
+    "_ScheduleForwardOnly": 1,
+    "to_torch": 1,
+    "ScheduleInterleaved1F1B of one stage": 1,
+    "ScheduleInterleaved1F1B": 2,
+    "ScheduleLoopedBFS": 2,
+    "ScheduleInterleavedZeroBubble": 2,
+    "ScheduleZBVZeroBubble": 2,
+    "ScheduleDualPipeV": 2,
+}
+V_SHAPED = ("ScheduleZBVZeroBubble", "ScheduleDualPipeV")
+loss = nn.functional.mse_loss
+
+
+def write_traces(rank: int, size: int, folder: str, families: list[str]) -> dict[str, list[str]]:
+    """Per family, what this rank was told to run: the order that PyTorch itself has, where it has one."""
+    orders = {}
+    for family in families:
+        step, runtime = _step_of(family, rank, size)
+        step()  # shapes are exchanged in the first step
+        path = str(Path(folder, f"{family} rank{rank}.json"))
+        write = partial(_export, path)
+        wanted = torch.profiler.schedule(wait=0, warmup=1, active=2, repeat=1)
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU], schedule=wanted, on_trace_ready=write
+        ) as profiler:
+            for _ in range(3):
+                step()
+                profiler.step()
+        orders[family] = [str(action) for action in (runtime.pipeline_order or {}).get(rank, []) if action]
+    return orders
+
+
+def _export(path: str, profiler: Any) -> None:
+    profiler.export_chrome_trace(path)
+
+
+def _step_of(family: str, rank: int, size: int) -> tuple[Callable[[], Any], Any]:
+    num_stages = size * STAGES_PER_RANK[family]
+    numbers = [rank, num_stages - 1 - rank] if family in V_SHAPED else list(range(rank, num_stages, size))
+    modules = {number: nn.Sequential(nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 32)) for number in numbers}
+    stages = [PipelineStage(each, number, num_stages, torch.device("cpu")) for number, each in modules.items()]
+    name, count = family.partition(" ")[0], NUM_MICROBATCHES * STAGES_PER_RANK[family]
+    if name == "to_torch":
+        runtime = to_torch(one_f_one_b(size, count), modules, loss)
+    elif name == "_ScheduleForwardOnly":
+        runtime = theirs._ScheduleForwardOnly(stages[0], count)
+    elif issubclass(getattr(theirs, name), theirs.PipelineScheduleSingle):
+        runtime = getattr(theirs, name)(stages[0], count, loss_fn=loss)
+    else:
+        runtime = getattr(theirs, name)(stages, count, loss_fn=loss)
+    x = torch.randn(128, 32)
+    words = {"target": x, "losses": []} if num_stages - 1 in numbers and name != "_ScheduleForwardOnly" else {}
+    return partial(runtime.step, *([x] if 0 in numbers else []), **words), runtime

@@ -1,0 +1,318 @@
+"""Files of made-up runs, whose times are known: read, put together, and refused."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from pllab.schedule import FAMILIES, check, gpipe, one_f_one_b
+from pllab.simulate import Costs, estimate, idle_causes, simulate
+from pllab.traces import read_trace
+from tests.traces.files import annotation, gpipe_name, same_times, trace_of, work_of, write, write_run
+
+COSTS = Costs(0.0021, 0.0017, 0.0013, p2p=0.0004)
+RUN = simulate(one_f_one_b(4, 6), COSTS)
+MICROSECOND = 1e-6
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_files_of_the_ranks_are_the_run_again(name, tmp_path):
+    schedule = FAMILIES[name].make(4, 8)
+    run = simulate(schedule, COSTS)
+    recorded = read_trace(write_run(tmp_path, run))
+    assert recorded.schedule == schedule
+    assert same_times(recorded.timeline, run) < MICROSECOND
+    assert (recorded.clock, recorded.timeline.engine, recorded.timeline.num_ranks) == ("host", "real", 4)
+    costs = estimate([(recorded.schedule, recorded.timeline)])
+    assert recorded.timeline.makespan / simulate(recorded.schedule, costs).makespan == pytest.approx(1, abs=1e-4)
+
+
+def test_files_may_be_compressed_and_in_any_order(tmp_path):
+    paths = write(tmp_path, [trace_of(RUN, rank) for rank in range(4)], packed=True)
+    recorded = read_trace(reversed(paths))
+    assert recorded.schedule == one_f_one_b(4, 6) and same_times(recorded.timeline, RUN) < MICROSECOND
+
+
+def test_gpipe_names_no_stage_and_its_ranks_are_its_stages(tmp_path):
+    run = simulate(gpipe(3, 4), COSTS)
+    recorded = read_trace(write_run(tmp_path, run, names=gpipe_name))
+    assert recorded.schedule == gpipe(3, 4) and same_times(recorded.timeline, run) < MICROSECOND
+
+
+def test_one_rank_alone_is_a_pipeline_too(tmp_path):
+    content = trace_of(simulate(gpipe(1, 2)), 0)
+    del content["baseTimeNanoseconds"]
+    assert read_trace(write(tmp_path, [content])[0]).schedule == gpipe(1, 2)
+
+
+def test_a_pipeline_may_be_one_process_group_of_a_larger_world(tmp_path):
+    run = simulate(gpipe(2, 2), COSTS)
+    contents = [trace_of(run, rank) for rank in range(2)]
+    for content, rank in zip(contents, (1, 3), strict=True):
+        groups = [{"pg_name": "0", "ranks": [0, 1, 2, 3]}, {"pg_name": "1", "pg_desc": "mesh_pp", "ranks": [1, 3]}]
+        content["distributedInfo"] |= {"rank": rank, "world_size": 4, "pg_config": groups}
+    recorded = read_trace(write(tmp_path, contents))
+    assert recorded.schedule == gpipe(2, 2) and same_times(recorded.timeline, run) < MICROSECOND
+
+
+@pytest.mark.parametrize("profiled", [True, False])
+def test_of_several_steps_the_last_complete_one_is_read_or_the_one_asked_for(profiled, tmp_path):
+    first = 3 if profiled else 0
+    contents = [trace_of(RUN, rank, steps=3, profiled=profiled) for rank in range(4)]
+    events = contents[2]["traceEvents"]
+    events.remove(next(event for event in reversed(events) if event["name"] == "PP:2B5"))  # the profiler stopped there
+    paths = write(tmp_path, contents)
+    recorded = read_trace(paths)
+    assert (recorded.step, recorded.steps) == (first + 1, (first, first + 1, first + 2))
+    assert same_times(recorded.timeline, RUN) < MICROSECOND
+    assert read_trace(paths, step=first).step == first
+    with pytest.raises(ValueError, match=rf"step {first + 2} is not complete: 2B5 is missing.*record whole steps"):
+        read_trace(paths, step=first + 2)
+    with pytest.raises(
+        ValueError, match=rf"step is 9, and the traces have the steps {first}, {first + 1}, {first + 2};"
+    ):
+        read_trace(paths, step=9)
+
+
+def test_an_evaluation_after_the_step_is_not_taken_for_it(tmp_path):
+    steps = [RUN, simulate(one_f_one_b(4, 6), COSTS)]
+    contents = []
+    for rank in range(4):
+        content = trace_of(steps[0], rank, profiled=False)
+        forwards = [
+            e for e in trace_of(steps[1], rank, profiled=False)["traceEvents"] if e["name"].startswith(f"PP:{rank}F")
+        ]
+        content["traceEvents"] += [{**event, "ts": event["ts"] + 1e6} for event in forwards]
+        contents.append(content)
+    recorded = read_trace(write(tmp_path, contents))
+    assert (recorded.step, recorded.steps, recorded.has_backward) == (0, (0, 1), True)
+    evaluation = read_trace(sorted(tmp_path.glob("*.json")), step=1)
+    assert not evaluation.has_backward and evaluation.schedule == one_f_one_b(4, 6).only("F")
+    causes = idle_causes(evaluation.schedule, evaluation.timeline)
+    assert sum(one.seconds for one in causes) == pytest.approx(evaluation.timeline.idle)
+
+
+def test_the_wait_of_a_span_for_its_input_is_communication_and_its_work_the_rest(tmp_path):
+    """The runtime waits in PP:1F0, and gloo's receive ends when the input is there."""
+    run = simulate(gpipe(2, 1), Costs(0.002, 0.001, 0.001))
+    contents = [trace_of(run, rank) for rank in range(2)]
+    forward = next(event for event in contents[1]["traceEvents"] if event["name"] == "PP:1F0")
+    contents[1]["traceEvents"] += [
+        annotation("PP:1RECV_F0", forward["ts"] - 1500, 100.0),
+        annotation("gloo:recv", forward["ts"] - 1450, 1450.0),
+    ]
+    forward |= {"ts": forward["ts"] - 1300, "dur": forward["dur"] + 1300}
+    recorded = read_trace(write(tmp_path, contents))
+    assert same_times(recorded.timeline, run) < MICROSECOND
+    waits = [(s.start, s.duration) for s in recorded.timeline.of_rank(1) if s.action.kind == "C" and s.duration > 9e-5]
+    assert waits == [pytest.approx((0.0005, 0.0001)), pytest.approx((0.0007, 0.0013))]
+    assert "1.3 ms in which spans waited for their input count as communication" in recorded.note
+
+
+def test_an_overlapped_pair_is_its_two_actions_in_order(tmp_path):
+    """As DualPipeV names them; the times of both alone say where to divide."""
+    alone = simulate(gpipe(1, 2), Costs(1e-3, 1e-3, 1e-3))
+    content = trace_of(alone, 0)
+    events = {event["name"]: event for event in content["traceEvents"]}
+    pair = annotation("PP:(0F1;0B0)OVERLAP_F_B", events["PP:0F1"]["ts"], 6000.0)
+    content["traceEvents"] = [*(e for n, e in events.items() if n not in ("PP:0F1", "PP:0B0", "PP:0B1")), pair]
+    content["traceEvents"].append(annotation("PP:0B1", pair["ts"] + 6000.0, 2000.0))
+    recorded = read_trace(write(tmp_path, [content]))
+    assert str(recorded.schedule) == "rank 0  0F0 0F1 0B0 0B1"
+    times = [(span.start, span.end) for span in work_of(recorded.timeline)]
+    assert times == [pytest.approx(pair) for pair in [(0, 0.001), (0.001, 0.003), (0.003, 0.007), (0.007, 0.009)]]
+    assert "1 overlapped pair" in recorded.note
+
+
+def changed(number, **about):
+    """Files of a run of which one says something else; None takes a key away."""
+
+    def change(contents):
+        contents[number] |= about
+        contents[number] = {key: value for key, value in contents[number].items() if value is not None}
+
+    return change
+
+
+def info(number, **values):
+    def change(contents):
+        contents[number]["distributedInfo"] |= values
+
+    return change
+
+
+def renamed(old, new):
+    def change(contents):
+        for content in contents:
+            for event in content["traceEvents"]:
+                event["name"] = event["name"].replace(old, new)
+
+    return change
+
+
+def without_time(contents):
+    next(event for event in contents[0]["traceEvents"] if event["name"] == "PP:0F0")["dur"] = "long"
+
+
+REFUSED = {
+    "a rank is missing": (
+        lambda c: c.pop(2),
+        r"of 4 ranks, 3 are given and rank 2 is missing; give a file of every rank",
+    ),
+    "ranks are missing": (lambda c: c.__delitem__(slice(1, 3)), r"2 are given and ranks 1, 2 are missing"),
+    "a rank is there twice": (info(1, rank=0), r"rank0.json and rank1.json are both of rank 0; give one file per rank"),
+    "worlds differ": (
+        info(3, world_size=8),
+        r"rank2.json is of 4 ranks and rank3.json of 8; give the files of one",
+    ),
+    "a rank outside": (info(3, rank=5), r"rank 5 is none of 4"),
+    "no rank": (
+        changed(1, distributedInfo=None),
+        r"rank1.json does not say which rank wrote it \(no distributedInfo\)",
+    ),
+    "no base": (changed(2, baseTimeNanoseconds=None), r"rank2.json does not say when its clock began \(no baseTime"),
+    "a base of words": (changed(2, baseTimeNanoseconds="noon"), r"rank2.json does not say when its clock began"),
+    "no names": (
+        renamed("PP:", "step "),
+        r"rank0.json has no spans of a pipeline.*Schedule1F1B names none.*to_torch",
+    ),
+    "two pipelines": (
+        renamed("PP:3", "PP:1"),
+        r"stage 1 is in rank1.json and in rank3.json; give the files of one pipe",
+    ),
+    "a stage is missing": (renamed("PP:2", "PP:4"), r"stage 2 is in no file; give the files of all ranks"),
+    "no time": (without_time, r"PP:0F0 in rank0.json starts at .* and lasts long microseconds; export the trace again"),
+    "steps differ": (
+        lambda c: c.__setitem__(1, trace_of(RUN, 1, steps=2, profiled=False)),
+        r"rank0.json has 1 steps and rank1.json has 2; record the same steps on every rank",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_files_that_do_not_fit_are_refused_in_one_sentence(what, tmp_path):
+    change, sentence = REFUSED[what]
+    contents = [trace_of(RUN, rank, profiled=what != "steps differ") for rank in range(4)]
+    change(contents)
+    with pytest.raises(ValueError, match=sentence) as error:
+        read_trace(write(tmp_path, contents))
+    assert "\n" not in str(error.value)
+
+
+def test_steps_of_different_numbers_are_refused(tmp_path):
+    contents = [trace_of(RUN, rank) for rank in range(4)]
+    for event in contents[3]["traceEvents"]:
+        event["name"] = event["name"].replace("ProfilerStep#3", "ProfilerStep#4")
+    with pytest.raises(ValueError, match="the ranks have no step in common"):
+        read_trace(write(tmp_path, contents))
+
+
+@pytest.mark.parametrize(("rank", "late_us"), [(1, 50_000.0), (1, -50_000.0), (3, 20_000.0), (0, -20_000.0)])
+def test_clocks_that_do_not_fit_are_refused_by_how_much_and_between_whom(rank, late_us, tmp_path):
+    contents = [trace_of(RUN, each, late_us=late_us if each == rank else 0.0) for each in range(4)]
+    with pytest.raises(
+        ValueError, match=r"the clock of rank(\d).json is at least (\S+) ms behind that of rank(\d).json"
+    ) as e:
+        read_trace(write(tmp_path, contents))
+    words = str(e.value).split()
+    behind, ahead, amount = (
+        words[words.index("clock") + 2],
+        words[words.index("that") + 2],
+        words[words.index("ms") - 1],
+    )
+    assert (ahead if late_us > 0 else behind).rstrip(";") == f"rank{rank}.json"
+    assert 0 < float(amount) <= abs(late_us) / 1e3
+
+
+def test_clocks_that_differ_less_than_the_spans_allow_are_taken(tmp_path):
+    contents = [trace_of(RUN, rank, late_us=-200.0 * (rank == 1)) for rank in range(4)]
+    assert read_trace(write(tmp_path, contents)).schedule == one_f_one_b(4, 6)
+
+
+GOOD = json.dumps(trace_of(simulate(gpipe(1, 1)), 0))
+FILES = {
+    "rank0.json": {
+        "": r"rank0.json is empty",
+        "  \n": r"rank0.json is empty",
+        "not json": r"rank0.json is no JSON \(line 1, column 1\)",
+        GOOD[: len(GOOD) // 2]: r"rank0.json ends in the middle, after [\d,]+ characters",
+        GOOD[:-1]: r"rank0.json ends in the middle",
+        GOOD.replace('"ph"', "'ph'", 1): r"rank0.json is no JSON \(line 1, column",
+        "[1, 2]": r"rank0.json is JSON without a list of traceEvents",
+        '"text"': r"without a list of traceEvents",
+        '{"traceEvents": 3}': r"without a list of traceEvents",
+        '{"traceEvents": [1, null, {}]}': r"does not say which rank wrote it",
+        "[" * 100_000: r"rank0.json (is JSON that no profiler writes|ends in the middle)",
+        '{"traceEvents": ' + "9" * 5000 + "}": r"is JSON that no profiler writes",
+        b"\xff\xfe\x00": r"rank0.json is no text",
+        b"\x1f\x8b\x08\x00broken": r"rank0.json is compressed and ends too early or is damaged",
+    },
+    "rank0.json.gz": {
+        GOOD: r"rank0.json.gz ends in .gz and is not compressed with gzip",
+        "": r"rank0.json.gz is empty",
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "content"), [(name, content) for name, all_ in FILES.items() for content in all_])
+def test_a_file_that_is_no_trace_is_refused_in_one_sentence(name, content, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=FILES[name][content]) as error:
+        read_trace([path])
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_not_there_a_folder_and_no_file_at_all_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"nowhere.json' is not there; give the files of all ranks"):
+        read_trace(tmp_path / "nowhere.json")
+    with pytest.raises(ValueError, match=r"is a folder; give the files in it, one per rank"):
+        read_trace(tmp_path)
+    with pytest.raises(ValueError, match=r"no trace is given; give one file per rank"):
+        read_trace([])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"rank": 1e400', '"rank": -1', '"rank": true', f'"rank": {10**30}', '"rank": "0"', '"rank": null', '"rank": []'],
+)
+def test_a_rank_that_is_no_number_is_refused(text, tmp_path):
+    (tmp_path / "rank0.json").write_text(GOOD.replace('"rank": 0', text))
+    with pytest.raises(ValueError, match=r"does not say which rank wrote it"):
+        read_trace([tmp_path / "rank0.json"])
+
+
+@pytest.mark.parametrize("text", ["NaN", "1e400", "1" + "0" * 400, '"3"', "true", "null", "-1"])
+def test_a_time_that_is_no_number_is_refused(text, tmp_path):
+    content = json.loads(GOOD)
+    content["traceEvents"] = [{**e, "dur": "HERE"} if e["name"] == "PP:0F0" else e for e in content["traceEvents"]]
+    (tmp_path / "rank0.json").write_text(json.dumps(content).replace('"HERE"', text))
+    with pytest.raises(ValueError, match=r"PP:0F0 in rank0.json starts at .* and lasts"):
+        read_trace([tmp_path / "rank0.json"])
+
+
+def test_numbers_beyond_all_pipelines_end_at_once(tmp_path):
+    text = GOOD.replace("PP:0B0", "PP:0B999999999")
+    (tmp_path / "rank0.json").write_text(text)
+    with pytest.raises(ValueError, match=r"step 3 is not complete: 0B0 is missing"):
+        read_trace([tmp_path / "rank0.json"])
+
+
+@pytest.mark.exhaustive
+def test_64_ranks_and_512_micro_batches_are_read_and_explained_in_ten_seconds(tmp_path):
+    """The one limit in seconds that is promised; it takes less than half of them on one old core."""
+    schedule = one_f_one_b(64, 512)
+    run = simulate(schedule, COSTS)
+    paths = write_run(tmp_path, run, ops=3)
+    start = time.process_time()
+    recorded = read_trace(paths)
+    check(recorded.schedule)
+    costs = estimate([(recorded.schedule, recorded.timeline)])
+    predicted = simulate(recorded.schedule, costs)
+    causes = idle_causes(recorded.schedule, recorded.timeline, costs)
+    seconds = time.process_time() - start
+    assert recorded.schedule == schedule and same_times(recorded.timeline, run) < MICROSECOND
+    assert recorded.timeline.makespan / predicted.makespan == pytest.approx(1, abs=1e-3)
+    assert sum(one.seconds for one in causes) == pytest.approx(recorded.timeline.idle)
+    assert seconds < 10, sum(Path(path).stat().st_size for path in paths)
