@@ -13,13 +13,6 @@ from pllab.timeline import Timeline
 from pllab.traces import Recorded, read_trace
 
 _SHORT = {"-o": "--output"}
-_REASONS = {
-    "start-up": "before a rank's first action",
-    "action": "another rank was not done",
-    "message": "the result was on its way",
-    "launch": "nothing was missing, and the rank had not started",
-    "drain": "after a rank's last action",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +68,8 @@ class Report:
         yield from self._compared()
         idle = sum(one.seconds for one in self.causes)
         yield _line("idle time", f"{_ms(idle)} of all ranks together")
-        for cause, seconds, share in self.causes:
-            yield _line(f"  {cause}", f"{share:6.1%}  {_ms(seconds)}, {_REASONS[cause]}")
+        for one in self.causes:
+            yield _line(f"  {one.cause}", f"{one.share:6.1%}  {_ms(one.seconds)}, {one.words}")
 
     def _compared(self) -> Iterator[str]:
         timeline, predicted = self.recorded.timeline, self.predicted

@@ -140,6 +140,17 @@ class IdleCause(NamedTuple):
     seconds: float
     share: float
 
+    @property
+    def words(self) -> str:
+        """The cause in words: `drain` is "after a rank's last action"."""
+        return {
+            "start-up": "before a rank's first action",
+            "action": "another rank was not done",
+            "message": "the result was on its way",
+            "launch": "nothing was missing, and the rank had not started",
+            "drain": "after a rank's last action",
+        }[self.cause]
+
 
 def idle_causes(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[IdleCause, ...]:
     """The idle time of a run by cause; the seconds add up to `timeline.idle`, and the shares to 1.

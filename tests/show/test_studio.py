@@ -99,7 +99,7 @@ def test_messages_leave_a_rank_idle_in_both_measures():
 
 
 def test_the_phases_of_1f1b_are_those_of_its_rows():
-    """Rank r turns at 10 - 2r s after 4 - r forwards; its last forward ends at 22 s on rank 0, and 36 of 132 s are idle."""
+    """Rank r turns at 10 - 2r s after 4 - r forwards; rank 0 drains from 22 s on, and 36 of 132 s are idle."""
     run = Shown("1F1B", one_f_one_b(4, 8), Costs())
     warm_up = sum((10 - 2 * rank) - (4 - rank) for rank in range(4))
     assert run.step.marks == pytest.approx((10, 22))

@@ -4,7 +4,6 @@ import pytest
 
 from pllab.schedule import one_f_one_b
 from pllab.show import BubbleStudio
-from pllab.show.studio.trace import studio_of_trace
 from pllab.simulate import Costs, simulate
 from tests.traces.files import same_times, trace_of, write, write_run
 
@@ -12,19 +11,23 @@ RUN = simulate(one_f_one_b(4, 6), Costs(0.0021, 0.0017, 0.0013, p2p=0.0004))
 
 
 def test_files_of_ranks_are_a_studio_with_prediction_and_measured_run(tmp_path):
-    studio = studio_of_trace(BubbleStudio, write_run(tmp_path, RUN), compare="ZB-H1", memory_limit=3)
+    studio = BubbleStudio.from_trace(write_run(tmp_path, RUN), compare="ZB-H1", memory_limit=3)
     assert studio.schedule == one_f_one_b(4, 6)
     main, compared, measured = studio.state()["runs"]
     assert (main["engine"], compared["name"], measured["engine"]) == ("simulated", "ZB-H1", "real")
     assert main["makespan_s"] == pytest.approx(RUN.makespan) == pytest.approx(measured["makespan_s"])
     assert measured["bubble_fraction"] == pytest.approx(RUN.bubble_fraction)
-    assert "rank 0 holds 4 micro-batches" in studio.view["problem"]
+    assert "at most 4 micro-batches held by a rank, over the limit of 3" in studio.static().alt
+    causes = studio.view["runs"][2]["causes"]
+    assert sum(one["share"] for one in causes) == pytest.approx(1)
+    assert sum(one["seconds"] for one in causes) == pytest.approx(RUN.idle, rel=1e-3)
+    assert "CPU" in studio.view["runs"][2]["note"]
 
 
 def test_a_studios_own_trace_is_a_studio_again(tmp_path):
-    first = studio_of_trace(BubbleStudio, write_run(tmp_path, RUN))
+    first = BubbleStudio.from_trace(write_run(tmp_path, RUN))
     first.export_chrome_trace(tmp_path / "run.trace.json")
-    again = studio_of_trace(BubbleStudio, tmp_path / "run.trace.json")
+    again = BubbleStudio.from_trace(tmp_path / "run.trace.json")
     assert again.schedule == first.schedule
     assert same_times(again.timeline, first.timeline) < 1e-6
     assert [run["engine"] for run in again.state()["runs"]] == ["simulated", "real"]
@@ -37,4 +40,4 @@ def test_a_run_without_a_backward_is_refused(tmp_path):
     with pytest.raises(
         ValueError, match="step 3 of the trace has no backward, and a prediction needs one; choose a step"
     ):
-        studio_of_trace(BubbleStudio, write(tmp_path, contents))
+        BubbleStudio.from_trace(write(tmp_path, contents))

@@ -4,7 +4,7 @@ Python makes the schedule and simulates it, the browser draws: one path for the 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import traitlets
 
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
-from pllab.show.studio.export import FILE_TYPES, slug_of, to_chrome_trace, to_page, write
+from pllab.show.studio.export import FILE_TYPES, slug_of, to_chrome_trace, to_page, values_of, write
 from pllab.show.studio.runs import Screen, check_run, view_of
 from pllab.show.studio.settings import (
     FAMILIES,
@@ -29,6 +29,7 @@ from pllab.show.studio.settings import (
 )
 from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
+from pllab.show.studio.trace import studio_of_trace
 from pllab.show.widget import Run, Widget, call_run, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
@@ -70,6 +71,7 @@ class BubbleStudio(Widget):
         compare: name of a second family for the same axis.
         run: runs a schedule and returns its measured timeline.
         projector: whether the picture and its words are enlarged.
+        note: how the clock of the measured timeline read, in a sentence.
 
     Raises:
         ValueError: there is no such family, a size is out of range, the costs are for another number of stages, the
@@ -117,6 +119,7 @@ class BubbleStudio(Widget):
         run: Run | None = None,
         *,
         projector: bool = False,
+        note: str = "",
     ) -> None:
         extra = [family_of_schedule(family)] if isinstance(family, Schedule) else []
         self._families = {**{each.name: each for each in extra}, **FAMILIES}
@@ -127,7 +130,7 @@ class BubbleStudio(Widget):
         self._setting = Setting.first(chosen, other, *sizes, costs or Costs(), memory_limit)
         self._costs = self._setting.costs_of(chosen)
         self._screen = Screen(self._setting.shown(chosen))
-        self._measured = self._run_of_screen(measured) if measured else None
+        self._measured = self._run_of_screen(measured, note) if measured else None
         self._request: Any = None
         self._answers = 0
         super().__init__(**self._setting.to_inputs(), options=self._options(), projector=projector)
@@ -136,6 +139,21 @@ class BubbleStudio(Widget):
         self.observe(self._follow, names=[*self._inputs(), "stamp"])
         self.observe(self._obey, names="order")
         self.on_msg(self._hear)
+
+    @classmethod
+    def from_trace(
+        cls, paths: Iterable[Path | str] | Path | str, step: int | None = None, **options: Any
+    ) -> "BubbleStudio":
+        """A run that was recorded, below what the costs of its own stages predict; the options are `BubbleStudio`'s.
+
+        Example: `BubbleStudio.from_trace(["rank0.json", "rank1.json"], compare="ZB-H1")` reads what torch.profiler
+        wrote of torch.distributed.pipelining, one file a rank; `BubbleStudio.from_trace("run.trace.json")` a trace that
+        a studio exported.
+
+        Raises:
+            ValueError: as for `pllab.traces.read_trace`, or the run has no backward.
+        """
+        return studio_of_trace(cls, paths, step, **options)
 
     @classmethod
     def _inputs(cls) -> list[str]:
@@ -213,24 +231,16 @@ class BubbleStudio(Widget):
         """
         setting = self._setting
         pages = handed_out(setting, self._families.values(), ranks, microbatches)
-        sizes = {
-            "ranks": sorted({*ranks, setting.num_ranks}),
-            "microbatches": sorted({*microbatches, setting.num_microbatches}),
-        }
-        unsaid = ("layout", "tabbable", "tooltip", "actions", "compared", "measured", "path", "file")
-        values = {name: getattr(self, name) for name in self.keys if name not in unsaid and not name.startswith("_")}
-        values |= {
-            "options": {**self.options, **sizes, "still": True, "can_run": False, "exports": ["PNG", "CSV"]},
-            "view": {**self.view, "stamp": 0},
-            "critical": False,
-            "order": {},
-            "delivery": {},
-        }
-        main = self._screen.main
         if self._screen.measured:
             pages |= {"measured": self._screen.measured}
-        alt = describe_studio(self._screen, self.memory_limit)
-        return write(path, to_page(main.title, alt, str(self._esm), str(self._css), values, pages))
+        options = {
+            "ranks": sorted({*ranks, setting.num_ranks}),
+            "microbatches": sorted({*microbatches, setting.num_microbatches}),
+            **{"still": True, "can_run": False, "exports": ["PNG", "CSV"]},
+        }
+        values = values_of(self, options=self.options | options, view=self.view | {"stamp": 0}, critical=False)
+        title, alt = self._screen.main.title, describe_studio(self._screen, self.memory_limit)
+        return write(path, to_page(title, alt, str(self._esm), str(self._css), values, pages))
 
     def _follow(self, _: Any = None) -> None:
         """Show the present settings: once for all traits that changed together, and in one message."""
@@ -323,14 +333,14 @@ class BubbleStudio(Widget):
         finally:
             self.running = False
 
-    def _run_of_screen(self, timeline: Timeline) -> Measured:
+    def _run_of_screen(self, timeline: Timeline, note: str = "") -> Measured:
         """A run of the schedule on screen.
 
         Raises:
             ValueError: it is one of another schedule.
         """
         check_run(self.schedule, timeline)
-        return Measured(self.schedule, self.costs, timeline)
+        return Measured(self.schedule, self.costs, timeline, note)
 
     @traitlets.validate("family", "compare", "num_ranks", "num_microbatches")
     def _exists(self, proposal: Any) -> Any:

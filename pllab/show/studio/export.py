@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from pllab.show.studio.runs import Shown
 from pllab.show.theme import paint_of
+from pllab.show.widget import Widget
 from pllab.timeline import Span, Timeline
 
 FILE_TYPES = {  # the button -> suffix, type, and the studio's method
@@ -68,6 +69,13 @@ def write(path: Path | str | None, content: Content) -> Content:
 def slug_of(title: str) -> str:
     """A title as the name of a file: `1F1B, 4 ranks` -> `1f1b-4-ranks`."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "schedule"
+
+
+def values_of(widget: Widget, **changes: Any) -> dict[str, Any]:
+    """The traits of a widget that a page begins with; bytes come with its runs."""
+    values = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
+    kept = {name: one for name, one in values.items() if not isinstance(one, bytes | None) and name != "layout"}
+    return kept | {"memory_limit": values["memory_limit"], "order": {}, "delivery": {}} | changes
 
 
 def to_page(

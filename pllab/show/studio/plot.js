@@ -51,8 +51,8 @@ class Plot {
   // Drawing
   scaleFor(view) {
     const { run, studio } = this;
-    const shortest = Math.min(...studio.runs.map((one) => one.shortest));
-    return scaleOf(this.pic.clientWidth, this.pic.clientHeight, studio.em, run.actions.numRanks, view, shortest, run.actions.numRanks > 16);
+    const forward = Math.min(...studio.runs.map((one) => one.forward));
+    return scaleOf(this.pic.clientWidth, this.pic.clientHeight, studio.em, run.actions.numRanks, view, forward, run.actions.numRanks > 16);
   }
   draw() {
     const { run, studio } = this;

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pllab.schedule import Schedule, collector_paused, peak_in_flight
 from pllab.show.theme import ENGINE_LABELS, count_of
-from pllab.simulate import Costs, action_times, critical_path, simulate
+from pllab.simulate import Costs, IdleCause, action_times, critical_path, idle_causes, simulate
 from pllab.timeline import Engine, Timeline
 
 Columns = npt.NDArray[np.float64]
@@ -40,13 +40,16 @@ class Shown:
     """One run on screen: its name, its schedule, and a measured timeline or the costs of a prediction.
 
     A change of size waits only for the columns; a timeline is made only for files and the critical path. With
-    `stages_per_rank` v, a micro-batch on one stage counts 1/v.
+    `stages_per_rank` v, a micro-batch on one stage counts 1/v. A measured run has the costs that were `expected` of it,
+    which tell messages from late starts, and a `note` on its clock.
     """
 
     name: str
     schedule: Schedule
     source: Timeline | Costs
     stages_per_rank: float = 1
+    expected: Costs | None = None
+    note: str = ""
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -123,6 +126,13 @@ class Shown:
         """Name and sizes: `1F1B, 4 ranks, 8 micro-batches`."""
         return f"{self.name}, {sizes_of(self.schedule.num_ranks, self.schedule.num_microbatches)}"
 
+    @cached_property
+    def causes(self) -> tuple[IdleCause, ...]:
+        """The idle time of a measured run by cause, all of it; a prediction has none to explain."""
+        if isinstance(self.source, Costs):
+            return ()
+        return idle_causes(self.schedule, self.timeline, self.expected)
+
     def state(self) -> dict[str, Any]:
         """The numbers as numbers."""
         return {
@@ -148,6 +158,8 @@ class Shown:
             "most_held": self.most_held,
             "step": self.step._asdict(),
             "steady": self.steady._asdict(),
+            "causes": [{**one._asdict(), "words": one.words} for one in self.causes],
+            "note": self.note,
         }
 
     def path(self) -> npt.NDArray[np.int32]:

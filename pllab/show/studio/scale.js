@@ -1,23 +1,20 @@
 // Where everything of a plot lies: rows, boxes and memory in CSS pixels, and which times are in view.
 
-const LEAST_BOX_PX = 4.6; // of the shortest forward: below, work is woven into a texture
+const LEAST_BOX_PX = 4.6; // of an ordinary forward: below, work is woven into a texture
 const THIN_BOX_PX = 9;
 
-/** The least width that a forward has in view, as a share of the times in view. */
-function shortestOf({ actions }) {
-  let least = Infinity;
-  for (let i = 0; i < actions.count; i += 1) {
-    const long = actions.end[i] - actions.start[i];
-    if (actions.kind[i] <= W && long > 0 && long < least) least = long;
-  }
-  return least === Infinity ? 0 : least;
+/** Seconds of an ordinary forward: half of them are shorter. */
+function forwardOf({ actions }) {
+  const lengths = [];
+  for (let i = 0; i < actions.count; i += 1) if (actions.kind[i] === F) lengths.push(actions.end[i] - actions.start[i]);
+  return lengths.sort((one, other) => one - other)[lengths.length >> 1] ?? 0;
 }
 
 /**
  * The layout of a plot of width x height for a run: pitch is from row to row, box the height of work, mem that of the
  * memory below it. Where rows are low, memory is one bar a rank on the right instead.
  */
-function scaleOf(width, height, em, ranks, view, shortest, isFlat) {
+function scaleOf(width, height, em, ranks, view, forward, isFlat) {
   const top = Math.round(em * 1.35);
   const room = Math.min((height - top) / ranks, em * 9);
   const bars = room < em * 1.9 || isFlat;
@@ -31,7 +28,7 @@ function scaleOf(width, height, em, ranks, view, shortest, isFlat) {
   return {
     width, height, top, pitch, gap, mem, bars, left, inner, from, to, em, perSecond,
     box: pitch - mem - gap,
-    unit: shortest * perSecond,
+    unit: forward * perSecond,
     x: (time) => left + (time - from) * perSecond,
     y: (rank) => top + rank * pitch,
     time: (x) => from + (x - left) / perSecond,

@@ -232,16 +232,18 @@ class Setting:
         compared = self.shown(self.compare) if self.compare else None
         if measured is None or not measured.fits(main.schedule, self.costs_of(self.family)):
             return Screen(main, compared)
-        return Screen(main, compared, replace(main, source=measured.timeline))
+        shown = replace(main, source=measured.timeline, expected=self.costs_of(self.family), note=measured.note)
+        return Screen(main, compared, shown)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A run of a schedule on a real clock, and the costs its stages had if they slept."""
+    """A run of a schedule on a real clock, the costs its stages had if they slept, and a word on the clock."""
 
     schedule: Schedule
     costs: Costs
     timeline: Timeline
+    note: str = ""
 
     def fits(self, schedule: Schedule, costs: Costs) -> bool:
         """Whether it still is a run of the schedule on screen; costs only matter to stages that sleep."""

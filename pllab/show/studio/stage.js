@@ -239,6 +239,6 @@ function runOf(numbers, actions) {
   } });
   later("gaps", () => gapsOf(run, false));
   later("steadyGaps", () => gapsOf(run, true));
-  later("shortest", () => shortestOf(run));
+  later("forward", () => forwardOf(run));
   return run;
 }

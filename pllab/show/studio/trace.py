@@ -34,4 +34,4 @@ def studio_of_run(make: Callable[..., Studio], recorded: Recorded, **options: An
             f"step {recorded.step} of the trace has no backward, and a prediction needs one; choose a step of training"
         )
     costs = estimate([(recorded.schedule, recorded.timeline)])
-    return make(recorded.schedule, costs=costs, measured=recorded.timeline, **options)
+    return make(recorded.schedule, costs=costs, measured=recorded.timeline, note=recorded.note, **options)

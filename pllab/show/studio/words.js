@@ -58,9 +58,19 @@ function sayBrush(runs, steady, [from, to]) {
   return `${exact(from, runs[0].actions)} to ${exact(to, runs[0].actions)}, ${brief(to - from)}: ${each.join(", ")}. Press z to zoom into it, Escape to let go.`;
 }
 
+/** Where the idle time of a measured run went, all of it, the largest part first. */
+function sayCauses({ engine, causes, note }) {
+  const parts = causes.filter(({ share }) => share >= 5e-4).sort((one, other) => other.share - one.share);
+  const idle = causes.reduce((all, { seconds }) => all + seconds, 0);
+  const each = parts.map(({ share, words }) => `${writePercent(share)} ${words}`).join("; ");
+  return `Idle ${brief(idle)} on all ranks, ${engine}: ${each || "never"}.${note ? ` ${note}` : ""}`;
+}
+
 /** A setting, when nothing is pointed at: in steady state why it is what it is, else what the family shows. */
 function saySetting(runs, story, steady) {
   const run = runs[0];
+  const measured = runs.find(({ is_measured: isMeasured }) => isMeasured);
+  if (measured && !steady) return sayCauses(measured);
   const without = runs.find((one) => one.steady.bubble_fraction < 5e-4);
   if (steady && without) {
     return `${without.name}, no barrier: a rank starts its next step when its own work is done, and within a step none of them waits.`;
