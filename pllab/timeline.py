@@ -125,8 +125,7 @@ class Timeline:
 
     @cached_property
     def period(self) -> float:
-        """Seconds between steps that follow each other without a barrier: the longest time from the first start to the
-        last end of one rank.
+        """Seconds between steps without a barrier: the longest time from the first start to the last end of a rank.
 
         Example, one micro-batch on two stages: rank 0 takes 6 s from F to the end of B, and a step ends every 6 s:
 

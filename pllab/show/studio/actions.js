@@ -140,11 +140,12 @@ function spotAt(run, gaps, rank, time) {
   return gaps.find((gap) => gap.rank === rank && gap.from <= time && time < gap.to) ?? null;
 }
 
-/** Numbers as theme.py writes them. */
+const formats = new Map([3, 5, 6].map((digits) => [digits, new Intl.NumberFormat("en-US", { maximumSignificantDigits: digits })]));
+
+/** Numbers as theme.py writes them; digits are 3, 5 or 6. */
 function writeSeconds(seconds, digits = 3) {
   const small = seconds !== 0 && Math.abs(seconds.toPrecision(digits)) < 1;
-  const text = (small ? seconds * 1e3 : seconds).toLocaleString("en-US", { maximumSignificantDigits: digits });
-  return `${text} ${small ? "ms" : "s"}`;
+  return `${formats.get(digits).format(small ? seconds * 1e3 : seconds)} ${small ? "ms" : "s"}`;
 }
 const writePercent = (share) => `${(Math.abs(share) * 100).toFixed(1).replace(/^0\.0$/, "0")} %`;
 const writeCount = (number) => String(Number(number.toPrecision(3)));

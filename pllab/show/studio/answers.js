@@ -109,7 +109,7 @@ class Answering extends Stage {
   settled() {
     this.wantNext();
     this.overview.ask();
-    this.overview.draw();
+    this.overview.drawSoon();
   }
   wantNext() {
     if (this.runs[0].actions.count > MOST_AHEAD) return this.ahead.want([]);

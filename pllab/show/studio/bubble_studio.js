@@ -65,7 +65,7 @@ class Studio extends Answering {
     this.fitHeight();
     this.fillTable();
     this.draw();
-    this.overview.draw();
+    this.overview.drawSoon();
     this.say();
     this.isReady();
   }

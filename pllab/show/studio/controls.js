@@ -12,7 +12,7 @@ class Controls {
     projector.title = "the picture fills the screen (f)";
     projector.addEventListener("click", () => studio.fillScreen());
     this.bar = element(
-      "div", { class: "pl-bar", role: "toolbar", "aria-label": "Schedule" },
+      "div", { class: "pl-bar", role: "toolbar", "aria-label": "Controls" },
       this.choice("family", "Schedule", "", null), this.choice("compare", "Compare with", "against", "nothing"),
       this.stepper("num_ranks", "Ranks", "ranks", studio.options.ranks), this.stepper("num_microbatches", "Micro-batches", "micro-batches", studio.options.microbatches),
       this.measure(), this.run, element("span", { class: "pl-end" }, this.more, projector),

@@ -40,10 +40,14 @@ class Overview {
     this.draw();
   }
 
-  // Drawing
+  // Drawing, once the plots are painted: it is read after them
+  drawSoon() {
+    cancelAnimationFrame(this.soon);
+    this.soon = requestAnimationFrame(() => setTimeout(this.studio.safely(() => this.draw())));
+  }
   draw() {
     const { studio } = this;
-    if (!studio.paints) return;
+    if (!studio.paints || !studio.root.isConnected) return;
     this.swap.textContent = this.byTime ? "step time against memory" : "bubble against memory";
     this.swap.title = `show ${this.byTime ? "the bubble" : "the step time"} instead`;
     const points = [...this.points].map(([name, run]) => {
@@ -89,7 +93,7 @@ class Overview {
     const [stepX, stepY] = [roundStep(mostX, 5), roundStep(mostY, 5)];
     for (let n = 0; n * stepY <= mostY; n += 1) {
       parts.push(shape("line", { class: "pl-grid", x1: left, x2: right, y1: at.y(n * stepY), y2: at.y(n * stepY) }));
-      text(this.byTime ? writeSeconds(n * stepY, 2) : `${Math.round(n * stepY * 100)} %`, left - 5, at.y(n * stepY) + em * 0.33, "end");
+      text(this.byTime ? writeSeconds(n * stepY) : `${Math.round(n * stepY * 100)} %`, left - 5, at.y(n * stepY) + em * 0.33, "end");
     }
     for (let n = 0; n * stepX <= mostX; n += 1) {
       if (limit === null || Math.abs(at.x(n * stepX) - at.x(limit)) > em * 1.4) text(writeCount(n * stepX), at.x(n * stepX), bottom + em * 1.15, "middle");

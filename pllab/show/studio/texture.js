@@ -29,11 +29,10 @@ function drawTexture(ctx, run, scale, { canvas, wide, high }) {
   }
 }
 
-/** Red, green and blue of each part. */
+/** Red, green and blue of each part, one after the other; idle time is the last part. */
 function inksOf(paints) {
-  const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  const lane = (kind, later) => channels(mix(paints.outline(kind), paints.fill(kind, later), 0.1));
-  return { lanes: LANES.flatMap((kind) => [lane(kind, false), lane(kind, true)]), idle: channels(paints.look.idle) };
+  const lanes = LANES.flatMap((kind) => [false, true].map((later) => mix(paints.outline(kind), paints.fill(kind, later), 0.1)));
+  return [...lanes, paints.look.idle].flatMap((colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)));
 }
 
 /** Per pixel of a row: whether it is a wait that can be seen, and the time each part has in it. */
@@ -92,29 +91,38 @@ function smooth(sum, idle, reach) {
 function paintRow(image, idle, share, inks, end) {
   const pixels = new Uint32Array(image.data.buffer);
   const { width, height } = image;
-  const [idleInk] = packInks([inks.idle]);
+  const idleInk = packInk(inks[18], inks[19], inks[20]);
+  const lanes = { until: new Int32Array(4), inks: new Uint32Array(4) }; // filled anew for each pixel
   for (let x = 0; x < Math.min(end, width); x += 1) {
-    const lanes = idle[x] ? null : lanesAt(inks, share, x * PARTS);
-    let [lane, until] = [0, lanes ? lanes.parts[0] * height : 0];
-    for (let y = 0; y < height; y += 1) {
-      while (lanes && lane < 3 && y >= Math.round(until)) until += lanes.parts[(lane += 1)] * height;
-      pixels[y * width + x] = lanes ? lanes.inks[lane] : idleInk;
+    if (!idle[x]) mixLanes(inks, share, x * PARTS, height, lanes);
+    for (let y = 0, lane = 0; y < height; y += 1) {
+      while (lane < 3 && y >= lanes.until[lane]) lane += 1;
+      pixels[y * width + x] = idle[x] ? idleInk : lanes.inks[lane];
     }
   }
   return image;
 }
 
 /** Four inks at one pixel, F, W, B and short waits, drawn towards their mean: the hue is there, the stripes do not shout. */
-function lanesAt({ lanes, idle }, share, at) {
-  const parts = [0, 1, 2].map((lane) => share[at + 2 * lane] + share[at + 2 * lane + 1]);
-  const mixed = parts.map((part, lane) => {
-    const later = part ? share[at + 2 * lane + 1] / part : 0;
-    return [0, 1, 2].map((channel) => lanes[2 * lane][channel] * (1 - later) + lanes[2 * lane + 1][channel] * later);
-  });
-  const work = parts[0] + parts[1] + parts[2] || 1;
-  const mean = [0, 1, 2].map((channel) => mixed.reduce((all, ink, lane) => all + (parts[lane] / work) * ink[channel], 0));
-  const drawn = (ink, own) => ink.map((one, channel) => own * one + (1 - own) * mean[channel]);
-  return { parts: [...parts, share[at + 6]], inks: packInks([...mixed.map((ink) => drawn(ink, 0.4)), drawn(idle, 0.65)]) };
+function mixLanes(inks, share, at, height, lanes) {
+  let [red, green, blue, work, until] = [0, 0, 0, 0, 0];
+  for (let part = 0; part < 6; part += 1) {
+    const own = share[at + part];
+    work += own;
+    red += own * inks[3 * part];
+    green += own * inks[3 * part + 1];
+    blue += own * inks[3 * part + 2];
+  }
+  work = work || 1;
+  for (let lane = 0; lane < 4; lane += 1) {
+    const first = 6 * lane; // its two stages lie one after the other, and short waits have no second
+    const [one, other] = [share[at + 2 * lane], lane < 3 ? share[at + 2 * lane + 1] : 0];
+    const [all, own] = [one + other || 1, lane < 3 ? 0.4 : 0.65];
+    const drawn = (channel, mean) => own * ((one * inks[first + channel] + other * (inks[first + 3 + channel] ?? 0)) / all) + ((1 - own) * mean) / work;
+    until += (one + other) * height;
+    lanes.until[lane] = Math.round(until);
+    lanes.inks[lane] = packInk(drawn(0, red), drawn(1, green), drawn(2, blue));
+  }
 }
 
-const packInks = (inks) => inks.map(([red, green, blue]) => ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0);
+const packInk = (red, green, blue) => ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0;
