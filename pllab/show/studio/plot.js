@@ -65,6 +65,7 @@ class Plot {
     else this.drawStill(ctx, scale);
     ctx.restore();
     if (scale.bars) drawBars(ctx, run, scale, studio.paints, studio.memoryNow());
+    else drawHeldAxis(ctx, run, scale, studio.paints, studio.memoryNow());
     this.mark();
   }
   get isWoven() {
