@@ -39,11 +39,12 @@ class Plot {
     this.rest.replaceChildren(`${studio.steady ? "a step every" : "one step"} ${writeSeconds(measure.length_s)}${length} \u00b7 `, holds, ` \u00b7 ${run.engine}`);
     this.pic.setAttribute("aria-label", `${run.title}, ${run.engine}: bubble fraction ${this.big.textContent}. Arrow keys follow a micro-batch, plus and minus zoom, space plays.`);
   }
-  /** What the second schedule has less or more than the first. */
+  /** What the second schedule has less or more than the first, and a measured run over its prediction. */
   differences(measure, held) {
     const first = this.studio.runs[0];
     if (!this.number) return ["", ""];
     const [seconds, count] = [measure.length_s - this.studio.measureOf(first).length_s, held - Math.max(...first.most_held)];
+    if (this.run.is_measured) return [`, ${(measure.length_s / this.studio.measureOf(first).length_s).toFixed(2)} times the prediction`, ""];
     const than = (difference, text) => (Math.abs(difference) < 1e-6 * measure.length_s ? ", the same" : `, ${text} ${difference < 0 ? "less" : "more"}`);
     return [than(seconds, writeSeconds(Math.abs(seconds))), Math.abs(count) < 1e-6 ? "" : than(count, writeCount(Math.abs(count)))];
   }
@@ -68,8 +69,10 @@ class Plot {
     else drawHeldAxis(ctx, run, scale, studio.paints, studio.memoryNow());
     this.mark();
   }
+  /** Whether boxes are too narrow and too many to be drawn one by one. */
   get isWoven() {
-    return this.scale.unit < LEAST_BOX_PX;
+    const perRank = this.run.actions.count / this.run.actions.numRanks;
+    return this.scale.unit < LEAST_BOX_PX && perRank * LEAST_BOX_PX > 0.4 * this.scale.inner;
   }
   drawStill(ctx, scale) {
     const { run, studio } = this;

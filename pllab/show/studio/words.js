@@ -63,7 +63,7 @@ function sayCauses({ engine, causes, note }) {
   const parts = causes.filter(({ share }) => share >= 5e-4).sort((one, other) => other.share - one.share);
   const idle = causes.reduce((all, { seconds }) => all + seconds, 0);
   const each = parts.map(({ share, words }) => `${writePercent(share)} ${words}`).join("; ");
-  return `Idle ${brief(idle)} on all ranks, ${engine}: ${each || "never"}.${note ? ` ${note}` : ""}`;
+  return `Idle ${brief(idle)} on all ranks, ${engine}: ${each || "never"}.${note ? ` Clock: ${note}.` : ""}`;
 }
 
 /** A setting, when nothing is pointed at: in steady state why it is what it is, else what the family shows. */
