@@ -71,7 +71,7 @@ class Plot {
   }
   /** Whether boxes are too narrow and too many to be drawn one by one. */
   get isWoven() {
-    const perRank = this.run.actions.count / this.run.actions.numRanks;
+    const perRank = this.run.numWorked / this.run.actions.numRanks;
     return this.scale.unit < LEAST_BOX_PX && perRank * LEAST_BOX_PX > 0.4 * this.scale.inner;
   }
   drawStill(ctx, scale) {

@@ -240,5 +240,6 @@ function runOf(numbers, actions) {
   later("gaps", () => gapsOf(run, false));
   later("steadyGaps", () => gapsOf(run, true));
   later("forward", () => forwardOf(run));
+  later("numWorked", () => actions.kind.filter((kind) => kind <= W).length);
   return run;
 }
