@@ -31,10 +31,15 @@ def _without_browser(why: str):
     pytest.skip(sentence)
 
 
+def browser_program() -> str | None:
+    """The path of the system's Chromium."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator:
     """A running browser, closed at the end of the session."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    program = browser_program()
     if program is None:
         _without_browser("no chromium on the PATH")
     try:

@@ -83,14 +83,14 @@ class Lab:
 
 
 @contextlib.contextmanager
-def jupyterlab(notebooks: list[Path], home: Path) -> Iterator[Lab]:
+def jupyterlab(notebooks: list[Path], home: Path, theme: str = "JupyterLab Light") -> Iterator[Lab]:
     """Serve copies of the notebooks from `home`; everything the server writes goes there too."""
     folder = home / "notebooks"
     folder.mkdir(parents=True)
     for notebook in notebooks:
         shutil.copy(notebook, folder)
     token = secrets.token_hex(16)
-    environment = _environment(home, token)
+    environment = _environment(home, token, theme)
     log = home / "server.log"
     command = [sys.executable, "-m", "jupyterlab", *FLAGS, f"--ServerApp.root_dir={folder}"]
     with log.open("wb") as output:
@@ -101,10 +101,10 @@ def jupyterlab(notebooks: list[Path], home: Path) -> Iterator[Lab]:
             _stop(server)
 
 
-def _environment(home: Path, token: str) -> dict[str, str]:
+def _environment(home: Path, token: str, theme: str) -> dict[str, str]:
     """The user's environment without the user: a home, settings and a runtime folder of our own."""
     settings = home / "settings" / "@jupyterlab"
-    for plugin, content in SETTINGS.items():
+    for plugin, content in {**SETTINGS, "apputils-extension/themes": {"theme": theme}}.items():
         path = settings / f"{plugin}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))

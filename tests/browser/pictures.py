@@ -1,0 +1,76 @@
+"""The pictures that README opens with: the studio and the editor in a real JupyterLab, light and dark.
+
+    python -m tests.browser.pictures assets
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+from playwright.sync_api import Page, sync_playwright
+
+from tests.browser.conftest import ARGUMENTS, browser_program
+from tests.browser.jupyterlab import jupyterlab, open_and_run
+
+CELLS = {
+    "studio": """
+from pllab.show import BubbleStudio
+from pllab.simulate import Costs
+
+BubbleStudio("1F1B", 4, 8, Costs(0.010, 0.010, 0.010), compare="ZB-H1")""",
+    "editor": """
+from pllab.schedule import one_f_one_b
+from pllab.show import ScheduleEditor
+
+ScheduleEditor(one_f_one_b(3, 4))""",
+}
+SIZE = {"width": 1280, "height": 900}
+
+
+def follow_a_microbatch(page: Page) -> None:
+    """Walk to 0B0, so that the way of micro-batch 0 is lit and its wait is named."""
+    page.locator(".pl-pic").first.focus()
+    for key in ("ArrowRight", *["ArrowRight"] * 4):
+        page.keyboard.press(key)
+
+
+def make_a_deadlock(page: Page) -> None:
+    """Put the last rank's first backward before its forward: the editor names the circle."""
+    page.locator(".pl-editor [data-id='0B0']").focus()
+    for _ in range(3):
+        page.keyboard.press("Alt+ArrowLeft")
+
+
+@contextmanager
+def lab_page(folder: Path, scheme: str) -> Iterator[Page]:
+    """A page of JupyterLab in which the cells have run."""
+    cells = [nbformat.v4.new_code_cell(cell.strip()) for cell in CELLS.values()]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), folder / "pictures.ipynb")
+    theme = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}[scheme]
+    with jupyterlab([folder / "pictures.ipynb"], folder / "home", theme) as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_program(), args=ARGUMENTS)
+        page = browser.new_context(color_scheme=scheme, viewport=SIZE, device_scale_factor=1.5).new_page()
+        page.set_default_timeout(30_000)
+        open_and_run(page, server, "pictures.ipynb")
+        yield page
+        browser.close()
+
+
+def take(folder: Path) -> None:
+    """Write studio_light.png, editor_dark.png and so on."""
+    for scheme in ("light", "dark"):
+        with tempfile.TemporaryDirectory() as home, lab_page(Path(home), scheme) as page:
+            for name, act in (("studio", follow_a_microbatch), ("editor", make_a_deadlock)):
+                widget = page.locator(f".pl-{name}")
+                widget.scroll_into_view_if_needed()
+                act(page)
+                page.wait_for_timeout(1500)
+                widget.screenshot(path=folder / f"{name}_{scheme}.png")
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]))
