@@ -10,40 +10,24 @@ TAKE_NOTES = """(node) => {
   window.notes.observe(node, { attributes: true, attributeFilter: ["data-pl-repaint-ms"] });
 }"""
 
+UP, DOWN = "ArrowUp", "ArrowDown"
+AROUND = [UP, DOWN, DOWN, UP] * 4  # the sizes next to the one measured
+UPWARDS = [UP] * 15  # settings that were never on screen
+TOUR = [*"13524"] * 3
 
-def measure(page, root, times=15, every_ms=120):
-    """Milliseconds from each press of a key on a slider to its painted frame, as the studio notes them.
 
-    One step further each time, so that no picture was on screen before.
-    """
+def measure(page, root, keys, every_ms=150):
+    """Milliseconds from each press of a key to its painted frame, as the studio notes them, least first."""
     root.evaluate(TAKE_NOTES)
-    for _ in range(times):
-        page.keyboard.press("ArrowRight")
+    for key in keys:
+        page.keyboard.press(key)
         page.wait_for_timeout(every_ms)
-    return notes(page)
-
-
-def measure_drag(page, root, name, times=15):
-    """The same while the mouse drags a slider, one pixel a frame."""
-    slider = root.get_by_role("slider", name=name)
-    slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
-    share = slider.evaluate("node => (node.value - node.min) / (node.max - node.min)")
-    x, y = box["x"] + 8 + share * (box["width"] - 16), box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.wait_for_timeout(500)
-    page.mouse.down()
-    root.evaluate(TAKE_NOTES)
-    for step in range(times):
-        page.mouse.move(x + (step if share < 0.5 else -step), y)
-        page.wait_for_timeout(16)
-    page.mouse.up()
     return notes(page)
 
 
 def notes(page):
     """What was noted once nothing has been added for half a second."""
-    page.wait_for_function("window.taken.length > 0")
+    page.wait_for_function("window.taken.length > 0", timeout=60_000)
     while (count := page.evaluate("window.taken.length")) != (page.wait_for_timeout(500) or count):
         pass
     page.wait_for_function("count => window.taken.length >= count", arg=count)
@@ -53,14 +37,23 @@ def notes(page):
 
 
 def measure_all(page, root, where, record_property):
-    """Keys with a pause, a key held down (30 presses a second) and a drag; `pytest -rP` prints the figures."""
-    root.get_by_role("slider", name="Forward F").focus()
-    page.wait_for_timeout(500)
-    taken = {
-        "keys": measure(page, root),
-        "held key": measure(page, root, every_ms=33),
-        "drag": measure_drag(page, root, "Micro-batches"),
-    }
+    """A stepper with pauses and held down (30 presses a second), a cost, and the tour; `pytest -rP` prints the figures.
+
+    Steppers go to the neighbours of the size on screen and back. Each cost is new, so that its picture was not made
+    ahead and the kernel is always waited for.
+    """
+    box = root.get_by_role("spinbutton", name="Micro-batches")
+    box.focus()
+    page.wait_for_timeout(2000)  # what is made ahead arrives
+    taken = {"stepper": measure(page, root, AROUND), "held key": measure(page, root, AROUND, every_ms=33)}
+    root.get_by_role("button", name="more…").click()
+    root.get_by_role("spinbutton", name="forward F").focus()
+    page.wait_for_timeout(1000)
+    taken["cost"] = measure(page, root, UPWARDS)
+    page.keyboard.press("Escape")
+    root.locator(".pl-pic").first.focus()
+    page.wait_for_timeout(2000)
+    taken["family"] = measure(page, root, TOUR, every_ms=1000)
     for way, one in taken.items():
         record_property(f"repaint_ms, {way}, {where}", one)
         middle = statistics.median(one)

@@ -107,7 +107,7 @@ class Studio extends Answering {
   press(event) {
     const { tagName } = event.target;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (tagName === "INPUT" || tagName === "SELECT") event.stopPropagation(); // its own, and not JupyterLab's
+    if (event.key !== "Tab" && event.key !== "Escape") event.stopPropagation(); // ours, and not JupyterLab's
     const tour = this.options.tour[Number(event.key) - 1];
     const isTyping = tagName === "INPUT" && event.target.type === "number";
     const inPlot = this.plots.find(({ pic }) => pic === event.target);
@@ -115,7 +115,7 @@ class Studio extends Answering {
       : tour ? () => this.load({ family: tour }, event)
       : tagName === "SELECT" ? null
       : inPlot ? (this.plotKeys(inPlot)[event.key] ?? this.keys()[event.key])
-      : tagName === "BUTTON" && (event.key === " " || event.key === "Enter") ? null : this.keys()[event.key];
+      : ["BUTTON", "INPUT", "SUMMARY"].includes(tagName) && (event.key === " " || event.key === "Enter") ? null : this.keys()[event.key];
     if (!react) return;
     event.preventDefault();
     event.stopPropagation(); // else JupyterLab would move to another cell

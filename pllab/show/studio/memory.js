@@ -8,7 +8,7 @@ const isOver = (held, limit) => limit !== null && held > limit + 1e-6;
 function drawMemory(ctx, run, scale, paints, { steady, limit, most, share }) {
   for (let rank = 0; rank < run.actions.numRanks; rank += 1) {
     const floor = Math.round(scale.y(rank) + scale.box + scale.mem) + 0.5;
-    const level = (held) => floor - (held / most) * (scale.mem - 3);
+    const level = (held) => floor - Math.round((held / most) * (scale.mem - 3)); // on whole pixels, or lines blur
     const stairs = (run.held[rank] ??= heldOf(run.actions, rank, share, run.unit));
     drawStairs(ctx, run, scale, paints, { stairs, floor, level, steady });
     if (limit !== null) drawLimit(ctx, run, scale, paints, { stairs, floor, level, steady, limit, rank });
@@ -50,12 +50,13 @@ function traceStairs(ctx, run, scale, { stairs, floor, level, steady }) {
 
 function drawStairs(ctx, run, scale, paints, how) {
   traceStairs(ctx, run, scale, how);
-  ctx.strokeStyle = paints.look.held_line;
-  ctx.lineWidth = 1;
-  ctx.stroke();
   ctx.lineTo(scale.left + scale.inner, how.floor);
   ctx.fillStyle = paints.look.held;
   ctx.fill();
+  traceStairs(ctx, run, scale, how); // above its area, which would cover half of it
+  ctx.strokeStyle = paints.look.held_line;
+  ctx.lineWidth = 1;
+  ctx.stroke();
 }
 
 /** The limit as a line, strong where it is exceeded, and what lies above it in red. */
