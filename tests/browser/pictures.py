@@ -38,9 +38,9 @@ def follow_a_microbatch(page: Page) -> None:
 
 
 def make_a_deadlock(page: Page) -> None:
-    """Put the last rank's first backward before its forward: the editor names the circle."""
+    """Send the first backward of rank 0 before its second forward: rank 1 wants that forward first."""
     page.locator(".pl-editor [data-id='0B0']").focus()
-    for _ in range(3):
+    for _ in range(2):
         page.keyboard.press("Alt+ArrowLeft")
 
 
