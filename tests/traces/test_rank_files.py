@@ -2,9 +2,12 @@
 
 import json
 import time
+import traceback
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pllab.schedule import FAMILIES, check, gpipe, one_f_one_b
 from pllab.simulate import Costs, estimate, idle_causes, simulate
@@ -316,3 +319,35 @@ def test_64_ranks_and_512_micro_batches_are_read_and_explained_in_ten_seconds(tm
     assert recorded.timeline.makespan / predicted.makespan == pytest.approx(1, abs=1e-3)
     assert sum(one.seconds for one in causes) == pytest.approx(recorded.timeline.idle)
     assert seconds < 10, sum(Path(path).stat().st_size for path in paths)
+
+
+WORDS = st.sampled_from(["X", "PP:0F0", "PP:(0F1;0B0)OVERLAP_F_B", "ProfilerStep#1", "kernel", "nccl", 1e300, 4e9])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+PARTS = [
+    *((key,) for key in trace_of(RUN, 0)),
+    *(("distributedInfo", key) for key in ("rank", "world_size", "pg_config", "backend")),
+    *(("traceEvents", number, key) for number in (0, 1, 3, 5, 8) for key in ("ph", "cat", "name", "ts", "dur", "args")),
+]
+
+
+@given(changes=st.lists(st.tuples(st.integers(0, 1), st.sampled_from(PARTS), ANYTHING), min_size=1, max_size=4))
+def test_whatever_a_file_holds_it_is_read_or_refused_in_a_sentence(changes, tmp_path_factory):
+    contents = [trace_of(simulate(one_f_one_b(2, 3), COSTS), rank) for rank in range(2)]
+    for rank, (*outer, last), value in changes:
+        place = contents[rank]
+        for key in outer:
+            inside = isinstance(place, dict) and key in place or isinstance(place, list) and key < len(place)
+            place = place[key] if inside else None
+        if isinstance(place, dict):
+            place[last] = value
+    paths = write(tmp_path_factory.mktemp("trace"), contents)
+    try:
+        recorded = read_trace(paths)
+        assert sum(one.seconds for one in idle_causes(recorded.schedule, recorded.timeline)) >= 0
+    except ValueError as error:
+        assert "\n" not in str(error)
+        assert (traceback.extract_tb(error.__traceback__)[-1].line or "").startswith("raise "), "a sentence of ours"
