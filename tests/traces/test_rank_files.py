@@ -128,6 +128,52 @@ def test_an_overlapped_pair_is_its_two_actions_in_order(tmp_path):
     assert "1 overlapped pair" in recorded.note
 
 
+def test_of_a_pair_whose_inputs_were_received_the_second_begins_when_its_own_was_there(tmp_path):
+    run = simulate(gpipe(1, 2), Costs(1e-3, 1e-3, 1e-3))
+    content = trace_of(run, 0)
+    events = {event["name"]: event for event in content["traceEvents"]}
+    start = events["PP:0F1"]["ts"]
+    pair = annotation("PP:(0F1;0B0)OVERLAP_F_B", start, 3000.0)
+    received = [annotation("gloo:recv", start - 50, wait) for wait in (150.0, 1250.0)]
+    kept = (event for name, event in events.items() if name not in ("PP:0F1", "PP:0B0"))
+    content["traceEvents"] = [*kept, pair, *received]
+    recorded = read_trace(write(tmp_path, [content]))
+    times = {str(span.action): (span.start, span.end) for span in recorded.timeline.spans if span.action.kind in "FB"}
+    assert times["0F1"] == pytest.approx((0.0011, 0.0022)) and times["0B0"] == pytest.approx((0.0022, 0.004))
+
+
+def test_a_step_of_which_the_profiler_saw_the_end_only_is_not_read_with_the_next(tmp_path):
+    contents = [trace_of(RUN, rank, steps=2) for rank in range(4)]
+    for rank, content in enumerate(contents):
+        events = content["traceEvents"]
+        second = next(number for number, event in enumerate(events) if event["name"] == "ProfilerStep#4")
+        content["traceEvents"] = [
+            event
+            for n, event in enumerate(events)
+            if n > second - 2 or event["name"] in ("ProfilerStep#3", f"PP:{rank}B5")
+        ]
+    recorded = read_trace(write(tmp_path, contents))
+    assert (recorded.step, recorded.steps) == (4, (3, 4)) and same_times(recorded.timeline, RUN) < MICROSECOND
+
+
+def test_spans_of_ones_own_that_are_called_as_gpipes_are_left_alone(tmp_path):
+    contents = [trace_of(RUN, rank) for rank in range(4)]
+    for content in contents:
+        first = next(
+            event for event in content["traceEvents"] if event["name"].startswith("PP:") and "F0" in event["name"]
+        )
+        content["traceEvents"] += [annotation("Forward 0", first["ts"] - 1, 2.0)]
+    assert read_trace(write(tmp_path, contents)).schedule == one_f_one_b(4, 6)
+
+
+def test_a_span_may_begin_before_its_input_if_the_file_does_not_say_when_it_waited(tmp_path):
+    contents = [trace_of(simulate(gpipe(2, 1), COSTS), rank) for rank in range(2)]
+    forward = next(event for event in contents[1]["traceEvents"] if event["name"] == "PP:1F0")
+    forward |= {"ts": forward["ts"] - 2700, "dur": forward["dur"] + 2700}
+    recorded = read_trace(write(tmp_path, contents))
+    assert recorded.timeline.of_rank(1)[0].duration == pytest.approx(0.0048)
+
+
 def changed(number, **about):
     """Files of a run of which one says something else; None takes a key away."""
 
