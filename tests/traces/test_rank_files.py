@@ -207,9 +207,9 @@ def without_time(contents):
 REFUSED = {
     "a rank is missing": (
         lambda c: c.pop(2),
-        r"of 4 ranks, 3 are given and rank 2 is missing; give a file of every rank",
+        r"3 of 4 ranks are given, and rank 2 is missing; give a file of every rank",
     ),
-    "ranks are missing": (lambda c: c.__delitem__(slice(1, 3)), r"2 are given and ranks 1, 2 are missing"),
+    "ranks are missing": (lambda c: c.__delitem__(slice(1, 3)), r"2 of 4 ranks are given, and ranks 1, 2 are missing"),
     "a rank is there twice": (info(1, rank=0), r"rank0.json and rank1.json are both of rank 0; give one file per rank"),
     "worlds differ": (
         info(3, world_size=8),
@@ -234,7 +234,7 @@ REFUSED = {
     "no time": (without_time, r"PP:0F0 in rank0.json starts at .* and lasts long microseconds; export the trace again"),
     "steps differ": (
         lambda c: c.__setitem__(1, trace_of(RUN, 1, steps=2, profiled=False)),
-        r"rank0.json has 1 steps and rank1.json has 2; record the same steps on every rank",
+        r"rank0.json and rank1.json have 1 and 2 steps; record the same steps on every rank",
     ),
 }
 
