@@ -8,6 +8,7 @@ from typing import Any
 
 from pllab.cli.flags import parse
 from pllab.cli.measuring import check_file
+from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, IdleCause, estimate, idle_causes, simulate
 from pllab.timeline import Timeline
 from pllab.traces import Recorded, read_trace
@@ -62,6 +63,7 @@ class Report:
         """The report for people, a line per fact."""
         recorded, schedule = self.recorded, self.recorded.schedule
         yield _line("ranks", f"{schedule.num_ranks}, {schedule.num_stages} stages")
+        yield _line("schedule", family_of(schedule) or "none of the published ones")
         yield _line("micro-batches", str(schedule.num_microbatches))
         yield _line("step", f"{recorded.step} of {', '.join(map(str, recorded.steps))}")
         yield _line("clock", f"{recorded.clock}: {recorded.note}")
@@ -88,6 +90,7 @@ class Report:
         """The same as numbers, and the schedule as CSV."""
         recorded, schedule, timeline = self.recorded, self.recorded.schedule, self.recorded.timeline
         return {
+            "family": family_of(schedule),
             "num_ranks": schedule.num_ranks,
             "num_stages": schedule.num_stages,
             "num_microbatches": schedule.num_microbatches,
@@ -127,6 +130,19 @@ def run(words: Sequence[str]) -> int:
         studio_of_run(BubbleStudio, recorded).export_html(options.output)
         print(f"page in {options.output}")
     return 0
+
+
+def family_of(schedule: Schedule) -> str | None:
+    """The name of the published family whose rows these are: `"1F1B"` for `one_f_one_b(2, 4)`."""
+    for family in FAMILIES.values():
+        if family.stages_per_rank == schedule.stages_per_rank and schedule.num_microbatches:
+            try:
+                made = family.make(schedule.num_ranks, schedule.num_microbatches)
+            except ValueError:  # it has none of these sizes
+                continue
+            if made == schedule:
+                return family.title
+    return None
 
 
 def _with_flags(words: Sequence[str]) -> list[str]:

@@ -35,6 +35,7 @@ class Links:
             for rank in range(timeline.num_ranks)
         ]
         self.of_action = {action_of(span): span for row in self.rows for span in row if span.action.kind in "FBIW"}
+        self._received = {(span.rank, span.end) for span in timeline.spans if span.action.kind in _IDLE_KINDS}
         foreign = self.of_action.keys() - set(schedule.actions())
         if foreign:
             raise ValueError(f"the timeline has {min(foreign)} and the schedule has not; pass the schedule it is of")
@@ -52,6 +53,10 @@ class Links:
         stage = sent.action.stage
         receiver = stage + 1 if sent.action.kind == "F" else stage - 1
         return self.costs.message(stage, receiver) if self.costs else 0.0
+
+    def waited_to_receive(self, span: Span) -> bool:
+        """Whether a recorded communication of the rank ended as the span began: what it waited for was its input."""
+        return (span.rank, span.start) in self._received
 
     def _from_others(self, span: Span) -> Iterator[Span]:
         if span.action.kind not in "FBIW":
@@ -111,7 +116,8 @@ def gaps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> 
         rank 1  -  F0 B0 B0 F1 B1 B1 -  -       gap 0-1 start-up 0F0, gap 7-9 drain
 
     If a wait outlasts the awaited action, the rest of it is a `message`. In a measured run the rest is a message and a
-    launch. With `costs` the two are told apart; without them all of it counts as `message`.
+    launch. With `costs` the two are told apart; without them all of it counts as `message`, and so it does where the
+    timeline has a communication of the rank that ends as the action begins.
 
     Args:
         schedule: the schedule that was run.
@@ -147,7 +153,7 @@ class IdleCause(NamedTuple):
             "start-up": "before a rank's first action",
             "action": "another rank was not done",
             "message": "the result was on its way",
-            "launch": "nothing was missing, and the rank had not started",
+            "launch": "nothing was missing: the rank was about to start, or still sending",
             "drain": "after a rank's last action",
         }[self.cause]
 
@@ -203,7 +209,8 @@ def _between(start: float, span: Span, links: Links) -> Iterator[Gap]:
         yield Gap(span.rank, start, span.start, "launch", None)
         return
     computed = min(max(start, sent.end), span.start)
-    arrived = span.start if links.costs is None else min(max(computed, links.arrival(sent)), span.start)
+    is_seen = links.costs is None or links.waited_to_receive(span)
+    arrived = span.start if is_seen else min(max(computed, links.arrival(sent)), span.start)
     yield Gap(span.rank, start, computed, "action", _action(sent))
     yield Gap(span.rank, computed, arrived, "message", _action(sent))
     yield Gap(span.rank, arrived, span.start, "launch", None)

@@ -45,7 +45,8 @@ def check_ranks(traces: Sequence[RankTrace]) -> None:
         raise ValueError(f"rank {outside[0]} is none of {size}, which its file says; export the trace again")
     if len(given) < size and not all(given in trace.groups for trace in traces):
         missing = [rank for rank in range(min(size, 2 * len(given) + _SHOWN)) if rank not in given]
-        what = f"of {size} ranks, {len(given)} are given and {_listed(missing, size - len(given))}"
+        what = f"{len(given)} of {size} ranks {'is' if len(given) == 1 else 'are'} given, and "
+        what += _listed(missing, size - len(given))
         raise ValueError(f"{what}; give a file of every rank of the pipeline")
 
 

@@ -52,7 +52,7 @@ def _common_steps(traces: Sequence[RankTrace]) -> dict[int, list[RankStep]]:
         }
     for trace in traces[1:]:
         if len(trace.steps) != len(traces[0].steps):
-            problem = f"{traces[0].name} has {len(traces[0].steps)} steps and {trace.name} has {len(trace.steps)}"
+            problem = f"{traces[0].name} and {trace.name} have {len(traces[0].steps)} and {len(trace.steps)} steps"
             raise ValueError(f"{problem}; record the same steps on every rank, with torch.profiler.schedule")
     return {number: list(of_ranks) for number, of_ranks in enumerate(zip(*(t.steps for t in traces), strict=True))}
 

@@ -1,6 +1,6 @@
 """The pictures that README opens with: the studio and the editor in a real JupyterLab, light and dark.
 
-    python -m tests.browser.pictures assets
+python -m tests.browser.pictures assets
 """
 
 import sys

@@ -67,6 +67,18 @@ def test_a_gap_ends_when_what_it_waits_for_is_done_or_there(run: tuple[Schedule,
             assert started == computed + costs.message(gap.waited_for.stage, receiver.stage)
 
 
+def test_a_recorded_wait_for_an_input_is_a_message_whatever_the_costs_say() -> None:
+    schedule, fast = gpipe(2, 1), Costs(p2p=0.25)
+    times = {"0F0": (0.0, 1.0), "1F0": (3.0, 4.0), "1B0": (4.0, 6.0), "0B0": (8.0, 10.0)}
+    spans = [Span(int(text[0]), Action.parse(text), *pair) for text, pair in times.items()]
+    late = Timeline.of(spans, "real")
+    assert told(gaps(schedule, late, fast))[1:3] == ["0 6-6.25 message 1B0", "0 6.25-8 launch None"]
+    received = Span(0, Action.parse("0C0"), 1.0, 8.0)
+    assert told(gaps(schedule, Timeline.of([*spans, received], "real"), fast))[1:2] == ["0 6-8 message 1B0"]
+    sent = Span(0, Action.parse("0C0"), 1.0, 7.0)
+    assert "0 6.25-8 launch None" in told(gaps(schedule, Timeline.of([*spans, sent], "real"), fast))
+
+
 def test_what_is_left_of_a_measured_wait_is_message_and_launch_by_the_costs() -> None:
     schedule = gpipe(2, 1)
     times = {"0F0": (5.0, 6.0), "1F0": (7.5, 8.5), "1B0": (8.75, 10.75), "0B0": (12.0, 14.0)}

@@ -42,11 +42,13 @@ def on_gpu(content, *, kernels=True, annotations="FB", ids=True):
             made += [kernel("gemm", start + length / 2, length / 2, 2 * number + 1)]
             made += [launch(span["ts"] + 45, 9000 + number)]
             made += [kernel("ncclDevKernel_SendRecv", start - 300, length + 500, 9000 + number, MESSAGES)]
+            made += [launch(span["ts"] + 60, 5000 + number)]  # after the span: the optimizer's, say
+            made += [kernel("adam", start + length, 5.0, 5000 + number)]
         if span["name"][4] in annotations:
             whole = length if is_forward or not kernels else length / 4
             own = {"cat": "gpu_user_annotation", "pid": 0, "args": {"External id": number}}
-            made += [annotation(span["name"], start, whole) | own | {"tid": COMPUTE}]
-            made += [annotation(span["name"], start - 300, length + 500) | own | {"tid": MESSAGES}] if kernels else []
+            sent = annotation(span["name"], start - 300, length + 500) | own | {"tid": MESSAGES}
+            made += [*([sent] if kernels else []), annotation(span["name"], start, whole) | own | {"tid": COMPUTE}]
     if not ids:
         for event in made:
             event["args"].pop("External id", None)

@@ -2,9 +2,12 @@
 
 import json
 import time
+import traceback
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pllab.schedule import FAMILIES, check, gpipe, one_f_one_b
 from pllab.simulate import Costs, estimate, idle_causes, simulate
@@ -125,6 +128,52 @@ def test_an_overlapped_pair_is_its_two_actions_in_order(tmp_path):
     assert "1 overlapped pair" in recorded.note
 
 
+def test_of_a_pair_whose_inputs_were_received_the_second_begins_when_its_own_was_there(tmp_path):
+    run = simulate(gpipe(1, 2), Costs(1e-3, 1e-3, 1e-3))
+    content = trace_of(run, 0)
+    events = {event["name"]: event for event in content["traceEvents"]}
+    start = events["PP:0F1"]["ts"]
+    pair = annotation("PP:(0F1;0B0)OVERLAP_F_B", start, 3000.0)
+    received = [annotation("gloo:recv", start - 50, wait) for wait in (150.0, 1250.0)]
+    kept = (event for name, event in events.items() if name not in ("PP:0F1", "PP:0B0"))
+    content["traceEvents"] = [*kept, pair, *received]
+    recorded = read_trace(write(tmp_path, [content]))
+    times = {str(span.action): (span.start, span.end) for span in recorded.timeline.spans if span.action.kind in "FB"}
+    assert times["0F1"] == pytest.approx((0.0011, 0.0022)) and times["0B0"] == pytest.approx((0.0022, 0.004))
+
+
+def test_a_step_of_which_the_profiler_saw_the_end_only_is_not_read_with_the_next(tmp_path):
+    contents = [trace_of(RUN, rank, steps=2) for rank in range(4)]
+    for rank, content in enumerate(contents):
+        events = content["traceEvents"]
+        second = next(number for number, event in enumerate(events) if event["name"] == "ProfilerStep#4")
+        content["traceEvents"] = [
+            event
+            for n, event in enumerate(events)
+            if n > second - 2 or event["name"] in ("ProfilerStep#3", f"PP:{rank}B5")
+        ]
+    recorded = read_trace(write(tmp_path, contents))
+    assert (recorded.step, recorded.steps) == (4, (3, 4)) and same_times(recorded.timeline, RUN) < MICROSECOND
+
+
+def test_spans_of_ones_own_that_are_called_as_gpipes_are_left_alone(tmp_path):
+    contents = [trace_of(RUN, rank) for rank in range(4)]
+    for content in contents:
+        first = next(
+            event for event in content["traceEvents"] if event["name"].startswith("PP:") and "F0" in event["name"]
+        )
+        content["traceEvents"] += [annotation("Forward 0", first["ts"] - 1, 2.0)]
+    assert read_trace(write(tmp_path, contents)).schedule == one_f_one_b(4, 6)
+
+
+def test_a_span_may_begin_before_its_input_if_the_file_does_not_say_when_it_waited(tmp_path):
+    contents = [trace_of(simulate(gpipe(2, 1), COSTS), rank) for rank in range(2)]
+    forward = next(event for event in contents[1]["traceEvents"] if event["name"] == "PP:1F0")
+    forward |= {"ts": forward["ts"] - 2700, "dur": forward["dur"] + 2700}
+    recorded = read_trace(write(tmp_path, contents))
+    assert recorded.timeline.of_rank(1)[0].duration == pytest.approx(0.0048)
+
+
 def changed(number, **about):
     """Files of a run of which one says something else; None takes a key away."""
 
@@ -158,9 +207,9 @@ def without_time(contents):
 REFUSED = {
     "a rank is missing": (
         lambda c: c.pop(2),
-        r"of 4 ranks, 3 are given and rank 2 is missing; give a file of every rank",
+        r"3 of 4 ranks are given, and rank 2 is missing; give a file of every rank",
     ),
-    "ranks are missing": (lambda c: c.__delitem__(slice(1, 3)), r"2 are given and ranks 1, 2 are missing"),
+    "ranks are missing": (lambda c: c.__delitem__(slice(1, 3)), r"2 of 4 ranks are given, and ranks 1, 2 are missing"),
     "a rank is there twice": (info(1, rank=0), r"rank0.json and rank1.json are both of rank 0; give one file per rank"),
     "worlds differ": (
         info(3, world_size=8),
@@ -185,7 +234,7 @@ REFUSED = {
     "no time": (without_time, r"PP:0F0 in rank0.json starts at .* and lasts long microseconds; export the trace again"),
     "steps differ": (
         lambda c: c.__setitem__(1, trace_of(RUN, 1, steps=2, profiled=False)),
-        r"rank0.json has 1 steps and rank1.json has 2; record the same steps on every rank",
+        r"rank0.json and rank1.json have 1 and 2 steps; record the same steps on every rank",
     ),
 }
 
@@ -316,3 +365,35 @@ def test_64_ranks_and_512_micro_batches_are_read_and_explained_in_ten_seconds(tm
     assert recorded.timeline.makespan / predicted.makespan == pytest.approx(1, abs=1e-3)
     assert sum(one.seconds for one in causes) == pytest.approx(recorded.timeline.idle)
     assert seconds < 10, sum(Path(path).stat().st_size for path in paths)
+
+
+WORDS = st.sampled_from(["X", "PP:0F0", "PP:(0F1;0B0)OVERLAP_F_B", "ProfilerStep#1", "kernel", "nccl", 1e300, 4e9])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+PARTS = [
+    *((key,) for key in trace_of(RUN, 0)),
+    *(("distributedInfo", key) for key in ("rank", "world_size", "pg_config", "backend")),
+    *(("traceEvents", number, key) for number in (0, 1, 3, 5, 8) for key in ("ph", "cat", "name", "ts", "dur", "args")),
+]
+
+
+@given(changes=st.lists(st.tuples(st.integers(0, 1), st.sampled_from(PARTS), ANYTHING), min_size=1, max_size=4))
+def test_whatever_a_file_holds_it_is_read_or_refused_in_a_sentence(changes, tmp_path_factory):
+    contents = [trace_of(simulate(one_f_one_b(2, 3), COSTS), rank) for rank in range(2)]
+    for rank, (*outer, last), value in changes:
+        place = contents[rank]
+        for key in outer:
+            inside = isinstance(place, dict) and key in place or isinstance(place, list) and key < len(place)
+            place = place[key] if inside else None
+        if isinstance(place, dict):
+            place[last] = value
+    paths = write(tmp_path_factory.mktemp("trace"), contents)
+    try:
+        recorded = read_trace(paths)
+        assert sum(one.seconds for one in idle_causes(recorded.schedule, recorded.timeline)) >= 0
+    except ValueError as error:
+        assert "\n" not in str(error)
+        assert (traceback.extract_tb(error.__traceback__)[-1].line or "").startswith("raise "), "a sentence of ours"
