@@ -147,6 +147,9 @@ def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measu
     assert runs["measured"]["engine"] == "real" and blocks["measured"] == studio.measured
     with pytest.raises(ValueError, match="num_ranks is 65; choose 1 to 64"):
         studio.export_html(ranks=[65])
+    _, runs, _ = unpacked(show.BubbleStudio("GPipe", 32, 64).export_html(ranks=[2], microbatches=[4]))
+    assert {key.partition("|")[2] for key in runs if not key.startswith("GPipe")} == {"2|4", "32|4", "2|64"}
+    assert "GPipe|32|64" in runs, "a large size has the schedule on screen alone"
 
 
 @pytest.mark.parametrize("word", ["</script><script>alert(1)", "<!--<script>", "\u2028 \U0001f600 \"'&"])

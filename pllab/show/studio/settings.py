@@ -21,6 +21,7 @@ from pllab.timeline import Timeline
 
 MOST_RANKS = 64
 MOST_MICROBATCHES = 512
+MOST_HANDED_OUT = 1024  # ranks times micro-batches of a setting that a page has for every family
 
 STORIES = {  # what a family shows, in a sentence for a lecture
     "GPipe": "All forwards, then all backwards: every rank waits for the turn of the last one, and holds all of them.",
@@ -255,17 +256,21 @@ def handed_out(
 ) -> dict[str, Shown]:
     """The runs of a hand-out by `family|ranks|micro-batches`: every family at these sizes and those of the setting.
 
-    What a family has no schedule for is left out, and a searched family has the setting's sizes alone.
+    What a family has no schedule for is left out. A searched family has the setting's sizes alone, and so have all if
+    these are large.
 
     Raises:
         ValueError: a size is out of range.
     """
     own = setting.num_ranks, setting.num_microbatches
-    every = dict.fromkeys(product((*ranks, own[0]), (*microbatches, own[1])))
+    asked = list(product(ranks, microbatches))
+    beside = [*product([own[0]], microbatches), *product(ranks, [own[1]]), own]
+    every = dict.fromkeys([*asked, *((p, m) for p, m in beside if p * m <= MOST_HANDED_OUT), own])
     runs = {}
     for family, sizes in product(families, every):
+        is_small = sizes in asked or sizes[0] * sizes[1] <= MOST_HANDED_OUT
         on_screen = sizes == own and family in (setting.family, setting.compare)
-        if (family.is_searched and not on_screen) or family.sizes not in (None, sizes):
+        if not (on_screen or (is_small and not family.is_searched)) or family.sizes not in (None, sizes):
             continue
         at = replace(setting, num_ranks=sizes[0], num_microbatches=sizes[1])
         with suppress(ValueError):  # some families ask for more micro-batches
