@@ -34,6 +34,7 @@ class View {
     this.stops = [];
     el.replaceChildren(this.root);
     keepLetters(this.root);
+    this.wearLook();
   }
   get(trait) {
     return this.model.get(trait);
@@ -54,6 +55,15 @@ class View {
   }
   followWidth(node, work) {
     this.stops.push(watchWidth(node, this.safely(work)));
+  }
+  /** Wear the colours of the page, now or once the widget stands in it, and again when it turns light or dark. */
+  wearLook() {
+    const wear = this.safely(() => {
+      if (!this.root.isConnected) return;
+      for (const [name, colour] of propertiesOf(lookOf(this.theme, this.root))) this.root.style.setProperty(name, colour);
+    });
+    wear();
+    this.stops.push(watchWidth(this.root, wear), watchTheme(wear));
   }
   /** Draw for the first time, and from now on when the table or the size is chosen. */
   begin() {

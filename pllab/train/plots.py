@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pllab.show import Figure, figure
+from pllab.show.theme import write_number
 from pllab.train.results import load_results
 
 # Okabe-Ito: every mode keeps its colour and its hatch in both figures.
@@ -41,7 +42,7 @@ def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
         colour, hatch = _LOOKS[result["config"]["mode"]]
         summary = result[metric]
         bar = axes.bar(place, summary["mean"], yerr=summary["deviation"], capsize=4, color=colour, hatch=hatch)
-        axes.bar_label(bar, fmt="{:,.4g}", padding=3)
+        axes.bar_label(bar, fmt=write_number, padding=3)
     axes.set_xticks(range(len(results)), [_name(result) for result in results])
     axes.set_title(title)
     axes.set_ylabel(unit)
@@ -76,5 +77,5 @@ def _name(result: dict[str, Any]) -> str:
 def _alternative(results: Sequence[dict[str, Any]], metric: str) -> str:
     title, unit = _TITLES[metric]
     names = [_name(result).replace("\n", " on ") for result in results]
-    numbers = [f"{result[metric]['mean']:,.4g} +- {result[metric]['deviation']:,.2g}" for result in results]
+    numbers = [f"{write_number(result[metric]['mean'])} +- {write_number(result[metric]['deviation'])}" for result in results]
     return f"{title} in {unit}: {'; '.join(map(' '.join, zip(names, numbers, strict=True)))}."

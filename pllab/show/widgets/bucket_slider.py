@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import INK, PAINTS, count_of, ticks_of, write_seconds
+from pllab.show.theme import INK, PAINTS, count_of, ticks_of, write_number, write_seconds
 from pllab.show.widget import Widget, check_place, sources_of
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def write_bytes(number: float) -> str:
     """`262144` -> `"256 KiB"`, `2500000` -> `"2.38 MiB"`."""
     for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
         if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.3g} bytes"
+            return f"{write_number(number / size)} {unit}"
+    return f"{write_number(number)} bytes"
 
 
 class BucketSlider(Widget):
@@ -89,7 +89,7 @@ class BucketSlider(Widget):
             ticks=ticks_of(top, 4, write_seconds),
             top_s=top,
             title=f"{len(sizes)} gradients, {write_bytes(sum(sizes))}",
-            summary=f"predicted: {alpha_s * 1e6:.3g} us per message + {beta_s * 1e9:.3g} ns per byte "
+            summary=f"predicted: {write_number(alpha_s * 1e6)} us per message + {write_number(beta_s * 1e9)} ns per byte "
             "(simulated from measured costs); measured: real",
             projector=projector,
         )
