@@ -100,38 +100,6 @@ function tintOf(look, kind, isLater = false) {
   return mix(look.hues[kind] ?? look.over, look.ground, isLater ? look.pale : look.strong);
 }
 
-/** The colours of a look as CSS properties: `--pl-F`, `--pl-F-later` (pale), `--pl-F-line` for each kind, `--pl-idle` and so on. */
-function propertiesOf(look) {
-  const words = { work: "ink", idle: "idle", "idle-stripe": "idle_stripe", "on-idle": "on_idle", held: "held",
-    "held-line": "held_line", over: "over", "over-text": "over_text" };
-  const plain = Object.entries(words).map(([name, field]) => [`--pl-${name}`, look[field]]);
-  const kinds = Object.entries(look.outlines).flatMap(([kind, line]) => [
-    [`--pl-${kind}`, tintOf(look, kind)], [`--pl-${kind}-later`, tintOf(look, kind, true)], [`--pl-${kind}-line`, line],
-  ]);
-  return [...plain, ...kinds];
-}
-
-/** The style of a kind's boxes, by those properties: a theme that changes repaints without drawing. */
-function paintOf(kind, isLater = false) {
-  return `--fill: var(--pl-${kind}${isLater ? "-later" : ""}, var(--pl-over)); --line: var(--pl-${kind}-line, var(--pl-over))`;
-}
-
-/** A box of work in SVG: a tint with an outline, a bar on top of a forward and at the foot of a backward. */
-function workShapes(kind, isLater, { x, y, width, height }) {
-  const style = paintOf(kind, isLater);
-  const inner = { x: x + 0.5, y: y + 0.5, width: Math.max(0.5, width - 1), height: height - 1 };
-  const box = shape("rect", { class: "pl-box", ...inner, style });
-  const bar = { F: y, B: y + height - 3, I: y + height - 3 }[kind];
-  return bar === undefined ? [box] : [box, shape("rect", { class: "pl-foot", x, y: bar, width, height: 3, style })];
-}
-
-/** The slab of idle time as an SVG pattern. */
-function idlePattern(id) {
-  const ground = shape("rect", { width: 9, height: 9, style: "fill: var(--pl-idle)" });
-  const stripe = shape("path", { d: "M-2 2L2 -2M0 9L9 0M7 11L11 7", style: "stroke: var(--pl-idle-stripe)" });
-  return shape("pattern", { id, width: 9, height: 9, patternUnits: "userSpaceOnUse" }, ground, stripe);
-}
-
 /** Wrap a function so that its failure is seen: widget callbacks otherwise fail in silence. */
 function guarded(root, work) {
   return (...values) => {
@@ -152,15 +120,3 @@ const MARKS = {
   "xx": [10, [["path", { d: "M0 0L10 10M10 0L0 10" }]]],
   "////": [8, [["path", { d: "M-2 2L2 -2M0 8L8 0M6 10L10 6" }]]],
 };
-
-/** The SVG pattern of a paint: its colour with its marks. The marks of idle time are grey, the others dark. */
-function patternOf(id, paint, isIdle) {
-  const [size, marks] = MARKS[paint.hatch];
-  const ground = shape("rect", { width: size, height: size, fill: isIdle ? "transparent" : paint.fill });
-  const ink = isIdle ? "#8c8c8c" : "rgba(0,0,0,.5)";
-  const drawn = marks.map(([tag, how]) =>
-    shape(tag, { ...how, stroke: ink, "stroke-width": 1, fill: tag === "circle" ? ink : "none" }),
-  );
-  const attributes = { id, width: size, height: size, patternUnits: "userSpaceOnUse" };
-  return shape("pattern", attributes, ground, ...drawn);
-}

@@ -15,6 +15,14 @@ function uniqueName(widget) {
   return `pl-${widget}-${Math.random().toString(36).slice(2, 10)}`;
 }
 
+/** A look as CSS properties: its own colours, and for each kind `--look-F`, `--look-F-later` and `--look-F-line`. */
+function propertiesOf(look) {
+  const own = Object.entries(look).filter(([, value]) => String(value).startsWith("#"));
+  const kinds = Object.entries(look.outlines).flatMap(([kind, line]) =>
+    [[kind, tintOf(look, kind)], [`${kind}-later`, tintOf(look, kind, true)], [`${kind}-line`, line]]);
+  return [...own, ...kinds].map(([name, colour]) => [`--look-${name}`, colour]);
+}
+
 /**
  * One widget in one page: its root, its spoken line, its table, and the two buttons that all have. A widget's own view
  * extends it: the constructor makes the parts, `show` brings them in line with the traits, `tableView` makes the table.

@@ -11,14 +11,14 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
-AT_START = "t = 0 s: device 0 runs F0, device 1 is idle"
-AT_100 = "t = 100 ms: device 0 runs F1, device 1 runs F0"
-AT_END = "t = 400 ms: every device is done"
+AT_START = "t = 0 s: rank 0 runs F0, rank 1 is idle"
+AT_100 = "t = 100 ms: rank 0 runs F1, rank 1 runs F0"
+AT_END = "t = 400 ms: every rank is done"
 
 
 @pytest.fixture
 def timeline():
-    """Two devices, three micro-batches forward, 100 ms each."""
+    """Two ranks, three micro-batches forward, 100 ms each."""
     spans = [
         Span(rank, Action(rank, Kind.F, index), 0.1 * (rank + index), 0.1 * (rank + index + 1))
         for rank in range(2)
@@ -65,14 +65,14 @@ def test_our_keys_stop_at_the_widget_and_others_pass(chromium_page, player):
     assert chromium_page.evaluate("window.passed") == ["Escape"]
 
 
-def test_up_and_down_choose_the_device_that_is_spelled_out(chromium_page, player):
+def test_up_and_down_choose_the_rank_that_is_spelled_out(chromium_page, player):
     grid, info = player.get_by_role("grid"), player.locator(".pl-info")
     grid.focus()
-    expect(info).to_have_text("F0 (forward) on device 0: 0 s to 100 ms, 100 ms")
+    expect(info).to_have_text("F0 (forward) on rank 0: 0 s to 100 ms, 100 ms")
     chromium_page.keyboard.press("ArrowDown")
-    expect(info).to_have_text("device 1 is idle")
+    expect(info).to_have_text("rank 1 is idle")
     chromium_page.keyboard.press("ArrowRight")
-    expect(info).to_have_text("F0 (forward) on device 1: 100 ms to 200 ms, 100 ms")
+    expect(info).to_have_text("F0 (forward) on rank 1: 100 ms to 200 ms, 100 ms")
     active = grid.get_attribute("aria-activedescendant")
     expect(player.locator(f"#{active}")).to_have_attribute("aria-label", info.text_content())
 
@@ -122,11 +122,11 @@ def test_reduced_motion_plays_in_jumps(own_page, timeline):
 
 
 def test_the_mouse_reads_times_and_sets_the_cursor(chromium_page, player):
-    cell = player.get_by_role("gridcell").nth(5)  # F2 on device 1
+    cell = player.get_by_role("gridcell").nth(5)  # F2 on rank 1
     cell.hover()
-    expect(player.locator(".pl-info")).to_have_text("F2 (forward) on device 1: 300 ms to 400 ms, 100 ms")
+    expect(player.locator(".pl-info")).to_have_text("F2 (forward) on rank 1: 300 ms to 400 ms, 100 ms")
     cell.click()
-    expect(player.locator(".pl-live")).to_have_text("t = 300 ms: device 0 is idle, device 1 runs F2")
+    expect(player.locator(".pl-live")).to_have_text("t = 300 ms: rank 0 is idle, rank 1 runs F2")
 
 
 @bench.both_schemes
@@ -135,9 +135,9 @@ def test_the_table_says_the_same(chromium_page, player):
     toggle.click()
     expect(player.locator(".pl-grid")).to_be_hidden()
     expect(player.locator("tbody tr")).to_have_count(6)
-    expect(player.locator("th")).to_have_text(["Device", "Action", "Start", "End", "Duration"])
+    expect(player.locator("th")).to_have_text(["Rank", "Action", "Start", "End", "Duration"])
     last = player.locator("tbody tr").last.locator("td")
-    expect(last).to_have_text(["device 1", "F2 forward", "300 ms", "400 ms", "100 ms"])
+    expect(last).to_have_text(["rank 1", "F2 forward", "300 ms", "400 ms", "100 ms"])
     player.get_by_role("button", name="Step forward").click()
     expect(player.locator("tr.pl-running")).to_have_count(2)
     toggle.click()

@@ -6,7 +6,8 @@ import pytest
 
 from pllab.schedule import Action, Kind
 from pllab.show import describe_timeline, draw_timeline
-from pllab.show.timeline_picture import has_several_stages, label_of
+from pllab.show.boxes import label_of
+from pllab.show.timeline_picture import has_several_stages
 from pllab.timeline import Span, Timeline
 
 
@@ -14,7 +15,7 @@ def texts_of(shown):
     return [re.sub(r"<[^>]+>", "", text) for text in re.findall(r"<text[^>]*>.*?</text>", shown.svg, re.S)]
 
 
-def test_each_span_is_labelled_and_each_device_named(forward_only):
+def test_each_span_is_labelled_and_each_rank_named(forward_only):
     texts = texts_of(draw_timeline(forward_only))
     assert sorted(text for text in texts if re.fullmatch(r"F\d", text)) == [
         "F0",
@@ -24,7 +25,7 @@ def test_each_span_is_labelled_and_each_device_named(forward_only):
         "F2",
         "F2",
     ]
-    assert {"device 0", "device 1", "time (ms)", "real: makespan 400 ms, bubble fraction 25.0 %"} <= set(texts)
+    assert {"rank 0", "rank 1", "time (ms)", "real: makespan 400 ms, bubble fraction 25.0 %"} <= set(texts)
 
 
 def test_the_clock_starts_at_zero(forward_only):
@@ -94,31 +95,31 @@ def test_the_picture_is_small_enough_for_a_notebook(forward_only):
 def test_the_sentence_is_made_from_the_numbers(forward_only):
     # GPipe with p = 2, m = 3: (p-1)/(m+p-1) = 1/4 and (p-1)/m = 1/3
     assert describe_timeline(forward_only) == (
-        "real, 2 devices, 3 micro-batches: makespan 400 ms, bubble fraction 25.0 %, bubble overhead 33.3 %, "
-        "at most 3 micro-batches in flight on every device"
+        "real, 2 ranks, 3 micro-batches: makespan 400 ms, bubble fraction 25.0 %, bubble overhead 33.3 %, "
+        "at most 3 micro-batches in flight on every rank"
     )
 
 
 def test_buckets_of_a_reduction_are_not_micro_batches(every_kind):
     extra = [Span(0, Action(0, Kind.C, bucket), 6.0, 7.0) for bucket in range(5)]
     timeline = Timeline.of([*every_kind.spans, *extra], "emulated", 1)
-    assert describe_timeline(timeline).startswith("emulated (sleep), 1 device, 1 micro-batch:")
+    assert describe_timeline(timeline).startswith("emulated (sleep), 1 rank, 1 micro-batch:")
 
 
-def test_the_device_with_the_peak_is_named():
+def test_the_rank_with_the_peak_is_named():
     spans = [
         Span(0, Action(0, Kind.F, 0), 0, 1),
         Span(1, Action(1, Kind.F, 0), 1, 2),
         Span(1, Action(1, Kind.F, 1), 2, 3),
     ]
-    assert describe_timeline(Timeline.of(spans, "simulated")).endswith("at most 2 micro-batches in flight on device 1")
+    assert describe_timeline(Timeline.of(spans, "simulated")).endswith("at most 2 micro-batches in flight on rank 1")
 
 
 def test_an_empty_timeline_says_so():
-    assert describe_timeline(Timeline.of([], "simulated", 2)) == "simulated, 2 devices: nothing ran"
+    assert describe_timeline(Timeline.of([], "simulated", 2)) == "simulated, 2 ranks: nothing ran"
 
 
-def test_a_label_names_the_stage_only_where_a_device_has_several(forward_only):
+def test_a_label_names_the_stage_only_where_a_rank_has_several(forward_only):
     assert not has_several_stages(forward_only)
     second = Span(0, Action(2, Kind.B, 1), 6.0, 7.0)
     both = Timeline.of([*forward_only.spans, second], "real")
