@@ -14,13 +14,15 @@ function workShapes(kind, isLater, { x, y, width, height }) {
   return bar === undefined ? [box] : [box, shape("rect", { class: "pl-foot", x, y: bar, width, height: 3, style })];
 }
 
+const SMALL = 0.72; // the size of letters above each other
+
 /** The longest form of a label that fits a box, as its lines: `2F3`, `F3`, F above 3, or nothing. */
 function labelThatFits(label, width, height, size) {
   const short = label.replace(/^\d+/, "");
-  const fits = (text, scale) => text.length * size * scale * 0.62 + 4 <= width;
-  if (height >= size) for (const text of [label, short]) if (fits(text, 1)) return [text];
-  const [letter, number] = [short.slice(0, 1), short.slice(1)];
-  return height >= size * 1.9 && fits(number, 0.85) ? [letter, number] : [];
+  const whole = [label, short].find((text) => text.length * size * 0.62 + 4 <= width && size <= height);
+  if (whole) return [whole];
+  const number = short.slice(1);
+  return number.length * size * SMALL * 0.62 + 1 <= width && size * 1.7 <= height ? [short[0], number] : [];
 }
 
 /** The slab of idle time as an SVG pattern. */

@@ -3,10 +3,12 @@
 import re
 
 import pytest
+from matplotlib.colors import to_hex
 
 from pllab.schedule import Action, Kind
 from pllab.show import describe_timeline, draw_timeline
 from pllab.show.boxes import label_of
+from pllab.show.theme import LIGHT
 from pllab.show.timeline_picture import has_several_stages
 from pllab.timeline import Span, Timeline
 
@@ -58,6 +60,28 @@ def test_every_kind_is_in_the_legend(every_kind):
         "idle",
     ):
         assert entry in texts
+
+
+def test_work_lies_in_outlined_tints_on_the_ink_of_idle_time():
+    """Two stages on a rank: the second is paler; a bar on top of F and at the foot of B, none for W; no other hatch."""
+    kinds = ((0, Kind.F), (2, Kind.F), (2, Kind.B), (0, Kind.W))
+    spans = [Span(0, Action(stage, kind, 0), 1.5 * at, 1.5 * at + 1) for at, (stage, kind) in enumerate(kinds)]
+    (axes,) = draw_timeline(Timeline.of(spans, "simulated")).canvas.axes
+    boxes = [(to_hex(one.get_facecolor()[0]).upper(), one.get_paths()[0].get_extents()) for one in axes.collections]
+    (slab, whole), *work = boxes
+    assert (slab, whole.width) == (LIGHT.idle, 5.5)
+    assert [one.get_hatch() for one in axes.collections].count("//") == 1
+    fills = [LIGHT.fill_of("F"), LIGHT.fill_of("F", True), LIGHT.fill_of("B", True), LIGHT.fill_of("W")]
+    lines = [LIGHT.outline_of(kind) for kind in "FFB"]
+    assert [fill for fill, _ in work] == [fills[0], lines[0], fills[1], lines[1], fills[2], lines[2], fills[3]]
+    places = [extent for _, extent in work]
+    assert places[1].y0 == places[0].y0 and places[5].y1 == pytest.approx(places[4].y1)  # rows grow downwards
+    assert "later stage of its rank" in texts_of(draw_timeline(Timeline.of(spans, "simulated")))
+
+
+def test_how_long_a_rank_idles_stands_on_its_slab(forward_only):
+    texts = texts_of(draw_timeline(forward_only))
+    assert texts.count("idle 100 ms") == 2
 
 
 def test_labels_that_do_not_fit_are_left_out():

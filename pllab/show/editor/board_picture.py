@@ -24,6 +24,7 @@ def draw_board(view: Mapping[str, Any], alt: str) -> Figure:
     """Draw a view of `view_of`: predicted blocks, measured ones below them, and the memory of each rank."""
     rows = view["rows"]
     ran = _RAN if any(row["measured"] for row in rows) else 0.0
+    until = max((block["end"] for row in rows for block in row["blocks"]), default=0.0)
     pitch = _BLOCK + ran + _MEMORY + _GAP
     with drawing(_WIDTH_IN, _ROW_IN * pitch * len(rows) + 1.2, layout="constrained") as fig:
         axes = fig.add_subplot()
@@ -32,7 +33,8 @@ def draw_board(view: Mapping[str, Any], alt: str) -> Figure:
         _name(axes, view, pitch)
         for rank, row in enumerate(rows):
             top = pitch * rank
-            draw_idle(axes, (0, view["end"]), (top, _BLOCK))
+            if view["has_times"]:
+                draw_idle(axes, (0, until), (top, _BLOCK))
             for block in row["blocks"]:
                 _draw_block(axes, block, (top, _BLOCK), view["end"])
             for block in row["measured"]:
@@ -68,13 +70,12 @@ def _draw_block(axes: "Axes", block: Mapping[str, Any], band: tuple[float, float
 def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], floor: float) -> None:
     """The staircase of micro-batches held, on a floor, and the limit as a dashed line."""
     height = (_MEMORY - 0.1) / view["most"]
-    times = [0.0, *(time for time, _ in row["memory"]), view["end"]]
-    counts = [0.0, *(count for _, count in row["memory"]), 0.0]
-    tops = [floor - count * height for count in counts]
+    held = {0.0: 0.0} | dict(row["memory"]) | {view["end"]: 0.0}  # what changes at one moment is one step
+    tops = [floor - count * height for count in held.values()]
     area, line = (mix(LIGHT.over, LIGHT.ground, 0.45), LIGHT.over) if row["is_over"] else (LIGHT.held, LIGHT.held_line)
-    axes.fill_between(times, tops, floor, step="post", facecolor=area, edgecolor=line, linewidth=0.72)
+    axes.fill_between(list(held), tops, floor, step="post", facecolor=area, edgecolor=line, linewidth=0.72)
     if view["limit"] is not None:
-        axes.hlines(floor - view["limit"] * height, 0, view["end"], color=LIGHT.ink, linewidth=1.0, linestyle="--")
+        axes.hlines(floor - view["limit"] * height, 0, view["end"], color=LIGHT.over, linewidth=1.0, linestyle=":")
 
 
 def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:

@@ -133,8 +133,8 @@ class PlayerView extends SteppedView {
     const { font } = this.geometry;
     const size = span.kind === "C" ? Math.max(11, font * 0.8) : font;
     const lines = labelThatFits(span.label, width, height, size);
-    const at = { class: "pl-label", x, "font-size": lines.length > 1 ? size * 0.85 : size, "text-anchor": "middle", "aria-hidden": "true" };
-    const rise = lines.length > 1 ? size * 0.43 : 0;
+    const at = { class: "pl-label", x, "font-size": lines.length > 1 ? size * SMALL : size, "text-anchor": "middle", "aria-hidden": "true" };
+    const rise = lines.length > 1 ? size * 0.4 : 0;
     return lines.map((line, row) => shape("text", { ...at, y: y + (row ? rise : -rise) }, line));
   }
 
