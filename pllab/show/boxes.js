@@ -22,7 +22,7 @@ function labelThatFits(label, width, height, size) {
   const whole = [label, short].find((text) => text.length * size * 0.62 + 4 <= width && size <= height);
   if (whole) return [whole];
   const number = short.slice(1);
-  return number.length * size * SMALL * 0.62 + 1 <= width && size * 1.7 <= height ? [short[0], number] : [];
+  return number.length * size * SMALL * 0.62 <= width && size * 1.7 <= height ? [short[0], number] : [];
 }
 
 /** The slab of idle time as an SVG pattern. */
