@@ -207,6 +207,18 @@ def test_an_illegal_order_shows_its_sentence_and_a_dashed_edge(page, root, edito
     expect(edge).to_have_count(0)
 
 
+@bench.both_schemes
+def test_axe_finds_nothing_in_an_illegal_order_or_beside_a_run(page, root, editor):
+    editor.run_it()
+    bench.push(page, editor, *NAMES)
+    expect(root.locator(".pl-ran > span")).to_have_count(12)
+    assert bench.findings(page) == []
+    editor.do("move", "1B0", to=0)
+    bench.push(page, editor, *NAMES)
+    expect(root.locator(".pl-edge").first).to_be_attached()
+    assert bench.findings(page) == []
+
+
 def test_memory_over_the_limit_is_marked(page, root, editor):
     block(root, "0F2").focus()
     press(page, editor, "Alt+ArrowLeft")
