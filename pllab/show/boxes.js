@@ -14,15 +14,17 @@ function workShapes(kind, isLater, { x, y, width, height }) {
   return bar === undefined ? [box] : [box, shape("rect", { class: "pl-foot", x, y: bar, width, height: 3, style })];
 }
 
-const SMALL = 0.72; // the size of letters above each other
-
-/** The longest form of a label that fits a box, as its lines: `2F3`, `F3`, F above 3, or nothing. */
-function labelThatFits(label, width, height, size) {
+/**
+ * The longest form of a label that fits a box, as its lines and their scale: `2F3`, `F3`, F above 3, or nothing.
+ * All numbers count as having `digits`, so that boxes of one width look alike.
+ */
+function labelThatFits(label, width, height, size, digits) {
   const short = label.replace(/^\d+/, "");
-  const whole = [label, short].find((text) => text.length * size * 0.62 + 4 <= width && size <= height);
-  if (whole) return [whole];
-  const number = short.slice(1);
-  return number.length * size * SMALL * 0.62 <= width && size * 1.7 <= height ? [short[0], number] : [];
+  const more = digits - short.length + 1.3; // a third of a letter for W, which is wide
+  const whole = (text, scale) => (text.length + more) * size * scale * 0.62 + 3 <= width && size * scale <= height;
+  for (const text of [label, short]) for (const scale of [1, 0.85]) if (whole(text, scale)) return { lines: [text], scale };
+  const isNarrow = digits * size * 0.72 * 0.62 > width || size * 1.7 > height;
+  return { lines: isNarrow ? [] : [short[0], short.slice(1)], scale: 0.72 };
 }
 
 /** The slab of idle time as an SVG pattern. */

@@ -69,17 +69,29 @@ def write_idle(axes: "Axes", run: Range, middle: float, words: str, width_pt: fl
             return
 
 
-def write_label(axes: "Axes", middle: tuple[float, float], label: str, room_pt: tuple[float, float]) -> None:
-    """The longest form of a label that fits a width and a height in points: `2F3`, `F3`, F above 3, or nothing."""
+def write_label(
+    axes: "Axes", middle: tuple[float, float], label: str, room_pt: tuple[float, float], digits: int = 1
+) -> None:
+    """The longest form of a label that fits a width and a height in points: `2F3`, `F3`, F above 3, or nothing.
+
+    All numbers count as having `digits`, so that boxes of one width look alike.
+    """
     short = label.lstrip("0123456789")
+    more = digits - len(short) + 1
     full_pt = 10.0 if room_pt[1] >= 14 else _SMALL_PT
-    for text, size in ((label, full_pt), (short, full_pt), (f"{short[:1]}\n{short[1:]}", _SMALL_PT)):
+    forms = [(text, size) for text in (label, short) for size in (full_pt, _SMALL_PT + 0.5)]
+    for text, size in [*forms, (f"{short[:1]}\n{short[1:]}", _SMALL_PT)]:
         lines = text.split("\n")
-        width = _LETTER_PT * size * max(map(len, lines)) + 3
+        width = _LETTER_PT * size * (len(lines[-1]) + more) + 3
         if width <= room_pt[0] and 1.1 * size * len(lines) <= room_pt[1]:
             va = "center_baseline" if len(lines) == 1 else "center"
             axes.text(*middle, text, color=LIGHT.ink, size=size, ha="center", va=va, linespacing=0.95)
             return
+
+
+def digits_of(timeline: Timeline) -> int:
+    """How many digits the number of its last micro-batch has."""
+    return max((len(str(span.action.microbatch)) for span in timeline.spans), default=1)
 
 
 def label_of(span: Span, with_stage: bool) -> str:

@@ -4,13 +4,14 @@ Several timelines share one time axis, each starting at zero, so a prediction ca
 and text alternatives use these words, and other pictures of schedules use this time axis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from pllab.show.boxes import (
     BAR_IN,
+    digits_of,
     draw_idle,
     draw_work,
     first_stages,
@@ -122,6 +123,20 @@ def _height_of(timeline: Timeline) -> float:
     return timeline.num_ranks * (_WIRED_ROW_IN if _is_wired(timeline) else _ROW_IN)
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """What the boxes of one timeline have in common."""
+
+    wired: bool
+    staged: bool
+    digits: int
+    first: Mapping[int, int]
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "_Rows":
+        return cls(_is_wired(timeline), has_several_stages(timeline), digits_of(timeline), first_stages(timeline))
+
+
 def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _Clock) -> None:
     """One timeline into its panel: label, a slab for each rank, and the spans on top."""
     axes.set_title(_label(timeline, name), loc="left", fontsize=11.5, fontweight="bold", pad=5)
@@ -131,14 +146,13 @@ def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _Clock) -> Non
     axes.tick_params(length=0)
     axes.set_xticks([])
     axes.spines[:].set_visible(False)
-    wired, staged, first = _is_wired(timeline), has_several_stages(timeline), first_stages(timeline)
+    rows = _Rows.of(timeline)
     for rank in range(timeline.num_ranks):
-        band = _band(rank, "", wired)
+        band = _band(rank, "", rows.wired)
         draw_idle(axes, (0.0, timeline.makespan * clock.per_second), band)
         write_gaps(axes, timeline, rank, band, (clock.per_second, clock.points(1.0)))
         for span, free_s in _uncovered(timeline.of_rank(rank)):
-            is_later = span.action.stage > first[rank]
-            _draw_span(axes, span, free_s, _band(rank, span.action.kind, wired), clock, (wired, staged, is_later))
+            _draw_span(axes, span, free_s, clock, rows)
 
 
 def _band(rank: int, kind: str, wired: bool) -> tuple[float, float]:
@@ -157,15 +171,14 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
             yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
-def _draw_span(
-    axes: "Axes", span: Span, free_s: float, band: tuple[float, float], clock: _Clock, how: tuple[bool, bool, bool]
-) -> None:
-    wired, staged, is_later = how
-    start, row_in = span.start * clock.per_second, _WIRED_ROW_IN if wired else _ROW_IN
-    run = start, span.duration * clock.per_second
-    draw_work(axes, run, band, str(span.action.kind), is_later=is_later, bar=BAR_IN / row_in)
+def _draw_span(axes: "Axes", span: Span, free_s: float, clock: _Clock, rows: _Rows) -> None:
+    kind, band = str(span.action.kind), _band(span.rank, span.action.kind, rows.wired)
+    start, row_in = span.start * clock.per_second, _WIRED_ROW_IN if rows.wired else _ROW_IN
+    is_later = span.action.stage > rows.first[span.rank]
+    draw_work(axes, (start, span.duration * clock.per_second), band, kind, is_later=is_later, bar=BAR_IN / row_in)
     middle = start + free_s * clock.per_second / 2, band[0] + band[1] / 2
-    write_label(axes, middle, label_of(span, staged), (clock.points(free_s), band[1] * row_in * 72))
+    room = clock.points(free_s), band[1] * row_in * 72
+    write_label(axes, middle, label_of(span, rows.staged), room, rows.digits)
 
 
 def write_in_box(

@@ -51,6 +51,21 @@ def test_idle_time_stands_out_and_says_how_long_in_both_themes(chromium_page, pl
     assert player.get_by_role("gridcell").first.locator(".pl-foot").count() == 1
 
 
+def test_boxes_of_one_width_have_one_form_of_label(chromium_page):
+    """Twelve equal boxes: where `F11` does not fit, F0 is not written beside it but F above 0, too."""
+    spans = [Span(0, Action(0, Kind.F, index), float(index), index + 1.0) for index in range(12)]
+    player = bench.mount(chromium_page, show.TimelinePlayer(Timeline.of(spans, "simulated", 1)))
+    forms = []
+    for width in (1000, 420, 330):
+        chromium_page.set_viewport_size({"width": width, "height": 700})
+        chromium_page.wait_for_function(f"document.querySelector('.pl-grid svg').clientWidth < {width}")
+        cells = player.get_by_role("gridcell")
+        lines = [cells.nth(index).locator(".pl-label").count() for index in range(12)]
+        assert len(set(lines)) == 1
+        forms.append(lines[0])
+    assert forms == [1, 2, 2]
+
+
 def test_keys_step_jump_and_stay_inside(chromium_page, player):
     live = player.locator("[aria-live=polite]")
     expect(live).to_have_text(AT_START)

@@ -41,6 +41,7 @@ def view_of(judgement: Judgement, rules: Rules, par: Par | None, run: Timeline |
         "summary": _title_of(schedule, rules.memory_limit),
         "counted": _counted_in(schedule),
         "rows": rows,
+        "digits": len(str(schedule.num_microbatches - 1)),
         "end": end,
         "ticks": ticks_of(end, 12, write_number),
         "axis": _axis_of(judgement, rules.unit),

@@ -36,9 +36,9 @@ def draw_board(view: Mapping[str, Any], alt: str) -> Figure:
             if view["has_times"]:
                 draw_idle(axes, (0, until), (top, _BLOCK))
             for block in row["blocks"]:
-                _draw_block(axes, block, (top, _BLOCK), view["end"])
+                _draw_block(axes, block, (top, _BLOCK), view)
             for block in row["measured"]:
-                _draw_block(axes, block, (top + _BLOCK + _STEP, ran - _STEP), view["end"])
+                _draw_block(axes, block, (top + _BLOCK + _STEP, ran - _STEP), view)
             _draw_memory(axes, row, view, top + _BLOCK + ran + _MEMORY)
         _draw_edges(axes, view, pitch)
         return figure(fig, alt)
@@ -60,11 +60,11 @@ def _name(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _draw_block(axes: "Axes", block: Mapping[str, Any], band: tuple[float, float], end: float) -> None:
+def _draw_block(axes: "Axes", block: Mapping[str, Any], band: tuple[float, float], view: Mapping[str, Any]) -> None:
     run = block["start"], block["end"] - block["start"]
     draw_work(axes, run, band, block["kind"], is_later=block["is_later"], bar=BAR_IN / _ROW_IN)
-    room = run[1] / end * _WIDTH_IN * 0.86 * 72, band[1] * _ROW_IN * 72
-    write_label(axes, (run[0] + run[1] / 2, band[0] + band[1] / 2), block["text"], room)
+    room = run[1] / view["end"] * _WIDTH_IN * 0.86 * 72, band[1] * _ROW_IN * 72
+    write_label(axes, (run[0] + run[1] / 2, band[0] + band[1] / 2), block["text"], room, view["digits"])
 
 
 def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], floor: float) -> None:

@@ -127,7 +127,8 @@ class EditorView extends View {
   /** Sizes in pixels: as wide as the board, and wider where a block could not hold a number; many ranks are low. */
   measure(view) {
     const large = this.isLarge ? 1.6 : 1;
-    const lengths = view.rows.flatMap((row) => row.blocks.map((block) => block.end - block.start)).filter((one) => one > 0).sort((a, b) => a - b);
+    const blocks = view.rows.flatMap((row) => row.blocks);
+    const lengths = blocks.map((block) => block.end - block.start).filter((one) => one > 0).sort((a, b) => a - b);
     const [left, right] = [88 * large, 15 * large]; // right: half of the last number of the axis
     const room = (this.board.clientWidth || 700) - left - right;
     const middle = lengths[lengths.length >> 1] ?? view.end;
@@ -186,10 +187,9 @@ class EditorView extends View {
   fit(node, span, height) {
     const { scale, font } = this.geometry;
     const width = Math.max(8, (span.end - span.start) * scale);
-    const lines = labelThatFits(span.text, width, height, height < 20 ? font * 0.85 : font);
-    Object.assign(node.style, { left: `${span.start * scale}px`, width: `${width}px` });
-    node.classList.toggle("pl-stacked", lines.length > 1);
-    node.replaceChildren(...lines.map((line) => element("b", {}, line)));
+    const label = labelThatFits(span.text, width, height, height < 20 ? font * 0.85 : font, this.get("view").digits);
+    Object.assign(node.style, { left: `${span.start * scale}px`, width: `${width}px`, fontSize: `${label.scale}em` });
+    node.replaceChildren(...label.lines.map((line) => element("b", {}, line)));
     return node;
   }
   drawMemory(stairs, row, view) {

@@ -132,8 +132,8 @@ class PlayerView extends SteppedView {
   labelOf(span, { x, y, width, height }) {
     const { font } = this.geometry;
     const size = span.kind === "C" ? Math.max(11, font * 0.8) : font;
-    const lines = labelThatFits(span.label, width, height, size);
-    const at = { class: "pl-label", x, "font-size": lines.length > 1 ? size * SMALL : size, "text-anchor": "middle", "aria-hidden": "true" };
+    const { lines, scale } = labelThatFits(span.label, width, height, size, this.get("digits"));
+    const at = { class: "pl-label", x, "font-size": size * scale, "text-anchor": "middle", "aria-hidden": "true" };
     const rise = lines.length > 1 ? size * 0.4 : 0;
     return lines.map((line, row) => shape("text", { ...at, y: y + (row ? rise : -rise) }, line));
   }

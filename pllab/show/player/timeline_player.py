@@ -9,7 +9,7 @@ from typing import Any
 
 import traitlets
 
-from pllab.show.boxes import first_stages, idle_times, label_of
+from pllab.show.boxes import digits_of, first_stages, idle_times, label_of
 from pllab.show.figures import Figure
 from pllab.show.theme import ENGINE_LABELS, paint_of, ticks_of, write_seconds
 from pllab.show.timeline_picture import describe_timeline, draw_timeline, has_several_stages
@@ -38,6 +38,7 @@ class TimelinePlayer(Widget):
     ticks = traitlets.List(traitlets.Dict()).tag(sync=True)
     gaps = traitlets.List(traitlets.Dict(), help="when ranks are idle").tag(sync=True)
     num_ranks = traitlets.Int().tag(sync=True)
+    digits = traitlets.Int(help="of the number of the last micro-batch").tag(sync=True)
     title = traitlets.Unicode(help="name and engine of the run").tag(sync=True)
     summary = traitlets.Unicode(help="the run in one sentence").tag(sync=True)
     step = traitlets.Int(0, help="number of the moment shown, from 0").tag(sync=True)
@@ -54,6 +55,7 @@ class TimelinePlayer(Widget):
             ticks=ticks_of(self._timeline.makespan, 7, write_seconds),
             gaps=_gaps_of(self._timeline),
             num_ranks=timeline.num_ranks,
+            digits=digits_of(timeline),
             title=f"{title}, engine: {engine}" if title else f"engine: {engine}",
             summary=describe_timeline(timeline).partition(", ")[2],
             projector=projector,
