@@ -10,8 +10,9 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: lab test check unit unit-waiting unit-computing notebooks exhaustive publish clean
 
-lab: .venv/lab.stamp
-	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.default_url=/lab/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
+lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
+	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
+		--LabApp.default_url=/lab/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
 
 test: check unit notebooks
 

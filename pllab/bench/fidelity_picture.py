@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from pllab.bench.fidelity import Case, Outcome
 from pllab.show import Figure, draw_timeline, figure
-from pllab.show.theme import HATCH_GREY, IDLE, INK, PAINTS, matplotlib_style
+from pllab.show.theme import INK, LIGHT, matplotlib_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 _HEADING = "What the error is made of: measured less predicted, in % of measured"
-# By cause: its name in the legend, how it is drawn, and the colour of its outline.
+# By cause: its name in the legend, its colour and its outline. What counts waiting wears the ink of idle time.
 _BARS = {
-    "work": ("work, all stages", PAINTS["F"], INK),
-    "imbalance": ("imbalance of stages", PAINTS["B"], INK),
-    "wait": ("waits for unsteady actions", IDLE, HATCH_GREY),
-    "message": ("messages", PAINTS["C"], INK),
-    "launch": ("late starts", PAINTS["U"], INK),
+    "work": ("work, all stages", LIGHT.fill_of("F"), LIGHT.outline_of("F")),
+    "imbalance": ("imbalance of stages", LIGHT.fill_of("B"), LIGHT.outline_of("B")),
+    "wait": ("waits for unsteady actions", LIGHT.idle, LIGHT.idle),
+    "message": ("messages", LIGHT.fill_of("C"), LIGHT.outline_of("C")),
+    "launch": ("late starts", LIGHT.fill_of("U"), LIGHT.outline_of("U")),
 }
 # In inches: a row, the room above for headings and below for axis and legend; left for names, between columns, right.
 _ROW, _HEAD, _FOOT = 0.27, 0.7, 1.05
@@ -98,16 +98,16 @@ def _draw_column(axes: "Axes", shown: Shown, *, with_names: bool) -> None:
         _draw_bar(axes, row, outcome)
     for row, (above, case) in enumerate(pairwise(shown), start=1):
         if case.family != above.family:
-            axes.axhline(row - 0.5, color=HATCH_GREY, linewidth=0.8, zorder=0)
+            axes.axhline(row - 0.5, color=LIGHT.soft, linewidth=0.8, zorder=0)
 
 
 def _draw_bar(axes: "Axes", row: int, outcome: Outcome) -> None:
     """The causes end to end from zero, each to its side, the error as a mark and as a number."""
     ends = {True: 0.0, False: 0.0}
     for cause, share in outcome.shares.items():
-        (_, paint, edge), side = _BARS[cause], share > 0
+        (_, fill, edge), side = _BARS[cause], share > 0
         run, band = (ends[side], 100 * share), (row - 0.34, 0.68)
-        axes.broken_barh([run], band, facecolor=paint.fill, hatch=paint.hatch, edgecolor=edge, linewidth=0.7)
+        axes.broken_barh([run], band, facecolor=fill, edgecolor=edge, linewidth=0.7)
         ends[side] += 100 * share
     error = 100 * outcome.error
     axes.plot([error], [row], marker="D", markersize=5.5, color=INK, markeredgecolor="white", zorder=4)
@@ -120,7 +120,7 @@ def _draw_legend(fig: "Canvas") -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    patches = [Patch(fc=paint.fill, hatch=paint.hatch, ec=edge, label=name) for name, paint, edge in _BARS.values()]
+    patches = [Patch(fc=fill, ec=edge, label=name) for name, fill, edge in _BARS.values()]
     mark = Line2D([], [], marker="D", color=INK, linestyle="", label="error, their sum")
     fig.legend(handles=[*patches, mark], loc="lower center", ncols=3, frameon=False, fontsize=_TEXT_PT)
 

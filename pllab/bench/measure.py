@@ -151,7 +151,7 @@ class Comparison:
         lines = [f"{'run':{width}}  median s  quartiles      ratio  quartiles      (to {self.baseline})"]
         for name in self.seconds:
             took, ratio = self.time(name), self.ratio(name)
-            rate = f"  {self.tokens_per_s(name):.0f} tokens/s" if self.tokens else ""
+            rate = f"  {self.tokens_per_s(name):,.0f} tokens/s" if self.tokens else ""
             lines.append(
                 f"{name:{width}}  {took.median:8.4f}  {took.low:.4f}-{took.high:.4f}  {ratio.median:.3f}  "
                 f"{ratio.low:.3f}-{ratio.high:.3f}{rate}"

@@ -26,7 +26,7 @@ _COLOURS = {
 # Not left to the page: nbconvert and JupyterLab have style sheets of their own for <pre>.
 _PRE = (
     "background:var(--jp-cell-editor-background,#f7f7f7);color:var(--jp-content-font-color1,#212121);"
-    "font-family:var(--jp-code-font-family,monospace);white-space:pre;word-break:normal;"
+    "font-family:var(--jp-code-font-family,monospace);white-space:pre;word-break:normal;overflow-wrap:normal;"
     "padding:6px 8px;margin:0;overflow-x:auto"
 )
 
@@ -86,7 +86,7 @@ def _highlighted(code: str) -> str:
     try:
         from pygments.lexers import PythonLexer
     except ImportError:  # a page without colours is still a page
-        return f"<pre>{escape(code)}</pre>"
+        return f'<pre style="{_PRE}">{escape(code)}</pre>'
     tokens = ((_colour_of(str(kind)), text) for kind, text in PythonLexer().get_tokens(code))
     runs = ((colour, escape("".join(text for _, text in run))) for colour, run in groupby(tokens, lambda one: one[0]))
     inside = "".join(f'<span style="color:{colour}">{text}</span>' if colour else text for colour, text in runs)

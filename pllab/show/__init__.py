@@ -1,7 +1,8 @@
 """Pictures and widgets, which know no torch: figures with a text alternative, timelines, players and editors.
 
-theme.py              colours, patterns and how a number is written
+theme.py              colours, letters and how a number is written
 figures.py            a picture and the sentence that says the same
+boxes.py              work and idle time on paper, boxes.js the same in the browser
 timeline_picture.py   a run as rows of boxes, and in words
 widget.py             what all widgets share
 widgets/  player/  editor/  studio/
@@ -12,7 +13,7 @@ Importing this room is light: matplotlib and anywidget are imported when somethi
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.figures import Figure, figure
+from pllab.show.figures import Figure, chart, figure
 from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "RingPlayer",
     "ScheduleEditor",
     "TimelinePlayer",
+    "chart",
     "describe_timeline",
     "draw_timeline",
     "figure",

@@ -121,15 +121,3 @@ const MARKS = {
   "xx": [10, [["path", { d: "M0 0L10 10M10 0L0 10" }]]],
   "////": [8, [["path", { d: "M-2 2L2 -2M0 8L8 0M6 10L10 6" }]]],
 };
-
-/** The SVG pattern of a paint: its colour with its marks. The marks of idle time are grey, the others dark. */
-function patternOf(id, paint, isIdle) {
-  const [size, marks] = MARKS[paint.hatch];
-  const ground = shape("rect", { width: size, height: size, fill: isIdle ? "transparent" : paint.fill });
-  const ink = isIdle ? "#8c8c8c" : "rgba(0,0,0,.5)";
-  const drawn = marks.map(([tag, how]) =>
-    shape(tag, { ...how, stroke: ink, "stroke-width": 1, fill: tag === "circle" ? ink : "none" }),
-  );
-  const attributes = { id, width: size, height: size, patternUnits: "userSpaceOnUse" };
-  return shape("pattern", attributes, ground, ...drawn);
-}

@@ -14,10 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.theme import PANEL, matplotlib_style
+from pllab.show.theme import LIGHT, PANEL, matplotlib_style, mix
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import and `import pllab.show` should not
     import matplotlib.figure
+    from matplotlib.axes import Axes
 
 DPI = 100
 _PANEL_STYLE = f"margin:0;background:{PANEL};color:#1f1f1f;padding:12px;border-radius:8px;display:inline-block"
@@ -92,6 +93,23 @@ def drawing(width_in: float, height_in: float, **options: Any) -> Iterator["matp
 
     with matplotlib.rc_context(matplotlib_style()):
         yield Canvas(figsize=(width_in, height_in), facecolor=PANEL, **options)
+
+
+@contextmanager
+def chart(x_label: str, y_label: str, width_in: float = 6.4, height_in: float = 3.2) -> "Iterator[Axes]":
+    """The axes of one curve or cloud of points: both named, no frame, a quiet grid.
+
+    Example: `with chart("micro-batches", "bubble fraction in %") as axes: axes.plot(...)`, and then
+    `figure(axes.figure, sentence)`.
+    """
+    with drawing(width_in, height_in, layout="constrained") as fig:
+        axes = fig.add_subplot()
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.grid(color=mix(LIGHT.ink, LIGHT.ground, 0.12), linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        yield axes
 
 
 def _in_few_colours(png: bytes) -> bytes:

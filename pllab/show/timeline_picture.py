@@ -1,31 +1,33 @@
-"""A timeline on paper and in words: devices as rows, one box per span, idle time hatched.
+"""A timeline on paper and in words: ranks as rows, one box per span, idle time in strong ink.
 
 Several timelines share one time axis, each starting at zero, so a prediction can stand above its measurement. Widgets
-and text alternatives use these words, and other pictures of schedules use this legend and time axis.
+and text alternatives use these words, and other pictures of schedules use this time axis.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import (
-    ENGINE_LABELS,
-    HATCH_GREY,
-    IDLE,
-    INK,
-    Paint,
-    count_of,
-    paint_of,
-    write_percent,
-    write_seconds,
+from pllab.show.boxes import (
+    BAR_IN,
+    digits_of,
+    draw_idle,
+    draw_work,
+    first_stages,
+    label_of,
+    write_gaps,
+    write_label,
 )
+from pllab.show.boxes import (
+    draw_legend as draw_legend,
+)
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import ENGINE_LABELS, Paint, count_of, write_percent, write_seconds
 from pllab.timeline import Span, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 _WIDTH_IN = 9.6
 _ROW_IN = 0.44
@@ -34,21 +36,18 @@ _HEAD_IN = 0.42  # room above a timeline for its label
 _FOOT_IN = 1.08  # room below the last one for the axis and the legend
 _BOX = 0.8  # height of a box within its row of height 1
 _WIRE = 0.32  # height of the strip for communication, where there is any
-_FONT_PT = 10.0
-_SMALL_PT = 8.0  # 11 pixels at 100 dots per inch, the smallest that reads well
-_DIGIT_PT = 6.6  # width of a letter at that size, rounded up
 
 
 def describe_timeline(timeline: Timeline) -> str:
     """Say a timeline in one sentence, made from its numbers.
 
-    Example: `real, 2 devices, 8 micro-batches: makespan 412 ms, bubble fraction 11.8 %, bubble overhead
-    13.4 %, at most 8 micro-batches in flight on device 0`.
+    Example: `real, 2 ranks, 8 micro-batches: makespan 412 ms, bubble fraction 11.8 %, bubble overhead
+    13.4 %, at most 8 micro-batches in flight on rank 0`.
     """
     engine = ENGINE_LABELS[timeline.engine]
-    devices = count_of(timeline.num_ranks, "device")
+    ranks = count_of(timeline.num_ranks, "rank")
     if not timeline.spans:
-        return f"{engine}, {devices}: nothing ran"
+        return f"{engine}, {ranks}: nothing ran"
     computed = {span.action.microbatch for span in timeline.spans if span.action.kind not in ("C", "U")}
     parts = [
         f"makespan {write_seconds(timeline.makespan)}",
@@ -56,25 +55,19 @@ def describe_timeline(timeline: Timeline) -> str:
         f"bubble overhead {write_percent(timeline.bubble_overhead)}",
         *_describe_peak(timeline.peak_in_flight),
     ]
-    return f"{engine}, {devices}, {count_of(len(computed), 'micro-batch')}: {', '.join(parts)}"
+    return f"{engine}, {ranks}, {count_of(len(computed), 'micro-batch')}: {', '.join(parts)}"
 
 
 def _describe_peak(peaks: Sequence[float]) -> list[str]:
     highest = max(peaks, default=0.0)
     if not highest:
         return []
-    where = "every device" if min(peaks) == highest and len(peaks) > 1 else f"device {peaks.index(highest)}"
+    where = "every rank" if min(peaks) == highest and len(peaks) > 1 else f"rank {peaks.index(highest)}"
     return [f"at most {count_of(highest, 'micro-batch')} in flight on {where}"]
 
 
-def label_of(span: Span, with_stage: bool) -> str:
-    """The label of a box: `F3`, or `2F3` if a device has several stages."""
-    stage = span.action.stage if with_stage else ""
-    return f"{stage}{span.action.kind}{span.action.microbatch}"
-
-
 def has_several_stages(timeline: Timeline) -> bool:
-    """Whether some device runs more than one stage, so that a label must name the stage."""
+    """Whether some rank runs more than one stage, so that a label must name the stage."""
     pairs = {(span.rank, span.action.stage) for span in timeline.spans}
     return len(pairs) > len({rank for rank, _ in pairs})
 
@@ -102,7 +95,8 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
             axes = fig.add_axes((0.1, top / total, 0.88, height / total))
             _draw_one(axes, timeline.from_zero(), name, clock)
         show_time_axis(axes, clock.unit)
-        draw_legend(fig, (str(span.action.kind) for timeline in timelines for span in timeline.spans), 5)
+        kinds = (str(span.action.kind) for timeline in timelines for span in timeline.spans)
+        draw_legend(fig, kinds, 5, any(map(has_several_stages, timelines)))
         return figure(fig, _describe_all(timelines, names))
 
 
@@ -129,20 +123,36 @@ def _height_of(timeline: Timeline) -> float:
     return timeline.num_ranks * (_WIRED_ROW_IN if _is_wired(timeline) else _ROW_IN)
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """What the boxes of one timeline have in common."""
+
+    wired: bool
+    staged: bool
+    digits: int
+    first: Mapping[int, int]
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "_Rows":
+        return cls(_is_wired(timeline), has_several_stages(timeline), digits_of(timeline), first_stages(timeline))
+
+
 def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _Clock) -> None:
-    """One timeline into its panel: label, hatched rows, and the spans on top."""
+    """One timeline into its panel: label, a slab for each rank, and the spans on top."""
     axes.set_title(_label(timeline, name), loc="left", fontsize=11.5, fontweight="bold", pad=5)
     axes.set_xlim(0, clock.longest)
     axes.set_ylim(timeline.num_ranks - 0.5, -0.5)
-    axes.set_yticks(range(timeline.num_ranks), [f"device {rank}" for rank in range(timeline.num_ranks)])
+    axes.set_yticks(range(timeline.num_ranks), [f"rank {rank}" for rank in range(timeline.num_ranks)])
     axes.tick_params(length=0)
     axes.set_xticks([])
     axes.spines[:].set_visible(False)
-    wired, staged = _is_wired(timeline), has_several_stages(timeline)
+    rows = _Rows.of(timeline)
     for rank in range(timeline.num_ranks):
-        _draw_box(axes, (0.0, timeline.makespan * clock.per_second), _band(rank, "", wired), IDLE, 0.8)
+        band = _band(rank, "", rows.wired)
+        draw_idle(axes, (0.0, timeline.makespan * clock.per_second), band)
+        write_gaps(axes, timeline, rank, band, (clock.per_second, clock.points(1.0)))
         for span, free_s in _uncovered(timeline.of_rank(rank)):
-            _draw_span(axes, span, free_s, _band(rank, span.action.kind, wired), clock, staged)
+            _draw_span(axes, span, free_s, clock, rows)
 
 
 def _band(rank: int, kind: str, wired: bool) -> tuple[float, float]:
@@ -161,24 +171,14 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
             yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
-def _draw_span(axes: "Axes", span: Span, free_s: float, band: tuple[float, float], clock: _Clock, staged: bool) -> None:
-    paint = paint_of(span.action.kind)
-    start, width = span.start * clock.per_second, span.duration * clock.per_second
-    _draw_box(axes, (start, width), band, paint, min(0.9, 0.1 * clock.points(span.duration)))
-    label = label_of(span, staged)
-    size = _FONT_PT if band[1] > _WIRE else _SMALL_PT
-    if clock.points(free_s) >= _DIGIT_PT * len(label) * size / _FONT_PT + 4:
-        write_in_box(axes, (start + free_s * clock.per_second / 2, band[0] + band[1] / 2), label, paint, size)
-
-
-def _draw_box(axes: "Axes", run: tuple[float, float], band: tuple[float, float], paint: Paint, outline: float) -> None:
-    """A filled box, its pattern in a paler colour than its outline."""
-    edge = HATCH_GREY if paint is IDLE else INK
-    if paint.hatch:
-        pattern = edge if paint is IDLE else INK + "99"
-        axes.broken_barh([run], band, facecolor=paint.fill, edgecolor=pattern, hatch=paint.hatch, linewidth=0)
-    face = "none" if paint.hatch else paint.fill
-    axes.broken_barh([run], band, facecolor=face, edgecolor=edge, linewidth=outline)
+def _draw_span(axes: "Axes", span: Span, free_s: float, clock: _Clock, rows: _Rows) -> None:
+    kind, band = str(span.action.kind), _band(span.rank, span.action.kind, rows.wired)
+    start, row_in = span.start * clock.per_second, _WIRED_ROW_IN if rows.wired else _ROW_IN
+    is_later = span.action.stage > rows.first[span.rank]
+    draw_work(axes, (start, span.duration * clock.per_second), band, kind, is_later=is_later, bar=BAR_IN / row_in)
+    middle = start + free_s * clock.per_second / 2, band[0] + band[1] / 2
+    room = clock.points(free_s), band[1] * row_in * 72
+    write_label(axes, middle, label_of(span, rows.staged), room, rows.digits)
 
 
 def write_in_box(
@@ -197,24 +197,6 @@ def show_time_axis(axes: "Axes", unit: str) -> None:
     axes.tick_params(axis="x", length=4)
     axes.spines["bottom"].set_visible(True)
     axes.set_xlabel(f"time ({unit})")
-
-
-def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int) -> None:
-    """The kinds that occur, and idle time, at the foot of a figure."""
-    from matplotlib.patches import Patch
-
-    paints = [*(paint_of(kind) for kind in sorted(set(kinds), key="FRBIWCU".find)), IDLE]
-    handles = [
-        Patch(
-            facecolor=paint.fill,
-            edgecolor=HATCH_GREY if paint is IDLE else INK,
-            hatch=paint.hatch,
-            label=f"{paint.letter}  {paint.name}".strip(),
-        )
-        for paint in paints
-    ]
-    columns = min(len(handles), most_columns)
-    fig.legend(handles=handles, loc="lower center", ncols=columns, frameon=False, fontsize=10)
 
 
 def _is_wired(timeline: Timeline) -> bool:

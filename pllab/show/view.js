@@ -15,6 +15,14 @@ function uniqueName(widget) {
   return `pl-${widget}-${Math.random().toString(36).slice(2, 10)}`;
 }
 
+/** A look as CSS properties: its own colours, and for each kind `--look-F`, `--look-F-later` and `--look-F-line`. */
+function propertiesOf(look) {
+  const own = Object.entries(look).filter(([, value]) => String(value).startsWith("#"));
+  const kinds = Object.entries(look.outlines).flatMap(([kind, line]) =>
+    [[kind, tintOf(look, kind)], [`${kind}-later`, tintOf(look, kind, true)], [`${kind}-line`, line]]);
+  return [...own, ...kinds].map(([name, colour]) => [`--look-${name}`, colour]);
+}
+
 /**
  * One widget in one page: its root, its spoken line, its table, and the two buttons that all have. A widget's own view
  * extends it: the constructor makes the parts, `show` brings them in line with the traits, `tableView` makes the table.
@@ -34,6 +42,7 @@ class View {
     this.stops = [];
     el.replaceChildren(this.root);
     keepLetters(this.root);
+    this.wearLook();
   }
   get(trait) {
     return this.model.get(trait);
@@ -54,6 +63,15 @@ class View {
   }
   followWidth(node, work) {
     this.stops.push(watchWidth(node, this.safely(work)));
+  }
+  /** Wear the colours of the page, now or once the widget stands in it, and again when it turns light or dark. */
+  wearLook() {
+    const wear = this.safely(() => {
+      if (!this.root.isConnected) return;
+      for (const [name, colour] of propertiesOf(lookOf(this.theme, this.root))) this.root.style.setProperty(name, colour);
+    });
+    wear();
+    this.stops.push(watchWidth(this.root, wear), watchTheme(wear));
   }
   /** Draw for the first time, and from now on when the table or the size is chosen. */
   begin() {

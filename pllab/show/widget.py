@@ -5,6 +5,7 @@ put in front of the widget's own text here.
 """
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pllab.show.theme import as_json
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
+_COMMENT_LINES = re.compile(r"^ *(//[^\n]*|/\*.*?\*/)\n", re.MULTILINE | re.DOTALL)
 Run = Callable[..., Timeline]
 
 
@@ -34,7 +36,8 @@ def sources_of(file: str, *scripts: str) -> tuple[str, str]:
 
 
 def _joined(paths: list[Path]) -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+    """One text; what a widget needs not carry to every page, lines that are comments, stays here."""
+    return _COMMENT_LINES.sub("", "\n".join(path.read_text(encoding="utf-8") for path in paths))
 
 
 class Widget(anywidget.AnyWidget):

@@ -5,17 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from pllab.show import Figure, figure
+from pllab.show.theme import LIGHT, write_number
 from pllab.train.results import load_results
 
-# Okabe-Ito: every mode keeps its colour and its hatch in both figures.
-_LOOKS = {
-    "single": ("#999999", ""),
-    "data_parallel": ("#0072B2", "//"),
-    "model_parallel": ("#E69F00", ".."),
-    "pipeline": ("#009E73", "xx"),
-    "tensor_parallel": ("#56B4E9", "\\\\"),
-    "hybrid": ("#CC79A7", "++"),
-}
+# Every mode keeps its colour in both figures: that of a kind of work; its name stands below its bar.
+_COLOURS = {"data_parallel": "F", "model_parallel": "B", "pipeline": "W", "tensor_parallel": "C", "hybrid": "U"}
 _TITLES = {
     "training_time_s": ("Training time of an epoch", "seconds"),
     "tokens_per_s": ("Throughput of all devices", "tokens/s"),
@@ -38,10 +32,11 @@ def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
     drawing = Drawing(figsize=(1.8 + 1.3 * len(results), 3.6), layout="constrained")
     axes = drawing.add_subplot()
     for place, result in enumerate(results):
-        colour, hatch = _LOOKS[result["config"]["mode"]]
+        kind = _COLOURS.get(result["config"]["mode"])  # one device has none
+        fill, line = (LIGHT.fill_of(kind), LIGHT.outline_of(kind)) if kind else (LIGHT.held, LIGHT.held_line)
         summary = result[metric]
-        bar = axes.bar(place, summary["mean"], yerr=summary["deviation"], capsize=4, color=colour, hatch=hatch)
-        axes.bar_label(bar, fmt="{:,.4g}", padding=3)
+        bar = axes.bar(place, summary["mean"], yerr=summary["deviation"], capsize=4, color=fill, edgecolor=line)
+        axes.bar_label(bar, fmt=write_number, padding=3)
     axes.set_xticks(range(len(results)), [_name(result) for result in results])
     axes.set_title(title)
     axes.set_ylabel(unit)
@@ -76,5 +71,7 @@ def _name(result: dict[str, Any]) -> str:
 def _alternative(results: Sequence[dict[str, Any]], metric: str) -> str:
     title, unit = _TITLES[metric]
     names = [_name(result).replace("\n", " on ") for result in results]
-    numbers = [f"{result[metric]['mean']:,.4g} +- {result[metric]['deviation']:,.2g}" for result in results]
+    numbers = [
+        f"{write_number(result[metric]['mean'])} +- {write_number(result[metric]['deviation'])}" for result in results
+    ]
     return f"{title} in {unit}: {'; '.join(map(' '.join, zip(names, numbers, strict=True)))}."

@@ -145,6 +145,14 @@ def push(page, widget, *names: str) -> None:
     page.evaluate("traits => Object.entries(traits).forEach(([name, value]) => window.model.set(name, value))", traits)
 
 
+def findings(page) -> list[str]:
+    """What axe-core has against the widget as it stands, a line for each rule with the first place that breaks it."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    broken = Axe().run(page, context=".pl-widget").response["violations"]
+    return [f"{one['id']}: {one['help']}, {one['nodes'][0]['html']}" for one in broken]
+
+
 def brightness(colour: str) -> float:
     """From 0 to 255: `brightness("rgb(255, 255, 0)")` -> 170."""
     return sum(float(part) for part in colour.removeprefix("rgb(").rstrip(")").split(",")) / 3

@@ -7,6 +7,7 @@ kernels, and a process that outlives it is an error.
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -31,9 +32,11 @@ SETTINGS = {
     # All cells stay in the page: Lab otherwise keeps only those on screen, and a test could not see the rest.
     "notebook-extension/tracker": {"windowingMode": "none"},
     "docmanager-extension/plugin": {"autosave": False},
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
+OURS = re.search(r"--LabApp\.app_settings_dir=(\S+)", MAKEFILE.read_text())[1]  # as `make lab` starts it
 FLAGS = [
+    f"--LabApp.app_settings_dir={MAKEFILE.parent / OURS}",
     "--no-browser",
     "--ServerApp.ip=127.0.0.1",
     "--ServerApp.port=0",
@@ -72,11 +75,12 @@ class Lab:
 
     def end_kernels(self) -> None:
         """Shut every kernel down as JupyterLab's menu does; a process that outlives its kernel is an error."""
-        for session in json.loads(self._ask("api/sessions")):
-            self._ask(f"api/sessions/{session['id']}", "DELETE")
+        for session in json.loads(self.ask("api/sessions")):
+            self.ask(f"api/sessions/{session['id']}", "DELETE")
         _expect_no_strays(psutil.Process(self.pid).children(recursive=True))
 
-    def _ask(self, path: str, method: str = "GET") -> bytes:
+    def ask(self, path: str, method: str = "GET") -> bytes:
+        """The server's answer."""
         request = urllib.request.Request(f"{self.url}{path}?token={self.token}", method=method)
         with urllib.request.urlopen(request, timeout=STOP_S) as answer:
             return answer.read()

@@ -22,6 +22,9 @@ LAST_TICK_WITHIN_THE_BOARD = """() => {
   const tick = [...board.querySelectorAll(".pl-axis span")].at(-1);
   return tick.getBoundingClientRect().right <= board.getBoundingClientRect().right;
 }"""
+FILL = "node => getComputedStyle(node).backgroundColor"
+INK_OF_IDLE = "node => getComputedStyle(node).backgroundImage.match(/rgb[^)]*[)]/)[0]"
+BARS = "node => [getComputedStyle(node).borderTopWidth, getComputedStyle(node).borderBottomWidth]"
 NAMES = ("said", "trouble", "busy", "can", "focus", "done", "view")
 
 
@@ -204,6 +207,18 @@ def test_an_illegal_order_shows_its_sentence_and_a_dashed_edge(page, root, edito
     expect(edge).to_have_count(0)
 
 
+@bench.both_schemes
+def test_axe_finds_nothing_in_an_illegal_order_or_beside_a_run(page, root, editor):
+    editor.run_it()
+    bench.push(page, editor, *NAMES)
+    expect(root.locator(".pl-ran > span")).to_have_count(12)
+    assert bench.findings(page) == []
+    editor.do("move", "1B0", to=0)
+    bench.push(page, editor, *NAMES)
+    expect(root.locator(".pl-edge").first).to_be_attached()
+    assert bench.findings(page) == []
+
+
 def test_memory_over_the_limit_is_marked(page, root, editor):
     block(root, "0F2").focus()
     press(page, editor, "Alt+ArrowLeft")
@@ -278,6 +293,48 @@ def test_a_pasted_csv_is_loaded_and_a_bad_one_is_a_sentence(page, root, editor):
     expect(root.get_by_role("row")).to_have_count(3)
     expect(root.get_by_role("gridcell")).to_have_count(6)
     expect(root.get_by_role("alert")).to_be_hidden()
+
+
+def test_eight_ranks_fit_and_the_buttons_stay_in_sight_after_a_run(page):
+    page.set_viewport_size({"width": 1070 + 32, "height": 720})
+    editor = show.ScheduleEditor(one_f_one_b(8, 16), memory_limit=8, run=run_emulated)
+    root = bench.mount(page, editor)
+    page.locator("#outside").evaluate("node => node.remove()")
+    assert root.bounding_box()["width"] == 1070
+    root.get_by_role("button", name="Run it").click()
+    answer(page, editor)
+    expect(root.locator(".pl-ran > span")).to_have_count(256)
+    assert page.evaluate("window.scrollY") == 0
+    board = root.locator(".pl-board")
+    assert board.evaluate("node => node.scrollWidth <= node.clientWidth")
+    assert board.bounding_box()["y"] + board.bounding_box()["height"] <= 720
+    boxes = root.locator(".pl-bars button:visible").evaluate_all(
+        "all => all.map((n) => n.getBoundingClientRect().bottom)"
+    )
+    assert len(boxes) == 10
+    assert max(boxes) < board.bounding_box()["y"]
+    numbers = root.locator(".pl-block:has-text('15')").evaluate_all(
+        "all => all.every((n) => n.scrollWidth <= n.clientWidth)"
+    )
+    assert numbers and root.locator(".pl-block:has-text('15')").count() == 16
+
+
+def test_later_stages_are_pale_and_idle_time_is_the_darkest_of_all(page):
+    root = bench.mount(page, show.ScheduleEditor(interleaved(2, 4)))
+    fills = {name: bench.brightness(block(root, name).evaluate(FILL)) for name in ("0F0", "2F0", "0B0", "2B0")}
+    idle = bench.brightness(root.locator(".pl-legend .pl-idle").evaluate(INK_OF_IDLE))
+    assert fills["2F0"] > fills["0F0"] + 30 and fills["2B0"] > fills["0B0"] + 20
+    assert idle < min(fills.values()) - 100
+    expect(root.locator(".pl-of-later")).to_be_visible()
+    bars = {name: block(root, name).evaluate(BARS) for name in ("0F0", "0B0")}
+    assert bars == {"0F0": ["3px", "1px"], "0B0": ["1px", "3px"]}
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    page.wait_for_function(
+        "getComputedStyle(document.querySelector('.pl-widget')).getPropertyValue('--look-ground') === '#212121'"
+    )
+    dark = bench.brightness(block(root, "0F0").evaluate(FILL))
+    assert dark < fills["0F0"] - 50
+    assert bench.brightness(root.locator(".pl-legend .pl-idle").evaluate(INK_OF_IDLE)) > dark + 100
 
 
 def test_our_keys_stop_at_the_widget_and_others_pass(page, root):
@@ -420,8 +477,10 @@ def test_a_dragged_block_that_is_gone_ends_the_drag(page, root, editor):
     assert page.evaluate("window.model.get('commands')") == []
 
 
-def test_at_an_end_of_the_board_it_scrolls_along(page, root, editor):
+def test_at_an_end_of_the_board_it_scrolls_along(page):
     page.set_viewport_size({"width": 420, "height": 900})
+    editor = show.ScheduleEditor(one_f_one_b(2, 14))  # too long for a page this narrow
+    root = bench.mount(page, editor)
     board = root.locator(".pl-board").bounding_box()
     box = block(root, "1F0").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + 5)

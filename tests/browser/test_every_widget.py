@@ -14,6 +14,7 @@ NAMELESS = """root => [...root.querySelectorAll("button, input, select, textarea
   .filter((node) => node.checkVisibility())
   .filter((node) => !(node.getAttribute("aria-label") || node.labels?.length || node.textContent.trim()))
   .map((node) => node.outerHTML)"""
+UNCHECKED = {"BubbleStudio"}  # by axe, until its new form is in
 BREAK = """names => {
   try { for (const name of names) window.model.set(name, undefined); } catch { /* it is also thrown */ }
 }"""
@@ -36,6 +37,22 @@ def test_it_is_readable_and_can_be_reached(chromium_page, name):
     heights = root.locator("button:visible").evaluate_all("nodes => nodes.map((node) => node.offsetHeight)")
     assert min(heights) >= 24
     expect(root.locator(scene.control).first).to_be_visible()
+
+
+@bench.both_schemes
+@pytest.mark.parametrize("name", [name for name in SCENES if name not in UNCHECKED])
+def test_axe_finds_nothing(chromium_page, name):
+    root = bench.mount(chromium_page, SCENES[name].widget())
+    assert bench.findings(chromium_page) == []
+    root.get_by_role("button", name="Show as table").click()
+    assert bench.findings(chromium_page) == []
+
+
+def test_axe_would_find_a_control_without_a_name_and_grey_on_grey(chromium_page):
+    root = bench.mount(chromium_page, SCENES["Race"].widget())
+    root.locator("button").first.evaluate("node => { node.textContent = ''; }")
+    root.locator(".pl-unit").evaluate("node => { node.style.color = '#bbb'; }")
+    assert [line.partition(":")[0] for line in bench.findings(chromium_page)] == ["button-name", "color-contrast"]
 
 
 @pytest.mark.parametrize("name", [name for name in SCENES if SCENES[name].key])

@@ -1,5 +1,6 @@
 """Every widget in a real JupyterLab: a notebook with a cell for each, its kernel, mouse and keys."""
 
+import json
 import re
 
 import pytest
@@ -37,6 +38,12 @@ def test_a_widget_follows_the_keyboard_and_no_cell_is_cut(lab, name):
 
 def test_the_race_is_drawn_with_its_numbers(lab):
     expect(lab.locator(".pl-race .pl-value")).to_have_text(["92.5 tokens/s", "100 tokens/s"])
+
+
+def test_nobody_is_asked_about_news(lab, lab_server):
+    settings = json.loads(lab_server.ask("lab/api/settings/@jupyterlab/apputils-extension:notification"))
+    assert settings["schema"]["properties"]["fetchNews"]["default"] == "false"  # "none" asks
+    expect(lab.get_by_text("notified about official Jupyter news")).to_have_count(0)
 
 
 def test_the_clock_asks_the_kernel_for_another_size(lab):

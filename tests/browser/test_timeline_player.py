@@ -11,14 +11,14 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
-AT_START = "t = 0 s: device 0 runs F0, device 1 is idle"
-AT_100 = "t = 100 ms: device 0 runs F1, device 1 runs F0"
-AT_END = "t = 400 ms: every device is done"
+AT_START = "t = 0 s: rank 0 runs F0, rank 1 is idle"
+AT_100 = "t = 100 ms: rank 0 runs F1, rank 1 runs F0"
+AT_END = "t = 400 ms: every rank is done"
 
 
 @pytest.fixture
 def timeline():
-    """Two devices, three micro-batches forward, 100 ms each."""
+    """Two ranks, three micro-batches forward, 100 ms each."""
     spans = [
         Span(rank, Action(rank, Kind.F, index), 0.1 * (rank + index), 0.1 * (rank + index + 1))
         for rank in range(2)
@@ -37,6 +37,33 @@ def test_the_player_is_drawn(player):
     expect(player.get_by_role("row")).to_have_count(2)
     expect(player.get_by_role("gridcell")).to_have_count(6)
     expect(player.locator(".pl-running")).to_have_count(1)
+
+
+def test_idle_time_stands_out_and_says_how_long_in_both_themes(chromium_page, player):
+    expect(player.locator(".pl-gap")).to_have_text(["idle 100 ms", "idle 100 ms"])
+    fill = "node => getComputedStyle(node).fill"
+    for scheme, ground, is_strong in (("light", "#FFFFFF", (50, 90)), ("dark", "#212121", (220, 80))):
+        chromium_page.emulate_media(color_scheme=scheme)
+        chromium_page.wait_for_function(f"document.querySelector('.pl-player').style.cssText.includes('{ground}')")
+        slab = bench.brightness(player.locator("pattern rect").first.evaluate(fill))
+        work = bench.brightness(player.get_by_role("gridcell").first.locator(".pl-box").evaluate(fill))
+        assert abs(slab - is_strong[0]) < 20 and abs(slab - work) > is_strong[1]
+    assert player.get_by_role("gridcell").first.locator(".pl-foot").count() == 1
+
+
+def test_boxes_of_one_width_have_one_form_of_label(chromium_page):
+    """Twelve equal boxes: where `F11` does not fit, F0 is not written beside it but F above 0, too."""
+    spans = [Span(0, Action(0, Kind.F, index), float(index), index + 1.0) for index in range(12)]
+    player = bench.mount(chromium_page, show.TimelinePlayer(Timeline.of(spans, "simulated", 1)))
+    forms = []
+    for width in (1000, 420, 330):
+        chromium_page.set_viewport_size({"width": width, "height": 700})
+        chromium_page.wait_for_function(f"document.querySelector('.pl-grid svg').clientWidth < {width}")
+        cells = player.get_by_role("gridcell")
+        lines = [cells.nth(index).locator(".pl-label").count() for index in range(12)]
+        assert len(set(lines)) == 1
+        forms.append(lines[0])
+    assert forms == [1, 2, 2]
 
 
 def test_keys_step_jump_and_stay_inside(chromium_page, player):
@@ -65,14 +92,14 @@ def test_our_keys_stop_at_the_widget_and_others_pass(chromium_page, player):
     assert chromium_page.evaluate("window.passed") == ["Escape"]
 
 
-def test_up_and_down_choose_the_device_that_is_spelled_out(chromium_page, player):
+def test_up_and_down_choose_the_rank_that_is_spelled_out(chromium_page, player):
     grid, info = player.get_by_role("grid"), player.locator(".pl-info")
     grid.focus()
-    expect(info).to_have_text("F0 (forward) on device 0: 0 s to 100 ms, 100 ms")
+    expect(info).to_have_text("F0 (forward) on rank 0: 0 s to 100 ms, 100 ms")
     chromium_page.keyboard.press("ArrowDown")
-    expect(info).to_have_text("device 1 is idle")
+    expect(info).to_have_text("rank 1 is idle")
     chromium_page.keyboard.press("ArrowRight")
-    expect(info).to_have_text("F0 (forward) on device 1: 100 ms to 200 ms, 100 ms")
+    expect(info).to_have_text("F0 (forward) on rank 1: 100 ms to 200 ms, 100 ms")
     active = grid.get_attribute("aria-activedescendant")
     expect(player.locator(f"#{active}")).to_have_attribute("aria-label", info.text_content())
 
@@ -122,11 +149,11 @@ def test_reduced_motion_plays_in_jumps(own_page, timeline):
 
 
 def test_the_mouse_reads_times_and_sets_the_cursor(chromium_page, player):
-    cell = player.get_by_role("gridcell").nth(5)  # F2 on device 1
+    cell = player.get_by_role("gridcell").nth(5)  # F2 on rank 1
     cell.hover()
-    expect(player.locator(".pl-info")).to_have_text("F2 (forward) on device 1: 300 ms to 400 ms, 100 ms")
+    expect(player.locator(".pl-info")).to_have_text("F2 (forward) on rank 1: 300 ms to 400 ms, 100 ms")
     cell.click()
-    expect(player.locator(".pl-live")).to_have_text("t = 300 ms: device 0 is idle, device 1 runs F2")
+    expect(player.locator(".pl-live")).to_have_text("t = 300 ms: rank 0 is idle, rank 1 runs F2")
 
 
 @bench.both_schemes
@@ -135,9 +162,9 @@ def test_the_table_says_the_same(chromium_page, player):
     toggle.click()
     expect(player.locator(".pl-grid")).to_be_hidden()
     expect(player.locator("tbody tr")).to_have_count(6)
-    expect(player.locator("th")).to_have_text(["Device", "Action", "Start", "End", "Duration"])
+    expect(player.locator("th")).to_have_text(["Rank", "Action", "Start", "End", "Duration"])
     last = player.locator("tbody tr").last.locator("td")
-    expect(last).to_have_text(["device 1", "F2 forward", "300 ms", "400 ms", "100 ms"])
+    expect(last).to_have_text(["rank 1", "F2 forward", "300 ms", "400 ms", "100 ms"])
     player.get_by_role("button", name="Step forward").click()
     expect(player.locator("tr.pl-running")).to_have_count(2)
     toggle.click()

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 
 from pllab.lesson.exercise import exercises_of
-from pllab.lesson.publish import clean, problems, read_problems
+from pllab.lesson.publish import clean, problems, publish, read_problems
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -109,6 +109,22 @@ def test_cleaning_takes_out_what_differs_between_runs():
     assert cleaned.cells[1].id == "01-cell"
     assert cleaned.cells[1].metadata == {"tags": ["solution"]}
     assert cleaned.cells[1].outputs[0].data == {"text/plain": "x"}
+
+
+def test_a_widget_is_published_as_it_stands_at_the_end(tmp_path):
+    board = "from pllab.show import Race\n\nrace = Race(['one lane'], num_devices=1)\nrace"
+    cells = [
+        nbformat.v4.new_code_cell(source, id=f"01-{number}")
+        for number, source in enumerate((board, "race.finish('one lane', [999.6, 1001.0, 1003.0])"))
+    ]
+    title = nbformat.v4.new_markdown_cell("# 01 One", id="01-title")
+    path = tmp_path / "01_one.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[title, *cells]), path)
+    assert publish(path) == []
+    shown = _read(path).cells
+    assert [cell.id for cell in shown] == ["01-title", "01-0", "01-1"]
+    assert "one lane: median 1,000 tokens/s" in shown[1].outputs[0].data["text/html"]
+    assert "waiting" not in str(shown[1].outputs)
 
 
 @pytest.mark.parametrize(

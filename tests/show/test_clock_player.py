@@ -54,7 +54,7 @@ def test_a_slider_asks_the_clock_again_and_starts_at_the_first_tick():
 def test_static_twin_has_the_numbers_of_the_widget():
     player = ClockPlayer(staircase, 8, 4)
     alt = player.static().alt
-    assert alt.startswith("8 micro-batches on 4 stages, one second a tick, simulated, 4 devices")
+    assert alt.startswith("8 micro-batches on 4 stages, one second a tick, simulated, 4 ranks")
     assert "makespan 11 s, bubble fraction 27.3 %, bubble overhead 37.5 %" in alt
     assert "27.3 %" in player.view["numbers"][0]
     data, _ = player._repr_mimebundle_()

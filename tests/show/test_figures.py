@@ -6,7 +6,7 @@ import re
 import pytest
 from matplotlib.figure import Figure as Canvas
 
-from pllab.show import figure
+from pllab.show import chart, figure
 
 
 def canvas():
@@ -78,3 +78,11 @@ def test_few_colours_are_enough_for_ours(tmp_path):
     for colour in colours:
         wanted = tuple(bytes.fromhex(colour.lstrip("#")))
         assert min(max(abs(a - b) for a, b in zip(wanted, one, strict=True)) for one in seen) <= 3
+
+
+def test_a_chart_names_its_axes_and_has_no_frame():
+    with chart("micro-batches", "bubble fraction in %") as axes:
+        axes.plot([1, 2], [3, 4])
+    shown = figure(axes.figure, "A line from 3 to 4.")
+    assert ("micro-batches" in shown.svg) and ("bubble fraction in %" in shown.svg)
+    assert not axes.spines["top"].get_visible()

@@ -23,6 +23,23 @@ def test_a_running_lane_shows_progress_and_rate(race):
     assert race.top >= 1234.5
 
 
+@pytest.mark.parametrize(("rate", "words"), [(999.6, "1,000"), (999.4, "999"), (123456.0, "123,000"), (9.996, "10")])
+def test_a_rate_is_written_as_people_write_it(race, rate, words):
+    race.finish("one lane", [rate, rate])
+    assert lane(race, "one lane")["value"] == f"{words} tokens/s"
+    assert f"one lane: median {words} tokens/s ({words} to {words})" in race.static().alt
+    assert "e+" not in race.static().alt
+
+
+def test_the_baseline_wears_no_hatch_on_paper(race):
+    race.finish("one lane", [100.0])
+    race.finish("pipeline", [150.0])
+    bars = race.static().canvas.axes[0].patches
+    assert len(bars) == 2
+    assert {bar.get_hatch() for bar in bars} <= {None, ""}
+    assert len({bar.get_facecolor() for bar in bars}) == 2
+
+
 def test_median_spread_and_speed_up(race):
     race.finish("one lane", [90.0, 100.0, 130.0])
     race.finish("pipeline", [170.0, 160.0, 150.0, 140.0])

@@ -3,10 +3,13 @@
 import re
 
 import pytest
+from matplotlib.colors import to_hex
 
 from pllab.schedule import Action, Kind
 from pllab.show import describe_timeline, draw_timeline
-from pllab.show.timeline_picture import has_several_stages, label_of
+from pllab.show.boxes import label_of
+from pllab.show.theme import LIGHT
+from pllab.show.timeline_picture import has_several_stages
 from pllab.timeline import Span, Timeline
 
 
@@ -14,7 +17,7 @@ def texts_of(shown):
     return [re.sub(r"<[^>]+>", "", text) for text in re.findall(r"<text[^>]*>.*?</text>", shown.svg, re.S)]
 
 
-def test_each_span_is_labelled_and_each_device_named(forward_only):
+def test_each_span_is_labelled_and_each_rank_named(forward_only):
     texts = texts_of(draw_timeline(forward_only))
     assert sorted(text for text in texts if re.fullmatch(r"F\d", text)) == [
         "F0",
@@ -24,7 +27,7 @@ def test_each_span_is_labelled_and_each_device_named(forward_only):
         "F2",
         "F2",
     ]
-    assert {"device 0", "device 1", "time (ms)", "real: makespan 400 ms, bubble fraction 25.0 %"} <= set(texts)
+    assert {"rank 0", "rank 1", "time (ms)", "real: makespan 400 ms, bubble fraction 25.0 %"} <= set(texts)
 
 
 def test_the_clock_starts_at_zero(forward_only):
@@ -57,6 +60,28 @@ def test_every_kind_is_in_the_legend(every_kind):
         "idle",
     ):
         assert entry in texts
+
+
+def test_work_lies_in_outlined_tints_on_the_ink_of_idle_time():
+    """Two stages on a rank: the second is paler; a bar on top of F and at the foot of B, none for W; no other hatch."""
+    kinds = ((0, Kind.F), (2, Kind.F), (2, Kind.B), (0, Kind.W))
+    spans = [Span(0, Action(stage, kind, 0), 1.5 * at, 1.5 * at + 1) for at, (stage, kind) in enumerate(kinds)]
+    (axes,) = draw_timeline(Timeline.of(spans, "simulated")).canvas.axes
+    boxes = [(to_hex(one.get_facecolor()[0]).upper(), one.get_paths()[0].get_extents()) for one in axes.collections]
+    (slab, whole), *work = boxes
+    assert (slab, whole.width) == (LIGHT.idle, 5.5)
+    assert [one.get_hatch() for one in axes.collections].count("//") == 1
+    fills = [LIGHT.fill_of("F"), LIGHT.fill_of("F", True), LIGHT.fill_of("B", True), LIGHT.fill_of("W")]
+    lines = [LIGHT.outline_of(kind) for kind in "FFB"]
+    assert [fill for fill, _ in work] == [fills[0], lines[0], fills[1], lines[1], fills[2], lines[2], fills[3]]
+    places = [extent for _, extent in work]
+    assert places[1].y0 == places[0].y0 and places[5].y1 == pytest.approx(places[4].y1)  # rows grow downwards
+    assert "later stage of its rank" in texts_of(draw_timeline(Timeline.of(spans, "simulated")))
+
+
+def test_how_long_a_rank_idles_stands_on_its_slab(forward_only):
+    texts = texts_of(draw_timeline(forward_only))
+    assert texts.count("idle 100 ms") == 2
 
 
 def test_labels_that_do_not_fit_are_left_out():
@@ -94,31 +119,31 @@ def test_the_picture_is_small_enough_for_a_notebook(forward_only):
 def test_the_sentence_is_made_from_the_numbers(forward_only):
     # GPipe with p = 2, m = 3: (p-1)/(m+p-1) = 1/4 and (p-1)/m = 1/3
     assert describe_timeline(forward_only) == (
-        "real, 2 devices, 3 micro-batches: makespan 400 ms, bubble fraction 25.0 %, bubble overhead 33.3 %, "
-        "at most 3 micro-batches in flight on every device"
+        "real, 2 ranks, 3 micro-batches: makespan 400 ms, bubble fraction 25.0 %, bubble overhead 33.3 %, "
+        "at most 3 micro-batches in flight on every rank"
     )
 
 
 def test_buckets_of_a_reduction_are_not_micro_batches(every_kind):
     extra = [Span(0, Action(0, Kind.C, bucket), 6.0, 7.0) for bucket in range(5)]
     timeline = Timeline.of([*every_kind.spans, *extra], "emulated", 1)
-    assert describe_timeline(timeline).startswith("emulated (sleep), 1 device, 1 micro-batch:")
+    assert describe_timeline(timeline).startswith("emulated (sleep), 1 rank, 1 micro-batch:")
 
 
-def test_the_device_with_the_peak_is_named():
+def test_the_rank_with_the_peak_is_named():
     spans = [
         Span(0, Action(0, Kind.F, 0), 0, 1),
         Span(1, Action(1, Kind.F, 0), 1, 2),
         Span(1, Action(1, Kind.F, 1), 2, 3),
     ]
-    assert describe_timeline(Timeline.of(spans, "simulated")).endswith("at most 2 micro-batches in flight on device 1")
+    assert describe_timeline(Timeline.of(spans, "simulated")).endswith("at most 2 micro-batches in flight on rank 1")
 
 
 def test_an_empty_timeline_says_so():
-    assert describe_timeline(Timeline.of([], "simulated", 2)) == "simulated, 2 devices: nothing ran"
+    assert describe_timeline(Timeline.of([], "simulated", 2)) == "simulated, 2 ranks: nothing ran"
 
 
-def test_a_label_names_the_stage_only_where_a_device_has_several(forward_only):
+def test_a_label_names_the_stage_only_where_a_rank_has_several(forward_only):
     assert not has_several_stages(forward_only)
     second = Span(0, Action(2, Kind.B, 1), 6.0, 7.0)
     both = Timeline.of([*forward_only.spans, second], "real")

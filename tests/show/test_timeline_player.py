@@ -14,11 +14,11 @@ from pllab.timeline import Span, Timeline
 def test_the_moments_of_three_micro_batches(forward_only):
     player = TimelinePlayer(forward_only)
     assert [frame["sentence"] for frame in player.frames] == [
-        "t = 0 s: device 0 runs F0, device 1 is idle",
-        "t = 100 ms: device 0 runs F1, device 1 runs F0",
-        "t = 200 ms: device 0 runs F2, device 1 runs F1",
-        "t = 300 ms: device 0 is idle, device 1 runs F2",
-        "t = 400 ms: every device is done",
+        "t = 0 s: rank 0 runs F0, rank 1 is idle",
+        "t = 100 ms: rank 0 runs F1, rank 1 runs F0",
+        "t = 200 ms: rank 0 runs F2, rank 1 runs F1",
+        "t = 300 ms: rank 0 is idle, rank 1 runs F2",
+        "t = 400 ms: every rank is done",
     ]
 
 
@@ -44,9 +44,9 @@ def test_an_action_shorter_than_the_grouping_is_not_lost():
     assert seen == {0, 1, 2}
 
 
-def test_two_things_at_once_on_one_device(every_kind):
+def test_two_things_at_once_on_one_rank(every_kind):
     sentences = [frame["sentence"] for frame in TimelinePlayer(every_kind).frames]
-    assert "t = 2 s: device 0 runs B0 and C0" in sentences
+    assert "t = 2 s: rank 0 runs B0 and C0" in sentences
 
 
 def test_static_twin_has_the_numbers_of_the_widget(forward_only):

@@ -6,6 +6,7 @@ Each sentence is made from the numbers it names.
 from typing import Any
 
 from pllab.schedule import Action, Kind, Schedule
+from pllab.show.boxes import label_of
 from pllab.show.editor.judgement import Judgement, Par, Rules
 from pllab.show.theme import (
     ENGINE_LABELS,
@@ -16,7 +17,6 @@ from pllab.show.theme import (
     write_percent,
     write_seconds,
 )
-from pllab.show.timeline_picture import label_of
 from pllab.timeline import Span, Timeline
 
 GUIDE = (
@@ -41,6 +41,7 @@ def view_of(judgement: Judgement, rules: Rules, par: Par | None, run: Timeline |
         "summary": _title_of(schedule, rules.memory_limit),
         "counted": _counted_in(schedule),
         "rows": rows,
+        "digits": len(str(schedule.num_microbatches - 1)),
         "end": end,
         "ticks": ticks_of(end, 12, write_number),
         "axis": _axis_of(judgement, rules.unit),
@@ -63,6 +64,7 @@ def _row_of(judgement: Judgement, rules: Rules, rank: int, measured: Timeline | 
     order = judgement.schedule.rows[rank]
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
     staged = any(len(judgement.schedule.stages_of_rank(each)) > 1 for each in range(judgement.schedule.num_ranks))
+    first = min(judgement.schedule.stages_of_rank(rank), default=0)
     points = judgement.staircase(rank, rules.held)
     peak = max((count for _, count in points), default=0.0)
     limit = rules.memory_limit
@@ -72,13 +74,13 @@ def _row_of(judgement: Judgement, rules: Rules, rank: int, measured: Timeline | 
         "blocks": [
             {
                 "id": str(action),
-                **_box_of(spans[action], staged),
+                **_box_of(spans[action], staged, first),
                 "said": _described(action, place, len(order), rank),
                 "change": _change_of(action),
             }
             for place, action in enumerate(order)
         ],
-        "measured": [_box_of(span, staged) for span in _work_of(measured, rank)],
+        "measured": [_box_of(span, staged, first) for span in _work_of(measured, rank)],
         "memory": points,
         "peak": peak,
         "held": f"holds {write_number(peak)}{of_limit}",
@@ -91,8 +93,10 @@ def _work_of(measured: Timeline | None, rank: int) -> list[Span]:
     return [span for span in measured.of_rank(rank) if span.action.kind != "C"] if measured else []
 
 
-def _box_of(span: Span, staged: bool) -> dict[str, Any]:
-    return {"kind": str(span.action.kind), "text": label_of(span, staged), "start": span.start, "end": span.end}
+def _box_of(span: Span, staged: bool, first: int) -> dict[str, Any]:
+    """What is drawn for a span on a rank whose lowest stage is `first`."""
+    kind, is_later = str(span.action.kind), span.action.stage > first
+    return {"kind": kind, "is_later": is_later, "text": label_of(span, staged), "start": span.start, "end": span.end}
 
 
 def _measured(judgement: Judgement, rules: Rules, run: Timeline | None) -> tuple[Timeline | None, str]:

@@ -4,16 +4,18 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from pllab.show.boxes import BAR_IN, draw_idle, draw_work, write_label
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import HATCH_GREY, IDLE, ILLEGAL, INK, paint_of
-from pllab.show.timeline_picture import write_in_box
+from pllab.show.theme import LIGHT, mix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WIDTH_IN = 9.6
+_ROW_IN = 0.46
 _BLOCK = 0.8  # heights within a row, whose height is 1 plus what follows
-_RAN = 0.4
+_RAN = 0.45
+_STEP = 0.07  # between a prediction and its measurement
 _MEMORY = 0.5
 _GAP = 0.25
 
@@ -22,20 +24,21 @@ def draw_board(view: Mapping[str, Any], alt: str) -> Figure:
     """Draw a view of `view_of`: predicted blocks, measured ones below them, and the memory of each rank."""
     rows = view["rows"]
     ran = _RAN if any(row["measured"] for row in rows) else 0.0
+    until = max((block["end"] for row in rows for block in row["blocks"]), default=0.0)
     pitch = _BLOCK + ran + _MEMORY + _GAP
-    idle: dict[str, Any] = {"facecolor": IDLE.fill, "edgecolor": HATCH_GREY, "hatch": IDLE.hatch, "linewidth": 0}
-    with drawing(_WIDTH_IN, 0.46 * pitch * len(rows) + 1.2, layout="constrained") as fig:
+    with drawing(_WIDTH_IN, _ROW_IN * pitch * len(rows) + 1.2, layout="constrained") as fig:
         axes = fig.add_subplot()
         axes.set_xlim(0, view["end"])
         axes.set_ylim(pitch * len(rows) - _GAP, -0.55)
         _name(axes, view, pitch)
         for rank, row in enumerate(rows):
             top = pitch * rank
-            axes.broken_barh([(0, view["end"])], (top, _BLOCK), **idle)
+            if view["has_times"]:
+                draw_idle(axes, (0, until), (top, _BLOCK))
             for block in row["blocks"]:
-                _draw_block(axes, block, (top, _BLOCK), 10.0, view["end"])
+                _draw_block(axes, block, (top, _BLOCK), view)
             for block in row["measured"]:
-                _draw_block(axes, block, (top + _BLOCK, ran), 8.0, view["end"])
+                _draw_block(axes, block, (top + _BLOCK + _STEP, ran - _STEP), view)
             _draw_memory(axes, row, view, top + _BLOCK + ran + _MEMORY)
         _draw_edges(axes, view, pitch)
         return figure(fig, alt)
@@ -57,26 +60,22 @@ def _name(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _draw_block(axes: "Axes", block: Mapping[str, Any], band: tuple[float, float], size: float, end: float) -> None:
-    paint, run = paint_of(block["kind"]), (block["start"], block["end"] - block["start"])
-    axes.broken_barh([run], band, facecolor=paint.fill, edgecolor=INK, linewidth=0.8)
-    if paint.hatch:
-        axes.broken_barh([run], band, facecolor="none", edgecolor=INK + "66", hatch=paint.hatch, linewidth=0)
-    points = run[1] / end * _WIDTH_IN * 0.86 * 72
-    if points >= 0.66 * size * len(block["text"]) + 3:
-        write_in_box(axes, (run[0] + run[1] / 2, band[0] + band[1] / 2), block["text"], paint, size)
+def _draw_block(axes: "Axes", block: Mapping[str, Any], band: tuple[float, float], view: Mapping[str, Any]) -> None:
+    run = block["start"], block["end"] - block["start"]
+    draw_work(axes, run, band, block["kind"], is_later=block["is_later"], bar=BAR_IN / _ROW_IN)
+    room = run[1] / view["end"] * _WIDTH_IN * 0.86 * 72, band[1] * _ROW_IN * 72
+    write_label(axes, (run[0] + run[1] / 2, band[0] + band[1] / 2), block["text"], room, view["digits"])
 
 
 def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], floor: float) -> None:
     """The staircase of micro-batches held, on a floor, and the limit as a dashed line."""
     height = (_MEMORY - 0.1) / view["most"]
-    times = [0.0, *(time for time, _ in row["memory"]), view["end"]]
-    counts = [0.0, *(count for _, count in row["memory"]), 0.0]
-    tops = [floor - count * height for count in counts]
-    colour = ILLEGAL.fill if row["is_over"] else "#8c8c8c"
-    axes.fill_between(times, tops, floor, step="post", facecolor=colour, alpha=0.55, linewidth=0)
+    held = {0.0: 0.0} | dict(row["memory"]) | {view["end"]: 0.0}  # what changes at one moment is one step
+    tops = [floor - count * height for count in held.values()]
+    area, line = (mix(LIGHT.over, LIGHT.ground, 0.45), LIGHT.over) if row["is_over"] else (LIGHT.held, LIGHT.held_line)
+    axes.fill_between(list(held), tops, floor, step="post", facecolor=area, edgecolor=line, linewidth=0.72)
     if view["limit"] is not None:
-        axes.hlines(floor - view["limit"] * height, 0, view["end"], color=INK, linewidth=1.0, linestyle="--")
+        axes.hlines(floor - view["limit"] * height, 0, view["end"], color=LIGHT.over, linewidth=1.0, linestyle=":")
 
 
 def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
@@ -89,7 +88,7 @@ def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
     for front, behind in view["circle"]:
         (rank, x), (_, to_x) = places[front], places[behind]
         low, turn = pitch * rank + 0.8 * _BLOCK, pitch * rank + _BLOCK + 0.22
-        axes.plot([x, x, to_x, to_x], [low, turn, turn, low], color=INK, linewidth=1.8, linestyle=":")
+        axes.plot([x, x, to_x, to_x], [low, turn, turn, low], color=LIGHT.ink, linewidth=1.8, linestyle=":")
     for needed, waiting in view["edges"]:
         if needed not in places or waiting not in places:
             continue
@@ -101,7 +100,7 @@ def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
             "arrowstyle": "-|>",
             "connectionstyle": bend,
             "linestyle": "--",
-            "color": ILLEGAL.fill,
+            "color": LIGHT.over,
             "linewidth": 2.2,
         }
         axes.annotate("", xy=end, xytext=start, arrowprops=style)

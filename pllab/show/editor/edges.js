@@ -3,9 +3,9 @@
 
 /** Draw the edges and the circle of a view over the board of an editor. */
 function drawEdges(editor, view) {
-  const { geometry, grid, theme } = editor;
+  const { geometry, grid } = editor;
   const marker = `${editor.prefix}-arrow`;
-  const head = shape("path", { d: "M0 0L8 4L0 8Z", fill: theme.illegal.fill });
+  const head = shape("path", { d: "M0 0L8 4L0 8Z", class: "pl-head-of-edge" });
   const tip = shape("marker", { id: marker, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, orient: "auto" }, head);
   const ends = (id) => {
     const { rank, place } = editor.spot(id);

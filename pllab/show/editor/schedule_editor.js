@@ -2,7 +2,8 @@
 
 const CARRY = { ArrowLeft: -1, ArrowRight: 1, Home: -9999, End: 9999 };
 const LATE_MS = 800;
-const SWATCHES = { hatched: "idle", held: "micro-batches held", limit: "memory limit" };
+const LEAST = 10; // pixels of a block: a digit below its letter
+const SWATCHES = { idle: "idle", held: "micro-batches held", limit: "memory limit" };
 
 class EditorView extends View {
   constructor(context) {
@@ -84,11 +85,10 @@ class EditorView extends View {
     this.par = element("p", { class: "pl-par" });
     this.measured = element("p", { class: "pl-measured" });
     this.help = element("p", { class: "pl-help", id: `${this.prefix}-help` }, this.get("guide"));
-    const { paints } = this.theme;
-    const keyOf = (letter) =>
-      element("span", {}, this.paintBlock(element("b", { class: "pl-key" }, element("span", {}, letter)), letter), ` ${paints[letter].name}`);
-    const swatchOf = ([look, text]) => element("span", { class: `pl-of-${look}` }, element("i", { class: `pl-swatch-${look}` }), ` ${text}`);
-    this.legend = element("p", { class: "pl-legend" }, ...[..."FBIW"].map(keyOf), ...Object.entries(SWATCHES).map(swatchOf));
+    const keyOf = (kind) => element("span", {}, boxOf("b", { kind, text: kind }), ` ${this.theme.paints[kind].name}`);
+    const swatchOf = ([look, text]) => element("span", { class: `pl-of-${look}` }, element("i", { class: `pl-${look}` }), ` ${text}`);
+    const later = element("span", { class: "pl-of-later" }, boxOf("b", { kind: "F", text: "", is_later: true }), " later stage of its rank");
+    this.legend = element("p", { class: "pl-legend" }, ...[..."FBIW"].map(keyOf), later, ...Object.entries(SWATCHES).map(swatchOf));
   }
   lay() {
     const { undo, redo, reset, split_all, merge_all, run, solve, show_par } = this.buttons;
@@ -103,13 +103,6 @@ class EditorView extends View {
       this.trouble, this.busy, this.numbers, this.par, this.measured,
       element("details", { class: "pl-csv" }, summary, this.csv, this.load), this.help,
     );
-  }
-  paintBlock(node, kind) {
-    const paint = this.theme.paints[kind] ?? this.theme.illegal;
-    node.style.setProperty("--fill", paint.fill);
-    node.style.color = paint.text;
-    node.classList.toggle("pl-dots", paint.hatch === "..");
-    return node;
   }
 
   // Drawing
@@ -131,27 +124,27 @@ class EditorView extends View {
     this.ticks.replaceChildren(...shown.map(({ at, text }) => element("span", { style: `left: ${left + at * scale}px` }, text)));
     this.ticks.style.visibility = view.has_times ? "" : "hidden";
   }
-  /** Sizes in pixels: as wide as the board, and wider where the shortest block would lose its letters. */
+  /** Sizes in pixels: as wide as the board, and wider where a block could not hold a number; many ranks are low. */
   measure(view) {
     const large = this.isLarge ? 1.6 : 1;
     const blocks = view.rows.flatMap((row) => row.blocks);
     const lengths = blocks.map((block) => block.end - block.start).filter((one) => one > 0).sort((a, b) => a - b);
-    const widest = Math.max(...blocks.map((block) => block.text.length));
-    const [left, right] = [104 * large, 15 * large]; // right: half of the last number of the axis
+    const [left, right] = [88 * large, 15 * large]; // right: half of the last number of the axis
     const room = (this.board.clientWidth || 700) - left - right;
-    const least = (widest * 8.7 + 7.5) * Math.min(large, 1.31) + 1;
     const middle = lengths[lengths.length >> 1] ?? view.end;
     const shortest = Math.max(lengths[0] ?? view.end, middle / 6); // one that takes almost no time widens nothing
-    const scale = Math.min(Math.max(Math.min(room / view.end, (90 * large) / shortest), least / shortest), 8000 / view.end);
-    const ran = view.rows.some((row) => row.measured.length) ? 20 * large : 0;
-    return { left, right, scale, large, pad: 26 * large, block: 34 * large, ran, memory: 24 * large };
+    const scale = Math.min(Math.max(Math.min(room / view.end, (90 * large) / shortest), (LEAST * large) / shortest), 8000 / view.end);
+    const low = view.rows.length > 5;
+    const [block, measured, memory, pad] = (low ? [24, 12, 9, 15] : [34, 18, 22, 26]).map((size) => size * large);
+    const ran = view.rows.some((row) => row.measured.length) ? measured : 0;
+    return { left, right, scale, large, pad, block, ran, memory, font: 13 * (large > 1 ? 1.31 : 1) };
   }
   fitRows(count) {
     while (this.grid.children.length > count) this.grid.lastChild.remove();
     while (this.grid.children.length < count) {
       const name = `rank ${this.grid.children.length}`;
       const head = element("div", { class: "pl-head", role: "rowheader" }, element("strong", {}, name), element("span"), element("span"));
-      const track = element("div", { class: "pl-track", role: "presentation" });
+      const track = element("div", { class: "pl-track pl-idle", role: "presentation" });
       const ran = element("div", { class: "pl-ran", "aria-hidden": "true" });
       const memory = shape("svg", { class: "pl-memory", "aria-hidden": "true" });
       const lanes = element("div", { class: "pl-lanes", role: "presentation" }, track, ran, memory);
@@ -171,37 +164,39 @@ class EditorView extends View {
       if (track.children[place] !== node) track.insertBefore(node, track.children[place]); // read in this order
     });
     track.style.height = `${block}px`;
-    track.style.width = ran.style.width = `${view.end * scale}px`;
+    const ends = view.rows.flatMap((one) => one.blocks.map((block) => block.end)); // idle up to the last one's
+    track.style.width = `${Math.max(...ends) * scale}px`;
+    ran.style.width = `${view.end * scale}px`;
     ran.style.height = `${high}px`;
     ran.hidden = !high;
-    ran.replaceChildren(...row.measured.map((span) => this.ranBox(span)));
+    ran.replaceChildren(...row.measured.map((span) => this.fit(boxOf("span", span), span, high)));
     this.drawMemory(stairs, row, view);
   }
   placeBlock(block) {
     if (!this.nodes.has(block.id)) {
-      const node = element("div", { class: "pl-block", role: "gridcell", tabindex: -1, "data-id": block.id });
-      this.nodes.set(block.id, this.paintBlock(node, block.kind));
+      const node = boxOf("div", block, { role: "gridcell", tabindex: -1, "data-id": block.id });
+      node.classList.add("pl-block");
+      this.nodes.set(block.id, node);
     }
-    const { scale } = this.geometry;
     const node = this.nodes.get(block.id);
-    node.style.left = `${block.start * scale}px`;
-    node.style.width = `${Math.max(8, (block.end - block.start) * scale)}px`;
-    node.replaceChildren(element("span", {}, block.text));
+    this.fit(node, block, this.geometry.block);
     node.setAttribute("aria-label", block.said);
     return node;
   }
-  ranBox(span) {
-    const { scale, large } = this.geometry;
-    const width = (span.end - span.start) * scale;
-    const box = this.paintBlock(element("span", {}, width >= span.text.length * 8 * large ? span.text : ""), span.kind);
-    Object.assign(box.style, { left: `${span.start * scale}px`, width: `${width}px` });
-    return box;
+  /** Put a box at its time, with as much of its label as it has room for. */
+  fit(node, span, height) {
+    const { scale, font } = this.geometry;
+    const width = Math.max(8, (span.end - span.start) * scale);
+    const label = labelThatFits(span.text, width, height, height < 20 ? font * 0.85 : font, this.get("view").digits);
+    Object.assign(node.style, { left: `${span.start * scale}px`, width: `${width}px`, fontSize: `${label.scale}em` });
+    node.replaceChildren(...label.lines.map((line) => element("b", {}, line)));
+    return node;
   }
   drawMemory(stairs, row, view) {
     const { scale, memory: height } = this.geometry;
     const width = view.end * scale;
     const y = (count) => height - 1 - (Math.max(0, count) / view.most) * (height - 5);
-    const steps = row.memory.map(([time, count]) => `H${time * scale}V${y(count)}`).join("");
+    const steps = [...new Map(row.memory)].map(([time, count]) => `H${time * scale}V${y(count)}`).join("");
     const parts = [shape("path", { class: "pl-stairs", d: `M0 ${y(0)}${steps}H${width}V${y(0)}Z` })];
     if (view.limit !== null) parts.push(shape("path", { class: "pl-limit", d: `M0 ${y(view.limit)}H${width}` }));
     fill(stairs, { width, height }, []);
@@ -335,6 +330,9 @@ class EditorView extends View {
     this.axis.textContent = view.axis;
     this.axis.classList.toggle("pl-no-times", !view.has_times);
     this.root.classList.toggle("pl-unlimited", view.limit === null);
+    this.root.classList.toggle("pl-untimed", !view.has_times);
+    this.root.classList.toggle("pl-low", view.rows.length > 5);
+    this.legend.querySelector(".pl-of-later").hidden = !view.rows.some((row) => row.blocks.some((block) => block.is_later));
     if (view.csv !== this.offered) this.csv.value = (this.offered = view.csv).trim();
     this.tellTrouble();
     this.showButtons(this.get("can"));
@@ -374,6 +372,11 @@ class EditorView extends View {
     }));
     return tableOf(`${view.title}, ${view.summary}`, ["Rank", "Place", "Action", "Kind", "From", "To"], lines);
   }
+}
+
+/** A box of work, empty or with a text. */
+function boxOf(tag, { kind, text, is_later: isLater }, more = {}) {
+  return element(tag, { class: "pl-work", "data-kind": kind, style: paintOf(kind, isLater), ...more }, text);
 }
 
 /** A button that cannot be used keeps the focus; pressed, it makes Python say why. */

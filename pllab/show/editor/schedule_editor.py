@@ -54,7 +54,7 @@ class ScheduleEditor(Widget):
             `unit_s` is given for a run in the unit of the costs.
     """
 
-    _esm, _css = sources_of(__file__, "view.js", "editor/dragging.js", "editor/edges.js")
+    _esm, _css = sources_of(__file__, "view.js", "boxes.js", "editor/dragging.js", "editor/edges.js")
 
     guide = traitlets.Unicode(GUIDE, read_only=True, help="how to move a block").tag(sync=True)
     view = traitlets.Dict(help="rows, sentences and numbers of the present order").tag(sync=True)

@@ -1,16 +1,16 @@
 // The timeline player: draws the spans, moves the cursor. Words and frames come from Python.
 
 /** Sizes in pixels for a width and a reading distance. */
-function geometryOf(width, numDevices, isLarge, hasWire) {
+function geometryOf(width, numRanks, isLarge, hasWire) {
   const scale = isLarge ? 1.6 : 1;
   const row = (hasWire ? 48 : 38) * scale;
   const left = 74 * scale;
   const inner = Math.max(40, width - left - 14 * scale);
-  return { scale, row, left, font: 13 * scale, inner, width, bottom: numDevices * row, height: numDevices * row + 26 * scale };
+  return { scale, row, left, font: 13 * scale, inner, width, bottom: numRanks * row, height: numRanks * row + 26 * scale };
 }
 
 function sentenceOf(span) {
-  return `${span.label} (${span.name}) on device ${span.rank}: ${span.from} to ${span.to}, ${span.lasts}`;
+  return `${span.label} (${span.name}) on rank ${span.rank}: ${span.from} to ${span.to}, ${span.lasts}`;
 }
 
 class PlayerView extends SteppedView {
@@ -19,11 +19,11 @@ class PlayerView extends SteppedView {
     this.prefix = uniqueName("player");
     this.spans = this.get("spans");
     this.frames = this.get("frames");
-    this.numDevices = this.get("num_devices");
+    this.numRanks = this.get("num_ranks");
     this.hasWire = this.spans.some((span) => span.kind === "C");
     this.total = this.frames[this.last].time || 1;
     this.still = window.matchMedia("(prefers-reduced-motion: reduce)");
-    this.device = 0; // the row whose action is spelled out
+    this.rank = 0; // the row whose action is spelled out
     this.shown = null; // the time under the cursor between two frames while playing
     this.boxes = [];
     this.addParts();
@@ -41,7 +41,7 @@ class PlayerView extends SteppedView {
   addParts() {
     const seek = () => this.seek(Number(this.slider.value));
     this.slider = element("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Time", input: seek });
-    const name = `Timeline: ${this.get("title")}. Arrow keys step, space plays, up and down choose a device.`;
+    const name = `Timeline: ${this.get("title")}. Arrow keys step, space plays, up and down choose a rank.`;
     this.grid = element("div", { class: "pl-grid", role: "grid", tabindex: 0, "aria-readonly": "true", "aria-label": name });
     this.info = element("p", { class: "pl-info" });
     this.pictures = [this.grid, this.info];
@@ -50,34 +50,33 @@ class PlayerView extends SteppedView {
     const tools = toolsOf("Player", this.back, this.play, this.forth, this.slider, ...this.viewButtons);
     this.root.append(this.patterns(), this.titleLine(), this.grid, this.live, this.info, this.table, tools, this.legend());
   }
-  /** The fills with a pattern, apart from the grid, which is hidden while the table is shown. */
+  /** The slab of idle time, apart from the grid, which is hidden while the table is shown. */
   patterns() {
-    const paints = [...Object.entries(this.theme.paints), ["", this.theme.idle]].filter(([, paint]) => paint.hatch);
-    const made = paints.map(([kind, paint]) => patternOf(`${this.prefix}-${kind || "idle"}`, paint, !kind));
-    return shape("svg", { class: "pl-patterns", width: 0, height: 0, "aria-hidden": "true" }, ...made);
+    return shape("svg", { class: "pl-patterns", width: 0, height: 0, "aria-hidden": "true" }, idlePattern(`${this.prefix}-idle`));
   }
-  paintOf(kind) {
-    return kind === "" ? this.theme.idle : (this.theme.paints[kind] ?? this.theme.illegal);
-  }
-  fillOf(kind) {
-    const paint = this.paintOf(kind);
-    return paint.hatch ? `url(#${this.prefix}-${kind || "idle"})` : paint.fill;
+  slab(box) {
+    return shape("rect", { ...box, fill: `url(#${this.prefix}-idle)` });
   }
   legend() {
-    const items = [...new Set(this.spans.map((span) => span.kind)), ""].map((kind) => {
-      const box = shape("rect", { width: 22, height: 14, x: 0.5, y: 0.5, class: "pl-box", fill: this.fillOf(kind) });
-      const swatch = shape("svg", { width: 23, height: 15, "aria-hidden": "true" }, box);
-      return element("span", { class: "pl-key" }, swatch, kind ? ` ${kind} ${this.paintOf(kind).name}` : " idle");
-    });
-    return element("p", { class: "pl-legend" }, ...items);
+    const swatch = { x: 0, y: 0, width: 22, height: 15 };
+    const keyOf = (shapes, words) =>
+      element("span", { class: "pl-key" }, shape("svg", { width: 22, height: 15, "aria-hidden": "true" }, ...shapes), ` ${words}`);
+    const kinds = [...new Set(this.spans.map((span) => span.kind))];
+    const keys = kinds.map((kind) => keyOf(workShapes(kind, false, swatch), `${kind} ${this.nameOf(kind)}`));
+    const later = this.spans.find((span) => span.is_later);
+    if (later) keys.push(keyOf(workShapes(later.kind, true, swatch), "later stage of its rank"));
+    return element("p", { class: "pl-legend" }, ...keys, keyOf([this.slab(swatch)], "idle"));
+  }
+  nameOf(kind) {
+    return (this.theme.paints[kind] ?? this.theme.illegal).name;
   }
 
   // Drawing
   draw(width) {
-    const g = (this.geometry = geometryOf(width, this.numDevices, this.isLarge, this.hasWire));
+    const g = (this.geometry = geometryOf(width, this.numRanks, this.isLarge, this.hasWire));
     const x = (time) => g.left + (time / this.total) * g.inner;
     this.boxes = this.spans.map((span, index) => this.boxOf(span, index, x));
-    const rows = Array.from({ length: this.numDevices }, (_, rank) => this.rowOf(rank));
+    const rows = Array.from({ length: this.numRanks }, (_, rank) => this.rowOf(rank));
     const ticks = this.get("ticks").flatMap(({ at, text }) => [
       shape("path", { class: "pl-axis", d: `M${x(at)} ${g.bottom}v5` }),
       shape("text", { class: "pl-axis-text", x: x(at), y: g.bottom + 20 * g.scale, "text-anchor": "middle" }, text),
@@ -101,30 +100,42 @@ class PlayerView extends SteppedView {
   rowOf(rank) {
     const g = this.geometry;
     const [top, height] = this.bandOf(rank, "");
-    const [label, y] = [`device ${rank}`, (rank + 0.5) * g.row];
+    const [label, y] = [`rank ${rank}`, (rank + 0.5) * g.row];
     return shape(
       "g",
       { role: "row", "aria-label": label },
-      shape("text", { class: "pl-device", role: "rowheader", x: g.left - 10, y, "text-anchor": "end" }, label),
-      shape("rect", { class: "pl-idle", x: g.left, y: top, width: g.inner, height, fill: this.fillOf("") }),
+      shape("text", { class: "pl-rank", role: "rowheader", x: g.left - 10, y, "text-anchor": "end" }, label),
+      this.slab({ x: g.left, y: top, width: g.inner, height }),
+      ...this.get("gaps").filter((gap) => gap.rank === rank).flatMap((gap) => this.gapWords(gap, top + height / 2)),
       ...this.boxes.filter((_, index) => this.spans[index].rank === rank),
     );
   }
+  /** How long a rank idles, where its slab has room for it. */
+  gapWords({ start, end, lasts }, y) {
+    const { inner, left, font } = this.geometry;
+    const width = ((end - start) / this.total) * inner;
+    const text = [`idle ${lasts}`, lasts].find((words) => words.length * font * 0.52 + 8 <= width);
+    const at = { x: left + ((start + end) / 2 / this.total) * inner, y, "font-size": font * 0.88, "text-anchor": "middle" };
+    return text ? [shape("text", { class: "pl-gap", ...at, "aria-hidden": "true" }, text)] : [];
+  }
   boxOf(span, index, x) {
-    const [g, paint] = [this.geometry, this.paintOf(span.kind)];
     const [y, height] = this.bandOf(span.rank, span.kind);
     const left = x(span.start);
     const width = Math.max(1, x(span.end) - left);
     const hover = { mouseenter: () => this.tell(span), mouseleave: () => this.tell(null) };
     const cell = shape("g", { id: `${this.prefix}-${index}`, role: "gridcell", "aria-label": sentenceOf(span), ...hover });
-    cell.append(shape("rect", { class: "pl-box", x: left, y, width, height, fill: this.fillOf(span.kind) }));
-    const size = span.kind === "C" ? Math.max(11, g.font * 0.8) : g.font;
-    if (width >= span.label.length * size * 0.62 + 6 && height >= size) {
-      const plate = paint.hatch ? paint.fill : "none";
-      const at = { x: left + width / 2, y: y + height / 2, "font-size": size, fill: paint.text, stroke: plate };
-      cell.append(shape("text", { class: "pl-label", ...at, "text-anchor": "middle", "aria-hidden": "true" }, span.label));
-    }
+    cell.append(...workShapes(span.kind, span.is_later, { x: left, y, width, height }));
+    cell.append(...this.labelOf(span, { x: left + width / 2, y: y + height / 2, width, height }));
     return cell;
+  }
+  /** The longest form of a label that its box has room for. */
+  labelOf(span, { x, y, width, height }) {
+    const { font } = this.geometry;
+    const size = span.kind === "C" ? Math.max(11, font * 0.8) : font;
+    const { lines, scale } = labelThatFits(span.label, width, height, size, this.get("digits"));
+    const at = { class: "pl-label", x, "font-size": size * scale, "text-anchor": "middle", "aria-hidden": "true" };
+    const rise = lines.length > 1 ? size * 0.4 : 0;
+    return lines.map((line, row) => shape("text", { ...at, y: y + (row ? rise : -rise) }, line));
   }
 
   // What is shown at the present step
@@ -143,14 +154,14 @@ class PlayerView extends SteppedView {
     if (running.length && lines.length) this.table.scrollTop = lines[running[0]].offsetTop - this.table.clientHeight / 2;
     this.tell(null);
   }
-  /** Spell out an action: the one under the mouse, else the one the chosen device runs now. */
+  /** Spell out an action: the one under the mouse, else the one the chosen rank runs now. */
   tell(span) {
-    const current = this.frame.running.find((index) => this.spans[index].rank === this.device);
+    const current = this.frame.running.find((index) => this.spans[index].rank === this.rank);
     if (current === undefined) this.grid.removeAttribute("aria-activedescendant");
     else this.grid.setAttribute("aria-activedescendant", `${this.prefix}-${current}`);
     this.boxes.forEach((box, index) => box.classList.toggle("pl-chosen", index === current));
     const spoken = span ?? this.spans[current];
-    this.info.textContent = spoken ? sentenceOf(spoken) : `device ${this.device} is idle`;
+    this.info.textContent = spoken ? sentenceOf(spoken) : `rank ${this.rank} is idle`;
   }
   showView() {
     if (!this.table.firstChild) this.fillTable(); // made once: it may have hundreds of lines
@@ -158,8 +169,8 @@ class PlayerView extends SteppedView {
     if (!this.grid.hidden && this.grid.clientWidth) this.draw(this.grid.clientWidth);
   }
   tableView() {
-    const rows = this.spans.map((span) => [`device ${span.rank}`, `${span.label} ${span.name}`, span.from, span.to, span.lasts]);
-    const headings = ["Device", "Action", "Start", "End", "Duration"];
+    const rows = this.spans.map((span) => [`rank ${span.rank}`, `${span.label} ${span.name}`, span.from, span.to, span.lasts]);
+    const headings = ["Rank", "Action", "Start", "End", "Duration"];
     return tableOf(`${this.spans.length} actions in order of start`, headings, rows);
   }
 
@@ -190,8 +201,8 @@ class PlayerView extends SteppedView {
   }
 
   // Mouse and keys
-  choose(device) {
-    this.device = Math.min(this.numDevices - 1, Math.max(0, device));
+  choose(rank) {
+    this.rank = Math.min(this.numRanks - 1, Math.max(0, rank));
   }
   pick(event) {
     const [g, box] = [this.geometry, this.grid.firstChild.getBoundingClientRect()];
@@ -210,7 +221,7 @@ class PlayerView extends SteppedView {
     if (key === " ") this.toggle();
     else if (key in MOVES) this.seek(this.step + MOVES[key]);
     else {
-      this.choose(this.device + rows[key]);
+      this.choose(this.rank + rows[key]);
       this.tell(null);
     }
   }

@@ -9,9 +9,10 @@ from typing import Any
 
 import traitlets
 
+from pllab.show.boxes import digits_of, first_stages, idle_times, label_of
 from pllab.show.figures import Figure
 from pllab.show.theme import ENGINE_LABELS, paint_of, ticks_of, write_seconds
-from pllab.show.timeline_picture import describe_timeline, draw_timeline, has_several_stages, label_of
+from pllab.show.timeline_picture import describe_timeline, draw_timeline, has_several_stages
 from pllab.show.widget import Widget, check_place, sources_of
 from pllab.timeline import Span, Timeline
 
@@ -19,10 +20,10 @@ _TOGETHER = 0.005  # starts closer than this share of the makespan are one momen
 
 
 class TimelinePlayer(Widget):
-    """Step through a timeline: what does every device do at this moment?
+    """Step through a timeline: what does every rank do at this moment?
 
     Keys while the widget has the focus: left and right step, Home and End jump, space plays, up and down
-    choose the device whose action is spelled out.
+    choose the rank whose action is spelled out.
 
     Example: `TimelinePlayer(pipe.last_timeline)` at the end of a cell.
 
@@ -30,12 +31,14 @@ class TimelinePlayer(Widget):
         ValueError: the timeline is empty.
     """
 
-    _esm, _css = sources_of(__file__, "view.js", "stepping.js")
+    _esm, _css = sources_of(__file__, "view.js", "stepping.js", "boxes.js")
 
     spans = traitlets.List(traitlets.Dict()).tag(sync=True)
     frames = traitlets.List(traitlets.Dict()).tag(sync=True)
     ticks = traitlets.List(traitlets.Dict()).tag(sync=True)
-    num_devices = traitlets.Int().tag(sync=True)
+    gaps = traitlets.List(traitlets.Dict(), help="when ranks are idle").tag(sync=True)
+    num_ranks = traitlets.Int().tag(sync=True)
+    digits = traitlets.Int(help="of the number of the last micro-batch").tag(sync=True)
     title = traitlets.Unicode(help="name and engine of the run").tag(sync=True)
     summary = traitlets.Unicode(help="the run in one sentence").tag(sync=True)
     step = traitlets.Int(0, help="number of the moment shown, from 0").tag(sync=True)
@@ -50,7 +53,9 @@ class TimelinePlayer(Widget):
             spans=_rows_of(self._timeline),
             frames=frames_of(self._timeline),
             ticks=ticks_of(self._timeline.makespan, 7, write_seconds),
-            num_devices=timeline.num_ranks,
+            gaps=_gaps_of(self._timeline),
+            num_ranks=timeline.num_ranks,
+            digits=digits_of(timeline),
             title=f"{title}, engine: {engine}" if title else f"engine: {engine}",
             summary=describe_timeline(timeline).partition(", ")[2],
             projector=projector,
@@ -68,8 +73,8 @@ class TimelinePlayer(Widget):
 def frames_of(timeline: Timeline) -> list[dict[str, Any]]:
     """The moments of a timeline that starts at zero: time, indices of the running spans, and the sentence.
 
-    Example, device 1 waiting for its first micro-batch:
-    `{"time": 0.0, "running": [0], "sentence": "t = 0 s: device 0 runs F0, device 1 is idle"}`.
+    Example, rank 1 waiting for its first micro-batch:
+    `{"time": 0.0, "running": [0], "sentence": "t = 0 s: rank 0 runs F0, rank 1 is idle"}`.
     The last frame is the end of the run.
     """
     staged = has_several_stages(timeline)
@@ -78,7 +83,7 @@ def frames_of(timeline: Timeline) -> list[dict[str, Any]]:
         running = [index for index, span in enumerate(timeline.spans) if span.start <= time < span.end]
         sentence = _sentence_at(timeline, running, time, staged)
         frames.append({"time": time, "running": running, "sentence": sentence})
-    done = f"t = {write_seconds(timeline.makespan)}: every device is done"
+    done = f"t = {write_seconds(timeline.makespan)}: every rank is done"
     return [*frames, {"time": timeline.makespan, "running": [], "sentence": done}]
 
 
@@ -100,20 +105,20 @@ def _sentence_at(timeline: Timeline, running: list[int], time: float, staged: bo
     for index in running:
         span = timeline.spans[index]
         labels[span.rank].append(label_of(span, staged))
-    devices = [
-        f"device {rank} runs {' and '.join(texts)}" if texts else f"device {rank} is idle"
-        for rank, texts in labels.items()
+    ranks = [
+        f"rank {rank} runs {' and '.join(texts)}" if texts else f"rank {rank} is idle" for rank, texts in labels.items()
     ]
-    return f"t = {write_seconds(time)}: {', '.join(devices)}"
+    return f"t = {write_seconds(time)}: {', '.join(ranks)}"
 
 
 def _rows_of(timeline: Timeline) -> list[dict[str, Any]]:
     """The spans as the browser needs them: where, what colour, and the texts of the box and of the table."""
-    staged = has_several_stages(timeline)
+    staged, first = has_several_stages(timeline), first_stages(timeline)
     return [
         {
             "rank": span.rank,
             "kind": str(span.action.kind),
+            "is_later": span.action.stage > first[span.rank],
             "label": label_of(span, staged),
             "name": paint_of(span.action.kind).name,
             "start": span.start,
@@ -123,4 +128,13 @@ def _rows_of(timeline: Timeline) -> list[dict[str, Any]]:
             "lasts": write_seconds(span.duration),
         }
         for span in timeline.spans
+    ]
+
+
+def _gaps_of(timeline: Timeline) -> list[dict[str, Any]]:
+    """The idle times of all ranks as the browser needs them."""
+    return [
+        {"rank": rank, "start": start, "end": start + length, "lasts": write_seconds(length)}
+        for rank in range(timeline.num_ranks)
+        for start, length in idle_times(timeline, rank)
     ]

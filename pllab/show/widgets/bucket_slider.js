@@ -11,7 +11,6 @@ function keyOf(name, text) {
 class BucketView extends View {
   constructor(context) {
     super(context, "buckets", "Bucket sizes");
-    this.prefix = uniqueName("buckets");
     this.choices = this.get("choices");
     this.sizes = this.get("sizes");
     this.last = this.choices.length - 1;
@@ -47,19 +46,16 @@ class BucketView extends View {
   // Drawing
   drawStrip(width) {
     const height = this.isLarge ? 60 : 40;
-    const plain = this.theme.paints.C;
     const scale = width / this.sizes.reduce((sum, size) => sum + size, 0);
-    const striped = patternOf(this.prefix, { ...plain, hatch: "////" }, false);
     let start = 0;
-    const boxes = this.choices[this.step].filled.map((size, index) => {
-      const fill = index % 2 ? `url(#${this.prefix})` : plain.fill;
-      const box = shape("rect", { class: "pl-box", x: start * scale, y: 1, width: size * scale, height: height - 2, fill });
+    const boxes = this.choices[this.step].filled.flatMap((size, index) => {
+      const box = workShapes("C", index % 2 === 1, { x: start * scale, y: 1, width: size * scale, height: height - 2 });
       start += size;
       return box;
     });
     let reached = 0;
     const marks = this.sizes.map((size) => `M${(reached += size) * scale} ${height - 8}v7`).join("");
-    this.strip.replaceChildren(shape("svg", { width, height }, striped, ...boxes, shape("path", { class: "pl-cut", d: marks })));
+    this.strip.replaceChildren(shape("svg", { width, height }, ...boxes, shape("path", { class: "pl-cut", d: marks })));
   }
   drawChart(width) {
     const scale = this.isLarge ? 1.6 : 1;

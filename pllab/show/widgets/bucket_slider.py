@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets
 
+from pllab.show.boxes import draw_work
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import INK, PAINTS, count_of, ticks_of, write_seconds
+from pllab.show.theme import INK, LIGHT, count_of, ticks_of, write_number, write_seconds
 from pllab.show.widget import Widget, check_place, sources_of
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def write_bytes(number: float) -> str:
     """`262144` -> `"256 KiB"`, `2500000` -> `"2.38 MiB"`."""
     for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
         if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.3g} bytes"
+            return f"{write_number(number / size)} {unit}"
+    return f"{write_number(number)} bytes"
 
 
 class BucketSlider(Widget):
@@ -58,7 +59,7 @@ class BucketSlider(Widget):
         ValueError: no gradients, or a cost below 0.
     """
 
-    _esm, _css = sources_of(__file__, "view.js")
+    _esm, _css = sources_of(__file__, "view.js", "boxes.js")
 
     sizes = traitlets.List(traitlets.Int(), help="bytes per gradient, backward's order").tag(sync=True)
     choices = traitlets.List(traitlets.Dict(), help="one dict per position of the slider").tag(sync=True)
@@ -89,8 +90,8 @@ class BucketSlider(Widget):
             ticks=ticks_of(top, 4, write_seconds),
             top_s=top,
             title=f"{len(sizes)} gradients, {write_bytes(sum(sizes))}",
-            summary=f"predicted: {alpha_s * 1e6:.3g} us per message + {beta_s * 1e9:.3g} ns per byte "
-            "(simulated from measured costs); measured: real",
+            summary=f"predicted: {write_number(alpha_s * 1e6)} us per message + "
+            f"{write_number(beta_s * 1e9)} ns per byte (simulated from measured costs); measured: real",
             projector=projector,
         )
 
@@ -155,13 +156,12 @@ def _choice(
 
 
 def _draw_strip(axes: "Axes", sizes: Sequence[int], chosen: Mapping[str, Any]) -> None:
-    """The gradients side by side, as wide as they have bytes; buckets alternate between plain and hatched."""
-    paint, start = PAINTS["C"], 0
+    """The gradients side by side, as wide as they have bytes; buckets alternate between two tints."""
+    start = 0
     for number, size in enumerate(chosen["filled"]):
-        hatch = "//" if number % 2 else ""
-        axes.broken_barh([(start, size)], (0, 1), facecolor=paint.fill, edgecolor=INK, hatch=hatch, linewidth=0.8)
+        draw_work(axes, (start, size), (0, 1), "C", is_later=number % 2 == 1)
         start += size
-    axes.vlines(list(accumulate(sizes))[:-1], 0, 0.22, color=INK, linewidth=0.4)
+    axes.vlines(list(accumulate(sizes))[:-1], 0, 0.22, color=LIGHT.outline_of("C"), linewidth=0.5)
     axes.set_xlim(0, sum(sizes))
     axes.set_yticks([])
     axes.set_xticks([])
@@ -175,7 +175,14 @@ def _draw_times(axes: "Axes", choices: Sequence[Mapping[str, Any]], step: int) -
     places = range(len(choices))
     axes.axvline(step, color=INK, linestyle=":", linewidth=1.2)
     predicted = [1e3 * one["seconds"] for one in choices]
-    axes.plot(places, predicted, "s-", color=PAINTS["F"].fill, label="predicted (simulated)")
+    axes.plot(
+        places,
+        predicted,
+        "s-",
+        color=LIGHT.outline_of("F"),
+        markerfacecolor=LIGHT.fill_of("F"),
+        label="predicted (simulated)",
+    )
     measured = [(place, one) for place, one in enumerate(choices) if one["measured_s"] is not None]
     if measured:
         at = [place for place, _ in measured]
@@ -184,7 +191,12 @@ def _draw_times(axes: "Axes", choices: Sequence[Mapping[str, Any]], step: int) -
             [1e3 * (one["measured_s"] - one["low"]) for _, one in measured],
             [1e3 * (one["high"] - one["measured_s"]) for _, one in measured],
         ]
-        style: dict[str, Any] = {"color": PAINTS["B"].fill, "markersize": 8, "capsize": 4, "markeredgecolor": INK}
+        style: dict[str, Any] = {
+            "color": LIGHT.outline_of("B"),
+            "markersize": 8,
+            "capsize": 4,
+            "markerfacecolor": LIGHT.fill_of("B"),
+        }
         axes.errorbar(at, middle, yerr=spread, fmt="o", label="measured (real), quartiles", **style)
     axes.set_xticks(list(places), [one["label"] for one in choices], rotation=30, ha="right", fontsize=9)
     axes.set_ylim(bottom=0)

@@ -14,7 +14,7 @@ function clockGeometry(width, numTicks, numStages, isLarge) {
 class ClockView extends SteppedView {
   constructor(context) {
     super(context, "clock", "Clock", 700);
-    this.hatch = uniqueName("clock-idle");
+    this.idle = uniqueName("clock-idle");
     this.sizes = Object.entries(SIZES).map(([trait, text]) => this.sizeOf(trait, text));
     this.grid = element("div", { class: "pl-clock-grid", role: "grid", tabindex: 0, "aria-readonly": "true" });
     this.pictures = [this.grid];
@@ -22,9 +22,8 @@ class ClockView extends SteppedView {
     this.problem = element("p", { class: "pl-error", role: "alert", hidden: true });
     this.cells = [];
     this.marks = [];
-    const pattern = patternOf(this.hatch, this.theme.idle, true);
     this.root.append(
-      shape("svg", { class: "pl-patterns", width: 0, height: 0, "aria-hidden": "true" }, pattern),
+      shape("svg", { class: "pl-patterns", width: 0, height: 0, "aria-hidden": "true" }, idlePattern(this.idle)),
       this.titleLine(),
       toolsOf("Sizes", ...this.sizes.map(({ node }) => node)),
       this.grid, this.table, this.problem, this.live, this.numbers,
@@ -88,22 +87,22 @@ class ClockView extends SteppedView {
       "g",
       { role: "row", "aria-label": name },
       shape("text", { class: "pl-stage", role: "rowheader", x: g.left - 10, y: middle, "text-anchor": "end" }, name),
-      shape("rect", { class: "pl-empty", ...empty, fill: `url(#${this.hatch})` }),
+      shape("rect", { class: "pl-empty", ...empty, fill: `url(#${this.idle})` }),
       ...this.cells.filter((cell) => cell.stage === stage).map((cell) => cell.node),
     );
   }
   cellOf(tick, batch, stage) {
-    const [g, paint] = [this.geometry, this.theme.paints.F];
+    const g = this.geometry;
     const box = { x: g.left + tick * g.column, y: stage * g.row + 3, width: g.column, height: g.row - 6 };
     const node = shape(
       "g",
       { role: "gridcell", "aria-label": `tick ${tick}: micro-batch ${batch} on stage ${stage}` },
-      shape("rect", { ...box, fill: "var(--pl-ground)" }),
-      shape("rect", { class: "pl-cell", ...box, fill: paint.fill }),
+      shape("rect", { class: "pl-coming", ...box }),
+      ...workShapes("F", false, box),
     );
     const text = g.column >= 3.2 * g.font ? `F${batch}` : String(batch);
     if (g.column >= text.length * g.font * 0.62 + 3) {
-      const at = { x: box.x + g.column / 2, y: (stage + 0.5) * g.row, fill: paint.text, "text-anchor": "middle" };
+      const at = { x: box.x + g.column / 2, y: (stage + 0.5) * g.row, "text-anchor": "middle" };
       node.append(shape("text", { class: "pl-number", ...at, "aria-hidden": "true" }, text));
     }
     return { tick, stage, node };

@@ -35,7 +35,7 @@ class ClockPlayer(Widget):
         ValueError: the clock fails, or its ticks are not a schedule.
     """
 
-    _esm, _css = sources_of(__file__, "view.js", "stepping.js")
+    _esm, _css = sources_of(__file__, "view.js", "stepping.js", "boxes.js")
 
     num_batches = traitlets.Int(8, help="number of micro-batches").tag(sync=True)
     num_partitions = traitlets.Int(4, help="number of stages").tag(sync=True)

@@ -95,7 +95,7 @@ class CutView extends View {
     const isSlowest = (index) => index >= slowest.start && index < slowest.end;
     this.bars.forEach((bar, index) => {
       bar.classList.toggle("pl-slowest", isSlowest(index));
-      bar.querySelector("rect").setAttribute("fill", this.theme.paints[isSlowest(index) ? "B" : "F"].fill);
+      bar.querySelector("rect").setAttribute("style", paintOf(isSlowest(index) ? "B" : "F"));
     });
     this.sums?.replaceChildren(...all.map((stage) => this.sumOf(stage, stage === slowest)), ...this.bestLines());
     this.lines.forEach((line, index) => this.placeLine(line, index, all));

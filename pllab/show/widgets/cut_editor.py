@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import ENGINE_LABELS, ILLEGAL, INK, PAINTS, write_number
+from pllab.show.theme import ENGINE_LABELS, INK, LIGHT, write_number
 from pllab.show.widget import Widget, sources_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class CutEditor(Widget):
         ValueError: the sizes do not describe a cut of these layers, or there is nothing to add up.
     """
 
-    _esm, _css = sources_of(__file__, "view.js")
+    _esm, _css = sources_of(__file__, "view.js", "boxes.js")
 
     layers = traitlets.List(traitlets.Dict(), help="name, cost and text of each layer").tag(sync=True)
     cuts = traitlets.List(traitlets.Int(), help="number of layers before each cut line").tag(sync=True)
@@ -104,7 +104,7 @@ class CutEditor(Widget):
             axes = fig.add_subplot()
             axes.set_title(self.title, loc="left", fontsize=11.5, fontweight="bold")
             self._draw_stages(axes, top)
-            axes.hlines([cut - 0.5 for cut in self.cuts], 0, top * 1.75, color=ILLEGAL.fill, linewidth=2.5)
+            axes.hlines([cut - 0.5 for cut in self.cuts], 0, top * 1.75, color=LIGHT.over, linewidth=2.5)
             best = [cut - 0.5 for cut in self.best["cuts"]] if self.show_best else []
             axes.hlines(best, 0, top * 1.2, color=INK, linewidth=1.5, linestyle="--")
             axes.set_xlim(0, top * 1.8)
@@ -185,9 +185,10 @@ def _best_of(cuts: list[int], names: Sequence[str], runs: dict[str, Any]) -> dic
 
 
 def _draw_bars(axes: "Axes", layers: Sequence[Mapping[str, Any]], rows: range, is_slowest: bool) -> None:
-    paint, weight = PAINTS["B" if is_slowest else "F"], "bold" if is_slowest else "normal"
+    kind, weight = ("B", "bold") if is_slowest else ("F", "normal")
+    fill, line = LIGHT.fill_of(kind), LIGHT.outline_of(kind)
     costs = [layer["cost"] for layer in layers]
-    axes.barh(rows, costs, height=0.7, color=paint.fill, edgecolor=INK, linewidth=2.2 if is_slowest else 0.8)
+    axes.barh(rows, costs, height=0.7, color=fill, edgecolor=line, linewidth=2.2 if is_slowest else 0.8)
     for layer, row in zip(layers, rows, strict=True):
         beside: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontweight": weight}
         axes.annotate(layer["text"], (layer["cost"], row), **beside)

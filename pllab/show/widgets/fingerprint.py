@@ -11,16 +11,16 @@ from typing import Any
 import traitlets
 
 from pllab.show.figures import Figure, figure
-from pllab.show.theme import IDLE, ILLEGAL, INK, PAINTS, write_number, write_percent
+from pllab.show.theme import LIGHT, write_number, write_percent
 from pllab.show.widget import Widget, check_place, sources_of
 
 Gradients = Mapping[str, Sequence[float] | None]
 
-_LOOKS = {  # how a cell is painted, and its edge
-    "same": (PAINTS["F"], 1.0, "-"),
-    "scaled": (PAINTS["B"], 1.0, "-"),
-    "turned": (ILLEGAL, 2.5, "-"),
-    "missing": (IDLE, 1.0, "--"),
+_LOOKS = {  # fill, outline, width and style of a cell's edge
+    "same": (LIGHT.fill_of("F"), LIGHT.outline_of("F"), 1.0, "-"),
+    "scaled": (LIGHT.fill_of("B"), LIGHT.outline_of("B"), 1.0, "-"),
+    "turned": (LIGHT.fill_of("!"), LIGHT.over, 2.5, "-"),
+    "missing": (LIGHT.ground, LIGHT.soft, 1.5, "--"),
 }
 _SAME = 1e-3  # a ratio this close to 1, and a rest this small, is rounding
 
@@ -159,11 +159,11 @@ def _draw_ways(ways: Sequence[Mapping[str, Any]], title: str) -> Figure:
     axes = canvas.add_axes((0.0, 0.0, 1.0, 1.0))
     for column, way in enumerate(ways):
         for row, cell in enumerate(way["cells"]):
-            paint, width, style = _LOOKS[cell["kind"]]
-            edge: dict[str, Any] = {"edgecolor": INK, "linewidth": width, "linestyle": style}
-            axes.add_patch(Rectangle((column + 0.04, row + 0.06), 0.92, 0.88, facecolor=paint.fill, **edge))
+            fill, line, width, style = _LOOKS[cell["kind"]]
+            edge: dict[str, Any] = {"edgecolor": line, "linewidth": width, "linestyle": style}
+            axes.add_patch(Rectangle((column + 0.04, row + 0.06), 0.92, 0.88, facecolor=fill, **edge))
             middle = (column + 0.5, row + 0.52)
-            axes.annotate(cell["text"], middle, ha="center", va="center", color=paint.text, fontsize=9)
+            axes.annotate(cell["text"], middle, ha="center", va="center", color=LIGHT.ink, fontsize=9)
     axes.set_xlim(0, len(ways))
     axes.set_ylim(len(names), 0)
     axes.set_xticks([column + 0.5 for column in range(len(ways))], [way["name"] for way in ways])

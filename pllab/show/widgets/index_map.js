@@ -11,7 +11,7 @@ class MapView extends View {
     this.addGrid();
     this.info = element("p", { class: "pl-info" });
     const legend = element("p", { class: "pl-legend" });
-    legend.append("r1 s2: rank 1 loads it in step 2. Thick edge: loaded more than once. Hatched: loaded by nobody.");
+    legend.append("r1 s2: rank 1 loads it in step 2. Thick edge: loaded more than once. Dashed edge: loaded by nobody.");
     this.pictures = [this.grid, this.info, legend];
     this.root.append(this.live, this.grid, this.info, this.table, this.tools, legend);
     this.root.addEventListener("keydown", this.safely(this.press));

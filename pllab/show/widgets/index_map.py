@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import HATCH_GREY, INK, count_of
+from pllab.show.theme import INK, LIGHT, count_of
 from pllab.show.widget import Widget, sources_of
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class IndexMap(Widget):
     def static(self) -> Figure:
         """The map shown now, the samples in the order of the data set.
 
-        A thick edge marks a sample that is loaded more than once, a hatched square one that no rank loads.
+        A thick edge marks a sample that is loaded more than once, a dashed one that no rank loads.
         """
         columns, rows = self.num_columns, -(-self.num_samples // self.num_columns)
         with drawing(0.8 * columns + 0.1, 0.62 * rows + 0.1) as fig:
@@ -245,8 +245,7 @@ def _draw_sample(axes: "Axes", corner: tuple[int, int], sample: int, who: Sequen
     edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 3 if len(who) > 1 else 0.8}
     box = Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, facecolor=fill, **edge)
     if not who:
-        box.set(hatch="////", edgecolor=HATCH_GREY)
+        box.set(linestyle="--", edgecolor=LIGHT.soft, linewidth=1.5)
     axes.add_patch(box)
     axes.text(x + 0.1, y + 0.12, str(sample), color=ink, size=8, ha="left", va="top")
-    plate = None if who else {"facecolor": "#FFFFFF", "edgecolor": "none", "pad": 1.0}
-    axes.text(x + 0.5, y + 0.64, mark_of(who), color=ink, size=10, weight="bold", ha="center", va="center", bbox=plate)
+    axes.text(x + 0.5, y + 0.64, mark_of(who), color=ink, size=10, weight="bold", ha="center", va="center")

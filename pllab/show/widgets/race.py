@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import ENGINE_LABELS, HATCH_GREY, IDLE, INK, PAINTS, count_of, round_step, ticks_of, write_number
+from pllab.show.theme import ENGINE_LABELS, INK, LIGHT, count_of, mix, round_step, ticks_of, write_number
 from pllab.show.widget import Widget, sources_of
 from pllab.timeline import Engine
 
@@ -199,9 +199,9 @@ def _sentence_of(lane: Lane) -> str:
 
 def _draw_lane(axes: "Axes", row: int, lane: Lane, top: float) -> None:
     baseline = lane["ratio"] == "baseline"
-    fill = IDLE.fill if baseline else PAINTS["F"].fill
-    axes.barh(row, lane["rate"], height=0.56, color=fill, edgecolor=HATCH_GREY, hatch="////" if baseline else "")
-    axes.barh(row, lane["rate"], height=0.56, color="none", edgecolor=INK, linewidth=0.9)
+    fill = mix(LIGHT.held, LIGHT.ground, 0.45) if baseline else LIGHT.fill_of("F")
+    edge = LIGHT.held_line if baseline else LIGHT.outline_of("F")
+    axes.barh(row, lane["rate"], height=0.56, color=fill, edgecolor=edge, linewidth=1)
     if lane["num_rates"] > 1:
         spread = [[lane["rate"] - lane["low"]], [lane["high"] - lane["rate"]]]
         axes.errorbar(lane["rate"], row, xerr=spread, color=INK, capsize=5, linewidth=2)

@@ -49,19 +49,18 @@ class RingView extends SteppedView {
   rankOf(g, rank, held) {
     const [x, y] = g.at(rank);
     const [left, top] = g.at(rank, g.radius + g.node + 0.9 * g.font);
-    const paint = this.theme.paints.F;
     const side = Math.sign(Math.round(left - g.width / 2)); // names beside the ring stand clear of it
     const lines = linesOf(held);
     const longest = Math.max(...lines.map((line) => line.length));
     const size = Math.min(1.15 * g.font, (1.6 * g.node) / (0.65 * longest), (1.5 * g.node) / (1.1 * lines.length));
     const line = (text, at) => {
       const down = 1.1 * size * (at - (lines.length - 1) / 2);
-      return shape("text", { class: "pl-ring-held", x, y: y + down, fill: paint.text, "font-size": size }, text);
+      return shape("text", { class: "pl-ring-held", x, y: y + down, "font-size": size }, text);
     };
     return shape(
       "g",
       { role: "img", "aria-label": `rank ${rank} holds ${lines.join(" ")}` },
-      shape("circle", { class: "pl-ring-rank", cx: x, cy: y, r: g.node, fill: paint.fill }),
+      shape("circle", { class: "pl-ring-rank", cx: x, cy: y, r: g.node }),
       ...lines.map(line),
       shape("text", { class: "pl-ring-name", x: left + side * 1.1 * g.font, y: top }, `rank ${rank}`),
     );
@@ -94,12 +93,11 @@ class RingView extends SteppedView {
     const isNext = apart === 1 || apart === g.numRanks - 1;
     const [mx, my] = along((isNext ? 0.45 : 0.3) * length); // long ways cross in the middle
     const [w, h] = [Math.max(1.9, 0.62 * hop.text.length + 0.9) * g.font, 1.6 * g.font];
-    const paint = this.theme.paints.C;
     return shape(
       "g",
       { class: "pl-ring-hop", role: "img", "aria-label": `rank ${hop.source} sends ${hop.text} to rank ${hop.to}` },
-      shape("rect", { class: "pl-ring-message", x: mx - w / 2, y: my - h / 2, width: w, height: h, rx: 3, fill: paint.fill }),
-      shape("text", { x: mx, y: my, fill: paint.text }, hop.text),
+      shape("rect", { class: "pl-ring-message", x: mx - w / 2, y: my - h / 2, width: w, height: h, rx: 3 }),
+      shape("text", { class: "pl-ring-words", x: mx, y: my }, hop.text),
     );
   }
 

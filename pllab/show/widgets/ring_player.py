@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import INK, PAINTS, count_of
+from pllab.show.theme import INK, LIGHT, count_of
 from pllab.show.widget import Widget, check_place, sources_of
 from pllab.transfers import Collective, Holdings, Transfer, check, chunk_name, holdings
 
@@ -175,10 +175,9 @@ def _draw_ring(view: Mapping[str, Any]) -> Figure:
 
 
 def _draw_held(axes: "Axes", step: int, held: list[str]) -> None:
-    paint = PAINTS["F"]
-    box = {"boxstyle": "round,pad=0.45", "facecolor": paint.fill, "edgecolor": INK}
+    box = {"boxstyle": "round,pad=0.45", "facecolor": LIGHT.fill_of("F"), "edgecolor": LIGHT.outline_of("F")}
     for rank, text in enumerate(held):
-        axes.text(step, rank, text, ha="center", va="center", color=paint.text, fontweight="bold", bbox=box, zorder=3)
+        axes.text(step, rank, text, ha="center", va="center", color=LIGHT.ink, fontweight="bold", bbox=box, zorder=3)
 
 
 def _draw_hop(axes: "Axes", step: int, hop: Mapping[str, Any]) -> None:
@@ -191,5 +190,6 @@ def _draw_hop(axes: "Axes", step: int, hop: Mapping[str, Any]) -> None:
     axes.annotate("", end, start, arrowprops=arrow, zorder=1)
     share = 0.25 if hop["to"] > hop["source"] else 0.78
     at = start[0] + share, start[1] + share * (end[1] - start[1])
-    box = {"boxstyle": "square,pad=0.25", "facecolor": PAINTS["C"].fill, "edgecolor": INK, "linewidth": 0.8}
-    axes.text(*at, hop["text"], ha="center", va="center", color=PAINTS["C"].text, fontsize=9, bbox=box, zorder=2)
+    look: dict[str, Any] = {"facecolor": LIGHT.fill_of("C"), "edgecolor": LIGHT.outline_of("C"), "linewidth": 0.8}
+    box = {"boxstyle": "square,pad=0.25", **look}
+    axes.text(*at, hop["text"], ha="center", va="center", color=LIGHT.ink, fontsize=9, bbox=box, zorder=2)

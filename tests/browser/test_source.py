@@ -1,0 +1,52 @@
+"""Source on show in a page that nbconvert makes: monospace, and no line is broken inside a word."""
+
+import re
+
+import nbformat
+import pytest
+
+from pllab.lesson import show_source, solution
+from pllab.pipeline import clock_cycles, run_emulated
+from tests.browser import bench
+
+pytestmark = pytest.mark.browser
+pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+
+STYLES = """all => all.map((node) => {
+  const style = getComputedStyle(node);
+  return [style.fontFamily.split(", ").at(-1), style.whiteSpace, style.wordBreak, style.overflowWrap];
+})"""
+HEIGHTS = "all => all.map((node) => [node.textContent.trimEnd().split('\\n').length, node.scrollHeight])"
+
+
+def _exported(*shown) -> str:
+    """The page of a notebook with these outputs, without the scripts that it would load from elsewhere."""
+    from nbconvert import HTMLExporter
+
+    results = [nbformat.v4.new_output("execute_result", data={"text/html": one._repr_html_()}) for one in shown]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[one]) for one in results])
+    page, _ = HTMLExporter().from_notebook_node(notebook)
+    return re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("has_colours", [True, False])
+@bench.both_schemes
+def test_source_is_monospace_and_its_lines_are_whole(chromium_page, monkeypatch, has_colours):
+    if not has_colours:
+        monkeypatch.setitem(__import__("sys").modules, "pygments.lexers", None)
+    shown = (show_source(run_emulated), solution(clock_cycles))
+    assert ("<span" in shown[0]._repr_html_()) is has_colours
+    monkeypatch.undo()
+    chromium_page.set_viewport_size({"width": 600, "height": 700})
+    chromium_page.set_content(_exported(*shown))
+    chromium_page.locator("summary").click()
+    code = chromium_page.locator(".jp-OutputArea pre:visible")
+    assert code.count() == 2
+    for nodes in (code, code.locator("span")):
+        styles = nodes.evaluate_all(STYLES)
+        assert all(style == ["monospace", "pre", "normal", "normal"] for style in styles)
+    assert code.evaluate_all("all => all.every((node) => node.scrollWidth > node.clientWidth)")  # it scrolls
+    assert chromium_page.evaluate("document.documentElement.scrollWidth") <= 600  # and the page does not
+    line = float(code.first.evaluate("node => parseFloat(getComputedStyle(node).lineHeight)"))
+    for num_lines, height in code.evaluate_all(HEIGHTS):
+        assert height <= (num_lines + 1) * line + 12
