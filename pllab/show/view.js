@@ -101,7 +101,7 @@ class View {
     if (this.live.textContent !== sentence) this.live.textContent = sentence;
   }
   isReady() {
-    this.root.dataset.plState = "ready";
+    if (this.root.dataset.plState !== "error") this.root.dataset.plState = "ready"; // what failed has failed
   }
   close() {
     for (const stop of this.stops) stop();

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from pllab.schedule import Schedule, one_f_one_b
+from pllab.show.studio.settings import TOUR
 from tests.browser.bench import block, order
 from tests.browser.jupyterlab import open_and_run, use_the_widget
 from tests.browser.repaint import measure_all
@@ -89,28 +90,93 @@ def test_the_editor_hears_from_its_kernel(lab):
 
 
 def test_the_studio_hears_from_its_kernel(lab):
-    """A slider, keys, a run and a file."""
+    """A stepper, keys, a run and a file; the sentence and the numbers come from the kernel's schedule."""
     root = lab.locator(".pl-studio")
-    root.get_by_role("slider", name="Ranks").focus()
+    root.get_by_role("button", name="more ranks").click()
+    expect(root.locator(".pl-pic")).to_have_attribute("aria-label", re.compile("1F1B, 5 ranks, 8 micro-batches"))
+    root.locator(".pl-pic").first.focus()
+    lab.keyboard.press("Escape")
     lab.keyboard.press("ArrowRight")
-    expect(root.locator(".pl-title")).to_contain_text("5 ranks, 8 micro-batches")
-    root.locator(".pl-stage").focus()
-    lab.keyboard.press("ArrowRight")
-    expect(root.locator(".pl-live")).to_contain_text("0F0, forward, on rank 0, simulated")
+    expect(root.locator(".pl-live")).to_contain_text("0F0, rank 0: forward of micro-batch 0")
     root.get_by_role("button", name="Run it").click()
-    expect(root.locator(".pl-figures tbody tr")).to_have_count(2)
+    expect(root.locator(".pl-plot")).to_have_count(2)
+    root.get_by_role("button", name="more…").click()
     with lab.expect_download() as download:
         root.get_by_role("button", name="CSV").click()
     assert Schedule.from_csv(download.value.path().read_text()) == one_f_one_b(5, 8)
+    lab.keyboard.press("Escape")
+    root.get_by_role("button", name="fewer ranks").click()
+    expect(root.locator(".pl-plot")).to_have_count(1)
+
+
+PLACE = """root => {
+  const { height } = root.getBoundingClientRect();
+  const notebook = document.querySelector(".jp-WindowedPanel-outer, .jp-Notebook").getBoundingClientRect();
+  const share = root.querySelector(".pl-plots").getBoundingClientRect().height / height;
+  const code = root.closest(".jp-Cell").querySelector(".jp-Cell-inputWrapper").offsetHeight;
+  return { height, share, code, bar: root.querySelector(".pl-bar").offsetHeight, notebook: notebook.height };
+}"""
+
+
+def test_the_tour_runs_from_the_keyboard_alone(lab):
+    """At 1280x720: family control, three tabs at most, the five families, both measures, the whole screen, and back."""
+    lab.set_viewport_size({"width": 1280, "height": 720})
+    root, press = lab.locator(".pl-studio"), lab.keyboard.press
+    cells = "[...document.querySelectorAll('.jp-Cell')].findIndex((one) => one.matches('.jp-mod-active'))"
+    root.get_by_role("combobox", name="Compare with").select_option("ZB-H1")
+    expect(root.locator(".pl-plot")).to_have_count(2)
+    root.evaluate("node => node.scrollIntoView()")
+    at = root.evaluate(PLACE)
+    assert at["share"] >= 0.6 and at["height"] + at["code"] <= at["notebook"] and at["bar"] < 40, at
+    root.get_by_role("combobox", name="Compare with").select_option("")
+    expect(root.locator(".pl-plot")).to_have_count(1)
+    root.get_by_role("combobox", name="Schedule").focus()
+    active = lab.evaluate(cells)
+    for _ in range(3):
+        if lab.evaluate("document.activeElement.className") != "pl-pic":
+            press("Tab")
+    expect(root.locator(".pl-pic").first).to_be_focused()
+    press("Escape")  # what an earlier test chose
+    for key, family in enumerate(TOUR, 1):
+        press(str(key))
+        expect(root.locator(".pl-name").first).to_have_text(family)
+        expect(root.locator(".pl-live")).to_contain_text(f"{family}. ")
+        press("ArrowRight")
+        expect(root.locator(".pl-live")).to_contain_text("0F0, rank 0")
+        press("ArrowDown")
+        expect(root.locator(".pl-live")).to_contain_text("rank 1")
+        press("Escape")
+    press("b")
+    expect(root.locator(".pl-big").first).to_have_text("0 %")
+    expect(root.locator(".pl-live")).to_contain_text("ZB-H2, no barrier")
+    press("b")
+    press("f")
+    lab.wait_for_function("document.fullscreenElement?.matches('.pl-studio')")
+    press("2")
+    expect(root.locator(".pl-name").first).to_have_text("1F1B")
+    press("f")
+    lab.wait_for_function("document.fullscreenElement === null")
+    for key in ("x", "d", "d", "a", "m", "ArrowUp", "ArrowDown", "s", "s"):
+        press(key)
+    press("Escape")
+    assert lab.evaluate(cells) == active and lab.locator(".jp-Notebook .jp-CodeCell").count() == len(SCENES)
+    press("Shift+Tab")
+    for key in ("ArrowRight", "ArrowLeft", "ArrowRight", "ArrowRight"):  # in the row, where Lab would go to a heading
+        press(key)
+    assert lab.evaluate(cells) == active
+    expect(root.get_by_role("button", name="fewer ranks")).to_be_focused()
+    press("ArrowDown")
+    expect(root.get_by_role("button", name="fewer ranks")).to_be_focused()
 
 
 @pytest.mark.exhaustive
 def test_the_repaint_of_the_studio_is_measured(lab, record_property):
+    lab.set_viewport_size({"width": 1280, "height": 720})
     root = lab.locator(".pl-studio")
     for p, m in ((16, 64), (32, 256)):
         for name, size in (("Ranks", p), ("Micro-batches", m)):
-            box = root.get_by_role("spinbutton", name=f"{name}, exact")
+            box = root.get_by_role("spinbutton", name=name, exact=True)
             box.fill(str(size))
             box.press("Tab")
-        expect(root.locator(".pl-title")).to_contain_text(f"{p} ranks, {m} micro-batches")
+        expect(root.locator(".pl-pic")).to_have_attribute("aria-label", re.compile(f"{p} ranks, {m} micro-batches"))
         measure_all(lab, root, f"p = {p}, m = {m}, JupyterLab", record_property)

@@ -52,9 +52,9 @@ function drawRows(ctx, scale, ranks, paints) {
   ctx.font = paints.font(font);
   ctx.fillStyle = paints.look.soft;
   ctx.textAlign = "left";
-  if (scale.bars) ctx.fillText("rank", 1, scale.top - scale.em * 0.62);
+  if (scale.bars) ctx.fillText("rank", 5, scale.top - scale.em * 0.62);
   for (let rank = 0; rank < ranks; rank += every) {
-    ctx.fillText(scale.bars ? rank : `rank ${rank}`, 1, scale.y(rank) + scale.box / 2 + 0.5);
+    ctx.fillText(scale.bars ? rank : `rank ${rank}`, 5, scale.y(rank) + scale.box / 2 + 0.5);
   }
 }
 

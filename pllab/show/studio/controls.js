@@ -92,6 +92,7 @@ class Controls {
   // The drawer
   open(isOpen) {
     this.drawer.hidden = !isOpen;
+    this.drawer.style.setProperty("--pl-below", `${this.bar.offsetTop + this.bar.offsetHeight + 4}px`); // of two rows too
     this.more.setAttribute("aria-expanded", String(isOpen));
     if (isOpen) this.drawer.querySelector("input:not(:disabled), button").focus();
     else this.more.focus();
