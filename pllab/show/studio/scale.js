@@ -21,7 +21,7 @@ function scaleOf(width, height, em, ranks, view, forward, isFlat) {
   const pitch = bars && room > 3 ? Math.floor(Math.min(room, em * 3)) : room;
   const gap = bars ? (pitch > 14 ? 2 : 0) : Math.round(Math.max(3, pitch * 0.08));
   const mem = bars ? 0 : Math.round(Math.max(pitch * 0.38, pitch - gap - em * 3.6));
-  const left = Math.round(em * (bars ? 2.8 : 4.1));
+  const left = Math.round(em * (bars ? 2.6 : 3.9));
   const inner = Math.max(40, Math.floor(width - left - (bars ? em * 7.4 : 1)));
   const [from, to] = view;
   const perSecond = inner / (to - from);
