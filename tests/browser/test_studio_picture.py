@@ -1,0 +1,418 @@
+"""What the studio draws, by its pixels: the picture first, idle time as the figure, a micro-batch's way."""
+
+import base64
+import json
+import re
+
+import pytest
+
+from pllab import show
+from pllab.schedule import Kind, needs
+from pllab.show.studio.settings import FAMILIES
+from pllab.show.theme import DARK, LIGHT, mix, write_percent, write_seconds
+from pllab.simulate import Costs, gaps
+from tests.browser import bench
+from tests.browser.studio_screen import (
+    Plot,
+    contrast,
+    is_near,
+    live_of,
+    mount,
+    span_of,
+)
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+expect = playwright.expect
+
+
+@pytest.fixture(autouse=True)
+def _tall_enough(chromium_page):
+    chromium_page.set_viewport_size({"width": 1000, "height": 900})
+
+
+@pytest.fixture
+def studio():
+    return show.BubbleStudio("1F1B", 4, 8)
+
+
+@pytest.fixture
+def root(chromium_page, studio):
+    return mount(chromium_page, studio)
+
+
+@pytest.fixture
+def pair(chromium_page):
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
+    return studio, mount(chromium_page, studio)
+
+
+# The picture first
+
+PLACES = """root => {
+  const box = (node) => {
+    const { top, bottom, height } = node.getBoundingClientRect();
+    return { top, bottom, height };
+  };
+  const parts = ["plots", "bar", "say"].map((name) => root.querySelector(`.pl-${name}`));
+  const [plots, bar, say] = parts.map(box);
+  const controls = [...root.querySelectorAll(".pl-bar > :not([hidden])")].map(box);
+  const fonts = parts.map((node) => parseFloat(getComputedStyle(node).fontSize));
+  return { root: box(root), plots, bar, say, controls, fonts };
+}"""
+
+# What can be read in the widget, each piece of text once; not what only a screen reader hears.
+READ = """root => {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const texts = [];
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    const isSeen = node.checkVisibility() && !node.closest(".pl-spoken, title, option");
+    if (isSeen) texts.push(walker.currentNode.textContent);
+  }
+  return texts.join(" | ");
+}"""
+
+
+def rows_in_view(plot, height, with_memory):
+    """Look for every rank's idle time, work and memory on the picture, and that its row is inside the window."""
+    top = plot.pic.bounding_box()["y"]
+    for rank in range(4):
+        first, idle = plot.at(rank, rank + 0.5), plot.at(rank, 7.0 if rank == 0 else rank - 0.5)
+        assert first.box >= 12 and 0 <= top + first.y and top + first.y + first.pitch <= height
+        assert plot.fill_at(rank, rank + 0.2)[0] == LIGHT.fill_of("F")  # left of its label
+        assert LIGHT.idle in plot.idle_at(rank, 7.0 if rank == 0 else rank - 0.5), idle
+        below = plot.pixels(plot.at(rank, 12.0).x, first.y + first.box, 1, first.mem + 1)
+        held = {colour for colour, opacity in below if opacity > 200}
+        is_outlined = any(is_near(colour, LIGHT.held_line, 20) for colour in held)
+        assert not with_memory or (LIGHT.held in held and is_outlined), f"no memory of rank {rank}: {held}"
+
+
+def test_the_picture_comes_first_at_720_lines(chromium_page):
+    chromium_page.set_viewport_size({"width": 1280, "height": 720})
+    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1"))
+    root.evaluate("node => node.scrollIntoView()")
+    at = root.evaluate(PLACES)
+    assert at["plots"]["height"] >= 0.6 * at["root"]["height"] and at["root"]["height"] <= 720
+    middles = {round((one["top"] + one["bottom"]) / 2) for one in at["controls"]}
+    assert max(middles) - min(middles) <= 2, "the controls are one row"
+    assert at["bar"]["height"] < 40 and at["bar"]["bottom"] <= at["plots"]["top"]
+    expect(root.get_by_role("dialog")).to_have_count(0)
+    for number in (0, 1):
+        rows_in_view(Plot(root, number), 720, with_memory=True)
+    assert at["say"]["bottom"] <= 720
+    text = root.evaluate(READ)
+    for number in ("27.3 %", "11.1 %", "33 s", "27 s", "holds 4 micro-batches"):
+        assert text.count(number) == 1, f"{number} in {text}"
+    chromium_page.set_viewport_size({"width": 1280, "height": 620})
+    chromium_page.wait_for_function("document.querySelector('.pl-studio').offsetHeight <= 620")
+
+
+def test_projector_enlarges_the_picture_and_fills_the_screen(chromium_page):
+    chromium_page.set_viewport_size({"width": 1280, "height": 720})
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
+    root = mount(chromium_page, studio)
+    plots, bar, say = root.evaluate(PLACES)["fonts"]
+    filled = "document.fullscreenElement === document.querySelector('.pl-studio')"
+    button = root.get_by_role("button", name="Projector")
+    for fill in (button.click, lambda: chromium_page.keyboard.press("f")):
+        fill()
+        chromium_page.wait_for_function(filled)
+        expect(button).to_have_attribute("aria-pressed", "true")
+        chromium_page.wait_for_function("document.querySelector('.pl-studio').offsetHeight === 720")
+        at = root.evaluate(PLACES)
+        large_plots, large_bar, large_say = at["fonts"]
+        assert large_plots > 1.35 * plots and large_say > 1.25 * say and large_bar <= 1.1 * bar
+        assert at["plots"]["height"] >= 0.6 * 720 and at["say"]["bottom"] <= 720
+        for number in (0, 1):
+            rows_in_view(Plot(root, number), 720, with_memory=False)
+        root.locator(".pl-pic").first.focus()
+        chromium_page.keyboard.press("f")
+        chromium_page.wait_for_function("document.fullscreenElement === null")
+        expect(button).to_have_attribute("aria-pressed", "false")
+    chromium_page.keyboard.press("f")
+    chromium_page.wait_for_function(filled)
+    chromium_page.evaluate("document.exitFullscreen()")  # as the browser's own Escape does
+    expect(button).to_have_attribute("aria-pressed", "false")
+    assert not studio.projector
+
+
+def test_the_picture_stays_when_narrow_and_when_zoomed(own_page):
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
+    root = mount(own_page, studio)
+    screen = own_page.context.new_cdp_session(own_page)
+    for width, height, ratio in ((900, 700, 1), (640, 360, 2), (420, 700, 1)):
+        metrics = {"width": width, "height": height, "deviceScaleFactor": ratio, "mobile": False}
+        screen.send("Emulation.setDeviceMetricsOverride", metrics)
+        own_page.wait_for_function(
+            "width => document.querySelector('.pl-studio').offsetWidth === width - 32", arg=width
+        )
+        own_page.wait_for_function(
+            "ratio => [...document.querySelectorAll('.pl-pic')].every((pic) =>"
+            " Math.abs(pic.clientWidth * ratio - pic.firstChild.width) <= ratio)",
+            arg=ratio,
+        )
+        assert own_page.evaluate("document.documentElement.scrollWidth") <= width
+        at = root.evaluate(PLACES)
+        assert at["plots"]["height"] >= 0.6 * at["root"]["height"]
+        for number in (0, 1):
+            root.locator(".pl-plot").nth(number).evaluate("node => node.scrollIntoView()")
+            rows_in_view(Plot(root, number), height, with_memory=height > 400)
+    strip = root.locator(".pl-strip button")
+    expect(strip).to_have_count(6)
+    strip.filter(has_text="GPipe").click()
+    expect(root.locator(".pl-name").first).to_have_text("GPipe")
+    strip.filter(has_text="ZB-H2").click(modifiers=["Shift"])
+    expect(root.locator(".pl-name").nth(1)).to_have_text("ZB-H2")
+    assert (studio.family, studio.compare) == ("GPipe", "ZB-H2")
+
+
+# Idle time, tints, labels, phases
+
+
+@bench.both_schemes
+def test_idle_is_the_strongest_ink_and_work_lies_on_it_in_tints(chromium_page, request):
+    look = DARK if chromium_page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else LIGHT
+    root = mount(chromium_page, show.BubbleStudio("ZB-H1", 4, 8))
+    plot = Plot(root, view=(0, 27))
+    chromium_page.evaluate("ground => document.querySelector('.pl-studio').style.background = ground", look.ground)
+    idle = plot.idle_at(3, 1.5, wide=40)
+    assert look.idle in idle and look.idle_stripe in idle
+    spans = {str(one.action): one for one in show.BubbleStudio("ZB-H1", 4, 8).timeline.spans}
+    marks = {}
+    for kind, action in (("F", "1F3"), ("I", "1I3"), ("W", "1W3")):
+        one = spans[action]
+        place, end = plot.at(1, one.start), plot.at(1, one.end)
+        marks[kind] = plot.fill_at(1, (one.start + one.end) / 2)[0]
+        assert marks[kind] == look.fill_of(kind)
+        edge = plot.pixels(place.x, place.y + place.box / 2)[0][0]
+        assert edge == look.outline_of(kind) and contrast(edge, look.ground) >= 3
+        foot, top = place.y + round(place.box) - 2, place.y + 1
+        is_bar = [plot.pixels((place.x + end.x) / 2, y)[0][0] == look.outline_of(kind) for y in (top, foot)]
+        assert is_bar == {"F": [True, False], "I": [False, True], "W": [False, False]}[kind]
+    strongest = min(contrast(one, look.ground) for one in (look.idle, look.idle_stripe))
+    assert strongest > 2 * max(contrast(one, look.ground) for one in marks.values())
+    big = root.locator(".pl-big").evaluate("node => getComputedStyle(node).backgroundColor")
+    channels = [int(look.idle[at : at + 2], 16) for at in (1, 3, 5)]
+    assert big == f"rgb({', '.join(map(str, channels))})", "the number wears the ink of what it counts"
+
+
+def test_stages_are_dark_and_pale_labels_say_which_and_shades_tell_micro_batches(chromium_page):
+    chromium_page.set_viewport_size({"width": 1600, "height": 900})
+    studio = show.BubbleStudio("interleaved 1F1B", 4, 4)
+    root = mount(chromium_page, studio)
+    plot = Plot(root, view=(0, studio.timeline.makespan))
+    early, late, last = (span_of("interleaved 1F1B", action, 4, 4) for action in ("0F0", "4F0", "0F3"))
+    middles = [(one.start + one.end) / 2 for one in (early, late)]
+    assert [plot.fill_at(0, time)[0] for time in middles] == [LIGHT.fill_of("F"), LIGHT.fill_of("F", True)]
+    words = plot.words()
+    assert {"0F0", "4F0", "7B3", "3B0"} <= set(words), "stage and micro-batch where they fit"
+    assert sum(bool(re.fullmatch(r"\d[FB]\d", one)) for one in words) == studio.schedule.num_actions
+    before = plot.picture()
+    plot.pic.focus()
+    chromium_page.keyboard.press("s")
+    assert studio.shades and plot.picture() != before
+    shades = [plot.fill_at(0, (one.start + one.end) / 2)[0] for one in (early, last)]
+    assert shades == [mix(LIGHT.hues["F"], LIGHT.ground, share) for share in (0.72, 0.1)]
+    chromium_page.keyboard.press("s")
+    assert plot.picture() == before
+    chromium_page.set_viewport_size({"width": 1000, "height": 900})
+    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8))
+    words = Plot(root).words()
+    assert {"F0", "B7"} <= set(words) and not {"0F0", "1F0"} & set(words), "one stage a rank: it is the rank"
+    assert sum(bool(re.fullmatch(r"[FB]\d", one)) for one in words) == 64
+
+
+def test_the_phases_name_their_part_of_the_bubble(chromium_page, root):
+    assert Plot(root).words().count("idle 6 s") == 2, "the longest waits say how long they are"
+    studio = show.BubbleStudio("1F1B", 4, 8, Costs(1.0, 0.9, 0.4, p2p=0.35))
+    words = Plot(mount(chromium_page, studio)).words()
+    long = studio.timeline.makespan
+    idle = {"warm-up": 0.0, "steady": 0.0, "drain": 0.0}
+    for rank in range(4):
+        spans = sorted((one for one in studio.timeline.spans if one.rank == rank), key=lambda one: one.start)
+        turn = min(one.start for one in spans if one.action.kind != Kind.F)
+        last = max(one.end for one in spans if one.action.kind == Kind.F)
+        ends = [0.0, *(one.end for one in spans)]
+        starts = [*(one.start for one in spans), long]
+        for begun, over in zip(ends, starts, strict=True):
+            name = "warm-up" if begun < turn - 1e-9 else "steady" if begun < last - 1e-9 else "drain"
+            idle[name] += over - begun
+    assert min(idle.values()) > 0.1
+    for name, seconds in idle.items():
+        assert words[words.index(name) + 1] == write_percent(seconds / (4 * long))
+
+
+# Following a micro-batch
+
+
+def test_pointing_lights_the_whole_way_in_all_plots(chromium_page, pair):
+    studio, root = pair
+    one, other = Plot(root, 0), Plot(root, 1)
+    still = one.picture(), other.picture()
+    for plot in (one, other):
+        plot.point(0, 2.5)  # 0F2 in both
+        expect(live_of(root)).to_contain_text("0F2, rank 0: forward of micro-batch 2, 2 s to 3 s.")
+        for shown, family in ((one, "1F1B"), (other, "ZB-H1")):
+            kinds = ("F", "B") if family == "1F1B" else ("F", "I", "W")
+            for kind, stage in ((kind, stage) for kind in kinds for stage in range(4)):
+                span = span_of(family, f"{stage}{kind}2")
+                lit, _ = shown.fill_at(stage, (span.start + span.end) / 2, above=True)
+                if (kind, stage) != ("F", 0):
+                    assert lit == mix(LIGHT.hues[kind], LIGHT.ground, LIGHT.lit), f"{stage}{kind}2 of {family}"
+            away = span_of(family, "1F5")
+            veil = shown.fill_at(1, (away.start + away.end) / 2, above=True)
+            assert veil == (LIGHT.ground, 158), "all else is dimmed"
+        for shown in (one, other):  # lines from stage to stage, and nothing of the layer below is drawn again
+            span = span_of("1F1B", "0F2")
+            end, begin = shown.at(0, span.end), shown.at(1, span_of("1F1B", "1F2").start)
+            assert end.y + end.box < begin.y
+        assert (one.picture(), other.picture()) == still
+        chromium_page.mouse.move(2, 2)
+        assert one.fill_at(1, 5.5, above=True)[1] == other.fill_at(1, 5.5, above=True)[1] == 0
+        expect(live_of(root)).to_have_text(re.compile("^1F1B. A backward as soon as there is one"))
+    assert studio.selected == ""
+
+
+def test_a_click_keeps_an_action_and_another_lets_go(chromium_page, root, studio):
+    plot, live = Plot(root), live_of(root)
+    plot.click(2, 7.0)
+    kept = "2B0, rank 2: backward of micro-batch 0, 6 s to 8 s. The rank was idle 2 s, waiting for 3B0 of rank 3."
+    for leave in (lambda: chromium_page.mouse.move(2, 2), lambda: plot.point(0, 7.0)):
+        leave()
+        expect(live).to_have_text(kept)
+    assert studio.selected == "2B0"
+    plot.click(2, 7.0)
+    assert studio.selected == ""
+    plot.click(3, 30.5)
+    expect(live).to_have_text("Rank 3 idle 27 s to 33 s, 6 s: nothing left to do, and the step ends at a barrier.")
+    assert studio.selected == "", "a gap is read and not chosen"
+    plot.pic.focus()
+    chromium_page.keyboard.press("Escape")
+    chromium_page.mouse.move(2, 2)
+    expect(live).to_contain_text("1F1B. A backward as soon as")
+    studio.selected = "1F3"  # chosen in Python
+    bench.push(chromium_page, studio, "selected")
+    expect(live).to_contain_text("1F3, rank 1: forward of micro-batch 3")
+
+
+@bench.both_schemes
+def test_pointing_at_idle_time_says_and_shows_its_cause(chromium_page, root):
+    plot, live = Plot(root), live_of(root)
+    look = DARK if chromium_page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else LIGHT
+    plot.point(3, 1.0)
+    expect(live).to_have_text("Rank 3 idle 0 s to 3 s, 3 s, waiting for 2F0 of rank 2; then 3F0.")
+    assert plot.fill_at(2, 2.5, above=True)[1] == 255, "the cause is lit"
+    place = plot.at(3, 1.5)
+    drawn = {colour for colour, _ in plot.pixels(place.x, place.y + 2, 8, 3, above=True)}
+    assert look.idle in drawn, "the wait itself keeps its ink"
+    assert plot.fill_at(1, 5.5, above=True)[1] < 255
+    plot.point(0, 7.0)
+    expect(live).to_have_text("Rank 0 idle 4 s to 10 s, 6 s, waiting for 1B0 of rank 1; then 0B0.")
+
+
+def exact(seconds, makespan):
+    """A time with the digits that sentences have."""
+    return f"{seconds * 1e3:.5g} ms" if makespan < 1 else f"{seconds:.5g} s"
+
+
+def sentences_of_gaps(studio):
+    """What `pllab.simulate.gaps` finds, in the words of the browser: the parts of one wait are one gap there."""
+    ends = {str(one.action): one.end for one in studio.timeline.spans}
+    rank_of = {str(one.action): one.rank for one in studio.timeline.spans}
+    starting = {(one.rank, one.start): one.action for one in studio.timeline.spans}
+    long = studio.timeline.makespan
+    waits = []
+    for gap in gaps(studio.schedule, studio.timeline, studio.costs):
+        if waits and (waits[-1][-1].rank, waits[-1][-1].end) == (gap.rank, gap.start):
+            waits[-1].append(gap)
+        elif gap.duration > 1e-9:
+            waits.append([gap])
+    for parts in waits:
+        rank, start, end = parts[0].rank, parts[0].start, parts[-1].end
+        idle = f"Rank {rank} idle {exact(start, long)} to {exact(end, long)}, {write_seconds(end - start)}"
+        if parts[0].cause == "drain":
+            yield f"{idle}: nothing left to do, and the step ends at a barrier."
+            continue
+        (cause,) = {str(one.waited_for) for one in parts}
+        travels = end - ends[cause]
+        assert (travels > 1e-9) == any(one.cause in ("message", "start-up") for one in parts)
+        message = f", whose message travels {write_seconds(travels)}" if travels > 1e-9 else ""
+        yield f"{idle}, waiting for {cause} of rank {rank_of[cause]}{message}; then {starting[rank, end]}."
+
+
+# What the browser works out from the bytes of a schedule: what waits for what, by names, the sentence of every gap, and
+# the idle share in both measures.
+WORKED_OUT = """([blocks, numbers]) => blocks.map((text, at) => {
+  const { readActions, labelOf, runOf, gapsOf, sayGap } = window.parts;
+  const actions = readActions(new DataView(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer));
+  const run = runOf(numbers[at], actions);
+  const name = (i) => labelOf(actions, i, true);
+  const { before, after } = run.links;
+  const waits = [...actions.rank].map((_, i) => [name(i), before(i).map(name), after(i).map(name)]);
+  const idleOf = (gaps) => gaps.reduce((all, { from, to }) => all + to - from, 0) / actions.numRanks;
+  const shares = [idleOf(run.gaps) / run.step.length_s, idleOf(run.steadyGaps) / run.steady.length_s];
+  return [waits, run.gaps.map((gap) => sayGap(run, gap, false)), ...shares];
+})"""
+
+
+def test_what_waits_for_what_and_the_sentence_of_each_gap_are_pythons(chromium_page):
+    studios = [show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35)) for family in FAMILIES]
+    studios += [show.BubbleStudio("ZB-V", 2, 4, Costs(0.02, 0.018, 0.009, p2p=0.004))]
+    mount(chromium_page, studios[0])
+    blocks = [base64.b64encode(studio.actions).decode() for studio in studios]
+    numbers = [studio.view["runs"][0] for studio in studios]
+    answers = chromium_page.evaluate(WORKED_OUT, [blocks, json.loads(json.dumps(numbers))])
+    for studio, (waits, said, step, steady) in zip(studios, answers, strict=True):
+        present = set(studio.schedule.actions())
+        before = {str(one): {str(need) for need in needs(one, studio.schedule.num_stages, present)} for one in present}
+        assert {name: set(needed) for name, needed, _ in waits} == before, studio.family
+        after = {name: {other for other, needed in before.items() if name in needed} for name in before}
+        assert {name: set(waiting) for name, _, waiting in waits} == after, studio.family
+        assert said == list(sentences_of_gaps(studio)), studio.family
+        assert any("travels" in one for one in said) and any("nothing left" in one for one in said), studio.family
+        (state,) = studio.state()["runs"]
+        assert step == pytest.approx(state["bubble_fraction"], abs=1e-5), studio.family
+        assert steady == pytest.approx(state["steady_bubble_fraction"], abs=1e-5), studio.family
+
+
+# Both measures
+
+
+def test_in_steady_state_zb_h2_reaches_zero_and_says_why(chromium_page):
+    studio = show.BubbleStudio("ZB-H2", 4, 8, compare="1F1B")
+    root = mount(chromium_page, studio)
+    zero, other = Plot(root, 0), Plot(root, 1)
+    expect(zero.big).to_have_text("11.1 %")
+    expect(root.get_by_role("button", name="one step")).to_have_attribute("aria-pressed", "true")
+    assert LIGHT.idle in zero.idle_at(3, 1.5)
+    root.get_by_role("button", name="steady state").click()
+    expect(zero.big).to_have_text("0 %")
+    expect(zero.big).to_have_class(re.compile("pl-none"))
+    expect(zero.rest).to_contain_text("a step every 24 s")
+    expect(live_of(root)).to_have_text(
+        "ZB-H2, no barrier: a rank starts its next step when its own work is done, "
+        "and within a step none of them waits."
+    )
+    numbers = studio.state()["runs"]
+    assert numbers[0]["steady_bubble_fraction"] == pytest.approx(0, abs=1e-9)
+    expect(other.big).to_have_text(write_percent(numbers[1]["steady_bubble_fraction"]))
+    words = zero.words()
+    assert "next step" in words
+    zero.view = other.view = [-0.07 * 33, 1.06 * 33]
+    whole = zero.at(0, 0).x, zero.at(0, 24).x
+    for rank in range(4):  # no idle ink between a rank's first and last action, and grey steps before and after
+        place = zero.at(rank, rank)
+        row = [colour for colour, _ in zero.pixels(place.x, place.y + 4, whole[1] - whole[0] - 2)]
+        assert not {LIGHT.idle, LIGHT.idle_stripe} & set(row), f"rank {rank} is idle in steady state"
+    grey = mix(LIGHT.held, LIGHT.ground, 0.45)
+    assert [zero.fill_at(0, time)[0] for time in (-0.5, 24.5)] == [grey, grey]
+    assert LIGHT.idle in {colour for rank in range(4) for colour in other.idle_at(rank, 7.0 + rank)}
+    zero.pic.focus()
+    chromium_page.keyboard.press("b")
+    expect(zero.big).to_have_text("11.1 %")
+    assert not studio.steady
+    points = root.locator(".pl-point[data-family='ZB-H2']")
+    expect(points).to_have_attribute("aria-label", "ZB-H2: bubble fraction 11.1 %, 27 s, holds 7")
+    chromium_page.keyboard.press("b")
+    expect(points).to_have_attribute("aria-label", "ZB-H2: bubble fraction 0 %, 24 s, holds 7")
