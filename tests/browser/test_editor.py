@@ -196,7 +196,9 @@ def test_an_illegal_order_shows_its_sentence_and_a_dashed_edge(page, root, edito
     expect(verdict).to_have_text("The schedule deadlocks: 1B0 waits for 1F0, which comes after it on rank 1.")
     edge = root.locator('[data-edge="1F0-1B0"]')
     expect(edge).to_have_count(1)
-    assert edge.evaluate("n => getComputedStyle(n).stroke") == "rgb(213, 94, 0)"
+    is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    over = "rgb(255, 138, 76)" if is_dark else "rgb(213, 94, 0)"  # of theme.DARK and theme.LIGHT
+    assert edge.evaluate("n => getComputedStyle(n).stroke") == over
     assert edge.evaluate("n => getComputedStyle(n).strokeDasharray") != "none"
     drawn, waiting, needed = edge.bounding_box(), block(root, "1B0").bounding_box(), block(root, "1F0").bounding_box()
     assert drawn["x"] == pytest.approx(waiting["x"] + waiting["width"] / 2, abs=8)
