@@ -7,7 +7,7 @@ a backward, none for weights. The later stages of a rank are paler. A label is a
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.theme import LIGHT, paint_of, write_seconds
+from pllab.show.theme import LIGHT, name_of, write_seconds
 from pllab.timeline import Span, Timeline
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int, has_late
     from matplotlib.patches import Patch
 
     letters = sorted(set(kinds), key="FRBIWCU".find)
-    shown = [_swatch(letter, f"{letter}  {paint_of(letter).name}") for letter in letters]
+    shown = [_swatch(letter, f"{letter}  {name_of(letter)}") for letter in letters]
     if has_later:
         shown.append(_swatch(letters[0], "later stage of its rank", is_later=True))
     idle = Patch(facecolor=LIGHT.idle, edgecolor=LIGHT.idle_stripe, hatch="//", linewidth=0, label="idle")

@@ -10,36 +10,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Paint:
-    """How one kind of span is drawn: its letter, name, colours and matplotlib hatch."""
-
-    letter: str
-    name: str
-    fill: str
-    text: str
-    hatch: str = ""
-
-
-PAINTS = {
-    paint.letter: paint
-    for paint in (
-        Paint("F", "forward", "#0072B2", "#FFFFFF"),
-        Paint("B", "backward", "#E69F00", "#000000"),
-        Paint("I", "backward, inputs", "#E69F00", "#000000"),
-        Paint("W", "backward, weights", "#009E73", "#000000", ".."),
-        Paint("C", "communication", "#56B4E9", "#000000", "--"),
-        Paint("U", "optimizer", "#CC79A7", "#000000", "xx"),
-        Paint("R", "recompute", "#F0E442", "#000000", "||"),
-    )
+NAMES = {
+    "F": "forward",
+    "B": "backward",
+    "I": "backward of the inputs",
+    "W": "backward of the weights",
+    "C": "communication",
+    "U": "optimizer",
+    "R": "recomputation",
 }
-IDLE = Paint("", "idle", "#F2F2F2", "#000000", "////")
-ILLEGAL = Paint("!", "illegal", "#D55E00", "#000000")
+_HUES = {
+    "F": "#0072B2",
+    "B": "#E69F00",
+    "I": "#E69F00",
+    "W": "#009E73",
+    "C": "#56B4E9",
+    "U": "#CC79A7",
+    "R": "#F0E442",
+}
 
 INK = "#1F1F1F"
 PANEL = "#FFFFFF"
-HATCH_GREY = "#A6A6A6"
 
 
 def mix(colour: str, ground: str, share: float) -> str:
@@ -85,8 +76,6 @@ class Look:
         return self.outlines.get(kind, self.over)
 
 
-_HUES = {letter: paint.fill for letter, paint in PAINTS.items()}
-
 LIGHT = Look(
     ground="#FFFFFF",
     ink="#10181E",
@@ -123,20 +112,14 @@ DARK = Look(
 ENGINE_LABELS = {"real": "real", "emulated": "emulated (sleep)", "simulated": "simulated"}
 
 
-def paint_of(kind: str) -> Paint:
-    """The paint of a kind's letter; an unknown letter is drawn as illegal."""
-    return PAINTS.get(str(kind), ILLEGAL)
+def name_of(kind: str) -> str:
+    """What a kind's letter stands for; an unknown letter is illegal."""
+    return NAMES.get(str(kind), "illegal")
 
 
 def as_json() -> dict[str, Any]:
-    """The palette for the JavaScript side: `{"paints": {"F": {...}, ...}, "idle": {...}, ...}`."""
-    return {
-        "paints": {letter: asdict(paint) for letter, paint in PAINTS.items()},
-        "idle": asdict(IDLE),
-        "illegal": asdict(ILLEGAL),
-        "light": asdict(LIGHT),
-        "dark": asdict(DARK),
-    }
+    """Names and colours for the JavaScript side: `{"names": {"F": "forward", ...}, "light": {...}, "dark": {...}}`."""
+    return {"names": NAMES, "light": asdict(LIGHT), "dark": asdict(DARK)}
 
 
 def matplotlib_style() -> dict[Any, Any]:

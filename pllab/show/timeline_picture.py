@@ -13,17 +13,15 @@ from pllab.show.boxes import (
     BAR_IN,
     digits_of,
     draw_idle,
+    draw_legend,
     draw_work,
     first_stages,
     label_of,
     write_gaps,
     write_label,
 )
-from pllab.show.boxes import (
-    draw_legend as draw_legend,
-)
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import ENGINE_LABELS, Paint, count_of, write_percent, write_seconds
+from pllab.show.theme import ENGINE_LABELS, count_of, write_percent, write_seconds
 from pllab.timeline import Span, Timeline
 
 if TYPE_CHECKING:
@@ -179,14 +177,6 @@ def _draw_span(axes: "Axes", span: Span, free_s: float, clock: _Clock, rows: _Ro
     middle = start + free_s * clock.per_second / 2, band[0] + band[1] / 2
     room = clock.points(free_s), band[1] * row_in * 72
     write_label(axes, middle, label_of(span, rows.staged), room, rows.digits)
-
-
-def write_in_box(
-    axes: "Axes", middle: tuple[float, float], text: str, paint: Paint, size: float, pad: float = 0.8
-) -> None:
-    """A word in a box; a plate of the fill colour keeps the letters clear of the pattern."""
-    plate = {"facecolor": paint.fill, "edgecolor": "none", "pad": pad} if paint.hatch else None
-    axes.text(*middle, text, color=paint.text, size=size, ha="center", va="center_baseline", bbox=plate)
 
 
 def show_time_axis(axes: "Axes", unit: str) -> None:

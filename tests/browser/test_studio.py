@@ -477,7 +477,9 @@ def test_run_lays_the_measured_plot_below(chromium_page):
     root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=run))
     root.get_by_role("button", name="Run it").click()
     expect(root.locator(".pl-plot")).to_have_count(2)
-    expect(root.locator(".pl-rest").nth(1)).to_have_text("one step 36.3 s, 1.10 times the prediction · holds 4 · emulated (sleep)")
+    expect(root.locator(".pl-rest").nth(1)).to_have_text(
+        "one step 36.3 s, 1.10 times the prediction · holds 4 · emulated (sleep)"
+    )
     below = Plot(root, 1, view=(0, 36.3))
     assert below.fill_at(0, 3.9)[0] == LIGHT.fill_of("F")
     below.point(0, 3.9)

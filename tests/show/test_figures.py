@@ -66,11 +66,11 @@ def test_few_colours_are_enough_for_ours(tmp_path):
     """Every colour of the palette comes out of the file as it went in, to the eye."""
     from PIL import Image
 
-    from pllab.show.theme import PAINTS
+    from pllab.show.theme import LIGHT
 
     fig = Canvas(figsize=(4, 1))
     axes = fig.add_axes((0, 0, 1, 1))
-    colours = [paint.fill for paint in PAINTS.values()]
+    colours = [LIGHT.idle, *map(LIGHT.fill_of, LIGHT.hues), *LIGHT.outlines.values()]
     axes.barh([0] * len(colours), 1, left=range(len(colours)), color=colours)
     axes.set_axis_off()
     with Image.open(figure(fig, "all colours").save(tmp_path / "all.png")) as image:

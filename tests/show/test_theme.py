@@ -5,12 +5,11 @@ import pytest
 from pllab.schedule import Kind
 from pllab.show.theme import (
     DARK,
-    ILLEGAL,
     LIGHT,
-    PAINTS,
+    NAMES,
     as_json,
     mix,
-    paint_of,
+    name_of,
     round_step,
     ticks_of,
     write_number,
@@ -34,15 +33,10 @@ def test_contrast_formula_on_the_known_extreme():
     assert contrast("#000000", "#FFFFFF") == pytest.approx(21)
 
 
-@pytest.mark.parametrize("paint", [*PAINTS.values(), ILLEGAL], ids=lambda paint: paint.name)
-def test_every_letter_can_be_read_on_its_colour(paint):
-    assert contrast(paint.fill, paint.text) >= 4.5
-
-
 @pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
 def test_every_mark_stands_out_from_its_ground_by_its_outline_and_words_can_be_read(look):
     """WCAG 1.4.11 asks 3:1 of a mark and 1.4.3 asks 4.5:1 of words."""
-    for kind in PAINTS:
+    for kind in NAMES:
         assert contrast(look.outline_of(kind), look.ground) >= 3
         for is_later in (False, True):
             fill = look.fill_of(kind, is_later)
@@ -59,22 +53,24 @@ def test_a_mixture_is_a_share_of_each_channel():
     assert mix("#123456", "#FFFFFF", 1) == "#123456"
 
 
-def test_every_kind_has_a_paint_and_no_two_look_alike():
-    assert set(PAINTS) == {str(kind) for kind in Kind}
-    # B and I are both the backward; the letter tells them apart
-    looks = {(paint.fill, paint.hatch) for letter, paint in PAINTS.items() if letter != "I"}
-    assert len(looks) == len(PAINTS) - 1
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_kind_has_a_name_and_no_two_look_alike(look):
+    assert set(NAMES) == set(look.hues) == set(look.outlines) == {str(kind) for kind in Kind}
+    tints = [
+        look.fill_of(kind) for kind in NAMES if kind != "I"
+    ]  # as B, but for its letter
+    assert len({*tints, look.idle}) == len(NAMES)
 
 
-def test_an_unknown_letter_is_drawn_as_illegal():
-    assert paint_of("?") is ILLEGAL
+def test_an_unknown_letter_is_illegal():
+    assert name_of("?") == "illegal"
+    assert LIGHT.outline_of("?") == LIGHT.over
 
 
-def test_the_browser_gets_the_same_colours():
+def test_the_browser_gets_the_same_names_and_colours():
     palette = as_json()
-    assert {letter: paint["fill"] for letter, paint in palette["paints"].items()} == {
-        letter: paint.fill for letter, paint in PAINTS.items()
-    }
+    assert palette["names"] == NAMES
+    assert palette["dark"]["outlines"] == DARK.outlines and palette["light"]["idle"] == LIGHT.idle
 
 
 @pytest.mark.parametrize(

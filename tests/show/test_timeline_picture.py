@@ -54,9 +54,9 @@ def test_every_kind_is_in_the_legend(every_kind):
     for entry in (
         "F  forward",
         "B  backward",
-        "W  backward, weights",
+        "W  backward of the weights",
         "C  communication",
-        "R  recompute",
+        "R  recomputation",
         "idle",
     ):
         assert entry in texts

@@ -11,7 +11,7 @@ from pllab.show.editor.judgement import Judgement, Par, Rules
 from pllab.show.theme import (
     ENGINE_LABELS,
     count_of,
-    paint_of,
+    name_of,
     ticks_of,
     write_number,
     write_percent,
@@ -177,7 +177,7 @@ def _numbers_of(timeline: Timeline, unit: str) -> list[str]:
 
 def _described(action: Action, place: int, length: int, rank: int) -> str:
     """The text of a block for a screen reader: `1B0, backward of micro-batch 0 on stage 1, place 3 of 8 on rank 1`."""
-    kind = paint_of(action.kind).name
+    kind = name_of(action.kind)
     named = f"{action}, {kind} of micro-batch {action.microbatch} on stage {action.stage}"
     return f"{named}, place {place + 1} of {length} on rank {rank}"
 

@@ -85,7 +85,7 @@ class EditorView extends View {
     this.par = element("p", { class: "pl-par" });
     this.measured = element("p", { class: "pl-measured" });
     this.help = element("p", { class: "pl-help", id: `${this.prefix}-help` }, this.get("guide"));
-    const keyOf = (kind) => element("span", {}, boxOf("b", { kind, text: kind }), ` ${this.theme.paints[kind].name}`);
+    const keyOf = (kind) => element("span", {}, boxOf("b", { kind, text: kind }), ` ${this.theme.names[kind]}`);
     const swatchOf = ([look, text]) => element("span", { class: `pl-of-${look}` }, element("i", { class: `pl-${look}` }), ` ${text}`);
     const later = element("span", { class: "pl-of-later" }, boxOf("b", { kind: "F", text: "", is_later: true }), " later stage of its rank");
     this.legend = element("p", { class: "pl-legend" }, ...[..."FBIW"].map(keyOf), later, ...Object.entries(SWATCHES).map(swatchOf));
@@ -367,7 +367,7 @@ class EditorView extends View {
     const view = this.get("view");
     const short = (time) => (view.has_times ? String(Number(time.toFixed(3))) : "");
     const lines = view.rows.flatMap((row, rank) => row.blocks.map((block, place) => {
-      const kind = this.theme.paints[block.kind].name;
+      const kind = this.theme.names[block.kind];
       return [`rank ${rank}`, String(place + 1), block.id, kind, short(block.start), short(block.end)];
     }));
     return tableOf(`${view.title}, ${view.summary}`, ["Rank", "Place", "Action", "Kind", "From", "To"], lines);

@@ -68,7 +68,7 @@ class PlayerView extends SteppedView {
     return element("p", { class: "pl-legend" }, ...keys, keyOf([this.slab(swatch)], "idle"));
   }
   nameOf(kind) {
-    return (this.theme.paints[kind] ?? this.theme.illegal).name;
+    return this.theme.names[kind] ?? "illegal";
   }
 
   // Drawing

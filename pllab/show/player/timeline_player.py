@@ -11,7 +11,7 @@ import traitlets
 
 from pllab.show.boxes import digits_of, first_stages, idle_times, label_of
 from pllab.show.figures import Figure
-from pllab.show.theme import ENGINE_LABELS, paint_of, ticks_of, write_seconds
+from pllab.show.theme import ENGINE_LABELS, name_of, ticks_of, write_seconds
 from pllab.show.timeline_picture import describe_timeline, draw_timeline, has_several_stages
 from pllab.show.widget import Widget, check_place, sources_of
 from pllab.timeline import Span, Timeline
@@ -120,7 +120,7 @@ def _rows_of(timeline: Timeline) -> list[dict[str, Any]]:
             "kind": str(span.action.kind),
             "is_later": span.action.stage > first[span.rank],
             "label": label_of(span, staged),
-            "name": paint_of(span.action.kind).name,
+            "name": name_of(span.action.kind),
             "start": span.start,
             "end": span.end,
             "from": write_seconds(span.start),

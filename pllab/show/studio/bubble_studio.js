@@ -90,7 +90,7 @@ class Studio extends Answering {
     const { pointed, runs } = this;
     const story = this.families.find(({ name }) => name === runs[0].name)?.story;
     if (pointed?.gap) super.say(sayGap(runs[pointed.run], pointed.gap, this.steady));
-    else if (pointed) super.say(sayAction(runs[pointed.run], this.plots[pointed.run].gaps, pointed.i));
+    else if (pointed) super.say(sayAction(runs[pointed.run], this.plots[pointed.run].gaps, pointed.i, this.theme.names));
     else if (this.brush) super.say(sayBrush(runs, this.steady, this.brush));
     else if (this.playhead !== null) super.say(sayMoment(runs[0], this.playhead));
     else super.say(saySetting(runs, story, this.steady));

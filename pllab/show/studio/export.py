@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pllab.show.studio.runs import Shown
-from pllab.show.theme import paint_of
+from pllab.show.theme import name_of
 from pllab.show.widget import Widget
 from pllab.timeline import Span, Timeline
 
@@ -131,7 +131,7 @@ def _events(pid: int, name: str, timeline: Timeline) -> Iterator[dict[str, Any]]
         yield {
             "ph": "X",
             "name": f"{stage}{kind}{microbatch}",
-            "cat": paint_of(kind).name.replace(",", ""),  # a comma would begin another category
+            "cat": name_of(kind),
             "pid": pid,
             "tid": threads[span.rank],
             "ts": start,

@@ -129,10 +129,10 @@ class Overview {
     return true;
   }
   drawLegend() {
-    const { runs, paints } = this.studio;
+    const { runs, paints, theme } = this.studio;
     const kinds = [...KINDS].map((_, kind) => kind).filter((kind) => runs.some(({ actions }) => actions.kind.includes(kind)));
     const later = runs.some((run) => run.staged);
-    const swatches = kinds.map((kind) => swatchOf(paints.fill(kind, false), paints.outline(kind), KINDS[kind], KIND_WORDS[KINDS[kind]], kind));
+    const swatches = kinds.map((kind) => swatchOf(paints.fill(kind, false), paints.outline(kind), KINDS[kind], theme.names[KINDS[kind]], kind));
     const stage = later ? [swatchOf(paints.fill(F, true), paints.outline(F), "", "later stage of a rank, pale", F)] : [];
     this.legend.replaceChildren(...swatches, swatchOf(paints.look.idle, paints.look.idle, "", "idle: the bubble", null), ...stage);
   }

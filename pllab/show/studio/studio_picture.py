@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pllab.show.boxes import BAR_IN, draw_idle, draw_legend, write_gaps
 from pllab.show.figures import Figure, drawing, figure
 from pllab.show.studio.runs import KINDS, Columns, Measure, Screen, Shown
 from pllab.show.theme import LIGHT, write_number, write_percent, write_seconds
-from pllab.show.timeline_picture import draw_legend, show_time_axis
+from pllab.show.timeline_picture import show_time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,7 @@ def draw_studio(
         show_time_axis(axes, unit)
         axes.xaxis.set_major_formatter(lambda time, _: f"{time * scale:g}")
         kinds = (KINDS[int(kind)] for one in runs for kind in one.columns[2])
-        draw_legend(fig, kinds, len(KINDS) + 1)
+        draw_legend(fig, kinds, len(KINDS) + 1, any(one.stages_per_rank > 1 for one in runs))
         pale = "; pale: not on the critical path" if critical else ""
         return figure(fig, describe_studio(screen, memory_limit, steady) + pale)
 
@@ -93,7 +94,7 @@ def _draw_actions(axes: "Axes", one: Shown, height_in: float, path: "NDArray[np.
     """A slab of idle ink per rank and the work on it; the steps before and after are grey."""
     low, high = axes.get_xlim() if steady else (0.0, one.makespan)
     for rank in range(one.schedule.num_ranks):
-        axes.broken_barh([(low, high - low)], _band(rank), facecolor=LIGHT.idle, linewidth=0)
+        draw_idle(axes, (low, high - low), _band(rank))
     columns = one.columns
     points = _WIDTH_IN * _SHARE * 72 / (axes.get_xlim()[1] - axes.get_xlim()[0])
     widths = (columns[5] - columns[4]) * points
@@ -107,18 +108,33 @@ def _draw_actions(axes: "Axes", one: Shown, height_in: float, path: "NDArray[np.
         chosen = (columns[2] == KINDS.index(kind)) & (later == is_later)
         fill, outline = LIGHT.fill_of(kind, is_later), LIGHT.outline_of(kind)
         _draw_boxes(axes, columns, chosen & full, fill, outline, edge)
+        if edge and kind in "FBI":
+            bar = BAR_IN * one.schedule.num_ranks / height_in
+            _draw_boxes(axes, columns, chosen & full, outline, outline, 0.0, bar=bar if kind == "F" else -bar)
         _draw_boxes(axes, columns, chosen & ~full, LIGHT.ground, LIGHT.held, edge)
     if edge and columns.shape[1] <= _MOST_LETTERS:
         _write_letters(axes, one, height_in, widths, full)
+        for rank in range(one.schedule.num_ranks if path is None and not steady else 0):
+            write_gaps(axes, one.timeline, rank, _band(rank), (1.0, points))
 
 
 def _draw_boxes(
-    axes: "Axes", columns: Columns, chosen: "NDArray[np.bool_]", fill: str, outline: str, edge: float, by: float = 0.0
+    axes: "Axes",
+    columns: Columns,
+    chosen: "NDArray[np.bool_]",
+    fill: str,
+    outline: str,
+    edge: float,
+    by: float = 0.0,
+    bar: float = 0.0,
 ) -> None:
+    """Boxes of one colour, moved `by` seconds; with a bar that part alone, from the top or, below 0, the foot."""
     for rank in np.unique(columns[0, chosen]).astype(int):
         _, _, _, _, starts, ends = columns[:, chosen & (columns[0] == rank)]
         boxes = list(zip((starts + by).tolist(), (ends - starts).tolist(), strict=True))
-        axes.broken_barh(boxes, _band(rank), facecolor=fill, edgecolor=outline, linewidth=edge)
+        top, height = _band(rank)
+        band = (top, bar) if bar > 0 else (top + height + bar, -bar) if bar else (top, height)
+        axes.broken_barh(boxes, band, facecolor=fill, edgecolor=outline, linewidth=edge)
 
 
 def _band(rank: int) -> tuple[float, float]:

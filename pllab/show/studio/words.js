@@ -1,16 +1,15 @@
 // The sentences of the studio: about an action, about idle time, about a moment, about what is selected.
 
-const KIND_WORDS = { F: "forward", B: "backward", I: "backward of the inputs", W: "backward of the weights", C: "communication", U: "optimizer", R: "recomputation" };
 const exact = (seconds, { makespan }) => (makespan < 1 ? `${Number((seconds * 1e3).toPrecision(5))} ms` : `${Number(seconds.toPrecision(5))} s`);
 const brief = (seconds) => writeSeconds(Number(seconds.toPrecision(3))); // a difference of seven digits has fewer
 
 /** An action: what it is, when it ran, and what it waited for. */
-function sayAction(run, gaps, i) {
+function sayAction(run, gaps, i, names) {
   const { actions, links } = run;
   const [rank, kind] = [actions.rank[i], KINDS[actions.kind[i]]];
   const stage = run.staged ? `, stage ${actions.stage[i]}` : "";
   const when = `${exact(actions.start[i], actions)} to ${exact(actions.end[i], actions)}`;
-  const what = `${labelOf(actions, i, true)}, rank ${rank}${run.engine === "simulated" ? "" : `, ${run.engine}`}: ${KIND_WORDS[kind]} of micro-batch ${actions.microbatch[i]}${stage}, ${when}. `;
+  const what = `${labelOf(actions, i, true)}, rank ${rank}${run.engine === "simulated" ? "" : `, ${run.engine}`}: ${names[kind]} of micro-batch ${actions.microbatch[i]}${stage}, ${when}. `;
   const gap = gaps.find((one) => one.i === i && one.rank === rank);
   const inputs = links.before(i);
   if (!inputs.length) return what + (gap ? `The rank was idle ${brief(gap.to - gap.from)} before; nothing was missing.` : "It needs nothing: it is the first stage.");
