@@ -3,6 +3,7 @@
 python -m tests.browser.pictures assets
 """
 
+import io
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from tests.browser.conftest import ARGUMENTS, browser_program
@@ -69,7 +71,9 @@ def take(folder: Path) -> None:
                 widget.scroll_into_view_if_needed()
                 act(page)
                 page.wait_for_timeout(1500)
-                widget.screenshot(path=folder / f"{name}_{scheme}.png")
+                picture = Image.open(io.BytesIO(widget.screenshot()))
+                few = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+                few.save(folder / f"{name}_{scheme}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -56,9 +56,7 @@ def test_a_mixture_is_a_share_of_each_channel():
 @pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
 def test_every_kind_has_a_name_and_no_two_look_alike(look):
     assert set(NAMES) == set(look.hues) == set(look.outlines) == {str(kind) for kind in Kind}
-    tints = [
-        look.fill_of(kind) for kind in NAMES if kind != "I"
-    ]  # as B, but for its letter
+    tints = [look.fill_of(kind) for kind in NAMES if kind != "I"]  # as B, but for its letter
     assert len({*tints, look.idle}) == len(NAMES)
 
 
