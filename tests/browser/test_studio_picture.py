@@ -359,6 +359,7 @@ WORKED_OUT = """([blocks, numbers]) => blocks.map((text, at) => {
 def test_what_waits_for_what_and_the_sentence_of_each_gap_are_pythons(chromium_page):
     studios = [show.BubbleStudio(family, 3, 5, Costs(1.0, 0.9, 0.4, p2p=0.35)) for family in FAMILIES]
     studios += [show.BubbleStudio("ZB-V", 2, 4, Costs(0.02, 0.018, 0.009, p2p=0.004))]
+    studios += [show.BubbleStudio("ZB-H2", 4, 8, Costs(1.0, 1.0, 1.0, p2p=0.01))]  # whose measures differ
     mount(chromium_page, studios[0])
     blocks = [base64.b64encode(studio.actions).decode() for studio in studios]
     numbers = [studio.view["runs"][0] for studio in studios]
