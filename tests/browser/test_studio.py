@@ -405,17 +405,23 @@ def measured_by(schedule):
 def test_what_was_foreseen_before_a_run_lacks_it_and_is_forgotten(chromium_page):
     root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=measured_by))
     rest(chromium_page)
-    for size in (10, 8):  # there and back: both sizes have been on screen
-        root.get_by_role("button", name="more micro-batches" if size == 10 else "fewer micro-batches").click()
-        Plot(root).has(f"4 ranks, {size} micro-batches")
+    cost = open_drawer(root).get_by_role("spinbutton", name="forward F, s")
+    for seconds, step in (("2", "44 s"), ("1", "33 s")):  # there and back: both pictures are kept, without a run
+        cost.fill(seconds)
+        cost.press("Enter")
+        expect(Plot(root).rest).to_contain_text(f"one step {step}")
+    chromium_page.keyboard.press("Escape")
     root.get_by_role("button", name="Run it").click()
     expect(root.locator(".pl-plot")).to_have_count(2)
     rest(chromium_page)
-    root.get_by_role("button", name="more micro-batches").click()
-    expect(root.locator(".pl-plot")).to_have_count(1)
-    rest(chromium_page)
     chromium_page.evaluate(HOLD_BACK)
-    root.get_by_role("button", name="fewer micro-batches").click()
+    open_drawer(root)
+    cost.fill("2")
+    cost.press("Enter")
+    chromium_page.wait_for_function("Boolean(window.let_go)")
+    expect(root.locator(".pl-plot")).to_have_count(2)
+    chromium_page.evaluate("window.let_go()")
+    expect(Plot(root).rest).to_contain_text("one step 44 s")
     expect(root.locator(".pl-plot")).to_have_count(2)
 
 
