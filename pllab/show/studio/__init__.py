@@ -1,12 +1,16 @@
-"""The bubble studio: a schedule that follows sliders, with its bubble and its memory.
+"""The bubble studio: schedules as a picture in which idle time is the figure.
 
 bubble_studio.py    the widget: its settings, its view, its files
 settings.py         families, sizes and costs, and the schedules that follow from them
 stage_costs.py      the cost of a stage for any cut of the model
-runs.py             runs on screen: their numbers, their words, their bytes
+runs.py             runs on screen: their numbers in both measures, and their bytes
 studio_picture.py   the same on paper
 export.py           a page and a trace as files
 trace.py            a recorded run as a studio
+
+In the browser, in this order: actions, words and scale know no canvas; boxes, memory, texture and motion draw on one;
+plot is one schedule, stage all of them, overview the families, controls the row and the drawer; look_ahead and answers
+are the way to the kernel and back; bubble_studio.js puts them together, and page_model.js is the kernel of a hand-out.
 """
 
 from pllab.show.studio.bubble_studio import BubbleStudio

@@ -11,7 +11,7 @@ class Answering extends Stage {
     this.early = null; // the setting on screen while the kernel has not answered for it
     this.foreseen = new Map(); // setting -> the numbers of its first run
     this.answered = this.get("view").stamp;
-    this.ahead = picturesAhead(this.model, (view, blocks) => this.pictureOf(view, blocks), () => (this.runs[0]?.actions.count > 4000 ? 1 : 3));
+    this.ahead = picturesAhead(this.model, (view, blocks) => this.pictureOf(view, blocks), () => (this.runs[0]?.actions.count > 1000 ? 1 : 3), () => this.overview.ask());
   }
 
   // Data
@@ -52,6 +52,8 @@ class Answering extends Stage {
     this.model.set("stamp", event.timeStamp);
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => this.root.classList.add("pl-waits"), 250); // a search takes its time
+    this.ahead.want([]);
+    this.overview.asking = [];
     this.foresee();
     const check = () => {
       if (this.get("view").stamp >= event.timeStamp || this.get("stamp") > event.timeStamp) return;
@@ -107,19 +109,22 @@ class Answering extends Stage {
   }
   /** Nothing is on its way: ask for what may come next, and for the points of the overview. */
   settled() {
-    this.wantNext();
-    this.overview.ask();
+    if (!this.wantNext()) this.overview.ask(); // else once the pictures have come
     this.overview.drawSoon();
   }
+  /** Ask for the pictures next to this one, and say how many that are. */
   wantNext() {
-    if (this.runs[0].actions.count > MOST_AHEAD) return this.ahead.want([]);
+    if (this.runs[0].actions.count > MOST_AHEAD) return 0;
     const near = this.nextNear?.() ?? [];
     const beside = ["num_ranks", "num_microbatches"].flatMap((trait) => {
       const sizes = trait === "num_ranks" ? this.options.ranks : this.options.microbatches;
       return [1, -1].map((by) => this.controls.nextSizes(sizes, this.get(trait), by)[0]).filter(Boolean).map((value) => this.settingNow({ [trait]: value }));
     });
-    const tour = this.options.tour.filter((name) => name !== this.get("family") && name !== this.get("compare")).map((family) => this.settingNow({ family }));
-    return this.ahead.want([...near, ...beside, ...tour].filter((one) => !this.ahead.find(one)));
+    const [now, other] = [this.get("family"), this.get("compare")];
+    const tour = this.options.tour.filter((name) => name !== now).map((family) => this.settingNow({ family, compare: family === other ? now : other }));
+    const missing = [...near, ...beside, ...tour].filter((one) => !this.ahead.find(one));
+    this.ahead.want(missing);
+    return missing.length;
   }
   /** Draw a picture, and note how long it took from the input to the painted frame. */
   present(picture, stamp) {

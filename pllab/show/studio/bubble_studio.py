@@ -96,7 +96,7 @@ class BubbleStudio(Widget):
     shades = traitlets.Bool(False, help="whether each micro-batch has a shade").tag(sync=True)
     selected = traitlets.Unicode("", help="the action chosen, such as 2F3").tag(**_SENT)
     running = traitlets.Bool(False, help="whether a run is under way").tag(sync=True)
-    options = traitlets.Dict(help="families, ends of sliders, what can be exported").tag(sync=True)
+    options = traitlets.Dict(help="families, sizes of the steppers, what can be exported").tag(sync=True)
     stamp = traitlets.Float(0.0, help="when the browser was last touched, by its own clock").tag(**_SENT)
     view = traitlets.Dict(help="numbers and words").tag(sync=True)
     actions = traitlets.Bytes(help="columns as float32, see runs.py").tag(sync=True)

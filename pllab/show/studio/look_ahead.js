@@ -1,15 +1,14 @@
-// Pictures made ahead: while a slider rests, Python makes the pictures of its next positions and this file keeps them.
+// Pictures made ahead: while nothing is asked for, Python makes the pictures of the settings next to the one on screen.
 // One simulator makes every picture. A picture made ahead saves the way to the kernel and back, which takes longer than
 // two frames in JupyterLab, whatever the size of the schedule.
 
 const MOST_KEPT = 64;
-const OFFSETS = [1, 2, -1, 3, 4, 5, 6, -2]; // in the direction the slider moves
 
 /**
  * The pictures of settings to come. A setting is the JSON of the inputs; `make` turns an answer into a picture;
- * `inFlightAtMost` says how many answers an unforeseen input may have to wait for.
+ * `inFlightAtMost` says how many answers an unforeseen input may have to wait for, and `rest` is called when all have come.
  */
-function picturesAhead(model, make, inFlightAtMost) {
+function picturesAhead(model, make, inFlightAtMost, rest) {
   const kept = new Map();
   const inFlight = new Set();
   let wanted = [];
@@ -30,6 +29,7 @@ function picturesAhead(model, make, inFlightAtMost) {
     if (!inFlight.delete(ahead)) return; // another page's, or from before a run
     if (view) keep(ahead, make(view, blocks));
     pump();
+    if (!inFlight.size) rest();
   };
   model.on("msg:custom", receive);
   return {
@@ -47,15 +47,4 @@ function picturesAhead(model, make, inFlightAtMost) {
     },
     stop: () => model.off("msg:custom", receive),
   };
-}
-
-/** The next values of a slider, nearest first; the browser counts the steps, as it does for a key. */
-function valuesNear(slider, direction) {
-  const values = OFFSETS.map((offset) => {
-    const copy = slider.cloneNode();
-    copy.value = slider.value;
-    copy.stepUp(offset * direction);
-    return copy.value;
-  });
-  return [...new Set(values)].filter((value) => value !== slider.value).map(Number);
 }

@@ -85,7 +85,7 @@ class Family:
 
 @lru_cache(maxsize=16)
 def _made(make: Callable[..., Schedule], *of: Any) -> Schedule:
-    """The schedule of `make`; the latest are kept for the next move of a cost slider."""
+    """The schedule of `make`; the latest are kept for the next change of a cost."""
     return make(*of)
 
 
@@ -279,7 +279,7 @@ def handed_out(
 
 
 def check_size(name: str, value: int) -> None:
-    """Refuse a size off its slider.
+    """Refuse a size out of range.
 
     Raises:
         ValueError: the size is out of range.
