@@ -380,6 +380,20 @@ def test_the_next_sizes_are_drawn_before_the_kernel_answers(chromium_page, root,
     assert (plot.picture(), plot.head.inner_text()) == (early, numbers)
 
 
+def test_a_typed_cost_is_drawn_before_the_kernel_answers(chromium_page, root, studio):
+    """F takes 2 s, I and W 1 s: 8 + 3 turns of 4 s."""
+    cost = open_drawer(root).get_by_role("spinbutton", name="forward F, s")
+    rest(chromium_page)
+    chromium_page.evaluate(HOLD_BACK)
+    cost.fill("2")
+    cost.press("Enter")
+    expect(root.locator(".pl-rest")).to_contain_text("one step 44 s")
+    assert studio.forward == 1.0
+    chromium_page.evaluate("window.let_go()")
+    chromium_page.wait_for_function("window.model.get('view').runs[0].step.length_s === 44")
+    expect(root.locator(".pl-rest")).to_contain_text("one step 44 s")
+
+
 def test_where_the_kernel_disagrees_with_what_was_foreseen_it_is_right(chromium_page, studio, monkeypatch):
     view_of = bubble_studio.view_of
 
@@ -429,11 +443,7 @@ def test_what_was_foreseen_before_a_run_lacks_it_and_is_forgotten(chromium_page)
 def test_what_the_kernel_refuses_is_taken_back(chromium_page, root, studio, monkeypatch, foreseen):
     plot, box = Plot(root), root.get_by_role("spinbutton", name="Ranks")
 
-    def refuse(name, value):
-        if (name, value) == ("num_ranks", 6):
-            raise ValueError("six is refused")
-
-    monkeypatch.setattr(bubble_studio, "check_size", refuse)
+    monkeypatch.setattr(bubble_studio, "check_size", _refuse_six_ranks)
     if foreseen:
         box.press("ArrowUp")
         plot.has("5 ranks")
@@ -451,6 +461,35 @@ def test_what_the_kernel_refuses_is_taken_back(chromium_page, root, studio, monk
     box.fill("7")
     box.press("Enter")
     plot.has("7 ranks")
+
+
+def test_a_refusal_leaves_the_box_alone_that_is_typed_in_meanwhile(chromium_page, root, monkeypatch):
+    monkeypatch.setattr(bubble_studio, "check_size", _refuse_six_ranks)
+    limit = open_drawer(root).get_by_role("spinbutton", name="memory limit")
+    ranks = root.get_by_role("spinbutton", name="Ranks")
+    ranks.fill("6")
+    ranks.press("Enter")
+    limit.focus()
+    chromium_page.keyboard.type("2")
+    chromium_page.wait_for_function("window.model.get('num_ranks') === 4")
+    expect(ranks).to_have_value("4")
+    expect(limit).to_have_value("2")
+
+
+def _refuse_six_ranks(name, value):
+    if (name, value) == ("num_ranks", 6):
+        raise ValueError("six is refused")
+
+
+def test_the_table_scrolls_by_its_keys(chromium_page, root):
+    open_drawer(root).get_by_role("button", name="Show as table").click()
+    chromium_page.keyboard.press("Escape")
+    table, said = root.locator(".pl-table"), live_of(root).text_content()
+    table.focus()
+    chromium_page.keyboard.press("PageDown")
+    chromium_page.wait_for_function("node => node.scrollTop > 0", arg=table.element_handle())
+    chromium_page.keyboard.press("Space")
+    expect(live_of(root)).to_have_text(said)
 
 
 def test_what_cannot_be_is_said_and_the_picture_stays(chromium_page):

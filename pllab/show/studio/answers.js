@@ -11,7 +11,7 @@ class Answering extends Stage {
     this.early = null; // the setting on screen while the kernel has not answered for it
     this.foreseen = new Map(); // setting -> the numbers of its first run
     this.answered = this.get("view").stamp;
-    this.ahead = picturesAhead(this.model, (view, blocks) => this.pictureOf(view, blocks), () => (this.runs[0]?.actions.count > 1000 ? 1 : 3), () => this.overview.ask());
+    this.ahead = picturesAhead(this.model, (view, blocks) => this.pictureOf(view, blocks), () => (this.runs[0]?.actions.count > 1000 ? 1 : 3), { arrive: (setting) => this.arrived(setting), rest: () => this.overview.ask() });
   }
 
   // Data
@@ -58,7 +58,7 @@ class Answering extends Stage {
     const check = () => {
       if (this.get("view").stamp >= event.timeStamp || this.get("stamp") > event.timeStamp) return;
       for (const [trait, value] of held) this.model.set(trait, value);
-      this.controls.show(true);
+      this.controls.show(Object.keys(values));
       this.early = null;
       this.present(this.answer(), this.answered);
     };
@@ -84,6 +84,14 @@ class Answering extends Stage {
     const picture = this.ahead.find(this.early);
     if (picture) this.present(picture, this.get("stamp"));
     else this.early = null;
+  }
+  /** While a value is typed: what comes if it is meant. */
+  anticipate(changes) {
+    this.ahead.want([this.settingNow(changes)]);
+  }
+  /** A picture made ahead has come: perhaps it is meant by now, and the kernel has not answered yet. */
+  arrived(setting) {
+    if (!this.early && this.get("stamp") > this.answered && setting === this.settingNow()) this.foresee();
   }
   /** The kernel has answered: draw it, unless it is on screen already or an input came after it. */
   hearView() {

@@ -106,6 +106,7 @@ class Studio extends Answering {
   // Keys
   press(event) {
     const { tagName } = event.target;
+    if (event.target === this.table) return event.stopPropagation(); // it scrolls
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key !== "Tab" && event.key !== "Escape") event.stopPropagation(); // ours, and not JupyterLab's
     const tour = this.options.tour[Number(event.key) - 1];

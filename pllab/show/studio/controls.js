@@ -20,8 +20,9 @@ class Controls {
     this.drawer = this.drawerOf(table);
     this.rove();
   }
-  show(anyway = false) {
-    for (const show of this.shows) show(anyway);
+  /** All controls as the traits are; a box that is being typed in only if its trait was refused. */
+  show(refused = []) {
+    for (const show of this.shows) show(refused);
     this.run.disabled = this.studio.get("running");
     this.run.textContent = this.studio.get("running") ? "Running" : "Run it";
   }
@@ -44,18 +45,20 @@ class Controls {
       studio.setNear(trait, value, event, (from) => this.nextSizes(sizes, from, direction));
     };
     const step = (by, event) => put(this.nextSizes(sizes, studio.get(trait), by)[0] ?? studio.get(trait), event, by);
-    const type = (event) => {
-      const typed = box.value === "" ? studio.get(trait) : Math.min(most, Math.max(least, Math.round(Number(box.value))));
-      put(studio.options.still ? this.nearest(sizes, typed) : typed, event, 1);
+    const typed = () => {
+      const size = box.value === "" ? studio.get(trait) : Math.min(most, Math.max(least, Math.round(Number(box.value))));
+      return studio.options.still ? this.nearest(sizes, size) : size;
     };
-    const box = element("input", { type: "number", min: least, max: most, step: 1, "aria-label": label, change: type });
+    const type = (event) => put(typed(), event, 1);
+    const input = () => studio.anticipate({ [trait]: typed() });
+    const box = element("input", { type: "number", min: least, max: most, step: 1, "aria-label": label, change: type, input });
     box.addEventListener("keydown", (event) => {
       const by = { ArrowUp: 1, ArrowDown: -1 }[event.key];
       if (!by) return;
       event.preventDefault();
       step(by, event);
     });
-    this.shows.push((anyway) => (anyway || document.activeElement !== box) && (box.value = studio.get(trait)));
+    this.shows.push((refused) => (refused.includes(trait) || document.activeElement !== box) && (box.value = studio.get(trait)));
     const button = (by, sign, how) => buttonOf(sign, (event) => step(by, event), { "aria-label": `${how} ${word}` });
     return element("span", { class: "pl-step" }, element("span", { class: "pl-word", "aria-hidden": "true" }, word), button(-1, "\u2212", "fewer"), box, button(1, "+", "more"));
   }
@@ -122,22 +125,24 @@ class Controls {
     const { studio } = this;
     const [unit, scale] = studio.options.in_ms ? ["ms", 1e3] : ["s", 1];
     const names = { forward: "forward F", backward_input: "backward of the inputs I", backward_weight: "backward of the weights W", p2p: "message" };
-    const rows = Object.entries(names).map(([trait, text]) => this.numberRow(`${text}, ${unit}`, () => studio.get(trait) * scale, (value, event) => studio.setInput({ [trait]: value / scale }, event), { disabled: studio.options.still }));
+    const rows = Object.entries(names).map(([trait, text]) => this.numberRow(`${text}, ${unit}`, () => studio.get(trait) * scale, (value) => ({ [trait]: value / scale }), { disabled: studio.options.still }));
     return studio.options.still ? rows : [...rows, this.stageCosts(unit, scale)];
   }
   limitRow() {
     const { studio } = this;
-    return this.numberRow("memory limit, micro-batches", () => studio.get("memory_limit"), (value, event) => studio.setInput({ memory_limit: value }, event), { placeholder: "none", step: 0.5 });
+    return this.numberRow("memory limit, micro-batches", () => studio.get("memory_limit"), (value) => ({ memory_limit: value }), { placeholder: "none", step: 0.5 });
   }
   /** A labelled number; an empty box is null where there is a placeholder, and else changes nothing. */
-  numberRow(text, read, write, more = {}) {
-    const box = element("input", { type: "number", min: 0, step: "any", ...more, change: (event) => {
-      if (box.value !== "") write(Math.max(0, Number(box.value)), event);
-      else if (more.placeholder) write(null, event);
-      else this.show(true);
-    } });
-    this.shows.push((anyway) => {
-      if (!anyway && document.activeElement === box) return;
+  numberRow(text, read, changesOf, more = {}) {
+    const { studio } = this;
+    const typed = () => changesOf(box.value === "" ? null : Math.max(0, Number(box.value)));
+    const isMeant = () => box.value !== "" || more.placeholder;
+    const [trait] = Object.keys(changesOf(0));
+    const change = (event) => (isMeant() ? studio.setInput(typed(), event) : this.show([trait]));
+    const input = () => isMeant() && studio.anticipate(typed());
+    const box = element("input", { type: "number", min: 0, step: "any", ...more, change, input });
+    this.shows.push((refused) => {
+      if (!refused.includes(trait) && document.activeElement === box) return;
       const value = read();
       box.value = value === null ? "" : Number(value.toPrecision(4));
     });

@@ -6,9 +6,10 @@ const MOST_KEPT = 64;
 
 /**
  * The pictures of settings to come. A setting is the JSON of the inputs; `make` turns an answer into a picture;
- * `inFlightAtMost` says how many answers an unforeseen input may have to wait for, and `rest` is called when all have come.
+ * `inFlightAtMost` says how many answers an unforeseen input may have to wait for; `arrive` is called with a setting whose
+ * picture has come, and `rest` when all have.
  */
-function picturesAhead(model, make, inFlightAtMost, rest) {
+function picturesAhead(model, make, inFlightAtMost, { arrive, rest }) {
   const kept = new Map();
   const inFlight = new Set();
   let wanted = [];
@@ -27,7 +28,10 @@ function picturesAhead(model, make, inFlightAtMost, rest) {
   };
   const receive = ({ ahead, view }, blocks) => {
     if (!inFlight.delete(ahead)) return; // another page's, or from before a run
-    if (view) keep(ahead, make(view, blocks));
+    if (view) {
+      keep(ahead, make(view, blocks));
+      arrive(ahead);
+    }
     pump();
     if (!inFlight.size) rest();
   };
