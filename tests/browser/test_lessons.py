@@ -90,7 +90,7 @@ def step_the_player(page):
     page.keyboard.press("ArrowDown")
     expect(grid).to_be_focused()
     page.keyboard.press("End")
-    expect(live).to_contain_text("every device is done")
+    expect(live).to_contain_text("every rank is done")
     page.keyboard.press("Home")
     expect(live).to_have_text(first)
     assert page.evaluate(SELECTED) == selected
