@@ -62,8 +62,8 @@ class Studio extends Answering {
     this.problem.textContent = this.view.problem;
     this.problem.hidden = !this.view.problem;
     for (const plot of this.plots) plot.showHead();
-    this.fitHeight();
     this.fillTable();
+    this.fit();
     this.draw();
     this.overview.drawSoon();
     this.say();
@@ -80,10 +80,17 @@ class Studio extends Answering {
     const least = Math.min(440, this.em * 8 + 40 + high(2));
     this.root.style.height = isFilled ? "" : this.get("table") ? "auto" : `${Math.round(Math.max(least, Math.min(room, wanted)))}px`;
   }
-  get em() {
-    return parseFloat(getComputedStyle(this.pictureNode).fontSize);
+  /** Read the sizes where they may have changed: the page is laid out for each reading, which takes longer than to draw. */
+  fit() {
+    const shape = [...this.runs.map(({ actions }) => actions.numRanks), this.isLarge, this.get("table")].join();
+    if (shape === this.fitted) return;
+    this.fitted = shape;
+    this.em = parseFloat(getComputedStyle(this.pictureNode).fontSize);
+    this.fitHeight();
+    for (const plot of this.plots) plot.measure();
   }
   resize() {
+    this.fitted = null;
     if (this.runs.length && !this.stage.hidden) this.show();
   }
   say() {

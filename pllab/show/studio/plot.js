@@ -50,15 +50,18 @@ class Plot {
   }
 
   // Drawing
+  measure() {
+    this.size = [this.pic.clientWidth, this.pic.clientHeight];
+  }
   scaleFor(view) {
     const { run, studio } = this;
     const forward = Math.min(...studio.runs.map((one) => one.forward));
-    return scaleOf(this.pic.clientWidth, this.pic.clientHeight, studio.em, run.actions.numRanks, view, forward, run.actions.numRanks > 16);
+    return scaleOf(...this.size, studio.em, run.actions.numRanks, view, forward, run.actions.numRanks > 16);
   }
   draw() {
     const { run, studio } = this;
     const scale = (this.scale = this.scaleFor(studio.windowNow()));
-    if (!this.pic.clientWidth || scale.pitch < 1) return;
+    if (!this.size[0] || scale.pitch < 1) return;
     const ctx = fitCanvas(this.base, scale.width, scale.height);
     drawRows(ctx, scale, run.actions.numRanks, studio.paints);
     clipTo(ctx, scale.left - 1, 0, scale.inner + 2, scale.height);

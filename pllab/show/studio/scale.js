@@ -64,7 +64,7 @@ function fitCanvas(canvas, width, height) {
 
 /** Round times below the plots. */
 function drawAxis(canvas, scale, paints) {
-  const ctx = fitCanvas(canvas, scale.width, canvas.parentNode.clientHeight);
+  const ctx = fitCanvas(canvas, scale.width, Math.round(scale.em * 1.5));
   const font = scale.em * 0.86;
   ctx.font = paints.font(font);
   ctx.fillStyle = paints.look.soft;
