@@ -4,7 +4,7 @@ Simulated, emulated and real runs all return a `Timeline`, so one picture can sh
 measurement. Times are seconds on one clock; only differences mean anything. Standard library only.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -107,6 +107,20 @@ class Timeline:
         """Per rank, the seconds in which it was computing."""
         return tuple(_covered(self.of_rank(rank)) for rank in range(self.num_ranks))
 
+    def idle_times(self, rank: int) -> Iterator[tuple[float, float]]:
+        """Start and length of each time in which a rank does no work, from the start of the timeline to its end.
+
+        Example: a rank that works from 1 s to 3 s of a run of 4 s is idle in `(0, 1)` and `(3, 1)`.
+        """
+        free = self.start
+        for span in self.of_rank(rank):
+            if span.action.kind not in _NOT_BUSY:
+                if span.start > free:
+                    yield free, span.start - free
+                free = max(free, span.end)
+        if self.end > free:
+            yield free, self.end - free
+
     @property
     def idle(self) -> float:
         """Device-seconds in which a rank was not computing."""
@@ -139,7 +153,10 @@ class Timeline:
 
     @property
     def steady_bubble_fraction(self) -> float:
-        """Idle over total device time of a step that follows another without a barrier; 0 for ZB-H2 at equal costs."""
+        """Idle over total device time of a step that follows another without a barrier; 0 for ZB-H2 at equal costs.
+
+        Where all ranks have the same work it is the papers' rate, `pllab.simulate.bubble_rate`.
+        """
         total = self.period * self.num_ranks
         return 1 - self.busy / total if total else 0.0
 

@@ -4,7 +4,7 @@ Idle time is a slab of strong ink. Work lies on it in tints with outlines: a bar
 a backward, none for weights. The later stages of a rank are paler. A label is as long as its box allows.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pllab.show.theme import LIGHT, name_of, write_seconds
@@ -28,21 +28,6 @@ def first_stages(timeline: Timeline) -> dict[int, int]:
     for span in timeline.spans:
         stages[span.rank] = min(span.action.stage, stages.get(span.rank, span.action.stage))
     return stages
-
-
-def idle_times(timeline: Timeline, rank: int) -> Iterator[Range]:
-    """Start and length of each time in which a rank does no work, from the start of the timeline to its end.
-
-    Example: a rank that works from 1 s to 3 s of a run of 4 s is idle in `(0, 1)` and `(3, 1)`.
-    """
-    free = timeline.start
-    for span in timeline.of_rank(rank):
-        if span.action.kind != "C":
-            if span.start > free:
-                yield free, span.start - free
-            free = max(free, span.end)
-    if timeline.end > free:
-        yield free, timeline.end - free
 
 
 def draw_idle(axes: "Axes", run: Range, band: Range) -> None:
@@ -103,7 +88,7 @@ def label_of(span: Span, with_stage: bool) -> str:
 def write_gaps(axes: "Axes", timeline: Timeline, rank: int, band: Range, scale: tuple[float, float]) -> None:
     """Say how long a rank idles, on each slab that has room; `scale` is axis units and points for each second."""
     per_second, points = scale
-    for start, length in idle_times(timeline, rank):
+    for start, length in timeline.idle_times(rank):
         run = start * per_second, length * per_second
         write_idle(axes, run, band[0] + band[1] / 2, write_seconds(length), length * points)
 

@@ -125,9 +125,7 @@ def bubble_rate(timeline: Timeline) -> float:
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), section 5 and its table of bubble rates.
     """
-    rows = [timeline.of_rank(rank) for rank in range(timeline.num_ranks)]
-    costs = [max(span.end for span in row) - row[0].start for row in rows if row]
-    cost = max(costs, default=0.0)
+    cost = timeline.period
     return (cost - max(timeline.busy_of_ranks)) / cost if cost else 0.0
 
 

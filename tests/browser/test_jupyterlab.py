@@ -9,8 +9,8 @@ from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.studio.settings import TOUR
 from tests.browser.bench import block, order
 from tests.browser.jupyterlab import open_and_run, use_the_widget
-from tests.browser.repaint import measure_all
 from tests.browser.scenes import SCENES
+from tests.browser.studio.repaint import measure_all
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")

@@ -9,7 +9,7 @@ from typing import Any
 
 import traitlets
 
-from pllab.show.boxes import digits_of, first_stages, idle_times, label_of
+from pllab.show.boxes import digits_of, first_stages, label_of
 from pllab.show.figures import Figure
 from pllab.show.theme import ENGINE_LABELS, name_of, ticks_of, write_seconds
 from pllab.show.timeline_picture import describe_timeline, draw_timeline, has_several_stages
@@ -136,5 +136,5 @@ def _gaps_of(timeline: Timeline) -> list[dict[str, Any]]:
     return [
         {"rank": rank, "start": start, "end": start + length, "lasts": write_seconds(length)}
         for rank in range(timeline.num_ranks)
-        for start, length in idle_times(timeline, rank)
+        for start, length in timeline.idle_times(rank)
     ]

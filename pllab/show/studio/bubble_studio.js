@@ -190,7 +190,7 @@ class Studio extends Answering {
       ctx.drawImage(canvas, 0, y + (words ? head : 0));
       y += canvas.height + (words ? head : 0);
     }
-    sheet.toBlob((blob) => this.save(blob, `${this.runs[0].title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.png`));
+    sheet.toBlob((blob) => this.save(blob, `${this.runs[0].file}.png`));
   }
   save(blob, name) {
     const address = URL.createObjectURL(blob);

@@ -12,7 +12,7 @@ import traitlets
 
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
-from pllab.show.studio.export import FILE_TYPES, slug_of, to_chrome_trace, to_page, values_of, write
+from pllab.show.studio.export import FILE_TYPES, to_chrome_trace, to_page, values_of, write
 from pllab.show.studio.runs import Screen, check_run, view_of
 from pllab.show.studio.settings import (
     FAMILIES,
@@ -318,7 +318,7 @@ class BubbleStudio(Widget):
             content = getattr(self, maker)()
             with self.hold_sync():
                 self.file = content.encode() if isinstance(content, str) else content
-                name = f"{slug_of(self._screen.main.title)}.{suffix}"
+                name = f"{self._screen.main.file}.{suffix}"
                 self.delivery = {"name": name, "type": kind, "number": self.order["number"]}
 
     def _run_it(self) -> None:

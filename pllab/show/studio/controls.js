@@ -60,7 +60,7 @@ class Controls {
     });
     this.shows.push((refused) => (refused.includes(trait) || document.activeElement !== box) && (box.value = studio.get(trait)));
     const button = (by, sign, how) => buttonOf(sign, (event) => step(by, event), { "aria-label": `${how} ${word}` });
-    return element("span", { class: "pl-step" }, element("span", { class: "pl-word", "aria-hidden": "true" }, word), button(-1, "\u2212", "fewer"), box, button(1, "+", "more"));
+    return element("span", { class: "pl-step" }, element("span", { class: "pl-word", "aria-hidden": "true" }, ...(word.startsWith("micro-") ? [element("span", { class: "pl-long" }, "micro-"), word.slice(6)] : [word])), button(-1, "\u2212", "fewer"), box, button(1, "+", "more"));
   }
   nextSizes(sizes, from, by) {
     return by > 0 ? sizes.filter((one) => one > from) : sizes.filter((one) => one < from).reverse();
@@ -70,8 +70,10 @@ class Controls {
   }
   measure() {
     const { studio } = this;
-    const buttons = [[false, "one step", "ends at a barrier"], [true, "steady state", "steps follow each other without a barrier"]].map(([value, text, title]) => {
-      const button = buttonOf(text, () => studio.set("steady", value), { title });
+    const buttons = [[false, ["one ", "step"], "ends at a barrier"], [true, ["steady", " state"], "steps follow each other without a barrier"]].map(([value, words, title]) => {
+      const text = words.join("");
+      const parts = words.map((word) => (word.trim() === word ? word : element("span", { class: "pl-long" }, word)));
+      const button = element("button", { type: "button", click: () => studio.set("steady", value), title, "aria-label": text }, ...parts);
       this.shows.push(() => button.setAttribute("aria-pressed", String(studio.steady === value)));
       return button;
     });

@@ -8,7 +8,6 @@ names a process or a thread, times are microseconds.
 import base64
 import html
 import json
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -66,16 +65,11 @@ def write(path: Path | str | None, content: Content) -> Content:
     return content
 
 
-def slug_of(title: str) -> str:
-    """A title as the name of a file: `1F1B, 4 ranks` -> `1f1b-4-ranks`."""
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "schedule"
-
-
 def values_of(widget: Widget, **changes: Any) -> dict[str, Any]:
     """The traits of a widget that a page begins with; bytes come with its runs."""
-    values = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    kept = {name: one for name, one in values.items() if not isinstance(one, bytes | None) and name != "layout"}
-    return kept | {"memory_limit": values["memory_limit"], "order": {}, "delivery": {}} | changes
+    values = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_") and name != "layout"}
+    plain = {name: value for name, value in values.items() if not isinstance(value, bytes)}
+    return plain | {"order": {}, "delivery": {}} | changes
 
 
 def to_page(

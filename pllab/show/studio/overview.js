@@ -12,7 +12,7 @@ class Overview {
     this.strip = element("div", { class: "pl-strip" });
     this.keys = element("p", { class: "pl-keys" });
     this.keys.innerHTML = "<b>1</b>\u2013<b>5</b> tour \u00b7 <b>arrows</b> follow \u00b7 <b>b</b> barrier \u00b7 <b>s</b> shades \u00b7 <b>f</b> full screen";
-    this.node = element("aside", { class: "pl-rail", "aria-label": "Overview" }, element("strong", {}, "All families"), this.swap, this.chart, this.legend, this.keys, this.strip);
+    this.node = element("aside", { class: "pl-rail", "aria-label": "Overview" }, element("strong", {}, "All families, simulated"), this.swap, this.chart, this.legend, this.keys, this.strip);
   }
   turn() {
     this.byTime = !this.byTime;

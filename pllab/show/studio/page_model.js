@@ -60,9 +60,9 @@ class PageModel {
   }
   deliver() {
     const { family, order } = this.values;
-    const { csv, title } = this.runs[this.keyOf(family, this.values)];
+    const { csv, file } = this.runs[this.keyOf(family, this.values)];
     this.values.file = csv;
-    this.values.delivery = { name: `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.csv`, type: "text/csv", number: order.number };
+    this.values.delivery = { name: `${file}.csv`, type: "text/csv", number: order.number };
     this.tell("change:delivery");
   }
 }

@@ -9,7 +9,7 @@ class Plot {
     this.motion = null;
     this.name = element("strong", { class: "pl-name" });
     this.big = element("span", { class: "pl-big" });
-    this.of = element("span", { class: "pl-of" }, "bubble fraction");
+    this.of = element("span", { class: "pl-of" });
     this.rest = element("span", { class: "pl-rest" });
     this.base = element("canvas", { "aria-hidden": "true" });
     this.above = element("canvas", { class: "pl-above", "aria-hidden": "true" });
@@ -36,7 +36,8 @@ class Plot {
     const over = isOver(held, limit) ? `: over the limit of ${writeCount(limit)}` : "";
     const [length, more] = this.differences(measure, held);
     const holds = element("span", { class: over ? "pl-over" : null }, `holds ${writeCount(held)}${this.number ? "" : " micro-batches"}${more}${over}`);
-    this.rest.replaceChildren(`${studio.steady ? "a step every" : "one step"} ${writeSeconds(measure.length_s)}${length} \u00b7 `, holds, ` \u00b7 ${run.engine}`);
+    this.of.textContent = `bubble fraction, ${run.engine}`;
+    this.rest.replaceChildren(`${studio.steady ? "a step every" : "one step"} ${writeSeconds(measure.length_s)}${length} \u00b7 `, holds);
     this.pic.setAttribute("aria-label", `${run.title}, ${run.engine}: bubble fraction ${this.big.textContent}. Arrow keys follow a micro-batch, plus and minus zoom, space plays.`);
   }
   /** What the second schedule has less or more than the first, and a measured run over its prediction. */
@@ -132,12 +133,12 @@ class Plot {
   markLit(ctx, lit) {
     if (!lit) return;
     const { scale, run, studio } = this;
-    const { kind } = run.actions;
+    const fillOf = (i) => studio.paints.lit(run.actions.kind[i], isLater(run.actions, i));
     this.veil(ctx, scale.left - 1, scale.left + scale.inner + 1);
     eachBox(run, scale, 0, (i, x, width) => {
-      if (lit.has(i)) drawBox(ctx, run, scale, studio.paints, i, x, width, studio.paints.lit(kind[i], isLater(run.actions, i)));
+      if (lit.has(i)) drawBox(ctx, run, scale, studio.paints, i, x, width, fillOf(i));
     });
-    if (!this.isWoven) drawLabels(ctx, run, scale, { ...studio.paints, look: { ...studio.paints.look, ink: "#141414" } }, lit);
+    if (!this.isWoven) drawLabels(ctx, run, scale, studio.paints, fillOf, lit);
     const chosen = studio.pointed;
     if (chosen?.way) this.markWay(ctx, chosen.microbatch);
     if (chosen?.run === this.number) this.markChosen(ctx, chosen);

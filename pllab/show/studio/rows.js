@@ -13,12 +13,29 @@ function paintsOf(theme, root) {
     look,
     font: (px, weight = 400) => `${weight} ${px}px ${family}`,
     outline: (kind) => look.outlines[KINDS[kind]] ?? look.over,
-    fill: (kind, later) => tint(kind, later ? look.pale : look.strong),
+    fill: (kind, later) => once(`${kind} ${later}`, () => tintOf(look, KINDS[kind], later)),
     lit: (kind, later) => tint(kind, later ? look.lit_pale : look.lit),
     shaded: (kind, microbatch, count) => tint(kind, 0.72 - 0.62 * (microbatch / Math.max(1, count - 1))),
+    inkOn: (fill) => once(`ink on ${fill}`, () => inkOn(fill, look.ink)),
     blend: (colour, share, ground = look.ground) => once(`${colour}${ground}${share}`, () => mix(colour, ground, share)),
     idle: stripesOf(look.idle, look.idle_stripe),
   };
+}
+
+/** The relative luminance of a colour, as WCAG 2 defines it. */
+function luminanceOf(colour) {
+  const linear = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+}
+
+/** An ink that can be read on a fill: the usual one where its contrast is 4.5:1, else black or white. */
+function inkOn(fill, usual) {
+  const contrast = (ink) => {
+    const [dark, light] = [luminanceOf(ink), luminanceOf(fill)].sort((one, other) => one - other);
+    return (light + 0.05) / (dark + 0.05);
+  };
+  if (contrast(usual) >= 4.5) return usual;
+  return contrast("#000000") > contrast("#ffffff") ? "#000000" : "#ffffff";
 }
 
 /** Thin stripes on idle ink, as a pattern as fine as the screen. */
@@ -88,7 +105,7 @@ function drawBoxes(ctx, run, scale, paints, { steady, shades }) {
   }
   eachBox(run, scale, 0, (i, x, width) => drawBox(ctx, run, scale, paints, i, x, width, fillOf(i)));
   if (shades) eachBox(run, scale, 0, (i, x, width) => isLater(run.actions, i) && foldCorner(ctx, scale, paints, run, i, x + width));
-  drawLabels(ctx, run, scale, paints, null);
+  drawLabels(ctx, run, scale, paints, fillOf);
   if (steady) drawSeams(ctx, run, scale, paints);
 }
 
@@ -163,17 +180,17 @@ function labelWay(ctx, run, scale, paints, width) {
   return wide(big * 0.9, last) + 3 <= width ? { px: big * 0.9, way: "number" } : null;
 }
 
-/** Labels of all boxes, or of those in `only`, in one ink. */
-function drawLabels(ctx, run, scale, paints, only) {
+/** Labels of all boxes, or of those in `only`, in an ink that can be read on their fill. */
+function drawLabels(ctx, run, scale, paints, fillOf, only = null) {
   const { actions } = run;
   const ways = new Map();
-  ctx.fillStyle = paints.look.ink;
   ctx.textAlign = "center";
   eachBox(run, scale, 0, (i, x, width) => {
     if (actions.kind[i] === C || (only && !only.has(i))) return;
     if (!ways.has(width)) ways.set(width, labelWay(ctx, run, scale, paints, width));
     const how = ways.get(width);
     if (!how) return;
+    ctx.fillStyle = paints.inkOn(fillOf(i));
     writeLabel(ctx, run, i, how, paints, x + width / 2, Math.round(scale.y(actions.rank[i])) + scale.box / 2 + 0.5);
   });
 }

@@ -1,5 +1,6 @@
 """The runs on a studio's screen: their numbers, and the bytes that the browser draws."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -133,6 +134,11 @@ class Shown:
             return ()
         return idle_causes(self.schedule, self.timeline, self.expected)
 
+    @property
+    def file(self) -> str:
+        """The title as the name of a file: `1f1b-4-ranks-8-micro-batches`."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
     def state(self) -> dict[str, Any]:
         """The numbers as numbers."""
         return {
@@ -153,6 +159,7 @@ class Shown:
             "engine": self.engine_words,
             "is_measured": self.engine != "simulated",
             "title": self.title,
+            "file": self.file,
             "unit": 1 / self.stages_per_rank,
             "num_stages": self.schedule.num_stages,
             "most_held": self.most_held,

@@ -9,7 +9,7 @@ from pllab import show
 from pllab.show.studio.settings import FAMILIES
 from pllab.show.theme import LIGHT, write_percent, write_seconds
 from pllab.simulate import Costs
-from tests.browser.studio_screen import (
+from tests.browser.studio.studio_screen import (
     WRITTEN_ON,
     Plot,
     contrast,
@@ -21,27 +21,6 @@ from tests.browser.studio_screen import (
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
-
-
-@pytest.fixture(autouse=True)
-def _tall_enough(chromium_page):
-    chromium_page.set_viewport_size({"width": 1000, "height": 900})
-
-
-@pytest.fixture
-def studio():
-    return show.BubbleStudio("1F1B", 4, 8)
-
-
-@pytest.fixture
-def root(chromium_page, studio):
-    return mount(chromium_page, studio)
-
-
-@pytest.fixture
-def pair(chromium_page):
-    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
-    return studio, mount(chromium_page, studio)
 
 
 # The overview

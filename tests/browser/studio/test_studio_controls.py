@@ -16,33 +16,12 @@ from pllab.show.theme import LIGHT, mix, write_percent, write_seconds
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
 from tests.browser import bench
-from tests.browser.repaint import measure, measure_all
-from tests.browser.studio_screen import HOLD_BACK, Plot, live_of, mount, open_drawer, rest
+from tests.browser.studio.repaint import measure, measure_all
+from tests.browser.studio.studio_screen import HOLD_BACK, Plot, live_of, mount, open_drawer, rest
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
-
-
-@pytest.fixture(autouse=True)
-def _tall_enough(chromium_page):
-    chromium_page.set_viewport_size({"width": 1000, "height": 900})
-
-
-@pytest.fixture
-def studio():
-    return show.BubbleStudio("1F1B", 4, 8)
-
-
-@pytest.fixture
-def root(chromium_page, studio):
-    return mount(chromium_page, studio)
-
-
-@pytest.fixture
-def pair(chromium_page):
-    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
-    return studio, mount(chromium_page, studio)
 
 
 # Controls
@@ -522,9 +501,8 @@ def test_run_lays_the_measured_plot_below(chromium_page):
     root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=run))
     root.get_by_role("button", name="Run it").click()
     expect(root.locator(".pl-plot")).to_have_count(2)
-    expect(root.locator(".pl-rest").nth(1)).to_have_text(
-        "one step 36.3 s, 1.10 times the prediction · holds 4 · emulated (sleep)"
-    )
+    expect(root.locator(".pl-rest").nth(1)).to_have_text("one step 36.3 s, 1.10 times the prediction · holds 4")
+    expect(root.locator(".pl-of")).to_have_text(["bubble fraction, simulated", "bubble fraction, emulated (sleep)"])
     below = Plot(root, 1, view=(0, 36.3))
     assert below.fill_at(0, 3.9)[0] == LIGHT.fill_of("F")
     below.point(0, 3.9)

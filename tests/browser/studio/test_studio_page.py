@@ -10,7 +10,7 @@ from pllab.schedule import Schedule, one_f_one_b
 from pllab.show.studio.settings import FAMILIES
 from pllab.show.theme import DARK, LIGHT, write_percent
 from tests.browser import bench
-from tests.browser.studio_screen import (
+from tests.browser.studio.studio_screen import (
     PREPARE,
     Plot,
     is_near,
@@ -21,11 +21,6 @@ from tests.browser.studio_screen import (
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
-
-
-@pytest.fixture(autouse=True)
-def _tall_enough(chromium_page):
-    chromium_page.set_viewport_size({"width": 1000, "height": 900})
 
 
 def open_page(page, path, studio):

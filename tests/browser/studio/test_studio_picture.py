@@ -12,7 +12,7 @@ from pllab.show.studio.settings import FAMILIES
 from pllab.show.theme import DARK, LIGHT, mix, write_percent, write_seconds
 from pllab.simulate import Costs, gaps
 from tests.browser import bench
-from tests.browser.studio_screen import (
+from tests.browser.studio.studio_screen import (
     Plot,
     contrast,
     is_near,
@@ -24,27 +24,6 @@ from tests.browser.studio_screen import (
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
-
-
-@pytest.fixture(autouse=True)
-def _tall_enough(chromium_page):
-    chromium_page.set_viewport_size({"width": 1000, "height": 900})
-
-
-@pytest.fixture
-def studio():
-    return show.BubbleStudio("1F1B", 4, 8)
-
-
-@pytest.fixture
-def root(chromium_page, studio):
-    return mount(chromium_page, studio)
-
-
-@pytest.fixture
-def pair(chromium_page):
-    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
-    return studio, mount(chromium_page, studio)
 
 
 # The picture first
@@ -417,3 +396,16 @@ def test_in_steady_state_zb_h2_reaches_zero_and_says_why(chromium_page):
     expect(points).to_have_attribute("aria-label", "ZB-H2: bubble fraction 11.1 %, 27 s, holds 7")
     chromium_page.keyboard.press("b")
     expect(points).to_have_attribute("aria-label", "ZB-H2: bubble fraction 0 %, 24 s, holds 7")
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+def test_words_can_be_read_on_every_tint_that_a_box_can_have(chromium_page, root, look):
+    """Resting, followed, and with a shade for each micro-batch, which goes from 72 % of the hue down to 10 %."""
+    shares = [look.strong, look.pale, look.lit, look.lit_pale, *(0.10 + 0.02 * step for step in range(32))]
+    fills = [mix(hue, look.ground, share) for hue in look.hues.values() for share in shares]
+    inks = chromium_page.evaluate(
+        "([fills, usual]) => fills.map((fill) => window.parts.inkOn(fill, usual))", [fills, look.ink]
+    )
+    assert min(contrast(ink, fill) for ink, fill in zip(inks, fills, strict=True)) >= 4.5
+    resting = [mix(hue, look.ground, share) for hue in look.hues.values() for share in (look.strong, look.pale)]
+    assert {ink for ink, fill in zip(inks, fills, strict=True) if fill in resting} == {look.ink}

@@ -15,7 +15,8 @@ expect = playwright.expect
 PREPARE = f"""async (source) => {{
   {bench.LOAD}
   window.parts ??= await load(source +
-    "\\nexport {{ scaleOf, readActions, linksOf, labelOf, gapsOf, sayGap, runOf, writeSeconds, writePercent }};");
+    "\\nexport {{ scaleOf, readActions, linksOf, labelOf, gapsOf, sayGap, runOf, inkOn }};" +
+    "\\nexport {{ writeSeconds, writePercent }};");
   if (window.written) return;
   window.written = [];
   const fill = CanvasRenderingContext2D.prototype.fillText;

@@ -1,0 +1,27 @@
+"""Studios in a page that is high enough for their rows."""
+
+import pytest
+
+from pllab import show
+from tests.browser.studio.studio_screen import mount
+
+
+@pytest.fixture(autouse=True)
+def _tall_enough(chromium_page):
+    chromium_page.set_viewport_size({"width": 1000, "height": 900})
+
+
+@pytest.fixture
+def studio():
+    return show.BubbleStudio("1F1B", 4, 8)
+
+
+@pytest.fixture
+def root(chromium_page, studio):
+    return mount(chromium_page, studio)
+
+
+@pytest.fixture
+def pair(chromium_page):
+    studio = show.BubbleStudio("1F1B", 4, 8, compare="ZB-H1")
+    return studio, mount(chromium_page, studio)
