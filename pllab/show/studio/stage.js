@@ -28,7 +28,6 @@ class Stage extends View {
     on("pointerdown", this.grab);
     on("pointerup", this.drop);
     on("wheel", this.roll, { passive: false });
-    on("focus", () => (this.focused = plot.number));
     this.plots.push(plot);
     this.pictureNode.append(plot.node);
   }

@@ -6,12 +6,12 @@ const PARTS = 7; // of a pixel: three lanes of two stages each, and short waits
 const SHORT_WAIT_PX = 9;
 
 /** The texture of a run, woven once per setting: a canvas with the rows one below the other. */
-function weave(run, scale, paints, { steady, shades }) {
+function weave(run, scale, paints, { steady }) {
   const ratio = window.devicePixelRatio || 1;
   const [wide, high] = [Math.round(scale.inner * ratio), Math.max(1, Math.round(scale.box * ratio))];
   const canvas = Object.assign(document.createElement("canvas"), { width: wide, height: high * run.actions.numRanks });
   const ctx = canvas.getContext("2d");
-  const inks = inksOf(paints, shades);
+  const inks = inksOf(paints);
   const end = steady ? wide : Math.round(((run.step.length_s - scale.from) / (scale.to - scale.from)) * wide);
   const reach = Math.max(1, Math.round(4 * scale.unit * ratio));
   for (let rank = 0; rank < run.actions.numRanks; rank += 1) {
