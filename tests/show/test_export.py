@@ -1,12 +1,10 @@
 """What comes out of the export buttons, held against readers that are not ours."""
 
-import base64
 import csv
 import html
 import itertools
 import json
 import re
-import zlib
 from xml.etree import ElementTree
 
 import pytest
@@ -16,6 +14,7 @@ from pllab.schedule import Action, Kind, Schedule, one_f_one_b
 from pllab.show.studio.export import to_chrome_trace, to_page
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
+from tests.show.pages import unpacked
 
 
 @pytest.fixture
@@ -106,16 +105,6 @@ def test_pictures_are_what_their_suffix_says(studio, tmp_path):
     texts = {"".join(node.itertext()).strip() for node in tree.iter() if node.tag.endswith("}text")}
     assert {"F0", "B7", "rank 3", "time (s)"} <= texts
     assert any("bubble fraction 27.3 %, one step 33 s, holds 8 micro-batches" in text for text in texts)
-
-
-def unpacked(page):
-    """The traits, the runs by key and the bytes of each run in a page, as its script unpacks them."""
-    packed = zlib.decompress(base64.b64decode(re.search(r'id="state">(.*?)</script>', page, re.S)[1]))
-    length = int.from_bytes(packed[:4], "little")
-    state = json.loads(packed[4 : 4 + length])
-    ends = list(itertools.accumulate(state["sizes"], initial=4 + length))
-    blocks = [packed[start:end] for start, end in itertools.pairwise(ends)]
-    return state["values"], state["runs"], dict(zip(state["runs"], blocks, strict=True))
 
 
 def test_the_page_holds_every_setting_of_a_lecture_and_asks_for_nothing(studio, tmp_path):
