@@ -1,6 +1,8 @@
 """Measurements against the alternatives a user has. A comparison is a ratio within one run.
 
 measure.py           alternate runs, take ratios round by round, refuse the impossible
+operations.py        what GPT-2's operations compute and move
+roofline.py          this machine's limits, and which of them bounds an operation    lesson 01
 workloads.py         the model, the layers and the batches that all of them run
 gradient_steps.py    ways to average gradients, and to shard                         bench data-parallel, fsdp
 tensor_steps.py      split layers, ours and DTensor's                                bench tensor
