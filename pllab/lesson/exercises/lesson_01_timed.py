@@ -88,9 +88,7 @@ def middle_and_ends(timed: Timed) -> None:
         if len(seconds) % 2 == 0 and math.isclose(got[0], sorted(seconds)[len(seconds) // 2], abs_tol=1e-6):
             sentence = "with an even number of rounds the median lies halfway between the two in the middle"
             raise Wrong("even_median", f"{what}: {sentence}.")
-        raise Wrong(
-            "not_spread", f"{what}; expected are median {expected[0]}, lowest {expected[1]}, highest {expected[2]}."
-        )
+        raise Wrong("not_spread", f"{what}; median, lowest and highest are {expected}.")
 
 
 @case("warm-up calls are made and do not count")
@@ -144,13 +142,9 @@ def clock_of_its_own(timed: Timed) -> None:
     finally:
         sys.setprofile(before)
     if wall := seen & _SET_BACK:
-        raise Wrong(
-            "wall_clock", f"You asked {min(wall)}: the clock of the wall is set back and forth while you measure."
-        )
+        raise Wrong("wall_clock", f"You asked {min(wall)}: a clock of the wall can be set back while you measure.")
     if cpu := seen & _OF_THE_CPU:
-        raise Wrong(
-            "cpu_clock", f"You asked {min(cpu)}: it counts only while this process computes, and waiting is free."
-        )
+        raise Wrong("cpu_clock", f"You asked {min(cpu)}: it stands still while this process waits.")
     if not 0.005 < median < 1000:
         raise Wrong("unit", f"A sleep of 0.01 s took {median:g} by your clock; times are in seconds.")
 
@@ -158,22 +152,18 @@ def clock_of_its_own(timed: Timed) -> None:
 @case("repeats below 1 and a negative warm-up are a ValueError, before any call")
 def refuses(timed: Timed) -> None:
     for warmup, repeats in ((0, 0), (1, 0), (1, -2), (-1, 3)):
-        device = Host(1.0)
+        device, what = Host(1.0), f"warmup={warmup}, repeats={repeats}"
         try:
             timed(device.work, device.synchronize, warmup=warmup, repeats=repeats, clock=device.clock)
         except ValueError:
             if device.num_calls:
-                text = (
-                    f"warmup={warmup}, repeats={repeats} was refused only after {device.num_calls} calls; look first."
-                )
+                text = f"{what} was refused after {device.num_calls} calls; look before the first."
                 raise Wrong("late_refusal", text) from None
             continue
         except Exception as error:
-            text = f"warmup={warmup}, repeats={repeats} raised {type(error).__name__}; say what is wrong with a ValueError."
+            text = f"{what} raised {type(error).__name__} and not a ValueError."
             raise Wrong("accepts_nothing", text) from None
-        raise Wrong(
-            "accepts_nothing", f"warmup={warmup}, repeats={repeats} measures nothing, and should be a ValueError."
-        )
+        raise Wrong("accepts_nothing", f"{what} measures nothing; raise a ValueError.")
 
 
 TIMED = Exercise(
@@ -184,8 +174,8 @@ TIMED = Exercise(
     cases=(middle_and_ends, warms_up, waits_for_the_device, begins_with_an_empty_queue, clock_of_its_own, refuses),
     hints=(
         "Draw one round as a line: where does the clock start, where does the work start, where does it end?",
-        "Look at the two moments at which you read the clock. At both of them the device's queue has to be empty, and a "
-        "round that warms up is like the others but for its time.",
+        "Look at the two moments at which you read the clock. At both of them the device's queue has to be empty, and "
+        "a round that warms up is like the others but for its time.",
         "In every round: wait for the device, read the clock, call, wait again, read the clock, keep the difference. "
         "Forget the first few differences. The statistics module has the median; Python's time module has clocks that "
         "only go forward.",
