@@ -10,7 +10,7 @@ Source: Williams, Waterman and Patterson, "Roofline: an insightful visual perfor
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -19,6 +19,9 @@ from pllab.bench.measure import Comparison, Spread, compare
 from pllab.bench.operations import Operation, gpt2_operations
 from pllab.show import Figure, chart, figure
 from pllab.show.theme import LIGHT, write_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PRODUCT, COPY = "large product", "large copy"  # the two kernels whose best rounds are the roof
 _MARKS = {"compute": ("o", "#0072B2"), "memory": ("s", "#E69F00")}
@@ -91,26 +94,32 @@ class Roofline:
         """Measured FLOP/s over FLOP per byte, under the machine's roof; operations without FLOP are named only."""
         drawn = [name for name in self.operations if self.operations[name].flops]
         at = {name: (self.operations[name].intensity, self.flops_per_s(name) / 1e9) for name in drawn}
-        left, right = min(x for x, _ in at.values()) / 3, max(x for x, _ in at.values()) * 6
+        left, right = min(x for x, _ in at.values()) / 8, max(x for x, _ in at.values()) * 6
         peak, ridge = self.machine.flops_per_s / 1e9, self.machine.ridge
         with chart("FLOP per byte (log scale)", "GFLOP/s (log scale)", 8.0, 4.4) as axes:
-            axes.set_xscale("log")
-            axes.set_yscale("log")
+            _log_axes(axes)
             axes.plot([left, ridge, right], [peak * left / ridge, peak, peak], color=LIGHT.ink, linewidth=2)
             axes.text(right, peak * 1.08, f"compute: {write_number(peak)} GFLOP/s", ha="right")
             slope = f"memory: {write_number(self.machine.bytes_per_s / 1e9)} GB/s"
-            start = (left * 1.2, 1.35 * peak * left / ridge)
+            start = (left, 1.3 * peak * left / ridge)
             angle = math.degrees(math.atan2(start[1], start[0]))
             axes.text(*start, slope, rotation=angle, rotation_mode="anchor", transform_rotates_text=True)
-            for name, (x, y) in at.items():
-                mark, colour = _MARKS[self.bound(name).limit]
-                axes.plot(x, y, mark, color=colour, markersize=9, markeredgecolor="black")
-                axes.annotate(name, (x, y), xytext=(8, -12), textcoords="offset points", fontsize=9)
+            self._points(axes, at)
             title = f"real, {self.times.machine['cpu']}, medians of {self._rounds} rounds"
             axes.set_title(title, loc="left", fontsize=9)
         fig = axes.get_figure(root=True)
         assert fig is not None
         return figure(fig, self.sentence(), _CAPTION)
+
+    def _points(self, axes: "Axes", at: Mapping[str, tuple[float, float]]) -> None:
+        """A mark and a name for each operation; of two at one intensity, the upper one has its name above."""
+        below = -1.0
+        for name, (x, y) in sorted(at.items(), key=lambda one: one[1]):
+            mark, colour = _MARKS[self.bound(name).limit]
+            axes.plot(x, y, mark, color=colour, markersize=9, markeredgecolor="black")
+            offset = (8, 5) if x == below else (8, -12)
+            axes.annotate(name, (x, y), xytext=offset, textcoords="offset points", fontsize=9)
+            below = x
 
     def sentence(self) -> str:
         """The picture in words."""
@@ -135,6 +144,18 @@ class Roofline:
     @property
     def _rounds(self) -> int:
         return len(next(iter(self.times.seconds.values())))
+
+
+def _log_axes(axes: "Axes") -> None:
+    """Both axes by factors, with plain numbers beside them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis, steps in ((axes.xaxis, (1.0,)), (axes.yaxis, (1.0, 2.0, 5.0))):
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: write_number(value)))
+        axis.set_minor_locator(NullLocator())
 
 
 def measure_roofline(
