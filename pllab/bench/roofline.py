@@ -134,11 +134,16 @@ class Roofline:
 
     def table(self) -> str:
         """A line for each operation: its work, the limit that bounds it, the least time, and the measured one."""
-        lines = ["operation           MFLOP      MB  FLOP/byte  bounded by  at least    measured (quartiles)"]
+        lines = [
+            "operation           MFLOP      MB  FLOP/byte  bounded by   at least    measured (quartiles)  of limit"
+        ]
         for name, each in self.operations.items():
             bound, took = self.bound(name), self.times.time(name).scaled(1e3)
+            reached = self.efficiency(name)
             work = f"{each.flops / 1e6:8,.0f} {each.num_bytes / 1e6:7.1f} {each.intensity:10.1f}"
-            lines.append(f"{name:16} {work}  {bound.limit:10} {1e3 * bound.seconds:6.1f} ms {took.text(1):>20} ms")
+            lines.append(
+                f"{name:16} {work}  {bound.limit:10} {1e3 * bound.seconds:7.1f} ms {took.text(1):>20} ms {reached:8.0%}"
+            )
         return "\n".join(lines)
 
     @property
