@@ -68,10 +68,10 @@ EXERCISES = (
         deadline_s=90.0,
         cases=(train.shared, train.losses_returned, train.equal_models, train.equals_one_process),
         hints=(
-            "Train on one rank and on two, and print the losses side by side. Is the first one the same? Then the start "
-            "and the shares are right. Is the second one the same? Then the gradient is.",
-            "Lesson 04 has the shares, 05.1 the start, 05.2 the gradient. What is left is the loop of any training, one "
-            "more sum over the ranks, for the loss, and a new epoch when the loader has come to its end.",
+            "Train on one rank and on two, and print the losses side by side. Is the first one the same? Then the "
+            "start and the shares are right. Is the second one the same? Then the gradient is.",
+            "Lesson 04 has the shares, 05.1 the start, 05.2 the gradient. What is left is the loop of any training, "
+            "one more sum over the ranks, for the loss, and a new epoch when the loader has come to its end.",
             "Once, before the loop: copy the start from rank 0, make the loader of this rank's share, make the "
             "optimizer. In every step: clear the gradients, call the model, flatten logits and targets for the cross "
             "entropy, backward, average the gradients, step. Then sum the loss over the ranks, divide by their number "

@@ -28,11 +28,11 @@ class Small(nn.Module):
 
     def __init__(self, *, frozen: bool = False, unused: bool = False, tied: bool = False) -> None:
         super().__init__()
+        if unused:
+            self.unused = nn.Linear(6, 20)  # first, so that who leaves the loop at it has done nothing yet
         self.embed = nn.Embedding(11, 6)
         self.middle = nn.Linear(6, 6).requires_grad_(not frozen)
         self.hidden = nn.Linear(6, 6)
-        if unused:
-            self.unused = nn.Linear(6, 20)
         self.head = nn.Linear(6, 11, bias=False)
         if tied:
             self.head.weight = self.embed.weight

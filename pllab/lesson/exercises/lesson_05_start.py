@@ -16,10 +16,11 @@ Numbers = dict[str, torch.Tensor]
 
 
 class Block(nn.Module):
-    """Parameters, a frozen layer, a tied weight, and the buffers of a batch norm."""
+    """Parameters, a frozen layer, a tied weight, the buffers of a batch norm, and one that is not in the state dict."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("mask", torch.rand(3, 4).gt(0.5), persistent=False)
         self.embed = nn.Embedding(7, 5)
         self.norm = nn.BatchNorm1d(5)
         self.frozen = nn.Linear(5, 5).requires_grad_(False)
@@ -44,7 +45,8 @@ def start_apart(rank: int, _: int, broadcast_parameters: Broadcast, folder: str)
     model = Block()
     with torch.no_grad():
         for tensor in chain(model.parameters(), model.buffers()):
-            tensor.add_(rank + 1)  # a batch norm starts equal on all ranks
+            if tensor.dtype != torch.bool:
+                tensor.add_(rank + 1)  # a batch norm starts equal on all ranks
     before, tensors = _numbers(model), _identities(model)
     _, attempted = attempt(log_of(folder, rank), broadcast_parameters, model)
     same = tensors == _identities(model)
@@ -93,7 +95,13 @@ def everything_else(broadcast_parameters: Broadcast) -> None:
             "frozen_forgotten",
             f"{', '.join(wrong)} is frozen, and still has another value on each rank; it takes part in forward too.",
         )
-    if wrong := _different(seen, [name for name in seen[0].before if name.startswith("norm.")]):
+    if _different(seen, ["mask"]) and not _different(seen, ["norm.running_mean"]):
+        raise Wrong(
+            "not_persistent",
+            "mask still has another value on each rank: it is a buffer with persistent=False, which the state dict "
+            "leaves out and model.buffers() lists.",
+        )
+    if wrong := _different(seen, [name for name in seen[0].before if name.startswith(("norm.", "mask"))]):
         raise Wrong(
             "buffers_forgotten",
             f"{', '.join(wrong)} is a buffer, not a parameter, and still has another value on each rank; "
