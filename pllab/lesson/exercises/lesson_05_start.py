@@ -76,20 +76,16 @@ def all_parameters(broadcast_parameters: Broadcast) -> None:
             "not_all_parameters",
             f"{', '.join(wrong)} still differs from rank 0's on another rank; every parameter has to go out.",
         )
-    if not any(each.attempt.calls for each in seen):
-        raise Wrong(
-            "nothing_sent", "No rank sent or received anything, and each still has the numbers of its own seed."
-        )
-    raise Wrong(
-        "not_stored",
-        "Messages were sent, and the parameters are what they were: the result went into another tensor, "
-        "such as a copy.",
-    )
+    raise _nothing_arrived(seen)
 
 
 @case("frozen parameters and buffers are rank 0's as well")
 def everything_else(broadcast_parameters: Broadcast) -> None:
     seen: list[Seen] = run(start_apart, broadcast_parameters).of("start")
+    wrong = _different(seen, list(seen[0].before))
+    _judge_origin(seen, wrong)
+    if len(wrong) == len(seen[0].before):
+        raise _nothing_arrived(seen)
     if wrong := _different(seen, [name for name in seen[0].before if name.startswith("frozen")]):
         raise Wrong(
             "frozen_forgotten",
@@ -123,8 +119,21 @@ def in_place(broadcast_parameters: Broadcast) -> None:
         raise Wrong("unfrozen", "The frozen layer is trained now; requires_grad must stay as it was.")
 
 
+def _nothing_arrived(seen: list[Seen]) -> Wrong:
+    if not any(each.attempt.calls for each in seen):
+        return Wrong(
+            "nothing_sent", "No rank sent or received anything, and each still has the numbers of its own seed."
+        )
+    return Wrong(
+        "not_stored",
+        "Messages were sent, and the numbers are what they were: the result went into another tensor, such as a copy.",
+    )
+
+
 def _judge_origin(seen: list[Seen], wrong: list[str]) -> None:
     """All ranks agree, but not on the numbers of rank 0."""
+    if not wrong:
+        return
     name = wrong[0]
     values = [each.after[name] for each in seen]
     if not all(torch.equal(value, values[0]) for value in values):
