@@ -231,9 +231,10 @@ def _items(loader: Any, collate: Any) -> list[Any]:
 def _numbers(loader: Any) -> list[list[int]]:
     if loader is None:
         raise Wrong("no_loader", _NONE)
-    if not all(isinstance(step, list | Tensor) for step in loader):
+    steps = list(loader)
+    if not all(isinstance(step, list | Tensor) for step in steps):
         raise Wrong("dataset_for_loader", "A loop over what came back gave single samples and no batches.")
-    return [[int(sample) - _BASE for sample in step] for step in loader]
+    return [[int(sample) - _BASE for sample in step] for step in steps]
 
 
 def _sorted(steps: list[list[int]]) -> list[int]:

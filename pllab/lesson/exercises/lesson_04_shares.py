@@ -89,7 +89,8 @@ def view(partitioner: Partitioner) -> None:
             raise Wrong(
                 "never_stops", "A for loop did not stop after the last sample; an IndexError says where it ends."
             )
-        if data.reads[: len(got)] != lists[k] or any(a is not data.samples[b] for a, b in zip(got, lists[k])):
+        right = [data.samples[place] for place in lists[k]]
+        if data.reads != lists[k] or any(mine is not its for mine, its in zip(got, right, strict=False)):
             raise Wrong("loop", f"A for loop over use({k}) gave other things than use({k})[0], use({k})[1] and so on.")
 
 
