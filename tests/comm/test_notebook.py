@@ -66,9 +66,10 @@ def test_output_is_in_order_of_rank_whoever_was_first(ranks, capsys):
 
 
 def test_values_are_fetched_in_order_of_rank(ranks):
-    ranks.execute("x = {'losses': torch.tensor([rank + 0.5])}")
+    ranks.execute("x = {'losses': torch.tensor([rank + 0.5]), 'a': 1}")
     assert ranks.fetch("rank + 1") == [1, 2]
     assert [float(x["losses"]) for x in ranks.fetch("x")] == [0.5, 1.5]
+    assert [list(x) for x in ranks.fetch("x")] == [["losses", "a"]] * 2
     with pytest.raises(RankError, match=r"rank 0 raised NameError: .*nowhere.* \(the ranks and their"):
         ranks.fetch("nowhere")
     with pytest.raises(RankError, match="rank 0 raised"):

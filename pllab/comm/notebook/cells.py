@@ -10,6 +10,7 @@ output needs one order. Every line is marked with its rank:
     rank 1: loss 5.28
 """
 
+import pickle
 import sys
 import time
 import weakref
@@ -140,11 +141,12 @@ class Ranks:
             RuntimeError: the ranks have been stopped.
         """
         self._check_running()
-        replies = {rank: self._view(rank).pull(expression, block=False) for rank in range(self.num_ranks)}
+        packed = f"__import__('pickle').dumps(({expression}))"  # ipyparallel's own packing sorts a dictionary
+        replies = {rank: self._view(rank).pull(packed, block=False) for rank in range(self.num_ranks)}
         self._attend(replies)
         if failures := _failures_in(replies):
             raise _first_cause(failures, "the ranks and their variables are still there")
-        return [reply.get() for reply in replies.values()]
+        return [pickle.loads(reply.get()) for reply in replies.values()]
 
     def _check_running(self) -> None:
         if self.stopped:
