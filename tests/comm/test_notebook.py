@@ -65,6 +65,18 @@ def test_output_is_in_order_of_rank_whoever_was_first(ranks, capsys):
     assert err == "rank 0: !\nrank 1: !\n"
 
 
+def test_values_are_fetched_in_order_of_rank(ranks):
+    ranks.execute("x = {'losses': torch.tensor([rank + 0.5]), 'a': 1}")
+    assert ranks.fetch("rank + 1") == [1, 2]
+    assert [float(x["losses"]) for x in ranks.fetch("x")] == [0.5, 1.5]
+    assert [list(x) for x in ranks.fetch("x")] == [["losses", "a"]] * 2
+    with pytest.raises(RankError, match=r"rank 0 raised NameError: .*nowhere.* \(the ranks and their"):
+        ranks.fetch("nowhere")
+    with pytest.raises(RankError, match="rank 0 raised"):
+        ranks.fetch("(n for n in range(3))")  # a generator cannot be sent
+    assert ranks.fetch("world_size") == [2, 2]
+
+
 def test_the_failure_of_one_rank_frees_the_others_and_the_group_goes_on(ranks, capsys):
     with pytest.raises(RankError, match=r"rank 1 raised ValueError: boo \(the ranks .* still there") as caught:
         ranks.execute("mine = 10 + rank\nif rank == 1: raise ValueError('boo')\ndist.barrier()")

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset
 
 from pllab.data import DataPartitioner, Partition, partition_dataset
 
-# 04.1 Partition(data, index)
+# 04.1 DataPartitioner(data, sizes, seed).use(k)
 
 
 class TwoLookUps:
@@ -40,13 +40,6 @@ class AsADataset(Dataset):
             yield self.data[place]
 
 
-def torch_subset(data, index):
-    return Subset(data, index)
-
-
-# 04.2 DataPartitioner(data, sizes, seed).use(k)
-
-
 class LargestRemainders:
     def __init__(self, data, sizes=(0.7, 0.2, 0.1), seed=1234):
         due = [round(size * len(data), 9) for size in sizes]
@@ -75,135 +68,108 @@ class RoundedEnds:
         return self.parts[k]
 
 
-def lists_of_numbers(num_samples, sizes, seed):
-    order = np.random.default_rng(seed).permutation(num_samples)
-    ends = [int(np.floor(end * num_samples + 1e-6)) for end in np.cumsum(sizes)]
-    return np.split(order, ends[:-1])
+class CutByNumpy:
+    """Ends that are a millionth too late, so that no sum of floats comes too early."""
+
+    def __init__(self, data, sizes=(0.7, 0.2, 0.1), seed=1234):
+        order = np.random.default_rng(seed).permutation(len(data))
+        ends = [int(np.floor(end * len(data) + 1e-6)) for end in np.cumsum(sizes)]
+        self.data, self.parts = data, np.split(order, ends[:-1])
+
+    def use(self, k):
+        return AsADataset(self.data, self.parts[k])
 
 
-def with_samples(num_samples, sizes, seed):
-    """The share of a function as a list of positions, from the package."""
-    partitioner = DataPartitioner(range(num_samples), sizes, seed)
-    return [list(partitioner.use(k)) for k in range(len(sizes))]
+class WithThePackagesView(LargestRemainders):
+    def use(self, k):
+        return Partition(self.data, self.parts[k])
 
 
-# 04.3 partition_dataset(rank, world_size, dataset, batch_size, collate_fn, *, remainder)
+# 04.2 partition_dataset(rank, world_size, dataset, batch_size, collate_fn, *, seed, remainder)
 
 
-def deals_cards(rank, world_size, dataset, batch_size=128, collate_fn=None, *, remainder="pad"):
-    order = list(range(len(dataset)))
-    random.Random(1234).shuffle(order)
-    left = len(order) % world_size
-    if remainder == "drop":
-        order = order[: len(order) - left]
-    elif left:
-        order += [order[i % len(dataset)] for i in range(world_size - left)]
-    return DataLoader(Subset(dataset, order[rank::world_size]), batch_size // world_size, collate_fn=collate_fn)
+def with_epochs(loader, set_epoch):
+    """Any loader gets its set_epoch, which has been called for epoch 0."""
+    loader.set_epoch = set_epoch
+    set_epoch(0)
+    return loader
 
 
-def cuts_blocks(rank, world_size, dataset, batch_size=128, collate_fn=None, *, remainder="pad"):
-    """Consecutive blocks in the order of the data; padding repeats the last sample of the block."""
+def deals_cards(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
+    share, number = Subset(dataset, []), len(dataset)
+    left = number % world_size
+
+    def set_epoch(epoch):
+        order = list(range(number))
+        random.Random(seed + epoch).shuffle(order)
+        if remainder == "drop":
+            order = order[: number - left]
+        elif left:
+            order += [order[i % number] for i in range(world_size - left)]
+        share.indices = order[rank::world_size]
+
+    return with_epochs(DataLoader(share, batch_size // world_size, collate_fn=collate_fn), set_epoch)
+
+
+def cuts_blocks(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
+    """Consecutive blocks of the epoch's order; padding goes round to its beginning."""
     whole, left = divmod(len(dataset), world_size)
-    if remainder == "drop":
-        mine = list(range(rank * whole, (rank + 1) * whole))
-    else:
-        length = whole + bool(left)
-        mine = [i % max(1, len(dataset)) for i in range(rank * length, (rank + 1) * length)]
-    return DataLoader(Subset(dataset, mine), batch_size // world_size, collate_fn=collate_fn)
+    length = whole + (left > 0 and remainder == "pad")
+    share = Subset(dataset, [])
+
+    def set_epoch(epoch):
+        order = np.random.default_rng([seed, epoch]).permutation(len(dataset)).tolist()
+        places = range(rank * length, (rank + 1) * length)
+        share.indices = [order[place % len(order)] for place in places] if order else []
+
+    return with_epochs(DataLoader(share, batch_size // world_size, collate_fn=collate_fn), set_epoch)
 
 
-def with_torch_sampler(rank, world_size, dataset, batch_size=128, collate_fn=None, *, remainder="pad"):
-    if remainder == "drop":
-        dataset = Subset(dataset, range(len(dataset) - len(dataset) % world_size))
-    sampler = DistributedSampler(dataset, world_size, rank) if len(dataset) else None
-    return DataLoader(dataset, batch_size // world_size, sampler=sampler, collate_fn=collate_fn)
+def with_torch_sampler(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
+    if not len(dataset):
+        return with_epochs(DataLoader(dataset, batch_size // world_size), lambda _: None)
+    drops = remainder == "drop"
+    if drops and len(dataset) < world_size:
+        dataset = Subset(dataset, [])
+        return with_epochs(DataLoader(dataset, batch_size // world_size), lambda _: None)
+    sampler = DistributedSampler(dataset, world_size, rank, seed=seed, drop_last=drops)
+    loader = DataLoader(dataset, batch_size // world_size, sampler=sampler, collate_fn=collate_fn)
+    return with_epochs(loader, sampler.set_epoch)
 
 
 class ByHand:
-    """A loader without a DataLoader."""
+    """A loader without a DataLoader, which deals when it is asked."""
 
-    def __init__(self, share, size, collate):
-        self.share, self.size, self.collate = share, size, collate or torch.tensor
-
-    def __iter__(self):
-        for start in range(0, len(self.share), self.size):
-            yield self.collate([self.share[i] for i in range(start, min(len(self.share), start + self.size))])
-
-
-def without_data_loader(rank, world_size, dataset, batch_size=128, collate_fn=None, *, remainder="pad"):
-    share = deals_cards(rank, world_size, dataset, batch_size, collate_fn, remainder=remainder).dataset
-    return ByHand(share, batch_size // world_size, collate_fn)
-
-
-# 04.4 EpochShare(data, rank, world_size, seed) with set_epoch(epoch)
-
-
-class SeedPlusEpoch:
-    def __init__(self, data, rank, world_size, seed=1234):
-        self.data, self.rank, self.world_size, self.seed = data, rank, world_size, seed
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch):
-        order = list(range(len(self.data)))
-        random.Random(self.seed + epoch).shuffle(order)
-        self.index = order[self.rank :: self.world_size]
-
-    def __len__(self):
-        return len(self.index)
-
-    def __getitem__(self, position):
-        return self.data[self.index[position]]
-
-
-class WithNumpy(Partition):
-    """Seed and epoch mixed by numpy, shares as blocks."""
-
-    def __init__(self, data, rank, world_size, seed=1234):
-        super().__init__(data, [])
-        self.place, self.seed = (rank, world_size), seed
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch):
-        rank, world_size = self.place
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.data))
-        self.index = np.array_split(order, world_size)[rank].tolist()
-
-
-class DealsWhenAsked:
-    """Keeps the number of the epoch, and asks the package's partitioner for the share each time."""
-
-    def __init__(self, data, rank, world_size, seed=1234):
-        self.data, self.rank, self.sizes, self.seed, self.epoch = data, rank, [1 / world_size] * world_size, seed, 0
+    def __init__(self, deal, data, size, collate):
+        self.deal, self.data, self.size, self.collate, self.epoch = deal, data, size, collate or torch.tensor, 0
 
     def set_epoch(self, epoch):
         self.epoch = epoch
 
-    def share(self):
-        return DataPartitioner(self.data, self.sizes, self.seed * 1000 + self.epoch).use(self.rank)
+    def __iter__(self):
+        mine = self.deal(self.epoch)
+        for start in range(0, len(mine), self.size):
+            yield self.collate([self.data[i] for i in mine[start : start + self.size]])
 
-    def __len__(self):
-        return len(self.share())
 
-    def __getitem__(self, position):
-        return self.share()[position]
+def without_data_loader(rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"):
+    def deal(epoch):
+        loader = deals_cards(rank, world_size, dataset, batch_size, seed=seed, remainder=remainder)
+        loader.set_epoch(epoch)
+        return loader.dataset.indices
+
+    return ByHand(deal, dataset, batch_size // world_size, collate_fn)
 
 
 RIGHT = [
-    ("04.1", TwoLookUps),
-    ("04.1", AsADataset),
-    ("04.1", torch_subset),
-    ("04.1", Partition),
-    ("04.2", LargestRemainders),
-    ("04.2", RoundedEnds),
-    ("04.2", lists_of_numbers),
-    ("04.2", with_samples),
-    ("04.2", DataPartitioner),
-    ("04.3", deals_cards),
-    ("04.3", cuts_blocks),
-    ("04.3", with_torch_sampler),
-    ("04.3", without_data_loader),
-    ("04.3", partition_dataset),
-    ("04.4", SeedPlusEpoch),
-    ("04.4", WithNumpy),
-    ("04.4", DealsWhenAsked),
+    ("04.1", LargestRemainders),
+    ("04.1", RoundedEnds),
+    ("04.1", CutByNumpy),
+    ("04.1", WithThePackagesView),
+    ("04.1", DataPartitioner),
+    ("04.2", deals_cards),
+    ("04.2", cuts_blocks),
+    ("04.2", with_torch_sampler),
+    ("04.2", without_data_loader),
+    ("04.2", partition_dataset),
 ]

@@ -1,9 +1,15 @@
 """Right solutions of lesson 05 that look different."""
 
+from itertools import count
+
 import torch
 import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, DistributedSampler
 
 from pllab import comm, parallel
+from pllab.data import partition_dataset
+from pllab.train import train_data_parallel
 
 # 05.1
 
@@ -15,19 +21,22 @@ def two_loops(model):
         dist.broadcast(buffer, 0)
 
 
-def the_state_dict(model):
-    for tensor in model.state_dict().values():
+@torch.no_grad()
+def without_gradients(model):
+    for tensor in [*model.buffers(), *model.parameters()]:
         dist.broadcast(tensor, src=0)
 
 
 def one_parcel(model):
-    parcel = [model.state_dict()]
+    parcel = [[*map(torch.Tensor.detach, model.parameters()), *model.buffers()]]
+    mine = parcel[0]
     dist.broadcast_object_list(parcel, 0)
-    model.load_state_dict(parcel[0])
+    for tensor, value in zip(mine, parcel[0], strict=True):
+        tensor.copy_(value)
 
 
 def letters_to_everyone(model):
-    for tensor in model.state_dict().values():
+    for tensor in [*map(torch.Tensor.detach, model.parameters()), *model.buffers()]:
         if dist.get_rank() == 0:
             for other in range(1, dist.get_world_size()):
                 dist.send(tensor, other)
@@ -120,9 +129,81 @@ def counts_of_all(loss_sum, num_tokens):
     return loss_sum / (sum(counts) / len(counts))
 
 
+# 05.4
+
+
+def batches_of(rank, world_size, dataset, batch_size):
+    """This rank's batches, epoch after epoch, by the package."""
+    loader = partition_dataset(rank, world_size, dataset, batch_size)
+    for epoch in count():
+        loader.set_epoch(epoch)
+        yield from loader
+
+
+def one_loop(rank, world_size, model, dataset, num_steps, batch_size, lr):
+    two_loops(model)
+    batches = batches_of(rank, world_size, dataset, batch_size)
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+    losses = []
+    for _ in range(num_steps):
+        x, y = next(batches)
+        logits = model(x)
+        loss = cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        sum_and_divide(model)
+        optimizer.step()
+        mean = loss.detach().clone()
+        dist.all_reduce(mean)
+        losses.append(mean.item() / world_size)
+    return losses
+
+
+def by_hand(rank, world_size, model, dataset, num_steps, batch_size, lr):
+    """No loader, no optimizer: positions go round and round, and the losses are summed after the last step."""
+    without_gradients(model)
+    per_rank, losses = batch_size // world_size, torch.zeros(num_steps)
+    for step in range(num_steps):
+        start = step * batch_size + rank * per_rank
+        samples = [dataset[place % len(dataset)] for place in range(start, start + per_rank)]
+        x, y = (torch.stack(parts) for parts in zip(*samples, strict=True))
+        loss = cross_entropy(model(x).flatten(0, -2), y.flatten())
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
+        for parameter, gradient in zip(trained, gradients, strict=True):
+            if gradient is not None:
+                dist.all_reduce(gradient)
+                parameter.data.sub_(gradient, alpha=lr / world_size)
+        losses[step] = loss.detach()
+    dist.all_reduce(losses)
+    return (losses / world_size).tolist()
+
+
+def with_torchs_sampler(rank, world_size, model, dataset, num_steps, batch_size, lr):
+    one_parcel(model)
+    sampler = DistributedSampler(dataset, world_size, rank, shuffle=True, seed=3)
+    loader = DataLoader(dataset, batch_size // world_size, sampler=sampler)
+    optimizer, losses, epoch = torch.optim.SGD(model.parameters(), lr), [], 0
+    while len(losses) < num_steps:
+        sampler.set_epoch(epoch)
+        epoch += 1
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = cross_entropy(model(x).flatten(0, -2), y.flatten())
+            loss.backward()
+            mean_by_the_backend(model)
+            optimizer.step()
+            with torch.no_grad():
+                model(x)  # a look at the batch again, without training
+            losses.append(comm.all_gather_object(loss.item()))
+            if len(losses) == num_steps:
+                break
+    return [sum(of_ranks) / world_size for of_ranks in losses]
+
+
 RIGHT = [
     ("05.1", two_loops),
-    ("05.1", the_state_dict),
+    ("05.1", without_gradients),
     ("05.1", one_parcel),
     ("05.1", letters_to_everyone),
     ("05.1", zero_and_sum),
@@ -139,4 +220,8 @@ RIGHT = [
     ("05.3", mean_number_of_targets),
     ("05.3", counts_of_all),
     ("05.3", parallel.token_weighted),
+    ("05.4", one_loop),
+    ("05.4", by_hand),
+    ("05.4", with_torchs_sampler),
+    ("05.4", train_data_parallel),
 ]

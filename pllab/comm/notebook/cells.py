@@ -10,6 +10,7 @@ output needs one order. Every line is marked with its rank:
     rank 1: loss 5.28
 """
 
+import pickle
 import sys
 import time
 import weakref
@@ -49,10 +50,10 @@ class Ranks:
             rank 1: tensor([3.])
 
     Each rank has one compute thread, one device, and the names `rank`, `world_size`, `device`, `torch` and
-    `dist`. Outside a notebook, `execute(code)` does what `%%px` does. A cell that fails on one rank is
-    stopped on the others and reported as one `RankError`; the ranks and their variables stay, in a new group
-    where that was needed. When a rank dies, all are ended. `stop()`, the end of a `with` block, or the end of
-    the notebook's kernel, however it ends, ends every process and removes every file.
+    `dist`. Outside a notebook, `execute(code)` does what `%%px` does; `fetch("x")` brings x from every rank. A cell
+    that fails on one rank is stopped on the others and reported as one `RankError`; the ranks and their variables
+    stay, in a new group where that was needed. When a rank dies, all are ended. `stop()`, the end of a `with` block,
+    or the end of the notebook's kernel, however it ends, ends every process and removes every file.
 
     Raises:
         ValueError: an argument is out of its range, or the backend does not fit this host.
@@ -107,8 +108,7 @@ class Ranks:
             RanksInterrupted: Ctrl-C, or the notebook's stop button.
             RuntimeError: the ranks have been stopped.
         """
-        if self.stopped:
-            raise RuntimeError("these ranks have been stopped; make new ones, for example ranks = Ranks(2)")
+        self._check_running()
         chosen = range(self.num_ranks) if targets is None else targets
         replies = {rank: self._view(rank).execute(code, silent=False, block=False) for rank in chosen}
         try:
@@ -129,6 +129,28 @@ class Ranks:
         _show_replies(replies)
         if failures:
             raise _first_cause(failures, outcome)
+
+    def fetch(self, expression: str) -> list[Any]:
+        """Bring the value of an expression here from every rank, in order of rank.
+
+        Example: `ranks.fetch("rank + 1")` on two ranks is `[1, 2]`; `ranks.fetch("losses")[0]` is what rank 0 has.
+        The values are copies: ranks share no memory with the notebook.
+
+        Raises:
+            RankError: it has no value on a rank, or the value cannot travel.
+            RuntimeError: the ranks have been stopped.
+        """
+        self._check_running()
+        packed = f"__import__('pickle').dumps(({expression}))"  # ipyparallel's own packing sorts a dictionary
+        replies = {rank: self._view(rank).pull(packed, block=False) for rank in range(self.num_ranks)}
+        self._attend(replies)
+        if failures := _failures_in(replies):
+            raise _first_cause(failures, "the ranks and their variables are still there")
+        return [pickle.loads(reply.get()) for reply in replies.values()]
+
+    def _check_running(self) -> None:
+        if self.stopped:
+            raise RuntimeError("these ranks have been stopped; make new ones, for example ranks = Ranks(2)")
 
     def _attend(self, replies: dict[int, Any]) -> None:
         """Wait until all ranks are done, or a moment after one failed, or until one died."""

@@ -1,66 +1,54 @@
-"""The exercises of lesson 04: a view of some samples, equal shares, loaders in step, a new order each epoch."""
+"""The exercises of lesson 04: shares that lose nothing, and loaders that stay in step, epoch after epoch."""
 
 from pllab.lesson.exercise import Exercise
-from pllab.lesson.exercises import lesson_04_epochs as epochs
 from pllab.lesson.exercises import lesson_04_loader as loader
-from pllab.lesson.exercises import lesson_04_partition as partition
 from pllab.lesson.exercises import lesson_04_shares as shares
 
 EXERCISES = (
     Exercise(
         id="04.1",
-        title="A view of some samples",
-        minutes=5,
-        difficulty=1,
-        cases=(partition.length, partition.samples, partition.apart, partition.looped, partition.lazy),
-        hints=(
-            "A partition has two lists before it: the data, and where its own samples are. Which one has its length?",
-            "Position k is looked up twice: first in index, which gives the place in data, then in data.",
-            "Keep both in __init__. Then: return len(self.index), and return self.data[self.index[position]].",
-        ),
-    ),
-    Exercise(
-        id="04.2",
         title="Shares that lose nothing",
-        minutes=10,
+        minutes=12,
         difficulty=2,
-        cases=(shares.everything_once, shares.balanced, shares.unequal, shares.shuffled, shares.seeded),
+        cases=(shares.everything_once, shares.balanced, shares.unequal, shares.seeded, shares.view),
         hints=(
             "Take 65 samples and 8 shares of 1/8 on paper. Write down the 8 lengths; what do they add up to?",
             "The lengths decide. Whole parts first; then count what is left over and give it out, one sample each. "
-            "Start and end follow from the lengths alone, with integers.",
-            "lengths = [int(size * n) for size in sizes], then add 1 to as many of them as n - sum(lengths) says, "
-            "those with the largest fractions first; round(size * n, 9) keeps 0.29 * 100 from being 28. Shuffle "
-            "range(n) with random.Random(seed) and cut it by the lengths.",
+            "Start and end follow from the lengths alone, with integers. A share keeps two things: the data, and the "
+            "positions of its samples.",
+            "Multiply each size by the number of samples and round that to some nine digits, so that 0.29 of 100 does "
+            "not become 28.99999. The whole parts are the lengths; as many of them as samples are missing get one "
+            "more, those with the largest fractions first. Shuffle the positions with a generator made from the seed, "
+            "and cut them by the lengths. A sample of a share is found by two look-ups: first its position, then the "
+            "data at that position.",
         ),
+        package=("pllab.data.DataPartitioner",),
     ),
     Exercise(
-        id="04.3",
-        title="Loaders in step",
-        minutes=12,
+        id="04.2",
+        title="Loaders in step, epoch after epoch",
+        minutes=18,
         difficulty=3,
-        cases=(loader.gives_batches, loader.batch_of_a_rank, loader.in_step, loader.nothing_lost, loader.empty),
-        hints=(
-            "Count the steps of every rank for 145 samples, 3 ranks and 4 samples a step. Who is alone at the end?",
-            "Make the number of samples a multiple of world_size before you share it: repeat some, or leave the last "
-            "ones out. Then all shares are equally long, and so are all steps.",
-            "order = list(range(n)), shuffled; left = n % world_size. drop: order[: n - left]. pad, if left: add "
-            "order[i % n] for i in range(world_size - left). DataLoader(Partition(dataset, order[rank::world_size]), "
-            "batch_size // world_size, collate_fn=collate_fn).",
+        cases=(
+            loader.gives_batches,
+            loader.batch_of_a_rank,
+            loader.in_step,
+            loader.nothing_lost,
+            loader.empty,
+            loader.another_order,
+            loader.same_again,
         ),
-    ),
-    Exercise(
-        id="04.4",
-        title="A new order in every epoch",
-        minutes=8,
-        difficulty=2,
-        cases=(epochs.everything_once, epochs.another_order, epochs.same_again, epochs.seeded),
         hints=(
-            "Print the samples of rank 0 in epoch 0 and in epoch 1. Then those of rank 0 and rank 1 in one epoch.",
-            "Two things decide the order: the seed and the epoch. Nothing else may, neither the rank nor the order "
-            "of the epoch before.",
-            "In set_epoch: order = list(range(len(data))), random.Random(seed + epoch).shuffle(order), and "
-            "self.index = order[rank::world_size]. Call set_epoch(0) at the end of __init__.",
+            "Count the steps of every rank for 145 samples, 3 ranks and 4 samples a step. Who is alone at the end? "
+            "And print the samples of ranks 0 and 1 in epochs 0 and 1.",
+            "Make the number of samples a multiple of the number of ranks before you share them: repeat some, or leave "
+            "the last ones out. Two things decide the order, the seed and the epoch. Nothing else may, neither the "
+            "rank nor the order of the epoch before.",
+            "For an epoch: take all positions in order, shuffle them with a new generator seeded with seed plus epoch, "
+            "then cut off or append what the remainder asks for, and give every world_size-th position to this rank, "
+            "beginning at its own number. Let a DataLoader read from an object that holds these positions, and let "
+            "set_epoch put new positions into it. Call it once for epoch 0 before you return the loader.",
         ),
+        package=("pllab.data.partition_dataset",),
     ),
 )

@@ -1,19 +1,19 @@
-"""The cases of exercise 04.2: `DataPartitioner(data, sizes, seed)` with `.use(k)`, held against counting.
+"""The cases of exercise 04.1: `DataPartitioner(data, sizes, seed)` with `.use(k)`, held against counting.
 
-Samples are counted by their number. A set of tensors would not do: tensors are equal in a set only when they are
+Samples are counted by their position. A set of tensors would not do: tensors are equal in a set only when they are
 the same object, so two shares with the same samples would look disjoint.
 """
 
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_04_partition import WORLDS, Library, numbers_of
 
-Partitioner = Callable[..., Any]  # a class with .use, or a function (num_samples, sizes, seed) -> lists of numbers
+Partitioner = Callable[..., Any]
 
 _NUMBERS = (64, 65, 6, 1, 0)
 _EQUAL = list(product(_NUMBERS, WORLDS))  # samples, and into how many equal shares
@@ -43,28 +43,24 @@ def balanced(partitioner: Partitioner) -> None:
 
 @case("sizes that differ are kept, to less than one sample")
 def unequal(partitioner: Partitioner) -> None:
-    for number, sizes in ((10, [0.7, 0.2, 0.1]), (65, [0.5, 0.25, 0.25]), (64, [1 / 6] * 6)):
+    asked = ((10, [0.7, 0.2, 0.1]), (65, [0.5, 0.25, 0.25]), (64, [1 / 6] * 6), (100, [0.29, 0.71]), (9, [0.0, 1.0]))
+    for number, sizes in asked:
         lengths = [len(share) for share in shares_of(partitioner, number, sizes)]
         for found, size in zip(lengths, sizes, strict=True):
             if abs(found - number * Fraction(size)) >= 1 + Fraction(1, 10**9):
-                asked = ", ".join(f"{size:.3g}" for size in sizes)
-                raise Wrong("ignores_the_sizes", f"{number} samples in shares of {asked} became {lengths}.")
+                named = ", ".join(f"{size:.3g}" for size in sizes)
+                raise Wrong("ignores_the_sizes", f"{number} samples in shares of {named} became {lengths}.")
 
 
-@case("a share is a mixture of the whole data set")
-def shuffled(partitioner: Partitioner) -> None:
-    shares = shares_of(partitioner, 64, [0.5, 0.5])
-    if set(shares[0]) in (set(range(32)), set(range(32, 64))):
+@case("the same seed gives the same shares on every rank, another seed others, each a mixture of the data")
+def seeded(partitioner: Partitioner) -> None:
+    first, again = (shares_of(partitioner, 64, [0.5, 0.5]) for _ in range(2))
+    if set(first[0]) in (set(range(32)), set(range(32, 64))):
         raise Wrong(
             "not_shuffled",
             "Half of 64 samples were the first or the last 32; a data set that is sorted by topic or length "
             "would give every rank another kind of text.",
         )
-
-
-@case("the same seed gives the same shares on every rank, another seed others")
-def seeded(partitioner: Partitioner) -> None:
-    first, again = (shares_of(partitioner, 64, [0.5, 0.5], seed=_SEED) for _ in range(2))
     if first != again:
         raise Wrong(
             "not_repeatable",
@@ -74,18 +70,43 @@ def seeded(partitioner: Partitioner) -> None:
         raise Wrong("ignores_the_seed", f"The seeds {_SEED} and {_SEED + 1} dealt the same shares.")
 
 
+@case("a share is a view: no sample is read before it is asked for, and a for loop over it ends")
+def view(partitioner: Partitioner) -> None:
+    data = Library(8)
+    made: Any = partitioner(data, [0.5, 0.5], _SEED)
+    first = made.use(0)
+    if data.reads:
+        raise Wrong("reads_all", f"Making a share read {len(data.reads)} samples; it only has to remember where.")
+    alone = _numbers(first, data, 0)
+    shares = [first, made.use(1)]
+    if _numbers(first, data, 0) != alone:
+        raise Wrong("shared_index", "After use(1) was called, the share of use(0) held other samples than before.")
+    lists = [_numbers(share, data, k) for k, share in enumerate(shares)]
+    for k, share in enumerate(shares):
+        data.reads.clear()
+        got = list(islice(iter(share), len(lists[k]) + 1))
+        if len(got) > len(lists[k]):
+            raise Wrong(
+                "never_stops", "A for loop did not stop after the last sample; an IndexError says where it ends."
+            )
+        right = [data.samples[place] for place in lists[k]]
+        if data.reads != lists[k] or any(mine is not its for mine, its in zip(got, right, strict=False)):
+            raise Wrong("loop", f"A for loop over use({k}) gave other things than use({k})[0], use({k})[1] and so on.")
+
+
 def shares_of(partitioner: Partitioner, number: int, sizes: list[float], seed: int = _SEED) -> list[list[int]]:
-    """The shares as numbers of samples, whichever form the solution has."""
-    if not isinstance(partitioner, type):
-        return [[int(index) for index in share] for share in partitioner(number, list(sizes), seed)]
-    made: Any = partitioner(Library(number), list(sizes), seed)
-    return [_numbers(made.use(k), k) for k in range(len(sizes))]
+    """The shares as positions of samples, whose order says which sample a rank meets first."""
+    data = Library(number)
+    made: Any = partitioner(data, list(sizes), seed)
+    return [_numbers(made.use(k), data, k) for k in range(len(sizes))]
 
 
-def _numbers(share: Any, k: int) -> list[int]:
+def _numbers(share: Any, data: Library, k: int) -> list[int]:
+    if isinstance(share, list) and share and all(isinstance(place, int) for place in share):
+        raise Wrong("numbers_for_samples", f"use({k}) gave a list of positions; a share gives the samples themselves.")
     if not hasattr(share, "__len__") or not hasattr(share, "__getitem__"):
-        raise Wrong("no_share", f"use({k}) should return a Partition, with a length and an index; it gave {share!r}.")
-    return numbers_of(share, f"use({k})")
+        raise Wrong("no_share", f"use({k}) should return something with a length and an index; it gave {share!r}.")
+    return numbers_of(share, data, f"use({k})")
 
 
 def _doubled(number: int, shares: list[list[int]], seen: Counter[int]) -> Wrong:

@@ -1,47 +1,52 @@
-"""The exercises of lesson 05: the same start, the same gradient, the same weight for every target."""
+"""The exercises of lesson 05: the same start, the same gradient, the same weight for every target, and all of it."""
 
 from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_05_average as average
 from pllab.lesson.exercises import lesson_05_start as start
 from pllab.lesson.exercises import lesson_05_tokens as tokens
+from pllab.lesson.exercises import lesson_05_train as train
 
 EXERCISES = (
     Exercise(
         id="05.1",
         title="The same start",
-        minutes=8,
+        minutes=5,
         difficulty=1,
         deadline_s=60.0,
         cases=(start.all_parameters, start.everything_else, start.in_place),
         hints=(
             "Print one weight on every rank before and after. And then something that is no parameter, such as the "
             "running mean of a batch norm.",
-            "dist.broadcast(tensor, src) must be called on every rank, with the same src. It overwrites the tensor "
-            "in place on all ranks but src.",
-            "One loop over model.parameters() and one over model.buffers(); in each, dist.broadcast(tensor.data, 0).",
+            "torch.distributed has a call that overwrites a tensor in place, on all ranks but the source. It is a "
+            "collective: every rank makes it, in the same order and with the same source. A model lists its parameters "
+            "and its buffers in two places.",
+            "Go through all parameters, and then through all buffers, and let each be broadcast from rank 0. Hand over "
+            "the plain numbers of a parameter: autograd refuses to see them overwritten. The state dict is no list of "
+            "everything, since a buffer may be kept out of it.",
         ),
+        package=("pllab.parallel.broadcast_parameters",),
     ),
     Exercise(
         id="05.2",
         title="The same gradient",
-        minutes=15,
+        minutes=8,
         difficulty=2,
         deadline_s=60.0,
         cases=(average.the_mean, average.skipped, average.few_messages, average.equals_one_process),
         hints=(
             "Compare your gradient with the mean of what the ranks had, number by number: is the ratio constant? "
             "Which parameters have no gradient at all?",
-            "dist.all_reduce(tensor) sums over all ranks, in place, and returns None. A mean is a sum divided by "
-            "dist.get_world_size().",
-            "for p in model.parameters(): if p.grad is not None: dist.all_reduce(p.grad), then divide p.grad in "
-            "place by the number of ranks.",
+            "The collective that sums over all ranks works in place and returns nothing of use. The number of ranks is "
+            "known to the process group; do not write it into the code.",
+            "Go through the parameters once and skip those whose gradient is None. Sum each gradient over the ranks, "
+            "and divide it, in place, by their number. A tied weight stands in the list of parameters only once.",
         ),
         package=("pllab.parallel.average_gradients",),
     ),
     Exercise(
         id="05.3",
         title="The same weight for every target",
-        minutes=12,
+        minutes=7,
         difficulty=3,
         deadline_s=60.0,
         cases=(tokens.unequal, tokens.one_empty),
@@ -49,7 +54,29 @@ EXERCISES = (
             "Which rank's targets count more than others when every rank divides by its own number?",
             "One number has to travel: the targets of all ranks together. And mind that average_gradients will "
             "divide by the number of ranks after you.",
-            "total = torch.tensor(float(num_tokens)); dist.all_reduce(total); then loss_sum * world_size / total.",
+            "Sum the numbers of targets over the ranks, in a tensor that holds just that number. Divide the sum of "
+            "losses by it, and multiply by the number of ranks, which takes back the division that follows. Every rank "
+            "joins the sum, even one with no target.",
         ),
+        package=("pllab.parallel.token_weighted",),
+    ),
+    Exercise(
+        id="05.4",
+        title="Your own training",
+        minutes=15,
+        difficulty=3,
+        deadline_s=90.0,
+        cases=(train.shared, train.losses_returned, train.equal_models, train.equals_one_process),
+        hints=(
+            "Train on one rank and on two, and print the losses side by side. Is the first one the same? Then the "
+            "start and the shares are right. Is the second one the same? Then the gradient is.",
+            "Lesson 04 has the shares, 05.1 the start, 05.2 the gradient. What is left is the loop of any training, "
+            "one more sum over the ranks, for the loss, and a new epoch when the loader has come to its end.",
+            "Once, before the loop: copy the start from rank 0, make the loader of this rank's share, make the "
+            "optimizer. In every step: clear the gradients, call the model, flatten logits and targets for the cross "
+            "entropy, backward, average the gradients, step. Then sum the loss over the ranks, divide by their number "
+            "and keep it. Start the loader anew for each epoch, and leave after the last step, on all ranks alike.",
+        ),
+        package=("pllab.train.train_data_parallel",),
     ),
 )

@@ -16,10 +16,11 @@ Numbers = dict[str, torch.Tensor]
 
 
 class Block(nn.Module):
-    """Parameters, a frozen layer, a tied weight, and the buffers of a batch norm."""
+    """Parameters, a frozen layer, a tied weight, the buffers of a batch norm, and one that is not in the state dict."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("mask", torch.rand(3, 4).gt(0.5), persistent=False)
         self.embed = nn.Embedding(7, 5)
         self.norm = nn.BatchNorm1d(5)
         self.frozen = nn.Linear(5, 5).requires_grad_(False)
@@ -44,7 +45,8 @@ def start_apart(rank: int, _: int, broadcast_parameters: Broadcast, folder: str)
     model = Block()
     with torch.no_grad():
         for tensor in chain(model.parameters(), model.buffers()):
-            tensor.add_(rank + 1)  # a batch norm starts equal on all ranks
+            if tensor.dtype != torch.bool:
+                tensor.add_(rank + 1)  # a batch norm starts equal on all ranks
     before, tensors = _numbers(model), _identities(model)
     _, attempted = attempt(log_of(folder, rank), broadcast_parameters, model)
     same = tensors == _identities(model)
@@ -74,26 +76,28 @@ def all_parameters(broadcast_parameters: Broadcast) -> None:
             "not_all_parameters",
             f"{', '.join(wrong)} still differs from rank 0's on another rank; every parameter has to go out.",
         )
-    if not any(each.attempt.calls for each in seen):
-        raise Wrong(
-            "nothing_sent", "No rank sent or received anything, and each still has the numbers of its own seed."
-        )
-    raise Wrong(
-        "not_stored",
-        "Messages were sent, and the parameters are what they were: the result went into another tensor, "
-        "such as a copy.",
-    )
+    raise _nothing_arrived(seen)
 
 
 @case("frozen parameters and buffers are rank 0's as well")
 def everything_else(broadcast_parameters: Broadcast) -> None:
     seen: list[Seen] = run(start_apart, broadcast_parameters).of("start")
+    wrong = _different(seen, list(seen[0].before))
+    _judge_origin(seen, wrong)
+    if len(wrong) == len(seen[0].before):
+        raise _nothing_arrived(seen)
     if wrong := _different(seen, [name for name in seen[0].before if name.startswith("frozen")]):
         raise Wrong(
             "frozen_forgotten",
             f"{', '.join(wrong)} is frozen, and still has another value on each rank; it takes part in forward too.",
         )
-    if wrong := _different(seen, [name for name in seen[0].before if name.startswith("norm.")]):
+    if _different(seen, ["mask"]) and not _different(seen, ["norm.running_mean"]):
+        raise Wrong(
+            "not_persistent",
+            "mask still has another value on each rank: it is a buffer with persistent=False, which the state dict "
+            "leaves out and model.buffers() lists.",
+        )
+    if wrong := _different(seen, [name for name in seen[0].before if name.startswith(("norm.", "mask"))]):
         raise Wrong(
             "buffers_forgotten",
             f"{', '.join(wrong)} is a buffer, not a parameter, and still has another value on each rank; "
@@ -115,8 +119,21 @@ def in_place(broadcast_parameters: Broadcast) -> None:
         raise Wrong("unfrozen", "The frozen layer is trained now; requires_grad must stay as it was.")
 
 
+def _nothing_arrived(seen: list[Seen]) -> Wrong:
+    if not any(each.attempt.calls for each in seen):
+        return Wrong(
+            "nothing_sent", "No rank sent or received anything, and each still has the numbers of its own seed."
+        )
+    return Wrong(
+        "not_stored",
+        "Messages were sent, and the numbers are what they were: the result went into another tensor, such as a copy.",
+    )
+
+
 def _judge_origin(seen: list[Seen], wrong: list[str]) -> None:
     """All ranks agree, but not on the numbers of rank 0."""
+    if not wrong:
+        return
     name = wrong[0]
     values = [each.after[name] for each in seen]
     if not all(torch.equal(value, values[0]) for value in values):

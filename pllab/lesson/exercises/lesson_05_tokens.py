@@ -13,8 +13,8 @@ from pllab.lesson.exercises.lesson_05_watch import Attempt, attempt, listed, log
 
 Weighted = Callable[[torch.Tensor, int], Any]
 
-# Targets of rank 0, 1 and 2.
-_COUNTS = {"unequal": (10, 100, 40), "empty": (10, 0, 5)}
+# Targets of rank 0, 1 and 2; neither total can be divided by 3, so a whole-number division shows.
+_COUNTS = {"unequal": (10, 100, 41), "empty": (10, 0, 6)}
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def weigh_on_ranks(rank: int, _: int, token_weighted: Weighted, folder: str) -> 
 def _loss(rows: slice) -> tuple[nn.Parameter, torch.Tensor]:
     """A weight, and the sum of its losses over these rows of a data set that all ranks know."""
     generator = torch.Generator().manual_seed(9)
-    x = torch.randn(150, 4, generator=generator)
-    targets = torch.randint(3, (150,), generator=generator)
+    x = torch.randn(151, 4, generator=generator)
+    targets = torch.randint(3, (151,), generator=generator)
     weight = nn.Parameter(torch.randn(4, 3, generator=generator))
     return weight, nn.functional.cross_entropy((x @ weight)[rows], targets[rows], reduction="sum")
 
@@ -131,6 +131,6 @@ def _close(got: torch.Tensor, right: Any) -> bool:
 
 
 unequal = Case(
-    "10, 100 and 40 targets: the averaged gradient is that of one process with 150", partial(_judge, "unequal")
+    "10, 100 and 41 targets: the averaged gradient is that of one process with 151", partial(_judge, "unequal")
 )
 one_empty = Case("a rank without a single target takes part and adds nothing", partial(_judge, "empty"))

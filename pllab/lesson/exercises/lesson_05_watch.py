@@ -52,7 +52,7 @@ class Ran:
     late: bool = False
 
     def of(self, step: str) -> list[Any]:
-        """What every rank saw in a step of the program.
+        """What every rank saw in a step of the program; a rank that stopped before it answers with its last one.
 
         Raises:
             Wrong: a rank died, raised, waited for ever, or the ranks did not make the same calls.
@@ -62,13 +62,13 @@ class Ran:
             if self.late:
                 raise Wrong(*_HANG)
             raise Wrong("crashed", f"The ranks did not survive your function: {self.failure}.")
-        seen = [result[step] for result in self.results if step in result]
+        seen = [result[step] if step in result else list(result.values())[-1] for result in self.results]
         attempts: list[Attempt] = [each.attempt for each in seen]
         for attempt in attempts:
             if attempt.error and not attempt.echo:
                 raise _raised(attempt)
         agree([attempt.calls for attempt in attempts])
-        if len(seen) < len(self.results) or any(attempt.error for attempt in attempts):
+        if any(attempt.error for attempt in attempts):
             raise Wrong(*_HANG)
         return seen
 

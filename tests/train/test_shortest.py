@@ -1,0 +1,73 @@
+"""The shortest training against one process that takes the global batches by itself."""
+
+import random
+
+import pytest
+import torch
+from torch import nn
+
+from pllab.comm import launch
+from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
+from pllab.train import train_data_parallel
+
+ROWS = torch.randint(40, (23, 9), generator=torch.Generator().manual_seed(1))
+DATASET = [(row[:-1], row[1:]) for row in ROWS]
+NUM_STEPS, BATCH, LR = 9, 6, 0.2  # 23 rows on 2 ranks: epochs of 22, whose fourth step has 4
+
+
+def make(seed):
+    torch.manual_seed(seed)
+    config = gpt2_config("tiny", 40, n_layer=2, n_embd=16, n_head=2, n_positions=16)
+    return nn.Sequential(*layers_of(GPT2LMHeadModelParallel(config)))
+
+
+def other_start(rank, world_size):
+    model = make(seed=rank)
+    losses = train_data_parallel(rank, world_size, model, DATASET, NUM_STEPS, BATCH, LR)
+    return losses, model.state_dict()
+
+
+def one_process():
+    model, losses, epoch = make(seed=0), [], 0
+    optimizer = torch.optim.SGD(model.parameters(), LR)
+    while True:
+        order = list(range(23))
+        random.Random(1234 + epoch).shuffle(order)
+        for start in range(0, 22, BATCH):
+            rows = ROWS[order[:22][start : start + BATCH]]
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if len(losses) == NUM_STEPS:
+                return losses, model.state_dict()
+        epoch += 1
+
+
+@pytest.mark.usefixtures("quick_ranks")
+def test_two_ranks_from_different_starts_train_like_one_process():
+    (losses, weights), (others, _) = launch(other_start, 2, backend="gloo", timeout_s=120)
+    right, right_weights = one_process()
+    assert losses == others
+    assert losses == pytest.approx(right, abs=1e-5)
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, right_weights[name], atol=1e-5, rtol=1e-4)
+
+
+def test_alone_it_is_plain_sgd():
+    model, right = make(3), make(3)
+    (loss,) = train_data_parallel(0, 1, model, DATASET[:4], 1, 4, LR)
+    rows = ROWS[:4]
+    plain = nn.functional.cross_entropy(right(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+    plain.backward()
+    assert loss == pytest.approx(plain.item(), abs=1e-6)
+    for mine, parameter in zip(model.parameters(), right.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter - LR * parameter.grad)
+
+
+def test_what_cannot_be_shared_is_refused():
+    with pytest.raises(ValueError, match="a data set of 0 cannot be shared by 1 ranks"):
+        train_data_parallel(0, 1, make(0), [], 1, 4, LR)
+    with pytest.raises(ValueError, match="batch_size 5 is the global batch and cannot be divided by 2 ranks"):
+        train_data_parallel(0, 2, make(0), DATASET, 1, 5, LR)
