@@ -257,7 +257,7 @@ def whole_limits_only(costs, num_stages):
     for limit in range(int(max(costs)), int(sum(costs)) + 2):
         sizes = _greedy(costs, num_stages, lambda filled, cost, _, limit=limit: filled + cost > limit)
         ends = [sum(sizes[:k]) for k in range(num_stages + 1)]
-        if max(sum(costs[a:b]) for a, b in pairwise(ends)) < limit + 1:
+        if max(sum(costs[a:b]) for a, b in pairwise(ends)) <= limit:
             return sizes
     return sizes
 

@@ -77,7 +77,8 @@ def _questions() -> list[Question]:
     fixed: list[Question] = [([1, 1, 1, 1, 4], 2), ([1, 1, 1, 1, 1, 1, 1, 4], 2), ([2, 3, 4, 5, 1], 2)]
     sizes = [(num_layers, num_stages) for num_layers in range(2, 9) for num_stages in range(2, min(5, num_layers))]
     small = [([float(draw.randint(1, 9)) for _ in range(n)], p) for n, p in sizes for _ in range(3)]
-    broken = [([draw.randint(0, 8000) / 16 for _ in range(n)], p) for n, p in sizes]  # sixteenths add up exactly
+    # Sixteenths add up exactly; up to 2, and up to 500.
+    broken = [([draw.randint(0, most) / 16 for _ in range(n)], p) for n, p in sizes for most in (32, 8000)]
     return fixed + small + broken
 
 
