@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -49,12 +50,20 @@ def _round(layers: Sequence[nn.Module], batch: Batch) -> list[float]:
     return seconds
 
 
+class Spent(NamedTuple):
+    """Seconds of a processor in the program and in the system, and the pages of memory handed out anew."""
+
+    program_s: float
+    system_s: float
+    new_pages: int
+
+
 @dataclass(frozen=True)
 class CutsBench:
-    """Steps in every way, and the fresh pages of memory that a step of `WHOLE` and of `SLICED` took."""
+    """Steps in every way, and what a step of `WHOLE` and of `SLICED` spent."""
 
     comparison: Comparison
-    new_pages: dict[str, int]
+    spent: dict[str, Spent]
 
     def gain(self, name: str, to: str = SLICED) -> tuple[float, float, float]:
         """How many times as fast as another way: the median of the rounds, the lowest and the highest."""
@@ -104,7 +113,7 @@ def bench_cuts(
             after = layers[-1] if name == OUTSIDE else nn.Identity()
             ways[name] = partial(_through, pipe, after, batch)
         comparison = compare(ways, repeats, baseline=SLICED, num_devices=2)
-        return CutsBench(comparison, {name: _new_pages(ways[name]) for name in (WHOLE, SLICED)})
+        return CutsBench(comparison, {name: _spent(ways[name]) for name in (WHOLE, SLICED)})
 
 
 @contextmanager
@@ -119,7 +128,9 @@ def one_thread() -> Iterator[None]:
 
 
 def _on_one_lane(layers: Sequence[nn.Module], batch: Batch, num_slices: int) -> None:
-    for value in zip(*(part.chunk(num_slices) for part in batch), strict=True):
+    """Forward and backward of the slices, one after the other."""
+    for rows in zip(*(part.chunk(num_slices) for part in batch), strict=True):
+        value: Any = rows
         for layer in layers:
             value = layer(value)
         value.sum().backward()
@@ -129,8 +140,18 @@ def _through(pipe: Pipe, after: nn.Module, batch: Batch) -> None:
     after(pipe(batch)).sum().backward()
 
 
-def _new_pages(run: Callable[[], object]) -> int:
-    """Pages of memory that the system handed out, emptied, during a run."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    run()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+def _spent(run: Callable[[], object], repeats: int = 3) -> Spent:
+    """What a run took of the processor and of memory, each the median of some runs."""
+    before, spent = _so_far(), []
+    for _ in range(repeats):
+        run()
+        after = _so_far()
+        spent.append([now - then for then, now in zip(before, after, strict=True)])
+        before = after
+    program_s, system_s, new_pages = map(statistics.median, zip(*spent, strict=True))
+    return Spent(program_s, system_s, int(new_pages))
+
+
+def _so_far() -> tuple[float, float, int]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime, used.ru_stime, used.ru_minflt

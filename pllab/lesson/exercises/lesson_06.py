@@ -22,7 +22,6 @@ EXERCISES = (
             "For each type lay the flattened gradients side by side, sum over the ranks, divide, cut the result into "
             "pieces of the old sizes, and copy each piece, in its old shape, into the gradient it came from.",
         ),
-        package=("pllab.parallel.DataParallel",),
     ),
     Exercise(
         id="06.2",
@@ -41,7 +40,6 @@ EXERCISES = (
             "wait starts those that were held back, waits for all that were started, divides what is not yet "
             "divided, and forgets everything, so that the next step begins empty.",
         ),
-        package=("pllab.parallel.DataParallel",),
     ),
     Exercise(
         id="06.3",
