@@ -237,7 +237,7 @@ def doubles_until_enough(p, limit):
 
 
 def always_many(p, limit):
-    return 1000
+    return 100_000
 
 
 def nothing_for_one_stage(p, limit):
