@@ -2,10 +2,12 @@
 
 from pllab.lesson.checking import check, hints
 from pllab.lesson.exercise import Case, Exercise, NotRight, Outcome, Verdict, Wrong
+from pllab.lesson.guesses import Calibration, calibration
 from pllab.lesson.prediction import Prediction, predict
 from pllab.lesson.source import Source, show_source, solution
 
 __all__ = [
+    "Calibration",
     "Case",
     "Exercise",
     "NotRight",
@@ -14,6 +16,7 @@ __all__ = [
     "Source",
     "Verdict",
     "Wrong",
+    "calibration",
     "check",
     "hints",
     "predict",
