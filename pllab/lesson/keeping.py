@@ -1,26 +1,18 @@
-"""Where a learner's own things are kept over the course."""
+"""The machine a learner builds: where it is kept."""
 
-import atexit
+import functools
 import os
-import shutil
 import tempfile
-from functools import cache
 from pathlib import Path
 
 
+@functools.lru_cache(maxsize=1)
+def _temporary() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(prefix="pllab-home-")
+
+
 def home() -> Path:
-    """The learner's folder: PLLAB_HOME if that is set, under CI a temporary one of this process, else the current one.
-
-    It need not be there yet.
-    """
-    named = os.environ.get("PLLAB_HOME")
-    if named:
-        return Path(named).expanduser()
-    return _temporary_folder() if os.environ.get("CI") else Path.cwd()
-
-
-@cache
-def _temporary_folder() -> Path:
-    folder = tempfile.mkdtemp(prefix="pllab-home-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    """The learner's folder: what PLLAB_HOME names; a temporary one under CI; by default the current folder."""
+    if named_folder := os.environ.get("PLLAB_HOME"):
+        return Path(named_folder)
+    return Path(_temporary().name) if os.environ.get("CI") else Path.cwd()

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from pllab.lesson import calibration, keeping, predict
+from pllab.lesson import calibration, predict
 from pllab.lesson.guesses import Calibration, Kept, keep
 from pllab.lesson.keeping import home
 from pllab.lesson.prediction import Answer
@@ -242,7 +242,6 @@ def test_the_factor_off_is_that_of_the_middle(guess, factor):
 
 
 def test_the_learners_folder(monkeypatch, tmp_path):
-    keeping._temporary_folder.cache_clear()
     assert home() == tmp_path / "kept"
     monkeypatch.delenv("PLLAB_HOME")
     monkeypatch.chdir(tmp_path)
