@@ -22,6 +22,9 @@ from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, laye
 from pllab.models.layers import cut
 from pllab.parallel import DataParallel
 from pllab.pipeline import Pipe, balance, create_workers
+from pllab.schedule import Schedule
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Timeline
 
 Rows = Sequence[tuple[torch.Tensor, torch.Tensor]]
 Train = Callable[..., Sequence[float]]
@@ -83,6 +86,47 @@ def package_entrants(track: Track, num_microbatches: int = 8) -> dict[str, Entra
     }
 
 
+def own_entrants(
+    track: Track, mine: Callable[[str], Any], num_microbatches: int = 8
+) -> tuple[dict[str, Entrant], list[str]]:
+    """The learner's trainings, as far as `mine` has them, and a sentence for each that cannot run.
+
+    `mine("05.4")` is a whole training on two ranks, `mine("09.5")` a `pipe_step`; `mine` raises ValueError otherwise.
+    """
+    split_size = -(-len(track.dataset) // num_microbatches)
+    made: dict[str, Callable[[], Entrant]] = {
+        "your data parallel": lambda: Entrant(mine("05.4"), num_ranks=2),
+        "your pipe": lambda: Entrant(partial(stepped, mine("09.5"), track.sizes, split_size)),
+    }
+    entrants, missing = {}, []
+    for name, make in made.items():
+        try:
+            entrants[name] = make()
+        except ValueError as error:
+            missing.append(f"{name} does not run: {error}")
+    return entrants, missing
+
+
+def shortest_step(track: Track, num_microbatches: int, repeats: int = 5) -> tuple[Timeline, Schedule]:
+    """The fastest of some steps of a pipeline, and what it ran: other programs only ever add time."""
+    *layers, head = track.model()
+    stages = cut([*layers, RowLoss(head)], track.sizes)
+    batch, timelines = batch_of(track.dataset, len(track.dataset)), []
+    with Pipe.from_partitions(stages, list(_LANES), num_microbatches=num_microbatches) as pipe:
+        for _ in range(repeats):
+            pipe(batch).mean().backward()
+            timelines.append(pipe.last_timeline)
+        return min(timelines, key=lambda timeline: timeline.makespan), pipe.schedule
+
+
+def predicted_step(in_turn: Timeline, order: Schedule) -> Timeline:
+    """Simulate a pipeline from a step whose stages ran in turn: each of its boxes cut into equal micro-batches."""
+    count = order.num_microbatches
+    seconds = {(span.action.stage, str(span.action.kind)): span.duration / count for span in in_turn.spans}
+    stages = range(order.num_stages)
+    return simulate(order, Costs([seconds[j, "F"] for j in stages], [seconds[j, "B"] for j in stages], 0.0))
+
+
 def one_lane(
     rank: int,  # noqa: ARG001 - the signature of all trainings
     world_size: int,  # noqa: ARG001
@@ -130,7 +174,8 @@ def piped(
     lr: float,
 ) -> list[float]:
     """Two stages on two lanes of this process; with one micro-batch they run in turn: naive model parallel."""
-    stages = cut([*list(model)[:-1], RowLoss(model[-1])], sizes)
+    *layers, head = model
+    stages = cut([*layers, RowLoss(head)], sizes)
     batch = batch_of(dataset, batch_size)
     with Pipe.from_partitions(stages, list(_LANES), num_microbatches=num_microbatches) as pipe:
         return [loss.item() for loss in _descend(pipe, lambda: pipe(batch).mean(), num_steps, lr)]
