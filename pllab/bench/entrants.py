@@ -128,8 +128,8 @@ def predicted_step(in_turn: Timeline, order: Schedule) -> Timeline:
 
 
 def one_lane(
-    rank: int,  # noqa: ARG001 - the signature of all trainings
-    world_size: int,  # noqa: ARG001
+    _rank: int,
+    _world_size: int,
     model: nn.Module,
     dataset: Rows,
     num_steps: int,
@@ -165,8 +165,8 @@ def data_parallel(
 def piped(
     sizes: Sequence[int],
     num_microbatches: int,
-    rank: int,  # noqa: ARG001
-    world_size: int,  # noqa: ARG001
+    _rank: int,
+    _world_size: int,
     model: nn.Sequential,
     dataset: Rows,
     num_steps: int,
@@ -185,8 +185,8 @@ def stepped(
     pipe_step: Callable[..., float],
     sizes: Sequence[int],
     split_size: int,
-    rank: int,  # noqa: ARG001
-    world_size: int,  # noqa: ARG001
+    _rank: int,
+    _world_size: int,
     model: nn.Sequential,
     dataset: Rows,
     num_steps: int,
