@@ -1,12 +1,7 @@
 """What holds for every test."""
 
-import multiprocessing
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
-from functools import partial
-from multiprocessing import forkserver
-from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
@@ -27,51 +22,29 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if any("mark.cuda" in file.read_text() for file in files) else True
 
 
-class Forked:
-    """A rank forked from the prepared server, with what `launch` asks of a child process."""
-
-    stdin = None
-
-    def __init__(self, context: Any, folder: Path, number: int, connection: Any) -> None:
-        from pllab.comm.launching import live
-
-        self._process = context.Process(target=live, args=(folder, number, connection), daemon=True)
-        self._process.start()
-        self.pid = self._process.pid
-        self.kill = self._process.kill
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode
-
-    def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("a rank", timeout or 0.0)
-        return self._process.exitcode
-
-
 @pytest.fixture(scope="session")
-def prepared_server() -> Iterator[BaseContext]:
-    """A server that has imported what ranks need and has computed nothing; it ends with the session."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["torch", "torch.distributed", "torch.distributed.pipelining", "pllab.lesson.checking", "pllab.train"]
-    )
-    yield context
-    forkserver._forkserver._stop()
+def start_quickly() -> Iterator[Callable[..., Any]]:
+    """Start a process from one that has imported what ranks need; takes the place of `processes.start_child`."""
+    from pllab.comm.nursery import Nursery  # a GPU machine may read these tests without it
 
-
-@pytest.fixture(scope="session")
-def start_quickly(prepared_server: BaseContext) -> Callable[[Path, int, Any], Forked]:
-    """Start a rank from the server, in 0.2 s instead of 4 s; takes the place of `pllab.comm.launching.start_rank`."""
-    return partial(Forked, prepared_server)
+    modules = ["torch", "torch.distributed", "torch.distributed.pipelining", "pllab.lesson.judging", "pllab.train"]
+    nursery = Nursery(*modules)
+    yield nursery.start
+    nursery.end()
 
 
 @pytest.fixture
-def quick_ranks(start_quickly: Callable[[Path, int, Any], Forked], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`launch` takes its processes from the server, and all else is as it is.
+def quick_ranks(start_quickly: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`launch` takes its processes from there, in 0.1 s instead of 4 s, and all else is as it is.
 
     For tests of what ranks do; what starts and ends them is tested in `tests/comm` as it is.
     """
-    monkeypatch.setattr("pllab.comm.launching.start_rank", start_quickly)
+    monkeypatch.setattr("pllab.comm.launching.start_child", start_quickly)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _home_of_a_learner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What checks keep, they keep in a folder of this session."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PLLAB_HOME", str(tmp_path_factory.mktemp("home")))
+        yield

@@ -28,13 +28,24 @@ from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import RankError, is_echo
 from pllab.comm.group import plan_backend, setup, teardown
 from pllab.comm.payload import pack, pack_value
-from pllab.comm.processes import Child, answer_with_stack, end_children, how_it_ended, is_stopped, stack_of, start_child
+from pllab.comm.processes import (
+    Started,
+    answer_with_stack,
+    end_children,
+    how_it_ended,
+    is_starved,
+    is_stopped,
+    stack_of,
+    start_child,
+)
 
 _log = logging.getLogger(__name__)
 _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
+_BUSY = "; they could have worked, and other programs had the machine"
 _LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
 
 OnReport = Callable[[int, Any], None]
+StartChild = Callable[..., Started]  # as `processes.start_child` and `Nursery.start`
 # How to send to the owner: one function in a launched rank, none elsewhere.
 _outbox: list[Callable[[str, Any], None]] = []
 
@@ -68,6 +79,7 @@ def launch(
     num_threads: int = 1,
     timeout_s: float = 600.0,
     on_report: OnReport | None = None,
+    start: StartChild | None = None,
 ) -> list[Any]:
     """Run `fn(rank, world_size, *args)` on every rank of a ready group; return the results in order of rank.
 
@@ -76,7 +88,8 @@ def launch(
         launch(where, 2)   # ['0 of 2', '1 of 2']
 
     Each rank computes with `num_threads` threads. `on_report(rank, value)` is called here, in the calling thread, for
-    every `report(value)` of a rank. All ranks have ended when this returns or raises.
+    every `report(value)` of a rank. `start` makes the processes: new ones by default; a nursery's are there at once.
+    All ranks have ended when this returns or raises.
 
     Raises:
         ValueError: an argument is out of its range, or the function or one of its arguments cannot travel.
@@ -90,7 +103,7 @@ def launch(
         ranks: list[_Rank] = []
         try:
             for number in range(world_size):
-                ranks.append(_Rank(folder, number))
+                ranks.append(_Rank(folder, number, start or start_child))
             _attend(ranks, end, timeout_s, on_report)
         finally:
             end_children([rank.process for rank in ranks])
@@ -119,20 +132,15 @@ def _new_job(
     return _Job(world_size, pack(fn, args), backend, thread_count(num_threads), timeout_s, script)
 
 
-def start_rank(folder: Path, number: int, connection: Connection) -> Child:
-    """Start the process of one rank. Tests put another function in its place, with prepared processes."""
-    entry, descriptor = "pllab.comm.launching:run_rank", connection.fileno()
-    return start_child(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
-
-
 class _Rank:
     """One process as its owner sees it, with its outcome so far."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, start: StartChild) -> None:
         self.number = number
         self.connection, other_end = mp.Pipe(duplex=False)
+        entry, descriptor = "pllab.comm.launching:run_rank", other_end.fileno()
         with other_end:  # then only the rank has it, so the stream ends when the rank dies
-            self.process = start_rank(folder, number, other_end)
+            self.process = start(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
         self.stack_file = folder / f"stack-{number}"
         self.result: bytes | None = None
         self.failure: _Failure | None = None
@@ -212,11 +220,13 @@ def _too_late(ranks: list[_Rank], timeout_s: float) -> RankError:
     late = [rank for rank in ranks if rank.is_waited_for]
     stopped = [rank for rank in late if is_stopped(rank.process.pid)]
     why = f", because {_listed(stopped)} had been stopped (SIGSTOP or Ctrl-Z)" if stopped else ""
+    starved = any(is_starved(rank.process.pid, timeout_s) for rank in late)
     stacks = "".join(f"\n\nrank {rank.number} was here:\n{rank.where()}" for rank in late)
     return RankError(
         [*stopped, *late][0].number,
         f"{_listed(late)} of {len(ranks)} had not finished after {timeout_s:g} s (timeout_s) and had to be "
-        f"ended{why}{stacks}",
+        f"ended{why or (_BUSY if starved else '')}{stacks}",
+        starved=starved,
     )
 
 
@@ -238,13 +248,11 @@ def report(value: Any) -> None:
 
 
 def run_rank() -> None:
-    """The entry point of a rank's process, with folder, number and file descriptor on its command line."""
-    folder, number, descriptor = sys.argv[1:4]
-    live(Path(folder), int(number), Connection(int(descriptor), readable=False))
+    """The life of a rank, with folder, number and file descriptor on its command line.
 
-
-def live(folder: Path, number: int, connection: Connection) -> None:
-    """The life of a rank: work, send the result or the exception to the owner, leave the group."""
+    It works, sends the result or the exception to the owner, and leaves the group.
+    """
+    folder, number, connection = Path(sys.argv[1]), int(sys.argv[2]), Connection(int(sys.argv[3]), readable=False)
     lock = threading.Lock()
 
     def send(tag: str, value: Any) -> None:

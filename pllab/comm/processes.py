@@ -20,9 +20,30 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import IO, Protocol
 
 _LEAVE_S = 10.0  # how long the system may take to end a killed process
 _on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byte that the owner writes on the leash
+
+
+class Started(Protocol):
+    """What an owner needs of a child process: of a `Child`, or of one that a nursery forked."""
+
+    pid: int
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """The owner's end of the leash."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code once it has ended."""
+
+    def kill(self) -> None:
+        """End it with all that it started."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; `subprocess.TimeoutExpired` after `timeout` seconds."""
 
 
 class Child(subprocess.Popen[bytes]):
@@ -80,7 +101,7 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="end with parent", daemon=True).start()
 
 
-def end_children(children: Sequence[Child]) -> None:
+def end_children(children: Sequence[Started]) -> None:
     """End these processes with all that they started; those that have ended are left alone."""
     for child in children:
         if child.returncode is None:
@@ -112,6 +133,29 @@ def is_stopped(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] in "Tt"  # after the name, which may hold spaces
 
 
+def is_starved(pid: int, wall_s: float, samples: int = 5) -> bool:
+    """Whether a process could run, and in `wall_s` seconds has had less than half a core: others have the machine.
+
+    One that waits is not starved, and one that has computed all the time is not; False where /proc does not say.
+    """
+    runnable = 0
+    for _ in range(samples):
+        states = [fields[0] for fields in _fields_of_threads(pid)]
+        runnable += "R" in states
+        time.sleep(0.02)
+    ticks = sum(int(fields[11]) + int(fields[12]) for fields in _fields_of_threads(pid))
+    return runnable > samples // 2 and ticks / os.sysconf("SC_CLK_TCK") < wall_s / 2
+
+
+def _fields_of_threads(pid: int) -> list[list[str]]:
+    """What /proc says of each thread from its state on."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):
+            found.append(path.read_text().rpartition(")")[2].split())
+    return found
+
+
 def stack_of(pid: int, stack_file: Path) -> str:
     """The stack of a child's main thread, as `answer_with_stack` writes it, even when the child hangs."""
     if is_stopped(pid):
@@ -136,8 +180,8 @@ def on_byte(call: Callable[[bytes], None]) -> None:
     _on_byte.append(call)
 
 
-def _hold(folder: str) -> None:
-    """Wait in a thread for the end of the leash; standard input is replaced, so that nothing else reads the leash."""
+def hold(folder: str) -> None:
+    """In a child: wait in a thread for the end of the leash; standard input is replaced, so nothing else reads it."""
     leash = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -156,7 +200,7 @@ def _hold(folder: str) -> None:
 def _main() -> None:
     folder, path, entry = sys.argv[1:4]
     del sys.argv[1:4]
-    _hold(folder)
+    hold(folder)
     sys.path[:] = json.loads(path)
     sys.modules["pllab.comm.processes"] = sys.modules[__name__]  # an import of this file gets the same leash
     module, _, function = entry.partition(":")

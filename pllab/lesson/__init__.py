@@ -1,10 +1,12 @@
 """Notebook glue: checks with hints, predictions, and the package's own source on show."""
 
 from pllab.lesson.checking import check, hints
-from pllab.lesson.exercise import Case, Exercise, NotRight, Outcome, Verdict, Wrong
+from pllab.lesson.exercise import Case, Exercise, Wrong
 from pllab.lesson.guesses import Calibration, calibration
+from pllab.lesson.keeping import Parts, mine, parts
 from pllab.lesson.prediction import Prediction, predict
 from pllab.lesson.source import Source, show_source, solution
+from pllab.lesson.verdict import NotRight, Outcome, Result, Verdict
 
 __all__ = [
     "Calibration",
@@ -12,13 +14,17 @@ __all__ = [
     "Exercise",
     "NotRight",
     "Outcome",
+    "Parts",
     "Prediction",
+    "Result",
     "Source",
     "Verdict",
     "Wrong",
     "calibration",
     "check",
     "hints",
+    "mine",
+    "parts",
     "predict",
     "show_source",
     "solution",

@@ -1,37 +1,43 @@
 """Test a student's function in a process of its own, and turn the outcome into a verdict.
 
-    the notebook: check                     the other process: run_job
+    the notebook: check                     the other process: judging.run_job
     packs the function       task    ->     reads it and runs the cases in order
     makes the verdict     <- report         one JSON line per event, written as it happens
                           <- stack          where the function was when the deadline passed
 
 The function may hang, crash, print or leave threads behind without harm to the notebook's kernel. It is sent as
-cloudpickle, because another process cannot import a function of a notebook cell; so it also reaches real ranks.
+cloudpickle, because another process cannot import a function of a notebook cell; so it also reaches real ranks. The
+process is forked from one that has imported torch already and belongs to the kernel, and so are its ranks: the deadline
+counts the learner's work.
 """
 
 import dis
-import faulthandler
 import json
 import linecache
 import os
 import re
-import signal
-import subprocess
-import sys
+import secrets
 import tempfile
-import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from types import CodeType
-from typing import IO, Any
+from subprocess import TimeoutExpired
+from types import CodeType, FunctionType
+from typing import Any
 
 import cloudpickle
 
-from pllab.lesson.exercise import Exercise, NotRight, Outcome, Verdict, Wrong, find
+from pllab.lesson.exercise import Exercise, find
+from pllab.lesson.guard import Refused, is_theirs, refuse_package
+from pllab.lesson.judging import Job
+from pllab.lesson.keeping import codes_of, keep, namespace_of
+from pllab.lesson.verdict import NotRight, Outcome, Result, Verdict
 
-_START_S = 120.0  # starting Python and importing torch on a busy machine; the student's deadline starts after it
+_START_S = 120.0  # importing torch on a busy machine; the student's deadline starts after it
+_PATIENCE = 3  # deadlines that a function gets while other programs have the machine
 _MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
+_PRELOADED = ("torch", "torch.distributed", "pllab.lesson.judging", "pllab.comm", "pllab.pipeline", "pllab.parallel")
 _CANNOT_TRAVEL = (
     "The check sends your function to a fresh process, and something it uses cannot be sent ({error}); "
     "make locks, queues, threads, widgets and open files inside the function."
@@ -39,8 +45,9 @@ _CANNOT_TRAVEL = (
 _CANNOT_BE_READ = (
     "The process of the check could not read your function; define it, and all that it uses, in the notebook."
 )
-_CRASHED = "The process that ran your function ended in the middle; a crash never counts as passed."
-Program = Callable[..., Any]  # program(rank, world_size, solution, *args)
+_CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
+_FORGED = "Your function wrote into the report of its own check; a verdict counts only for what the function does."
+_LATE = "Your function did not come back within {seconds:g} s; something waits for ever."
 
 
 def check(
@@ -50,9 +57,10 @@ def check(
     deadline_s: float | None = None,
     strict: bool | None = None,
 ) -> Verdict:
-    """Check a solution: not attempted, not yet with a hint, or right; it raises only if it is strict.
+    """Check a solution: not attempted, not yet with hints, or right; it raises only if it is strict.
 
-    Example: `check("09.1", make_tasks)` as the last line of a cell shows the verdict under it.
+    Example: `check("09.1", make_tasks)` as the last line of a cell shows the verdict under it. A right solution is kept
+    in the learner's `my_pllab.py`.
 
     deadline_s: seconds that all cases together may take; by default the exercise's.
     strict: raise if the solution is not right; by default the switch `PLLAB_STRICT=1` in the environment decides.
@@ -63,7 +71,7 @@ def check(
     """
     exercise = find(exercise_id)
     verdict = _judge(exercise, solution, exercise.deadline_s if deadline_s is None else deadline_s)
-    if strict is None:  # a switch for teachers and for tests; the one look at the environment in this room
+    if strict is None:  # a switch for teachers and for tests
         strict = os.environ.get("PLLAB_STRICT") == "1"
     if strict and verdict.outcome is not Outcome.RIGHT:
         raise NotRight(str(verdict))
@@ -71,7 +79,7 @@ def check(
 
 
 def hints(exercise_id: str, level: int = 1) -> str:
-    """Give one of the three hints of an exercise: 1 the symptom, 2 where to look, 3 almost the answer.
+    """Give one of the three hints of an exercise: 1 the symptom, 2 where to look, 3 the idea in words.
 
     Raises:
         ValueError: the level is not 1, 2 or 3, or there is no such exercise.
@@ -81,51 +89,23 @@ def hints(exercise_id: str, level: int = 1) -> str:
     return find(exercise_id).hints[level - 1]
 
 
-def run_on_ranks(
-    program: Program, solution: Callable[..., Any], world_size: int, *args: Any, timeout_s: float = 15.0
-) -> list[Any]:
-    """Run `program(rank, world_size, solution, *args)` on every rank; return the results in order of rank.
-
-    The program is a function of an exercise's module, which a rank can import. Let it return its observations
-    (gradients, shares, the ledger's messages) and judge them afterwards; a launch takes a few seconds, so make several
-    observations in one.
-
-    Example: `run_on_ranks(average_three_steps, solution, 2)` -> the weights of rank 0 and of rank 1.
-
-    Raises:
-        RankError: a rank raised, or had not finished after `timeout_s` seconds ("had not finished" in its sentence).
-    """
-    from pllab.comm import launch  # torch takes a second to import, and most checks start no ranks
-
-    return launch(_enter, world_size, program, cloudpickle.dumps(solution), args, backend="gloo", timeout_s=timeout_s)
-
-
-def _enter(rank: int, world_size: int, program: Program, packed: bytes, args: tuple[Any, ...]) -> Any:
-    return program(rank, world_size, cloudpickle.loads(packed), *args)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The message to the other process: the function, with its source for tracebacks, and the import path."""
-
-    exercise_id: str
-    function: bytes
-    source_name: str
-    source_lines: tuple[str, ...]
-    path: tuple[str, ...]
-    deadline_s: float
-
-
 def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: float) -> Verdict:
     if solution is None or _is_stub(solution):
         return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     try:
-        job = _pack(exercise, solution, deadline_s)
+        refuse_package(solution, exercise.package)
+        packed = cloudpickle.dumps(solution)
+    except Refused as refused:
+        return _refused(exercise, refused.hint_id, refused.sentence)
     except Exception as error:  # pickling runs foreign code; every failure means the same to the student
-        return _not_yet(exercise, 0, "cannot_travel", _CANNOT_TRAVEL.format(error=error))
-    with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
-        printed = _run(Path(folder), job)
-        return _read_report(exercise, Path(folder), job, printed)
+        return _refused(exercise, "cannot_travel", _CANNOT_TRAVEL.format(error=error))
+    with tempfile.TemporaryDirectory(prefix="pllab-check-", ignore_cleanup_errors=True) as folder:
+        job = Job(exercise.id, packed, tuple(_sources(solution)), secrets.token_hex(), _nursery().door.fileno())
+        run = _Run(exercise, Path(folder), job, deadline_s)
+        verdict = run.verdict()
+    if verdict.outcome is not Outcome.RIGHT:
+        return verdict
+    return Verdict(**vars(verdict) | {"kept": keep(exercise, solution)})
 
 
 def _is_stub(solution: Callable[..., Any]) -> bool:
@@ -136,128 +116,135 @@ def _is_stub(solution: Callable[..., Any]) -> bool:
     return not any(instruction.opname.startswith("RETURN") for instruction in dis.get_instructions(code))
 
 
-def _pack(exercise: Exercise, solution: Callable[..., Any], deadline_s: float) -> _Job:
-    code = getattr(solution, "__code__", None)
-    name = code.co_filename if isinstance(code, CodeType) else ""
-    lines = tuple(linecache.getlines(name)) if name else ()
-    return _Job(exercise.id, cloudpickle.dumps(solution), name, lines, tuple(sys.path), deadline_s)
+def _sources(solution: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The learner's cells that the solution comes from, so that its traceback has their lines."""
+    beside = [one for one in namespace_of(solution).values() if isinstance(one, FunctionType | type)]
+    for name in {code.co_filename for one in (solution, *beside) for code in codes_of(one) if is_theirs(code)}:
+        yield name, tuple(linecache.getlines(name))
 
 
-def _run(folder: Path, job: _Job) -> str:
-    """Run the job in its own process and session, end all its processes, and return its output."""
-    (folder / "task").write_bytes(cloudpickle.dumps(job))
-    with (folder / "printed").open("w+b") as printed:
-        process = _start(folder, printed)
+@lru_cache(maxsize=1)
+def _only_nursery(_: int) -> Any:
+    from pllab.comm.nursery import Nursery
+
+    return Nursery(*_PRELOADED)
+
+
+def _nursery() -> Any:
+    """The process that forks checks and their ranks; it starts with the first check and ends with this process."""
+    if not _only_nursery(os.getpid()).is_alive:
+        _only_nursery.cache_clear()
+    return _only_nursery(os.getpid())
+
+
+class _Run:
+    """One run of the cases in a process of its own: it waits, then reads the report."""
+
+    def __init__(self, exercise: Exercise, folder: Path, job: Job, deadline_s: float) -> None:
+        self._exercise, self._folder, self._job, self._deadline_s = exercise, folder, job, deadline_s
+        self._stack = ""
+        self._starved = False
+        self._late = False
+
+    def verdict(self) -> Verdict:
+        from pllab.comm.processes import end_children, how_it_ended
+
+        (self._folder / "task").write_bytes(cloudpickle.dumps(self._job))
+        entry, printed = "pllab.lesson.judging:run_job", self._folder / "printed"
+        process = _nursery().start(self._folder, entry, str(self._folder), log=printed, pass_fds=[self._job.door])
         try:
-            process.wait(timeout=_START_S + job.deadline_s)
-        except subprocess.TimeoutExpired:
-            pass  # the report says how far it came
+            self._attend(process)
         finally:
-            _end(process)
-        printed.seek(0)
-        return printed.read(_MOST_PRINTED).decode(errors="replace").strip()
+            end_children([process])
+        self._how = how_it_ended(process.returncode)
+        words = printed.read_bytes()[:_MOST_PRINTED].decode(errors="replace").strip() if printed.exists() else ""
+        return self._read(words)
+
+    def _attend(self, process: Any) -> None:
+        """Wait until it has ended, at most for the deadline; a starved process gets the deadline again."""
+        from pllab.comm.processes import is_starved, stack_of
+
+        report, start = self._folder / "report", time.monotonic()
+        while process.returncode is None and not (report.exists() and report.stat().st_size):
+            if time.monotonic() - start > _START_S:
+                return
+            time.sleep(0.005)
+        for patience in range(1, _PATIENCE + 1):
+            try:
+                process.wait(self._deadline_s)
+                return
+            except TimeoutExpired:
+                self._starved = is_starved(process.pid, self._deadline_s * patience)
+            if not self._starved:
+                break
+        self._late = True
+        self._stack = stack_of(process.pid, self._folder / "asked")
+
+    def _events(self) -> list[dict[str, Any]] | None:
+        """What the process wrote; None if a line has not the key of this check."""
+        report, events = self._folder / "report", []
+        for line in report.read_text(errors="replace").splitlines() if report.exists() else ():
+            try:
+                event = json.loads(line)
+                if event.pop("key") != self._job.key:
+                    return None
+            except (ValueError, KeyError, TypeError, AttributeError):
+                return None
+            events.append(event)
+        return events
+
+    def _read(self, printed: str) -> Verdict:
+        events = self._events()
+        if events is None:
+            return _refused(self._exercise, "forged", _FORGED)
+        by_number = {event["number"]: event for event in events if "number" in event}
+        results = [self._result(number, by_number.get(number)) for number in range(len(self._exercise.cases))]
+        last = events[-1]["event"] if events else "missing"
+        match last:
+            case "refused":
+                return _refused(self._exercise, events[-1]["hint_id"], events[-1]["sentence"], printed)
+            case "not attempted":
+                return Verdict(exercise=self._exercise, outcome=Outcome.NOT_ATTEMPTED, printed=printed)
+            case "missing" if not self._late:
+                return _refused(self._exercise, "cannot_travel", _CANNOT_BE_READ, printed)
+            case "done":
+                right = all(result.passed for result in results)
+                outcome = Outcome.RIGHT if right else Outcome.NOT_YET
+            case _ if self._starved or last == "undecided":
+                outcome = Outcome.UNDECIDED
+            case _:  # the report stops in the middle: the deadline passed, or the process died
+                outcome = Outcome.NOT_YET
+                results[len(by_number)] = self._unfinished(len(by_number))
+        return Verdict(exercise=self._exercise, outcome=outcome, results=tuple(results), printed=printed)
+
+    def _result(self, number: int, event: dict[str, Any] | None) -> Result:
+        claim = self._exercise.claims[number]
+        if event is None:
+            return Result(claim=claim)
+        if event["event"] == "passed":
+            return Result(claim=claim, passed=True)
+        return Result(claim=claim, hint_id=event["hint_id"], hint=event["sentence"], where=event["where"])
+
+    def _unfinished(self, number: int) -> Result:
+        case = self._exercise.cases[number]
+        if not self._late:
+            stack = (self._folder / "stack").read_text()
+            return Result(
+                claim=case.claim, hint_id="crashed", hint=_CRASHED.format(how=self._how), where=self._last_seen(stack)
+            )
+        hint_id, hint = case.on_hang or ("hang", _LATE.format(seconds=self._deadline_s))
+        return Result(claim=case.claim, hint_id=hint_id, hint=hint, where=self._last_seen(self._stack))
+
+    def _last_seen(self, stack: str) -> str:
+        """Where the student's code was, from faulthandler's dump: the innermost frame is first."""
+        for name, line, function in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stack):
+            if any(name == known for known, _ in self._job.source):
+                return f"last seen in line {line} of {function}"
+        return ""
 
 
-def _start(folder: Path, printed: IO[bytes]) -> "subprocess.Popen[bytes]":
-    program = "import sys; from pllab.lesson.checking import run_job; run_job(sys.argv[1])"
-    command = [sys.executable, "-c", program, str(folder)]
-    nothing = subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=nothing, stdout=printed, stderr=nothing, start_new_session=True)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the job's session, with any processes that the student's code started in it."""
-    if hasattr(os, "killpg"):
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all of it has ended already
-    else:
-        process.kill()
-    process.wait()
-
-
-def run_job(folder: str) -> None:
-    """In the other process: run the job of the folder, and exit without waiting for its threads."""
-    job: _Job = cloudpickle.loads(Path(folder, "task").read_bytes())
-    sys.path[:] = list(job.path)
-    linecache.cache[job.source_name] = (len("".join(job.source_lines)), None, list(job.source_lines), job.source_name)
-    with Path(folder, "report").open("w") as report, Path(folder, "stack").open("w") as stack:
-
-        def write(**event: Any) -> None:
-            report.write(json.dumps(event) + "\n")
-            report.flush()
-
-        solution, exercise = cloudpickle.loads(job.function), find(job.exercise_id)
-        write(event="ready")
-        # The process ends itself at the deadline, even if its parent is gone.
-        faulthandler.dump_traceback_later(job.deadline_s, exit=True, file=stack)
-        run_cases(exercise, solution, job.source_name, write)
-        sys.stdout.flush()
-        os._exit(0)
-
-
-def run_cases(exercise: Exercise, solution: Callable[..., Any], source_name: str, write: Callable[..., None]) -> None:
-    """Run the cases in order, stop at the first that fails, and write one event for each."""
-    for case in exercise.cases:
-        try:
-            case.test(solution)
-        except NotImplementedError:
-            return write(event="not attempted")
-        except Wrong as wrong:
-            return write(event="wrong", hint_id=wrong.hint_id, sentence=wrong.sentence)
-        except BaseException as error:  # SystemExit too: an exception of the student's code must not end the check
-            sentence = traceback.format_exception_only(error)[0].strip()  # `ZeroDivisionError: division by zero`
-            return write(event="raised", sentence=sentence, where=_raised_in(error, source_name))
-        write(event="passed")
-    write(event="done")
-
-
-def _raised_in(error: BaseException, source_name: str) -> str:
-    """The innermost line of the student's own code: `line 3 of make_tasks: return a / 0`."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source_name]
-    return f"line {frames[-1].lineno} of {frames[-1].name}: {frames[-1].line}" if frames else ""
-
-
-def _read_report(exercise: Exercise, folder: Path, job: _Job, printed: str) -> Verdict:
-    report = folder / "report"
-    events = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
-    passed = sum(event["event"] == "passed" for event in events)
-    last = events[-1] if events else {"event": "missing"}
-    match last["event"]:
-        case "done":
-            return Verdict(exercise=exercise, outcome=Outcome.RIGHT, num_passed=passed, printed=printed)
-        case "not attempted":
-            return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED, printed=printed)
-        case "wrong":
-            return _not_yet(exercise, passed, last["hint_id"], last["sentence"], printed)
-        case "raised":
-            sentence = f"Your function raised {last['sentence']}"
-            return _not_yet(exercise, passed, "raised", sentence, printed, last["where"])
-        case "missing":
-            return _not_yet(exercise, 0, "cannot_travel", _CANNOT_BE_READ, printed)
-    # The report stops in the middle: the deadline passed, or the process died.
-    stack = (folder / "stack").read_text()
-    if not stack:
-        return _not_yet(exercise, passed, "crashed", _CRASHED, printed)
-    default = ("hang", f"Your function did not come back within {job.deadline_s:g} s; something waits for ever.")
-    hint_id, sentence = exercise.cases[passed].on_hang or default
-    return _not_yet(exercise, passed, hint_id, sentence, printed, _last_seen(stack, job.source_name))
-
-
-def _last_seen(stack: str, source_name: str) -> str:
-    """Where the student's code was when the deadline passed, from faulthandler's dump."""
-    match = re.search(rf'File "{re.escape(source_name)}", line (\d+) in (\S+)', stack) if source_name else None
-    return f"last seen in line {match[1]} of {match[2]}" if match else ""
-
-
-def _not_yet(exercise: Exercise, passed: int, hint_id: str, hint: str, printed: str = "", where: str = "") -> Verdict:
-    return Verdict(
-        exercise=exercise,
-        outcome=Outcome.NOT_YET,
-        num_passed=passed,
-        hint_id=hint_id,
-        hint=hint,
-        printed=printed,
-        where=where,
-    )
+def _refused(exercise: Exercise, hint_id: str, hint: str, printed: str = "") -> Verdict:
+    """A verdict on the whole, before or instead of the cases."""
+    first, *others = exercise.claims
+    results = (Result(claim=first, hint_id=hint_id, hint=hint), *(Result(claim=claim) for claim in others))
+    return Verdict(exercise=exercise, outcome=Outcome.NOT_YET, results=results, printed=printed)

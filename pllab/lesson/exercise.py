@@ -1,27 +1,26 @@
-"""An exercise, and the verdict of a check, which is shown as text and as HTML.
+"""An exercise: a few named cases that a right solution passes, and three hints.
 
-An exercise is a few named cases that a right solution passes, and three hints. The wrong solutions it must refuse are
-in the tests. This file knows no lesson; the exercises themselves are in `pllab.lesson.exercises`.
+The wrong solutions it must refuse are in the tests. This file knows no lesson; the exercises are in
+`pllab.lesson.exercises`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from html import escape
 from importlib import import_module
 from typing import Any
 
 
 class Wrong(Exception):
-    """A case raises it for a wrong solution: the class of the bug and a sentence that teaches.
+    """A case raises it for a wrong solution: the class of the bug, a sentence that teaches, the line if known.
 
     Example: `raise Wrong("late_binding", "All tasks computed the last pair.")`
     """
 
-    def __init__(self, hint_id: str, sentence: str) -> None:
-        super().__init__(hint_id, sentence)
+    def __init__(self, hint_id: str, sentence: str, where: str = "") -> None:
+        super().__init__(hint_id, sentence, where)
         self.hint_id = hint_id
         self.sentence = sentence
+        self.where = where
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,10 @@ def case(claim: str, *, on_hang: tuple[str, str] | None = None) -> Callable[[Cal
 class Exercise:
     """An exercise of a lesson.
 
-    `id` is "09.1", `difficulty` goes from 1 to 3, `hints` from the symptom to almost the answer. `deadline_s` is
-    how long all cases together may take; an exercise that starts ranks needs more than the default.
+    `id` is "09.1", `difficulty` goes from 1 to 3, `hints` are the symptom, where to look, and the idea in words.
+    `package` names what the package has of it, such as "pllab.parallel.average_gradients": that is refused as a
+    solution, and the first one is what lessons use as long as the learner has none. `deadline_s` is how long all cases
+    together may take; an exercise that starts ranks needs more than the default.
     """
 
     id: str
@@ -96,87 +97,3 @@ def exercises_of(lesson: str) -> tuple[Exercise, ...]:
             raise
         return ()
     return exercises
-
-
-class Outcome(StrEnum):
-    """The three outcomes of a check."""
-
-    NOT_ATTEMPTED = "not attempted"
-    NOT_YET = "not yet"
-    RIGHT = "right"
-
-
-class NotRight(AssertionError):
-    """Raised instead of shown when checks are strict; the message is the verdict's text."""
-
-
-_CELL = "text-align:left;vertical-align:top"
-_MORE_HELP = 'open Hint 1 above the check, or run: from pllab.lesson import hints; hints("{id}", 1)'
-# A sign and an Okabe-Ito colour for each outcome; the sign says the same as the colour.
-_SIGNS = {
-    Outcome.NOT_ATTEMPTED: ("&#9675;", "#999999"),
-    Outcome.NOT_YET: ("&#9651;", "#E69F00"),
-    Outcome.RIGHT: ("&#9679;", "#009E73"),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """The answer of a check.
-
-    The text holds no time, no path and no process number, so a notebook's stored verdict compares equal to a new one.
-
-    Example, as text:
-
-        09.1 Tasks that remember their pair: not yet
-          passed: there is one task for every pair of the schedule
-          failed: task k computes pair k, even when it runs late
-          hint (late_binding): All tasks computed the last pair.
-          not tested yet: the order in which the tasks run does not matter
-          more help: open Hint 1 above the check, or run: from pllab.lesson import hints; hints("09.1", 1)
-    """
-
-    exercise: Exercise
-    outcome: Outcome
-    num_passed: int = 0
-    hint_id: str = ""
-    hint: str = ""
-    printed: str = ""
-    where: str = ""
-
-    @property
-    def title(self) -> str:
-        """The exercise and the outcome: `09.1 Tasks that remember their pair: not yet`."""
-        return f"{self.exercise.id} {self.exercise.title}: {self.outcome}"
-
-    def rows(self) -> list[tuple[str, str]]:
-        """The lines of the verdict as (label, sentence)."""
-        claims = self.exercise.claims
-        if self.outcome is Outcome.NOT_ATTEMPTED:
-            return [("will test", claim) for claim in claims] + [("next", "write the function, then run the check")]
-        rows = [("passed", claim) for claim in claims[: self.num_passed]]
-        if self.outcome is Outcome.NOT_YET:
-            rows += [("failed", claim) for claim in claims[self.num_passed : self.num_passed + 1]]
-            rows += [(f"hint ({self.hint_id})", self.hint)]
-            rows += [("where", self.where)] if self.where else []
-            rows += [("not tested yet", claim) for claim in claims[self.num_passed + 1 :]]
-            rows += [("more help", _MORE_HELP.format(id=self.exercise.id))]
-        return rows + ([("your function printed", self.printed)] if self.printed else [])
-
-    def __str__(self) -> str:
-        return "\n".join([self.title, *(f"  {label}: {text}".replace("\n", "\n    ") for label, text in self.rows())])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        sign, colour = _SIGNS[self.outcome]
-        rows = "".join(
-            f'<tr><th scope="row" style="{_CELL};white-space:nowrap">{escape(label)}</th>'
-            f'<td style="{_CELL};white-space:pre-wrap">{escape(text)}</td></tr>'
-            for label, text in self.rows()
-        )
-        return (
-            f'<div role="status" style="border-left:6px solid {colour};padding:4px 12px">'
-            f"<strong>{sign} {escape(self.title)}</strong>"
-            f'<table style="margin:4px 0"><tbody>{rows}</tbody></table></div>'
-        )

@@ -7,14 +7,13 @@ Who finds 40 % has learned more about their own certainty than a grade would tel
 import json
 import math
 import statistics
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from pllab.lesson.keeping import home
+from pllab.lesson.keeping import home, write_whole
 from pllab.show import Figure, figure
 from pllab.show.figures import chart
 from pllab.show.theme import count_of, write_number
@@ -204,18 +203,7 @@ def _read(path: Path) -> list[Kept]:
 
 
 def _write(path: Path, kept: Sequence[Kept]) -> None:
-    """All at once or not at all, so that a kernel that is ended leaves the old file."""
-    text = json.dumps([asdict(one) for one in kept], indent=1, ensure_ascii=False, allow_nan=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{FILE}-", encoding="utf-8", delete=False) as file:
-        new = Path(file.name)
-        try:
-            file.write(text + "\n")
-            file.close()
-            new.replace(path)
-        except BaseException:
-            new.unlink()
-            raise
+    write_whole(path, json.dumps([asdict(one) for one in kept], indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _kept(row: Any) -> Kept:

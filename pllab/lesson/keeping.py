@@ -1,9 +1,38 @@
-"""The machine a learner builds: where it is kept."""
+"""The machine a learner builds: accepted solutions, kept in one readable file, and given back to later lessons.
 
+`my_pllab.py` is plain Python, one function under the other with its lesson's number. `check` writes it; `mine` reads
+it, and so do `import my_pllab` and `torchrun`. It lies in the folder that PLLAB_HOME names, by default
+beside the notebooks.
+"""
+
+import ast
+import builtins
 import functools
+import importlib
+import inspect
+import linecache
 import os
+import re
+import symtable
+import sys
 import tempfile
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from pllab.lesson.exercise import Exercise, find
+from pllab.lesson.guard import named
+
+_HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
+
+`check` adds a solution when it is right, and replaces it when another one is. The file is yours: read it, import it.
+"""
+'''
+_MARK = re.compile(r"^# ={4} (\d\d\.\d+) .*: (\w+) ={4}$", re.MULTILINE)
 
 
 @functools.lru_cache(maxsize=1)
@@ -16,3 +45,274 @@ def home() -> Path:
     if named_folder := os.environ.get("PLLAB_HOME"):
         return Path(named_folder)
     return Path(_temporary().name) if os.environ.get("CI") else Path.cwd()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file of the learner's folder in one go, so that nobody reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    Path(file.name).replace(path)
+
+
+def keep(exercise: Exercise, solution: Any) -> str:
+    """Write an accepted solution into `my_pllab.py`; return a sentence for the verdict."""
+    path = home() / "my_pllab.py"
+    try:
+        piece = _piece(solution)
+        sections = read_sections(path)
+        sections[exercise.id] = _section(exercise, piece, sections)
+        head = _HEAD if not path.exists() else _MARK.split(path.read_text(encoding="utf-8"))[0]
+        write_whole(path, "\n\n".join([head.rstrip(), *(sections[key].strip() for key in sorted(sections))]) + "\n")
+    except (CannotKeep, OSError) as error:
+        return f"not in my_pllab.py, because {error}"
+    return "in my_pllab.py"
+
+
+def mine(exercise_id: str) -> Any:
+    """The learner's accepted solution of an exercise or, as long as there is none, the package's.
+
+    Example: `average_gradients = mine("05.2")`.
+
+    Raises:
+        ValueError: neither is there, or `my_pllab.py` cannot be imported.
+    """
+    if (name := _names().get(exercise_id)) is not None:
+        return getattr(_imported(), name)
+    exercise = find(exercise_id)
+    if not exercise.package:
+        raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
+    return named(exercise.package[0])
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Where the parts of a machine come from, a row for each exercise.
+
+    Example, as text:
+
+        05.1 The same start      yours: broadcast_parameters
+        05.2 The same gradient   borrowed from the package: pllab.parallel.average_gradients
+    """
+
+    rows: tuple[tuple[str, str], ...]
+
+    @property
+    def borrowed(self) -> tuple[str, ...]:
+        """The exercises whose part is not the learner's."""
+        return tuple(what.partition(" ")[0] for what, whose in self.rows if not whose.startswith("yours"))
+
+    def __str__(self) -> str:
+        width = max(len(what) for what, _ in self.rows)
+        return "\n".join(f"{what:{width}}   {whose}" for what, whose in self.rows)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f'<tr><th scope="row" style="text-align:left">{escape(what)}</th>'
+            f'<td style="text-align:left">{escape(whose)}</td></tr>'
+            for what, whose in self.rows
+        )
+        return f"<table><tbody>{cells}</tbody></table>"
+
+
+def parts(*exercise_ids: str) -> Parts:
+    """Say of each exercise whether its part is the learner's, borrowed from the package, or not there yet."""
+    names = _names()
+    rows = []
+    for exercise in map(find, exercise_ids):
+        whose = f"yours: {names[exercise.id]}" if exercise.id in names else "not there yet"
+        if exercise.id not in names and exercise.package:
+            whose = f"borrowed from the package: {exercise.package[0]}"
+        rows.append((f"{exercise.id} {exercise.title}", whose))
+    return Parts(tuple(rows))
+
+
+class CannotKeep(Exception):
+    """Why a solution cannot be written down, as the end of a sentence."""
+
+
+@dataclass
+class Piece:
+    """A definition with what it needs from its notebook: import lines, constants and other definitions."""
+
+    name: str
+    imports: list[str] = field(default_factory=list)
+    constants: list[str] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)  # by name, what is used before what uses it
+
+
+def _piece(solution: Any) -> Piece:
+    name = getattr(solution, "__name__", "")
+    if not name.isidentifier():
+        raise CannotKeep("it has no name; define it with def or class")
+    piece = Piece(name)
+    _collect(solution, piece)
+    return piece
+
+
+def _collect(thing: Any, piece: Piece) -> None:
+    source, names = source_of(thing), namespace_of(thing)
+    piece.sources.setdefault(thing.__name__, "")  # it may use itself
+    for name in _names_used(source):
+        if name in names and name not in piece.sources:
+            _need(name, names[name], thing, piece)
+    del piece.sources[thing.__name__]
+    piece.sources[thing.__name__] = source
+
+
+def _need(name: str, value: Any, by: Any, piece: Piece) -> None:
+    """Add what one name stands for: a module, something of another module, a definition beside it, or a constant."""
+    if isinstance(value, ModuleType):
+        piece.imports.append(_import(value.__name__, name))
+    elif isinstance(value, FunctionType | type) and value.__module__ == "my_pllab":  # it is in the file already
+        if name != value.__name__:
+            piece.constants.append(f"{name} = {value.__name__}")
+    elif isinstance(value, FunctionType | type) and value.__module__ in ("__main__", by.__module__):
+        _collect(value, piece)
+    elif module := _home_of(value, name):
+        original = getattr(value, "__name__", name)
+        alias = "" if original == name else f" as {name}"
+        piece.imports.append(f"from {module} import {original}{alias}")
+    else:
+        piece.constants.append(f"{name} = {_literal(name, value)}")
+
+
+def _import(module: str, name: str) -> str:
+    return f"import {module}" if module == name else f"import {module} as {name}"
+
+
+def _home_of(value: Any, name: str) -> str:
+    """The module that a value can be imported from, empty if there is none."""
+    module = getattr(value, "__module__", None)
+    if isinstance(module, str) and hasattr(sys.modules.get(module), getattr(value, "__name__", name)):
+        return module
+    return ""
+
+
+def _literal(name: str, value: Any) -> str:
+    text = repr(value)
+    try:
+        if ast.literal_eval(text) == value:
+            return text
+    except (ValueError, SyntaxError):
+        pass
+    raise CannotKeep(f"it uses {name}, which is no plain constant; make it inside the function or pass it in")
+
+
+def source_of(thing: Any) -> str:
+    """The source of a function or class, of a notebook cell too, where `inspect` finds no class.
+
+    Raises:
+        CannotKeep: it cannot be found.
+    """
+    files = {code.co_filename for code in codes_of(thing)} or set(linecache.cache)
+    for name in sorted(files, reverse=True):
+        text = "".join(linecache.getlines(name))
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:  # a cell with magics
+            continue
+        for node in reversed(tree.body):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == thing.__name__:
+                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+                return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+    try:
+        return textwrap.dedent(inspect.getsource(thing)).rstrip()
+    except (OSError, TypeError):
+        raise CannotKeep(f"the source of {thing.__name__} was not found; define it at the top of a cell") from None
+
+
+def codes_of(thing: Any) -> Iterator[CodeType]:
+    """The code of a function, or of the methods of a class."""
+    thing = inspect.unwrap(thing) if callable(thing) and not isinstance(thing, type) else thing
+    for one in vars(thing).values() if isinstance(thing, type) else [thing]:
+        code = getattr(getattr(one, "__func__", one), "__code__", None)
+        if isinstance(code, CodeType) and not code.co_filename.startswith("<string>"):
+            yield code
+
+
+def namespace_of(thing: Any) -> dict[str, Any]:
+    """The names that a definition finds around it."""
+    methods = vars(thing).values() if isinstance(thing, type) else [thing]
+    functions = [inspect.unwrap(one) for one in methods if isinstance(one, FunctionType)]
+    if functions:
+        return functions[0].__globals__
+    return vars(sys.modules.get(thing.__module__) or builtins)
+
+
+def _names_used(source: str) -> list[str]:
+    """The names of its notebook that a definition reads, without its own variables and those of Python itself."""
+    top = symtable.symtable(textwrap.dedent(source), "<solution>", "exec")
+    names = [symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()]
+    tables = top.get_children()
+    while tables:
+        table = tables.pop(0)
+        names += [symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()]
+        tables += table.get_children()
+    return [name for name in dict.fromkeys(names) if not hasattr(builtins, name)]
+
+
+def _section(exercise: Exercise, piece: Piece, sections: dict[str, str]) -> str:
+    """The text of one exercise in the file; what another section defines in the same words is not repeated."""
+    others = {
+        name: (key, text) for key, body in sections.items() if key != exercise.id for name, text in _defined(body)
+    }
+    sources = []
+    for name, source in piece.sources.items():
+        key, text = others.get(name, ("", source))
+        if ast.dump(ast.parse(text)) != ast.dump(ast.parse(source)):
+            raise CannotKeep(f"{key} has another {name}; give one of them another name")
+        if not key or name == piece.name:
+            sources.append(source)
+    mark = f"# ==== {exercise.id} {exercise.title}: {piece.name} ===="
+    head = [*sorted(set(piece.imports)), *piece.constants]
+    return "\n\n\n".join(["\n".join([mark, *head]), *sources])
+
+
+def _defined(body: str) -> Iterator[tuple[str, str]]:
+    for node in ast.parse(body).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, ast.get_source_segment(body, node) or ""
+
+
+def read_sections(path: Path) -> dict[str, str]:
+    """The sections of the file by exercise, each with its mark.
+
+    Raises:
+        CannotKeep: the file is no Python any more.
+    """
+    if not path.exists():
+        return {}
+    text = path.read_text(encoding="utf-8")
+    marks = [*_MARK.finditer(text)]
+    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        raise CannotKeep(f"line {error.lineno} of the file is no Python; repair it") from None
+    return {mark[1]: text[mark.start() : end] for mark, end in zip(marks, ends, strict=True)}
+
+
+def _names() -> dict[str, str]:
+    """The name of each kept solution by its exercise."""
+    path = home() / "my_pllab.py"
+    return dict(_MARK.findall(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def _imported() -> ModuleType:
+    """`my_pllab` as it is now, in a way that ranks can import it too."""
+    folder = str(home().resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        importlib.invalidate_caches()
+        linecache.checkcache()
+        if "my_pllab" in sys.modules:
+            return importlib.reload(sys.modules["my_pllab"])
+        return importlib.import_module("my_pllab")
+    except Exception as error:
+        raise ValueError(
+            f"my_pllab.py cannot be imported ({type(error).__name__}: {error}); repair that line"
+        ) from None

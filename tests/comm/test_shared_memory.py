@@ -199,7 +199,7 @@ def killed(number, size, failing):
 def seen(start_quickly):
     """Per number of ranks, and per rank, what each program returned."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_rank", start_quickly)
+        patch.setattr("pllab.comm.launching.start_child", start_quickly)
         return {size: launch(run_all, size, backend="gloo", timeout_s=60) for size in (2, 3, 4)}
 
 

@@ -90,7 +90,7 @@ def test_every_other_right_solution_passes(exercise):
 
 
 @pytest.mark.parametrize("exercise", [in_process_of_a_check(exercise) for exercise in EXERCISES])
-def test_a_right_solution_passes_in_the_process_of_a_check(exercise, quick_checks):
+def test_a_right_solution_passes_in_the_process_of_a_check(exercise):
     """Sent by value, as a function of a notebook cell is."""
     for module in VARIANTS:
         cloudpickle.register_pickle_by_value(module)
@@ -107,7 +107,7 @@ def test_a_right_solution_passes_in_the_process_of_a_check(exercise, quick_check
     [HANGING[0], *(pytest.param(*wrong, marks=pytest.mark.exhaustive) for wrong in HANGING[1:])],
     ids=lambda value: value if isinstance(value, str) else name_of(value),
 )
-def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution, quick_checks):
+def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution):
     verdict = check(exercise_id, solution, deadline_s=2.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
     assert verdict.where.endswith(f"of {solution.__name__}")

@@ -240,7 +240,7 @@ def everything(rank: int, world_size: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def ranks(start_quickly: Any) -> Results:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_rank", start_quickly)
+        patch.setattr("pllab.comm.launching.start_child", start_quickly)
         return comm.launch(everything, 2, backend="gloo", timeout_s=120.0)
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.ranks
 def ranks(start_quickly: Any) -> list[dict[str, Any]]:
     """What each program returned on each of four ranks, started once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pllab.comm.launching.start_rank", start_quickly)
+        patch.setattr("pllab.comm.launching.start_child", start_quickly)
         return comm.launch(programs.run_all, 4, backend="gloo", timeout_s=200.0)
 
 

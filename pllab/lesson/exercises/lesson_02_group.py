@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from pllab import comm
-from pllab.lesson.checking import run_on_ranks
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_02_meeting import refusal
+from pllab.lesson.judging import run_on_ranks
 
 RunInGroup = Callable[[int, int, str, Callable[[], Any]], Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pllab import comm
 from pllab.comm.errors import is_echo
-from pllab.lesson.checking import run_on_ranks
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.judging import run_on_ranks
 
 _DEADLINE_S = 5.0  # counted from the moment when all ranks are there
 _LAUNCH_S = 40.0  # starting three processes on a busy machine, and whatever the group's own deadline misses

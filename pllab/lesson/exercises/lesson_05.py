@@ -36,6 +36,7 @@ EXERCISES = (
             "for p in model.parameters(): if p.grad is not None: dist.all_reduce(p.grad), then divide p.grad in "
             "place by the number of ranks.",
         ),
+        package=("pllab.parallel.average_gradients",),
     ),
     Exercise(
         id="05.3",

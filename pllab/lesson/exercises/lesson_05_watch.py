@@ -19,8 +19,8 @@ from typing import Any
 
 from pllab.comm import Message, RankError, record_messages
 from pllab.comm.errors import is_echo
-from pllab.lesson.checking import Program, run_on_ranks
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.judging import Program, run_on_ranks
 
 WORLD_SIZE = 3  # with two ranks, a 2 written into the code would pass for the number of ranks
 _DEADLINE_S = 8.0  # for one call of the student's function; the start of the processes is not in it

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from pllab.comm import RankError
-from pllab.lesson.checking import Program, run_on_ranks
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.judging import Program, run_on_ranks
 
 WORLD_SIZE = 2
 _TIMEOUT_S = 45.0  # of a whole launch; a busy machine needs some of it to start the ranks

@@ -1,0 +1,248 @@
+"""What a check refuses whatever the answer is: looking into the check, changing it, or handing back what is asked for.
+
+    peeking     reading the stack or the collector from the learner's code, where the verdict's channel is in reach
+    patched     a function of Python, PyTorch or pllab that is another one after the case
+    packaged    the package's own function, called by the learner's code or handed in
+    disguised   a result whose class decides for itself what it equals
+
+A learner who reads the source and pastes it passes: that is reading. The guard runs in the process of a check and in
+its ranks, never in a notebook.
+"""
+
+import functools
+import os
+import sys
+import sysconfig
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import pllab
+
+Refuse = Callable[[str, str], None]  # told the hint id and the sentence
+
+_PEEKS = frozenset({"sys._getframe", "sys._current_frames", "gc.get_objects", "gc.get_referrers", "gc.get_referents"})
+_SWITCHES = frozenset({"sys.setprofile", "sys.settrace", "ctypes.dlopen"})
+_FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
+_OURS = tuple(
+    f"{Path(place).resolve()}{os.sep}"
+    for place in {*sysconfig.get_paths().values(), str(Path(pllab.__file__).parent), str(Path(os.__file__).parent)}
+    if place != sysconfig.get_paths()["data"]
+)
+_LIBRARIES = ("<frozen", "<string>", "<eval_with_key", "<template>", "<attrs", "<__array_function__")
+_WATCHED = ("builtins", "json", "math", "operator", "queue", "random", "threading", "time", "torch")
+_PEEKING = (
+    "peeking",
+    "Your function looked into the check that runs it ({event}); a verdict counts only for what the function does.",
+)
+_PATCHED = (
+    "patched",
+    "After your function {name} is another object than before; a check counts only if it finds everything as it was.",
+)
+_PACKAGED = (
+    "packaged",
+    "This is {name} of the package, which is what the exercise asks for; write it yourself. Its helpers may be called.",
+)
+_DISGUISED = (
+    "disguised",
+    "Your function returned an object of the class {name}, which decides for itself what it equals; "
+    "return plain numbers, lists or tensors.",
+)
+
+
+class Refused(BaseException):
+    """What the guard has seen; no `except Exception` of a case or of the learner's code stops it."""
+
+    def __init__(self, hint_id: str, sentence: str) -> None:
+        super().__init__(hint_id, sentence)
+        self.hint_id = hint_id
+        self.sentence = sentence
+
+
+def is_theirs(code: CodeType) -> bool:
+    """Whether code is the learner's: of a notebook cell or a file outside Python, its libraries and pllab."""
+    return _is_their_file(code.co_filename)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_their_file(name: str) -> bool:
+    return not name.startswith(_LIBRARIES) and not os.path.realpath(name).startswith(_OURS)
+
+
+def their_line(error: BaseException) -> str:
+    """The innermost line of the learner's own code, in a class too: `line 3 of make_tasks: return a / 0`."""
+    walk = list(traceback.walk_tb(error.__traceback__))
+    own = [(frame, line) for frame, line in walk if is_theirs(frame.f_code)]
+    if not own:
+        return ""
+    frame, line = own[-1]
+    summary = traceback.FrameSummary(frame.f_code.co_filename, line, frame.f_code.co_name)
+    return f"line {line} of {frame.f_code.co_name}: {summary.line}".removesuffix(": ")
+
+
+def named(path: str) -> Any:
+    """The object of a dotted name: `named("pllab.parallel.average_gradients")`."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def refuse_package(solution: Any, package: tuple[str, ...]) -> None:
+    """Refuse the package's own function or class, also wrapped in a partial, bound, or as a base class.
+
+    Raises:
+        Refused: the solution is one of the names in `package`.
+    """
+    core = _core(solution)
+    for path in package:
+        asked = named(path)
+        if core is _core(asked) or (isinstance(core, type) and isinstance(asked, type) and issubclass(core, asked)):
+            raise Refused(_PACKAGED[0], _PACKAGED[1].format(name=path))
+
+
+def _core(thing: Any) -> Any:
+    while True:
+        if isinstance(thing, functools.partial):
+            thing = thing.func
+        elif isinstance(thing, MethodType):
+            thing = thing.__func__
+        elif hasattr(thing, "__wrapped__"):
+            thing = thing.__wrapped__
+        else:
+            return thing
+
+
+def watch(package: tuple[str, ...], refuse: Refuse) -> None:
+    """From now on call `refuse` when the learner's code peeks or calls what is asked for; it cannot be switched off."""
+    codes = {code: path for path in package for code in _codes_of(named(path))}
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code in codes and frame.f_back and is_theirs(frame.f_back.f_code):
+            refuse(_PACKAGED[0], _PACKAGED[1].format(name=codes[frame.f_code]))
+
+    if codes:
+        threading.setprofile(profile)
+        sys.setprofile(profile)
+    busy = threading.local()
+
+    def hear(event: str, args: tuple[Any, ...]) -> None:
+        looks = event in _PEEKS or event in _SWITCHES
+        if not looks and not (event == "object.__getattr__" and args[1] in _FRAMES):
+            return
+        if getattr(busy, "now", False):
+            return
+        busy.now = True
+        try:
+            if _asked_by_them(sys._getframe(1)):
+                refuse(_PEEKING[0], _PEEKING[1].format(event=args[1] if not looks else event))
+        finally:
+            busy.now = False
+
+    sys.addaudithook(hear)
+
+
+def _codes_of(asked: Any) -> Iterator[CodeType]:
+    asked = _core(asked)
+    if isinstance(asked, FunctionType):
+        yield asked.__code__
+    elif isinstance(asked, type):
+        for method in vars(asked).values():
+            if isinstance(method, FunctionType):
+                yield method.__code__
+
+
+def _asked_by_them(frame: FrameType | None) -> bool:
+    """Whether the learner's code asks, itself or through what hands out frames; a library may ask for itself."""
+    inner = frame
+    while frame is not None and frame.f_code.co_filename.endswith(("inspect.py", "traceback.py")):
+        inner, frame = frame, frame.f_back
+    if frame is None or inner is None or not is_theirs(frame.f_code):
+        return False
+    prints = inner.f_code.co_filename.endswith("traceback.py") and not inner.f_code.co_name.startswith("walk")
+    return not prints
+
+
+class Fingerprint:
+    """The functions and classes of the check's surroundings, and its cases, to be found as they were.
+
+    Example: `before = Fingerprint()`, the case, then `before.compare()`.
+    """
+
+    def __init__(self, cases: Sequence[Any] = ()) -> None:
+        self._cases = [(f"case {number}", case) for number, case in enumerate(cases)]
+        self._seen = {name: dict(_callables(owner)) for name, owner in (*_surroundings(), *self._cases)}
+
+    def compare(self) -> None:
+        """Look again.
+
+        Raises:
+            Refused: something that was there is another object now.
+        """
+        for name, owner in (*_surroundings(), *self._cases):
+            before, now = self._seen.get(name, {}), dict(_callables(owner))
+            for key, (value, code) in before.items():
+                value_now, code_now = now.get(key, (None, None))
+                if value_now is not value or code_now is not code:
+                    raise Refused(_PATCHED[0], _PATCHED[1].format(name=f"{name}.{key}"))
+
+
+def _surroundings() -> Iterator[tuple[str, Any]]:
+    for name, module in list(sys.modules.items()):
+        if not isinstance(module, ModuleType):
+            continue
+        if name in _WATCHED or name.startswith(("torch.distributed", "torch.nn.functional", "torch.autograd", "pllab")):
+            yield name, module
+            if name.startswith("pllab"):
+                yield from _classes(name, module)
+    if torch := sys.modules.get("torch"):
+        yield "torch.Tensor", torch.Tensor
+
+
+def _classes(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
+    for key, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == name:
+            yield f"{name}.{key}", value
+
+
+def _callables(owner: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for key, value in list(vars(owner).items()):
+        if callable(value) and not key.startswith("__abc") and key != "_":
+            yield key, (value, value.__code__ if isinstance(value, FunctionType) else None)
+
+
+def undisguised(solution: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, whose results are refused if they decide for themselves what they equal; classes stay."""
+    if not isinstance(solution, FunctionType):
+        return solution
+
+    @functools.wraps(solution)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = solution(*args, **kwargs)
+        for leaf in _leaves(result, depth=3):
+            if _disguises(leaf):
+                raise Refused(_DISGUISED[0], _DISGUISED[1].format(name=type(leaf).__name__))
+        return result
+
+    return call
+
+
+def _leaves(value: Any, depth: int) -> Iterator[Any]:
+    yield value
+    if depth and type(value) in (list, tuple):
+        for part in value[:1000]:
+            yield from _leaves(part, depth - 1)
+    elif depth and type(value) is dict:
+        for part in list(value.values())[:1000]:
+            yield from _leaves(part, depth - 1)
+
+
+def _disguises(value: Any) -> bool:
+    kind = type(value)
+    for name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__sub__", "__rsub__", "__array__"):
+        method = getattr(kind, name, None)
+        if isinstance(method, FunctionType) and is_theirs(method.__code__):
+            return True
+    return kind.__module__ == "unittest.mock"

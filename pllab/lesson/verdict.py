@@ -1,0 +1,133 @@
+"""The verdict of a check: what each case found, shown as text and as HTML."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
+
+from pllab.lesson.exercise import Exercise
+
+
+class Outcome(StrEnum):
+    """The outcomes of a check."""
+
+    NOT_ATTEMPTED = "not attempted"
+    NOT_YET = "not yet"
+    UNDECIDED = "could not decide"
+    RIGHT = "right"
+
+
+class NotRight(AssertionError):
+    """Raised instead of shown when checks are strict; the message is the verdict's text."""
+
+
+_CELL = "text-align:left;vertical-align:top"
+_MORE_HELP = 'open Hint 1 above the check, or run: from pllab.lesson import hints; hints("{id}", 1)'
+_BUSY = "other programs had the machine, and the time ran out; close some of them and run the check again"
+# A sign and an Okabe-Ito colour for each outcome; the sign says the same as the colour.
+_SIGNS = {
+    Outcome.NOT_ATTEMPTED: ("&#9675;", "#999999"),
+    Outcome.NOT_YET: ("&#9651;", "#E69F00"),
+    Outcome.UNDECIDED: ("?", "#56B4E9"),
+    Outcome.RIGHT: ("&#9679;", "#009E73"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What one case found: passed, failed with its hint, or not tested (both are False)."""
+
+    claim: str
+    passed: bool = False
+    hint_id: str = ""
+    hint: str = ""
+    where: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was tested and is not right yet."""
+        return bool(self.hint_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The answer of a check.
+
+    The text holds no time, no path and no process number, so a notebook's stored verdict compares equal to a new one.
+
+    Example, as text:
+
+        09.1 Tasks that remember their pair: not yet
+          passed: there is one task for every pair of the schedule
+          failed: task k computes pair k, even when it runs late
+          hint (late_binding): All tasks computed the last pair.
+          not tested: the order in which the tasks run does not matter
+          more help: open Hint 1 above the check, or run: from pllab.lesson import hints; hints("09.1", 1)
+    """
+
+    exercise: Exercise
+    outcome: Outcome
+    results: tuple[Result, ...] = ()
+    printed: str = ""
+    kept: str = ""
+
+    @property
+    def title(self) -> str:
+        """The exercise and the outcome: `09.1 Tasks that remember their pair: not yet`."""
+        return f"{self.exercise.id} {self.exercise.title}: {self.outcome}"
+
+    @property
+    def first(self) -> Result:
+        """The first result that failed; an empty one if none did."""
+        return next((result for result in self.results if result.failed), Result(claim=""))
+
+    @property
+    def hint_id(self) -> str:
+        """The class of the first bug."""
+        return self.first.hint_id
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The lines of the verdict as (label, sentence)."""
+        if self.outcome is Outcome.NOT_ATTEMPTED:
+            tested = [("will test", claim) for claim in self.exercise.claims]
+            return [*tested, ("next", "write the function, then run the check")]
+        rows = list(self._rows_of_results())
+        if self.outcome is Outcome.UNDECIDED:
+            rows += [("why", _BUSY)]
+        if self.outcome is Outcome.NOT_YET:
+            rows += [("more help", _MORE_HELP.format(id=self.exercise.id))]
+        rows += [("kept", self.kept)] if self.kept else []
+        return rows + ([("your function printed", self.printed)] if self.printed else [])
+
+    def _rows_of_results(self) -> Iterator[tuple[str, str]]:
+        """A failure that repeats an earlier one has no hint of its own."""
+        said = set[str]()
+        for result in self.results:
+            if not result.failed:
+                yield ("passed" if result.passed else "not tested"), result.claim
+                continue
+            yield "failed", result.claim
+            if result.hint_id in said:
+                continue
+            said.add(result.hint_id)
+            yield f"hint ({result.hint_id})", result.hint
+            if result.where:
+                yield "where", result.where
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *(f"  {label}: {text}".replace("\n", "\n    ") for label, text in self.rows())])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        sign, colour = _SIGNS[self.outcome]
+        rows = "".join(
+            f'<tr><th scope="row" style="{_CELL};white-space:nowrap">{escape(label)}</th>'
+            f'<td style="{_CELL};white-space:pre-wrap">{escape(text)}</td></tr>'
+            for label, text in self.rows()
+        )
+        return (
+            f'<div role="status" style="border-left:6px solid {colour};padding:4px 12px">'
+            f"<strong>{sign} {escape(self.title)}</strong>"
+            f'<table style="margin:4px 0"><tbody>{rows}</tbody></table></div>'
+        )

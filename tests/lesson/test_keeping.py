@@ -1,0 +1,143 @@
+"""What a learner has built is kept as plain Python, comes back, and runs without pllab's help."""
+
+import ast
+import linecache
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import pllab.parallel
+from pllab.lesson import check, mine, parts
+from pllab.lesson.exercise import find
+from pllab.lesson.keeping import home, keep
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLLAB_HOME", str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_pllab", raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return tmp_path
+
+
+def cell(code, **names):
+    """The names of a notebook after a cell, which `inspect` and tracebacks can read as in Jupyter."""
+    number = len(linecache.cache)
+    name = f"<ipython-input-{number}>"
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    names = {"__name__": "__main__"} | names
+    exec(compile(code, name, "exec"), names)
+    return names
+
+
+SHARE = """
+STEP = 1
+
+def every(items, start, step):
+    return items[start::step * STEP]
+
+class Dealer:
+    def deal(self, items, rank, world_size):
+        return every(items, rank, world_size)
+
+def my_share(items, rank, world_size):
+    x = Dealer()
+    return x.deal(items, rank, world_size)
+"""
+
+
+def test_a_right_solution_is_kept_with_all_it_needs_and_runs_alone(folder):
+    names = cell(
+        "import math as m\nimport torch\n" + SHARE.replace("step * STEP", "step * m.ceil(STEP)"), x=torch.ones(2)
+    )
+    verdict = check("00.1", names["my_share"])
+    assert verdict.kept == "in my_pllab.py"
+    assert "kept: in my_pllab.py" in str(verdict)
+    text = (folder / "my_pllab.py").read_text()
+    assert "import math as m" in text and "STEP = 1" in text
+    assert "import torch" not in text, "what is not used is not kept"
+    assert text.index("def every") < text.index("class Dealer") < text.index("def my_share")
+    words = "import my_pllab; print(my_pllab.my_share([1, 2, 3], 1, 2))"
+    assert subprocess.check_output([sys.executable, "-c", words], cwd=folder, text=True) == "[2]\n"
+    assert mine("00.1")(list("abc"), 0, 2) == ["a", "c"]
+
+
+def test_a_wrong_solution_is_not_kept(folder):
+    check("00.1", lambda items, rank, world_size: items)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(folder):
+    assert keep(find("00.1"), cell(SHARE)["my_share"]) == "in my_pllab.py"
+    assert (
+        keep(find("05.2"), cell("def average_gradients(model):\n    pass\n")["average_gradients"]) == "in my_pllab.py"
+    )
+    path = folder / "my_pllab.py"
+    path.write_text(path.read_text().replace('"""\n\n', '"""\n\n# a word of mine\n\n', 1))
+    keep(find("00.1"), cell("def my_share(items, rank, world_size):\n    return items[rank::world_size]\n")["my_share"])
+    text = path.read_text()
+    assert text.count("def my_share") == text.count("def average_gradients") == text.count("# a word of mine") == 1
+    assert "Dealer" not in text
+    assert [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)] == [
+        "my_share",
+        "average_gradients",
+    ]
+
+
+def test_a_solution_that_uses_an_earlier_one_does_not_repeat_it():
+    first = "def average_gradients(model):\n    pass\n"
+    names = cell(first + "\ndef my_share(items, rank, world_size):\n    average_gradients(None)\n    return items\n")
+    keep(find("05.2"), names["average_gradients"])
+    assert keep(find("00.1"), names["my_share"]) == "in my_pllab.py"
+    assert (home() / "my_pllab.py").read_text().count("def average_gradients") == 1
+    borrowed = mine("05.2")
+    later = cell("def my_share(items, rank, world_size):\n    average(None)\n    return items\n", average=borrowed)
+    assert keep(find("00.1"), later["my_share"]) == "in my_pllab.py"
+    assert mine("00.1")([1], 0, 1) == [1]
+
+
+def test_what_cannot_be_kept_is_said():
+    keep(
+        find("05.2"),
+        cell("def helper():\n    return 1\n\ndef average_gradients(m):\n    helper()\n")["average_gradients"],
+    )
+    other = cell("def helper():\n    return 2\n\ndef my_share(i, r, w):\n    helper()\n")
+    assert keep(find("00.1"), other["my_share"]) == (
+        "not in my_pllab.py, because 05.2 has another helper; give one of them another name"
+    )
+    tensor = cell("def my_share(i, r, w):\n    return table[r]\n", table=torch.ones(3))
+    assert "it uses table, which is no plain constant" in keep(find("00.1"), tensor["my_share"])
+    assert "it has no name" in keep(find("00.1"), lambda items, rank, world_size: items)
+    (home() / "my_pllab.py").write_text("def broken(:\n")
+    assert "line 1 of the file is no Python" in keep(find("00.1"), other["my_share"])
+
+
+def test_lessons_borrow_what_the_learner_has_not_built():
+    assert mine("05.2") is pllab.parallel.average_gradients
+    keep(find("00.1"), cell(SHARE)["my_share"])
+    assert str(parts("00.1", "05.2")).splitlines() == [
+        "00.1 My share of the work   yours: my_share",
+        "05.2 The same gradient      borrowed from the package: pllab.parallel.average_gradients",
+    ]
+    assert parts("00.1", "05.2").borrowed == ("05.2",)
+    with pytest.raises(ValueError, match="my_pllab.py has no 08.1"):
+        mine("08.1")
+
+
+def test_a_file_that_does_not_import_is_one_sentence():
+    keep(find("00.1"), cell(SHARE)["my_share"])
+    path = home() / "my_pllab.py"
+    path.write_text(path.read_text() + "\nraise KeyError('mine')\n")
+    with pytest.raises(ValueError, match="cannot be imported .KeyError: 'mine'.; repair that line"):
+        mine("00.1")
+
+
+def test_under_ci_the_folder_is_a_temporary_one(monkeypatch, tmp_path):
+    monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.setenv("CI", "true")
+    assert home() == home() != tmp_path and home().exists()
+    monkeypatch.delenv("CI")
+    monkeypatch.chdir(tmp_path)
+    assert home() == tmp_path
