@@ -7,6 +7,7 @@ tensor_steps.py      split layers, ours and DTensor's                           
 message_costs.py     what a message costs, and gradients in few or many messages     lesson 06
 collective_steps.py  ring and tree from messages, gloo's own, and predicted          bench collectives
 pipeline_steps.py    the pipe, one lane and PyTorch's pipeline                       bench pipeline
+entrants.py          whole trainings, and racing.py: in turn, with reasons           lesson 16
 schedule_steps.py    our executor against PyTorch's                                  bench schedules
 fidelity.py          predicted against measured (fidelity_picture.py, and
                      attribute.py: the causes of the difference)                     bench fidelity
