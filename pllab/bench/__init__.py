@@ -11,6 +11,7 @@ link_steps.py        steps over a slow link, by the number of messages          
 cut_steps.py         the layers of a GPT-2, and what ways to cut them gain           lesson 07
 collective_steps.py  ring and tree from messages, gloo's own, and predicted          bench collectives
 pipeline_steps.py    the pipe, one lane and PyTorch's pipeline                       bench pipeline
+entrants.py          whole trainings, and racing.py: in turn, with reasons           lesson 16
 schedule_steps.py    our executor against PyTorch's                                  bench schedules
 fidelity.py          predicted against measured (fidelity_picture.py, and
                      attribute.py: the causes of the difference)                     bench fidelity

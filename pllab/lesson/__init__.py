@@ -2,12 +2,14 @@
 
 from pllab.lesson.checking import check, hints
 from pllab.lesson.exercise import Case, Exercise, Wrong
+from pllab.lesson.guesses import Calibration, calibration
 from pllab.lesson.keeping import Parts, mine, parts
 from pllab.lesson.prediction import Prediction, predict
 from pllab.lesson.source import Source, show_source, solution
 from pllab.lesson.verdict import NotRight, Outcome, Result, Verdict
 
 __all__ = [
+    "Calibration",
     "Case",
     "Exercise",
     "NotRight",
@@ -18,6 +20,7 @@ __all__ = [
     "Source",
     "Verdict",
     "Wrong",
+    "calibration",
     "check",
     "hints",
     "mine",

@@ -309,9 +309,11 @@ def _imported() -> ModuleType:
     try:
         importlib.invalidate_caches()
         linecache.checkcache()
-        if "my_pllab" in sys.modules:
-            return importlib.reload(sys.modules["my_pllab"])
-        return importlib.import_module("my_pllab")
+        text, module = (home() / "my_pllab.py").read_text(encoding="utf-8"), sys.modules.get("my_pllab")
+        if module is None or vars(module).get("__text__") != text:  # another object of a function cannot be pickled
+            module = importlib.reload(module) if module else importlib.import_module("my_pllab")
+            vars(module)["__text__"] = text
+        return module
     except Exception as error:
         raise ValueError(
             f"my_pllab.py cannot be imported ({type(error).__name__}: {error}); repair that line"

@@ -1,7 +1,8 @@
 """Ask for a number before it is measured, and show both on one axis afterwards.
 
-Only a guess that was written down makes a measurement surprising. The card is two ipywidgets; the figure after it is
-an ordinary picture, so a lesson also runs without a guess (Run All, tests, a page on GitHub).
+Only a guess that was written down makes a measurement surprising, and a range says how certain one was. The card is a
+few ipywidgets; the figure after it is an ordinary picture, so a lesson also runs without a guess (Run All, tests, a
+page on GitHub). What became of a guess is kept for the score of the course, see `guesses.py`.
 """
 
 import math
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
+from pllab.lesson.guesses import Guess, Kept, keep
 from pllab.show import Figure, figure
 from pllab.show.theme import write_number
 from pllab.timeline import Engine
@@ -17,12 +19,15 @@ from pllab.timeline import Engine
 
 
 class Prediction:
-    """A question with a range, the learner's guess, and later the truth.
+    """A question with an axis, the learner's guess, and later the truth.
 
     Example:
         how_long = predict("Two ranks share a job of 2 s. How long?", unit="s", low=0, high=4)
         how_long.guess = 1.5  # or by the card's button
+        how_long.guess = (1.0, 2.0)  # a range that you would bet 4 to 1 on
         how_long.reveal(1.02, engine="emulated", spread=(1.01, 1.04))
+
+    The first `reveal` settles it: the guess it found is kept for `calibration`, and a later one does not count.
     """
 
     def __init__(self, question: str, unit: str, low: float, high: float) -> None:
@@ -32,26 +37,27 @@ class Prediction:
         self.unit = unit
         self.low = low
         self.high = high
-        self._guess: float | None = None
+        self._guess: Guess | None = None
+        self._is_revealed = False
+        self._is_late = False
         self._card: Any = None
 
     @property
-    def guess(self) -> float | None:
-        """The learner's number in the prediction's unit, None while nobody has guessed."""
+    def guess(self) -> Guess | None:
+        """The learner's number or range in the prediction's unit, None while nobody has guessed."""
         return self._guess
 
     @guess.setter
-    def guess(self, value: float) -> None:
-        if not self.low <= value <= self.high:
-            raise ValueError(
-                f"a guess of {value:g} lies outside the axis from {self.low:g} to {self.high:g} {self.unit}; "
-                "choose one inside"
-            )
-        self._guess = float(value)
+    def guess(self, value: Guess) -> None:
+        guess = _checked_guess(value, self)
+        if self._is_revealed:
+            self._is_late = self._guess is None
+        else:
+            self._guess = guess
 
     def sentence(self) -> str:
         """The question and the guess, as text."""
-        noted = "no guess yet" if self._guess is None else f"your guess: {self._guess:g} {self.unit}"
+        noted = "no guess yet" if self._guess is None else f"your guess: {self.write_guess()}"
         return f"Predict: {self.question} ({noted})"
 
     __repr__ = sentence
@@ -68,8 +74,29 @@ class Prediction:
 
         measured: in the prediction's unit, made by `engine`; spread: its lowest and highest round.
         """
-        answer = Answer(self, measured, engine, spread, simulated)
-        return figure(_draw(answer), answer.sentence(), caption=f"{self.question} {answer.sentence()}")
+        ends = None if spread is None else (float(spread[0]), float(spread[1]))
+        answer = Answer(self, float(measured), engine, ends, simulated)
+        sentence = answer.sentence()
+        if self._guess is not None and not self._is_revealed:
+            sentence = f"{sentence} {keep(answer.kept(self._guess))}".rstrip()
+        self._is_revealed = True
+        return figure(_draw(answer), sentence, caption=f"{self.question} {sentence}")
+
+    @property
+    def noted(self) -> str:
+        """What the card says under its button."""
+        if self._is_late or (self._is_revealed and self._guess is None):
+            return "The answer was revealed before, so a guess does not count any more."
+        if self._guess is None:
+            return "No guess yet."
+        kept = " It was revealed with this guess, which stays." if self._is_revealed else ""
+        return f"Noted: {self.write_guess()}.{kept}"
+
+    def write_guess(self) -> str:
+        """The guess with its unit: `1.5 s` or `1 to 2 s`; empty without one."""
+        if self._guess is None:
+            return ""
+        return f"{' to '.join(f'{end:g}' for end in _ends(self._guess))} {self.unit}"
 
     def write(self, value: float) -> str:
         """Three digits; a number too small for the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""
@@ -123,42 +150,93 @@ class Answer:
             parts.append(f"Simulated: {write(self.simulated)} {unit}")
         return ". ".join([*parts, self._judgement()]) + "."
 
-    def _judgement(self) -> str:
-        guess, write, unit = self.asked.guess, self.asked.write, self.asked.unit
-        if guess is None:
-            return "You made no guess"
-        lowest, highest = self.spread or (self.measured, self.measured)
-        gap = abs(guess - self.measured)
-        if lowest <= guess <= highest or gap <= 0.05 * abs(self.measured):
-            return f"Your guess of {write(guess)} {unit} was right"
-        side = "high" if guess > self.measured else "low"
-        return f"Your guess of {write(guess)} {unit} was {write(gap)} {unit} too {side}"
+    def kept(self, guess: Guess) -> Kept:
+        """The guess with this outcome, as the course keeps it."""
+        asked = self.asked
+        return Kept(
+            question=asked.question,
+            unit=asked.unit,
+            guess=guess,
+            measured=self.measured,
+            spread=self.spread,
+            engine=self.engine,
+        )
 
-    def marks(self) -> list[tuple[str, float, str, str]]:
-        """Name, value, symbol and Okabe-Ito colour, from the bottom of the picture to its top."""
-        marks = [(self.maker.lower(), self.measured, "o", "#0072B2")]
+    def _judgement(self) -> str:
+        asked, write, guess = self.asked, self.asked.write, self.asked.guess
+        if guess is None:
+            return "Your guess came after the answer and does not count" if asked._is_late else "You made no guess"
+        ends, kept = _ends(guess), self.kept(guess)
+        said = f"Your {'range' if kept.is_range else 'guess'} of {' to '.join(map(write, ends))} {asked.unit}"
+        if kept.held:
+            return f"{said} {'holds it' if kept.is_range else 'was right'}"
+        is_high = ends[0] > self.measured
+        gap = ends[0] - self.measured if is_high else self.measured - ends[-1]
+        verb = "lies" if kept.is_range else "was"
+        return f"{said} {verb} {write(gap)} {asked.unit} too {'high' if is_high else 'low'}"
+
+    def marks(self) -> list[tuple[str, Guess, str, str]]:
+        """Name, value or range, symbol and Okabe-Ito colour, from the bottom of the picture to its top."""
+        marks: list[tuple[str, Guess, str, str]] = [(self.maker.lower(), self.measured, "o", "#0072B2")]
         if self.simulated is not None:
             marks.append(("simulated", self.simulated, "s", "#56B4E9"))
-        if self.asked.guess is not None:
-            marks.append(("your guess", self.asked.guess, "D", "#E69F00"))
+        if (guess := self.asked.guess) is not None:
+            marks.append(("your range" if isinstance(guess, tuple) else "your guess", guess, "D", "#E69F00"))
         return marks
 
 
+def _checked_guess(value: Any, asked: Prediction) -> Guess:
+    """A number on the axis, or a range on it.
+
+    Raises:
+        ValueError: it is neither, or outside the axis.
+    """
+    try:
+        ends = [float(end) for end in (value if isinstance(value, tuple | list) else [value])]
+    except (TypeError, ValueError):
+        ends = []
+    if len(ends) not in (1, 2):
+        raise ValueError(f"a guess is a number or a range (low, high), not {value!r}")
+    for end in ends:
+        if not asked.low <= end <= asked.high:
+            raise ValueError(
+                f"a guess of {end:g} lies outside the axis from {asked.low:g} to {asked.high:g} {asked.unit}; "
+                "choose one inside"
+            )
+    if len(ends) == 1:
+        return ends[0]
+    if not ends[0] < ends[1]:
+        raise ValueError(
+            f"a range goes from a lower to a higher number, not from {ends[0]:g} to {ends[1]:g}; swap them, "
+            "or give a single number"
+        )
+    return ends[0], ends[1]
+
+
+def _ends(guess: Guess) -> tuple[float, ...]:
+    return guess if isinstance(guess, tuple) else (guess,)
+
+
 def _draw(answer: Answer) -> Any:
-    """The marks with their names on one axis, as a figure of matplotlib's."""
+    """The marks with their names on one axis, as a figure of matplotlib's; a range is a bar."""
     from matplotlib.figure import Figure as Canvas  # a canvas of its own: pyplot keeps every figure it makes
 
     asked, marks = answer.asked, answer.marks()
     canvas = Canvas(figsize=(7, 0.55 * len(marks) + 0.9), dpi=96, layout="constrained")
     axes = canvas.add_subplot()
     for row, (_, value, symbol, colour) in enumerate(marks):
-        axes.plot(value, row, symbol, color=colour, markersize=11, markeredgecolor="black")
-        axes.annotate(asked.write(value), (value, row), xytext=(0, 9), textcoords="offset points", ha="center")
+        ends = _ends(value)
+        if len(ends) == 2:
+            axes.barh(row, ends[1] - ends[0], left=ends[0], height=0.28, color=colour, edgecolor="black")
+        else:
+            axes.plot(value, row, symbol, color=colour, markersize=11, markeredgecolor="black")
+        text, middle = " to ".join(map(asked.write, ends)), sum(ends) / len(ends)
+        axes.annotate(text, (middle, row), xytext=(0, 9), textcoords="offset points", ha="center")
     if answer.spread is not None and answer.engine != "calculated":
         axes.hlines(0, *answer.spread, color="black", linewidth=2, zorder=0)
     axes.set_yticks(range(len(marks)), [name for name, *_ in marks])
     axes.set_ylim(-0.6, len(marks) - 0.2)
-    shown = [value for _, value, *_ in marks] + list(answer.spread or ())
+    shown = [end for _, value, *_ in marks for end in _ends(value)] + list(answer.spread or ())
     axes.set_xlim(min(asked.low, *shown), max(asked.high, *shown))
     axes.set_xlabel(asked.unit)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -166,20 +244,35 @@ def _draw(answer: Answer) -> Any:
 
 
 def _card(prediction: Prediction) -> Any:
-    """The card: question, number, button, and a line that says what was noted."""
+    """The card: question, both ends of the range, button, and a line that says what was noted."""
     import ipywidgets
 
     low, high = prediction.low, prediction.high
-    number = ipywidgets.BoundedFloatText(value=(low + high) / 2, min=low, max=high, step=(high - low) / 100)
-    number.description = prediction.unit
-    number.tooltip = prediction.question
-    button = ipywidgets.Button(description="Note my guess", tooltip="Keep this number until it is measured")
-    note = ipywidgets.HTML(value="No guess yet.")
+    ends = [
+        ipywidgets.BoundedFloatText(
+            value=(low + high) / 2,
+            min=low,
+            max=high,
+            step=(high - low) / 100,
+            description=name,
+            tooltip=f"{prediction.question} {which} end of your range, in {prediction.unit}",
+            layout={"width": "170px"},
+            style={"description_width": "initial"},
+        )
+        for name, which in ((f"{prediction.unit}, from", "Lower"), ("to", "Upper"))
+    ]
+    button = ipywidgets.Button(description="Note my guess", tooltip="Keep this guess until it is measured")
+    note = ipywidgets.HTML(value=prediction.noted)
 
-    def keep(_: Any) -> None:
-        prediction.guess = number.value
-        note.value = f"Noted: {prediction.guess:g} {prediction.unit}."
+    def store(_: Any) -> None:
+        lower, upper = sorted(end.value for end in ends)
+        prediction.guess = lower if lower == upper else (lower, upper)
+        note.value = escape(prediction.noted)
 
-    button.on_click(keep)
+    button.on_click(store)
     question = ipywidgets.HTML(value=f"<strong>Predict.</strong> {escape(prediction.question)}")
-    return ipywidgets.VBox([question, ipywidgets.HBox([number, button]), note])
+    how = ipywidgets.HTML(
+        value="A range that you would bet 4 to 1 on; the same number twice is a single guess.",
+        style={"font_size": "0.9em"},
+    )
+    return ipywidgets.VBox([question, ipywidgets.HBox([*ends, button]), how, note])

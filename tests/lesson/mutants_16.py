@@ -1,31 +1,7 @@
 """Wrong solutions of lesson 16, each with the hint that must refuse it."""
 
-from statistics import mean, median
-
-
-def mean_of_the_rates(tokens, seconds):
-    return mean(count / time for count, time in zip(tokens, seconds, strict=True))
-
-
-def median_of_the_rates(tokens, seconds):
-    return median(count / time for count, time in zip(tokens, seconds, strict=True))
-
-
-def last_batch(tokens, seconds):
-    return tokens[-1] / seconds[-1]
-
-
-def seconds_per_token(tokens, seconds):
-    return sum(seconds) / sum(tokens)
-
-
-def tokens_per_millisecond(tokens, seconds):
-    return sum(tokens) / sum(seconds) / 1000
-
-
-def forgets_the_slowest(tokens, seconds):
-    kept = sorted(zip(seconds, tokens, strict=True))[:-1] or [(seconds[0], tokens[0])]
-    return sum(count for _, count in kept) / sum(time for time, _ in kept)
+import math
+from statistics import mean, median, median_low
 
 
 def _or_none(ratios, value):
@@ -77,20 +53,142 @@ def never_admits_a_loss(baseline_s, contender_s):
     return None if min(ratios) <= 1 else median(ratios)
 
 
+def lower_middle(baseline_s, contender_s):
+    ratios = _ratios(baseline_s, contender_s)
+    return _or_none(ratios, median_low(ratios))
+
+
+def drops_the_extremes(baseline_s, contender_s):
+    ratios = sorted(_ratios(baseline_s, contender_s))
+    return _or_none(ratios, mean(ratios[1:-1] if len(ratios) > 5 else [median(ratios)]))
+
+
+def draws_are_wins(baseline_s, contender_s):
+    ratios = _ratios(baseline_s, contender_s)
+    return None if min(ratios) < 1 < max(ratios) else median(ratios)
+
+
+def _close(mine, right):
+    return len(mine) == len(right) and all(abs(a - b) <= 0.001 for a, b in zip(mine, right, strict=True))
+
+
+def _fair(losses, close=_close):
+    right = losses[next(iter(losses))]
+    return [name for name, mine in losses.items() if close(mine, right)]
+
+
+def _fastest(names, seconds, others=None, faster=lambda a, b: a < b):
+    for name in names:
+        rest = [other for other in others or names if other != name]
+        if all(faster(a, b) for other in rest for a, b in zip(seconds[name], seconds[other], strict=True)):
+            return name
+    return None
+
+
+def smallest_median(seconds, losses):
+    return min(_fair(losses), key=lambda name: median(seconds[name]))
+
+
+def smallest_total(seconds, losses):
+    return min(_fair(losses), key=lambda name: sum(seconds[name]))
+
+
+def draws_win(seconds, losses):
+    return _fastest(_fair(losses), seconds, faster=lambda a, b: a <= b)
+
+
+def nobody_ever(seconds, losses):
+    return None
+
+
+def beats_the_baseline(seconds, losses):
+    first = next(iter(seconds))
+    for name in _fair(losses)[1:]:
+        if all(a < b for a, b in zip(seconds[name], seconds[first], strict=True)):
+            return name
+    return first
+
+
+def baseline_left_out(seconds, losses):
+    return _fastest(_fair(losses)[1:], seconds) if len(seconds) > 1 else next(iter(seconds))
+
+
+def alone_is_nobody(seconds, losses):
+    return _fastest(_fair(losses), seconds) if len(seconds) > 1 else None
+
+
+def any_losses(seconds, losses):
+    return _fastest(list(seconds), seconds)
+
+
+def last_loss(seconds, losses):
+    return _fastest(_fair(losses, lambda mine, right: not abs(mine[-1] - right[-1]) > 0.001), seconds)
+
+
+def without_abs(seconds, losses):
+    close = lambda m, r: len(m) == len(r) and all(a - b <= 0.001 for a, b in zip(m, r, strict=True))  # noqa: E731
+    return _fastest(_fair(losses, close), seconds)
+
+
+def means_agree(seconds, losses):
+    return _fastest(_fair(losses, lambda m, r: len(m) == len(r) and abs(mean(m) - mean(r)) <= 0.001), seconds)
+
+
+def cut_to_the_shorter(seconds, losses):
+    return _fastest(_fair(losses, lambda m, r: all(abs(a - b) <= 0.001 for a, b in zip(m, r, strict=False))), seconds)
+
+
+def at_least_as_long(seconds, losses):
+    close = lambda m, r: len(m) >= len(r) and all(abs(a - b) <= 0.001 for a, b in zip(m, r, strict=False))  # noqa: E731
+    return _fastest(_fair(losses, close), seconds)
+
+
+def looks_for_distance(seconds, losses):
+    close = lambda m, r: len(m) == len(r) and not any(abs(a - b) > 0.001 for a, b in zip(m, r, strict=False))  # noqa: E731
+    return _fastest(_fair(losses, close), seconds)
+
+
+def largest_gap(seconds, losses):
+    close = lambda m, r: len(m) == len(r) and not math.dist(m, r) > 0.001  # noqa: E731
+    return _fastest(_fair(losses, close), seconds)
+
+
+def against_everybody(seconds, losses):
+    return _fastest(_fair(losses), seconds, others=list(seconds))
+
+
+def only_the_first_round(seconds, losses):
+    return _fastest(_fair(losses), {name: times[:1] for name, times in seconds.items()})
+
+
 WRONG = [
-    ("16.1", "mean_of_rates", mean_of_the_rates),
-    ("16.1", "median_of_rates", median_of_the_rates),
-    ("16.1", "one_batch_only", last_batch),
-    ("16.1", "wrong_unit", seconds_per_token),
-    ("16.1", "wrong_unit", tokens_per_millisecond),
-    ("16.1", "wrong_rate", forgets_the_slowest),
-    ("16.2", "mean_of_ratios", mean_ratio),
-    ("16.2", "ratio_of_totals", totals),
-    ("16.2", "ratio_of_medians", two_medians),
-    ("16.2", "best_of", luckiest_rounds),
-    ("16.2", "best_ratio", luckiest_ratio),
-    ("16.2", "mean_of_rates", rates),
-    ("16.2", "upside_down", upside_down),
-    ("16.2", "within_the_spread", always_a_number),
-    ("16.2", "hides_a_loss", never_admits_a_loss),
+    ("16.1", "mean_of_ratios", mean_ratio),
+    ("16.1", "ratio_of_totals", totals),
+    ("16.1", "ratio_of_medians", two_medians),
+    ("16.1", "best_of", luckiest_rounds),
+    ("16.1", "best_ratio", luckiest_ratio),
+    ("16.1", "mean_of_rates", rates),
+    ("16.1", "upside_down", upside_down),
+    ("16.1", "one_ratio_only", lower_middle),
+    ("16.1", "wrong_median", drops_the_extremes),
+    ("16.1", "draw_counts", draws_are_wins),
+    ("16.1", "within_the_spread", always_a_number),
+    ("16.1", "hides_a_loss", never_admits_a_loss),
+    ("16.2", "not_every_round", smallest_median),
+    ("16.2", "not_every_round", smallest_total),
+    ("16.2", "not_every_round", only_the_first_round),
+    ("16.2", "draw_counts", draws_win),
+    ("16.2", "no_name", nobody_ever),
+    ("16.2", "first_that_wins", beats_the_baseline),
+    ("16.2", "baseline_cannot_win", baseline_left_out),
+    ("16.2", "alone", alone_is_nobody),
+    ("16.2", "ignores_losses", any_losses),
+    ("16.2", "last_loss_only", last_loss),
+    ("16.2", "signed_gap", without_abs),
+    ("16.2", "opposite_gaps", means_agree),
+    ("16.2", "short_run", cut_to_the_shorter),
+    ("16.2", "long_run", at_least_as_long),
+    ("16.2", "nan_counts", looks_for_distance),
+    ("16.2", "nan_counts", largest_gap),
+    ("16.2", "cheat_in_the_way", against_everybody),
 ]

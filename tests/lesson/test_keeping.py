@@ -2,6 +2,7 @@
 
 import ast
 import linecache
+import pickle
 import subprocess
 import sys
 
@@ -141,3 +142,11 @@ def test_under_ci_the_folder_is_a_temporary_one(monkeypatch, tmp_path):
     monkeypatch.delenv("CI")
     monkeypatch.chdir(tmp_path)
     assert home() == tmp_path
+
+
+def test_two_parts_taken_one_after_the_other_can_both_travel_to_ranks(folder):
+    (folder / "my_pllab.py").write_text(
+        "# ==== 05.1 One: f ====\ndef f(): ...\n# ==== 05.2 Two: g ====\ndef g(): ...\n"
+    )
+    first, second = mine("05.1"), mine("05.2")
+    assert pickle.loads(pickle.dumps([first, second])) == [first, second]

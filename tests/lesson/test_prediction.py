@@ -1,33 +1,67 @@
-"""The prediction card: the guess is kept, and the figure says the same numbers as its sentence."""
+"""The prediction card: the first guess before the answer is kept, and the figure says the same as its sentence."""
 
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import nbformat
 import pytest
 
-from pllab.lesson import predict
+from pllab.lesson import calibration, predict
+from pllab.lesson.guesses import Calibration, Kept, keep
+from pllab.lesson.keeping import home
 from pllab.lesson.prediction import Answer
 
 
-def _ask():
-    return predict("How long?", unit="s", low=0, high=4)
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The learner's folder, which is not there yet."""
+    monkeypatch.setenv("PLLAB_HOME", str(tmp_path / "kept"))
+    return tmp_path / "kept"
 
 
-def test_without_a_guess_everything_works_and_says_so():
+def _ask(question="How long?"):
+    return predict(question, unit="s", low=0, high=4)
+
+
+def _kept(guess, measured=1.0, spread=None, question="How long?"):
+    return Kept(question=question, unit="s", guess=guess, measured=measured, spread=spread, engine="real")
+
+
+def _rows(folder):
+    return json.loads((folder / "predictions.json").read_text())
+
+
+def test_without_a_guess_everything_works_and_nothing_is_written(folder):
     asked = _ask()
     assert repr(asked) == "Predict: How long? (no guess yet)"
     shown = asked.reveal(1.234, engine="real", spread=(1.1, 1.4))
     assert shown.alt == "Measured (real): 1.23 s (1.1 to 1.4). You made no guess."
     assert 'alt="Measured (real): 1.23 s' in shown.to_html()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(
     ("guess", "said"),
-    [(1.12, "was right"), (0.96, "was right"), (0.94, "was 0.06 s too low"), (2.0, "was 1 s too high")],
+    [
+        (1.12, "Your guess of 1.12 s was right"),
+        (0.96, "Your guess of 0.96 s was right"),
+        (0.94, "Your guess of 0.94 s was 0.06 s too low"),
+        (2.0, "Your guess of 2 s was 1 s too high"),
+        ((0.5, 1.0), "Your range of 0.5 to 1 s holds it"),
+        ((0.5, 0.99), "Your range of 0.5 to 0.99 s lies 0.01 s too low"),
+        ([1.1, 2], "Your range of 1.1 to 2 s lies 0.1 s too high"),
+    ],
 )
-def test_the_guess_is_judged_against_measurement_and_spread(guess, said):
+def test_a_number_is_judged_against_the_spread_and_a_range_against_the_measurement(guess, said):
     asked = _ask()
     asked.guess = guess
     sentence = Answer(asked, 1.0, "emulated", spread=(0.99, 1.15), simulated=0.9).sentence()
-    assert sentence.startswith("Measured (emulated): 1 s (0.99 to 1.15). Simulated: 0.9 s. Your guess of ")
-    assert sentence.endswith(f"{said}.")
+    assert sentence == f"Measured (emulated): 1 s (0.99 to 1.15). Simulated: 0.9 s. {said}."
 
 
 @pytest.mark.parametrize(
@@ -37,27 +71,204 @@ def test_numbers_are_written_as_people_read_them(measured, said):
     assert Answer(_ask(), measured, "real").sentence() == f"Measured (real): {said}. You made no guess."
 
 
-def test_a_measurement_off_the_axis_is_still_drawn():
-    shown = _ask().reveal(9.5, engine="real")
-    assert shown.png.startswith(b"\x89PNG")
-
-
-def test_the_button_notes_the_number():
+@pytest.mark.parametrize("guess", [None, 2.0, (1.0, 3.0)])
+def test_a_measurement_off_the_axis_is_still_drawn(guess):
     asked = _ask()
+    if guess is not None:
+        asked.guess = guess
+    shown = asked.reveal(9.5, engine="real", spread=(9.0, 10.0), simulated=8.0)
+    assert shown.png.startswith(b"\x89PNG")
+    axes = shown.canvas.axes[0]
+    assert axes.get_xlim() == (0, 10)
+    assert len(axes.patches) == (guess == (1.0, 3.0))
+    assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(1.0, 2.0)] * len(axes.patches)
+
+
+@pytest.mark.parametrize(("lower", "upper", "noted"), [(1.5, 1.5, 1.5), (1.0, 2.0, (1.0, 2.0)), (3.0, 1.0, (1.0, 3.0))])
+def test_the_button_notes_a_number_or_both_ends(lower, upper, noted):
+    asked = _ask("How long < 2?")
     bundle = asked._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
-    assert bundle["text/plain"] == "Predict: How long? (no guess yet)"
-    question, row, said = asked._card.children
-    number, button = row.children
-    number.value = 1.5
+    assert bundle["text/plain"] == "Predict: How long < 2? (no guess yet)"
+    question, row, _, said = asked._card.children
+    low, high, button = row.children
+    low.value, high.value = lower, upper
     button.click()
-    assert asked.guess == 1.5
-    assert said.value == "Noted: 1.5 s."
-    assert "How long?" in question.value
+    assert asked.guess == noted
+    assert said.value == f"Noted: {asked.write_guess()}."
+    assert "How long &lt; 2?" in question.value
+    asked.reveal(1.0, engine="real")
+    low.value = 0.5
+    button.click()
+    assert asked.guess == noted
+    assert said.value.endswith("It was revealed with this guess, which stays.")
 
 
 def test_impossible_cards_and_guesses_are_refused():
     with pytest.raises(ValueError, match="low < high, not 4 and 0"):
         predict("How long?", unit="s", low=4, high=0)
-    with pytest.raises(ValueError, match="a guess of 5 lies outside"):
-        _ask().guess = 5
+    for guess, why in {
+        5: "a guess of 5 lies outside",
+        (1, 5): "a guess of 5 lies outside",
+        (2, 1): "not from 2 to 1; swap",
+        (1, 1): "or give a single number",
+        float("nan"): "a guess of nan lies outside",
+        "a lot": "a number or a range",
+        (1, 2, 3): "a number or a range",
+    }.items():
+        asked = _ask()
+        with pytest.raises(ValueError, match=re.escape(why)):
+            asked.guess = guess
+        assert asked.guess is None
+
+
+def test_the_first_guess_and_its_outcome_are_kept(folder):
+    asked = _ask()
+    asked.guess = (1, 2)
+    assert asked.reveal(1.5, engine="emulated", spread=(1, 2)).alt.endswith("Your range of 1 to 2 s holds it.")
+    asked.guess = 3
+    asked.reveal(2.5, engine="real")
+    again = _ask()  # the cell was run again, or the kernel was
+    again.guess = 2.5
+    again.reveal(2.5, engine="real")
+    other = _ask("And how long now?")
+    other.guess = 2
+    other.reveal(4, engine="calculated")
+    first, second = _rows(folder)
+    assert first == {
+        **{"question": "How long?", "unit": "s", "guess": [1.0, 2.0], "measured": 1.5},
+        **{"spread": [1.0, 2.0], "engine": "emulated"},
+    }
+    assert (second["guess"], second["measured"], second["spread"]) == (2.0, 4.0, None)
+    assert [path.name for path in folder.iterdir()] == ["predictions.json"]
+
+
+def test_a_guess_after_the_answer_does_not_count(folder):
+    asked = _ask()
+    asked.reveal(1.0, engine="real")
+    asked.guess = 1.0
+    assert asked.guess is None
+    assert "does not count any more" in asked.noted
+    assert asked.reveal(1.0, engine="real").alt.endswith("Your guess came after the answer and does not count.")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}", "3", "null", "[3]", '[{"question": "x"}]', "[" * 100_000, "\ud800", json.dumps([{"guess": "NaN"}])],
+    ids=range(9),
+)
+def test_a_file_that_is_not_ours_is_left_alone_and_said(folder, text):
+    folder.mkdir()
+    path = folder / "predictions.json"
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    asked = _ask()
+    asked.guess = 2
+    told = "predictions.json is not a list of guesses; move it away."
+    assert asked.reveal(1, engine="real").alt.endswith(f"too high. Your guess was not kept: {told}")
+    assert repr(calibration()) == f"No score: {told}"
+    assert path.read_bytes() == text.encode(errors="surrogatepass")
+
+
+def test_a_folder_that_cannot_be_used_is_said_without_its_name(folder):
+    folder.write_text("a file")
+    told = keep(_kept(1.0))
+    assert told.startswith("Your guess was not kept: predictions.json cannot be read or written (")
+    assert str(folder) not in told
+    assert "cannot be read" in repr(calibration())
+
+
+def test_what_json_cannot_hold_is_not_kept(folder):
+    assert "not kept" in keep(_kept(1.0, measured=float("nan")))
+    assert not list(folder.glob("*"))
+
+
+def test_a_writer_that_is_ended_leaves_the_old_file(folder, monkeypatch):
+    keep(_kept(1.0))
+    before = _rows(folder)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert "(No space left on device)" in keep(_kept(1.0, question="Another?"))
+    assert _rows(folder) == before
+
+
+def test_without_guesses_the_score_says_what_to_do(folder):
+    score = calibration()
+    assert repr(score).startswith("No guess is kept yet: note one on the card of a lesson")
+    assert score._repr_html_() == f'<p role="status">{score!r}</p>'
+    with pytest.raises(ValueError, match="No guess is kept yet"):
+        score.figure()
+    assert not folder.exists()
+
+
+def test_the_score_of_a_course():
+    for number, guess in enumerate([(0.5, 1.5), (0.9, 1.0), (2.0, 4.0), 1.3, 1.2, 0.0]):
+        assert keep(_kept(guess, spread=(0.8, 1.25), question=f"Number <{number}>?")) == ""
+    score = calibration()
+    assert [one.held for one in score.kept] == [True, True, False, False, True, False]
+    assert score.sentences() == [
+        "2 of 3 ranges held the measurement; promised were 80 %, that is 2.4. "
+        "That agrees, as far as 3 ranges can tell.",
+        "1 of 3 single numbers were right: within the spread, or within 5 % of the measurement.",
+        "Your typical guess was off by a factor of 1.20 (the median).",
+    ]
+    assert "missed: Number <2>? guess 2 to 4 s, measured 1 s (0.8 to 1.25), real, factor 2.83" in repr(score)
+    html = score._repr_html_()
+    assert html.count("<tr>") == 7
+    assert "Number &lt;2&gt;?" in html
+    assert "Number <2>? 2 to 4 times, missed" in score.figure().alt
+    assert len(score.figure().canvas.axes[0].get_yticks()) == 5  # 0 has no place on an axis of multiples
+
+
+@pytest.mark.parametrize(
+    ("held", "count", "verdict"),
+    [
+        *[(0, 1, "That agrees"), (1, 1, "That agrees"), (0, 2, "too narrow"), (2, 5, "too narrow")],
+        *[(3, 5, "That agrees"), (10, 10, "That agrees"), (11, 11, "could be narrower"), (6, 11, "too narrow")],
+    ],
+)
+def test_a_verdict_needs_more_than_chance(held, count, verdict):
+    score = Calibration(tuple(_kept((0.5, 1.5) if number < held else (2.0, 3.0)) for number in range(count)))
+    assert verdict in score.sentences()[0]
+
+
+@pytest.mark.parametrize(("guess", "factor"), [(2.0, 4.0), ((0.25, 1.0), 1.0), ((0.0, 1.0), 1.0), (0.0, None)])
+def test_the_factor_off_is_that_of_the_middle(guess, factor):
+    assert _kept(guess, measured=0.5).factor == factor
+
+
+def test_the_learners_folder(monkeypatch, tmp_path):
+    assert home() == tmp_path / "kept"
+    monkeypatch.delenv("PLLAB_HOME")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+    assert home() == tmp_path
+    monkeypatch.setenv("CI", "true")
+    assert home() == home() != tmp_path
+    assert home().is_dir()
+
+
+def test_the_folder_under_ci_ends_with_its_process():
+    environment = {name: value for name, value in os.environ.items() if name != "PLLAB_HOME"} | {"CI": "1"}
+    code = "from pllab.lesson.keeping import home; print(home(), home().is_dir())"
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    name, was_there = run.stdout.split()
+    assert was_there == "True"
+    assert not Path(name).exists()
+
+
+def test_no_two_lessons_ask_the_same_question():
+    """The first guess to a question is kept, so the second lesson's would be lost."""
+    cells = [
+        cell
+        for path in (Path(__file__).parents[2] / "notebooks").glob("*.ipynb")
+        for cell in nbformat.read(path, as_version=nbformat.NO_CONVERT).cells
+        if cell.cell_type == "code"
+    ]
+    shown = [output.get("data", {}).get("text/plain", "") for cell in cells for output in cell.outputs]
+    asked = [text for text in shown if text.startswith("Predict: ")]
+    assert asked
+    assert {text: count for text, count in Counter(asked).items() if count > 1} == {}

@@ -175,12 +175,12 @@ def _lane_of(runner: Contestant, first: Contestant, num_devices: int, unit: str)
 def _doubt(runner: Contestant, first: Contestant, speedup: float, num_devices: int) -> str:
     """What is wrong with a result, in one sentence; empty when it can be believed.
 
-    Example: 14.4x on 2 devices: `pipeline: 14.40x is more than 2 devices can give; ...`.
+    Example: 14.4x on 2 devices: `pipeline: 14.40x on 2 devices is noise, a cache or a mistake; ...`.
     """
     if speedup > num_devices:
         return (
-            f"{runner.name}: {speedup:.2f}x is more than {count_of(num_devices, 'device')} can give; "
-            "look for a mistake in the measurement before you believe it."
+            f"{runner.name}: {speedup:.2f}x on {count_of(num_devices, 'device')} is noise, a cache or a mistake; "
+            "find out which before you believe it."
         )
     if runner.low <= first.high and first.low <= runner.high:
         return f"{runner.name}: the difference from {first.name} is smaller than the spread, so call it a tie."

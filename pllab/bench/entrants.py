@@ -1,0 +1,244 @@
+"""The trainings that race in lesson 16: the same model, the same rows, plain gradient descent, in different ways.
+
+Each is a whole training with one signature, that of exercise 05.4, so that a learner's own can run beside them:
+
+    train(rank, world_size, model, dataset, num_steps, batch_size, lr) -> loss of each step
+
+`model` is a chain from token ids (rows, time) to logits (rows, time, vocabulary), `dataset[i]` is (ids, targets) of one
+row. A batch is the whole data set: then the loss of a step does not depend on who took which rows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from pllab import comm
+from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
+from pllab.models.layers import cut
+from pllab.parallel import DataParallel
+from pllab.pipeline import Pipe, balance, create_workers
+from pllab.schedule import Schedule
+from pllab.simulate import Costs, simulate
+from pllab.timeline import Timeline
+
+Rows = Sequence[tuple[torch.Tensor, torch.Tensor]]
+Train = Callable[..., Sequence[float]]
+
+_LANES = ("cpu:0", "cpu:1")
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A training of the race and how many ranks run it; the others wait meanwhile."""
+
+    train: Train
+    num_ranks: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track:
+    """What all of them train: `Track(dataset=rows, vocab_size=1024)`.
+
+    The embedding is not tied to the head, so that each stage has its own parameters (lesson 07).
+    """
+
+    dataset: Rows
+    vocab_size: int
+    num_layers: int = 4
+    width: int = 192
+    num_steps: int = 3
+    lr: float = 0.5
+
+    def model(self) -> nn.Sequential:
+        """The GPT-2 as a chain of layers, with the same weights at each call."""
+        torch.manual_seed(1234)
+        return nn.Sequential(*layers_of(GPT2LMHeadModelParallel(self._config)))
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many layers each of two stages has, balanced."""
+        return balance(layer_costs(self._config, len(self.dataset[0][0])), len(_LANES))
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of one training."""
+        return self.num_steps * sum(len(ids) for ids, _ in self.dataset)
+
+    @property
+    def _config(self) -> Any:
+        sizes = {"n_layer": self.num_layers, "n_embd": self.width, "n_head": 4, "use_cache": False}
+        return gpt2_config("tiny", self.vocab_size, tie_word_embeddings=False, **sizes)
+
+
+def package_entrants(track: Track, num_microbatches: int = 8) -> dict[str, Entrant]:
+    """The package's ways to train on this track; the first is the baseline."""
+    return {
+        "one lane": Entrant(one_lane),
+        "two threads": Entrant(two_threads),
+        "data parallel": Entrant(data_parallel, num_ranks=2),
+        "naive model parallel": Entrant(partial(piped, track.sizes, 1)),
+        "pipeline": Entrant(partial(piped, track.sizes, num_microbatches)),
+    }
+
+
+def own_entrants(
+    track: Track, mine: Callable[[str], Any], num_microbatches: int = 8
+) -> tuple[dict[str, Entrant], list[str]]:
+    """The learner's trainings, as far as `mine` has them, and a sentence for each that cannot run.
+
+    `mine("05.4")` is a whole training on two ranks, `mine("09.5")` a `pipe_step`; `mine` raises ValueError otherwise.
+    """
+    split_size = -(-len(track.dataset) // num_microbatches)
+    made: dict[str, Callable[[], Entrant]] = {
+        "your data parallel": lambda: Entrant(mine("05.4"), num_ranks=2),
+        "your pipe": lambda: Entrant(partial(stepped, mine("09.5"), track.sizes, split_size)),
+    }
+    entrants, missing = {}, []
+    for name, make in made.items():
+        try:
+            entrants[name] = make()
+        except ValueError as error:
+            missing.append(f"{name} does not run: {error}")
+    return entrants, missing
+
+
+def shortest_step(track: Track, num_microbatches: int, repeats: int = 5) -> tuple[Timeline, Schedule]:
+    """The fastest of some steps of a pipeline, and what it ran: other programs only ever add time."""
+    *layers, head = track.model()
+    stages = cut([*layers, RowLoss(head)], track.sizes)
+    batch, timelines = batch_of(track.dataset, len(track.dataset)), []
+    with Pipe.from_partitions(stages, list(_LANES), num_microbatches=num_microbatches) as pipe:
+        for _ in range(repeats):
+            pipe(batch).mean().backward()
+            timelines.append(pipe.last_timeline)
+        return min(timelines, key=lambda timeline: timeline.makespan), pipe.schedule
+
+
+def predicted_step(in_turn: Timeline, order: Schedule) -> Timeline:
+    """Simulate a pipeline from a step whose stages ran in turn: each of its boxes cut into equal micro-batches."""
+    count = order.num_microbatches
+    seconds = {(span.action.stage, str(span.action.kind)): span.duration / count for span in in_turn.spans}
+    stages = range(order.num_stages)
+    return simulate(order, Costs([seconds[j, "F"] for j in stages], [seconds[j, "B"] for j in stages], 0.0))
+
+
+def one_lane(
+    _rank: int,
+    _world_size: int,
+    model: nn.Module,
+    dataset: Rows,
+    num_steps: int,
+    batch_size: int,
+    lr: float,
+) -> list[float]:
+    """One device does everything."""
+    ids, targets = batch_of(dataset, batch_size)
+    return [loss.item() for loss in _descend(model, lambda: mean_loss(model(ids), targets), num_steps, lr)]
+
+
+def two_threads(rank: int, world_size: int, model: nn.Module, *rest: Any) -> list[float]:
+    """The same with two compute threads, which share the work inside each operation; nothing of this lab is in it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        return one_lane(rank, world_size, model, *rest)
+    finally:
+        torch.set_num_threads(before)
+
+
+def data_parallel(
+    rank: int, world_size: int, model: nn.Module, dataset: Rows, num_steps: int, batch_size: int, lr: float
+) -> list[float]:
+    """Every rank has the model and its share of the rows; `DataParallel` averages the gradients in one message."""
+    shared = DataParallel(model)
+    ids, targets = batch_of(dataset[rank:batch_size:world_size], batch_size)
+    losses = torch.stack(list(_descend(shared, lambda: mean_loss(shared(ids), targets), num_steps, lr)))
+    comm.all_reduce(losses)
+    return [loss.item() / world_size for loss in losses]
+
+
+def piped(
+    sizes: Sequence[int],
+    num_microbatches: int,
+    _rank: int,
+    _world_size: int,
+    model: nn.Sequential,
+    dataset: Rows,
+    num_steps: int,
+    batch_size: int,
+    lr: float,
+) -> list[float]:
+    """Two stages on two lanes of this process; with one micro-batch they run in turn: naive model parallel."""
+    *layers, head = model
+    stages = cut([*layers, RowLoss(head)], sizes)
+    batch = batch_of(dataset, batch_size)
+    with Pipe.from_partitions(stages, list(_LANES), num_microbatches=num_microbatches) as pipe:
+        return [loss.item() for loss in _descend(pipe, lambda: pipe(batch).mean(), num_steps, lr)]
+
+
+def stepped(
+    pipe_step: Callable[..., float],
+    sizes: Sequence[int],
+    split_size: int,
+    _rank: int,
+    _world_size: int,
+    model: nn.Sequential,
+    dataset: Rows,
+    num_steps: int,
+    batch_size: int,
+    lr: float,
+) -> list[float]:
+    """Train with a `pipe_step` of exercise 09.5, which runs forward and backward of a batch on worker lanes."""
+    (ids, targets), stages = batch_of(dataset, batch_size), cut(list(model), sizes)
+    devices, losses = [torch.device(lane) for lane in _LANES], []
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+    with create_workers(devices) as (in_queues, out_queues):
+        for _ in range(num_steps):
+            optimizer.zero_grad()
+            loss = pipe_step(ids, targets, stages, devices, in_queues, out_queues, split_size, mean_loss)
+            optimizer.step()
+            losses.append(float(loss))
+    return losses
+
+
+class RowLoss(nn.Module):
+    """The head with the loss, so that it runs on the last stage's lane: (hidden, targets) -> mean loss of each row."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Losses (rows,)."""
+        hidden, targets = value
+        logits = self.head(hidden)
+        return cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape).mean(1)
+
+
+def mean_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of logits (rows, time, vocabulary) and targets (rows, time)."""
+    return cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+
+def batch_of(dataset: Rows, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first rows of a data set as ids and targets, both (rows, time)."""
+    rows = dataset[:batch_size]
+    return torch.stack([ids for ids, _ in rows]), torch.stack([targets for _, targets in rows])
+
+
+def _descend(
+    model: nn.Module, loss_of_step: Callable[[], torch.Tensor], num_steps: int, lr: float
+) -> Iterator[torch.Tensor]:
+    """Plain gradient descent: the loss of each step, before its update."""
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss = loss_of_step()
+        loss.backward()
+        optimizer.step()
+        yield loss.detach()

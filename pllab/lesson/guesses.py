@@ -1,0 +1,290 @@
+"""The guesses of a course with their outcome: kept in the learner's folder, and scored.
+
+A range is a promise, "I would bet 4 to 1 that the measurement lies in it", so of many ranges about 80 % should hold.
+Who finds 40 % has learned more about their own certainty than a grade would tell.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from pllab.lesson.keeping import home, write_whole
+from pllab.show import Figure, figure
+from pllab.show.figures import chart
+from pllab.show.theme import count_of, write_number
+
+Guess = float | tuple[float, float]
+
+FILE = "predictions.json"
+PROMISED = 0.8
+_NEAR = 0.05  # a single number this close counts, however small the spread
+_SURPRISING = 0.1
+_WHAT_TO_DO = (
+    "No guess is kept yet: note one on the card of a lesson, a range if you can, and then run the cell that reveals "
+    "the answer."
+)
+_CELL = "text-align:left;vertical-align:top;padding:2px 8px"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A guess and what came out; `spread` is the lowest and highest round."""
+
+    question: str
+    unit: str
+    guess: Guess
+    measured: float
+    spread: tuple[float, float] | None = None
+    engine: str
+
+    @property
+    def is_range(self) -> bool:
+        """Whether the guess has two ends."""
+        return isinstance(self.guess, tuple)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends of the guess, twice the same for a single number."""
+        return self.guess if isinstance(self.guess, tuple) else (self.guess, self.guess)
+
+    @property
+    def held(self) -> bool:
+        """Whether a range contains the measurement, or a number lies within its spread or 5 % of it."""
+        low, high = self.ends
+        if self.is_range:
+            return low <= self.measured <= high
+        lowest, highest = self.spread or (self.measured, self.measured)
+        return lowest <= low <= highest or abs(low - self.measured) <= _NEAR * abs(self.measured)
+
+    @property
+    def factor(self) -> float | None:
+        """Measured 2 and guessed 1 or 4 is a factor of 2; of a range its middle; None if one of them is not above 0.
+
+        The middle of 1 to 4 is 2, as far from either end by a factor.
+        """
+        low, high = self.ends
+        middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
+        if middle <= 0 or self.measured <= 0:
+            return None
+        return max(middle / self.measured, self.measured / middle)
+
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Outcome, question, guess, measurement and factor, as text."""
+        told = f"{write_number(self.measured)} {self.unit}"
+        if self.spread is not None:
+            told += f" ({write_ends(self.spread)})"
+        factor = "" if self.factor is None else f"{self.factor:.2f}"
+        outcome = "held" if self.held else "missed"
+        return outcome, self.question, f"{write_ends(self.ends)} {self.unit}", f"{told}, {self.engine}", factor
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The score of the course so far: how many ranges held against the 80 % promised, and a row for each question.
+
+    Example, as text:
+
+        3 of 5 ranges held the measurement; promised were 80 %, that is 4. That agrees, as far as 5 ranges can tell.
+        Your typical guess was off by a factor of 1.30 (the median).
+        missed: Pipeline on two lanes? guess 1.8 to 2 x, measured 1.5 x (1.4 to 1.6), real, factor 1.26
+    """
+
+    kept: tuple[Kept, ...] = ()
+    problem: str = ""
+
+    def sentences(self) -> list[str]:
+        """The score in words."""
+        if not self.kept:
+            return [self.problem or _WHAT_TO_DO]
+        ranges = [one.held for one in self.kept if one.is_range]
+        numbers = [one.held for one in self.kept if not one.is_range]
+        factors = [one.factor for one in self.kept if one.factor is not None]
+        words = [_of_ranges(sum(ranges), len(ranges))] if ranges else []
+        if numbers:
+            said = (
+                f"{sum(numbers)} of {count_of(len(numbers), 'single number')} {'was' if len(numbers) == 1 else 'were'}"
+            )
+            words.append(f"{said} right: within the spread, or within {100 * _NEAR:.0f} % of the measurement.")
+        if factors:
+            words.append(f"Your typical guess was off by a factor of {statistics.median(factors):.2f} (the median).")
+        return words
+
+    def figure(self) -> Figure:
+        """Every guess as a multiple of what was measured, on one axis; right is 1.
+
+        Raises:
+            ValueError: there is no guess that can be drawn.
+        """
+        drawn = [one for one in self.kept if one.measured > 0 and one.ends[1] > 0]
+        if not drawn:
+            raise ValueError(self.problem or _WHAT_TO_DO)
+        words = "; ".join(f"{one.question} {_multiple(one)}, {one.cells()[0]}" for one in drawn)
+        return figure(_draw(drawn), f"Guess as a multiple of the measurement: {words}.")
+
+    def __repr__(self) -> str:
+        rows = [
+            f"{outcome}: {question} guess {guess}, measured {told}" + (f", factor {factor}" if factor else "")
+            for outcome, question, guess, told, factor in (one.cells() for one in self.kept)
+        ]
+        return "\n".join([" ".join(self.sentences()), *rows])
+
+    def _repr_html_(self) -> str:
+        said = f'<p role="status">{escape(" ".join(self.sentences()))}</p>'
+        if not self.kept:
+            return said
+        head = "".join(f'<th scope="col" style="{_CELL}">{name}</th>' for name in _COLUMNS)
+        rows = "".join(
+            "<tr>" + "".join(f'<td style="{_CELL}">{escape(text)}</td>' for text in one.cells()) + "</tr>"
+            for one in self.kept
+        )
+        can_draw = any(one.measured > 0 and one.ends[1] > 0 for one in self.kept)
+        picture = self.figure().to_html() if can_draw else ""
+        return f"{said}{picture}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+_COLUMNS = ("outcome", "question", "guess", "measured", "factor off")
+
+
+def calibration() -> Calibration:
+    """Score all guesses of the course that are kept in the learner's folder.
+
+    Example: `calibration()` as the last line of a cell shows sentence, picture and a row for each question.
+    """
+    try:
+        return Calibration(tuple(_read(home() / FILE)))
+    except (OSError, ValueError) as error:
+        return Calibration(problem=f"No score: {_reason(error)}.")
+
+
+def keep(one: Kept) -> str:
+    """Keep a guess, unless one to this question is kept already; return nothing, or in a sentence why it was not kept.
+
+    It never raises: a folder that cannot be written must not stop a lesson.
+    """
+    try:
+        path = home() / FILE
+        kept = _read(path)
+        if all((other.question, other.unit) != (one.question, one.unit) for other in kept):
+            _write(path, [*kept, one])
+    except (OSError, ValueError) as error:
+        return f"Your guess was not kept: {_reason(error)}."
+    return ""
+
+
+def write_ends(ends: tuple[float, float]) -> str:
+    """`1 to 2`, or `1` when both are the same."""
+    low, high = map(write_number, ends)
+    return low if ends[0] == ends[1] else f"{low} to {high}"
+
+
+def _read(path: Path) -> list[Kept]:
+    """The kept guesses; none where there is no file.
+
+    Raises:
+        ValueError: the file is no list of guesses.
+        OSError: it cannot be read.
+    """
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    try:
+        rows = json.loads(text)
+        if isinstance(rows, list):
+            return [_kept(row) for row in rows]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        pass
+    raise ValueError(f"{FILE} is not a list of guesses; move it away")
+
+
+def _write(path: Path, kept: Sequence[Kept]) -> None:
+    write_whole(path, json.dumps([asdict(one) for one in kept], indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _kept(row: Any) -> Kept:
+    guess, spread = row["guess"], row["spread"]
+    return Kept(
+        question=_text(row["question"]),
+        unit=_text(row["unit"]),
+        guess=_pair(guess) if isinstance(guess, list) else _number(guess),
+        measured=_number(row["measured"]),
+        spread=None if spread is None else _pair(spread),
+        engine=_text(row["engine"]),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError
+    return float(value)
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    low, high = map(_number, value)
+    return low, high
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):  # its own words name a folder of one machine
+        return f"{FILE} cannot be read or written ({error.strerror or type(error).__name__})"
+    return str(error) if FILE in str(error) else f"{FILE} cannot hold it ({error})"
+
+
+def _of_ranges(held: int, count: int) -> str:
+    """How many held, and whether chance alone would do that to ranges of 80 %: less than 1 in 10 is worth a word."""
+    promised = f"{100 * PROMISED:.0f} %, that is {PROMISED * count:.1f}".removesuffix(".0")
+    said = f"{held} of {count_of(count, 'range')} held the measurement; promised were {promised}."
+    if _chance(range(held + 1), count) < _SURPRISING:
+        return f"{said} Your ranges are too narrow: you feel more certain than you are."
+    if _chance(range(held, count + 1), count) < _SURPRISING:
+        return f"{said} Your ranges could be narrower: you know more than you say."
+    return f"{said} That agrees, as far as {count_of(count, 'range')} can tell."
+
+
+def _chance(outcomes: range, count: int) -> float:
+    """How likely one of these numbers of ranges holds, if each holds with the promised share."""
+    return sum(math.comb(count, k) * PROMISED**k * (1 - PROMISED) ** (count - k) for k in outcomes)
+
+
+def _multiple(one: Kept) -> str:
+    low, high = one.ends
+    return f"{write_ends((low / one.measured, high / one.measured))} times"
+
+
+def _draw(kept: Sequence[Kept]) -> Any:
+    """A row for each guess: a bar or a diamond, the spread of the measurement grey around 1."""
+    with chart("guess as a multiple of the measurement", "", 8.0, 0.42 * len(kept) + 1.1) as axes:
+        floor = min([0.25, *(low / one.measured / 1.3 for one in kept if (low := one.ends[0]) > 0)])
+        for row, one in enumerate(reversed(kept)):
+            low, high = (max(end / one.measured, floor) for end in one.ends)
+            colour = "#009E73" if one.held else "#D55E00"
+            if one.spread is not None:
+                spread = [max(end / one.measured, floor) for end in one.spread]
+                axes.plot(spread, [row, row], color="#999999", linewidth=12, alpha=0.5, solid_capstyle="butt")
+            axes.plot([low, high], [row, row], "-" if one.is_range else "D", color=colour, linewidth=4)
+            axes.annotate(one.cells()[0], (high, row), xytext=(8, -4), textcoords="offset points")
+        axes.axvline(1.0, color="black", linewidth=1)
+        axes.set_xscale("log")
+        limits = floor, max([4.0, *(1.8 * one.ends[1] / one.measured for one in kept)])
+        axes.set_xticks([2.0**power for power in range(-6, 7)])
+        axes.set_xlim(*limits)
+        axes.set_yticks(range(len(kept)), [_short(one.question) for one in reversed(kept)])
+        axes.set_ylim(-0.7, len(kept) - 0.3)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda *_: "")
+        return axes.figure
+
+
+def _short(question: str, most: int = 46) -> str:
+    return question if len(question) <= most else question[: most - 1].rstrip() + "…"

@@ -1,0 +1,134 @@
+"""The race: all entrants learn the same, a cheat is refused, and the reasons follow from seconds and processor time."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from pllab.bench.entrants import Entrant, Track, batch_of, one_lane, package_entrants, stepped
+from pllab.bench.measure import Comparison, Implausible
+from pllab.bench.racing import RaceResult, check_same_losses, race
+from pllab.pipeline import Task
+from pllab.show import Race
+
+
+def track():
+    torch.manual_seed(1)
+    rows = torch.randint(50, (8, 9))
+    return Track(dataset=[(row[:-1], row[1:]) for row in rows], vocab_size=50, num_layers=2, width=16)
+
+
+def own_training(rank, world_size, model, dataset, num_steps, batch_size, lr):
+    """As a learner writes it: other shares than the package's, one message per parameter."""
+    size = batch_size // world_size
+    ids, targets = batch_of(dataset[rank * size : (rank + 1) * size], size)
+    losses = []
+    for _ in range(num_steps):
+        loss = torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+        grads = torch.autograd.grad(loss, list(model.parameters()))
+        whole = loss.detach().clone()
+        for tensor in [whole, *grads]:
+            torch.distributed.all_reduce(tensor)
+        with torch.no_grad():
+            for parameter, grad in zip(model.parameters(), grads, strict=True):
+                parameter -= lr * grad / world_size
+        losses.append(whole.item() / world_size)
+    return losses
+
+
+def own_pipe_step(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of):
+    """A slow but right one: each micro-batch through both stages, backward on the last worker."""
+    total = 0.0
+    for x, y in zip(batch.split(split_size), targets.split(split_size), strict=True):
+        for stage, ins, outs in zip(partitions, in_queues, out_queues, strict=True):
+            ins.put(Task(lambda stage=stage, x=x: stage(x)))
+            _, x = outs.get()
+        loss = loss_of(x, y) * len(y) / len(targets)
+        in_queues[-1].put(Task(loss.backward))
+        out_queues[-1].get()
+        total += loss.item()
+    return total
+
+
+def forgets_to_step(rank, world_size, model, dataset, num_steps, batch_size, lr):
+    return one_lane(rank, world_size, model, dataset, num_steps, batch_size, 0.0)
+
+
+@pytest.mark.ranks
+def test_all_entrants_learn_the_same_and_the_learners_own_run_beside_them(quick_ranks):
+    entrants = package_entrants(track(), num_microbatches=3) | {
+        "your data parallel": Entrant(own_training, num_ranks=2),
+        "your pipe": Entrant(partial(stepped, own_pipe_step, track().sizes, 3)),
+    }
+    board = Race(list(entrants), num_devices=2)
+    result = race(entrants, track(), num_rounds=2, board=board)
+    assert result.names == list(entrants)
+    assert len(result.losses["one lane"]) == 3
+    assert result.losses["one lane"][2] < result.losses["one lane"][0]
+    assert all(len(result.cpu_s[name]) == len(result.speedups(name)) == 2 for name in entrants)
+    assert all(lane["done"] for lane in board.lanes)
+    assert result.winner().split(" ")[0] in {"No", *(name.split(" ")[0] for name in entrants)}
+    assert result.picture().alt.count("busy") == len(entrants)
+
+
+@pytest.mark.ranks
+def test_an_entrant_that_learns_something_else_is_refused(quick_ranks):
+    entrants = {"one lane": Entrant(one_lane), "fast": Entrant(forgets_to_step)}
+    with pytest.raises(Implausible, match="no race: the loss of step 2 is .* for fast and .* for one lane"):
+        race(entrants, track(), num_rounds=1)
+
+
+@pytest.mark.parametrize("losses", [[3.0, 2.0, 1.0], [3.0], [3.0, float("nan")], [3.0, 2.1]])
+def test_losses_must_agree_at_every_step(losses):
+    check_same_losses({"one lane": [3.0, 2.0], "other": [3.0002, 2.0]})
+    with pytest.raises(Implausible, match="no race: "):
+        check_same_losses({"one lane": [3.0, 2.0], "other": losses})
+
+
+def result(**seconds_and_cpu):
+    seconds = {name: tuple(pairs[0]) for name, pairs in seconds_and_cpu.items()}
+    comparison = Comparison(seconds, "lane", num_devices=2, tokens=100)
+    return RaceResult(
+        comparison, dict.fromkeys(seconds, [1.0]), {name: pairs[1] for name, pairs in seconds_and_cpu.items()}
+    )
+
+
+LANE = ([2.0, 2.0, 4.0], [2.0, 2.0, 4.0])
+
+
+def test_a_winner_has_won_every_round_and_its_reason_follows():
+    shown = result(lane=LANE, data=([1.0, 1.0, 2.0], [1.8, 1.8, 3.6]), turns=([2.0, 2.1, 4.0], [2.0, 2.0, 4.0]))
+    assert shown.winner() == (
+        "data won: it was faster than each of the others in all 3 rounds. data: 2 devices, 90% busy, with 0.90 times "
+        "the processor time of lane; that makes 2.00x, and 2.00x was measured."
+    )
+    assert shown.reason("turns").startswith("turns: 2 devices, 50% busy, with 1.00 times")
+    assert shown.reason("lane") == "lane has one device and idles 0% of its time."
+    assert "lane   " in shown.table()
+    assert "turns 2.00 s busy and 2.20 s idle" in shown.picture().alt
+
+
+def test_without_a_winner_the_level_ones_are_named():
+    shown = result(lane=LANE, one=([1.0, 1.1, 2.0], [2.0] * 3), two=([1.1, 1.0, 2.3], [2.0] * 3))
+    assert shown.winner().startswith("No single winner: two won some of the 3 rounds against one, or drew level.")
+    assert "two: 2 devices" in shown.winner()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cpu", "base_cpu", "said"),
+    [
+        ([0.9, 1.2, 1.9], [1.7, 1.7, 3.4], LANE[1], "reach down to 1.67x"),
+        ([0.95, 0.95, 1.9], [1.7, 1.7, 3.4], LANE[1], "0.85 of the processor time"),
+        ([0.95, 0.95, 1.9], [1.7, 1.7, 3.4], [1.7, 1.7, 3.4], "lane idled 15% of its time"),
+    ],
+)
+def test_a_speedup_above_the_devices_is_explained(seconds, cpu, base_cpu, said):
+    shown = result(lane=(LANE[0], base_cpu), data=(seconds, cpu))
+    shown.check()
+    (sentence,) = shown.above_devices()
+    assert said in sentence
+
+
+def test_an_impossible_speedup_is_refused():
+    with pytest.raises(Implausible, match=r"20.00x as fast on 2 devices"):
+        result(lane=LANE, data=([0.1, 0.1, 0.2], [0.2, 0.2, 0.4])).check()
