@@ -32,6 +32,7 @@ WIDGETS = {
     "10": "BubbleStudio",
     "11": "BubbleStudio",
     "16": "BubbleStudio",
+    "17": "ScheduleEditor",
 }
 
 

@@ -291,6 +291,22 @@ def last_loss_back_first(row, stage, loss, inputs, targets):
     return total
 
 
+def oldest_back_first(row, stage, loss, inputs, targets):
+    """The misconception: a row is a queue. That is so under 1F1B and GPipe, and not in every row."""
+    waiting, total = [], 0.0
+    for _, kind, i in row:
+        if kind == "F":
+            waiting.append(loss(stage(inputs[i]), targets[i]) / len(inputs))
+            total += waiting[-1].item()
+        else:
+            waiting.pop(0).backward()
+    return total
+
+
+def six_micro_batches(row, stage, loss, inputs, targets):
+    return dictionary(row, stage, loss, inputs, targets) * len(inputs) / 6
+
+
 def whole_batch_at_once(row, stage, loss, inputs, targets):
     value = loss(stage(torch.cat(inputs)), torch.cat(targets))
     value.backward()
@@ -414,6 +430,7 @@ def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
         def forward(ctx, stage, x, *parameters):
             ctx.stage, ctx.count, ctx.state = stage, len(parameters), torch.get_rng_state()
             how.setdefault("states", {})["last"] = ctx.state
+            how.setdefault("stacked", []).append(ctx.state)
             ctx.save_for_backward(x, *([x * 2] if how.get("saves_more") else []))
             if how.get("keeps_a_layer"):
                 ctx.hidden = stage[0](x)
@@ -435,7 +452,8 @@ def checkpoint_that(**how):  # noqa: C901 - one switch per mistake
             leaf = x if how.get("attached") else x.detach().requires_grad_(x.requires_grad)
             before = torch.get_rng_state()
             if how.get("restores", True):
-                torch.set_rng_state(how["states"]["last"] if how.get("one_state") else ctx.state)
+                state = how["states"]["last"] if how.get("one_state") else ctx.state
+                torch.set_rng_state(how["stacked"].pop() if how.get("stack") else state)
             with torch.set_grad_enabled(not how.get("without_grad")):
                 output = ctx.stage(leaf)
             if not how.get("leaves_generator"):
@@ -537,6 +555,8 @@ WRONG = [
     ("10.2", "wrong_gradients", divides_by_the_length_of_the_row),
     ("10.2", "other_order", last_loss_back_first),
     ("10.2", "loss_kept", keeps_the_outputs),
+    ("10.2", "first_in_first_out", oldest_back_first),
+    ("10.2", "wrong_loss", six_micro_batches),
     ("10.2", "whole_batch", whole_batch_at_once),
     ("10.2", "late_backward", one_backward_at_the_end),
     ("10.2", "late_backward", all_backwards_later),
@@ -570,5 +590,6 @@ WRONG = [
     ("10.3", "generator_not_restored", _named("no_state", restores=False)),
     ("10.3", "state_of_another", _named("one_state", one_state=True)),
     ("10.3", "number_of_forwards", _named("runs_again", runs_again=True)),
+    ("10.3", "state_of_another", _named("a_stack_of_states", stack=True)),
     ("10.3", "generator_moved", _named("leaves_generator", leaves_generator=True)),
 ]

@@ -5,7 +5,7 @@ from collections import deque
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from pllab.schedule import Action, Kind, one_f_one_b
+from pllab.schedule import Action, Kind, Schedule
 
 # 10.1
 
@@ -57,7 +57,10 @@ def by_stage(p, m):
 
 
 def as_csv(p, m):
-    return one_f_one_b(p, m).to_csv()
+    rows = [
+        [Action(s, Kind(text[0]), int(text[1:])) for text in row] for s, row in enumerate(warm_up_turns_drain(p, m))
+    ]
+    return Schedule.of(rows).to_csv()
 
 
 # 10.2
@@ -74,19 +77,23 @@ def dictionary(row, stage, loss, inputs, targets):
     return total
 
 
-def queue_with_a_helper(row, stage, loss, inputs, targets):
-    waiting, losses = deque(), []
+def pairs_with_a_helper(row, stage, loss, inputs, targets):
+    waiting, losses = [], []
 
     def forward(i):
         value = loss(stage(inputs[i]), targets[i])
-        waiting.append(value)
+        waiting.append((i, value))
         losses.append(value.detach())
+
+    def take_out(i):
+        place = [number for number, _ in waiting].index(i)
+        return waiting.pop(place)[1]
 
     for action in row:
         if action.kind is Kind.F:
             forward(action.microbatch)
         else:
-            waiting.popleft().backward(torch.tensor(1 / len(inputs)))
+            take_out(action.microbatch).backward(torch.tensor(1 / len(inputs)))
     return torch.stack(losses).mean()
 
 
@@ -230,11 +237,10 @@ RIGHT = [
     ("10.1", counts_what_is_held),
     ("10.1", pairs_that_name_no_stage),
     ("10.1", as_text),
-    ("10.1", one_f_one_b),
     ("10.1", by_stage),
     ("10.1", as_csv),
     ("10.2", dictionary),
-    ("10.2", queue_with_a_helper),
+    ("10.2", pairs_with_a_helper),
     ("10.2", lingering_names),
     ("10.2", splits_at_the_output),
     ("10.2", keeps_only_backwards),

@@ -25,12 +25,14 @@ EXERCISES = (
         ),
         hints=(
             "Write the rows down for 3 stages and 4 micro-batches. The last stage can go back at once: F0 B0 F1 B1 and "
-            "so on. When can the stage before it?",
+            "so on. When does the first gradient reach the stage before it?",
             "Three parts: a warm-up of forwards alone, then one forward and one backward in turn, then the backwards "
             "that are left. Only the length of the warm-up depends on the stage.",
-            "The warm-up of stage s is min(m, p - s - 1) forwards. Then for k in range(m - warm_up): forward "
-            "warm_up + k, backward k. Then the last warm_up backwards.",
+            "Stage s warms up with p - s - 1 forwards, or with all of them if there are fewer. Then it runs the next "
+            "forward and the next backward in turn until no forward is left; at the end come as many backwards as the "
+            "warm-up had forwards.",
         ),
+        package=("pllab.schedule.one_f_one_b",),
     ),
     Exercise(
         id="10.2",
@@ -40,16 +42,17 @@ EXERCISES = (
         cases=(
             Case("loss and gradients are those of the whole batch", free.same_result),
             Case("forwards and backwards come in the order of the row", free.in_order),
-            Case("the live bytes stay at what the row needs, for three rows", free.few_bytes),
+            Case("the live bytes stay at what the row needs, for every row", free.few_bytes),
             Case("no graph is alive after its backward", free.no_graph),
         ),
         hints=(
             "Between its forward and its backward a micro-batch needs its graph. Where does your function keep it, and "
             "when does it let go?",
-            "A dictionary from micro-batch to loss is enough: the forward puts one in, the backward takes it out. A "
-            "loss tensor that stays somewhere keeps the graph behind it.",
-            "F: live[i] = loss(stage(inputs[i]), targets[i]) / len(inputs); total += live[i].item(). "
-            "B: live.pop(i).backward().",
+            "A loss holds the whole graph behind it, and so does a sum of losses. Look at every name, list and "
+            "dictionary of yours: which of them still holds a loss tensor when its backward is over?",
+            "Keep a dictionary from the number of a micro-batch to its loss. A forward puts its loss in, divided by "
+            "the number of micro-batches, and adds the plain number to a sum. A backward takes its loss out for good "
+            "and goes back from it at once.",
         ),
     ),
     Exercise(
@@ -63,17 +66,19 @@ EXERCISES = (
             Case("without dropout the gradients are the plain stage's, bit for bit", twice.same_gradients),
             Case("parameters learn also where the input needs no gradient", twice.first_stage),
             Case("with dropout they are the same too", twice.same_masks),
-            Case("also for two stages and three micro-batches", twice.several),
+            Case("also for several stages and micro-batches, with the backwards in any order", twice.several),
             Case("the forward runs exactly twice, and the generator goes on as if it ran once", twice.leaves_no_trace),
         ),
         hints=(
             "With dropout off, are the gradients right? With dropout on, does the second forward drop the same numbers "
             "as the first?",
-            "Write a torch.autograd.Function. Its forward runs without autograd and saves the input and "
-            "torch.get_rng_state(); its backward sets that state and runs the stage again, on a detached input.",
-            "In backward: leaf = x.detach().requires_grad_(x.requires_grad); inside torch.random.fork_rng() and "
-            "torch.enable_grad() set the state and compute y = stage(leaf); then torch.autograd.backward(y, gradient) "
-            "and return leaf.grad. Pass *stage.parameters() to apply, with a None each in what backward returns.",
+            "Write an autograd Function. Its forward runs without a graph: it keeps the input, and the state of the "
+            "generator from before it ran. Its backward sets that state and runs the stage again; look at what the "
+            "second graph hangs on.",
+            "In the backward, detach the input and let the copy ask for a gradient where the input did. Turn autograd "
+            "on, set the kept state inside a fork of the generator, run the stage, and go back through this second "
+            "graph with the gradient that arrived. Return the gradient of the copy. Hand the parameters to the "
+            "Function too, so that its output has a graph when the input needs none; for each of them return None.",
         ),
     ),
 )

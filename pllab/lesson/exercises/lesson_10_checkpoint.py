@@ -71,7 +71,7 @@ def keeps_little(checkpointed: Checkpointed) -> None:
 def same_gradients(checkpointed: Checkpointed) -> None:
     """Without dropout, so that only the shape of the function is judged; the input has a past of its own."""
     for build in (lambda: [dropping_stage().eval()], lambda: [dropping_stage().eval(), dropping_stage(seed=2).eval()]):
-        wanted, mine = go_through(plain, build(), 1), go_through(checkpointed, build(), 1)
+        wanted, mine = go_through(plain, build()), go_through(checkpointed, build())
         _judge_gradients(mine, wanted)
 
 
@@ -95,7 +95,7 @@ def first_stage(checkpointed: Checkpointed) -> None:
 
 def same_masks(checkpointed: Checkpointed) -> None:
     """With dropout and one micro-batch."""
-    wanted, mine = go_through(plain, [dropping_stage()], 1), go_through(checkpointed, [dropping_stage()], 1)
+    wanted, mine = go_through(plain, [dropping_stage()]), go_through(checkpointed, [dropping_stage()])
     if not _all_equal(mine, wanted):
         raise Wrong(
             "generator_not_restored",
@@ -105,38 +105,43 @@ def same_masks(checkpointed: Checkpointed) -> None:
 
 
 def several(checkpointed: Checkpointed) -> None:
-    """Three forwards through two stages, then three backwards, the last micro-batch first."""
-    build = [dropping_stage(), dropping_stage(seed=2)]
-    wanted, mine = go_through(plain, build, 3), go_through(checkpointed, [dropping_stage(), dropping_stage(seed=2)], 3)
-    if not all(map(torch.equal, mine.outputs, wanted.outputs)):
-        raise Wrong(
-            "generator_put_back",
-            "One micro-batch is right, and of three the second has another output than the plain stage: after your "
-            "first forward the generator has to go on as if you were not there. Put it back after the second only.",
+    """All forwards through all stages, then the backwards, in three orders."""
+    for seeds, order in (((1, 2), (2, 1, 0)), ((1,), (0, 1)), ((1, 2, 3), (3, 0, 4, 1, 2))):
+        wanted, mine = (
+            go_through(call, [dropping_stage(seed) for seed in seeds], order) for call in (plain, checkpointed)
         )
-    if not _all_equal(mine, wanted):
-        raise Wrong(
-            "state_of_another",
-            "One micro-batch is right and three on two stages are not: between a forward and its backward "
-            "the generator has moved on. Every call needs the state of its own beginning; keep it in ctx.",
-        )
+        told = f"One micro-batch is right, and of {len(order)} on {len(seeds)} stage{'s' if len(seeds) > 1 else ''}"
+        if not all(map(torch.equal, mine.outputs, wanted.outputs)):
+            raise Wrong(
+                "generator_put_back",
+                f"{told} a later one has another output than the plain stage: after your first forward the generator "
+                "has to go on as if you were not there. Put it back after the second only.",
+            )
+        if not _all_equal(mine, wanted):
+            raise Wrong(
+                "state_of_another",
+                f"{told} the gradients are not the plain ones: between a forward and its backward the generator has "
+                "moved on. Every call needs the state of its own beginning; keep it in ctx.",
+            )
 
 
 def leaves_no_trace(checkpointed: Checkpointed) -> None:
     """Two runs of the stage for each micro-batch, and the generator where the plain stage leaves it."""
-    wanted, mine = go_through(plain, [dropping_stage()], 3), go_through(checkpointed, [dropping_stage()], 3)
-    if mine.calls != [6]:
-        raise Wrong(
-            "number_of_forwards",
-            f"For 3 micro-batches the stage ran {mine.calls[0]} times, and twice each is 6: once in the forward, once "
-            "in the backward.",
-        )
-    if not torch.equal(mine.state, wanted.state):
-        raise Wrong(
-            "generator_moved",
-            "After your backward the random generator stands elsewhere than after the plain one, so whatever draws "
-            "next draws numbers that were drawn before. Put its state back; torch.random.fork_rng() does.",
-        )
+    for order in ((0,), (3, 2, 1, 0)):
+        wanted, mine = (go_through(call, [dropping_stage()], order) for call in (plain, checkpointed))
+        count = len(order)
+        if mine.calls != [2 * count]:
+            raise Wrong(
+                "number_of_forwards",
+                f"For {count} micro-batch{'es' if count > 1 else ''} the stage ran {mine.calls[0]} times, and twice "
+                f"each is {2 * count}: once in the forward, once in the backward.",
+            )
+        if not torch.equal(mine.state, wanted.state):
+            raise Wrong(
+                "generator_moved",
+                "After your backward the random generator stands elsewhere than after the plain one, so whatever draws "
+                "next draws numbers that were drawn before. Put its state back; torch.random.fork_rng() does.",
+            )
 
 
 def _judge_output(output: Any, wanted: torch.Tensor) -> None:

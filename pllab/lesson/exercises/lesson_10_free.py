@@ -5,6 +5,7 @@ token lives, so does the graph. The bytes are counted by the package's saved-ten
 """
 
 import gc
+import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,16 +15,36 @@ from torch import nn
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_10_marked import ROWS, WIDTH, Stage, Witness
 from pllab.pipeline.saved_bytes import live_saved_bytes
-from pllab.schedule import Action, Held, gpipe, one_f_one_b
+from pllab.schedule import Action, Held, Kind, gpipe, one_f_one_b
 
 RunRow = Callable[..., Any]
 Row = Sequence[Action]
 
-_M = 6  # micro-batches
-_ROW_OF = {
-    "the first of four stages under 1F1B": one_f_one_b(4, _M).rows[0],
-    "the last of four stages under 1F1B": one_f_one_b(4, _M).rows[3],
-    "a stage under GPipe": gpipe(4, _M).rows[2],
+
+def _by_chance(num_microbatches: int, seed: int) -> Row:
+    """A row in no order that has a name: each backward some time after its forward."""
+    draw, row, waiting = random.Random(seed), [], list(range(num_microbatches))
+    draw.shuffle(waiting)
+    held: list[int] = []
+    while waiting or held:
+        if waiting and (not held or draw.random() < 0.5):
+            held.append(waiting.pop())
+            row.append(Action(1, Kind.F, held[-1]))
+        else:
+            row.append(Action(1, Kind.B, held.pop(draw.randrange(len(held)))))
+    return row
+
+
+_ROW_OF: dict[str, Row] = {
+    "the first of four stages under 1F1B": one_f_one_b(4, 6).rows[0],
+    "the last of four stages under 1F1B": one_f_one_b(4, 7).rows[3],
+    "a stage under GPipe": gpipe(4, 5).rows[2],
+    "a row that goes back from the last micro-batch to the first": (
+        *gpipe(1, 4).rows[0][:4],
+        *reversed(gpipe(1, 4).rows[0][4:]),
+    ),
+    "a row drawn by chance": _by_chance(9, seed=10),
+    "a single micro-batch": gpipe(1, 1).rows[0],
 }
 
 
@@ -38,8 +59,8 @@ def same_result(run_row: RunRow) -> None:
     """Against one forward and one backward of the whole batch."""
     for where, row in _ROW_OF.items():
         ran = _run(run_row, row)
-        _judge_loss(ran.result, where)
-        _judge_gradients(ran, where)
+        _judge_loss(ran.result, row, where)
+        _judge_gradients(ran, row, where)
 
 
 def in_order(run_row: RunRow) -> None:
@@ -50,9 +71,15 @@ def in_order(run_row: RunRow) -> None:
             continue
         forwards = [event for event in events if event[0] == "F"]
         told = f"For {where} the row is {' '.join(wanted)}, and your function ran {' '.join(events)}."
-        if len(forwards) > _M:
+        if len(forwards) > len(row) // 2:
             raise Wrong("forward_again", f"{told} A forward runs once; keep its loss for the backward.")
-        if sorted(events) == sorted(wanted) and events[:_M] == forwards:
+        oldest = iter(forwards)
+        if events == [event if event[0] == "F" else f"B{next(oldest)[1:]}" for event in wanted]:
+            raise Wrong(
+                "first_in_first_out",
+                f"{told} It goes back with the micro-batch that has waited longest; the action names another.",
+            )
+        if sorted(events) == sorted(wanted) and events[: len(forwards)] == forwards:
             raise Wrong(
                 "late_backward",
                 f"{told} The backwards come when all forwards are through, so all activations are alive at once; run "
@@ -101,11 +128,11 @@ def no_graph(run_row: RunRow) -> None:
             )
 
 
-def _batch() -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _batch(num_microbatches: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(_M, ROWS, WIDTH, generator=generator)
-    inputs[:, :, 0] = torch.arange(_M).unsqueeze(1)
-    targets = torch.randn(_M, ROWS, 1, generator=generator)
+    inputs = torch.randn(num_microbatches, ROWS, WIDTH, generator=generator)
+    inputs[:, :, 0] = torch.arange(num_microbatches).unsqueeze(1)
+    targets = torch.randn(num_microbatches, ROWS, 1, generator=generator)
     return [part.clone() for part in inputs], [part.clone() for part in targets]
 
 
@@ -118,7 +145,7 @@ def _fresh_stage() -> tuple[Stage, Witness]:
 
 def _run(run_row: RunRow, row: Row) -> _Ran:
     stage, witness = _fresh_stage()
-    inputs, targets = _batch()
+    inputs, targets = _batch(len(row) // 2)
     with live_saved_bytes([stage]) as saved:
         result = run_row(list(row), stage, nn.functional.mse_loss, inputs, targets)
     return _Ran(result, stage, witness, saved.peak[0])
@@ -127,20 +154,22 @@ def _run(run_row: RunRow, row: Row) -> _Ran:
 def _bytes_of_one() -> int:
     stage, _ = _fresh_stage()
     with live_saved_bytes([stage]) as saved:
-        stage(_batch()[0][0])
+        stage(_batch(1)[0][0])
     return saved.peak[0]
 
 
-def _oracle() -> tuple[float, list[torch.Tensor]]:
+def _oracle(num_microbatches: int) -> tuple[float, list[torch.Tensor]]:
     stage, _ = _fresh_stage()
-    losses = [nn.functional.mse_loss(stage(x), target) for x, target in zip(*_batch(), strict=True)]
+    batch = _batch(num_microbatches)
+    losses = [nn.functional.mse_loss(stage(x), target) for x, target in zip(*batch, strict=True)]
     total = torch.stack(losses).mean()
     total.backward()
     return total.item(), [weight.grad for weight in stage.parameters() if weight.grad is not None]
 
 
-def _judge_loss(result: Any, where: str) -> None:
-    right, _ = _oracle()
+def _judge_loss(result: Any, row: Row, where: str) -> None:
+    m = len(row) // 2
+    right, _ = _oracle(m)
     if result is None:
         raise Wrong("nothing", "run_row returned None; return the loss of the batch, the mean over its micro-batches.")
     if not isinstance(result, torch.Tensor | float | int) or (isinstance(result, torch.Tensor) and result.numel() != 1):
@@ -150,32 +179,34 @@ def _judge_loss(result: Any, where: str) -> None:
     value = float(result.detach() if isinstance(result, torch.Tensor) else result)
     if abs(value - right) <= 1e-4 * abs(right):
         return
-    if abs(value - _M * right) <= 1e-4 * abs(_M * right):
+    if abs(value - m * right) <= 1e-4 * abs(m * right):
         raise Wrong(
             "sum_for_mean", f"For {where} you return the sum of the losses; the loss of the batch is their mean."
         )
-    if abs(value - right / _M) <= 1e-4 * abs(right / _M):
-        raise Wrong(*_divided_twice(where, "loss is"))
+    if abs(value - right / m) <= 1e-4 * abs(right / m):
+        raise Wrong(*_divided_twice(where, "loss is", m))
     raise Wrong("wrong_loss", f"For {where} you return a loss of {value:.4f}, and the batch has {right:.4f}.")
 
 
-def _judge_gradients(ran: _Ran, where: str) -> None:
-    _, right = _oracle()
+def _judge_gradients(ran: _Ran, row: Row, where: str) -> None:
+    m = len(row) // 2
+    _, right = _oracle(m)
     mine = [weight.grad for weight in ran.stage.parameters()]
     if any(grad is None for grad in mine):
         raise Wrong("no_gradients", f"For {where} the stage has no gradients: each B of the row runs a backward.")
     pairs = [(grad, wanted) for grad, wanted in zip(mine, right, strict=True) if grad is not None]
     if all(torch.allclose(grad, wanted, rtol=1e-4, atol=1e-6) for grad, wanted in pairs):
         return
-    if all(torch.allclose(grad, _M * wanted, rtol=1e-4, atol=1e-5) for grad, wanted in pairs):
+    if all(torch.allclose(grad, m * wanted, rtol=1e-4, atol=1e-5) for grad, wanted in pairs):
         raise Wrong(
             "sum_for_mean",
-            f"For {where} the gradients are {_M} times too large: the loss of the batch is the mean over {_M} "
+            f"For {where} the gradients are {m} times too large: the loss of the batch is the mean over {m} "
             "micro-batches, so each loss is divided by their number.",
         )
-    if all(torch.allclose(grad, wanted / _M, rtol=1e-4, atol=1e-7) for grad, wanted in pairs):
-        raise Wrong(*_divided_twice(where, "gradients are"))
-    if any(_is_share(grad, alone) for grad, alone in zip(mine, _gradients_of(_M - 1), strict=True)):
+    if all(torch.allclose(grad, wanted / m, rtol=1e-4, atol=1e-7) for grad, wanted in pairs):
+        raise Wrong(*_divided_twice(where, "gradients are", m))
+    last = next(action.microbatch for action in reversed(row) if action.kind is Kind.B)
+    if any(_is_share(grad, alone, m) for grad, alone in zip(mine, _gradients_of(last, m), strict=True)):
         raise Wrong(
             "only_the_last",
             f"For {where} .grad holds the last micro-batch only. A backward adds to .grad: put nothing in its place, "
@@ -184,23 +215,23 @@ def _judge_gradients(ran: _Ran, where: str) -> None:
     raise Wrong("wrong_gradients", f"For {where} the gradients are not those of the whole batch.")
 
 
-def _divided_twice(where: str, what: str) -> tuple[str, str]:
+def _divided_twice(where: str, what: str, m: int) -> tuple[str, str]:
     return (
         "divided_twice",
-        f"For {where} the {what} {_M} times too small: divide by the number of micro-batches once, not twice.",
+        f"For {where} the {what} {m} times too small: divide by the number of micro-batches once, not twice.",
     )
 
 
-def _is_share(grad: torch.Tensor | None, alone: torch.Tensor | None) -> bool:
+def _is_share(grad: torch.Tensor | None, alone: torch.Tensor | None, m: int) -> bool:
     """Whether a gradient is that of one micro-batch, divided by their number or not."""
     if grad is None or alone is None:
         return False
-    return torch.allclose(grad, alone, rtol=1e-4) or torch.allclose(grad * _M, alone, rtol=1e-4)
+    return torch.allclose(grad, alone, rtol=1e-4) or torch.allclose(grad * m, alone, rtol=1e-4)
 
 
-def _gradients_of(number: int) -> list[torch.Tensor | None]:
+def _gradients_of(number: int, num_microbatches: int) -> list[torch.Tensor | None]:
     """The gradients of one micro-batch alone."""
     stage, _ = _fresh_stage()
-    inputs, targets = _batch()
+    inputs, targets = _batch(num_microbatches)
     nn.functional.mse_loss(stage(inputs[number]), targets[number]).backward()
     return [weight.grad for weight in stage.parameters()]

@@ -6,7 +6,7 @@ activations were kept.
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from pllab.lesson.exercise import Wrong
 
 Checkpointed = Callable[[nn.Module, torch.Tensor], Any]
 
-_ROWS, _WIDTH = 5, 6
+_WIDTH = 6
 
 NOT_DETACHED = (
     "not_detached",
@@ -86,9 +86,10 @@ def witness_of(stage: nn.Module) -> Witness:
 
 
 def inputs_of(count: int) -> list[torch.Tensor]:
-    """Micro-batches of 5 rows."""
+    """Micro-batches of 5 rows; of several, the last has fewer."""
     generator = torch.Generator().manual_seed(4)
-    return [torch.randn(_ROWS, _WIDTH, generator=generator) for _ in range(count)]
+    sizes = [5] * count if count == 1 else [5] * (count - 1) + [3]
+    return [torch.randn(rows, _WIDTH, generator=generator) for rows in sizes]
 
 
 def large_tensors(x: torch.Tensor) -> list[torch.Tensor]:
@@ -98,8 +99,9 @@ def large_tensors(x: torch.Tensor) -> list[torch.Tensor]:
     return [tensor for tensor in tensors if tensor.dtype is not torch.uint8 and tensor.numel() >= x.numel()]
 
 
-def go_through(call: Checkpointed, stages: list[nn.Sequential], count: int) -> Run:
-    """Forward of all micro-batches through all stages, then backward of each; inputs are made by a scale."""
+def go_through(call: Checkpointed, stages: list[nn.Sequential], order: Sequence[int] = (0,)) -> Run:
+    """Forward of all micro-batches through all stages, then their backwards in this order; inputs come from a scale."""
+    count = len(order)
     torch.manual_seed(7)
     scales = [torch.ones(_WIDTH, requires_grad=True) for _ in range(count)]
     outputs = []
@@ -108,9 +110,9 @@ def go_through(call: Checkpointed, stages: list[nn.Sequential], count: int) -> R
         for stage in stages:
             value = call(stage, value)
         outputs.append(value)
-    for output in reversed(outputs):
+    for number in order:
         try:
-            output.square().sum().backward()
+            outputs[number].square().sum().backward()
         except RuntimeError as error:
             if "second time" in str(error):
                 raise Wrong(*NOT_DETACHED) from None

@@ -5,6 +5,7 @@ is taken too. The rows are judged by the package's check, by the micro-batches t
 1F1B is asked.
 """
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice, pairwise
@@ -16,8 +17,17 @@ from pllab.simulate import Costs, simulate
 
 OneFOneB = Callable[[int, int], Any]
 
-# Stages and micro-batches; no pair is square but one, so that swapped numbers show.
-_SHAPES = [(4, 8), (3, 4), (2, 5), (4, 4), (5, 12)]
+# Stages and micro-batches: a few where swapped numbers show, and a few drawn by chance under a fixed seed.
+_DRAW = random.Random(10)
+_SHAPES = [
+    (4, 8),
+    (3, 4),
+    (2, 5),
+    (4, 4),
+    (5, 12),
+    (2, 2),
+    *((_DRAW.randint(2, 7), _DRAW.randint(7, 23)) for _ in "123"),
+]
 _EQUAL = Costs(1.0, 0.5, 0.5)
 _LONGER_BACKWARD = Costs(1.0, 1.0, 1.0)
 
@@ -50,12 +60,14 @@ def as_quick(one_f_one_b: OneFOneB) -> None:
 
 def fewer_than_stages(one_f_one_b: OneFOneB) -> None:
     """All rules again with fewer micro-batches than stages."""
-    _at_the_edge(one_f_one_b, [(4, 2), (5, 1), (8, 3)], "few_batches", "fewer micro-batches than stages")
+    _at_the_edge(
+        one_f_one_b, [(4, 2), (5, 1), (8, 3), (3, 2), (9, 8)], "few_batches", "fewer micro-batches than stages"
+    )
 
 
 def one_stage(one_f_one_b: OneFOneB) -> None:
     """All rules again with one stage."""
-    _at_the_edge(one_f_one_b, [(1, 3), (1, 1)], "one_stage", "a single stage")
+    _at_the_edge(one_f_one_b, [(1, 3), (1, 1), (1, 12)], "one_stage", "a single stage")
 
 
 def _at_the_edge(one_f_one_b: OneFOneB, shapes: list[tuple[int, int]], hint_id: str, where: str) -> None:

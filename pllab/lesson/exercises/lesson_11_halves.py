@@ -1,4 +1,4 @@
-"""The cases of exercise 11.3: `halves(inputs, weights, grad)` gives the input's gradient now and the weights' later.
+"""The cases of exercise 11.1: `halves(inputs, weights, grad)` gives the input's gradient now and the weights' later.
 
 What is computed when is seen by counting the matrix products that PyTorch is asked for, and by looking for the right
 gradients among its results; the gradients are held against autograd's.
@@ -14,27 +14,28 @@ from pllab.lesson.exercise import Wrong
 
 Halves = Callable[[list[torch.Tensor], list[torch.Tensor], torch.Tensor], Any]
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
-_WIDTHS = [(5, 3), (4, 6, 3), (3, 5, 4, 2), (4, 4, 4)]  # of the layers, from the input to the output
-_ROWS = 7
+# Widths of the layers from the input to the output; the number of rows is none of them.
+_WIDTHS = [(5, 3), (4, 6, 3), (3, 5, 4, 2), (4, 4, 4), (2, 1, 6, 3, 5, 4), (3, 2)]
+_ROWS = [7, 7, 9, 2, 8, 1]
 
 
 def two_halves(halves: Halves) -> None:
     """A gradient, and a function that has not run yet."""
-    for widths in _WIDTHS:
-        _run_first(halves, _Chain(widths, 0))
+    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
+        _run_first(halves, _Chain(widths, rows, 0))
 
 
 def right_input(halves: Halves) -> None:
     """The gradient of the input equals autograd's."""
-    for widths in _WIDTHS:
-        chain = _Chain(widths, 1)
+    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
+        chain = _Chain(widths, rows, 1)
         _judge_input(_run_first(halves, chain).got, chain)
 
 
 def input_first(halves: Halves) -> None:
     """The first half makes one product for each layer, however it is written: none for a weight, and none twice."""
-    for widths in _WIDTHS:
-        chain = _Chain(widths, 2)
+    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
+        chain = _Chain(widths, rows, 2)
         first = _run_first(halves, chain)
         layers = len(chain.weights)
         if first.made_weights or first.products >= 2 * layers:
@@ -50,15 +51,15 @@ def input_first(halves: Halves) -> None:
 
 def right_weights(halves: Halves) -> None:
     """The gradients of the weights equal autograd's, in the order of the layers."""
-    for widths in _WIDTHS:
-        chain = _Chain(widths, 3)
+    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
+        chain = _Chain(widths, rows, 3)
         _judge_weights(_run_first(halves, chain).weight_half(), chain)
 
 
 def nothing_twice(halves: Halves) -> None:
     """The second half makes one product for each layer."""
-    for widths in _WIDTHS:
-        chain = _Chain(widths, 4)
+    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
+        chain = _Chain(widths, rows, 4)
         weight_half = _run_first(halves, chain).weight_half
         with _Watched(chain) as watched:
             weight_half()
@@ -73,29 +74,33 @@ def nothing_twice(halves: Halves) -> None:
 
 
 def in_any_order(halves: Halves) -> None:
-    """Two micro-batches: both first halves, then the second halves the other way round."""
-    chains = [_Chain((4, 6, 3), seed) for seed in (5, 6)]
+    """Four micro-batches of two chains: all first halves, then the second halves in another order."""
+    chains = [_Chain(widths, rows, seed) for widths, rows, seed in _SEVERAL]
     pairs = [(chain, _run_first(halves, chain).weight_half) for chain in chains]
-    for chain, weight_half in reversed(pairs):
+    for chain, weight_half in (pairs[number] for number in (2, 0, 3, 1)):
         try:
             _judge_weights(weight_half(), chain)
         except Wrong:
             raise Wrong(
                 "mixed_up",
-                "With the first halves of two micro-batches before their second halves, a second half returns what "
-                "belongs to the other micro-batch: each call keeps its own gradients, in nothing global.",
+                "With the first halves of several micro-batches before their second halves, a second half returns what "
+                "belongs to another micro-batch: each call keeps its own gradients, in nothing global.",
             ) from None
+
+
+_SEVERAL = [((4, 6, 3), 7, 5), ((4, 6, 3), 7, 6), ((3, 3), 4, 7), ((4, 6, 3), 5, 8)]
 
 
 class _Chain:
     """A chain of linear layers without bias, what each was given, and the gradients that autograd finds."""
 
-    def __init__(self, widths: Sequence[int], seed: int) -> None:
+    def __init__(self, widths: Sequence[int], rows: int, seed: int) -> None:
+        self.rows = rows
         draw = torch.Generator().manual_seed(seed)
         sizes = list(zip(widths, widths[1:], strict=False))
         self.weights = [torch.randn(out, into, generator=draw, dtype=torch.float64) for into, out in sizes]
         leaves = [weight.clone().requires_grad_() for weight in self.weights]
-        x = torch.randn(_ROWS, widths[0], generator=draw, dtype=torch.float64).requires_grad_()
+        x = torch.randn(rows, widths[0], generator=draw, dtype=torch.float64).requires_grad_()
         self.inputs, y = [], x
         for leaf in leaves:
             self.inputs.append(y.detach().clone())
@@ -191,7 +196,7 @@ def _judge_weights(answer: Any, chain: _Chain) -> None:
         )
     if all(_close(one.T, other) for one, other in zip(got, right, strict=True)):
         raise Wrong("transposed", "The gradients of the weights are transposed; a gradient has its weight's shape.")
-    if any(torch.is_tensor(one) and _close(one * _ROWS, other) for one, other in zip(got, right, strict=True)):
+    if any(torch.is_tensor(one) and _close(one * chain.rows, other) for one, other in zip(got, right, strict=True)):
         raise Wrong(
             "mean_of_rows", "You divide by the rows of the batch; the loss did that already, before its gradient."
         )

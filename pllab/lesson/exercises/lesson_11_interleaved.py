@@ -1,20 +1,39 @@
-"""The cases of exercise 11.1: the rows of interleaved 1F1B.
+"""The cases of exercise 11.2: the rows of interleaved 1F1B.
 
-Any order passes that is legal, idles no more than (p - 1) / (v m) and holds no more than Megatron's does.
+Any order passes that is legal, idles no more than (p - 1) / (v m) where messages are free, takes no longer than
+Megatron's order where they are slow, and holds no more than it does.
 """
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_11_read import read_schedule
+from pllab.lesson.exercises.lesson_11_read import ENDLESS, read_schedule
 from pllab.schedule import Kind, Schedule, peak_in_flight, problems
+from pllab.schedule import interleaved as megatrons
 from pllab.simulate import Costs, simulate
 
 Rows = Callable[[int, int, int], Any]
 
-# Ranks, micro-batches, stages per rank; m is a multiple of p. The last ones are 1F1B, and a single rank.
-SHAPES = [(2, 4, 2), (4, 8, 2), (3, 6, 3), (4, 4, 2), (2, 6, 4), (3, 6, 1), (1, 2, 2)]
+_DRAW = random.Random(11)
+# Ranks, micro-batches, stages per rank; m is a multiple of p. The last ones have one stage a rank, and a single rank.
+SHAPES = [
+    *((2, 4, 2), (4, 8, 2), (3, 6, 3), (4, 4, 2), (2, 6, 4)),
+    *((p, p * _DRAW.randint(1, 4), _DRAW.randint(2, 4)) for p in (2, 3, 5)),
+    *((3, 6, 1), (1, 2, 2), (1, 3, 1)),
+]
+__all__ = [
+    "ENDLESS",
+    "chunks_in_reverse",
+    "complete",
+    "little_memory",
+    "no_circle",
+    "places",
+    "rows_of_actions",
+    "short_bubble",
+    "slow_messages",
+]
 
 
 def rows_of_actions(rows: Rows) -> None:
@@ -84,6 +103,23 @@ def short_bubble(rows: Rows) -> None:
                     f"(simulated), and {allowed:.3f} is enough. Count the forwards before the first backward: too few "
                     "and the rank waits for a gradient, too many and its backward comes late.",
                 )
+
+
+def slow_messages(rows: Rows) -> None:
+    """A message takes a part of a forward, or as long as one: the warm-up has to cover its way up and down."""
+    for p, m, v in SHAPES:
+        schedule = _asked(rows, p, m, v)
+        for part in (0.25, 1.0):
+            for costs in (Costs(2.0, 1.0, 1.0, p2p=2 * part), Costs(p2p=part)):
+                mine, enough = simulate(schedule, costs).makespan, simulate(megatrons(p, m, v), costs).makespan
+                if mine > enough + 1e-9:
+                    raise Wrong(
+                        "short_warm_up",
+                        f"For p = {p}, m = {m}, v = {v} and messages of {part:g} forwards of a stage your rows take "
+                        f"{mine:g}, and {enough:g} is enough (simulated). With free messages they were short enough. "
+                        "A rank runs a backward and waits for a gradient that is on its way: run more forwards before "
+                        "the first backward, two for each rank that comes after this one.",
+                    )
 
 
 def little_memory(rows: Rows) -> None:

@@ -1,4 +1,4 @@
-"""The cases of exercise 11.4: `golf(memory_limit)` returns a schedule that is legal, small enough and at par.
+"""The cases of exercise 17.3: `golf(memory_limit)` returns a schedule that is legal, small enough and at par.
 
 Par is computed here and proven; the answer is checked and simulated. Any order that reaches par is right.
 """

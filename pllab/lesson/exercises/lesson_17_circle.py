@@ -1,4 +1,4 @@
-"""The cases of exercise 11.5: `find_circle(schedule)` returns actions each of which waits for the next.
+"""The cases of exercise 17.2: `find_circle(schedule)` returns actions each of which waits for the next.
 
 An action waits for what it needs and for what stands before it in its row. Illegal schedules are drawn at random;
 every wait of the answer is looked up in the schedule, and any circle is right.
@@ -10,7 +10,7 @@ from typing import Any
 
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_11_read import read_action
-from pllab.schedule import Action, Schedule, interleaved, needs, one_f_one_b, problems, zb_h1
+from pllab.schedule import Action, Schedule, interleaved, needs, one_f_one_b, problems, zb_h1, zbv
 
 FindCircle = Callable[[Schedule], Any]
 ENDLESS = ("endless", "Your search never ends: note which actions it has been at, and stop when one comes again.")
@@ -28,7 +28,8 @@ def own_row(find_circle: FindCircle) -> None:
 
 def legal(find_circle: FindCircle) -> None:
     """A legal schedule has no circle."""
-    for schedule in (one_f_one_b(2, 2), zb_h1(3, 4), interleaved(2, 4)):
+    backwards = Schedule(zb_h1(3, 4).rows[::-1], "ZB-H1 from the last rank to the first")
+    for schedule in (one_f_one_b(2, 2), zb_h1(3, 4), interleaved(2, 4), zbv(3, 5), one_f_one_b(1, 1), backwards):
         circle = _circle(find_circle, schedule)
         if circle:
             told = f"{schedule.name} is legal, and you found the circle {_written(circle)}"
@@ -42,7 +43,7 @@ def long_ones(find_circle: FindCircle) -> None:
 
 
 def random_ones(find_circle: FindCircle) -> None:
-    """Rows in any order."""
+    """Rows in any order, and any stage on any rank."""
     for schedule in _shuffled():
         _judge(find_circle, schedule)
 
@@ -65,14 +66,14 @@ def _spoiled(schedule: Schedule, draw: random.Random) -> Schedule:
         row = draw.choice(rows)
         place = draw.randrange(len(row) - 1)
         row[place], row[place + 1] = row[place + 1], row[place]
-    return Schedule.of(rows, f"{schedule.name}, spoiled")
+    return Schedule.of(draw.sample(rows, len(rows)), f"{schedule.name}, spoiled")
 
 
 def _shuffled() -> Iterator[Schedule]:
     draw = random.Random(12)
-    for make in (one_f_one_b, zb_h1, interleaved):
-        for p, m in ((2, 2), (3, 2), (2, 4), (4, 3)):
-            rows = [draw.sample(row, len(row)) for row in make(p, m).rows]
+    for make in (one_f_one_b, zb_h1, interleaved, zbv):
+        for p, m in ((2, 2), (3, 2), (2, 4), (4, 3), (1, 2), (5, 11)):
+            rows = [draw.sample(row, len(row)) for row in draw.sample(make(p, m).rows, p)]
             shuffled = Schedule.of(rows, f"{make.__name__}({p}, {m}), shuffled")
             if problems(shuffled):
                 yield shuffled
