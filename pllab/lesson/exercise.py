@@ -61,6 +61,7 @@ class Exercise:
     difficulty: int
     cases: tuple[Case, ...]
     hints: tuple[str, str, str]
+    package: tuple[str, ...] = ()
     deadline_s: float = 20.0
 
     @property

@@ -65,6 +65,18 @@ def test_output_is_in_order_of_rank_whoever_was_first(ranks, capsys):
     assert err == "rank 0: !\nrank 1: !\n"
 
 
+def test_a_variable_of_every_rank_is_copied_in_order_of_rank(ranks):
+    ranks.execute("x, numbers = torch.full((2,), 10.0 * rank), [rank, str(rank)]\nif rank == 1: only = 1")
+    assert [x.tolist() for x in ranks.fetch("x")] == [[0.0, 0.0], [10.0, 10.0]]
+    assert ranks.fetch("numbers[1]") == ["0", "1"]
+    with pytest.raises(ValueError, match=r"rank 0 cannot hand over 'only' \(NameError: .*\); fetch a variable"):
+        ranks.fetch("only")
+    with pytest.raises(ValueError, match="rank 0 cannot hand over 'lock'"):
+        ranks.execute("import threading\nlock = threading.Lock()")
+        ranks.fetch("lock")
+    assert ranks.fetch("rank") == [0, 1]
+
+
 def test_the_failure_of_one_rank_frees_the_others_and_the_group_goes_on(ranks, capsys):
     with pytest.raises(RankError, match=r"rank 1 raised ValueError: boo \(the ranks .* still there") as caught:
         ranks.execute("mine = 10 + rank\nif rank == 1: raise ValueError('boo')\ndist.barrier()")

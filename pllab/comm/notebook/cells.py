@@ -52,7 +52,8 @@ class Ranks:
     `dist`. Outside a notebook, `execute(code)` does what `%%px` does. A cell that fails on one rank is
     stopped on the others and reported as one `RankError`; the ranks and their variables stay, in a new group
     where that was needed. When a rank dies, all are ended. `stop()`, the end of a `with` block, or the end of
-    the notebook's kernel, however it ends, ends every process and removes every file.
+    the notebook's kernel, however it ends, ends every process and removes every file. `fetch(name)` copies a
+    variable of every rank into the notebook.
 
     Raises:
         ValueError: an argument is out of its range, or the backend does not fit this host.
@@ -107,8 +108,7 @@ class Ranks:
             RanksInterrupted: Ctrl-C, or the notebook's stop button.
             RuntimeError: the ranks have been stopped.
         """
-        if self.stopped:
-            raise RuntimeError("these ranks have been stopped; make new ones, for example ranks = Ranks(2)")
+        self._check_running()
         chosen = range(self.num_ranks) if targets is None else targets
         replies = {rank: self._view(rank).execute(code, silent=False, block=False) for rank in chosen}
         try:
@@ -129,6 +129,34 @@ class Ranks:
         _show_replies(replies)
         if failures:
             raise _first_cause(failures, outcome)
+
+    def fetch(self, name: str) -> list[Any]:
+        """Copy a variable of every rank into the notebook, in order of rank; `name` may also be an expression.
+
+        Example: after a cell with `%%px` and `x = 10 * rank`, `ranks.fetch("x")` is `[0, 10]`.
+
+        Raises:
+            ValueError: a rank has no such variable, or one that cannot be copied.
+            RankError: a rank has died; then all are ended.
+            RuntimeError: the ranks have been stopped.
+        """
+        self._check_running()
+        replies = {rank: self._view(rank).pull(name, block=False) for rank in range(self.num_ranks)}
+        try:
+            self._attend(replies)
+        except RankError:
+            self.stop()
+            raise
+        for rank, error in _failures_in(replies).items():
+            raise ValueError(
+                f"rank {rank} cannot hand over {name!r} ({error.ename}: {error.evalue}); "
+                "fetch a variable that a cell with %%px has set on every rank"
+            )
+        return [reply.get() for reply in replies.values()]
+
+    def _check_running(self) -> None:
+        if self.stopped:
+            raise RuntimeError("these ranks have been stopped; make new ones, for example ranks = Ranks(2)")
 
     def _attend(self, replies: dict[int, Any]) -> None:
         """Wait until all ranks are done, or a moment after one failed, or until one died."""
