@@ -76,7 +76,7 @@ def in_two_groups(watch: Watch, process: int, num_processes: int, enter: Enter) 
         _wait_for(folder / "inside-0", folder / "inside-1")
     attempt = watch.attempt(enter, rank, world_size, str(folder / f"meet-{world_size}"), _DEADLINE_S)
     (folder / f"inside-{process}").touch()
-    seen = {"attempt": attempt, "place": None, "waited_s": None}
+    seen: dict[str, Any] = {"attempt": attempt, "place": None, "waited_s": None}
     if comm.backend_name() is not None:
         total = torch.tensor([rank + 1.0])
         attempted = watch.attempt(comm.all_reduce, total)

@@ -306,6 +306,24 @@ def refuse_failures(attempts: Sequence[Attempt], what: str) -> None:
         raise Wrong("deadlock", _deadlock(attempts, what))
 
 
+def refuse_alone(attempts: Sequence[Attempt]) -> None:
+    """Refuse a rank alone in its world that sent a message, or failed at it.
+
+    Raises:
+        Wrong: it did.
+        NotImplementedError: the function is the stub.
+    """
+    for one in attempts:
+        if one.kind == "NotImplementedError":
+            raise NotImplementedError
+        if one.error or one.messages:
+            raise Wrong(
+                "alone",
+                f"In a world of 1 your function {f'failed ({one.kind})' if one.error else 'made a call to others'}. A "
+                "rank cannot send to itself or receive from itself, and nobody else is there.",
+            )
+
+
 def _deadlock(attempts: Sequence[Attempt], what: str) -> str:
     """Where each rank stands, and the cause where the places tell it."""
     standing = {
