@@ -107,7 +107,7 @@ def _seen(ring_all_reduce: RingAllReduce, size: int) -> list[dict[str, Attempt]]
         words = (
             " In a ring, the chunk that a rank sends is the one that its neighbour takes in that round: look at the "
         )
-        raise Wrong(wrong.hint_id, f"{wrong.sentence}{words}numbers of both chunks.") from None
+        raise Wrong(wrong.hint_id, f"{wrong.sentence}{words} compare their numbers.") from None
 
 
 def _refuse_short(size: int, name: str, reached: Iterable[Attempt]) -> None:
