@@ -18,11 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
-
-from torch.distributed import ProcessGroup
+from typing import Any
 
 from pllab import comm
+from pllab.comm.ends import End, watch_ends
 from pllab.comm.errors import is_echo
 from pllab.lesson.checking import run_on_ranks
 from pllab.lesson.exercise import Wrong
@@ -33,19 +32,6 @@ Plan = tuple[tuple[int, ...], ...]
 _DEADLINE_S = 5.0  # of a message, once all ranks are there
 _LATE_S = 20.0  # of one world; for what waits elsewhere than in a message
 _LAUNCH_S = 100.0
-
-
-@dataclass
-class End:
-    """One end of a message, and how far it came; `peer` is None for a receive from anybody."""
-
-    name: Literal["send", "receive"]
-    peer: int | None
-    state: Literal["started", "waiting", "through"] = "started"
-
-    def __str__(self) -> str:
-        way = "to" if self.name == "send" else "from"
-        return f"a {self.name} {way} {'anybody' if self.peer is None else f'rank {self.peer}'}"
 
 
 @dataclass(frozen=True)
@@ -78,8 +64,7 @@ class Watch:
 
     def attempt(self, solution: Callable[..., Any], *arguments: Any) -> Attempt:
         """Call the student's function and keep what was seen, whatever happens."""
-        ends: list[End] = []
-        with _watched(ends), comm.record_messages(self._note) as ledger:
+        with watch_ends() as ends, comm.record_messages(self._note) as ledger:
             try:
                 value, seen = solution(*arguments), ("", "", False)
             except Exception as error:
@@ -188,55 +173,6 @@ def _time_limit(watch: Watch) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-class _WatchedWork:
-    """torch's handle of a message under way; it notes whether anybody waited for it."""
-
-    def __init__(self, work: Any, end: End) -> None:
-        self._work, self._end = work, end
-
-    def wait(self, *deadline: Any) -> Any:
-        self._end.state = "waiting"
-        done = self._work.wait(*deadline)
-        self._end.state = "through"
-        return done
-
-    def is_completed(self) -> bool:
-        if done := bool(self._work.is_completed()):
-            self._end.state = "through"
-        return done
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._work, name)
-
-
-@contextmanager
-def _watched(ends: list[End]) -> Iterator[None]:
-    """Note every end of a message that this process starts, through whatever function of torch.
-
-    The handles are kept as long as `ends` is, so a receive that nobody waits for still takes its message, and does not
-    look like a deadlock of its sender.
-    """
-    methods = {name: vars(ProcessGroup)[name] for name in ("send", "recv", "recv_anysource")}
-    kept: list[Any] = []
-
-    def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(group: ProcessGroup, *args: Any) -> Any:
-            peer = None if name == "recv_anysource" else args[1]
-            ends.append(End("send" if name == "send" else "receive", peer))
-            kept.append(_WatchedWork(method(group, *args), ends[-1]))
-            return kept[-1]
-
-        return call
-
-    for name, method in methods.items():
-        setattr(ProcessGroup, name, watched(name, method))
-    try:
-        yield
-    finally:
-        for name, method in methods.items():
-            setattr(ProcessGroup, name, method)
 
 
 def _is_late(words: str) -> bool:
