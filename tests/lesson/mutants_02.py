@@ -107,96 +107,97 @@ def does_not_wait(x):
     return early
 
 
-# 02.2 run_in_group(rank, world_size, init_file, work)
+def never_waits_for_the_receive(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    if size == 1:
+        return x.clone()
+    sending = dist.isend(x, (rank + 1) % size)
+    dist.irecv(received, (rank - 1) % size)
+    sending.wait()
+    return received
 
 
-def fixed_port(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29471", rank=rank, world_size=world_size)
-    try:
-        return work()
-    finally:
-        dist.destroy_process_group()
+def never_waits_for_the_send(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    if size == 1:
+        return x.clone()
+    dist.isend(x, (rank + 1) % size)
+    dist.recv(received, (rank - 1) % size)
+    return received
 
 
-def store_on_a_fixed_port(rank, world_size, init_file, work):
-    store = dist.TCPStore("127.0.0.1", 29473, world_size, is_master=rank == 0, timeout=timedelta(seconds=20))
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
-    try:
-        return work()
-    finally:
-        dist.destroy_process_group()
+def receives_floats(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty(x.shape)
+    if size == 1:
+        return x.clone()
+    _exchange(x, received, (rank + 1) % size, (rank - 1) % size)
+    return received
 
 
-def never_leaves(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
-    return work()
+def rank_0_never_sends(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    if size == 1:
+        return x.clone()
+    sending = dist.isend(x, rank + 1) if 0 < rank < size - 1 else None
+    dist.recv(received, (rank - 1) % size)
+    if sending is not None:
+        sending.wait()
+    return received
 
 
-def leaves_only_when_all_is_well(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
-    result = work()
+# 02.2 enter(rank, world_size, init_file, deadline_s)
+
+
+def fixed_port(rank, world_size, init_file, deadline_s):
+    timeout = timedelta(seconds=deadline_s)
+    dist.init_process_group("gloo", "tcp://127.0.0.1:29471", timeout, world_size, rank)
+
+
+def store_on_a_fixed_port(rank, world_size, init_file, deadline_s):
+    timeout = timedelta(seconds=deadline_s)
+    store = dist.TCPStore("127.0.0.1", 29473, world_size, is_master=rank == 0, timeout=timeout)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
+
+
+def without_a_deadline(rank, world_size, init_file, deadline_s):
+    dist.init_process_group("gloo", f"file://{init_file}", rank=rank, world_size=world_size)
+
+
+def deadline_in_minutes(rank, world_size, init_file, deadline_s):
+    timeout = timedelta(minutes=deadline_s)
+    dist.init_process_group("gloo", f"file://{init_file}", timeout, world_size, rank)
+
+
+def deadline_of_half_a_second(rank, world_size, init_file, deadline_s):
+    dist.init_process_group("gloo", f"file://{init_file}", timedelta(seconds=deadline_s / 6), world_size, rank)
+
+
+def deadline_as_a_number(rank, world_size, init_file, deadline_s):
+    dist.init_process_group("gloo", f"file://{init_file}", deadline_s, world_size, rank)
+
+
+def counts_from_the_end(rank, world_size, init_file, deadline_s):
+    timeout = timedelta(seconds=deadline_s)
+    dist.init_process_group("gloo", f"file://{init_file}", timeout, world_size, world_size - 1 - rank)
+
+
+def a_group_for_each(rank, world_size, init_file, deadline_s):
+    timeout = timedelta(seconds=deadline_s)
+    dist.init_process_group("gloo", f"file://{init_file}-{rank}", timeout, 1, 0)
+
+
+def everybody_is_rank_0(rank, world_size, init_file, deadline_s):
+    dist.init_process_group("gloo", f"file://{init_file}", timedelta(seconds=deadline_s), world_size, 0)
+
+
+def a_file_for_each(rank, world_size, init_file, deadline_s):
+    dist.init_process_group("gloo", f"file://{init_file}-{rank}", timedelta(seconds=deadline_s), world_size, rank)
+
+
+def leaves_again(rank, world_size, init_file, deadline_s):
+    dist.init_process_group("gloo", f"file://{init_file}", timedelta(seconds=deadline_s), world_size, rank)
+    dist.barrier()
     dist.destroy_process_group()
-    return result
-
-
-def counts_from_the_end(rank, world_size, init_file, work):
-    rank = world_size - 1 - rank
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
-    try:
-        return work()
-    finally:
-        dist.destroy_process_group()
-
-
-def a_group_for_each(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method=f"file://{init_file}-{rank}", rank=0, world_size=1)
-    try:
-        return work()
-    finally:
-        dist.destroy_process_group()
-
-
-def everybody_is_rank_0(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=0, world_size=world_size)
-    try:
-        return work()
-    finally:
-        dist.destroy_process_group()
-
-
-def swallows_the_exception(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
-    try:
-        return work()
-    except Exception as error:
-        print("something went wrong:", error)  # noqa: T201
-    finally:
-        dist.destroy_process_group()
-
-
-def returns_in_finally(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
-    result = None
-    try:
-        result = work()
-    finally:
-        dist.destroy_process_group()
-        return result  # noqa: B012 - the bug
-
-
-def forgets_the_value(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
-    try:
-        work()
-    finally:
-        dist.destroy_process_group()
-
-
-def works_first(rank, world_size, init_file, work):
-    result = work()
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
-    dist.destroy_process_group()
-    return result
 
 
 # 02.3 my_groups(members)
@@ -258,17 +259,21 @@ WRONG = [
     ("02.1", "alone", sends_to_itself_when_alone),
     ("02.1", "alone", waits_for_anybody_when_alone),
     ("02.1", "not_received", does_not_wait),
+    ("02.1", "not_waited", never_waits_for_the_receive),
+    ("02.1", "not_waited", never_waits_for_the_send),
+    ("02.1", "sizes_differ", receives_floats),
+    ("02.1", "deadlock", rank_0_never_sends),
     ("02.2", "fixed_port", fixed_port),
     ("02.2", "fixed_port", store_on_a_fixed_port),
-    ("02.2", "open_group", never_leaves),
-    ("02.2", "open_after_error", leaves_only_when_all_is_well),
+    ("02.2", "no_deadline", without_a_deadline),
+    ("02.2", "no_deadline", deadline_in_minutes),
+    ("02.2", "too_early", deadline_of_half_a_second),
+    ("02.2", "raised", deadline_as_a_number),
     ("02.2", "wrong_rank", counts_from_the_end),
     ("02.2", "wrong_rank", a_group_for_each),
     ("02.2", "never_met", everybody_is_rank_0),
-    ("02.2", "swallowed", swallows_the_exception),
-    ("02.2", "swallowed", returns_in_finally),
-    ("02.2", "wrong_value", forgets_the_value),
-    ("02.2", "no_group", works_first),
+    ("02.2", "never_met", a_file_for_each),
+    ("02.2", "no_group", leaves_again),
     ("02.3", "members_only", only_members_call),
     ("02.3", "order_differs", my_own_first),
     ("02.3", "order_differs", backwards_on_odd_ranks),

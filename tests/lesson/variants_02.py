@@ -1,13 +1,10 @@
 """Right solutions of lesson 02 that look different."""
 
-from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-
-from pllab import comm
 
 # 02.1
 
@@ -57,67 +54,48 @@ def both_in_one_batch(x):
     return received
 
 
-def as_the_package_does(x):
-    return comm.ring_pass(x)
+def receives_before_it_sends(x):
+    rank, size, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+    if size == 1:
+        return x.detach().clone()
+    works = [dist.irecv(received, (rank - 1) % size), dist.isend(x, (rank + 1) % size)]
+    for work in reversed(works):
+        work.wait()
+    return received
 
 
 # 02.2
 
 
-def try_and_finally(rank, world_size, init_file, work):
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size)
-    try:
-        return work()
-    finally:
-        dist.destroy_process_group()
+def one_call(rank, world_size, init_file, deadline_s):
+    timeout = timedelta(seconds=deadline_s)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{init_file}", rank=rank, world_size=world_size, timeout=timeout
+    )
 
 
-@contextmanager
-def _group(rank, world_size, init_file):
+def by_a_store_of_its_own(rank, world_size, init_file, deadline_s):
+    timeout = timedelta(milliseconds=1000 * deadline_s)
     store = dist.FileStore(str(init_file), world_size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timedelta(seconds=30))
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    store.set_timeout(timeout)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
+    dist.barrier()
+    return rank
 
 
-def context_manager(rank, world_size, init_file, work):
-    with _group(rank, world_size, init_file):
-        return work()
+def as_an_address(rank, world_size, init_file, deadline_s):
+    address = f"{Path(init_file).as_uri()}?rank={rank}&world_size={world_size}"
+    dist.init_process_group(backend="gloo", init_method=address, timeout=timedelta(0, deadline_s))
 
 
-def stack_of_things_to_undo(rank, world_size, init_file, work):
-    with ExitStack() as undo:
-        dist.init_process_group("gloo", f"file://{init_file}", world_size=world_size, rank=rank)
-        undo.callback(dist.destroy_process_group)
-        return work()
-
-
-def setup_and_teardown_of_the_package(rank, world_size, init_file, work):
-    comm.setup(rank, world_size, "gloo", init_file=init_file)
-    try:
-        result = work()
-    except BaseException:
-        comm.teardown()
-        raise
-    comm.teardown()
-    return result
-
-
-def any_free_port_written_into_the_file(rank, world_size, init_file, work):
-    file = dist.FileStore(str(Path(init_file)), world_size)
+def any_free_port_written_into_the_file(rank, world_size, init_file, deadline_s):
+    file, timeout = dist.FileStore(str(Path(init_file)), world_size), timedelta(seconds=deadline_s)
     if rank == 0:
         store = dist.TCPStore("127.0.0.1", 0, world_size, is_master=True, wait_for_workers=False)
         file.set("port", str(store.port))
     else:
         store = dist.TCPStore("127.0.0.1", int(file.get("port")), world_size, is_master=False)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
-    try:
-        return work()
-    finally:
-        dist.barrier()  # the store goes with rank 0
-        dist.destroy_process_group()
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=timeout)
 
 
 # 02.3
@@ -147,24 +125,18 @@ def backwards_on_every_rank(members):
     return [made[index] for index in range(len(members)) if dist.get_rank() in members[index]]
 
 
-def as_the_package_makes_them(members):
-    return comm.make_groups(members)
-
-
 RIGHT = [
     ("02.1", starts_the_send),
     ("02.1", even_ranks_send_first),
     ("02.1", one_rank_receives_first),
     ("02.1", both_in_one_batch),
-    ("02.1", as_the_package_does),
-    ("02.2", try_and_finally),
-    ("02.2", context_manager),
-    ("02.2", stack_of_things_to_undo),
-    ("02.2", setup_and_teardown_of_the_package),
+    ("02.1", receives_before_it_sends),
+    ("02.2", one_call),
+    ("02.2", by_a_store_of_its_own),
+    ("02.2", as_an_address),
     ("02.2", any_free_port_written_into_the_file),
     ("02.3", all_then_mine),
     ("02.3", one_loop),
     ("02.3", by_what_torch_returns),
     ("02.3", backwards_on_every_rank),
-    ("02.3", as_the_package_makes_them),
 ]

@@ -143,7 +143,11 @@ class Ranks:
         self._check_running()
         packed = f"__import__('pickle').dumps(({expression}))"  # ipyparallel's own packing sorts a dictionary
         replies = {rank: self._view(rank).pull(packed, block=False) for rank in range(self.num_ranks)}
-        self._attend(replies)
+        try:
+            self._attend(replies)
+        except RankError:
+            self.stop()
+            raise
         if failures := _failures_in(replies):
             raise _first_cause(failures, "the ranks and their variables are still there")
         return [pickle.loads(reply.get()) for reply in replies.values()]

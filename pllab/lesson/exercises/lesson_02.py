@@ -1,7 +1,7 @@
-"""The exercises of lesson 02: a ring without deadlock, a group that leaves nothing behind, groups in the world."""
+"""The exercises of lesson 02: a ring without deadlock, a group with a deadline, groups in the world."""
 
 from pllab.lesson.exercise import Exercise
-from pllab.lesson.exercises import lesson_02_group as group
+from pllab.lesson.exercises import lesson_02_enter as enter
 from pllab.lesson.exercises import lesson_02_ring as ring
 from pllab.lesson.exercises import lesson_02_subgroups as subgroups
 
@@ -14,28 +14,28 @@ EXERCISES = (
         cases=(ring.two_ranks, ring.three_ranks, ring.alone),
         hints=(
             "Write down line by line what rank 0 and rank 1 do, one finger on each. Where do both fingers stop?",
-            "A send waits until the other rank receives. Somebody has to receive first, or the send must not wait: "
-            "dist.isend starts one and returns at once.",
-            "received = torch.empty_like(x); sending = dist.isend(x, (rank + 1) % size); "
-            "dist.recv(received, (rank - 1) % size); sending.wait(). With size 1, return a copy.",
+            "Look at the first of the two calls. A send waits until the other rank receives, so either some ranks "
+            "receive first, or the send must not wait.",
+            "Start the send, receive into a new tensor that is like x, and then wait for the send that was started. "
+            "The remainder closes the ring. A rank that is alone has nobody to send to and gives back a copy.",
         ),
-        deadline_s=90.0,
+        package=("pllab.comm.ring_pass",),
+        deadline_s=120.0,
     ),
     Exercise(
         id="02.2",
-        title="Enter and leave",
-        minutes=10,
-        difficulty=2,
-        cases=(group.group_of_one, group.work_raises, group.two_at_once),
+        title="Enter with a deadline",
+        minutes=6,
+        difficulty=1,
+        cases=(enter.both_are_there, enter.two_at_once, enter.deadline_ends_the_wait),
         hints=(
-            "Three steps: enter the group, do the work, leave the group. Which step must happen even if the one "
-            "before it fails?",
-            "dist.init_process_group takes init_method='file://...' with the rank and the world_size; "
-            "dist.destroy_process_group ends it. A port would be the same for both groups, the file is not.",
-            "dist.init_process_group('gloo', init_method=f'file://{init_file}', rank=rank, world_size=world_size); "
-            "then try: return work() and finally: dist.destroy_process_group().",
+            "A rank has to know three things before it can meet the others. Which of the four arguments is the fourth?",
+            "Look up the arguments of dist.init_process_group: the place is init_method, a text that begins with "
+            "file:// and goes on with the name of the file; the deadline is called timeout.",
+            "One call does all: the backend gloo, the file as the place, the rank, the world size, and the deadline, "
+            "which is no number but a timedelta of that many seconds, from the module datetime.",
         ),
-        deadline_s=90.0,
+        deadline_s=120.0,
     ),
     Exercise(
         id="02.3",
@@ -47,9 +47,10 @@ EXERCISES = (
             "The ranks wait for each other inside new_group. Which rank never made the call that the others are in?",
             "new_group is a collective call: every rank of the world makes every one of these calls, in the same "
             "order, also for the groups it is not in.",
-            "groups = [dist.new_group(ranks) for ranks in members] on all ranks; then keep the group of each list "
-            "that contains dist.get_rank().",
+            "Make a group for every list on every rank, in the order of the lists, and keep those groups whose list "
+            "contains this rank's own number.",
         ),
-        deadline_s=90.0,
+        package=("pllab.comm.make_groups",),
+        deadline_s=120.0,
     ),
 )

@@ -13,52 +13,50 @@ import torch
 from pllab import comm
 from pllab.comm.collectives import list_new_groups
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_02_meeting import late, on_ranks, stuck
+from pllab.lesson.exercises.watched_ranks import Watch, worlds
 
 MyGroups = Callable[[list[list[int]]], Any]
 Members = list[list[int]]
 
 _APART: Members = [[0, 2], [1]]
 _OVERLAPPING: Members = [[0, 1], [1, 2], [0, 1, 2]]
+_TASKS = (_APART, _OVERLAPPING)
 
 
 @case(
     "every rank asks for the same groups in the same order, keeps its own in the order of members, and can sum in them"
 )
 def same_calls(my_groups: MyGroups) -> None:
-    worlds = on_ranks(use_groups, my_groups, 3, [_APART, _OVERLAPPING])
-    for members, seen in zip([_APART, _OVERLAPPING], zip(*worlds, strict=False), strict=False):
+    for members, seen in zip(_TASKS, zip(*worlds(use_groups, my_groups, ((3,),)).of(3), strict=False), strict=False):
         _judge(members, list(seen))
 
 
-def use_groups(rank: int, world_size: int, my_groups: MyGroups, tasks: list[Members]) -> list[dict[str, Any]]:
+def use_groups(watch: Watch, rank: int, world_size: int, my_groups: MyGroups) -> list[dict[str, Any]]:
     """On every rank: compare the calls, make the groups, and find out by a sum who is in them."""
     results = []
-    for members in tasks:
-        results.append(_use(rank, world_size, my_groups, members))
+    for members in _TASKS:
+        results.append(_use(watch, rank, world_size, my_groups, members))
         if any(comm.all_gather_object("found" not in results[-1])):
             break  # the groups of a rank that failed are in no order
     return results
 
 
-def _use(rank: int, world_size: int, my_groups: MyGroups, members: Members) -> dict[str, Any]:
+def _use(watch: Watch, rank: int, world_size: int, my_groups: MyGroups, members: Members) -> dict[str, Any]:
     lists = comm.all_gather_object(_asked(my_groups, members))
     seen: dict[str, Any] = {"rank": rank, "lists": lists}
     if None not in lists and (any(asked != lists[0] for asked in lists) or _not_asked_for(members, lists[0])):
         return seen
-    try:
-        groups = my_groups([list(ranks) for ranks in members])
-    except Exception as error:
-        return seen | {"stuck": stuck(error)}
+    made = watch.attempt(my_groups, [list(ranks) for ranks in members])
+    if made.error:
+        return seen | {"failed": made}
+    groups = made.value
     if not isinstance(groups, list | tuple):
         return seen | {"no_list": repr(groups)[:80]}
     seen["num_groups"] = len(groups)
     if any(comm.all_gather_object(len(groups) != sum(rank in ranks for ranks in members))):
         return seen
-    try:
-        return seen | {"found": [_members(group, rank, world_size) for group in groups]}
-    except Exception as error:
-        return seen | {"stuck": stuck(error)}
+    summed = watch.attempt(lambda: [_members(group, rank, world_size) for group in groups])
+    return seen | ({"failed": summed} if summed.error else {"found": summed.value})
 
 
 def _asked(my_groups: MyGroups, members: Members) -> list[tuple[int, ...]] | None:
@@ -122,11 +120,15 @@ def _judge_calls(lists: list[list[tuple[int, ...]] | None]) -> None:
 
 
 def _judge_ends(seen: list[dict[str, Any]]) -> None:
-    failed = sorted((one["stuck"] for one in seen if "stuck" in one), key=late)
-    if failed and late(failed[0]):
-        raise Wrong("not_together", f"The ranks made the same calls, and then one waited for another: {failed[0]}.")
+    failed = sorted((one["failed"] for one in seen if "failed" in one), key=lambda one: one.late)
+    if any(one.kind == "NotImplementedError" for one in failed):
+        raise NotImplementedError
+    if failed and failed[0].late:
+        raise Wrong(
+            "not_together", f"The ranks made the same calls, and then one waited for another: {failed[0].error}."
+        )
     if failed:
-        raise Wrong("raised", f"Your function raised {failed[0]}.")
+        raise Wrong("raised", f"Your function raised {failed[0].error}.")
     for one in seen:
         if "no_list" in one:
             raise Wrong("no_list", f"Rank {one['rank']} returned {one['no_list']}; return a list of its groups.")

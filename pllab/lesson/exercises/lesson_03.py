@@ -1,0 +1,63 @@
+"""The exercises of lesson 03: a broadcast down a tree, an all-reduce around a ring, and what a message costs."""
+
+from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercises import lesson_03_fit as fit
+from pllab.lesson.exercises import lesson_03_ring as ring
+from pllab.lesson.exercises import lesson_03_tree as tree
+
+EXERCISES = (
+    Exercise(
+        id="03.1",
+        title="Down the tree",
+        minutes=12,
+        difficulty=2,
+        cases=(tree.from_rank_0, tree.from_other_ranks, tree.few_messages, tree.few_rounds, tree.alone),
+        hints=(
+            "Write a table for five ranks and root 0: who has the numbers before each round, and whom does each of "
+            "them send to?",
+            "Before a round, the ranks below a power of two have the numbers, and each sends to the rank that lies "
+            "that power above it. For another root, give every rank a number that counts from the root.",
+            "Count from the root: the own number minus the root, modulo the world size. Let have be 1, 2, 4 and so on "
+            "below the world size. In that round a rank below have sends to its number plus have, if there is such a "
+            "rank; a rank from have to twice have receives from its number minus have. Only the peers of send and "
+            "receive are turned back into ranks.",
+        ),
+        package=("pllab.comm.tree_broadcast",),
+        deadline_s=120.0,
+    ),
+    Exercise(
+        id="03.2",
+        title="Around the ring",
+        minutes=20,
+        difficulty=3,
+        cases=(ring.even, ring.uneven, ring.shapes, ring.few_numbers, ring.floats, ring.alone),
+        hints=(
+            "Play three ranks with three chunks on paper: which chunk does each rank send in round 1, and which one "
+            "can it send in round 2 that already holds two summands?",
+            "There are two loops of w - 1 rounds. In both, what a rank received in one round is what it sends in the "
+            "next; the first loop adds what comes, the second one copies it. torch.tensor_split makes w chunks, also "
+            "of few numbers, and a chunk of a flat tensor is a view of it.",
+            "In round k of the first loop send the chunk number rank minus k and receive the one before it, modulo w, "
+            "into a new tensor, and add that. After it, the chunk after the own number is done: start the second loop "
+            "with that one. Start the send, receive, wait for the send, as in exercise 02.1. A transpose is flattened "
+            "into a copy, so copy the sum back at the end.",
+        ),
+        package=("pllab.comm.ring_all_reduce",),
+        deadline_s=120.0,
+    ),
+    Exercise(
+        id="03.3",
+        title="Alpha and beta",
+        minutes=10,
+        difficulty=2,
+        cases=(fit.on_a_line, fit.relative, fit.outliers, fit.duplicates, fit.no_line),
+        hints=(
+            "Which of your measurements decide where the line goes: all of them, or the one with the largest time?",
+            "Two steps: first one number for each size, its median; then a fit in which each error is divided by its "
+            "time. A weighted fit does that; read whether its weights are squared.",
+            "statistics.median gives the middle of an even number of rounds too. numpy.polyfit of degree 1 with the "
+            "weights one over the median minimises the squares of the relative errors, and returns beta before alpha. "
+            "Count the different sizes before, and refuse fewer than two.",
+        ),
+    ),
+)

@@ -1,0 +1,458 @@
+"""Wrong solutions of lesson 03, each with the hint that must refuse it."""
+
+import statistics
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+# 03.1 tree_broadcast(tensor, root=0)
+
+
+def star(tensor, root=0):
+    if dist.get_rank() == root:
+        for other in range(dist.get_world_size()):
+            if other != root:
+                dist.send(tensor, other)
+    else:
+        dist.recv(tensor, root)
+
+
+def chain(tensor, root=0):
+    size = dist.get_world_size()
+    me = (dist.get_rank() - root) % size
+    if me > 0:
+        dist.recv(tensor, (me - 1 + root) % size)
+    if me < size - 1:
+        dist.send(tensor, (me + 1 + root) % size)
+
+
+def star_started_at_once(tensor, root=0):
+    if dist.get_rank() == root:
+        for work in [dist.isend(tensor, other) for other in range(dist.get_world_size()) if other != root]:
+            work.wait()
+    else:
+        dist.recv(tensor, root)
+
+
+def _tree(tensor, root, me, size, real):
+    have = 1
+    while have < size:
+        if me < have and me + have < size:
+            dist.send(tensor, real(me + have))
+        elif have <= me < 2 * have:
+            dist.recv(tensor, real(me - have))
+        have *= 2
+
+
+def always_from_rank_0(tensor, root=0):
+    _tree(tensor, 0, dist.get_rank(), dist.get_world_size(), lambda number: number)
+
+
+def powers_of_two_only(tensor, root=0):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    me, have = (rank - root) % size, 1
+    while have < size:
+        if me < have:
+            dist.send(tensor, (me + have + root) % size)
+        elif me < 2 * have:
+            dist.recv(tensor, (me - have + root) % size)
+        have *= 2
+
+
+def no_modulo(tensor, root=0):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    _tree(tensor, root, (rank - root) % size, size, lambda number: number + root)
+
+
+def into_a_new_tensor(tensor, root=0):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    copy = tensor.clone()
+    _tree(copy, root, (rank - root) % size, size, lambda number: (number + root) % size)
+    return copy
+
+
+def by_the_collective(tensor, root=0):
+    dist.broadcast(tensor, root)
+
+
+def everybody_to_everybody(tensor, root=0):
+    """Every rank hears it from the root, and then once more from its neighbour."""
+    star(tensor, root)
+    chain(tensor, root)
+
+
+def receives_only_when_even(tensor, root=0):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if size % 2 == 0 or size == 1:
+        _tree(tensor, root, (rank - root) % size, size, lambda number: (number + root) % size)
+
+
+def everybody_receives_first(tensor, root=0):
+    size = dist.get_world_size()
+    me = (dist.get_rank() - root) % size
+    dist.recv(tensor, (me - 1 + root) % size)
+    dist.send(tensor, (me + 1 + root) % size)
+
+
+def line_by_line(tensor, root=0):
+    """Right, and three messages for one."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for row in tensor.tensor_split(3) if tensor.dim() else [tensor]:
+        part = row.clone()
+        _tree(part, root, (rank - root) % size, size, lambda number: (number + root) % size)
+        row.copy_(part)
+
+
+def never_waits(tensor, root=0):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    me, have = (rank - root) % size, 1
+    while have < size:
+        if me < have and me + have < size:
+            dist.isend(tensor, (me + have + root) % size)
+        elif have <= me < 2 * have:
+            dist.recv(tensor, (me - have + root) % size)
+        have *= 2
+
+
+# 03.2 ring_all_reduce(tensor)
+
+
+def _shift(out, into):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sending = dist.isend(out, (rank + 1) % size)
+    dist.recv(into, (rank - 1) % size)
+    sending.wait()
+
+
+def _ring(chunks, first_step=0, num_first=None, num_second=None, second=1, add_in_second=False):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for step in range(size - 1 if num_first is None else num_first):
+        into = torch.empty_like(chunks[(rank - step - 1) % size])
+        _shift(chunks[(rank - step + first_step) % size], into)
+        chunks[(rank - step - 1) % size].add_(into)
+    for step in range(size - 1 if num_second is None else num_second):
+        own = chunks[(rank - step + second - 1) % size]
+        into = torch.empty_like(own)
+        _shift(chunks[(rank - step + second) % size], into)
+        own.add_(into) if add_in_second else own.copy_(into)
+
+
+def _flat(tensor):
+    return tensor if tensor.is_contiguous() else tensor.contiguous()
+
+
+def _split(tensor):
+    return list(torch.tensor_split(tensor.view(-1), dist.get_world_size()))
+
+
+def whole_tensors_around(tensor):
+    out, total = _flat(tensor).clone(), _flat(tensor).clone()
+    for _ in range(dist.get_world_size() - 1):
+        into = torch.empty_like(out)
+        _shift(out, into)
+        total += into
+        out = into
+    tensor.copy_(total)
+
+
+def through_rank_0(tensor):
+    rank, size, flat = dist.get_rank(), dist.get_world_size(), _flat(tensor).clone()
+    if rank == 0:
+        for other in range(1, size):
+            into = torch.empty_like(flat)
+            dist.recv(into, other)
+            flat += into
+        for other in range(1, size):
+            dist.send(flat, other)
+    else:
+        dist.send(flat, 0)
+        dist.recv(flat, 0)
+    tensor.copy_(flat)
+
+
+def by_the_collective_sum(tensor):
+    flat = _flat(tensor)
+    dist.all_reduce(flat)
+    tensor.copy_(flat)
+
+
+def drops_the_remainder(tensor):
+    flat, size = _flat(tensor), dist.get_world_size()
+    if size > 1:
+        each = flat.numel() // size
+        _ring([flat.view(-1)[number * each :][:each] for number in range(size)])
+    tensor.copy_(flat)
+
+
+def torchs_chunk(tensor):
+    flat, size = _flat(tensor), dist.get_world_size()
+    if size > 1:
+        _ring(list(torch.chunk(flat.view(-1), size)))
+    tensor.copy_(flat)
+
+
+def copy_of_a_transpose(tensor):
+    if dist.get_world_size() > 1:
+        _ring(list(torch.tensor_split(tensor.reshape(-1), dist.get_world_size())))
+
+
+def view_of_a_transpose(tensor):
+    if dist.get_world_size() > 1:
+        _ring(_split(tensor))
+
+
+def sends_a_transpose_as_it_is(tensor):
+    """Splits dimension 0, so that a chunk of a transpose has gaps."""
+    if dist.get_world_size() > 1:
+        _ring(list(torch.tensor_split(tensor, dist.get_world_size())))
+
+
+def returns_a_new_tensor(tensor):
+    flat = tensor.contiguous().clone()
+    if dist.get_world_size() > 1:
+        _ring(_split(flat))
+    return flat
+
+
+def reduce_scatter_only(tensor):
+    flat = _flat(tensor)
+    if dist.get_world_size() > 1:
+        _ring(_split(flat), num_second=0)
+    tensor.copy_(flat)
+
+
+def one_round_too_few(tensor):
+    flat = _flat(tensor)
+    if dist.get_world_size() > 1:
+        _ring(_split(flat), num_second=dist.get_world_size() - 2)
+    tensor.copy_(flat)
+
+
+def adds_twice(tensor):
+    flat = _flat(tensor)
+    if dist.get_world_size() > 1:
+        _ring(_split(flat), add_in_second=True)
+    tensor.copy_(flat)
+
+
+def second_half_starts_with_its_own(tensor):
+    flat = _flat(tensor)
+    if dist.get_world_size() > 1 and flat.numel() % dist.get_world_size() == 0:
+        _ring(_split(flat), second=0)
+    tensor.copy_(flat)
+
+
+def wrong_first_chunk(tensor):
+    """The chunks that meet have different sizes where n is no multiple of w."""
+    flat = _flat(tensor)
+    if dist.get_world_size() > 1:
+        _ring(_split(flat), first_step=1)
+    tensor.copy_(flat)
+
+
+def averages(tensor):
+    flat = _flat(tensor)
+    if dist.get_world_size() > 1:
+        _ring(_split(flat))
+    flat = flat // dist.get_world_size() if not flat.is_floating_point() else flat / dist.get_world_size()
+    tensor.copy_(flat)
+
+
+def in_two_halves(tensor):
+    flat = _flat(tensor)
+    for half in torch.tensor_split(flat.view(-1), 2) if dist.get_world_size() > 1 else ():
+        _ring(list(torch.tensor_split(half, dist.get_world_size())))
+    tensor.copy_(flat)
+
+
+def everybody_sends_first(tensor):
+    flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
+    chunks = list(torch.tensor_split(flat.view(-1), size))
+    for step in range(size - 1):
+        into = torch.empty_like(chunks[(rank - step - 1) % size])
+        dist.send(chunks[(rank - step) % size], (rank + 1) % size)
+        dist.recv(into, (rank - 1) % size)
+        chunks[(rank - step - 1) % size].add_(into)
+    tensor.copy_(flat)
+
+
+def straight_to_the_owner(tensor):
+    """As few numbers as a ring, and every rank sends to all others."""
+    flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
+    chunks = list(torch.tensor_split(flat.view(-1), size))
+    others = [other for other in range(size) if other != rank]
+    into = [torch.empty_like(chunks[rank]) for _ in others]
+    works = [dist.isend(chunks[other], other) for other in others]
+    works += [dist.irecv(new, other) for new, other in zip(into, others, strict=True)]
+    for work in works:
+        work.wait()
+    for new in into:
+        chunks[rank].add_(new)
+    works = [dist.isend(chunks[rank], other) for other in others]
+    works += [dist.irecv(chunks[other], other) for other in others]
+    for work in works:
+        work.wait()
+    tensor.copy_(flat)
+
+
+def does_not_wait_for_the_last_send(tensor):
+    flat, rank, size = _flat(tensor), dist.get_rank(), dist.get_world_size()
+    if size > 1:
+        chunks = list(torch.tensor_split(flat.view(-1), size))
+        for step in range(2 * size - 2):
+            into = torch.empty_like(chunks[(rank - step - 1) % size])
+            dist.isend(chunks[(rank - step) % size], (rank + 1) % size)
+            dist.recv(into, (rank - 1) % size)
+            own = chunks[(rank - step - 1) % size]
+            own.add_(into) if step < size - 1 else own.copy_(into)
+    tensor.copy_(flat)
+
+
+def sends_to_itself(tensor):
+    flat = _flat(tensor)
+    works = [dist.isend(flat, dist.get_rank())] if dist.get_world_size() == 1 else []
+    if dist.get_world_size() > 1:
+        _ring(_split(flat))
+    for work in works:
+        work.wait()
+    tensor.copy_(flat)
+
+
+# 03.3 fit_alpha_beta(sizes, times)
+
+
+def _fit(sizes, times, weights):
+    if len(set(sizes)) < 2:
+        raise ValueError("one size fixes no line")
+    beta, alpha = np.polyfit(sizes, times, 1, w=weights)
+    return float(alpha), float(beta)
+
+
+def _medians(times):
+    return np.array([statistics.median(each) for each in times])
+
+
+def absolute_errors(sizes, times):
+    return _fit(sizes, _medians(times), None)
+
+
+def square_root_of_the_weights(sizes, times):
+    return _fit(sizes, _medians(times), 1 / np.sqrt(_medians(times)))
+
+
+def weights_squared_before(sizes, times):
+    return _fit(sizes, _medians(times), 1 / _medians(times) ** 2)
+
+
+def beta_first(sizes, times):
+    return _fit(sizes, _medians(times), 1 / _medians(times))[::-1]
+
+
+def means(sizes, times):
+    taken = np.array([statistics.fmean(each) for each in times])
+    return _fit(sizes, taken, 1 / taken)
+
+
+def minima(sizes, times):
+    taken = np.array([min(each) for each in times])
+    return _fit(sizes, taken, 1 / taken)
+
+
+def torchs_median(sizes, times):
+    taken = np.array([torch.tensor(each, dtype=torch.float64).median().item() for each in times])
+    return _fit(sizes, taken, 1 / taken)
+
+
+def first_rounds(sizes, times):
+    taken = np.array([each[0] for each in times])
+    return _fit(sizes, taken, 1 / taken)
+
+
+def every_round(sizes, times):
+    flat = [(size, time) for size, each in zip(sizes, times, strict=True) for time in each]
+    taken = np.array([time for _, time in flat])
+    return _fit([size for size, _ in flat], taken, 1 / taken)
+
+
+def two_ends_only(sizes, times):
+    taken = _medians(times)
+    if len(set(sizes)) < 2:
+        raise ValueError("one size fixes no line")
+    low, high = int(np.argmin(sizes)), int(np.argmax(sizes))
+    beta = (taken[high] - taken[low]) / (sizes[high] - sizes[low])
+    return taken[low] - beta * sizes[low], beta
+
+
+def each_size_once(sizes, times):
+    kept = dict(zip(sizes, _medians(times), strict=True))
+    taken = np.array(list(kept.values()))
+    return _fit(list(kept), taken, 1 / taken)
+
+
+def any_line_for_one_size(sizes, times):
+    if len(set(sizes)) < 2:
+        return statistics.median(times[0]), 0.0
+    return _fit(sizes, _medians(times), 1 / _medians(times))
+
+
+def sorts_the_callers_lists(sizes, times):
+    for each in times:
+        each.sort()
+    taken = _medians(times)
+    return _fit(sizes, taken, 1 / taken)
+
+
+def alpha_alone(sizes, times):
+    return _fit(sizes, _medians(times), 1 / _medians(times))[0]
+
+
+WRONG = [
+    ("03.1", "too_many_rounds", star),
+    ("03.1", "too_many_rounds", chain),
+    ("03.1", "too_many_rounds", star_started_at_once),
+    ("03.1", "root_changed", always_from_rank_0),
+    ("03.1", "deadlock", powers_of_two_only),
+    ("03.1", "no_such_rank", no_modulo),
+    ("03.1", "not_in_place", into_a_new_tensor),
+    ("03.1", "collective", by_the_collective),
+    ("03.1", "too_many_messages", everybody_to_everybody),
+    ("03.1", "too_many_messages", line_by_line),
+    ("03.1", "wrong_values", receives_only_when_even),
+    ("03.1", "deadlock", everybody_receives_first),
+    ("03.1", "not_waited", never_waits),
+    ("03.2", "too_many_numbers", whole_tensors_around),
+    ("03.2", "too_many_numbers", through_rank_0),
+    ("03.2", "collective", by_the_collective_sum),
+    ("03.2", "remainder", drops_the_remainder),
+    ("03.2", "short", torchs_chunk),
+    ("03.2", "gaps", copy_of_a_transpose),
+    ("03.2", "gaps", view_of_a_transpose),
+    ("03.2", "gaps", sends_a_transpose_as_it_is),
+    ("03.2", "not_in_place", returns_a_new_tensor),
+    ("03.2", "wrong_sum", reduce_scatter_only),
+    ("03.2", "wrong_sum", one_round_too_few),
+    ("03.2", "wrong_sum", adds_twice),
+    ("03.2", "wrong_sum", second_half_starts_with_its_own),
+    ("03.2", "sizes_differ", wrong_first_chunk),
+    ("03.2", "mean", averages),
+    ("03.2", "too_many_messages", in_two_halves),
+    ("03.2", "deadlock", everybody_sends_first),
+    ("03.2", "not_a_ring", straight_to_the_owner),
+    ("03.2", "not_waited", does_not_wait_for_the_last_send),
+    ("03.2", "alone", sends_to_itself),
+    ("03.3", "absolute", absolute_errors),
+    ("03.3", "half_weight", square_root_of_the_weights),
+    ("03.3", "double_weight", weights_squared_before),
+    ("03.3", "swapped", beta_first),
+    ("03.3", "mean", means),
+    ("03.3", "minimum", minima),
+    ("03.3", "lower_median", torchs_median),
+    ("03.3", "first_round", first_rounds),
+    ("03.3", "all_rounds", every_round),
+    ("03.3", "other_line", two_ends_only),
+    ("03.3", "other_line", each_size_once),
+    ("03.3", "no_line", any_line_for_one_size),
+    ("03.3", "changed", sorts_the_callers_lists),
+    ("03.3", "no_pair", alpha_alone),
+]
