@@ -32,14 +32,14 @@ unit-waiting: .venv/test.stamp
 unit-computing: .venv/test.stamp
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(WAITING))
 
-notebooks: .venv/test.stamp
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
+notebooks: .venv/test.stamp # as a learner without solutions reads them
+	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
 
 exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long
 	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
-	$(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb
+	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

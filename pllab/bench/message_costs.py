@@ -1,11 +1,9 @@
 """What a message costs: its latency, its bytes, and the gradients of a GPT-2 cut into few or many messages.
 
 One launch measures the time of an all-reduce by its size, the same gradients in buckets of several sizes, and the sum
-in shared memory. It also measures whole training steps, with one message after backward and with buckets during it,
-and the timeline of one backward whose buckets leave while it runs.
+in shared memory. It also measures whole training steps, with one message after backward and with buckets during it.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,16 +15,14 @@ import torch
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
-from pllab.parallel import Bucket, DataParallel, broadcast_parameters, plan_buckets
-from pllab.schedule import Action, Kind
+from pllab.parallel import DataParallel, plan_buckets
 from pllab.simulate import MessageCost
-from pllab.timeline import Span, Timeline
 
 SHARED = "shared memory"
 FLAT, OVERLAPPED, ALONE = "flat", "overlapped", "no messages"  # ways to average in a whole step
-_OVERLAP_BYTES = 2**19  # bytes of a bucket that leaves while backward runs
+_OVERLAP_BYTES = 512_000  # bytes of a bucket that leaves while backward runs
 SIZES = (2**8, 2**12, 2**15, 2**17, 2**19, 2**21, 2**22)  # bytes of the messages that the line is fitted to
-BUCKETS = (1, 2**16, 2**18, 2**20, 2**30)  # bytes of a bucket; 1 holds one gradient, 2**30 holds all
+BUCKETS = (1, 64_000, 256_000, 1_024_000, 10**9)  # bytes of a bucket; 1 holds one gradient, 10**9 holds all
 
 
 def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCost:
@@ -56,7 +52,7 @@ def cost_of(by_size: Comparison) -> MessageCost:
 class MessagesBench:
     """The cost of a message on some ranks, and the gradients of one model sent in several ways.
 
-    `ways` compares the bucket sizes in bytes as text ("65536") and `SHARED`; `num_messages` has the number of messages
+    `ways` compares the bucket sizes in bytes as text ("64000") and `SHARED`; `num_messages` has the number of messages
     of each. `gradient_bytes` lists the gradients in the order of backward. `steps` compares forward, backward and
     averaging: `FLAT` sends one message after backward, `OVERLAPPED` sends buckets while it runs, and `ALONE` averages
     nothing.
@@ -69,7 +65,6 @@ class MessagesBench:
     num_messages: Mapping[str, int]
     steps: Comparison
     gradient_bytes: tuple[int, ...]
-    timeline: Timeline
 
     def points(self) -> list[dict[str, float]]:
         """The measured bucket sizes, plain: bucket_bytes, num_messages, and median, low and high seconds."""
@@ -106,11 +101,8 @@ def bench_messages(
         timeout_s: the most seconds the measurement may take.
     """
     by_rank = comm.launch(_measure, world_size, num_layers, width, repeats, backend="gloo", timeout_s=timeout_s)
-    by_size, ways, num_messages, steps, gradient_bytes, _ = by_rank[0]
-    timeline = Timeline.of([span for *_, spans in by_rank for span in spans], "real", world_size)
-    return MessagesBench(
-        world_size, by_size, cost_of(by_size), ways, num_messages, steps, tuple(gradient_bytes), timeline
-    )
+    by_size, ways, num_messages, steps, gradient_bytes = by_rank[0]
+    return MessagesBench(world_size, by_size, cost_of(by_size), ways, num_messages, steps, tuple(gradient_bytes))
 
 
 def _measure(rank: int, world_size: int, num_layers: int, width: int, repeats: int) -> tuple[Any, ...]:
@@ -133,7 +125,7 @@ def _measure(rank: int, world_size: int, num_layers: int, width: int, repeats: i
     steps = compare(runs, repeats, 2, baseline=FLAT, in_step=True)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad][::-1]
     gradient_bytes = [parameter.numel() * parameter.element_size() for parameter in parameters]
-    return by_size, by_way, num_messages, steps, gradient_bytes, _spans(rank, model, tokens)
+    return by_size, by_way, num_messages, steps, gradient_bytes
 
 
 def _ways(model: torch.nn.Module) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
@@ -155,63 +147,3 @@ def _send_all(flats: Sequence[torch.Tensor]) -> None:
 def _step(tokens: torch.Tensor, model: torch.nn.Module) -> None:
     model.zero_grad()
     model(input_ids=tokens, labels=tokens).loss.backward()
-
-
-def _spans(rank: int, model: torch.nn.Module, tokens: torch.Tensor, num_steps: int = 4) -> list[Span]:
-    """The last of some steps of forward, and backward with buckets that leave while it runs.
-
-    Whenever a gradient arrives, all messages under way are checked for completion.
-    """
-    broadcast_parameters(model)
-    buckets = plan_buckets(model.parameters(), _OVERLAP_BYTES)
-    sent = _send_when_full(buckets)
-    for _ in range(num_steps):
-        model.zero_grad()
-        sent.clear()
-        comm.barrier()
-        start = time.perf_counter()
-        loss = model(input_ids=tokens, labels=tokens).loss
-        middle = time.perf_counter()
-        loss.backward()
-        end = time.perf_counter()
-        for message, bucket in zip(sent, buckets, strict=True):  # every gradient was there, so all have left
-            message.wait()
-            bucket.empty()
-    moments = [(Kind.F, 0, start, middle), (Kind.B, 0, middle, end)]
-    moments += [(Kind.C, number, message.start, message.end) for number, message in enumerate(sent)]
-    return [Span(rank, Action(0, kind, number), begin - start, stop - start) for kind, number, begin, stop in moments]
-
-
-def _send_when_full(buckets: Sequence[Bucket]) -> list["_Timed"]:
-    """Let backward send each full bucket, in the order of the plan; the list returned fills with messages."""
-    sent: list[_Timed] = []
-
-    def arrived(bucket: Bucket, index: int, _: torch.Tensor) -> None:
-        bucket.store(index, comm.world_size())
-        while len(sent) < len(buckets) and buckets[len(sent)].is_full:
-            sent.append(_Timed(buckets[len(sent)].flat))
-        for message in sent:
-            message.look()
-
-    for bucket in buckets:
-        for index, parameter in enumerate(bucket.parameters):
-            parameter.register_post_accumulate_grad_hook(partial(arrived, bucket, index))
-    return sent
-
-
-class _Timed:
-    """A message with the time it left, and the time of the first check that found it complete."""
-
-    def __init__(self, flat: torch.Tensor) -> None:
-        self.start, self.end = time.perf_counter(), 0.0
-        self._work = comm.all_reduce_async(flat)
-
-    def look(self) -> None:
-        """Note the time if it is complete; never waits."""
-        if not self.end and self._work.done():
-            self.end = time.perf_counter()
-
-    def wait(self) -> None:
-        """Wait until it is complete."""
-        self._work.wait()
-        self.end = self.end or time.perf_counter()

@@ -135,6 +135,6 @@ def _version(part: str) -> str:
 
 def _memory() -> str:
     try:
-        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.1f} GB"
     except (AttributeError, ValueError, OSError):
         return "not known on this system"

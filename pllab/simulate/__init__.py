@@ -15,7 +15,7 @@ from pllab.simulate.clock import Times, action_times, simulate
 from pllab.simulate.costs import Costs
 from pllab.simulate.estimation import estimate
 from pllab.simulate.idle import Gap, IdleCause, PathStep, critical_path, critical_steps, gaps, idle_causes
-from pllab.simulate.messages import MessageCost, simulate_transfers
+from pllab.simulate.messages import MessageCost, leave_when_ready, simulate_transfers
 
 __all__ = [
     "Costs",
@@ -31,6 +31,7 @@ __all__ = [
     "formulas",
     "gaps",
     "idle_causes",
+    "leave_when_ready",
     "simulate",
     "simulate_transfers",
 ]

@@ -1,5 +1,6 @@
 """What messages cost, and how long a collective made of them takes on the virtual clock."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pllab.schedule import Action, Kind
@@ -20,6 +21,23 @@ class MessageCost:
     def seconds(self, num_messages: float, num_bytes: float) -> float:
         """Predict the time of some messages, one after the other, that carry so many bytes together."""
         return self.alpha_s * num_messages + self.beta_s * num_bytes
+
+
+def leave_when_ready(
+    ready_s: Sequence[float], num_bytes: Sequence[float], cost: MessageCost
+) -> list[tuple[float, float]]:
+    """Start and end of messages on one link, in seconds: each leaves when it is ready and those before it are through.
+
+    Drawn, three messages of a second each that are ready at 0, 0.5 and 4, as buckets that fill during backward:
+
+        seconds   0   1   2   3   4   5
+        link      [ a ][ b ]      [ c ]
+    """
+    messages: list[tuple[float, float]] = []
+    for ready, size in zip(ready_s, num_bytes, strict=True):
+        start = max(ready, messages[-1][1]) if messages else ready
+        messages.append((start, start + cost.seconds(1, size)))
+    return messages
 
 
 def simulate_transfers(collective: Collective, num_bytes: float, cost: MessageCost) -> Timeline:

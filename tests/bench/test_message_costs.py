@@ -32,7 +32,7 @@ def test_what_fixes_no_line_is_refused(sizes: list[int], seconds: list[float]) -
 
 
 @pytest.mark.ranks
-def test_a_small_measurement_has_every_way_and_a_timeline_of_both_ranks() -> None:
+def test_a_small_measurement_has_every_way() -> None:
     bench = bench_messages(num_layers=1, width=8, repeats=2)
     assert len(bench.gradient_bytes) == 12 + 4
     assert bench.num_messages[str(BUCKETS[0])] == 16
@@ -41,6 +41,3 @@ def test_a_small_measurement_has_every_way_and_a_timeline_of_both_ranks() -> Non
     assert set(bench.ways.seconds) - {SHARED} == {str(size) for size in BUCKETS}
     assert bench.steps.baseline == FLAT
     assert {name: len(seconds) for name, seconds in bench.steps.seconds.items()} == {FLAT: 2, OVERLAPPED: 2, ALONE: 2}
-    kinds = {(span.rank, str(span.action.kind)) for span in bench.timeline.spans}
-    assert kinds == {(rank, kind) for rank in range(2) for kind in "FBC"}
-    assert all(span.end >= span.start >= 0 for span in bench.timeline.spans)

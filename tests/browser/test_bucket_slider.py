@@ -65,6 +65,6 @@ def test_the_table_says_the_same(slider, widget):
     expect(slider.locator(".pl-buckets-picture")).to_be_hidden()
     expect(slider.locator("tbody tr")).to_have_count(len(widget.choices))
     cells = slider.locator("tbody tr").first.locator("td")
-    expect(cells).to_have_text(["one each", "5", "8 KiB", "1.02 ms", "1.1 ms", "1 ms to 1.3 ms"])
+    expect(cells).to_have_text(["one each", "5", "8.19 kB", "1.02 ms", "1.1 ms", "1 ms to 1.3 ms"])
     slider.get_by_role("button", name="Larger").click()
     expect(slider.locator("tr.pl-running td").first).to_have_text(widget.choices[1]["label"])

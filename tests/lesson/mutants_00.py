@@ -29,6 +29,38 @@ def returns_a_generator(items, rank, world_size):
     return (item for item in items[rank::world_size])
 
 
+def equal_ones_once(items, rank, world_size):
+    return list(dict.fromkeys(items))[rank::world_size]
+
+
+def place_of_the_first_equal(items, rank, world_size):
+    return [item for item in items if items.index(item) % world_size == rank]
+
+
+def by_hash(items, rank, world_size):
+    places = {item: place for place, item in enumerate(items)}
+    return [item for item in items if places[item] % world_size == rank]
+
+
+def sorts_in_place(items, rank, world_size):
+    items.sort(key=repr)
+    return items[rank::world_size]
+
+
+def takes_away(items, rank, world_size):
+    return [items.pop() for _ in range(len(items[rank::world_size]))]
+
+
+def takes_its_share_out_of_the_list(items, rank, world_size):
+    mine = items[rank::world_size]
+    del items[rank::world_size]
+    return mine
+
+
+def a_set_of_mine(items, rank, world_size):
+    return set(items[rank::world_size])
+
+
 WRONG = [
     ("00.1", "lost", drops_the_remainder),
     ("00.1", "lost", ranks_count_from_one),
@@ -36,4 +68,11 @@ WRONG = [
     ("00.1", "twice", ranks_overlap_by_one),
     ("00.1", "unbalanced", last_rank_takes_the_rest),
     ("00.1", "no_list", returns_a_generator),
+    ("00.1", "no_list", a_set_of_mine),
+    ("00.1", "equal_items", equal_ones_once),
+    ("00.1", "equal_items", place_of_the_first_equal),
+    ("00.1", "equal_items", by_hash),
+    ("00.1", "changed", sorts_in_place),
+    ("00.1", "lost", takes_away),
+    ("00.1", "changed", takes_its_share_out_of_the_list),
 ]

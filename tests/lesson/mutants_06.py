@@ -2,7 +2,7 @@
 
 import torch
 
-from pllab.comm import all_reduce, all_reduce_async, broadcast, world_size
+from pllab.comm import all_reduce, all_reduce_async, broadcast, rank, world_size
 from pllab.parallel import average_gradients
 from tests.lesson.variants_06 import hooks_in_fixed_order, with_buckets
 
@@ -112,6 +112,45 @@ def gathers_objects(model):
         gathered = [None] * world_size()
         torch.distributed.all_gather_object(gathered, flat)
         _put_back(gradients, torch.stack(gathered).mean(0))
+
+
+def types_in_another_order_on_each_rank(model):
+    """What a set of data types does in some processes, here in all."""
+    groups = _by_dtype(_gradients(model))
+    for gradients in groups[:: 1 if rank() == 0 else -1]:
+        _put_back(gradients, _mean(gradients))
+
+
+def float32_buffer_in_another_order_on_each_rank(model):
+    groups = _by_dtype(_gradients(model))
+    for gradients in groups[:: 1 if rank() == 0 else -1]:
+        flat = torch.zeros(sum(g.numel() for g in gradients))
+        start = 0
+        for gradient in gradients:
+            flat[start : start + gradient.numel()] = gradient.flatten()
+            start += gradient.numel()
+        all_reduce(flat)
+        _put_back(gradients, flat / world_size())
+
+
+def float32_buffers(model):
+    for gradients in _by_dtype(_gradients(model)):
+        flat = torch.zeros(sum(g.numel() for g in gradients))
+        flat.copy_(torch.cat([g.flatten() for g in gradients]))
+        all_reduce(flat)
+        _put_back(gradients, flat / world_size())
+
+
+def needs_a_gradient(model):
+    gradients = _gradients(model)
+    flat = torch.cat([g.flatten().double() for g in gradients])
+    all_reduce(flat)
+    _put_back(gradients, flat / world_size())
+
+
+def sends_an_empty_tensor(model):
+    for gradients in _by_dtype(_gradients(model)) or [[torch.zeros(0)]]:
+        _put_back(gradients, _mean(gradients))
 
 
 # 06.2 install(model)
@@ -255,6 +294,51 @@ def returns_nothing(model):
     as_they_come(model)
 
 
+def stops_at_an_unused_parameter(model):
+    order = _trained(model)
+    ready, works = set(), []
+
+    def hook(parameter):
+        ready.add(parameter)
+        while len(works) < len(order) and order[len(works)] in ready:
+            works.append(all_reduce_async(order[len(works)].grad))
+
+    for parameter in order:
+        parameter.register_post_accumulate_grad_hook(hook)
+
+    def wait():
+        for parameter, work in zip(order, works, strict=False):
+            work.wait()
+            parameter.grad /= world_size()
+        ready.clear()
+        works.clear()
+
+    return wait
+
+
+def sends_what_is_not_there(model):
+    order = _trained(model)
+    ready, works = set(), []
+
+    def hook(parameter):
+        ready.add(parameter)
+        while len(works) < len(order) and order[len(works)] in ready:
+            works.append(all_reduce_async(order[len(works)].grad))
+
+    for parameter in order:
+        parameter.register_post_accumulate_grad_hook(hook)
+
+    def wait():
+        works.extend(all_reduce_async(parameter.grad) for parameter in order[len(works) :])
+        for parameter, work in zip(order, works, strict=True):
+            work.wait()
+            parameter.grad /= world_size()
+        ready.clear()
+        works.clear()
+
+    return wait
+
+
 # 06.3 accumulate(model, loss_of, micro_batches)
 
 
@@ -304,6 +388,12 @@ def one_backward_for_all(model, loss_of, micro_batches):
     average_gradients(model)
 
 
+def divides_by_three(model, loss_of, micro_batches):
+    for x in micro_batches:
+        (loss_of(x) / 3).backward()
+    average_gradients(model)
+
+
 def only_the_first(model, loss_of, micro_batches):
     loss_of(micro_batches[0]).backward()
     average_gradients(model)
@@ -327,6 +417,11 @@ WRONG = [
     ("06.1", "not_restored", written_into_a_copy),
     ("06.1", "rank_0_kept", rank_0_kept),
     ("06.1", "message_each", gathers_objects),
+    ("06.1", "other_message", types_in_another_order_on_each_rank),
+    ("06.1", "other_message", float32_buffer_in_another_order_on_each_rank),
+    ("06.1", "dtype_lost", float32_buffers),
+    ("06.1", "nothing_to_send", needs_a_gradient),
+    ("06.1", "nothing_to_send", sends_an_empty_tensor),
     ("06.2", "sum", sums),
     ("06.2", "waits_on_nothing", waits_on_nothing),
     ("06.2", "second_step", forgets_to_reset),
@@ -340,11 +435,14 @@ WRONG = [
     ("06.2", "takes_parameter_for_gradient", divides_the_argument),
     ("06.2", "hooks_a_frozen_one", hooks_the_frozen),
     ("06.2", "no_wait", returns_nothing),
+    ("06.2", "held_back", stops_at_an_unused_parameter),
+    ("06.2", "none_gradient", sends_what_is_not_there),
     ("06.3", "every_backward", after_every_backward),
     ("06.3", "every_backward", hooks_fire_every_time),
     ("06.3", "before_the_end", before_the_last),
     ("06.3", "not_divided", never_divided),
     ("06.3", "sum", sum_over_ranks),
+    ("06.3", "other_number", divides_by_three),
     ("06.3", "only_last", zeroes_in_between),
     ("06.3", "graphs_kept", one_backward_for_all),
     ("06.3", "not_every_batch", only_the_first),

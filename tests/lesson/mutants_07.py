@@ -8,18 +8,12 @@ import torch
 from torch import nn
 
 from pllab.pipeline import WithDevice
-from pllab.pipeline import balance as dynamic_program
 
 # 07.1 split_module(sequential)
 
 
 def _device_of(module):
-    if isinstance(module, WithDevice):
-        return module.device
-    devices = {parameter.device for parameter in module.parameters()}
-    if len(devices) > 1:
-        raise ValueError("a layer lives on two devices")
-    return devices.pop() if devices else None
+    return module.device if isinstance(module, WithDevice) else None
 
 
 def _located(sequential):
@@ -102,68 +96,11 @@ def silent_layers_join_the_next(sequential):
     return _grouped(backwards[::-1])
 
 
-def crashes_on_a_silent_first_layer(sequential):
-    partitions, devices = [], []
-    for module in sequential:
-        device = _device_of(module)
-        if device is None or (devices and device == devices[-1]):
-            partitions[-1].append(module)
-        else:
-            partitions.append(nn.Sequential(module))
-            devices.append(device)
-    return partitions, devices
-
-
-def first_layer_on_the_cpu(sequential):
-    partitions, devices, current = [], [], torch.device("cpu")
-    for module in sequential:
-        current = _device_of(module) or current
-        if not devices or devices[-1] != current:
-            partitions.append(nn.Sequential())
-            devices.append(current)
-        partitions[-1].append(module)
-    return partitions, devices
-
-
 def asks_the_parameters_only(sequential):
     def device_of(module):
         return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
 
     return _grouped((device_of(module), module) for module in sequential)
-
-
-def ignores_with_device_without_parameters(sequential):
-    pairs, current = [], None
-    for device, module in _located(sequential):
-        has_parameters = next(module.parameters(), None) is not None
-        current = device if has_parameters or current is None else current
-        pairs.append((current, module))
-    return _grouped(pairs)
-
-
-def looks_at_the_first_parameter(sequential):
-    current, pairs = None, []
-    for device, module in _lenient(sequential):
-        current = device or current
-        pairs.append((current, module))
-    first = next(device for device, _ in pairs if device is not None)
-    return _grouped((device or first, module) for device, module in pairs)
-
-
-def _lenient(sequential):
-    for module in sequential:
-        if isinstance(module, WithDevice):
-            yield module.device, module
-        else:
-            yield next((parameter.device for parameter in module.parameters()), None), module
-
-
-def two_devices_fail_somehow(sequential):
-    for module in sequential:
-        devices = {parameter.device for parameter in module.parameters()}
-        if len(devices) > 1:
-            raise KeyError(devices)
-    return _grouped(_located(sequential))
 
 
 def a_stage_per_layer(sequential):
@@ -201,6 +138,12 @@ def last_layer_twice(sequential):
 
 
 # 07.2 balance(costs, num_stages)
+
+
+def dynamic_program(costs, num_stages):
+    """Right, and no call of the package: what is handed back from there is refused for that alone."""
+    ends = min(_every_cut(costs, num_stages), key=lambda ends: max(sum(costs[a:b]) for a, b in pairwise(ends)))
+    return _sizes(ends)
 
 
 def _refuse(costs, num_stages):
@@ -297,6 +240,30 @@ def one_stage_less(costs, num_stages):
 
 def ends_of_stages(costs, num_stages):
     return list(numpy.cumsum(dynamic_program(costs, num_stages)))
+
+
+def costs_of_stages(costs, num_stages):
+    ends = [0, *ends_of_stages(costs, num_stages)]
+    return [sum(costs[a:b]) for a, b in pairwise(ends)]
+
+
+def places_between_stages(costs, num_stages):
+    return ends_of_stages(costs, num_stages)[:-1]
+
+
+def whole_limits_only(costs, num_stages):
+    """Searches the slowest stage among whole numbers, and forgets that costs are broken."""
+    _refuse(costs, num_stages)
+    for limit in range(int(max(costs)), int(sum(costs)) + 2):
+        sizes = _greedy(costs, num_stages, lambda filled, cost, _, limit=limit: filled + cost > limit)
+        ends = [sum(sizes[:k]) for k in range(num_stages + 1)]
+        if max(sum(costs[a:b]) for a, b in pairwise(ends)) <= limit:
+            return sizes
+    return sizes
+
+
+def sorts_the_costs(costs, num_stages):
+    return dynamic_program(sorted(costs), num_stages)
 
 
 def prints_only(costs, num_stages):
@@ -424,12 +391,7 @@ WRONG = [
     ("07.1", "lost_layer", drops_silent_layers),
     ("07.1", "stray_stage", silent_layers_on_the_cpu),
     ("07.1", "wrong_neighbour", silent_layers_join_the_next),
-    ("07.1", "crash_on_silent_first", crashes_on_a_silent_first_layer),
-    ("07.1", "stray_stage", first_layer_on_the_cpu),
     ("07.1", "ignores_with_device", asks_the_parameters_only),
-    ("07.1", "wrong_cut", ignores_with_device_without_parameters),
-    ("07.1", "accepts_two_devices", looks_at_the_first_parameter),
-    ("07.1", "wrong_error", two_devices_fail_somehow),
     ("07.1", "cut_too_often", a_stage_per_layer),
     ("07.1", "wrong_device", wrong_devices),
     ("07.1", "devices_per_stage", devices_of_layers),
@@ -450,7 +412,11 @@ WRONG = [
     ("07.2", "off_by_one", cut_one_layer_late),
     ("07.2", "empty_stage", empty_stages),
     ("07.2", "wrong_number", one_stage_less),
-    ("07.2", "off_by_one", ends_of_stages),
+    ("07.2", "places_for_sizes", ends_of_stages),
+    ("07.2", "wrong_number", places_between_stages),
+    ("07.2", "costs_for_sizes", costs_of_stages),
+    ("07.2", "not_optimal", whole_limits_only),
+    ("07.2", "not_optimal", sorts_the_costs),
     ("07.2", "no_list", prints_only),
     ("07.2", "no_list", the_slowest_cost),
     ("07.2", "too_many_crash", more_stages_than_layers_crash),

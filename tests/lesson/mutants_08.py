@@ -136,93 +136,78 @@ def idles_with_one_stage(m, p):
     return [*clock_cycles(m, p), []] if p == 1 else clock_cycles(m, p)
 
 
-# 08.2 bubble_fraction(num_batches, num_partitions)
+# 08.2 bubbles(num_batches, num_partitions)
 
 
-def overhead(m, p):
-    return (p - 1) / m
-
-
-def p_over_all(m, p):
-    return p / (m + p - 1)
-
-
-def one_tick_too_many(m, p):
-    return (p - 1) / (m + p)
-
-
-def busy_share(m, p):
-    return m / (m + p - 1)
-
-
-def whole_fraction(m, p):
-    return (p - 1) // (m + p - 1)
-
-
-def stages_first(m, p):
-    return (m - 1) / (m + p - 1)
-
-
-def in_per_cent(m, p):
-    return 100 * (p - 1) / (m + p - 1)
-
-
-def doubles_the_bubble(m, p):
-    return 2 * (p - 1) / (m + p - 1)
-
-
-def one_over_m(m, p):
-    return 1 / m
-
-
-def as_a_text(m, p):
-    return f"{(p - 1) / (m + p - 1):.1%}"
-
-
-def says_nothing(m, p):
-    print((p - 1) / (m + p - 1))  # noqa: T201 - the bug
-
-
-def at_least_something(m, p):
-    return (p - 1) / (m + p - 1) if p > 1 else 0.001
-
-
-# 08.3 bubble_overhead(num_batches, num_partitions)
-
-
-def fraction(m, p):
+def right_fraction(m, p):
     return (p - 1) / (m + p - 1)
 
 
-def p_over_m(m, p):
-    return p / m
+def right_overhead(m, p):
+    return (p - 1) / m
 
 
-def m_over_idle(m, p):
-    return m / (p - 1) if p > 1 else 0
+def with_fraction(name, fraction):
+    """A wrong first number beside a right second one."""
+
+    def bubbles(m, p):
+        return fraction(m, p), right_overhead(m, p)
+
+    bubbles.__name__ = name
+    return bubbles
 
 
-def whole_overhead(m, p):
-    return (p - 1) // m
+def with_overhead(name, overhead):
+    """A right first number beside a wrong second one."""
+
+    def bubbles(m, p):
+        return right_fraction(m, p), overhead(m, p)
+
+    bubbles.__name__ = name
+    return bubbles
 
 
-def stages_first_overhead(m, p):
-    return (m - 1) / p
+FRACTIONS = [
+    ("overhead_for_fraction", with_fraction("overhead_twice", right_overhead)),
+    ("extra_stage", with_fraction("p_over_all", lambda m, p: p / (m + p - 1))),
+    ("extra_stage", with_fraction("p_over_m_first", lambda m, p: p / m)),
+    ("extra_tick", with_fraction("one_tick_too_many", lambda m, p: (p - 1) / (m + p))),
+    ("busy_for_idle", with_fraction("busy_share", lambda m, p: m / (m + p - 1))),
+    ("whole_part", with_fraction("whole_fraction", lambda m, p: (p - 1) // (m + p - 1))),
+    ("swapped_arguments", with_fraction("stages_first", lambda m, p: (m - 1) / (m + p - 1))),
+    ("percent", with_fraction("in_per_cent", lambda m, p: 100 * (p - 1) / (m + p - 1))),
+    ("there_and_back", with_fraction("doubles_the_bubble", lambda m, p: 2 * (p - 1) / (m + p - 1))),
+    ("wrong_number", with_fraction("one_over_m", lambda m, p: 1 / m)),
+    ("wrong_number", with_fraction("only_up_to_a_hundred", lambda m, p: right_fraction(min(m, 100), p))),
+    ("no_number", with_fraction("as_a_text", lambda m, p: f"{right_fraction(m, p):.1%}")),
+    ("one_stage", with_fraction("at_least_something", lambda m, p: right_fraction(m, p) or 0.001)),
+]
+OVERHEADS = [
+    ("fraction_for_overhead", with_overhead("fraction_twice", right_fraction)),
+    ("extra_stage", with_overhead("p_over_m", lambda m, p: p / m)),
+    ("upside_down", with_overhead("m_over_idle", lambda m, p: m / (p - 1) if p > 1 else 0)),
+    ("whole_part", with_overhead("whole_overhead", lambda m, p: (p - 1) // m)),
+    ("swapped_arguments", with_overhead("stages_first_overhead", lambda m, p: (m - 1) / p)),
+    ("there_and_back", with_overhead("doubles_the_overhead", lambda m, p: 2 * (p - 1) / m)),
+    ("wrong_number", with_overhead("idle_cells", lambda m, p: p * (p - 1))),
+    ("wrong_number", with_overhead("never_above_one", lambda m, p: min(1, (p - 1) / m))),
+    ("one_stage", with_overhead("never_without", lambda m, p: max(1, p - 1) / m)),
+]
 
 
-def doubles_the_overhead(m, p):
-    return 2 * (p - 1) / m
+def says_nothing(m, p):
+    print((p - 1) / (m + p - 1), (p - 1) / m)  # noqa: T201 - the bug
 
 
-def idle_cells(m, p):
-    return p * (p - 1)
+def only_the_fraction(m, p):
+    return (p - 1) / (m + p - 1)
 
 
-def never_without(m, p):
-    return max(1, p - 1) / m
+def overhead_first(m, p):
+    return (p - 1) / m, (p - 1) / (m + p - 1)
 
 
-# 08.4 fewest_batches(num_partitions, fraction)
+# 08.3 fewest_batches(num_partitions, fraction)
 
 
 def for_the_overhead(p, limit):
@@ -252,7 +237,7 @@ def doubles_until_enough(p, limit):
 
 
 def always_many(p, limit):
-    return 1000
+    return 100_000
 
 
 def nothing_for_one_stage(p, limit):
@@ -264,6 +249,10 @@ def at_least_the_stages(p, limit):
     while (p - 1) / (m + p - 1) > limit:
         m += 1
     return m
+
+
+def tries_a_hundred(p, limit):
+    return next((m for m in range(1, 101) if (p - 1) / (m + p - 1) <= limit), 100)
 
 
 def at_least_two(p, limit):
@@ -298,36 +287,20 @@ WRONG = [
     ("08.1", "few_batches", crashes_with_few),
     ("08.1", "one_stage", refuses_one_stage),
     ("08.1", "one_stage", idles_with_one_stage),
-    ("08.2", "overhead_for_fraction", overhead),
-    ("08.2", "extra_stage", p_over_all),
-    ("08.2", "extra_stage", p_over_m),
-    ("08.2", "extra_tick", one_tick_too_many),
-    ("08.2", "busy_for_idle", busy_share),
-    ("08.2", "whole_part", whole_fraction),
-    ("08.2", "swapped_arguments", stages_first),
-    ("08.2", "percent", in_per_cent),
-    ("08.2", "there_and_back", doubles_the_bubble),
-    ("08.2", "wrong_number", one_over_m),
-    ("08.2", "no_number", as_a_text),
+    *(("08.2", hint_id, wrong) for hint_id, wrong in FRACTIONS + OVERHEADS),
     ("08.2", "nothing", says_nothing),
-    ("08.2", "one_stage", at_least_something),
-    ("08.3", "fraction_for_overhead", fraction),
-    ("08.3", "extra_stage", p_over_m),
-    ("08.3", "upside_down", m_over_idle),
-    ("08.3", "whole_part", whole_overhead),
-    ("08.3", "swapped_arguments", stages_first_overhead),
-    ("08.3", "there_and_back", doubles_the_overhead),
-    ("08.3", "wrong_number", idle_cells),
-    ("08.3", "one_stage", never_without),
-    ("08.4", "overhead_for_fraction", for_the_overhead),
-    ("08.4", "not_enough", rounds_down),
-    ("08.4", "not_whole", does_not_round),
-    ("08.4", "strictly_below", strictly_below),
-    ("08.4", "not_smallest", doubles_until_enough),
-    ("08.4", "not_smallest", always_many),
-    ("08.4", "not_smallest", at_least_the_stages),
-    ("08.4", "no_micro_batch", nothing_for_one_stage),
-    ("08.4", "one_is_enough", at_least_two),
+    ("08.2", "no_pair", only_the_fraction),
+    ("08.2", "turned_round", overhead_first),
+    ("08.3", "overhead_for_fraction", for_the_overhead),
+    ("08.3", "not_enough", rounds_down),
+    ("08.3", "not_enough", tries_a_hundred),
+    ("08.3", "not_whole", does_not_round),
+    ("08.3", "strictly_below", strictly_below),
+    ("08.3", "not_smallest", doubles_until_enough),
+    ("08.3", "not_smallest", always_many),
+    ("08.3", "not_smallest", at_least_the_stages),
+    ("08.3", "no_micro_batch", nothing_for_one_stage),
+    ("08.3", "one_is_enough", at_least_two),
 ]
 
 

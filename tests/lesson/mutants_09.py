@@ -293,42 +293,406 @@ def scales_the_gradient(x, split_size, partitions, devices, compute):
     return output + output - output.detach()
 
 
-# 09.4 shutdown(in_queues, threads)
+# 09.4 cut_step(x, targets, first, second, loss_of)
 
 
-def says_nothing(in_queues, threads):
-    return None
+def one_graph(x, targets, first, second, loss_of):
+    loss = loss_of(second(first(x)), targets)
+    loss.backward()
+    return loss.item()
 
 
-def only_joins(in_queues, threads):
-    for thread in threads:
-        thread.join()
+def cut_for_nothing(x, targets, first, second, loss_of):
+    y = first(x)
+    y.detach().requires_grad_()
+    loss = loss_of(second(y), targets)
+    loss.backward()
+    return loss.item()
 
 
-def does_not_wait(in_queues, threads):
-    for queue in in_queues:
-        queue.put(None)
+def forgets_the_first_stage(x, targets, first, second, loss_of):
+    middle = first(x).detach().requires_grad_()
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    return loss.item()
 
 
-def one_goodbye_for_all(in_queues, threads):
-    in_queues[0].put(None)
-    for thread in threads:
-        thread.join()
+def forgets_to_ask_for_a_gradient(x, targets, first, second, loss_of):
+    y = first(x)
+    middle = y.detach()
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    if middle.grad is not None:
+        y.backward(middle.grad)
+    return loss.item()
 
 
-def gives_up_waiting(in_queues, threads):
-    in_queues[0].put(None)
-    for thread in threads:
-        thread.join(timeout=0.5)
+def starts_from_ones(x, targets, first, second, loss_of):
+    y = first(x)
+    middle = y.detach().requires_grad_()
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    y.sum().backward()
+    return loss.item()
 
 
-def throws_the_work_away(in_queues, threads):
-    for queue in in_queues:
-        while not queue.empty():
+def goes_back_twice(x, targets, first, second, loss_of):
+    y = first(x)
+    middle = y.detach().requires_grad_()
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    y.backward(middle.grad, retain_graph=True)
+    y.backward(middle.grad)
+    return loss.item()
+
+
+def returns_the_tensor(x, targets, first, second, loss_of):
+    y = first(x)
+    middle = y.detach().requires_grad_()
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    y.backward(middle.grad)
+    return loss
+
+
+def returns_the_sum(x, targets, first, second, loss_of):
+    loss = returns_the_tensor(x, targets, first, second, loss_of)
+    return loss.item() * len(x)
+
+
+# 09.5 pipe_step(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of)
+
+
+class Step:
+    """A right step in pieces, for wrong ones to change one of them."""
+
+    def __init__(self, batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of):
+        self.xs, self.ys = self.cut(batch, split_size), self.cut(targets, split_size)
+        self.values, self.num_rows = list(self.xs), len(batch)
+        self.partitions, self.devices, self.loss_of = partitions, devices, loss_of
+        self.in_queues, self.out_queues = in_queues, out_queues
+        self.kept, self.losses = {}, {}
+
+    def cut(self, rows, split_size):
+        return rows.split(split_size)
+
+    def share(self, i):
+        return len(self.xs[i]) / self.num_rows
+
+    def leaf(self, value):
+        return value.detach().requires_grad_(value.is_floating_point())
+
+    def forward(self, i, j):
+        with torch.enable_grad():
+            x = self.leaf(self.values[i])
+            y = self.partitions[j](x)
+            if j == len(self.partitions) - 1:
+                y = self.loss_of(y, self.ys[i]) * self.share(i)
+                self.losses[i] = y.item()
+        self.kept[i, j] = x, y
+        self.values[i] = y
+
+    def backward(self, i, j):
+        x, y = self.kept.pop((i, j))
+        y.backward(self.values[i] if y.dim() else None)
+        self.values[i] = x.grad
+
+    def give(self, work, cells):
+        for i, j in cells:
+            self.in_queues[j].put(Task(functools.partial(work, i, j)))
+
+    def take(self, cells):
+        failed = [result for ok, result in [self.out_queues[j].get() for _, j in cells] if not ok]
+        if failed:
+            raise failed[0][1].with_traceback(failed[0][2])
+
+    def cycle(self, work, cells):
+        self.give(work, cells)
+        self.take(cells)
+
+    def cycles(self):
+        return list(clock_cycles(len(self.xs), len(self.partitions)))
+
+    def all_forward(self):
+        for cells in self.cycles():
+            self.cycle(self.forward, cells)
+
+    def all_backward(self):
+        for cells in self.cycles():
+            self.cycle(self.backward, [(i, len(self.partitions) - 1 - j) for i, j in cells])
+
+    def run(self):
+        self.all_forward()
+        self.all_backward()
+        return self.result()
+
+    def result(self):
+        return sum(self.losses.values())
+
+
+def as_function(kind):
+    def step(*arguments):
+        return kind(*arguments).run()
+
+    step.__name__ = kind.__name__
+    return step
+
+
+class CountForSize(Step):
+    def cut(self, rows, split_size):
+        return rows.chunk(split_size)
+
+
+class WholeBatch(Step):
+    def cut(self, rows, split_size):
+        return (rows,)
+
+
+class MeanOfMeans(Step):
+    def share(self, i):
+        return 1 / len(self.xs)
+
+    def result(self):
+        return sum(self.losses[i] * len(self.xs) * len(self.xs[i]) / self.num_rows for i in self.losses)
+
+
+class MeanOfMeansInBoth(Step):
+    def share(self, i):
+        return 1 / len(self.xs)
+
+
+class Summed(Step):
+    def share(self, i):
+        return 1.0
+
+    def result(self):
+        return sum(self.losses[i] * len(self.xs[i]) / self.num_rows for i in self.losses)
+
+
+class LastLoss(Step):
+    def result(self):
+        return self.losses[len(self.xs) - 1]
+
+
+class SaysNothing(Step):
+    def result(self):
+        return None
+
+
+class GivesATensor(Step):
+    def result(self):
+        return torch.tensor(sum(self.losses.values()))
+
+
+class ClearsOnTheWay(Step):
+    def backward(self, i, j):
+        self.partitions[j].zero_grad()
+        super().backward(i, j)
+
+
+class ForwardOnly(Step):
+    def all_backward(self):
+        pass
+
+
+class BackwardOnTheMainThread(Step):
+    """What 09.1 to 09.3 make together with `loss.backward()` behind them."""
+
+    def leaf(self, value):
+        return value
+
+    def all_backward(self):
+        for i in range(len(self.xs)):
+            self.values[i].backward()
+
+
+class CutBackwardOnTheMainThread(Step):
+    def all_backward(self):
+        for i in range(len(self.xs)):
+            for j in reversed(range(len(self.partitions))):
+                self.backward(i, j)
+
+
+class WholeGraphOnOneWorker(Step):
+    def leaf(self, value):
+        return value
+
+    def backward(self, i, j):
+        if j == len(self.partitions) - 1:
+            self.values[i].backward()
+
+
+class AllBackwardOnTheLastWorker(Step):
+    def all_backward(self):
+        def all_stages(i, last):
+            for j in reversed(range(last + 1)):
+                self.backward(i, j)
+
+        for i in range(len(self.xs)):
+            self.cycle(all_stages, [(i, len(self.partitions) - 1)])
+
+
+class SwapsTheWorkersInBackward(Step):
+    def all_backward(self):
+        last = len(self.partitions) - 1
+        for cells in self.cycles():
+            self.cycle(lambda i, j: self.backward(i, last - j), cells)
+
+
+class ForwardOnTheMainThread(Step):
+    def all_forward(self):
+        for i, j in (cell for cells in self.cycles() for cell in cells):
+            self.forward(i, j)
+
+
+class WorkersOfItsOwn(Step):
+    def run(self):
+        with create_workers(self.devices) as (self.in_queues, self.out_queues):
+            return super().run()
+
+
+class BackwardOneAfterTheOther(Step):
+    def all_backward(self):
+        for i in range(len(self.xs)):
+            for j in reversed(range(len(self.partitions))):
+                self.cycle(self.backward, [(i, j)])
+
+
+class ForwardOneAfterTheOther(Step):
+    def all_forward(self):
+        for i in range(len(self.xs)):
+            for j in range(len(self.partitions)):
+                self.cycle(self.forward, [(i, j)])
+
+
+class OneMicroBatchAtATime(Step):
+    """Sound, and not what is asked: nothing overlaps in backward, and backward comes before the last forward."""
+
+    def run(self):
+        for i in range(len(self.xs)):
+            for j in range(len(self.partitions)):
+                self.cycle(self.forward, [(i, j)])
+            for j in reversed(range(len(self.partitions))):
+                self.cycle(self.backward, [(i, j)])
+        return self.result()
+
+
+class TrustsTheGradMode(Step):
+    def forward(self, i, j):
+        x = self.leaf(self.values[i])
+        y = self.partitions[j](x)
+        if j == len(self.partitions) - 1:
+            y = self.loss_of(y, self.ys[i]) * self.share(i)
+            self.losses[i] = y.item()
+        self.kept[i, j] = x, y
+        self.values[i] = y
+
+
+class OverwritesGradients(Step):
+    """Adds up for each stage by itself, and forgets that two may share a weight."""
+
+    def all_backward(self):
+        self.sums = {}
+        super().all_backward()
+        for (_, weight), grad in self.sums.items():
+            weight.grad = grad
+
+    def backward(self, i, j):
+        x, y = self.kept.pop((i, j))
+        weights = list(self.partitions[j].parameters())
+        inputs = [x, *weights] if x.requires_grad else weights
+        grads = list(torch.autograd.grad(y, inputs, self.values[i] if y.dim() else None))
+        self.values[i] = grads.pop(0) if x.requires_grad else None
+        for weight, grad in zip(weights, grads, strict=True):
+            self.sums[j, weight] = self.sums.get((j, weight), 0) + grad
+
+
+class Swallows(Step):
+    def take(self, cells):
+        for _, j in cells:
+            self.out_queues[j].get()
+
+
+class SwallowsInBackward(Step):
+    def all_backward(self):
+        try:
+            super().all_backward()
+        except Exception:
+            pass
+
+
+class RaisesAnother(Step):
+    def take(self, cells):
+        if not all([self.out_queues[j].get()[0] for _, j in cells]):
+            raise RuntimeError("a stage failed")
+
+
+class LosesTheTraceback(Step):
+    def take(self, cells):
+        failed = [result for ok, result in [self.out_queues[j].get() for _, j in cells] if not ok]
+        if failed:
+            raise failed[0][1].with_traceback(None)
+
+
+class LeavesResultsBehind(Step):
+    def take(self, cells):
+        for _, j in sorted(cells, key=lambda cell: cell[1]):
+            ok, result = self.out_queues[j].get()
+            if not ok:
+                raise result[1].with_traceback(result[2])
+
+
+class LateBinding(Step):
+    def give(self, work, cells):
+        for i, j in cells:
+            self.in_queues[j].put(Task(lambda: work(i, j)))  # noqa: B023 - the bug
+
+
+def takes_too_much(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of):
+    step = Step(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of)
+    for cells in step.cycles():
+        step.give(step.forward, cells)
+        for queue in out_queues:
             queue.get()
-        queue.put(None)
-    for thread in threads:
-        thread.join()
+
+
+STEPS = [
+    ("size_as_count", CountForSize),
+    ("wrong_rows", WholeBatch),
+    ("mean_of_means", MeanOfMeans),
+    ("wrong_loss", MeanOfMeansInBoth),
+    ("summed", Summed),
+    ("wrong_loss", LastLoss),
+    ("nothing", SaysNothing),
+    ("no_number", GivesATensor),
+    ("last_only", ClearsOnTheWay),
+    ("no_gradient", ForwardOnly),
+    ("main_thread", BackwardOnTheMainThread),
+    ("main_thread", CutBackwardOnTheMainThread),
+    ("whole_graph", WholeGraphOnOneWorker),
+    ("whole_graph", AllBackwardOnTheLastWorker),
+    ("wrong_worker", SwapsTheWorkersInBackward),
+    ("no_workers", ForwardOnTheMainThread),
+    ("threads_per_call", WorkersOfItsOwn),
+    ("sequential_backward", BackwardOneAfterTheOther),
+    ("sequential_forward", ForwardOneAfterTheOther),
+    ("not_gpipe", OneMicroBatchAtATime),
+    ("grad_mode", TrustsTheGradMode),
+    ("shared_weight", OverwritesGradients),
+    ("swallowed", Swallows),
+    ("swallowed", SwallowsInBackward),
+    ("wrong_exception", RaisesAnother),
+    ("lost_traceback", LosesTheTraceback),
+    ("stale_result", LeavesResultsBehind),
+]
+
+
+def strided_pieces(x, split_size, partitions, devices, compute):
+    batches = [x[k::split_size] for k in range(split_size) if len(x[k::split_size])]
+    output = torch.empty_like(x)
+    for k, piece in enumerate(_piped(batches, partitions, compute).split([len(batch) for batch in batches])):
+        output[k::split_size] = piece
+    return output
 
 
 WRONG = [
@@ -373,15 +737,20 @@ WRONG = [
     ("09.3", "no_gradient", detaches),
     ("09.3", "no_gradient", under_no_grad),
     ("09.3", "wrong_gradient", scales_the_gradient),
-    ("09.4", "not_told", says_nothing),
-    ("09.4", "not_joined", does_not_wait),
-    ("09.4", "not_told", gives_up_waiting),
-    ("09.4", "lost_work", throws_the_work_away),
+    ("09.3", "not_consecutive", strided_pieces),
+    ("09.4", "not_cut", one_graph),
+    ("09.4", "not_cut", cut_for_nothing),
+    ("09.4", "no_gradient", forgets_the_first_stage),
+    ("09.4", "no_gradient", forgets_to_ask_for_a_gradient),
+    ("09.4", "wrong_gradient", starts_from_ones),
+    ("09.4", "wrong_gradient", goes_back_twice),
+    ("09.4", "no_number", returns_the_tensor),
+    ("09.4", "wrong_loss", returns_the_sum),
+    *(("09.5", hint_id, as_function(step)) for hint_id, step in STEPS),
 ]
 
 # These never come back, so only the deadline of a check refuses them.
 HANGING = [
     ("09.2", "hang", waits_for_too_much),
-    ("09.4", "no_goodbye", only_joins),
-    ("09.4", "no_goodbye", one_goodbye_for_all),
+    ("09.5", "hang", takes_too_much),
 ]

@@ -20,6 +20,9 @@ SKELETON = [
     "What to remember",
     "Further reading",
 ]
+MOST_CELLS, MOST_WORDS = 45, 2000
+FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
+CODE = re.compile(r"\w\(|\w\[| [-+*/]?= |==|\blambda\b|\bfor \w+(, \w+)* in .*:")
 
 
 def _read(path):
@@ -75,8 +78,34 @@ def test_exercises_are_those_of_the_registry(path):
         assert f"{exercise.id} {exercise.title}: not attempted" in check.outputs[0].data["text/plain"]
         hidden = cells[f"{start}-solution"]
         assert hidden.metadata.tags == ["solution", "hide-cell"]
-        folded = hidden.source.startswith("<details><summary>Solution, after your own try</summary>")
-        assert folded if hidden.cell_type == "markdown" else hidden.metadata.jupyter.source_hidden
+        assert hidden.source.startswith("<details><summary>Solution, after your own try</summary>\n\n```python\n")
+        assert not [hint for hint in exercise.hints if CODE.search(hint)], "code stands in the solution alone"
+
+
+@every_notebook
+def test_a_lesson_fits_an_hour_of_reading_and_asks_before_it_measures(path):
+    cells = _read(path).cells
+    assert len(cells) <= MOST_CELLS
+    assert num_words(cells) <= MOST_WORDS
+    assert any(re.search(r"\bpredict\(", cell.source) for cell in cells if cell.cell_type == "code")
+
+
+@every_notebook
+def test_every_question_has_a_folded_answer(path):
+    section = ""
+    for cell in _read(path).cells:
+        if cell.cell_type != "markdown" or re.search(r"-ex\d+(-|$)", cell.id):
+            continue
+        section = (re.findall(r"^## (.+)$", cell.source, re.MULTILINE) or [section])[-1]
+        asks = re.search(r"\?$", FOLDED.sub("", cell.source), re.MULTILINE)
+        if asks and section != "Predict":
+            assert "<details><summary>Answer" in cell.source, cell.id
+
+
+def num_words(cells):
+    """The words to read: without what is folded, which is hints, answers and solutions."""
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    return len(re.findall(r"\w+(?:['-]\w+)*", re.sub(r"\]\([^)]*\)", "]", FOLDED.sub("", text))))
 
 
 @every_notebook

@@ -29,6 +29,8 @@ def one_buffer_per_dtype(model):
 def in_the_larger_type(model):
     """One message: the smaller type travels in the larger, which loses nothing."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    if not gradients:
+        return
     flat = torch.cat([g.flatten().double() for g in gradients])
     all_reduce(flat)
     flat /= world_size()

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 import torch
 from torch import nn
 
-from pllab.pipeline import WithDevice, balance, split_module, tie_gradients
+from pllab.pipeline import WithDevice
 
 # 07.1
 
@@ -162,13 +162,10 @@ RIGHT = [
     ("07.1", fills_a_stage),
     ("07.1", as_in_the_course),
     ("07.1", cuts_by_slices),
-    ("07.1", split_module),
     ("07.2", tries_every_cut),
     ("07.2", recursive),
     ("07.2", searches_the_answer),
-    ("07.2", balance),
     ("07.3", by_zeros),
     ("07.3", in_place),
     ("07.3", stacked),
-    ("07.3", tie_gradients),
 ]

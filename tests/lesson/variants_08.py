@@ -53,42 +53,29 @@ def ticks_that_are_generators(num_batches, num_partitions):
 # 08.2
 
 
-def formula(num_batches, num_partitions):
-    return (num_partitions - 1) / (num_batches + num_partitions - 1)
+def two_formulas(num_batches, num_partitions):
+    idle = num_partitions - 1
+    return idle / (num_batches + idle), idle / num_batches
 
 
 def one_minus_busy(num_batches, num_partitions):
-    return 1 - num_batches / (num_batches + num_partitions - 1)
+    busy = num_batches / (num_batches + num_partitions - 1)
+    return [1 - busy, 1 / busy - 1]
 
 
 def counts_the_cells(num_batches, num_partitions):
     ticks = list(filters_the_stages(num_batches, num_partitions))
-    return sum(num_partitions - len(tick) for tick in ticks) / (len(ticks) * num_partitions)
+    busy = sum(map(len, ticks))
+    idle = len(ticks) * num_partitions - busy
+    return idle / (idle + busy), idle / busy
 
 
 def exactly(num_batches, num_partitions):
-    return Fraction(num_partitions - 1, num_batches + num_partitions - 1)
+    fraction = Fraction(num_partitions - 1, num_batches + num_partitions - 1)
+    return fraction, fraction / (1 - fraction)
 
 
 # 08.3
-
-
-def overhead_formula(num_batches, num_partitions):
-    return (num_partitions - 1) / num_batches
-
-
-def from_the_fraction(num_batches, num_partitions):
-    share = formula(num_batches, num_partitions)
-    return share / (1 - share)
-
-
-def counts_idle_over_busy(num_batches, num_partitions):
-    ticks = list(filters_the_stages(num_batches, num_partitions))
-    busy = sum(map(len, ticks))
-    return (len(ticks) * num_partitions - busy) / busy
-
-
-# 08.4
 
 
 def counts_up(num_partitions, fraction):
@@ -107,7 +94,7 @@ def solves_the_other_way(num_partitions, fraction):
 
 
 def takes_the_first(num_partitions, fraction):
-    return next(m for m in count(1) if formula(m, num_partitions) <= fraction)
+    return next(m for m in count(1) if two_formulas(m, num_partitions)[0] <= fraction)
 
 
 RIGHT = [
@@ -117,15 +104,12 @@ RIGHT = [
     ("08.1", sets_of_lists),
     ("08.1", moves_the_front),
     ("08.1", ticks_that_are_generators),
-    ("08.2", formula),
+    ("08.2", two_formulas),
     ("08.2", one_minus_busy),
     ("08.2", counts_the_cells),
     ("08.2", exactly),
-    ("08.3", overhead_formula),
-    ("08.3", from_the_fraction),
-    ("08.3", counts_idle_over_busy),
-    ("08.4", counts_up),
-    ("08.4", solves_for_m),
-    ("08.4", solves_the_other_way),
-    ("08.4", takes_the_first),
+    ("08.3", counts_up),
+    ("08.3", solves_for_m),
+    ("08.3", solves_the_other_way),
+    ("08.3", takes_the_first),
 ]

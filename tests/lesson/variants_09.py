@@ -1,6 +1,7 @@
 """Right solutions of lesson 09 that look different, some as methods of the course's `Pipe`."""
 
 import functools
+from queue import SimpleQueue
 
 import torch
 
@@ -141,26 +142,175 @@ def forward_of_the_course(self, x):
 # 09.4
 
 
-def tells_then_joins(in_queues, threads):
-    for queue in in_queues:
-        queue.put(None)
-    for thread in threads:
-        thread.join()
+def cut_and_go_on(x, targets, first, second, loss_of):
+    y = first(x)
+    middle = y.detach().requires_grad_()
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    y.backward(middle.grad)
+    return loss.item()
 
 
-def one_by_one(in_queues, threads):
-    for queue, thread in zip(in_queues, threads, strict=True):
-        queue.put(None)
-        thread.join(timeout=10)
+def with_autograd_grad(x, targets, first, second, loss_of):
+    y = first(x)
+    middle = y.data.clone().requires_grad_(True)
+    loss = loss_of(second(middle), targets)
+    (grad, *rest) = torch.autograd.grad(loss, [middle, *second.parameters()])
+    for weight, mine in zip(second.parameters(), rest, strict=True):
+        weight.grad = mine
+    torch.autograd.backward([y], [grad])
+    return float(loss.detach())
 
 
-def only_the_living(in_queues, threads):
-    living = [(queue, thread) for queue, thread in zip(in_queues, threads, strict=True) if thread.is_alive()]
-    for queue, _ in living:
-        queue.put(None)
-    while any(thread.is_alive() for _, thread in living):
-        for _, thread in living:
-            thread.join(0.05)
+def first_stage_again(x, targets, first, second, loss_of):
+    with torch.no_grad():
+        middle = first(x)
+    middle.requires_grad_()
+    loss = loss_of(second(middle), targets)
+    loss.backward()
+    (first(x) * middle.grad).sum().backward()
+    return loss.item()
+
+
+# 09.5
+
+
+def clock_there_and_back(  # noqa: C901 - in one piece, as it is written in a cell
+    batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of
+):
+    values, aims, last = list(batch.split(split_size)), targets.split(split_size), len(partitions) - 1
+    kept, total = {}, []
+
+    def forward(i, j):
+        x = values[i].to(devices[j]).detach().requires_grad_(values[i].is_floating_point())
+        with torch.enable_grad():
+            y = partitions[j](x)
+            if j == last:
+                y = loss_of(y, aims[i]) * len(aims[i]) / len(batch)
+                total.append(y.item())
+        kept[i, j], values[i] = (x, y), y
+
+    def backward(i, j):
+        x, y = kept.pop((i, j))
+        y.backward(values[i] if j < last else None)
+        values[i] = x.grad
+
+    for work, turn in ((forward, False), (backward, True)):
+        for cycle in clock_cycles(len(values), len(partitions)):
+            cells = [(i, last - j if turn else j) for i, j in cycle]
+            for i, j in cells:
+                in_queues[j].put(Task(functools.partial(work, i, j)))
+            answers = [out_queues[j].get() for _, j in cells]
+            for ok, answer in answers:
+                if not ok:
+                    raise answer[1].with_traceback(answer[2])
+    return sum(total)
+
+
+def loss_of_the_whole_batch(  # noqa: C901 - in one piece
+    batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of
+):
+    """The loss on the caller's thread; each phase is given out at once, and backward begins with the last piece."""
+    num_stages, pieces = len(partitions), batch.split(split_size)
+    m = len(pieces)
+    boxes = [[SimpleQueue() for _ in range(m)] for _ in range(num_stages + 1)]
+    back = [[SimpleQueue() for _ in range(m)] for _ in range(num_stages + 1)]
+    kept = {}
+
+    def forward(i, j):
+        given = boxes[j][i].get(timeout=10)
+        try:
+            if given is None:
+                raise RuntimeError("the stage before failed")
+            with torch.enable_grad():
+                x = given.detach()
+                if x.is_floating_point():
+                    x.requires_grad_()
+                kept[i, j] = x, partitions[j](x)
+        except BaseException:
+            boxes[j + 1][i].put(None)
+            raise
+        boxes[j + 1][i].put(kept[i, j][1])
+
+    def backward(i, j):
+        grad = back[j + 1][i].get(timeout=10)
+        try:
+            if grad is None:
+                raise RuntimeError("the stage behind failed")
+            x, y = kept[i, j]
+            torch.autograd.backward(y, grad)
+        except BaseException:
+            back[j][i].put(None)
+            raise
+        back[j][i].put(torch.zeros(()) if x.grad is None else x.grad)
+
+    def run(work, order):
+        for i in order:
+            for j in range(num_stages):
+                in_queues[j].put(Task(functools.partial(work, i, j)))
+        answers = [out_queues[j].get(timeout=10) for _ in order for j in range(num_stages)]
+        causes = [answer[1] for ok, answer in answers if not ok]
+        causes.sort(key=lambda cause: "failed" in str(cause) and isinstance(cause, RuntimeError))
+        if causes:
+            raise causes[0]
+
+    for box, piece in zip(boxes[0], pieces, strict=True):
+        box.put(piece)
+    run(forward, range(m))
+    output = torch.cat([boxes[-1][i].get() for i in range(m)]).detach().requires_grad_()
+    loss = loss_of(output, targets)
+    loss.backward()
+    for box, grad in zip(back[-1], output.grad.split(split_size), strict=True):
+        box.put(grad)
+    run(backward, range(m)[::-1])
+    return loss.item()
+
+
+class OneStage:
+    """A stage that keeps what its backward needs."""
+
+    def __init__(self, module, loss_of=None):
+        self.module, self.loss_of, self.kept = module, loss_of, []
+
+    def forward(self, x, y, share):
+        with torch.set_grad_enabled(True):
+            x = x.clone().detach()
+            x.requires_grad = x.is_floating_point()
+            out = self.module(x)
+            if self.loss_of is not None:
+                out = self.loss_of(out, y) * share
+            self.kept.append((x, out))
+            return out.detach()
+
+    def backward(self, grad):
+        x, out = self.kept.pop(0)
+        out.backward(grad)
+        return x.grad
+
+
+def with_stage_objects(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of):
+    xs, ys = batch.split(split_size), targets.split(split_size)
+    stages = [OneStage(part, loss_of if part is partitions[-1] else None) for part in partitions]
+    flow, m, p = list(xs), len(xs), len(partitions)
+
+    def cycle(cells, call):
+        for i, j in cells:
+            in_queues[j].put(Task(call(i, j)))
+        answers = [(i, out_queues[j].get()) for i, j in cells]
+        for i, (ok, answer) in answers:
+            if not ok:
+                raise answer[1].with_traceback(answer[2])
+            flow[i] = answer
+
+    for k in range(m + p - 1):
+        cells = [(k - j, j) for j in range(p) if 0 <= k - j < m]
+        cycle(cells, lambda i, j: functools.partial(stages[j].forward, flow[i], ys[i], len(ys[i]) / len(targets)))
+    loss = float(sum(flow))
+    flow[:] = [None] * m
+    for k in range(m + p - 1):
+        cells = [(k - (p - 1 - j), j) for j in range(p) if 0 <= k - (p - 1 - j) < m]
+        cycle(cells, lambda i, j: functools.partial(stages[j].backward, flow[i]))
+    return loss
 
 
 RIGHT = [
@@ -176,7 +326,10 @@ RIGHT = [
     ("09.3", own_slices_and_clock),
     ("09.3", by_count_of_pieces),
     ("09.3", forward_of_the_course),
-    ("09.4", tells_then_joins),
-    ("09.4", one_by_one),
-    ("09.4", only_the_living),
+    ("09.4", cut_and_go_on),
+    ("09.4", with_autograd_grad),
+    ("09.4", first_stage_again),
+    ("09.5", clock_there_and_back),
+    ("09.5", loss_of_the_whole_batch),
+    ("09.5", with_stage_objects),
 ]

@@ -33,7 +33,7 @@ def test_the_time_is_alpha_per_message_and_beta_per_byte(slider):
     each, *_, one = slider.choices
     assert (each["label"], each["num_messages"]) == ("one each", 5)
     assert each["seconds"] == pytest.approx(5 * 2e-4 + 15360e-9)
-    assert (one["label"], one["num_messages"], one["largest"]) == ("all in one", 1, "15 KiB")
+    assert (one["label"], one["num_messages"], one["largest"]) == ("all in one", 1, "15.4 kB")
     assert one["seconds"] == pytest.approx(2e-4 + 15360e-9)
 
 
@@ -47,12 +47,13 @@ def test_measured_points_stand_at_their_sizes_and_nowhere_else(slider):
 
 def test_the_sentence_names_both_engines(slider):
     assert slider.choices[0]["sentence"] == (
-        "one each: 5 messages, the largest 8 KiB, predicted 1.02 ms (simulated), measured 1.1 ms (real, 1 ms to 1.3 ms)"
+        "one each: 5 messages, the largest 8.19 kB, predicted 1.02 ms (simulated), "
+        "measured 1.1 ms (real, 1 ms to 1.3 ms)"
     )
 
 
 def test_choices_are_plain_json_and_others_do_not_exist(slider):
-    assert json.loads(json.dumps(slider.choices))[1]["label"] == "4 KiB"
+    assert json.loads(json.dumps(slider.choices))[1]["label"] == "4 kB"
     with pytest.raises(traitlets.TraitError, match="step 99 does not exist"):
         slider.step = 99
 
@@ -60,7 +61,7 @@ def test_choices_are_plain_json_and_others_do_not_exist(slider):
 def test_the_static_twin_tells_every_position(slider):
     slider.step = 1
     alt = slider.static().alt
-    assert "Shown: 4 KiB." in alt
+    assert "Shown: 4 kB." in alt
     assert all(choice["sentence"] in alt for choice in slider.choices)
 
 
@@ -77,4 +78,4 @@ def test_what_cannot_be_is_refused(sizes, alpha_s):
 
 
 def test_bytes_in_words():
-    assert [write_bytes(number) for number in (512, 2**18, 2_500_000)] == ["512 bytes", "256 KiB", "2.38 MiB"]
+    assert [write_bytes(number) for number in (512, 256_000, 2_500_000)] == ["512 bytes", "256 kB", "2.5 MB"]

@@ -1,19 +1,20 @@
 """The one small exercise of lesson 00: which items of a job does a rank take?"""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pllab.lesson.exercise import Exercise, Wrong, case
 
-MyShare = Callable[[list[str], int, int], Any]
+MyShare = Callable[[list[Any], int, int], Any]
 
-_SIZES = [(number, world_size) for world_size in (1, 2, 3, 4, 8) for number in (0, 1, 7, 8, 64)]
+_SIZES = [(number, world_size) for world_size in (1, 2, 3, 4, 8) for number in (0, 1, 7, 8, 64, 257)]
 
 
 @case("all items are done")
 def nothing_lost(my_share: MyShare) -> None:
     for number, world_size in _SIZES:
-        done = {item for share in _shares(my_share, number, world_size) for item in share}
+        done = {item for share in _shares(my_share, _items(number), world_size) for item in share}
         if missing := number - len(done):
             raise Wrong("lost", f"With {number} items on {world_size} ranks, {missing} are done by nobody.")
 
@@ -21,7 +22,7 @@ def nothing_lost(my_share: MyShare) -> None:
 @case("no item is done twice")
 def nothing_twice(my_share: MyShare) -> None:
     for number, world_size in _SIZES:
-        total = sum(len(share) for share in _shares(my_share, number, world_size))
+        total = sum(len(share) for share in _shares(my_share, _items(number), world_size))
         if total > number:
             raise Wrong(
                 "twice", f"With {number} items on {world_size} ranks, {total - number} are done more than once."
@@ -31,7 +32,7 @@ def nothing_twice(my_share: MyShare) -> None:
 @case("shares differ by one item at most")
 def balanced(my_share: MyShare) -> None:
     for number, world_size in _SIZES:
-        sizes = [len(share) for share in _shares(my_share, number, world_size)]
+        sizes = [len(share) for share in _shares(my_share, _items(number), world_size)]
         if max(sizes) - min(sizes) > 1:
             raise Wrong(
                 "unbalanced",
@@ -39,8 +40,38 @@ def balanced(my_share: MyShare) -> None:
             )
 
 
-def _shares(my_share: MyShare, number: int, world_size: int) -> list[Sequence[str]]:
-    items = [f"item {index}" for index in range(number)]
+@case("items may be equal, and may be anything")
+def equal_items(my_share: MyShare) -> None:
+    for items in ([7] * 9, [5, 3, 5, 1, 3, 5, 5], [[2], [1], [2], [1], [2]], [None, 0, None, 0.5]):
+        try:
+            shares = _shares(my_share, list(items), 2)
+        except TypeError as error:
+            raise Wrong("equal_items", f"{items} are items too, and your function raised {error}.") from None
+        done = Counter(repr(item) for share in shares for item in share)
+        sizes = [len(share) for share in shares]
+        if done != Counter(map(repr, items)) or max(sizes) - min(sizes) > 1:
+            raise Wrong(
+                "equal_items",
+                f"{items} on 2 ranks became {[list(share) for share in shares]}: equal items are still separate ones. "
+                "Go by their places in the list and not by what they are.",
+            )
+
+
+@case("the list that is given stays as it is")
+def leaves_the_list(my_share: MyShare) -> None:
+    items = ["d", "a", "c", "b", "e"]
+    for rank in (0, 1):
+        given = list(items)
+        my_share(given, rank, 2)
+        if given != items:
+            raise Wrong("changed", f"The list {items} was {given} after the call of rank {rank}; others still need it.")
+
+
+def _items(number: int) -> list[str]:
+    return [f"item {index}" for index in range(number)]
+
+
+def _shares(my_share: MyShare, items: list[Any], world_size: int) -> list[Sequence[Any]]:
     shares = [my_share(list(items), rank, world_size) for rank in range(world_size)]
     for share in shares:
         if not isinstance(share, Sequence) or isinstance(share, str):
@@ -54,11 +85,13 @@ EXERCISES = (
         title="My share of the work",
         minutes=4,
         difficulty=1,
-        cases=(nothing_lost, nothing_twice, balanced),
+        cases=(nothing_lost, nothing_twice, balanced, equal_items, leaves_the_list),
         hints=(
             "Write the shares of 7 items on 2 ranks on paper: who takes the seventh?",
-            "Dealing cards never goes wrong: rank 0 takes the first item, rank 1 the second, then rank 0 again.",
-            "A slice with a step deals cards: items[start::step]. Start at your own rank.",
+            "Look at how a pack of cards is dealt. It always comes out even: rank 0 takes the first, rank 1 the "
+            "second, then rank 0 again.",
+            "Every rank begins at the place that has its own number and from there takes one item in each round of "
+            "dealing. A slice of a list has a start and a step, and that is all you need.",
         ),
     ),
 )

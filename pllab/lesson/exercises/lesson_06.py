@@ -12,14 +12,15 @@ EXERCISES = (
         minutes=12,
         difficulty=2,
         deadline_s=60.0,
-        cases=(flat.in_place, flat.keeps_digits, flat.leaves_none, flat.few_messages),
+        cases=(flat.in_place, flat.keeps_digits, flat.leaves_none, flat.few_messages, flat.nothing),
         hints=(
-            "Write two gradients side by side on paper: w w w w w w b b. Where does each one begin?",
-            "Three steps: lay the gradients that exist side by side, sum and divide, and copy each piece back into the "
-            "gradient that it came from.",
-            "flat = torch.cat([g.flatten() for g in gradients]); all_reduce(flat); flat /= world_size(); then for each "
-            "gradient and its piece of flat.split([g.numel() for g in gradients]): gradient.copy_(piece.view_as("
-            "gradient)). Do it once for each dtype.",
+            "Write two gradients side by side on paper, w w w w w w b b, with the shape of each above it. What do you "
+            "have to know to get the second one back from the row of numbers?",
+            "Look at torch.cat and at the method split of a tensor: what one joins, the other cuts, if you give it the "
+            "number of elements of each piece. Which gradients may stand in one tensor?",
+            "Collect the gradients that exist and sort them by data type, in the order in which the types first come. "
+            "For each type lay the flattened gradients side by side, sum over the ranks, divide, cut the result into "
+            "pieces of the old sizes, and copy each piece, in its old shape, into the gradient it came from.",
         ),
     ),
     Exercise(
@@ -30,12 +31,14 @@ EXERCISES = (
         deadline_s=60.0,
         cases=(overlap.starts_in_backward, overlap.really_waits, overlap.two_steps, overlap.same_order),
         hints=(
-            "Write down which gradient backward makes first. What does the hook get, and what must wait() know?",
-            "Keep a list of parameters in one fixed order, a set of those that are ready, and a list of what was "
-            "started. The hook marks its parameter ready and starts all whose turn has come.",
-            "order = [p for p in model.parameters() if p.requires_grad][::-1]; in the hook: ready.add(parameter), then "
-            "while the next one of order is ready: works.append(all_reduce_async(next.grad)). wait() starts what is "
-            "left and has a gradient, waits for all, divides, and clears both lists.",
+            "On paper, three layers: which gradient comes first, which last? At which of these moments can a message "
+            "leave, and what must still be done when backward has ended?",
+            "The hook can only say that one gradient is there. Something has to remember which are there, which "
+            "message is next, and what all_reduce_async returned. plan_buckets can do the first two for you.",
+            "Fix one order for all messages, that of the buckets or of the parameters from last to first. The hook "
+            "notes its gradient, then starts messages as long as the next one of the order is complete. The function "
+            "wait starts those that were held back, waits for all that were started, divides what is not yet "
+            "divided, and forgets everything, so that the next step begins empty.",
         ),
     ),
     Exercise(
@@ -46,11 +49,10 @@ EXERCISES = (
         deadline_s=60.0,
         cases=(accumulation.one_graph_at_a_time, accumulation.one_set_of_messages, accumulation.equals_one_process),
         hints=(
-            "backward() adds to the gradients that are there. After three of them, how many times too large are they?",
-            "Divide each loss by the number of micro-batches, let the gradients add up, and talk to the other rank "
-            "after the loop.",
-            "for x in micro_batches: (loss_of(x) / len(micro_batches)).backward(); and after the loop one call of "
-            "average_flat(model) from exercise 06.1.",
+            "Backward adds to the gradients that are there. After three of them, how many times too large are they?",
+            "Two places decide: what you call backward on, and where the averaging stands, in the loop or after it.",
+            "Make each loss smaller by the number of micro-batches before its backward, let the gradients add up, and "
+            "average over the ranks once, after the loop.",
         ),
     ),
 )

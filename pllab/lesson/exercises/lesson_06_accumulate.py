@@ -1,6 +1,7 @@
 """The cases of exercise 06.3: `accumulate(model, loss_of, micro_batches)`, several backwards and one set of messages.
 
-The loss notes when it is computed and when its backward begins, and how many messages the ledger has by then.
+The loss notes when it is computed and when its backward begins, and how many messages the ledger has by then. One
+launch runs several numbers of micro-batches.
 """
 
 from collections.abc import Callable
@@ -13,12 +14,12 @@ from torch import nn
 
 from pllab.comm import record_messages
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, seen_on_ranks
+from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, seen_on_ranks, write_down
 
 LossOf = Callable[[torch.Tensor], torch.Tensor]
 Accumulate = Callable[[nn.Module, LossOf, list[torch.Tensor]], Any]
 
-_NUM_MICRO_BATCHES = 3
+_NUMBERS = (3, 1, 4)  # of micro-batches
 _WIDTH = 4
 
 
@@ -38,19 +39,24 @@ class Seen:
     truth: list[torch.Tensor]
     local: list[torch.Tensor]
     last: list[torch.Tensor]
+    num_micro_batches: int
     num_messages: int = 0
     events: list[_Event] = field(default_factory=list)
 
 
-def program(rank: int, world_size: int, accumulate: Accumulate, _folder: str) -> Seen:
-    """One call on one rank."""
-    torch.manual_seed(5)
+def program(rank: int, world_size: int, accumulate: Accumulate, folder: str) -> list[Seen]:
+    """One call on one rank for each number of micro-batches."""
+    return [_call(rank, world_size, accumulate, folder, number) for number in _NUMBERS]
+
+
+def _call(rank: int, world_size: int, accumulate: Accumulate, folder: str, num_micro_batches: int) -> Seen:
+    torch.manual_seed(num_micro_batches)
     model = nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.Tanh(), nn.Linear(_WIDTH, _WIDTH))
-    data = [[torch.randn(6, _WIDTH) for _ in range(_NUM_MICRO_BATCHES)] for _ in range(world_size)]
-    everything = [x for share in data for x in share]
-    seen = Seen([], _alone(model, everything), _alone(model, data[rank]), _alone(model, [one[-1] for one in data]))
+    data = [[torch.randn(6, _WIDTH) for _ in range(num_micro_batches)] for _ in range(world_size)]
+    wrong_ones = _alone(model, data[rank]), _alone(model, [one[-1] for one in data])
+    seen = Seen([], _alone(model, [x for share in data for x in share]), *wrong_ones, num_micro_batches)
     numbers = {id(x): number for number, x in enumerate(data[rank])}
-    with record_messages() as ledger:
+    with record_messages(write_down(folder, rank)) as ledger:
 
         def loss_of(x: torch.Tensor) -> torch.Tensor:
             number = numbers.get(id(x), -1)
@@ -65,6 +71,11 @@ def program(rank: int, world_size: int, accumulate: Accumulate, _folder: str) ->
     return seen
 
 
+def _everything(accumulate: Accumulate) -> list[Seen]:
+    """What every rank saw of every number of micro-batches."""
+    return [seen for by_number in seen_on_ranks(program, accumulate) for seen in by_number]
+
+
 def _alone(model: nn.Module, batches: list[torch.Tensor]) -> list[torch.Tensor]:
     """The gradient of the mean loss over these batches, in one process."""
     model = deepcopy(model)
@@ -74,14 +85,14 @@ def _alone(model: nn.Module, batches: list[torch.Tensor]) -> list[torch.Tensor]:
 
 @case("each micro-batch runs forward and backward before the next")
 def one_graph_at_a_time(accumulate: Accumulate) -> None:
-    wanted = [(kind, number) for number in range(_NUM_MICRO_BATCHES) for kind in ("forward", "backward")]
-    for one in seen_on_ranks(program, accumulate):
+    for one in _everything(accumulate):
+        wanted = [(kind, number) for number in range(one.num_micro_batches) for kind in ("forward", "backward")]
         happened = [(event.kind, event.micro_batch) for event in one.events]
         if sorted(happened) != sorted(wanted):
             used = len({number for kind, number in happened if kind == "backward"})
             raise Wrong(
                 "not_every_batch",
-                f"{used} of {_NUM_MICRO_BATCHES} micro-batches ran forward and backward exactly once; run each once.",
+                f"{used} of {one.num_micro_batches} micro-batches ran forward and backward once; run each once.",
             )
         if [kind for kind, _ in happened] != [kind for kind, _ in wanted]:
             raise Wrong(
@@ -93,8 +104,8 @@ def one_graph_at_a_time(accumulate: Accumulate) -> None:
 
 @case("one set of messages, none before the last backward")
 def one_set_of_messages(accumulate: Accumulate) -> None:
-    for one in seen_on_ranks(program, accumulate):
-        limit, before = len(one.truth), one.events[-1].num_messages
+    for one in _everything(accumulate):
+        limit, before = len(one.truth), one.events[-1].num_messages if one.events else 0
         if one.num_messages == 0:
             raise Wrong("unseen", "The ledger saw no message; average with functions of pllab.comm.")
         if before and one.num_messages > before:
@@ -115,14 +126,14 @@ def one_set_of_messages(accumulate: Accumulate) -> None:
 
 @case("the gradient equals that of one process with all the data")
 def equals_one_process(accumulate: Accumulate) -> None:
-    for one in seen_on_ranks(program, accumulate):
+    for one in _everything(accumulate):
         for got, truth, local, last in zip(one.got, one.truth, one.local, one.last, strict=True):
-            _judge(got, truth, local, last)
+            _judge(got, truth, local, last, one.num_micro_batches)
 
 
-def _judge(got: torch.Tensor | None, truth: torch.Tensor, local: torch.Tensor, last: torch.Tensor) -> None:
-    """Name the bug from the numbers."""
-    k, w = _NUM_MICRO_BATCHES, WORLD_SIZE
+def _judge(got: torch.Tensor | None, truth: torch.Tensor, local: torch.Tensor, last: torch.Tensor, k: int) -> None:
+    """Name the bug from the numbers; k is the number of micro-batches."""
+    w = WORLD_SIZE
     if close(got, truth):
         return
     if got is None:
@@ -137,4 +148,10 @@ def _judge(got: torch.Tensor | None, truth: torch.Tensor, local: torch.Tensor, l
         raise Wrong("only_last", "Only the last micro-batch is in the gradient: the ones before were thrown away.")
     if any(close(got, local * factor) for factor in (1, k, 1 / w)):
         raise Wrong("not_averaged", "Each rank has the gradient of its own share; average over the ranks.")
+    if any(close(got, truth * k / other) for other in range(1, 20)):
+        raise Wrong(
+            "other_number",
+            f"With {k} micro-batch(es) the gradient has the wrong size, as if it had been divided by another number; "
+            "divide by the number of those that came in.",
+        )
     raise Wrong("value", "The gradient is not that of one process with all the data.")

@@ -1,4 +1,4 @@
-"""The two models of exercise 06.2: a chain that tells when its last gradient is due, and branches in either order."""
+"""The models of exercise 06.2: a chain that tells when its last gradient is due, and branches in either order."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,19 +46,24 @@ class Chain(nn.Module):
         return x
 
 
+PLACES = ("first", "between", "last")  # of the unused parameter of `Branches`
+
+
 class Branches(nn.Module):
     """Two layers side by side, of which the one computed last gets its gradient first, and an unused parameter."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, place: str) -> None:
         super().__init__()
-        self.left = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.right = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.unused = nn.Parameter(torch.zeros(WIDTH, WIDTH))
-        self.order = (self.left, self.right) if rank == 0 else (self.right, self.left)
+        names = ["left", "right"]
+        names.insert(PLACES.index(place), "unused")
+        for name in names:
+            layer = nn.Linear(WIDTH, WIDTH, bias=False)
+            self.add_module(name, layer)
+        self.order = ("left", "right") if rank == 0 else ("right", "left")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Sum the branches, in this rank's order."""
         total = torch.zeros(())
-        for branch in self.order:
-            total = total + branch(x * (1 + (branch is self.left))).tanh()
+        for name in self.order:
+            total = total + self.get_submodule(name)(x * (1 + (name == "left"))).tanh()
         return total

@@ -1,13 +1,21 @@
-"""What the exercises of lesson 06 share: a run on two ranks whose failures are hints, and comparing gradients."""
+"""What the exercises of lesson 06 share: a run on two ranks whose failures are hints, and comparing gradients.
 
+A rank that gloo ends, or that waits for ever, cannot tell what it did. So each message is written to a file before it
+leaves, and the first that differs between the ranks names the cause.
+"""
+
+import json
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import zip_longest
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from pllab.comm import RankError
+from pllab.comm import Message, RankError
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.judging import Program, run_on_ranks
 
@@ -32,33 +40,75 @@ _KNOWN = (
         "A frozen parameter never gets a gradient, so it takes no hook; skip those without requires_grad.",
     ),
 )
+# What the end of a rank says when the messages of the ranks did not fit: gloo ended it, it waits, or its peer is gone.
+_MISMATCH = re.compile(r"killed by signal|SIGABRT|had not finished|PeerError")
 
 
-@lru_cache(maxsize=1)  # one launch for all cases of an exercise
 def seen_on_ranks(program: Program, solution: Callable[..., Any]) -> list[Any]:
-    """Run `program(rank, world_size, solution, folder)` on two ranks and return what each one saw.
+    """Run `program(rank, world_size, solution, folder)` on two ranks, once for all cases, and return what each saw.
 
     Raises:
         Wrong: the solution raised, never came back, or broke the process.
     """
-    try:
-        with TemporaryDirectory(prefix="pllab-check-") as folder:
+    outcome = _outcome(program, solution)
+    if isinstance(outcome, Exception):
+        raise outcome from None
+    return outcome
+
+
+@lru_cache(maxsize=1)  # a failure too: no case launches again after it
+def _outcome(program: Program, solution: Callable[..., Any]) -> list[Any] | Exception:
+    with TemporaryDirectory(prefix="pllab-check-") as folder:
+        try:
             return run_on_ranks(program, solution, WORLD_SIZE, folder, timeout_s=_TIMEOUT_S)
-    except RankError as error:
-        raise _as_hint(str(error).partition("\n")[0]) from None
+        except RankError as error:
+            return _as_hint(str(error).partition("\n")[0], Path(folder))
 
 
-def _as_hint(error: str) -> Exception:
+def write_down(folder: str, rank: int) -> Callable[[Message], None]:
+    """For `record_messages`: append each message to a file of this rank before it is sent."""
+    file = Path(folder, f"messages-{rank}")
+
+    def on_message(message: Message) -> None:
+        with file.open("a") as lines:
+            lines.write(json.dumps([message.name, list(message.shape), message.num_bytes]) + "\n")
+
+    return on_message
+
+
+def _as_hint(error: str, folder: Path) -> Exception:
     if "raised NotImplementedError" in error:
         return NotImplementedError()
+    if _MISMATCH.search(error) and (difference := _first_difference(folder)):
+        return Wrong("other_message", difference)
     if "had not finished" in error:
         return Wrong(
             "hang",
-            "The ranks waited for each other for ever: one of them sent a message that the other never answered. "
-            "Every rank has to send the same messages in the same order.",
+            "The ranks sent the same messages and one of them never came back: something waits for ever. Wait for "
+            "each message once, and for nothing else.",
         )
     known = (Wrong(hint_id, sentence) for words, hint_id, sentence in _KNOWN if words in error)
     return next(known, Wrong("raised", f"On two ranks: {error}"))
+
+
+def _first_difference(folder: Path) -> str | None:
+    """A sentence about the first message that the ranks did not both send."""
+    files = [folder / f"messages-{rank}" for rank in range(WORLD_SIZE)]
+    sent = [[json.loads(line) for line in file.read_text().splitlines()] if file.exists() else [] for file in files]
+    for number, (mine, other) in enumerate(zip_longest(*sent)):
+        if mine == other:
+            continue
+        return (
+            f"Message {number} is {_in_words(mine)} on rank 0 and {_in_words(other)} on rank 1. Ranks pair messages by "
+            "order alone, and messages of different sizes that meet end a process or wait for ever. Send the same "
+            "messages in the same order on every rank: the order of the parameters, and never that of a Python set, "
+            "which each process orders in its own way."
+        )
+    return None
+
+
+def _in_words(message: list[Any] | None) -> str:
+    return "missing" if message is None else f"{message[0]} of shape {message[1]} ({message[2]} bytes)"
 
 
 def close(got: torch.Tensor | None, expected: torch.Tensor, tolerance: float = 1e-5) -> bool:

@@ -9,23 +9,19 @@ EXERCISES = (
     Exercise(
         id="07.1",
         title="Cut where the device changes",
-        minutes=12,
-        difficulty=2,
-        cases=(
-            splitting.consecutive,
-            splitting.without_parameters,
-            splitting.silent_first,
-            splitting.spoken_for,
-            splitting.again,
-            splitting.torn,
-        ),
+        minutes=8,
+        difficulty=1,
+        cases=(splitting.consecutive, splitting.silent, splitting.again),
         hints=(
-            "Go through the layers once, from first to last, and remember the device of the stage you are filling.",
-            "A layer's device: .device of a WithDevice; else the device of all its parameters; else the device you "
-            "remember. A layer starts a new stage when its device differs from the one you remember.",
-            "devices = {p.device for p in layer.parameters()}; two of them are a ValueError, none means: the device "
-            "before. Pair every layer with its device, then itertools.groupby on the device gives the stages.",
+            "Write the devices of six layers in a row, some of them missing, and draw a line wherever a new stage "
+            "begins. What did you have to remember from the layer before?",
+            "Go through the layers once, from first to last, and remember the device of the stage that you are "
+            "filling. A layer without one of its own belongs to that stage.",
+            "Begin with two empty lists. For each layer find its device, or else take the one you remember. If there "
+            "is no stage yet, or its device is another, begin a new stage with an empty nn.Sequential and note the "
+            "device; then append the layer to the last stage.",
         ),
+        package=("pllab.pipeline.split_module",),
     ),
     Exercise(
         id="07.2",
@@ -34,11 +30,16 @@ EXERCISES = (
         difficulty=3,
         cases=(balancing.well_formed, balancing.optimal, balancing.edges, balancing.too_many),
         hints=(
-            "Every stage waits for the slowest one. Compare two cuts by their largest stage, by nothing else.",
-            "For 8 layers you may try every cut: itertools.combinations(range(1, n), p - 1) gives the cut places.",
-            "max(sum(costs[a:b]) for a, b in pairwise([0, *cut, n])) is what a cut costs; min(..., key=...) finds the "
-            "best, and the sizes are the differences b - a.",
+            "Every stage waits for the slowest one. Compare two cuts of five layers by their largest stage, by nothing "
+            "else.",
+            "A cut is a choice of places between layers: one place fewer than stages. Up to 8 layers there are so few "
+            "choices that you can try all; itertools has a function for choices without repetition, and one for pairs "
+            "of neighbours.",
+            "For every choice of places put 0 before them and the number of layers behind them: neighbours are then "
+            "the begin and the end of a stage. Add up the costs between them, keep the largest of these sums, and "
+            "take the choice whose largest is smallest. The sizes are the differences of its neighbours.",
         ),
+        package=("pllab.pipeline.balance",),
     ),
     Exercise(
         id="07.3",
@@ -48,9 +49,11 @@ EXERCISES = (
         cases=(tied.one_call, tied.three_steps, tied.two_tensors, tied.missing),
         hints=(
             "In the plain model one weight is used twice. What does backward do with two uses of one weight?",
-            "Backward adds the uses up. Each copy knows its own use only, so both need first.grad + last.grad.",
-            "Make the sum a new tensor before you store it, and give the second copy a clone of it: "
-            "total = first.grad + last.grad; first.grad = total; last.grad = total.clone(). Then think of None.",
+            "Backward adds the uses up, and each copy knows its own use only. So both need the sum, before either of "
+            "them is changed.",
+            "Collect the gradients that exist; with none there is nothing to do. Make their sum a new tensor, store "
+            "it in one copy, and store a clone of it in the other.",
         ),
+        package=("pllab.pipeline.tie_gradients",),
     ),
 )

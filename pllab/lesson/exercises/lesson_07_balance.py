@@ -1,7 +1,8 @@
 """The cases of exercise 07.2: `balance(costs, num_stages)` against every possible cut.
 
 A wrong answer is named by what it has in common with the usual short cuts, over all inputs: equal numbers of
-layers, a greedy filling, the smallest sum of squares, a cut that is one layer off.
+layers, a greedy filling, the smallest sum of squares, a cut that is one layer off. An answer that describes no cut may
+be the right one in other words: costs or places in place of numbers of layers.
 """
 
 import random
@@ -71,11 +72,14 @@ def too_many(balance: Balance) -> None:
 
 
 def _questions() -> list[Question]:
-    """The lesson's own example, the classic trap for a greedy filling, and small random costs."""
+    """The lesson's own example, the classic trap for a greedy filling, and costs by chance: small, large, broken."""
     draw = random.Random(7)
     fixed: list[Question] = [([1, 1, 1, 1, 4], 2), ([1, 1, 1, 1, 1, 1, 1, 4], 2), ([2, 3, 4, 5, 1], 2)]
     sizes = [(num_layers, num_stages) for num_layers in range(2, 9) for num_stages in range(2, min(5, num_layers))]
-    return fixed + [([float(draw.randint(1, 9)) for _ in range(n)], p) for n, p in sizes for _ in range(3)]
+    small = [([float(draw.randint(1, 9)) for _ in range(n)], p) for n, p in sizes for _ in range(3)]
+    # Sixteenths add up exactly; up to 2, and up to 500.
+    broken = [([draw.randint(0, most) / 16 for _ in range(n)], p) for n, p in sizes for most in (32, 8000)]
+    return fixed + small + broken
 
 
 def _sizes(balance: Balance, costs: list[float], num_stages: int) -> list[int]:
@@ -83,23 +87,37 @@ def _sizes(balance: Balance, costs: list[float], num_stages: int) -> list[int]:
     answer = balance(list(costs), num_stages)
     asked = f"for {len(costs)} layers and {num_stages} stages"
     try:
-        sizes = [int(size) for size in answer]
+        numbers = [float(size) for size in answer]
     except (TypeError, ValueError):
         raise Wrong(
             "no_list",
             f"balance returns the number of layers of each stage, such as [4, 1], and it returned {answer!r} {asked}.",
         ) from None
-    if len(sizes) != num_stages:
-        raise Wrong("wrong_number", f"You returned {sizes}, which is {len(sizes)} numbers of layers, {asked}.")
-    if min(sizes) < 1:
-        raise Wrong("empty_stage", f"You returned {sizes} {asked}; every stage needs at least one layer.")
-    if sum(sizes) != len(costs):
+    said = f"You returned {[int(one) if one.is_integer() else one for one in numbers]} {asked}"
+    if sum(numbers) != len(costs) and abs(sum(numbers) - sum(costs)) < 1e-6:
+        raise Wrong(
+            "costs_for_sizes",
+            f"{said}. These add up to {sum(costs):g}, the sum of all costs: they are the costs of your stages. Return "
+            "how many layers each stage has.",
+        )
+    if len(numbers) != num_stages:
+        raise Wrong("wrong_number", f"{said}, which is {len(numbers)} number(s) of layers.")
+    if not all(one.is_integer() for one in numbers):
+        raise Wrong("no_list", f"{said}; a stage has a whole number of layers.")
+    if num_stages > 1 and numbers[-1] == len(costs) and numbers == sorted(set(numbers)) and numbers[0] > 0:
+        raise Wrong(
+            "places_for_sizes",
+            f"{said}. These are the places where your stages end; return how many layers each has, which is the "
+            "difference of two neighbours.",
+        )
+    if min(numbers) < 1:
+        raise Wrong("empty_stage", f"{said}; every stage needs at least one layer.")
+    if sum(numbers) != len(costs):
         raise Wrong(
             "off_by_one",
-            f"You returned {sizes} {asked}: these are {sum(sizes)} layers. Look at where the last stage begins and "
-            "where it ends.",
+            f"{said}: these are {sum(numbers):g} layers. Look at where the last stage begins and where it ends.",
         )
-    return sizes
+    return [int(one) for one in numbers]
 
 
 def _named(

@@ -12,46 +12,40 @@ EXERCISES = (
         difficulty=2,
         cases=(*clock.RULES, clock.fewer_than_stages, clock.one_stage),
         hints=(
-            "Draw the grid of the lesson for 3 micro-batches and 2 stages, and write the pairs of each column down.",
-            "In which tick is micro-batch i on stage j? Turn that around: in tick k, stage j works on one micro-batch, "
-            "if it exists.",
-            "for k in range(m + p - 1): the pairs are (k - j, j) for every stage j with 0 <= k - j < m.",
+            "Draw the grid for 3 micro-batches and 2 stages, one column for each tick, and write the pairs of each "
+            "column down. Which pairs does your function leave out, or give too early?",
+            "In which tick is micro-batch i on stage j? Turn that around: in tick k, on which micro-batch does stage j "
+            "work? At the start and at the end such a micro-batch may not exist.",
+            "Go through the m + p - 1 ticks. In tick k go through the stages: stage j works on micro-batch k minus j, "
+            "and only if that number is one of 0 to m - 1.",
         ),
+        package=("pllab.pipeline.clock_cycles",),
     ),
     Exercise(
         id="08.2",
-        title="The bubble fraction",
-        minutes=5,
+        title="One bubble, two numbers",
+        minutes=6,
         difficulty=1,
-        cases=(bubble.fraction_everywhere, bubble.no_bubble),
+        cases=(bubble.fraction_everywhere, bubble.overhead_everywhere, bubble.no_bubble),
         hints=(
             "Take one row of the grid: in how many ticks does this stage work, and in how many is it idle?",
-            "Every stage works in m ticks of m + p - 1. The rest is idle, and every row has the same rest.",
-            "Idle are p - 1 ticks. Divide by all ticks, m + p - 1.",
+            "Every stage works in m ticks of m + p - 1. The rest is idle, and every row has the same rest, so one row "
+            "is enough for both numbers.",
+            "Idle are p - 1 ticks. The fraction divides them by all ticks of the row, the overhead by those in which "
+            "the stage works.",
         ),
     ),
     Exercise(
         id="08.3",
-        title="The bubble overhead",
-        minutes=4,
-        difficulty=1,
-        cases=(bubble.overhead_everywhere, bubble.no_bubble),
-        hints=(
-            "The idle time is the one of 08.2. Only what it is divided by changes.",
-            "How many ticks does a stage work? That is the time an ideal pipeline would take.",
-            "Idle are p - 1 ticks. Divide by the busy ones, m.",
-        ),
-    ),
-    Exercise(
-        id="08.4",
         title="How many micro-batches are enough",
-        minutes=8,
+        minutes=7,
         difficulty=2,
-        cases=(bubble.enough, bubble.no_more_than_enough, bubble.one_stage_needs_one),
+        cases=(bubble.enough, bubble.no_more_than_enough, bubble.one_is_enough),
         hints=(
-            "Try it by hand for 3 stages and a fraction of 0.5: what is the fraction for m = 1, 2, 3?",
-            "The fraction falls when m grows. Start at m = 1 and go up until it is small enough.",
-            "m = 1; while (p - 1) / (m + p - 1) > fraction: m += 1. Or solve for m, round up, and take at least 1.",
+            "Try it by hand for 3 stages and a fraction of 0.5: what is the bubble fraction with 1, 2 and 3 micro-batches?",
+            "The fraction falls when m grows. So the first number of micro-batches that is enough is the smallest one.",
+            "Start at 1 and go up until the fraction is small enough. Or solve the formula for m, round up, and give "
+            "at least 1.",
         ),
     ),
 )

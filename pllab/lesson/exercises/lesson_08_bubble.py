@@ -1,4 +1,4 @@
-"""The cases of exercises 08.2 to 08.4: the two bubble numbers, and the fewest micro-batches for a given one.
+"""The cases of exercises 08.2 and 08.3: the two bubble numbers, and the fewest micro-batches for a given fraction.
 
 The truth is counted: idle and busy cells of the clock's grid. A wrong answer is compared with the formulas that
 people take for the right one, so that the hint can name the mix-up.
@@ -7,33 +7,35 @@ people take for the right one, so that the hint can name the mix-up.
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 from pllab.lesson.exercise import Wrong, case
 
-Number = Callable[[int, int], Any]
+Bubbles = Callable[[int, int], Any]
 Fewest = Callable[[int, float], Any]
 
-# Micro-batches and stages; m above, below and equal to p.
-_SHAPES = [(8, 4), (4, 8), (5, 3), (3, 3), (1, 4), (12, 2), (64, 8)]
+# Micro-batches and stages; m above, below and equal to p, and some by chance. One stage has a case of its own.
+_CHANCE = Random(8)
+_SHAPES = [(8, 4), (4, 8), (5, 3), (3, 3), (1, 4), (12, 2), (64, 8), (1000, 2)]
+_SHAPES += [(_CHANCE.randrange(1, 300), _CHANCE.randrange(2, 70)) for _ in range(6)]
 
 
-@case("it is idle over all device time, counted on seven grids")
-def fraction_everywhere(fraction: Number) -> None:
-    _judge_number(fraction, _share_of_all, _NOT_THE_FRACTION)
+@case("the first number is idle over all device time, counted on the grids of 14 clocks")
+def fraction_everywhere(bubbles: Bubbles) -> None:
+    _judge_numbers(bubbles, 0, _share_of_all, _NOT_THE_FRACTION)
 
 
-@case("it is idle over busy time, counted on seven grids")
-def overhead_everywhere(overhead: Number) -> None:
-    _judge_number(overhead, _share_of_busy, _NOT_THE_OVERHEAD)
+@case("the second number is idle over busy device time, counted on the same grids")
+def overhead_everywhere(bubbles: Bubbles) -> None:
+    _judge_numbers(bubbles, 1, _share_of_busy, _NOT_THE_OVERHEAD)
 
 
 @case("one stage has no bubble")
-def no_bubble(number: Number) -> None:
-    for m in (1, 3, 8):
-        _judge_type(number(m, 1))
-        if number(m, 1) != 0:
-            raise Wrong("one_stage", f"A single stage never waits, so for m = {m} and p = 1 the answer is 0.")
+def no_bubble(bubbles: Bubbles) -> None:
+    for m in (1, 3, 8, 200):
+        if any(number != 0 for number in _both(bubbles, m, 1)):
+            raise Wrong("one_stage", f"A single stage never waits, so for m = {m} and p = 1 both numbers are 0.")
 
 
 @case("the bubble fraction is at most the one asked for")
@@ -45,7 +47,8 @@ def enough(fewest: Fewest) -> None:
             raise Wrong(
                 "not_enough",
                 f"For p = {p} and at most {limit:g} you answered m = {m}, whose bubble fraction is "
-                f"{float(_share_of_all(m, p)):.3f}. A part of a micro-batch does not exist: round up.",
+                f"{float(_share_of_all(m, p)):.4f}. A part of a micro-batch does not exist, so the number is rounded "
+                "up; and it has no upper limit.",
             )
 
 
@@ -58,20 +61,24 @@ def no_more_than_enough(fewest: Fewest) -> None:
             raise Wrong(
                 "not_smallest",
                 f"For p = {p} and at most {limit:g} you answered m = {m}, and m = {m - 1} is enough: its bubble "
-                f"fraction is {float(_share_of_all(m - 1, p)):.3f}.",
+                f"fraction is {float(_share_of_all(m - 1, p)):.4f}.",
             )
 
 
 @case("one is enough where there is no bubble, or much is allowed")
-def one_stage_needs_one(fewest: Fewest) -> None:
-    for p, limit in ((1, 0.1), (1, 0.5), (2, 0.9)):
+def one_is_enough(fewest: Fewest) -> None:
+    for p, limit in ((1, 0.1), (1, 0.5), (1, 0.001), (2, 0.9), (5, 1.0)):
         m = _number_of_batches(fewest, p, limit)
         if m != 1:
             raise Wrong("one_is_enough", f"For p = {p} and at most {limit:g} one micro-batch is enough, not {m}.")
 
 
-# Stages and the largest fraction. The powers of two are met exactly by some m, without rounding; the others by none.
+# Stages and the largest fraction. The powers of two are met exactly by some m, without rounding; the others by none,
+# so that no rounding error of a right solution decides. Answers go from 2, fewer than the stages, to above 1000.
 _LIMITS = [(4, 0.25), (3, 0.5), (8, 0.125), (4, 0.07), (2, 0.15), (8, 0.3), (5, 0.45)]
+_LIMITS += [(8, 0.051), (4, 0.011), (2, 0.0013), (64, 0.031), (16, 0.9), (64, 0.97)]
+_DRAWN = [(_CHANCE.randrange(2, 65), _CHANCE.randrange(30, 900) / 1000) for _ in range(12)]
+_LIMITS += [(p, limit) for p, limit in _DRAWN if abs(math.remainder((p - 1) * (1 - limit) / limit, 1)) > 1e-6]
 
 
 def _cells(m: int, p: int) -> tuple[int, int]:
@@ -161,28 +168,51 @@ _NOT_THE_OVERHEAD: list[_Suspect] = [
 ]
 
 
-def _judge_number(number: Number, right: Callable[[int, int], Fraction], suspects: list[_Suspect]) -> None:
-    got = {(m, p): _judge_type(number(m, p)) for m, p in _SHAPES}
+def _judge_numbers(
+    bubbles: Bubbles, place: int, right: Callable[[int, int], Fraction], suspects: list[_Suspect]
+) -> None:
+    both = {(m, p): _both(bubbles, m, p) for m, p in _SHAPES}
+    got = {shape: numbers[place] for shape, numbers in both.items()}
     off = [(m, p) for m, p in _SHAPES if not math.isclose(got[m, p], right(m, p), rel_tol=1e-9)]
     if not off:
         return
+    if all(_is_turned(numbers, m, p) for (m, p), numbers in both.items()):
+        raise Wrong("turned_round", "Your two numbers are right and stand the wrong way round: the fraction is first.")
     for hint_id, formula, sentence in suspects:
         if all(math.isclose(got[m, p], formula(m, p), rel_tol=1e-9) for m, p in _SHAPES):
-            raise Wrong(hint_id, sentence)
+            raise Wrong(hint_id, f"The {('first', 'second')[place]} number: {sentence}")
     m, p = off[0]
     idle, busy = _cells(m, p)
     raise Wrong(
         "wrong_number",
-        f"For m = {m} and p = {p} you answered {got[m, p]:.4g}, and the grid of the clock has {idle} idle cells, "
-        f"{busy} busy ones and {idle + busy} in all.",
+        f"For m = {m} and p = {p} your {('first', 'second')[place]} number is {got[m, p]:.4g}, and the grid of the "
+        f"clock has {idle} idle cells, {busy} busy ones and {idle + busy} in all.",
     )
+
+
+def _is_turned(numbers: tuple[float, float], m: int, p: int) -> bool:
+    right = (_share_of_busy(m, p), _share_of_all(m, p))
+    return all(math.isclose(number, other, rel_tol=1e-9) for number, other in zip(numbers, right, strict=True))
+
+
+def _both(bubbles: Bubbles, m: int, p: int) -> tuple[float, float]:
+    answer = bubbles(m, p)
+    if answer is None:
+        raise Wrong("nothing", "Your function returned None; return the two numbers.")
+    try:
+        fraction, overhead = answer
+    except (TypeError, ValueError):
+        raise Wrong(
+            "no_pair", f"Your function should return two numbers, fraction and overhead, and it returned {answer!r}."
+        ) from None
+    return _judge_type(fraction), _judge_type(overhead)
 
 
 def _judge_type(answer: Any) -> float:
     if answer is None:
         raise Wrong("nothing", "Your function returned None; return the number.")
     if isinstance(answer, str | bool) or not hasattr(answer, "__float__"):
-        raise Wrong("no_number", f"Your function should return one number, and it returned {answer!r}.")
+        raise Wrong("no_number", f"Your function gave {answer!r} where a number was expected.")
     return float(answer)
 
 
@@ -206,7 +236,7 @@ def _name_the_mistake(fewest: Fewest) -> None:
 
 
 def _first(holds: Callable[[int], bool]) -> int:
-    return next(m for m in range(1, 10_000) if holds(m))
+    return next(m for m in range(1, 100_000) if holds(m))
 
 
 _NOT_THE_FEWEST: list[tuple[str, Callable[[int, float], int], str]] = [

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
+from random import Random
 from typing import Any
 
 from pllab.lesson.exercise import Case, Wrong, case
@@ -18,20 +19,23 @@ Pair = tuple[int, int]
 Ticks = list[list[Pair]]
 
 # Micro-batches and stages. The first tells a clock without its last tick from one that never drains; two are square,
-# and swapped numbers show in the others.
-_SHAPES = [(4, 3), (3, 2), (3, 3), (8, 4), (5, 5), (12, 7)]
+# and swapped numbers show in the others. The long one has more ticks than anybody writes down by hand.
+_CHANCE = Random(8)
+_SHAPES = [(4, 3), (3, 2), (3, 3), (8, 4), (5, 5), (12, 7), (130, 2)]
+_SHAPES += [(p + _CHANCE.randrange(20), p) for p in (_CHANCE.randrange(2, 12) for _ in range(4))]
+_FEW = [(2, 3), (3, 5), (1, 4), (2, 8), (1, 2), (7, 8), (3, 40)]
 
 ENDLESS = ("endless", "Your clock never stops: a loop that counts ticks needs an end, m + p - 1 ticks.")
 
 
 @case("all of it holds for fewer micro-batches than stages", on_hang=ENDLESS)
 def fewer_than_stages(clock_cycles: ClockCycles) -> None:
-    _at_the_edge(clock_cycles, [(2, 3), (3, 5), (1, 4), (2, 8)], "few_batches", "fewer micro-batches than stages")
+    _at_the_edge(clock_cycles, _FEW, "few_batches", "fewer micro-batches than stages")
 
 
 @case("all of it holds for one stage", on_hang=ENDLESS)
 def one_stage(clock_cycles: ClockCycles) -> None:
-    _at_the_edge(clock_cycles, [(4, 1), (1, 1)], "one_stage", "a single stage")
+    _at_the_edge(clock_cycles, [(4, 1), (1, 1), (120, 1)], "one_stage", "a single stage")
 
 
 def _at_the_edge(clock_cycles: ClockCycles, shapes: list[Pair], hint_id: str, where: str) -> None:

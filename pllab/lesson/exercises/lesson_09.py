@@ -1,29 +1,30 @@
-"""The exercises of lesson 09: tasks that remember, a clock cycle on workers, a whole batch, a clean end."""
+"""The exercises of lesson 09: tasks that remember, a cycle on workers, a whole batch, a cut graph, a whole step."""
 
 from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_09_compute as on_workers
+from pllab.lesson.exercises import lesson_09_cut as two_graphs
 from pllab.lesson.exercises import lesson_09_forward as whole_batch
-from pllab.lesson.exercises import lesson_09_shutdown as ending
+from pllab.lesson.exercises import lesson_09_step as whole_step
 from pllab.lesson.exercises import lesson_09_tasks as tasks
 
 EXERCISES = (
     Exercise(
         id="09.1",
         title="Tasks that remember their pair",
-        minutes=8,
+        minutes=5,
         difficulty=1,
         cases=(tasks.one_per_pair, tasks.nothing_early, tasks.late_workers),
         hints=(
             "With late workers all tasks compute the same pair. Which pair is it?",
-            "A lambda looks its variables up when it is called, not when it is made. Ask what `i` and `j` are by then.",
-            "Bind the values while the loop is at them: functools.partial(work, i, j), a default argument "
-            "`lambda i=i, j=j: ...`, or a function that takes (i, j) and returns the task.",
+            "A function made in the loop looks i and j up when it is called, not when it is made. Ask what they are by then.",
+            "Give the task its values while the loop is at them: bind them with partial, as default arguments, or as "
+            "the arguments of a function that returns the task.",
         ),
     ),
     Exercise(
         id="09.2",
         title="One clock cycle on the workers",
-        minutes=15,
+        minutes=10,
         difficulty=3,
         cases=(
             on_workers.results,
@@ -33,38 +34,65 @@ EXERCISES = (
             on_workers.after_exception,
         ),
         hints=(
-            "Two loops, not one: a loop that waits for a result before it gives out the next task never has two stages "
-            "at work.",
-            "First loop: put a Task in in_queues[j] for each pair (i, j). Second loop: out_queues[j].get() gives "
-            "(True, result) or (False, exc_info).",
-            "In the second loop take every result, also after a failure: batches[i] = result, or remember the first "
-            "exc_info. After the loop: raise exc_info[1].with_traceback(exc_info[2]).",
+            "A loop that waits for a result before it gives out the next task never has two stages at work.",
+            "Two loops over the pairs of the cycle: the first gives out, the second takes back. Each task goes into "
+            "the in-queue of its stage, and its answer comes out of that stage's out-queue, as a pair.",
+            "In the second loop take every answer, also after a failure. Store a good one in its place, remember the "
+            "first bad one, and raise its exception with its traceback only after the loop.",
         ),
     ),
     Exercise(
         id="09.3",
         title="A whole batch through the pipe",
-        minutes=12,
+        minutes=7,
         difficulty=2,
         cases=(whole_batch.rows, whole_batch.ticks, whole_batch.outputs, whole_batch.gradients),
         hints=(
             "Three steps: cut the batch by rows, run the clock cycles, put the rows together in the old order.",
-            "x.split(n) makes pieces of n rows, x.chunk(n) makes n pieces. clock_cycles(m, p) wants the number of "
-            "micro-batches first.",
-            "batches = list(x.split(split_size)); for schedule in clock_cycles(len(batches), len(partitions)): "
-            "compute(batches, schedule); and then torch.cat(batches).",
+            "Of torch's two ways to cut, split takes the number of rows of a piece and chunk the number of pieces. "
+            "The clock wants the number of micro-batches first.",
+            "Make a list of the micro-batches. Call compute once for each cycle of the clock, with that same list, and "
+            "join the list along its rows at the end.",
         ),
     ),
     Exercise(
         id="09.4",
-        title="Leave no thread behind",
+        title="Cut the graph",
         minutes=6,
-        difficulty=1,
-        cases=(ending.all_ended, ending.work_done, ending.twice),
+        difficulty=2,
+        cases=(two_graphs.cut, two_graphs.gradients, two_graphs.number),
         hints=(
-            "A worker sits in in_queue.get(); nobody tells it that the lesson is over.",
-            "This worker ends when it takes None from its queue. Ending takes a moment: wait for the thread.",
-            "for queue in in_queues: queue.put(None); and then, in a second loop, thread.join() for every thread.",
+            "With one graph, the backward of the loss runs through both stages. Where must it end, so that the first "
+            "stage's backward can be called somewhere else?",
+            "Detaching a tensor gives its values without their history. Autograd keeps a gradient for such a tensor "
+            "only if it is told that the tensor requires one.",
+            "Give the second stage a detached copy that requires a gradient. The backward of the loss leaves its "
+            "gradient there; start the first stage's backward from its own output with that gradient.",
+        ),
+    ),
+    Exercise(
+        id="09.5",
+        title="Forward and backward on the workers",
+        minutes=20,
+        difficulty=3,
+        cases=(
+            whole_step.loss,
+            whole_step.gradients,
+            whole_step.threads,
+            whole_step.together,
+            whole_step.grad_mode,
+            whole_step.shared_weight,
+            whole_step.exceptions,
+            whole_step.after_exception,
+        ),
+        hints=(
+            "First make it right with one stage and one micro-batch, then with several. If the check says that "
+            "backward ran on the caller's own thread, look for the line that calls it.",
+            "Forward is exercise 09.2 in every cycle, with the cut of 09.4 inside the task; keep the stage's input and "
+            "output of each pair. For backward the clock runs again, with the last stage first.",
+            "The forward task of the last stage also computes the loss, and weighs it by its share of the rows. The "
+            "backward task of a pair takes that pair's input and output, calls backward on the output with the "
+            "gradient that the stage behind it left, and leaves the gradient of its own input for the stage before.",
         ),
     ),
 )

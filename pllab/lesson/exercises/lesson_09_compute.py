@@ -8,12 +8,14 @@ import threading
 import traceback
 from collections.abc import Sequence
 from functools import partial
+from random import Random
 from typing import Any
 
 import torch
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_09_bench import Bench, Compute, Schedule, started_threads
+from pllab.pipeline import clock_cycles
 
 # Seconds a stage waits for the other; a concurrent cycle meets at once and never waits this long.
 _MEETING_S = 4.0
@@ -21,12 +23,18 @@ _MEETING_S = 4.0
 
 @case("every result lands in its own place, even when the workers are late")
 def results(compute: Compute) -> None:
-    """Three ticks with held-back workers; every batch must have passed the stages in order."""
+    """Every tick of some clocks, its pairs in an order by chance, with held-back workers and batches of any length."""
+    for number, (num_batches, num_stages) in enumerate([(2, 2), (5, 3), (1, 3), (3, 1)]):
+        _clock_through(compute, num_batches, num_stages, Random(number))
+
+
+def _clock_through(compute: Compute, num_batches: int, num_stages: int, chance: Random) -> None:
     seen: list[tuple[int, int]] = []
-    stages = [partial(_numbered, stage, seen) for stage in range(2)]
-    batches: list[Any] = [torch.full((2, 3), float(i)) for i in range(2)]
+    stages = [partial(_numbered, stage, seen) for stage in range(num_stages)]
+    batches: list[Any] = [torch.full((1 + i % 2, 3), float(i)) for i in range(num_batches)]
     with Bench(compute, stages, held=True) as bench:
-        for schedule in ([(0, 0)], [(1, 0), (0, 1)], [(1, 1)]):
+        for cycle in clock_cycles(num_batches, num_stages):
+            schedule = chance.sample(cycle, len(cycle))
             seen.clear()
             bench.cycle(batches, schedule)
             _judge_calls(sorted(seen), sorted(schedule))
@@ -54,9 +62,7 @@ def together(compute: Compute) -> None:
     alone: list[torch.Tensor] = []
 
     def meet(x: torch.Tensor) -> torch.Tensor:
-        try:
-            meeting.wait(timeout=_MEETING_S)
-        except threading.BrokenBarrierError:
+        if not met(meeting):
             alone.append(x)
         return x
 
@@ -121,6 +127,15 @@ def after_exception(compute: Compute) -> None:
             )
 
 
+def met(meeting: threading.Barrier) -> bool:
+    """Wait for the other stage; False when it does not come in time, and at once in every meeting after that."""
+    try:
+        meeting.wait(timeout=_MEETING_S)
+    except threading.BrokenBarrierError:
+        return False
+    return True
+
+
 class _Burst(Exception):
     """Raised by a stage on purpose; a class of its own, so that nothing else can be taken for it."""
 
@@ -137,7 +152,7 @@ def _two_batches() -> list[Any]:
 
 
 def _numbered(stage: int, seen: list[tuple[int, int]], x: torch.Tensor) -> torch.Tensor:
-    """Stage 0 turns batch i into i + 10, stage 1 that into i + 110; both note the pair they were given."""
+    """Stage 0 turns batch i into i + 10, stage 1 that into i + 110; each notes the pair it was given."""
     seen.append((int(x.flatten()[0]) % 10, stage))
     return x + 10.0 * 10**stage
 
@@ -160,11 +175,11 @@ def _judge_calls(seen: Schedule, schedule: Schedule) -> None:
 
 def _judge_values(batches: Sequence[Any], schedule: Schedule) -> None:
     for i, j in schedule:
-        right = i + (10.0 if j == 0 else 110.0)
+        right = float(i + sum(10 ** (stage + 1) for stage in range(j + 1)))
         got = batches[i]
         if isinstance(got, tuple):
             raise Wrong("whole_tuple", "A worker answers (True, result); you stored the whole pair in batches.")
-        if not isinstance(got, torch.Tensor) or not torch.equal(got, torch.full((2, 3), right)):
+        if not isinstance(got, torch.Tensor) or not torch.all(got == right):
             raise Wrong(
                 "wrong_place",
                 f"After the cycle {schedule} batches[{i}] is not the output of stage {j} for micro-batch {i}; the "

@@ -23,7 +23,8 @@ _SHAPES = [(7, 2, 2), *((rows, size, stages) for rows in range(1, 8) for size in
 @case("split_size is the number of rows of a micro-batch, the last may be smaller")
 def rows(forward: Forward) -> None:
     for num_rows, split_size, num_stages in _SHAPES:
-        got = _run(forward, num_rows, split_size, num_stages).rows
+        ran = _run(forward, num_rows, split_size, num_stages)
+        got = ran.rows
         right = [len(piece) for piece in torch.arange(num_rows).split(split_size)]
         if got == right:
             continue
@@ -31,6 +32,12 @@ def rows(forward: Forward) -> None:
             raise Wrong("missing_tick", "compute was not called once; each clock cycle is one call of compute.")
         by_count = [len(piece) for piece in torch.arange(num_rows).chunk(split_size)]
         asked = f"A batch of {num_rows} rows with split_size {split_size}"
+        if sum(got) == num_rows and not torch.equal(ran.entered, ran.x):
+            raise Wrong(
+                "not_consecutive",
+                f"{asked} came in pieces of {got} rows that do not follow each other; micro-batch 0 has the first "
+                f"{right[0]} rows, micro-batch 1 the next ones.",
+            )
         if got == by_count:
             raise Wrong(
                 "size_as_count",
@@ -97,6 +104,7 @@ class _Ran:
             nn.init.normal_(parameter, generator=generator)
         self.x = torch.randn(num_rows, 3, generator=generator, requires_grad=True)
         self.rows: list[int] = []
+        self.entered = torch.empty(0)
         self.done: list[int] = []
         self.ticks = 0
         self.output: Any = None
@@ -111,6 +119,7 @@ class _Ran:
             )
         if not self.done:
             self.rows = [len(batch) for batch in batches]
+            self.entered = torch.cat(batches).detach()
             self.done = [0] * len(batches)
         self.ticks += 1
         pairs = list(schedule)

@@ -2,31 +2,37 @@
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Any
 
 from pllab.lesson.exercise import Wrong, case
 
 MakeTasks = Callable[[list[str], list[tuple[int, int]], list[Callable[[str], str]]], Any]
 
+# Cycles of a clock, sorted by stage or not, with one pair, with many, with none.
+_CHANCE = Random(9)
 _SCHEDULE = [(3, 0), (2, 1), (1, 2)]
+_SCHEDULES = [_SCHEDULE, [(0, 1), (1, 0)], [(4, 0)], []]
+_SCHEDULES += [[(7 - j, j) for j in _CHANCE.sample(range(7), size)] for size in (4, 6)]
 
 
 @case("there is one task for every pair of the schedule")
 def one_per_pair(make_tasks: MakeTasks) -> None:
-    tasks = make_tasks(_batches(), _SCHEDULE, _stages([]))
-    if tasks is None or not hasattr(tasks, "__len__"):
-        raise Wrong("no_list", f"make_tasks should return a list of tasks, and it returned {tasks!r}.")
-    if len(tasks) != len(_SCHEDULE):
-        raise Wrong("wrong_number", f"The schedule has {len(_SCHEDULE)} pairs and you made {len(tasks)} tasks.")
-    for task in tasks:
-        if not callable(task) and not hasattr(task, "compute"):
-            raise Wrong("no_task", f"A worker can run a Task or a function without arguments, not {task!r}.")
+    for schedule in _SCHEDULES:
+        tasks = make_tasks(_batches(), list(schedule), _stages([]))
+        if tasks is None or not hasattr(tasks, "__len__"):
+            raise Wrong("no_list", f"make_tasks should return a list of tasks, and it returned {tasks!r}.")
+        if len(tasks) != len(schedule):
+            raise Wrong("wrong_number", f"The schedule has {len(schedule)} pairs and you made {len(tasks)} tasks.")
+        for task in tasks:
+            if not callable(task) and not hasattr(task, "compute"):
+                raise Wrong("no_task", f"A worker can run a Task or a function without arguments, not {task!r}.")
 
 
 @case("nothing is computed before a worker runs the task")
 def nothing_early(make_tasks: MakeTasks) -> None:
     log: list[str] = []
-    make_tasks(_batches(), _SCHEDULE, _stages(log))
+    make_tasks(_batches(), list(_SCHEDULE), _stages(log))
     if log:
         raise Wrong(
             "too_early",
@@ -37,8 +43,12 @@ def nothing_early(make_tasks: MakeTasks) -> None:
 @case("task k computes pair k, even when the workers are late")
 def late_workers(make_tasks: MakeTasks) -> None:
     """All tasks exist before the first one runs, and they run in the opposite order."""
-    tasks = list(make_tasks(_batches(), _SCHEDULE, _stages([])))
-    right = [f"stage{j}(batch{i})" for i, j in _SCHEDULE]
+    for schedule in _SCHEDULES:
+        _judge_late(list(make_tasks(_batches(), list(schedule), _stages([]))), schedule)
+
+
+def _judge_late(tasks: list[Any], schedule: list[tuple[int, int]]) -> None:
+    right = [f"stage{j}(batch{i})" for i, j in schedule]
     got = [str(_run(task)) for task in reversed(tasks)][::-1]
     told, wanted = ", ".join(got), ", ".join(right)
     if got == right:
@@ -51,7 +61,7 @@ def late_workers(make_tasks: MakeTasks) -> None:
         )
     if sorted(got) == sorted(right):
         raise Wrong("wrong_order", f"The tasks are in the order {told}, the schedule says {wanted}.")
-    swapped = [f"stage{i}(batch{j})" for i, j in _SCHEDULE]
+    swapped = [f"stage{i}(batch{j})" for i, j in schedule]
     if got == swapped:
         raise Wrong("swapped_pair", "A pair is (micro-batch, stage); your tasks read it as (stage, micro-batch).")
     raise Wrong("wrong_result", f"The tasks computed {told} instead of {wanted}.")
@@ -62,7 +72,7 @@ def _run(task: Any) -> Any:
 
 
 def _batches() -> list[str]:
-    return [f"batch{i}" for i in range(4)]
+    return [f"batch{i}" for i in range(8)]
 
 
 def _stages(log: list[str]) -> list[Callable[[str], str]]:
@@ -72,4 +82,4 @@ def _stages(log: list[str]) -> list[Callable[[str], str]]:
         log.append(f"stage{number}({batch})")
         return log[-1]
 
-    return [partial(stage, number) for number in range(4)]
+    return [partial(stage, number) for number in range(8)]

@@ -18,7 +18,7 @@ from pllab.show.widget import Widget, check_place, sources_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SMALLEST = 2**12
+_SMALLEST = 4000  # bytes; each further position of the slider has twice as many
 
 
 def fill_buckets(sizes: Sequence[int], bucket_bytes: float) -> list[int]:
@@ -36,8 +36,8 @@ def fill_buckets(sizes: Sequence[int], bucket_bytes: float) -> list[int]:
 
 
 def write_bytes(number: float) -> str:
-    """`262144` -> `"256 KiB"`, `2500000` -> `"2.38 MiB"`."""
-    for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
+    """`256000` -> `"256 kB"`, `2500000` -> `"2.5 MB"`."""
+    for unit, size in (("MB", 10**6), ("kB", 10**3)):
         if number >= size:
             return f"{write_number(number / size)} {unit}"
     return f"{write_number(number)} bytes"
@@ -113,11 +113,11 @@ class BucketSlider(Widget):
 def _choices_of(
     sizes: Sequence[int], alpha_s: float, beta_s: float, measured: Sequence[Mapping[str, float]]
 ) -> list[dict[str, Any]]:
-    """The positions: one gradient each, powers of two, all in one, and every measured size."""
+    """The positions: one gradient each, 4 kB and each time twice as much, all in one, and every measured size."""
     total = sum(sizes)
     points = {min(int(point["bucket_bytes"]), total): point for point in measured}
-    powers = [2**power for power in range(_SMALLEST.bit_length() - 1, total.bit_length())]
-    chosen = sorted({1, total, *points, *(power for power in powers if power < total)})
+    doubled = (_SMALLEST * 2**step for step in range(total.bit_length()))
+    chosen = sorted({1, total, *points, *(size for size in doubled if size < total)})
     return [_choice(sizes, bucket_bytes, alpha_s, beta_s, points.get(bucket_bytes)) for bucket_bytes in chosen]
 
 

@@ -1,0 +1,212 @@
+"""The cases of exercise 09.5: `pipe_step`, forward and backward of a whole batch on the workers.
+
+Its arguments are `(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of)`.
+
+Values are held against the plain model. That backward runs on the workers is read off the threads it ran on, and that
+two stages run it at the same time is shown by a meeting: two stages that each wait for the other.
+"""
+
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import torch
+from torch import nn
+
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_09_cut import judge_loss
+from pllab.lesson.exercises.lesson_09_run import Run, judge_gradients
+from pllab.lesson.exercises.lesson_09_watch import Meeting, Note, PipeStep, Watch
+
+# Rows, split_size, stages: ragged and even, one micro-batch, fewer micro-batches than stages, one stage.
+_SHAPES = [(7, 3, 2), (8, 2, 2), (5, 1, 3), (3, 2, 3), (4, 9, 2), (1, 1, 2), (6, 4, 1), (11, 2, 1), (7, 6, 4)]
+
+LOST = (
+    "hang",
+    "Your function waits for a result that never comes: for each task given out take one result from the queue of the "
+    "same worker, and let no task wait for one that stands behind it in its own queue.",
+)
+
+
+@case("split_size is the number of rows of a micro-batch, and the loss is that of the whole batch", on_hang=LOST)
+def loss(pipe_step: PipeStep) -> None:
+    for num_rows, split_size, num_stages in _SHAPES:
+        run = Run(pipe_step, num_rows, split_size, num_stages)
+        got = [note.rows for note in run.notes("F") if note.stage == 0]
+        right = [len(piece) for piece in torch.arange(num_rows).split(split_size)]
+        if sorted(got[: len(right)]) != sorted(right):
+            asked = f"A batch of {num_rows} rows with split_size {split_size}"
+            by_count = [len(piece) for piece in torch.arange(num_rows).chunk(split_size)]
+            raise Wrong(
+                "size_as_count" if got == by_count else "wrong_rows",
+                f"{asked} came to the first stage in pieces of {got} rows instead of {right}: split_size is the number "
+                "of rows of a micro-batch.",
+            )
+        judge_loss(run.result, run.plain_loss)
+
+
+@case("the gradients equal the plain model's, also where the last micro-batch is smaller", on_hang=LOST)
+def gradients(pipe_step: PipeStep) -> None:
+    for shape in _SHAPES:
+        run = Run(pipe_step, *shape)
+        judge_gradients(run.model, run.plain_grads, run.grads_of_mistakes())
+
+
+@case("forward and backward of each stage run on the worker of its device, and no call starts a thread", on_hang=LOST)
+def threads(pipe_step: PipeStep) -> None:
+    run = Run(pipe_step, 6, 2, 3)
+    if run.machine.started:
+        raise Wrong("threads_per_call", "Your function started threads of its own; the workers are there already.")
+    workers, caller = run.machine.workers.threads, threading.current_thread()
+    _judge_backward([(note.stage, note.thread) for note in run.notes("B")], workers, caller)
+    for note in run.notes("F"):
+        if note.thread is caller:
+            raise Wrong(
+                "no_workers", f"Forward of stage {note.stage} ran on the caller's own thread; a worker must run it."
+            )
+        if note.thread is not workers[note.stage]:
+            raise Wrong("wrong_worker", f"Forward of stage {note.stage} ran on another stage's worker.")
+
+
+@case("two stages run forward at the same time, and two run backward at the same time (they meet)", on_hang=LOST)
+def together(pipe_step: PipeStep) -> None:
+    meeting = Meeting(num_microbatches=4)
+    run = Run(pipe_step, 8, 2, 2, Watch(meeting))
+    if not run.notes("B") or any(note.thread is threading.current_thread() for note in run.notes("B")):
+        raise Wrong("main_thread", _MAIN_THREAD)
+    kinds = [note.kind for note in run.watch.notes]
+    if meeting.alone and "F" in kinds[kinds.index("B") :]:
+        raise Wrong("not_gpipe", "A backward ran before the last forward; here all forwards come first, as in GPipe.")
+    for kind, name in (("F", "forward"), ("B", "backward")):
+        if kind in meeting.alone:
+            raise Wrong(
+                f"sequential_{name}",
+                f"Two stages never ran {name} at the same time: one waited for the other, which had not been given "
+                f"out yet. In {name}, too, give out all tasks of a cycle before you wait for the first result.",
+            )
+
+
+@case("gradients come out right where a worker's grad mode was left off", on_hang=LOST)
+def grad_mode(pipe_step: PipeStep) -> None:
+    try:
+        run = Run(pipe_step, 5, 2, 2, grad_off=True)
+        judge_gradients(run.model, run.plain_grads, {})
+    except (Wrong, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "grad" not in str(error):
+            raise
+        raise Wrong(
+            "grad_mode",
+            "Grad mode belongs to a thread, and here an evaluation had left it off in the workers: their forward made "
+            "no graph. Switch it on inside the task, where the stage is called.",
+        ) from None
+
+
+@case("token numbers go in as they are, and a weight of two stages gets the gradients of both", on_hang=LOST)
+def shared_weight(pipe_step: PipeStep) -> None:
+    torch.manual_seed(9)
+    embedding, head = nn.Embedding(11, 4), nn.Linear(4, 11, bias=False)
+    head.weight = embedding.weight
+    model = nn.Sequential(embedding, nn.Sequential(nn.Linear(4, 4), nn.Tanh()), head)
+    tokens, targets = torch.randint(11, (2, 7, 3)).unbind()
+    run = Run(pipe_step, 7, 2, 3, model=model, data=(tokens, targets), loss_of=_cross_entropy)
+    judge_gradients(model, run.plain_grads, {}, "shared_weight")
+
+
+@case("an exception of a worker reaches the caller with its traceback, also one in backward", on_hang=LOST)
+def exceptions(pipe_step: PipeStep) -> None:
+    for kind, name in (("F", "forward"), ("B", "backward")):
+        try:
+            Run(pipe_step, 6, 2, 2, Watch(partial(_explode, kind, 0)))
+        except _Burst as error:
+            if "_explode" not in _frames(error):
+                raise Wrong(
+                    "lost_traceback",
+                    f"The exception of a stage's {name} came back without the line that raised it; the third part of "
+                    "what the worker sent is the traceback.",
+                ) from None
+        except Exception as error:
+            if not any(isinstance(behind, _Burst) for behind in _chain(error)):
+                raise Wrong(
+                    "wrong_exception",
+                    f"A stage's {name} raised {_Burst(name)!r} and the caller got {error!r}; raise the worker's own.",
+                ) from None
+        else:
+            raise Wrong(
+                "swallowed", f"A stage raised in its {name} and your function returned as if nothing had happened."
+            )
+
+
+@case("after an exception the next step is right again", on_hang=LOST)
+def after_exception(pipe_step: PipeStep) -> None:
+    for kind, stage in (("F", 1), ("B", 1), ("B", 0)):
+        failing = [True]
+
+        def perhaps(note: Note, kind: str = kind, stage: int = stage, failing: list[bool] = failing) -> None:
+            if failing[0]:
+                _explode(kind, stage, note)
+
+        run = Run(pipe_step, 6, 2, 2, Watch(perhaps), call=False)
+        with run.machine:
+            try:
+                run.call()
+            except Exception:
+                failing[0] = False  # expected; another case judges it
+            run.model.zero_grad()
+            try:
+                run.call()
+                judge_gradients(run.model, run.plain_grads, {})
+            except (Wrong, KeyError, TypeError, RuntimeError):
+                raise Wrong(
+                    "stale_result",
+                    "After an exception the next step went wrong: a result of the failed step was still in a queue, "
+                    "or one of its tasks. Take the results of all tasks you gave out before you raise.",
+                ) from None
+
+
+_MAIN_THREAD = (
+    "Backward ran on the caller's own thread. Autograd runs a graph on the thread that calls backward, whoever ran "
+    "the forward; so each stage's backward must be called in a task of its own worker, on a graph that ends where "
+    "the stage begins."
+)
+
+
+def _judge_backward(
+    ran: Sequence[tuple[int, threading.Thread]], workers: Sequence[threading.Thread], caller: threading.Thread
+) -> None:
+    if not ran:
+        raise Wrong("no_backward", "No backward ran: the step is forward and backward of every micro-batch.")
+    if any(thread is caller for _, thread in ran):
+        raise Wrong("main_thread", _MAIN_THREAD)
+    if len({thread for _, thread in ran}) == 1:
+        raise Wrong(
+            "whole_graph",
+            "All stages ran backward on one worker: a graph that goes through several stages runs whole on the thread "
+            "that calls backward. Cut it: each stage begins with a value that has no history.",
+        )
+    for stage, thread in ran:
+        if thread is not workers[stage]:
+            raise Wrong("wrong_worker", f"Backward of stage {stage} ran on another stage's worker.")
+
+
+def _cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
+
+
+class _Burst(Exception):
+    """Raised by a stage on purpose."""
+
+
+def _explode(kind: str, stage: int, note: Note) -> None:
+    if (note.kind, note.stage) == (kind, stage):
+        raise _Burst(f"stage {stage} failed on purpose")
+
+
+def _frames(error: BaseException) -> list[str]:
+    return [frame.name for behind in _chain(error) for frame in traceback.extract_tb(behind.__traceback__)]
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,137 @@
+"""Work and bytes against PyTorch's counter and closed forms, limits against arithmetic; nothing here asserts a time."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from pllab.bench.measure import Comparison
+from pllab.bench.operations import ADAMW_FLOPS, Operation, gpt2_operations
+from pllab.bench.roofline import COPY, PRODUCT, Machine, Roofline, bound_of, measure_latency, measure_roofline
+
+ROWS, TOKENS, WIDTH, HEADS, VOCAB = 2, 6, 8, 4, 11
+N = ROWS * TOKENS  # tokens of the batch
+MACHINE = Machine(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
+
+
+@pytest.fixture(scope="module")
+def operations() -> dict[str, Operation]:
+    return gpt2_operations(ROWS, TOKENS, WIDTH, HEADS, VOCAB)
+
+
+@pytest.mark.parametrize("name", ["attention scores", "attention values", "MLP matmul"])
+def test_products_are_counted_as_pytorch_counts_them(operations: dict[str, Operation], name: str) -> None:
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        operations[name].run()
+    assert operations[name].flops == counter.get_total_flops()
+
+
+def test_products_in_closed_form(operations: dict[str, Operation]) -> None:
+    assert operations["MLP matmul"].flops == 2 * N * WIDTH * 4 * WIDTH
+    # For each row and head, all pairs of tokens over the numbers of a head.
+    assert operations["attention scores"].flops == 2 * ROWS * TOKENS**2 * WIDTH
+    assert operations["attention values"].flops == operations["attention scores"].flops
+
+
+def test_bytes_in_closed_form(operations: dict[str, Operation]) -> None:
+    scores, hidden = ROWS * HEADS * TOKENS**2, N * WIDTH
+    expected = {
+        "attention scores": 4 * (2 * hidden + scores),
+        "softmax": 4 * 2 * scores,
+        "attention values": 4 * (2 * hidden + scores),
+        "MLP matmul": 4 * (hidden + 4 * WIDTH**2 + 4 * hidden),
+        "GELU": 4 * 2 * 4 * hidden,
+        "layer norm": 4 * (2 * hidden + 2 * WIDTH),
+        "embedding": 8 * N + 4 * 2 * hidden,
+        "AdamW step": 28 * 12 * WIDTH**2,
+    }
+    assert {name: each.num_bytes for name, each in operations.items()} == expected
+
+
+def test_every_operation_computes_what_it_is_called(operations: dict[str, Operation]) -> None:
+    shapes = {
+        "attention scores": (ROWS * HEADS, TOKENS, TOKENS),
+        "softmax": (ROWS * HEADS, TOKENS, TOKENS),
+        "attention values": (ROWS * HEADS, TOKENS, WIDTH // HEADS),
+        "MLP matmul": (N, 4 * WIDTH),
+        "GELU": (N, 4 * WIDTH),
+        "layer norm": (N, WIDTH),
+        "embedding": (N, WIDTH),
+    }
+    with torch.no_grad():
+        results = {name: operations[name].run() for name in shapes}
+    assert {name: tuple(result.shape) for name, result in results.items()} == shapes  # type: ignore[attr-defined]
+    assert torch.allclose(results["softmax"].sum(-1), torch.tensor(1.0))  # type: ignore[attr-defined]
+
+
+def test_the_optimizer_updates_the_weights_it_counts(operations: dict[str, Operation]) -> None:
+    step = operations["AdamW step"]
+    weights = step.run.__self__.param_groups[0]["params"][0]  # type: ignore[attr-defined]
+    before = weights.detach().clone()
+    step.run()
+    assert weights.numel() * ADAMW_FLOPS == step.flops
+    assert not torch.equal(before, weights)
+
+
+@pytest.mark.parametrize(
+    ("flops", "num_bytes", "num_messages", "expected"),
+    [
+        (1000, 1, 0, ("compute", 10.0)),
+        (1, 1000, 0, ("memory", 100.0)),
+        (1, 1, 3, ("latency", 1.5)),
+        (1000, 100, 20, ("compute", 10.0)),  # all three need 10 s
+        (0, 100, 20, ("memory", 10.0)),
+        (0, 0, 0, ("compute", 0.0)),
+    ],
+)
+def test_the_slowest_limit_bounds(flops: int, num_bytes: int, num_messages: int, expected: tuple[str, float]) -> None:
+    assert bound_of(flops, num_bytes, MACHINE, num_messages) == expected
+
+
+def test_the_roof_turns_where_both_limits_are_equal() -> None:
+    assert MACHINE.ridge == 10.0
+    assert bound_of(10.1, 1, MACHINE).limit == "compute"
+    assert bound_of(9.9, 1, MACHINE).limit == "memory"
+
+
+def _roofline() -> Roofline:
+    operations = {
+        "product": Operation(4000, 20, lambda: None),
+        "norm": Operation(20, 20, lambda: None),
+        "embedding": Operation(0, 40, lambda: None),
+    }
+    seconds = {"product": (50.0, 80.0, 90.0), "norm": (2.0, 4.0, 9.0), "embedding": (4.0, 4.0, 8.0)}
+    return Roofline(MACHINE, operations, Comparison(seconds, "product", machine={"cpu": "a test"}))
+
+
+def test_what_is_reached_of_a_limit() -> None:
+    roofline = _roofline()
+    assert [roofline.efficiency(name) for name in roofline.operations] == [0.5, 0.5, 1.0]
+    assert roofline.flops_per_s("product") == 50.0
+
+
+def test_picture_and_table_name_every_operation_and_its_limit() -> None:
+    roofline = _roofline()
+    picture, table = roofline.picture(), roofline.table().splitlines()
+    limits = [("product", "compute"), ("norm", "memory"), ("embedding", "memory")]
+    for line, (name, limit) in zip(table[1:], limits, strict=True):
+        assert line.startswith(name) and limit in line
+        assert name in picture.alt
+    assert "meet at 10 FLOP per byte" in picture.alt
+    labels = [text.get_text() for text in picture.canvas.axes[0].texts]
+    assert {"product", "norm"} <= {*labels} and "embedding" not in labels
+
+
+def test_measured_limits_are_those_of_the_best_round() -> None:
+    threads = torch.get_num_threads()
+    roofline = measure_roofline({"nothing": Operation(1, 1, lambda: None)}, latency_s=1.0, repeats=2)
+    times = roofline.times.seconds
+    assert roofline.machine.flops_per_s == 2 * 1024**3 / min(times[PRODUCT])
+    assert roofline.machine.bytes_per_s == 2 * 4 * 2**24 / min(times[COPY])
+    assert roofline.machine.latency_s == 1.0
+    assert len(times["nothing"]) == 2
+    assert torch.get_num_threads() == threads
+
+
+def test_a_message_takes_time_between_two_ranks() -> None:
+    latency = measure_latency(repeats=3)
+    assert 0 < latency.low <= latency.median <= latency.high

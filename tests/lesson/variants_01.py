@@ -1,0 +1,132 @@
+"""Right solutions of lesson 01 that look different."""
+
+import statistics
+import time
+import timeit
+from operator import itemgetter
+
+import numpy as np
+
+
+def totals(tokens, seconds):
+    if len(tokens) != len(seconds) or sum(seconds) <= 0:
+        raise ValueError(f"{len(tokens)} batches with {len(seconds)} times")
+    return sum(tokens) / sum(seconds)
+
+
+def weighted_mean_of_rates(tokens, seconds):
+    pairs = list(zip(tokens, seconds, strict=True))
+    time_in_all = sum(took for _, took in pairs)
+    if time_in_all == 0:
+        raise ValueError("no time")
+    return sum(count / took * (took / time_in_all) for count, took in pairs)
+
+
+def with_numpy(tokens, seconds):
+    tokens, seconds = np.asarray(tokens), np.asarray(seconds, dtype=float)
+    if tokens.shape != seconds.shape or not seconds.sum():
+        raise ValueError("lists of one length, and some time")
+    return tokens.sum() / seconds.sum()
+
+
+def round_by_round(fn, synchronize, warmup=1, repeats=5, clock=None):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"repeats={repeats}, warmup={warmup}")
+    clock, times = clock or time.perf_counter, []
+    for _ in range(warmup + repeats):
+        synchronize()
+        start = clock()
+        fn()
+        synchronize()
+        times.append(clock() - start)
+    counted = times[warmup:]
+    return statistics.median(counted), min(counted), max(counted)
+
+
+def warms_up_first(fn, synchronize, warmup=1, repeats=5, clock=time.monotonic):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"repeats={repeats}, warmup={warmup}")
+
+    def once():
+        start = clock()
+        fn()
+        synchronize()
+        return clock() - start
+
+    for _ in range(warmup):
+        fn()
+    synchronize()
+    times = sorted(once() for _ in range(repeats))
+    return [statistics.median(times), times[0], times[-1]]
+
+
+def one_reading_between_rounds(fn, synchronize, warmup=1, repeats=5, clock=None):
+    if not (repeats >= 1 and warmup >= 0):
+        raise ValueError("nothing to measure")
+    clock = clock or (lambda: time.perf_counter_ns() / 1e9)
+    synchronize()
+    moments = [clock()]
+    for _ in range(warmup + repeats):
+        fn()
+        synchronize()
+        moments.append(clock())
+    times = np.diff(moments)[warmup:]
+    return np.median(times), times.min(), times.max()
+
+
+def with_timeit(fn, synchronize, warmup=1, repeats=5, clock=timeit.default_timer):
+    if repeats < 1 or warmup < 0:
+        raise ValueError("nothing to measure")
+
+    def call():
+        fn()
+        synchronize()
+
+    timer = timeit.Timer(call, setup=synchronize, timer=clock)
+    times = timer.repeat(warmup + repeats, 1)[warmup:]
+    return statistics.median(times), min(times), max(times)
+
+
+def longest_time(flops, num_bytes, machine, num_messages=0):
+    least = {
+        "compute": flops / machine.flops_per_s,
+        "memory": num_bytes / machine.bytes_per_s,
+        "latency": num_messages * machine.latency_s,
+    }
+    limit = max(least, key=least.get)
+    return limit, least[limit]
+
+
+def with_branches(flops, num_bytes, machine, num_messages=0):
+    compute = flops / machine.flops_per_s
+    memory = num_bytes / machine.bytes_per_s
+    latency = num_messages * machine.latency_s
+    if compute >= memory and compute >= latency:
+        return "compute", compute
+    if memory >= latency:
+        return "memory", memory
+    return "latency", latency
+
+
+def sorted_pairs(flops, num_bytes, machine, num_messages=0):
+    flops_per_s, bytes_per_s, latency_s = machine
+    pairs = [
+        ("compute", flops / flops_per_s),
+        ("memory", num_bytes / bytes_per_s),
+        ("latency", num_messages * latency_s),
+    ]
+    return sorted(pairs, key=itemgetter(1), reverse=True)[0]  # stable, also when reversed
+
+
+RIGHT = [
+    ("01.1", totals),
+    ("01.1", weighted_mean_of_rates),
+    ("01.1", with_numpy),
+    ("01.2", round_by_round),
+    ("01.2", warms_up_first),
+    ("01.2", one_reading_between_rounds),
+    ("01.2", with_timeit),
+    ("01.3", longest_time),
+    ("01.3", with_branches),
+    ("01.3", sorted_pairs),
+]
