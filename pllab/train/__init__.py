@@ -2,15 +2,15 @@
 
 `TrainConfig` says what to train; `train` does it with live progress, validation, BLEU, checkpoints and JSON
 results; `save_plots` draws what several runs measured. Losses agree between modes, so that only time differs.
-To read it, begin with `shortest.py`: data-parallel training in forty lines.
+To read it, begin with `first_training.py`: data-parallel training in forty lines.
 """
 
 from pllab.train.config import MODES, Mode, TrainConfig
+from pllab.train.first_training import train_data_parallel
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
 from pllab.train.plots import plot_scaling, save_plots
 from pllab.train.results import TrainResult, load_results
 from pllab.train.running import train, train_as_rank
-from pllab.train.shortest import train_data_parallel
 
 __all__ = [
     "MODES",

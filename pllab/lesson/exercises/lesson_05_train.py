@@ -7,6 +7,7 @@ first entry, the model notes the numbers it is called with, and the one process 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -163,7 +164,7 @@ def equal_models(train: Train) -> None:
 def equals_one_process(train: Train) -> None:
     for name, setting in SETTINGS.items():
         seen = _seen(name, train)
-        batches = [sum(step, []) for step in zip(*(each.steps for each in seen), strict=False)]
+        batches = [list(chain(*step)) for step in zip(*(each.steps for each in seen), strict=False)]
         for each in seen:
             _judge_count(each.steps, setting)
         _judge_equal(seen)
@@ -228,7 +229,7 @@ def _parted(seen: list[Seen], setting: Setting, batches: Steps, right: tuple[lis
     for rank, each in enumerate(seen[1:], start=1):
         if _same(after, _one_process(each.before, setting, batches)[1]):
             return Wrong("wrong_source", f"All ranks started from the weights of rank {rank}; the source is rank 0.")
-    ways = {
+    ways: dict[str, tuple[dict[str, Any], str]] = {
         "sum_not_mean": ({"factor": WORLD_SIZE}, f"the gradient is {WORLD_SIZE} times as large: a sum, and no mean"),
         "divided_twice": ({"factor": 1 / WORLD_SIZE}, f"the gradient is divided by {WORLD_SIZE} once too often"),
         "not_zeroed": ({"keep": True}, "the gradients of earlier steps are still in it; they have to be cleared"),
@@ -292,7 +293,7 @@ def _judge_epoch(steps: Sequence[Steps], setting: Setting) -> None:
     """The first epoch: the steps until the number of samples is used up, less or more than a world of them."""
     taken, size = Counter[int](), 0
     for step in zip(*steps, strict=False):
-        batch = sum(step, [])
+        batch = list(chain(*step))
         if size + len(batch) > setting.number + WORLD_SIZE - 1 or size > setting.number - WORLD_SIZE:
             break
         taken.update(batch)

@@ -1,4 +1,4 @@
-"""The shortest training against one process that takes the global batches by itself."""
+"""The training to read first, against one process that takes the global batches by itself."""
 
 import random
 
