@@ -111,7 +111,7 @@ def _train(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor], before_st
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.grad is not None:
-                parameter -= _RATE * parameter.grad
+                parameter.sub_(parameter.grad, alpha=_RATE)
 
 
 def _copies(*grads: float | None) -> tuple[nn.Parameter, nn.Parameter]:
