@@ -42,7 +42,7 @@ EXERCISES = (
         difficulty=2,
         cases=(bubble.enough, bubble.no_more_than_enough, bubble.one_is_enough),
         hints=(
-            "Try it by hand for 3 stages and a fraction of 0.5: what is the bubble fraction with 1, 2 and 3 micro-batches?",
+            "Try it by hand for 3 stages and a fraction of 0.5: what is it with 1, 2 and 3 micro-batches?",
             "The fraction falls when m grows. So the first number of micro-batches that is enough is the smallest one.",
             "Start at 1 and go up until the fraction is small enough. Or solve the formula for m, round up, and give "
             "at least 1.",

@@ -16,7 +16,7 @@ EXERCISES = (
         cases=(tasks.one_per_pair, tasks.nothing_early, tasks.late_workers),
         hints=(
             "With late workers all tasks compute the same pair. Which pair is it?",
-            "A function made in the loop looks i and j up when it is called, not when it is made. Ask what they are by then.",
+            "A function looks i and j up when it is called, not when it is made. Ask what they are by then.",
             "Give the task its values while the loop is at them: bind them with partial, as default arguments, or as "
             "the arguments of a function that returns the task.",
         ),
