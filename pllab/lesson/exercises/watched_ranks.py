@@ -23,8 +23,8 @@ from typing import Any
 from pllab import comm
 from pllab.comm.ends import End, watch_ends
 from pllab.comm.errors import is_echo
-from pllab.lesson.judging import run_on_ranks
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.judging import run_on_ranks
 
 Plan = tuple[tuple[int, ...], ...]
 """World sizes, meeting after meeting: `((3,), (2, 1))` is a world of 3, then one of 2 beside one of 1."""
