@@ -110,7 +110,7 @@ def test_a_right_solution_passes_in_the_process_of_a_check(exercise):
 def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution):
     verdict = check(exercise_id, solution, deadline_s=2.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
-    assert verdict.where.endswith(f"of {solution.__name__}")
+    assert verdict.first.where.endswith(f"of {solution.__name__}")
 
 
 def test_every_exercise_has_three_right_variants_and_more_wrong_ones():

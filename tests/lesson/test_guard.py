@@ -216,6 +216,16 @@ def test_the_guard_stands_on_the_ranks_too():
     assert check("05.2", patches).hint_id == "patched"
 
 
+def test_what_torch_changes_at_the_first_step_of_an_optimizer_is_no_patch():
+    def trains(items, rank, world_size):
+        weight = torch.nn.Parameter(torch.ones(1))
+        weight.grad = torch.ones(1)
+        torch.optim.SGD([weight], lr=0.1).step()
+        return items[rank::world_size]
+
+    assert check("00.1", trains).outcome is Outcome.RIGHT
+
+
 def test_a_traceback_that_a_learner_prints_is_no_peeking():
     def prints(items, rank, world_size):
         try:
