@@ -5,7 +5,7 @@ from pllab.lesson.exercise import Case, Exercise, Wrong
 from pllab.lesson.guesses import Calibration, calibration
 from pllab.lesson.keeping import Parts, mine, parts
 from pllab.lesson.prediction import Prediction, predict
-from pllab.lesson.source import Source, show_source, solution
+from pllab.lesson.source import Source, show_source
 from pllab.lesson.verdict import NotRight, Outcome, Result, Verdict
 
 __all__ = [
@@ -27,5 +27,4 @@ __all__ = [
     "parts",
     "predict",
     "show_source",
-    "solution",
 ]

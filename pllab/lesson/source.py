@@ -1,7 +1,4 @@
-"""Show the package's own source in a lesson, so that no notebook carries a copy of it.
-
-The solutions of the exercises are the package's own functions; a lesson reads them, it never pastes them.
-"""
+"""Show the package's own source in a lesson, so that no notebook carries a copy of it."""
 
 import inspect
 from dataclasses import dataclass
@@ -33,14 +30,10 @@ _PRE = (
 
 @dataclass(frozen=True)
 class Source:
-    """The source of one object: `title` has its file and its first sentence, `code` is the text.
-
-    A page shows it open, or if `folded` behind its title: a solution must not be read by accident.
-    """
+    """The source of one object: `title` has its file and its first sentence, `code` is the text."""
 
     title: str
     code: str
-    folded: bool = False
 
     def __str__(self) -> str:
         return f"# {self.title}\n{self.code}"
@@ -49,8 +42,6 @@ class Source:
 
     def _repr_html_(self) -> str:
         title, code = escape(self.title), _highlighted(self.code)
-        if self.folded:
-            return f"<details><summary>Solution, after your own try</summary><p>{title}</p>{code}</details>"
         return f'<figure style="margin:0"><figcaption>{title}</figcaption>{code}</figure>'
 
 
@@ -73,12 +64,6 @@ def show_source(thing: Any) -> Source:
     name = getattr(thing, "__qualname__", "") or getattr(thing, "__name__", "")
     first = (inspect.getdoc(thing) or "").partition("\n")[0]
     return Source(f"{place}: {name}. {first}".rstrip(), inspect.cleandoc("\n" + code) + "\n")
-
-
-def solution(*things: Any, note: str = "") -> Source:
-    """The package's answer to an exercise, piece by piece, folded; `note` explains its idea."""
-    title = "Solution. " + note if note else "Solution, as the package has it"
-    return Source(title, "\n\n".join(str(show_source(thing)) for thing in things), folded=True)
 
 
 def _highlighted(code: str) -> str:

@@ -98,7 +98,7 @@ def test_every_question_has_a_folded_answer(path):
         if cell.cell_type != "markdown" or re.search(r"-ex\d+(-|$)", cell.id):
             continue
         section = (re.findall(r"^## (.+)$", cell.source, re.MULTILINE) or [section])[-1]
-        asks = re.search(r"^[^#].*\?$", FOLDED.sub("", cell.source), re.MULTILINE)
+        asks = re.search(r"^[^#\n].*\?$", FOLDED.sub("", cell.source), re.MULTILINE)
         if asks and section != "Predict":
             assert "<details><summary>Answer" in cell.source, cell.id
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pllab.lesson import show_source, solution
+from pllab.lesson import show_source
 from pllab.pipeline import clock_cycles
 from pllab.pipeline.workers import Workers
 
@@ -21,20 +21,6 @@ def test_source_is_the_packages_own_with_its_place_and_first_sentence():
 
 def test_a_method_loses_its_indentation():
     assert show_source(Workers.close).code.startswith("def close(self")
-
-
-def test_a_solution_lists_its_pieces():
-    shown = solution(clock_cycles, Workers.close, note="Tick, then end.")
-    assert shown.title == "Solution. Tick, then end."
-    assert shown.code.count("# pllab/pipeline/") == 2
-
-
-def test_a_solution_stays_folded_until_it_is_opened():
-    page = solution(clock_cycles, note="The answer is 42.")._repr_html_()
-    summary = page.partition("</summary>")[0]
-    assert page.startswith("<details><summary>")
-    assert "42" not in summary
-    assert "42" in page
 
 
 def test_the_page_holds_the_code_unchanged_and_follows_the_theme():

@@ -24,7 +24,7 @@ from pllab import comm
 from pllab.comm.ends import End, watch_ends
 from pllab.comm.errors import is_echo
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.judging import run_on_ranks
+from pllab.lesson.judging import Undecided, run_on_ranks
 
 Plan = tuple[tuple[int, ...], ...]
 """World sizes, meeting after meeting: `((3,), (2, 1))` is a world of 3, then one of 2 beside one of 1."""
@@ -101,9 +101,10 @@ class Worlds:
 
         Raises:
             Wrong: a rank of it died or never came back.
+            Undecided: the ranks did not begin in time, because the machine was busy.
         """
-        if world_size in self.failures:
-            raise self.failures[world_size]
+        if (failure := self.failures.get(world_size)) is not None:
+            raise Undecided if failure.hint_id == "undecided" else failure
         return self.seen[world_size]
 
 
@@ -196,8 +197,7 @@ def _why(size: int, logs: list[list[tuple[str, int | None, int]]], ended: str) -
     if not all("began" in said for said in names):
         return Wrong(
             "undecided",
-            f"This could not be decided: the ranks of the world of {size} did not all begin in time ({ended}). "
-            "The machine may be busy with other work; run the check again when it is quiet.",
+            f"the ranks of the world of {size} did not all begin in time ({ended})",
         )
     return Wrong("crashed", f"In a world of {size}, the ranks did not survive your function: {ended}.")
 
