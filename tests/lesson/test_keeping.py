@@ -1,7 +1,6 @@
 """What a learner has built is kept as plain Python, comes back, and runs without pllab's help."""
 
 import ast
-import linecache
 import pickle
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pllab.parallel
 from pllab.lesson import check, mine, parts
 from pllab.lesson.exercise import find
 from pllab.lesson.keeping import home, keep
+from tests.lesson.judge import cell
 
 
 @pytest.fixture(autouse=True)
@@ -21,16 +21,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "my_pllab", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return tmp_path
-
-
-def cell(code, **names):
-    """The names of a notebook after a cell, which `inspect` and tracebacks can read as in Jupyter."""
-    number = len(linecache.cache)
-    name = f"<ipython-input-{number}>"
-    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-    names = {"__name__": "__main__"} | names
-    exec(compile(code, name, "exec"), names)
-    return names
 
 
 SHARE = """
