@@ -23,15 +23,16 @@ SELECTED = """() => [...document.querySelectorAll(".jp-Notebook .jp-Cell")].find
 WIDGETS = {
     "00": "TimelinePlayer",
     "02": "RingPlayer",
+    "03": "RingPlayer",
     "04": "IndexMap",
     "05": "GradientFingerprint",
     "06": "BucketSlider",
     "07": "CutEditor",
     "08": "ClockPlayer",
-    "09": "TimelinePlayer",
+    "09": "BubbleStudio",
     "10": "BubbleStudio",
     "11": "BubbleStudio",
-    "16": "BubbleStudio",
+    "16": "Race",
     "17": "ScheduleEditor",
 }
 
