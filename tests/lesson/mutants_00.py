@@ -1,5 +1,7 @@
 """Wrong solutions of lesson 00, each with the hint that must refuse it."""
 
+from tests.lesson import strangers_00 as strangers
+
 
 def drops_the_remainder(items, rank, world_size):
     size = len(items) // world_size
@@ -75,4 +77,8 @@ WRONG = [
     ("00.1", "changed", sorts_in_place),
     ("00.1", "lost", takes_away),
     ("00.1", "changed", takes_its_share_out_of_the_list),
+    ("00.1", "unbalanced", strangers.w_round_of_float),
+    ("00.1", "item_lost", strangers.w_none_filler),
+    ("00.1", "item_lost", strangers.w_copies),
+    ("00.1", "no_item", strangers.w_numpy),
 ]

@@ -4,6 +4,8 @@ import statistics
 import time
 from time import process_time
 
+from tests.lesson import strangers_01 as strangers
+
 
 def mean_of_rates(tokens, seconds):
     return statistics.mean([count / took for count, took in zip(tokens, seconds, strict=True)])
@@ -284,4 +286,10 @@ WRONG = [
     ("01.3", "no_pair", the_name_alone),
     ("01.3", "unknown_limit", another_word),
     ("01.3", "seconds", gives_work_for_time),
+    ("01.1", "refuses_sense", strangers.w1_refuse_any_zero_second),
+    ("01.1", "edges", strangers.w1_skip_zero_seconds),
+    ("01.2", "refuses_sense", strangers.w2_zero_warmup_refused),
+    ("01.2", "warmup_counted", strangers.wx_sort_then_cut),
+    ("01.3", "sum", strangers.w3_latency_added),
+    ("01.3", "rounded", strangers.w3_isclose),
 ]

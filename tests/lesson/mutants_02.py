@@ -5,6 +5,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from tests.lesson import strangers_02 as strangers
+
 # 02.1 ring_pass(x)
 
 
@@ -282,4 +284,15 @@ WRONG = [
     ("02.3", "wrong_members", the_world_for_every_group),
     ("02.3", "wrong_order", large_groups_first),
     ("02.3", "no_list", one_group_alone),
+    ("02.1", "rounded", strangers.w1_via_float),
+    ("02.1", "wrong_type", strangers.w1_flat),
+    ("02.1", "alone", strangers.w1_alone_zeros),
+    ("02.2", "too_early", strangers.w2_millis),
+    ("02.2", "too_early", strangers.w2_relays_three_seconds),
+    ("02.2", "no_deadline", strangers.w2_only_rank_zero_deadline),
+    ("02.2", "wrong_file", strangers.w2_one_file),
+    ("02.2", "no_backend", strangers.w2_no_backend),
+    ("02.3", "merged", strangers.w3_merged),
+    ("02.3", "no_group", strangers.w3_rank_lists),
+    ("02.3", "world_group", strangers.w3_world_for_all),
 ]

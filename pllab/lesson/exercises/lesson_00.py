@@ -8,7 +8,19 @@ from pllab.lesson.exercise import Exercise, Wrong, case
 
 MyShare = Callable[[list[Any], int, int], Any]
 
-_SIZES = [(number, world_size) for world_size in (1, 2, 3, 4, 8) for number in (0, 1, 7, 8, 64, 257)]
+_SIZES = [(number, world_size) for world_size in (1, 2, 3, 4, 6, 8) for number in (0, 1, 6, 7, 8, 9, 10, 64, 257)]
+
+
+class _Incomparable:
+    """An item that cannot be compared, as a tensor cannot be with one answer."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("comparing these items has no one answer")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "an item that cannot be compared"
 
 
 @case("all items are done")
@@ -42,19 +54,44 @@ def balanced(my_share: MyShare) -> None:
 
 @case("items may be equal, and may be anything")
 def equal_items(my_share: MyShare) -> None:
-    for items in ([7] * 9, [5, 3, 5, 1, 3, 5, 5], [[2], [1], [2], [1], [2]], [None, 0, None, 0.5]):
+    for items in (
+        [7] * 9,
+        [5, 3, 5, 1, 3, 5, 5],
+        [[2], [1], [2], [1], [2]],
+        [None, 0, None, 0.5],
+        [1, "a", 2],
+        [(1, 2), (3, 4), (5, 6)],
+        [float("nan"), 1.5, object()],
+        [_Incomparable() for _ in range(3)],
+    ):
         try:
-            shares = _shares(my_share, list(items), 2)
-        except TypeError as error:
+            shares = _shares(my_share, items, 2)
+        except (Wrong, NotImplementedError):
+            raise
+        except Exception as error:
             raise Wrong("equal_items", f"{items} are items too, and your function raised {error}.") from None
-        done = Counter(repr(item) for share in shares for item in share)
-        sizes = [len(share) for share in shares]
-        if done != Counter(map(repr, items)) or max(sizes) - min(sizes) > 1:
-            raise Wrong(
-                "equal_items",
-                f"{items} on 2 ranks became {[list(share) for share in shares]}: equal items are still separate ones. "
-                "Go by their places in the list and not by what they are.",
-            )
+        _judge_items(items, shares)
+
+
+def _judge_items(items: list[Any], shares: list[Sequence[Any]]) -> None:
+    """Items are told apart by identity: equal ones are separate, and a copy is another one."""
+    what = f"{items} on 2 ranks became {[list(share) for share in shares]}"
+    given, done = {id(item) for item in items}, [item for share in shares for item in share]
+    for item in done:
+        if id(item) not in given:
+            text = f"{what}: {item!r} is none of the items. Hand on the items themselves, not copies of them."
+            raise Wrong("no_item", text)
+    missing = Counter(map(id, items)) - Counter(map(id, done))
+    still_there = {repr(item) for item in done}
+    for item in items:
+        if id(item) in missing and repr(item) not in still_there:
+            raise Wrong("item_lost", f"{what}: {item!r} is an item too, and nobody does it.")
+    sizes = [len(share) for share in shares]
+    if missing or len(done) != len(items) or max(sizes) - min(sizes) > 1:
+        raise Wrong(
+            "equal_items",
+            f"{what}: equal items are still separate ones. Go by their places in the list and not by what they are.",
+        )
 
 
 @case("the list that is given stays as it is")

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 from pllab.bench.roofline import Machine, bound_of
@@ -46,7 +47,13 @@ def _wrong_limit(what: str, limit: str, right: str, least: tuple[float, float, f
 def _wrong_seconds(what: str, seconds: float, least: tuple[float, float, float]) -> Wrong:
     if math.isclose(seconds, sum(least), rel_tol=1e-9):
         return Wrong("sum", f"{what} {seconds:.3g} s is the sum; computing and moving go on at the same time.")
-    return Wrong("seconds", f"{what} at least {max(least):.3g} s are needed, and you say {seconds:.3g} s.")
+    off = abs(seconds - max(least))
+    told = f"at least {max(least):.12g} s are needed, and you say {seconds:.12g} s, which is off by {off:.3g} s"
+    if any(math.isclose(seconds, sum(two), rel_tol=1e-9) for two in combinations(least, 2)):
+        return Wrong("sum", f"{what} {told}: the sum of two of the times, and they go on at the same time.")
+    if math.isclose(seconds, max(least), rel_tol=1e-3):
+        return Wrong("rounded", f"{what} {told}: return the time as the division gives it, not rounded.")
+    return Wrong("seconds", f"{what} {told}.")
 
 
 @case("a large product is bounded by compute, a layer norm by memory")

@@ -14,7 +14,15 @@ _UNEVEN = ([1024, 1024, 1024, 64], [2.0, 2.5, 1.5, 1.0])  # the first call is no
 
 
 def _of(throughput: Throughput, tokens: Sequence[int], seconds: Sequence[float]) -> float:
-    rate = throughput(list(tokens), list(seconds))
+    what = f"{list(tokens)} tokens in {[round(took, 3) for took in seconds]} s"
+    try:
+        rate = throughput(list(tokens), list(seconds))
+    except ValueError as error:
+        right = f"{sum(tokens) / sum(seconds):g} tokens/s"
+        raise Wrong("refuses_sense", f"{what} are {right}; your function raised {error!r}.") from None
+    except ZeroDivisionError:
+        text = f"For {what} you divide by zero. One batch may have 0 s; divide once, by the seconds of all of them."
+        raise Wrong("divides_each", text) from None
     if isinstance(rate, bool) or not isinstance(rate, Real):
         raise Wrong("no_number", f"throughput should return tokens per second, a number, and it returned {rate!r}.")
     return float(rate)
@@ -66,9 +74,9 @@ def by_chance(throughput: Throughput) -> None:
         _judge(throughput, tokens, [chance.uniform(0.001, 3.0) for _ in range(number)])
 
 
-@case("one batch, and a batch without tokens")
+@case("one batch, a batch without tokens, and one of 0 s")
 def edges(throughput: Throughput) -> None:
-    for tokens, seconds in (([100], [0.3]), ([0, 300], [1.0, 1.0]), ([0], [2.0])):
+    for tokens, seconds in (([100], [0.3]), ([0, 300], [1.0, 1.0]), ([100, 5], [1.0, 0.0]), ([0], [2.0])):
         rate = _of(throughput, tokens, seconds)
         if not _close(rate, sum(tokens) / sum(seconds)):
             raise Wrong("edges", f"{tokens} tokens in {seconds} s are {sum(tokens) / sum(seconds):g}, not {rate:g}.")

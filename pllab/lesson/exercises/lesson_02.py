@@ -29,7 +29,8 @@ EXERCISES = (
         difficulty=1,
         cases=(enter.both_are_there, enter.two_at_once, enter.deadline_ends_the_wait),
         hints=(
-            "A rank has to know three things before it can meet the others. Which of the four arguments is the fourth?",
+            "A rank has to know three things before it can meet the others. Three of the four arguments are "
+            "these; what is the other one for?",
             "Look up the arguments of dist.init_process_group: the place is init_method, a text that begins with "
             "file:// and goes on with the name of the file; the deadline is called timeout.",
             "One call does all: the backend gloo, the file as the place, the rank, the world size, and the deadline, "

@@ -5,7 +5,7 @@ its receive. A deadlock ends by the group's own deadline.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,6 +13,17 @@ from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.watched_ranks import Watch, refuse_alone, refuse_failures, worlds
 
 RingPass = Callable[[torch.Tensor], Any]
+
+
+class Pass(NamedTuple):
+    """One call on one rank: whose tensor came back (exactly, or nearly), and what became of `x`."""
+
+    whose: list[int]
+    near: list[int]
+    intact: bool
+    kind: str
+    given: str
+
 
 _PLAN = ((3,), (2, 1))
 _NUM_LARGE = 2_000_000  # float32: 8 MB
@@ -51,7 +62,9 @@ def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -
         if not isinstance(one.value, torch.Tensor):
             return seen | {"no_tensor": repr(one.value)[:80]}
         whose = [other for other in range(world_size) if _is_same(one.value, make(other))]
-        seen["passes"].append((whose, _is_same(x, make(rank)), str(one.value.dtype), str(x.dtype)))
+        near = [other for other in range(world_size) if _is_near(one.value, make(other))]
+        kinds = (_kind(one.value), _kind(make(rank)))
+        seen["passes"].append(Pass(whose, near, _is_same(x, make(rank)), *kinds))
     return seen
 
 
@@ -64,6 +77,14 @@ def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
     return left.dtype == right.dtype and torch.equal(left, right)
 
 
+def _is_near(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left.shape == right.shape and torch.allclose(left.double(), right.double(), rtol=1e-2)
+
+
+def _kind(x: torch.Tensor) -> str:
+    return f"{x.dtype} of shape {tuple(x.shape)}"
+
+
 def _judge(ring_pass: RingPass, world_size: int) -> None:
     seen = worlds(pass_around, ring_pass, _PLAN).of(world_size)
     where = f"In a world of {world_size}"
@@ -71,34 +92,42 @@ def _judge(ring_pass: RingPass, world_size: int) -> None:
         if "no_tensor" in one:
             raise Wrong("no_tensor", f"Rank {rank} returned {one['no_tensor']}; return the tensor that it received.")
     for number in range(max(len(one["attempts"]) for one in seen)):
-        refuse_failures([one["attempts"][min(number, len(one["attempts"]) - 1)] for one in seen], where)
+        kind = _kind(_MAKERS[number](0))
+        attempts = [one["attempts"][min(number, len(one["attempts"]) - 1)] for one in seen]
+        refuse_failures(attempts, f"{where}, with an x that is {kind}")
     for rank, one in enumerate(seen):
-        for whose, intact, dtype, given in one["passes"]:
-            _judge_pass(rank, world_size, whose, intact, dtype, given)
+        for passed in one["passes"]:
+            _judge_pass(rank, world_size, passed)
 
 
-def _judge_pass(rank: int, world_size: int, whose: list[int], intact: bool, dtype: str, given: str) -> None:
-    if not intact:
+def _judge_pass(rank: int, world_size: int, passed: Pass) -> None:
+    where = f"In a world of {world_size}, rank {rank} returned"
+    previous = (rank - 1) % world_size
+    if not passed.intact:
         raise Wrong(
             "sent_changed",
-            f"On rank {rank} the tensor x is another one after the call. It is still on its way when you "
-            "receive into it; receive into a new tensor.",
+            f"On rank {rank} the tensor x is another one after the call. x stays as it was, also once it was sent: "
+            "receive into a new tensor, and return that one.",
         )
-    previous = (rank - 1) % world_size
-    if whose == [previous]:
+    if passed.whose == [previous]:
         return
-    if whose == [rank]:
+    if passed.kind != passed.given:
+        text = f"{where} {passed.kind} where x is {passed.given}; receive into a tensor like x."
+        raise Wrong("wrong_type", text)
+    if world_size == 1:
+        raise Wrong("alone", "In a world of 1 your function returned other values; a rank that is alone gets its own.")
+    if passed.whose == [rank]:
         raise Wrong("own_tensor", f"Rank {rank} returned its own tensor; return the one that was received.")
-    if whose:
+    if passed.whose:
         raise Wrong(
             "wrong_neighbour",
-            f"In a world of {world_size}, rank {rank} returned the tensor of rank {whose[0]}, and rank {previous} "
-            "comes before it: send to the next, receive from the previous.",
+            f"{where} the tensor of rank {passed.whose[0]}, and rank {previous} comes before it: send to the next, "
+            "receive from the previous.",
         )
-    if dtype != given:
-        raise Wrong("wrong_type", f"Rank {rank} returned {dtype} where x is {given}; receive into a tensor like x.")
+    if passed.near == [previous]:
+        text = f"{where} a {passed.given} with rounded values: send it as it is, not through another dtype."
+        raise Wrong("rounded", text)
     raise Wrong(
         "not_received",
-        f"Rank {rank} returned a tensor that nobody passed on. A receive that was started (irecv) is there only "
-        "after its wait(); the tensor to receive into has the shape and the dtype of x.",
+        f"{where} a tensor that nobody passed on. A receive that was started (irecv) is there only after its wait().",
     )

@@ -5,10 +5,12 @@ and nobody has to wait for it. Then they make the groups. A sum in a group, to w
 own place, lists the members.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from pllab import comm
 from pllab.comm.collectives import list_new_groups
@@ -20,7 +22,9 @@ Members = list[list[int]]
 
 _APART: Members = [[0, 2], [1]]
 _OVERLAPPING: Members = [[0, 1], [1, 2], [0, 1, 2]]
-_TASKS = (_APART, _OVERLAPPING)
+_BY_SIZE: Members = [[0, 1, 2], [1, 2], [0, 1]]
+_EQUAL: Members = [[0, 2], [1], [0, 2]]
+_TASKS = (_APART, _OVERLAPPING, _BY_SIZE, _EQUAL)
 
 
 @case(
@@ -55,6 +59,9 @@ def _use(watch: Watch, rank: int, world_size: int, my_groups: MyGroups, members:
     seen["num_groups"] = len(groups)
     if any(comm.all_gather_object(len(groups) != sum(rank in ranks for ranks in members))):
         return seen
+    seen["strange"] = _strange(groups)
+    if any(comm.all_gather_object(seen["strange"] is not None)):
+        return seen
     summed = watch.attempt(lambda: [_members(group, rank, world_size) for group in groups])
     return seen | ({"failed": summed} if summed.error else {"found": summed.value})
 
@@ -69,6 +76,18 @@ def _asked(my_groups: MyGroups, members: Members) -> list[tuple[int, ...]] | Non
     return asked
 
 
+def _strange(groups: Sequence[Any]) -> tuple[str, str] | None:
+    """What among these is no group of its own, if anything."""
+    for group in groups:
+        if group is dist.group.WORLD:
+            return "world_group", "the group of the world, which was there before; ask new_group for each list."
+        if not isinstance(group, dist.ProcessGroup):
+            return "no_group", f"{repr(group)[:60]} in its list; return the groups that new_group gives."
+    if len({id(group) for group in groups}) < len(groups):
+        return "merged", "one group twice; lists that are equal get a group each."
+    return None
+
+
 def _members(group: Any, rank: int, world_size: int) -> list[int]:
     present = torch.zeros(world_size)
     present[rank] = 1.0
@@ -79,8 +98,7 @@ def _members(group: Any, rank: int, world_size: int) -> list[int]:
 def _judge(members: Members, seen: list[dict[str, Any]]) -> None:
     lists = seen[0]["lists"]
     _judge_calls(lists)
-    if None not in lists and (missing := _not_asked_for(members, lists[0])):
-        raise Wrong("wrong_members", f"No rank asked for a group of {missing}; the ranks asked for {lists[0]}.")
+    _judge_lists(members, lists)
     _judge_ends(seen)
     mine = [[ranks for ranks in members if one["rank"] in ranks] for one in seen]
     for one, right in zip(seen, mine, strict=True):
@@ -90,15 +108,29 @@ def _judge(members: Members, seen: list[dict[str, Any]]) -> None:
                 f"Of the groups {members}, rank {one['rank']} belongs to {len(right)}, and it returned "
                 f"{one['num_groups']}; all ranks make all groups, and each keeps its own.",
             )
+    for one in seen:
+        if one["strange"]:
+            hint_id, clause = one["strange"]
+            raise Wrong(hint_id, f"For {members}, rank {one['rank']} returned {clause}")
     for one, right in zip(seen, mine, strict=True):
         if one["found"] != right:
             raise _mistaken(one["rank"], one["found"], right)
 
 
+def _judge_lists(members: Members, lists: list[list[tuple[int, ...]] | None]) -> None:
+    """The calls of the ranks, which are the same, beside what was to be made."""
+    if lists[0] is None or None in lists or not (missing := _not_asked_for(members, lists[0])):
+        return
+    asked = {tuple(sorted(ranks)) for ranks in lists[0]}
+    if all(tuple(ranks) in asked for ranks in missing):
+        raise Wrong("merged", f"{members} asks for {len(members)} groups: lists that are equal get a group each.")
+    raise Wrong("wrong_members", f"No rank asked for a group of {missing}; the ranks asked for {lists[0]}.")
+
+
 def _not_asked_for(members: Members, asked: list[tuple[int, ...]]) -> list[list[int]]:
     """The lists of ranks for which nobody makes a group; none when the calls could not be seen."""
-    made = {tuple(sorted(ranks)) for ranks in asked}
-    return [ranks for ranks in members if made and tuple(sorted(ranks)) not in made]
+    missing = Counter(tuple(sorted(ranks)) for ranks in members) - Counter(tuple(sorted(ranks)) for ranks in asked)
+    return [list(ranks) for ranks in missing] if asked else []
 
 
 def _judge_calls(lists: list[list[tuple[int, ...]] | None]) -> None:
