@@ -283,7 +283,7 @@ def rr_padded_other_way(tensor):
     tensor.copy_(table.reshape(-1)[:n].view(tensor.shape))
 
 
-def rr_parity_skips_empty(tensor):
+def rr_parity_skips_empty(tensor):  # noqa: C901 (as it was handed in)
     """Blocking calls, even ranks first; empty chunks are left out; the last chunk takes the rest."""
     w, me = dist.get_world_size(), dist.get_rank()
     if w == 1:

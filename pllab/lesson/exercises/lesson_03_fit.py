@@ -105,12 +105,6 @@ def _mistaken(got: tuple[float, float], right: tuple[float, float], sizes: Seque
     """Try the usual mistakes, and name the one that gives these numbers."""
     told = f"For sizes {list(sizes)} it gave {got[0]:.4g} and {got[1]:.4g}, not {right[0]:.4g} and {right[1]:.4g}."
     middle = [statistics.median(each) for each in times]
-    if min(right) < 0 and _is_close(got, (max(right[0], 0.0), max(right[1], 0.0))):
-        return Wrong("clipped", f"{told} The line with the least errors may begin below 0; return it as it comes out.")
-    if len(set(sizes)) < len(sizes) and any(_is_close(got, line) for line in _each_size_once(sizes, times)):
-        return Wrong(
-            "counts_once", f"{told} A size that comes twice has two medians and counts twice; here it did once."
-        )
     if _is_close(got[::-1], right):
         return Wrong("swapped", f"{told} First alpha, then beta; numpy's polyfit has the highest power first.")
     if _is_close(got, _fitted(sizes, middle, [1.0] * len(sizes))):
@@ -123,6 +117,15 @@ def _mistaken(got: tuple[float, float], right: tuple[float, float], sizes: Seque
         )
     if _is_close(got, _fitted(sizes, middle, [1 / time**4 for time in middle])):
         return Wrong("double_weight", f"{told} numpy's polyfit squares its weights itself: give it 1 / time.")
+    return (
+        _other_points(told, got, sizes, times)
+        or _other_line(told, got, right, sizes, times)
+        or Wrong("other_line", f"{told} Least squares of the errors of the medians, each divided by its median.")
+    )
+
+
+def _other_points(told: str, got: tuple[float, float], sizes: Sequence[int], times: Rounds) -> Wrong | None:
+    """Something else than the median of each size was fitted."""
     several = {
         "mean": [statistics.fmean(each) for each in times],
         "minimum": [min(each) for each in times],
@@ -140,7 +143,19 @@ def _mistaken(got: tuple[float, float], right: tuple[float, float], sizes: Seque
     every = [size for size, each in zip(sizes, times, strict=True) for _ in each]
     if _is_close(got, _fitted(every, flat, _relative(flat))):
         return Wrong("all_rounds", f"{told} One slow round counts here; take the median of each size first.")
-    return Wrong("other_line", f"{told} Least squares of the errors of the medians, each divided by its median.")
+    return None
+
+
+def _other_line(
+    told: str, got: tuple[float, float], right: tuple[float, float], sizes: Sequence[int], times: Rounds
+) -> Wrong | None:
+    if min(right) < 0 and _is_close(got, (max(right[0], 0.0), max(right[1], 0.0))):
+        return Wrong("clipped", f"{told} The line with the least errors may begin below 0; return it as it comes out.")
+    if len(set(sizes)) < len(sizes) and any(_is_close(got, line) for line in _each_size_once(sizes, times)):
+        return Wrong(
+            "counts_once", f"{told} A size that comes twice has two medians and counts twice; here it did once."
+        )
+    return None
 
 
 def _each_size_once(sizes: Sequence[int], times: Rounds) -> Iterator[tuple[float, float]]:
