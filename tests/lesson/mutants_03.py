@@ -6,6 +6,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from tests.lesson import strangers_03 as strangers
+
 # 03.1 tree_broadcast(tensor, root=0)
 
 
@@ -451,8 +453,18 @@ WRONG = [
     ("03.3", "first_round", first_rounds),
     ("03.3", "all_rounds", every_round),
     ("03.3", "other_line", two_ends_only),
-    ("03.3", "other_line", each_size_once),
+    ("03.3", "counts_once", each_size_once),
     ("03.3", "no_line", any_line_for_one_size),
     ("03.3", "changed", sorts_the_callers_lists),
     ("03.3", "no_pair", alpha_alone),
+    ("03.1", "other_type", strangers.bc_float32),
+    ("03.2", "other_type", strangers.rr_float32),
+    ("03.2", "strides", strangers.rr_as_strided),
+    ("03.2", "gaps", strangers.rr_untransposes),
+    ("03.2", "other_memory", strangers.rr_new_storage),
+    ("03.2", "too_many_messages", strangers.rr_round_too_many),
+    ("03.2", "one_too_long", strangers.rr_pads_always),
+    ("03.3", "clipped", strangers.fit_never_negative),
+    ("03.3", "no_line", strangers.fit_empty_passes),
+    ("03.3", "counts_once", strangers.fit_pools_equal_sizes),
 ]

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from torch.utils.data import DataLoader, Subset
 
+from tests.lesson import strangers_04 as strangers
 from tests.lesson.variants_04 import LargestRemainders, TwoLookUps, deals_cards, with_epochs
 
 # 04.1 DataPartitioner(data, sizes, seed).use(k)
@@ -368,6 +369,16 @@ def one_step_when_empty(rank, world_size, dataset, *arguments, **options):
     return deals_cards(rank, world_size, dataset, *arguments, **options) if len(dataset) else [[]]
 
 
+@changed
+def pads_the_same(rank, world_size, number, batch_size, seed, epoch, remainder):
+    """Padded in order of the data set, and shuffled then."""
+    order = shuffled(number, seed + epoch)
+    if remainder == "drop":
+        return dealt(rank, world_size, order, remainder)
+    padded = order and [i % number for i in range(number + -number % world_size)]
+    return random.Random(seed + epoch).sample(padded, len(padded))[rank::world_size]
+
+
 WRONG = [
     ("04.1", "dropped_remainder", DroppedRemainder),
     ("04.1", "float_sum", CumulativeFloats),
@@ -419,4 +430,17 @@ WRONG = [
     ("04.2", "no_epoch_0", starts_in_order),
     ("04.2", "ignores_the_seed", epoch_alone),
     ("04.2", "ignores_the_seed", seed_times_epoch),
+    ("04.1", "one_whole_sample", strangers.PartFirstGetOneMore),
+    ("04.1", "one_whole_sample", strangers.PartRoundEnds),
+    ("04.1", "float_product", strangers.PartIntEnds),
+    ("04.1", "truth_of_data", strangers.PartTruth),
+    ("04.1", "shuffles_the_data", strangers.PartShufflesData),
+    ("04.2", "same_left_out", strangers.load_drops_same),
+    ("04.2", "same_repeated", pads_the_same),
+    ("04.2", "other_process", strangers.load_hash),
+    ("04.2", "goes_around", strangers.load_rotates),
+    ("04.2", "shared_epoch", strangers.load_shared_epoch),
+    ("04.2", "own_collate", strangers.load_list_collate),
+    ("04.2", "rank_batch", strangers.load_rounds_up),
+    ("04.2", "drops_all", strangers.load_minus_zero),
 ]

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, default_collate
 
 from pllab.data import DataPartitioner, Partition, partition_dataset
 
@@ -141,7 +141,7 @@ class ByHand:
     """A loader without a DataLoader, which deals when it is asked."""
 
     def __init__(self, deal, data, size, collate):
-        self.deal, self.data, self.size, self.collate, self.epoch = deal, data, size, collate or torch.tensor, 0
+        self.deal, self.data, self.size, self.collate, self.epoch = deal, data, size, collate or default_collate, 0
 
     def set_epoch(self, epoch):
         self.epoch = epoch

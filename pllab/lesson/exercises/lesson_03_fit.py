@@ -2,7 +2,7 @@
 
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +25,7 @@ def relative(fit: Fit) -> None:
         sizes = [2**power for power in some.sample(range(6, 24), 8)]
         times = [[(3e-4 + 1e-9 * size) * some.uniform(0.7, 1.4)] for size in sizes]
         _judge(fit, sizes, times)
+    _judge(fit, [1000, 2000, 4000], [[1e-5], [4e-5], [1e-4]])  # its alpha is below 0
 
 
 @case("one slow round in an odd or an even number of them changes little: the median counts")
@@ -44,14 +45,19 @@ def duplicates(fit: Fit) -> None:
     _judge(fit, [100, 100, 1_000_000, 20_000], [[3e-4], [5e-4], [1.9e-3], [4.2e-4]])
 
 
-@case("a single size, or the same one twice, is a ValueError")
+@case("a single size, the same one twice, or none at all is a ValueError")
 def no_line(fit: Fit) -> None:
-    for sizes in ([4096], [4096, 4096]):
+    none: list[int] = []
+    for sizes in ([4096], [4096, 4096], none):
         try:
-            got = fit(sizes, [[1e-3] for _ in sizes])
-        except ValueError:
+            found = f"returned {fit(sizes, [[1e-3] for _ in sizes])!r}"
+        except (ValueError, NotImplementedError) as error:
+            if isinstance(error, NotImplementedError):
+                raise
             continue
-        raise Wrong("no_line", f"The sizes {sizes} fix no line, and it returned {got!r}; raise a ValueError.")
+        except Exception as error:
+            found = f"raised {type(error).__name__}"
+        raise Wrong("no_line", f"The sizes {sizes} fix no line, and it {found}; raise a ValueError.")
 
 
 def _line(sizes: Sequence[int], alpha: float, beta: float) -> Rounds:
@@ -111,6 +117,15 @@ def _mistaken(got: tuple[float, float], right: tuple[float, float], sizes: Seque
         )
     if _is_close(got, _fitted(sizes, middle, [1 / time**4 for time in middle])):
         return Wrong("double_weight", f"{told} numpy's polyfit squares its weights itself: give it 1 / time.")
+    return (
+        _other_points(told, got, sizes, times)
+        or _other_line(told, got, right, sizes, times)
+        or Wrong("other_line", f"{told} Least squares of the errors of the medians, each divided by its median.")
+    )
+
+
+def _other_points(told: str, got: tuple[float, float], sizes: Sequence[int], times: Rounds) -> Wrong | None:
+    """Something else than the median of each size was fitted."""
     several = {
         "mean": [statistics.fmean(each) for each in times],
         "minimum": [min(each) for each in times],
@@ -128,4 +143,27 @@ def _mistaken(got: tuple[float, float], right: tuple[float, float], sizes: Seque
     every = [size for size, each in zip(sizes, times, strict=True) for _ in each]
     if _is_close(got, _fitted(every, flat, _relative(flat))):
         return Wrong("all_rounds", f"{told} One slow round counts here; take the median of each size first.")
-    return Wrong("other_line", f"{told} Least squares of the errors of the medians, each divided by its median.")
+    return None
+
+
+def _other_line(
+    told: str, got: tuple[float, float], right: tuple[float, float], sizes: Sequence[int], times: Rounds
+) -> Wrong | None:
+    if min(right) < 0 and _is_close(got, (max(right[0], 0.0), max(right[1], 0.0))):
+        return Wrong("clipped", f"{told} The line with the least errors may begin below 0; return it as it comes out.")
+    if len(set(sizes)) < len(sizes) and any(_is_close(got, line) for line in _each_size_once(sizes, times)):
+        return Wrong(
+            "counts_once", f"{told} A size that comes twice has two medians and counts twice; here it did once."
+        )
+    return None
+
+
+def _each_size_once(sizes: Sequence[int], times: Rounds) -> Iterator[tuple[float, float]]:
+    """The lines through one point of each size: the last, the first, and all its rounds together."""
+    pooled: dict[int, list[float]] = {}
+    for size, each in zip(sizes, times, strict=True):
+        pooled.setdefault(size, []).extend(each)
+    last, first = dict(zip(sizes, times, strict=True)), dict(zip(sizes[::-1], times[::-1], strict=True))
+    for kept in (last, first, pooled):
+        middle = [statistics.median(each) for each in kept.values()]
+        yield _fitted(list(kept), middle, _relative(middle))

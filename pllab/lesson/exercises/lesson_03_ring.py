@@ -15,7 +15,13 @@ from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_alone, r
 RingAllReduce = Callable[[torch.Tensor], Any]
 
 _PLAN = ((3,), (2, 1))
-_EVEN, _UNEVEN, _SHAPES, _FLOATS = ("12", "6 doubles"), ("7", "2", "1"), ("3x5", "4x3 turned"), ("5,001", "1,500,001")
+_TURNED, _MIXED = "4x3 turned", "2x3x4 turned on rank 0 alone"
+_EVEN, _UNEVEN, _SHAPES, _FLOATS = (
+    ("12", "6 doubles"),
+    ("7", "2", "1"),
+    ("3x5", _TURNED, _MIXED),
+    ("5,001", "1,500,001"),
+)
 
 
 def _draw(name: str, rank: int) -> torch.Tensor:
@@ -25,9 +31,11 @@ def _draw(name: str, rank: int) -> torch.Tensor:
         return 1000 * torch.randn(int(name.replace(",", "")), generator=some)
     if name == "6 doubles":
         return torch.randint(-99, 99, (6,), generator=some).double()
-    shape = {"3x5": (3, 5), "4x3 turned": (4, 3)}.get(name) or (int(name),)
+    shape = {"3x5": (3, 5), _TURNED: (4, 3), _MIXED: (2, 3, 4)}.get(name) or (int(name),)
     drawn = torch.randint(2**40, 2**41, shape, generator=some)  # float32 could not hold these
-    return drawn.t() if name == "4x3 turned" else drawn
+    if name == _MIXED and rank == 0:
+        return drawn.transpose(0, 2).contiguous().transpose(0, 2)  # the same numbers, in memory in another order
+    return drawn.t() if name == _TURNED else drawn
 
 
 @case("every rank ends with the sum over all ranks, in the tensor itself, where n is a multiple of w")
@@ -40,7 +48,7 @@ def uneven(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _UNEVEN)
 
 
-@case("the same for a tensor of 3 x 5, and for one that is the transpose of another")
+@case("the same for a tensor of 3 x 5, and for transposes, also on one rank alone")
 def shapes(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _SHAPES)
 
@@ -73,8 +81,10 @@ def reduce_all(watch: Watch, rank: int, world_size: int, ring_all_reduce: RingAl
     seen = {}
     for name in (*_EVEN, *_UNEVEN, *_SHAPES, *_FLOATS):
         tensor = _draw(name, rank)
+        memory = tensor.view_as(tensor)
         one = watch.attempt(ring_all_reduce, tensor)
-        value = (tensor, one.value if isinstance(one.value, torch.Tensor) else None)
+        moved = not torch.equal(memory, tensor)
+        value = (tensor, one.value if isinstance(one.value, torch.Tensor) else None, moved)
         seen[name] = Attempt(value, one.messages, one.ends, one.error, one.kind, one.late)
         if one.error or one.left:
             break
@@ -118,7 +128,7 @@ def _refuse_short(size: int, name: str, reached: Iterable[Attempt]) -> None:
                 f"In a world of {size}, with a tensor of {name} numbers, rank {rank} raised {one.error}. There are "
                 "always w chunks, and some may be empty; torch.chunk makes fewer, torch.tensor_split does not.",
             )
-        if name == "4x3 turned" and one.kind in ("RuntimeError", "ValueError") and not one.late:
+        if name in (_TURNED, _MIXED) and one.kind in ("RuntimeError", "ValueError") and not one.late:
             raise Wrong(
                 "gaps",
                 f"With the transpose of a tensor, rank {rank} raised {one.error}. Its numbers do not lie side by side: "
@@ -136,7 +146,13 @@ def _judge_sum(ring_all_reduce: RingAllReduce, size: int, name: str) -> None:
     attempts, right = _attempts(ring_all_reduce, size, name), _sum_of(name, size)
     where = f"In a world of {size}, with a tensor of {name} numbers"
     tensors = [one.value[0] for one in attempts]
-    for rank, (tensor, returned) in enumerate(one.value for one in attempts):
+    for rank, (tensor, returned, moved) in enumerate(one.value for one in attempts):
+        if moved:
+            raise Wrong(
+                "other_memory",
+                f"{where}, rank {rank}'s tensor has been given another memory, and whoever holds a view of the old one "
+                "sees no sum; copy the sum into the tensor.",
+            )
         if not _is_right(tensor, right):
             uneven = right.numel() % size > 0 and all(
                 _is_right(one.value[0], _sum_of(even, size))
@@ -176,11 +192,11 @@ def _mistaken(
     if returned is not None and returned.shape == right.shape and _is_right(returned, right):
         words = "its numbers do not lie side by side, so reshape(-1) is a copy; copy the sum back into the tensor"
         return Wrong(
-            "gaps" if name == "4x3 turned" else "not_in_place",
+            "gaps" if name in (_TURNED, _MIXED) else "not_in_place",
             f"{where}, rank {rank} returned the sum, and its tensor does not hold it: "
-            f"{words if name == '4x3 turned' else 'add into the tensor itself'}.",
+            f"{words if name in (_TURNED, _MIXED) else 'add into the tensor itself'}.",
         )
-    if name == "4x3 turned" and torch.equal(tensor, _draw(name, rank)):
+    if name in (_TURNED, _MIXED) and torch.equal(tensor, _draw(name, rank)):
         return Wrong(
             "gaps",
             f"With the transpose of a tensor, nothing reached rank {rank}'s tensor. Its numbers do not lie side by "
@@ -188,6 +204,18 @@ def _mistaken(
         )
     if size > 1 and tensor.shape == right.shape and bool(((tensor * size - right).abs() < size).all()):
         return Wrong("mean", f"{where}, rank {rank} holds the mean; all_reduce sums.")
+    if tensor.shape == right.shape and tensor.dtype != torch.float32 and _is_rounded(tensor, right):
+        return Wrong(
+            "other_type",
+            f"{where}, rank {rank} holds the sum rounded to fewer digits than its {tensor.dtype} has; send and add in "
+            "the dtype of the tensor.",
+        )
+    if name == _MIXED:
+        return Wrong(
+            "strides",
+            f"With a tensor of 2x3x4 numbers that is a transpose on rank 0 alone, rank {rank} holds other numbers than "
+            "the sum. The numbers lie in memory in another order there: flatten by shape, as reshape(-1) does.",
+        )
     good = int((tensor.reshape(-1) == right.reshape(-1)).sum())
     if uneven:
         return Wrong(
@@ -202,6 +230,10 @@ def _mistaken(
     )
 
 
+def _is_rounded(tensor: torch.Tensor, right: torch.Tensor) -> bool:
+    return torch.allclose(tensor.double(), right.double(), rtol=1e-5, atol=0)
+
+
 def _judge_messages(size: int, name: str, attempts: Sequence[Attempt]) -> None:
     where = f"In a world of {size}, with a tensor of {name} numbers"
     for rank, one in enumerate(attempts):
@@ -209,16 +241,27 @@ def _judge_messages(size: int, name: str, attempts: Sequence[Attempt]) -> None:
         if others:
             raise Wrong("collective", f"{where}, it called {others[0]}; make the sum of send and receive alone.")
         tensor = one.value[0]
-        sent, most = one.named("send"), 2 * (size - 1) * -(-tensor.numel() // size)
+        sent, rounds, chunk = one.named("send"), 2 * (size - 1), -(-tensor.numel() // size)
+        most = rounds * chunk
         numbers = sum(message.num_bytes for message in sent) // tensor.element_size()
+        if len(sent) > rounds:
+            raise Wrong(
+                "too_many_messages",
+                f"{where}, rank {rank} sent {len(sent)} messages, and {rounds} are enough: one whole chunk in each of "
+                f"the {size - 1} rounds of adding and the {size - 1} of copying.",
+            )
+        if numbers > most and all(message.num_bytes == (chunk + 1) * tensor.element_size() for message in sent):
+            raise Wrong(
+                "one_too_long",
+                f"{where}, rank {rank} sent chunks of {chunk + 1} numbers, and {chunk} are enough: n / w rounded up. "
+                "That is one more than the whole part only where w does not divide n.",
+            )
         if numbers > most:
             raise Wrong(
                 "too_many_numbers",
                 f"{where}, rank {rank} sent {numbers} numbers, and a ring sends at most {most}: one chunk of a w-th "
                 "of the tensor in each round, not the whole tensor.",
             )
-        if len(sent) > 2 * (size - 1):
-            raise Wrong("too_many_messages", f"{where}, rank {rank} sent {len(sent)} messages; send whole chunks.")
         _judge_neighbours(where, size, rank, one)
 
 

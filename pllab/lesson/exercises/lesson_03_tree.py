@@ -1,4 +1,4 @@
-"""The cases of exercise 03.1: `tree_broadcast(tensor, root=0)` by send and receive, in worlds of 1 to 5 ranks.
+"""The cases of exercise 03.1: `tree_broadcast(tensor, root=0)` by send and receive, in worlds of 1 to 7 ranks.
 
 Rounds are read off the ledgers: a rank sends one message a round, and sends on in the rounds after it received.
 """
@@ -13,38 +13,39 @@ from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_alone, r
 
 TreeBroadcast = Callable[..., Any]
 
-_PLAN = ((5,), (4, 1), (3, 2))
+_PLAN = ((7,), (6, 1), (5, 2), (4, 3))
+_WORLDS = range(2, 8)  # to 7: a tree of two children each has a round too many there
 _MAKERS = (
-    lambda rank: torch.arange(12).reshape(3, 4) + 1000 * (rank + 1),
-    lambda rank: torch.tensor(0.5 + rank, dtype=torch.float64),
+    lambda rank: torch.arange(12).reshape(3, 4) + 2**62 + 2**50 * (rank + 1),  # no float holds these
+    lambda rank: torch.tensor(0.1 + rank, dtype=torch.float64),
     lambda rank: torch.rand(60_001, generator=torch.Generator().manual_seed(rank)),
 )
 
 
-@case("every rank ends with the numbers of rank 0 in its own tensor, in worlds of 2 to 5")
+@case("every rank ends with the numbers of rank 0 in its own tensor, in worlds of 2 to 7")
 def from_rank_0(tree_broadcast: TreeBroadcast) -> None:
-    for size in range(2, 6):
+    for size in _WORLDS:
         _judge_values(size, 0, _attempts(tree_broadcast, size, 0))
 
 
 @case("any rank can be the root")
 def from_other_ranks(tree_broadcast: TreeBroadcast) -> None:
-    for size in range(2, 6):
+    for size in _WORLDS:
         for root in range(1, size):
             _judge_values(size, root, _attempts(tree_broadcast, size, root))
 
 
 @case("w ranks exchange w - 1 messages, each of the whole tensor, and no other call")
 def few_messages(tree_broadcast: TreeBroadcast) -> None:
-    for size in range(2, 6):
+    for size in _WORLDS:
         for root in range(size):
             for attempts in _attempts(tree_broadcast, size, root):
                 _judge_messages(size, root, attempts)
 
 
-@case("the last rank has them after ceil(log2 w) rounds: 1, 2, 2 and 3 for w = 2, 3, 4 and 5")
+@case("the last rank has them after ceil(log2 w) rounds: 1, 2, 2, 3, 3 and 3 for w = 2 to 7")
 def few_rounds(tree_broadcast: TreeBroadcast) -> None:
-    for size in range(2, 6):
+    for size in _WORLDS:
         for root in range(size):
             for attempts in _attempts(tree_broadcast, size, root):
                 _judge_messages(size, root, attempts)
@@ -66,13 +67,23 @@ def broadcast_all(watch: Watch, rank: int, world_size: int, tree_broadcast: Tree
     for root in range(world_size):
         for make in _MAKERS:
             tensor, right = make(rank), make(root)
+            memory = tensor.view_as(tensor)
             one = watch.attempt(tree_broadcast, tensor, root) if root else watch.attempt(tree_broadcast, tensor)
-            returned = isinstance(one.value, torch.Tensor) and torch.equal(one.value, right)
-            value = "right" if torch.equal(tensor, right) else "returned" if returned else "wrong"
+            value = _found(tensor, memory, one.value, right)
             seen.setdefault(root, []).append(Attempt(value, one.messages, one.ends, one.error, one.kind, one.late))
             if one.error or one.left:
                 return seen
     return seen
+
+
+def _found(tensor: torch.Tensor, memory: torch.Tensor, returned: Any, right: torch.Tensor) -> str:
+    """What a rank holds after a call; `memory` is where its tensor lay before."""
+    if torch.equal(tensor, right):
+        return "right" if torch.equal(memory, right) else "moved"
+    if isinstance(returned, torch.Tensor) and torch.equal(returned, right):
+        return "returned"
+    rounded = any(torch.equal(tensor, right.to(kind).to(tensor.dtype)) for kind in (torch.float, torch.double))
+    return "rounded" if rounded else "wrong"
 
 
 def _attempts(tree_broadcast: TreeBroadcast, size: int, root: int) -> list[list[Attempt]]:
@@ -99,6 +110,18 @@ def _judge_values(size: int, root: int, attempts: Sequence[Sequence[Attempt]]) -
                 "not_in_place",
                 f"{where}, rank {rank} returned the right numbers, and its tensor does not hold them; receive into "
                 "the tensor itself.",
+            )
+        if "moved" in values:
+            raise Wrong(
+                "other_memory",
+                f"{where}, rank {values.index('moved')}'s tensor has been given another memory, and whoever holds a "
+                "view of the old one sees nothing; copy the numbers into the tensor.",
+            )
+        if "rounded" in values:
+            raise Wrong(
+                "other_type",
+                f"{where}, rank {values.index('rounded')} holds the root's numbers rounded to floats of fewer digits; "
+                "send the tensor in its own dtype.",
             )
         if values[root] != "right":
             raise Wrong("root_changed", f"{where}, the root's own tensor is another one after the call.")

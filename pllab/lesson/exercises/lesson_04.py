@@ -1,6 +1,7 @@
 """The exercises of lesson 04: shares that lose nothing, and loaders that stay in step, epoch after epoch."""
 
 from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercises import lesson_04_epochs as epochs
 from pllab.lesson.exercises import lesson_04_loader as loader
 from pllab.lesson.exercises import lesson_04_shares as shares
 
@@ -35,8 +36,9 @@ EXERCISES = (
             loader.in_step,
             loader.nothing_lost,
             loader.empty,
-            loader.another_order,
-            loader.same_again,
+            epochs.another_order,
+            epochs.others_left_out,
+            epochs.same_again,
         ),
         hints=(
             "Count the steps of every rank for 145 samples, 3 ranks and 4 samples a step. Who is alone at the end? "

@@ -1,4 +1,4 @@
-"""The cases of exercise 04.2: `partition_dataset(rank, world_size, dataset, batch_size, collate_fn, ...)`, with epochs.
+"""The cases of exercise 04.2: `partition_dataset(rank, world_size, dataset, batch_size, collate_fn, ...)`: one epoch.
 
 A rank that makes one step more than the others waits in it for ever, so the cases count steps before they ask
 which samples are in them. Every rank has a loader of its own and never hears of the others, so what keeps the shares
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pllab.lesson.exercise import Wrong, case
@@ -20,13 +21,9 @@ _NUMBERS = (145, 65, 64, 1)
 _LOSABLE = (70, *_NUMBERS)  # 70 on 2 ranks: whole shares and a last batch that is not, so drop_last shows
 _WORLDS = (3, 2, 4, 5, 6, 7, 8, 1)
 _PER_RANK = 4
-_SEED = 7
-_PAST = (
-    "The order of an epoch depends on how often set_epoch was called before; a training that goes on from a checkpoint "
-    "in epoch 3 would see samples twice."
-)
+SEED = 7
 _NONE = "partition_dataset returned None; return the loader."
-_USED_UP = "The second loop over the loader was empty; an iterator is used up by one."
+USED_UP = "The second loop over the loader was empty; an iterator is used up by one."
 _IGNORED_COLLATE = "A batch did not come from collate_fn: hand it on to the DataLoader."
 _BASE = 1000  # sample 3 is the number 1003, so that a position is never taken for a sample
 
@@ -36,7 +33,7 @@ Steps = list[list[list[int]]]  # rank, step, numbers of the samples
 @case("it returns a loader of batches, made by collate_fn if there is one")
 def gives_batches(partition_dataset: PartitionDataset) -> None:
     rows = [{"ids": [number % 5] * (1 + number % 3)} for number in range(64)]  # of unequal lengths, some of them equal
-    for collate, data in ((_Batch, rows), (None, _data(64))):
+    for collate, data in ((_Batch, rows), (None, data_of(64))):
         loader = partition_dataset(0, 2, data, 8, collate, remainder="pad")
         if loader is None:
             raise Wrong("no_loader", _NONE)
@@ -50,25 +47,32 @@ def gives_batches(partition_dataset: PartitionDataset) -> None:
         if collate and not all(isinstance(item, _Batch) for item in items):
             raise Wrong("ignores_collate", _IGNORED_COLLATE)
         if not list(loader):
-            raise Wrong("only_one_epoch", _USED_UP)
+            raise Wrong("only_one_epoch", USED_UP)
+    _batches_of_torch(partition_dataset)
 
 
-@case("batch_size is the batch of all ranks together")
+@case("batch_size is the batch of all ranks together; each rank takes batch_size // world_size")
 def batch_of_a_rank(partition_dataset: PartitionDataset) -> None:
-    for world in (2, 4, 1):
-        sizes = {len(step) for rank in _epoch(partition_dataset, 64, world, 16, "pad") for step in rank}
-        if sizes == {16 // world}:
+    for world, batch in ((2, 16), (4, 16), (1, 16), (4, 10)):
+        try:
+            steps = epoch_of(partition_dataset, 64, world, batch, "pad")
+        except ValueError:
+            if batch % world:
+                continue  # to refuse it is allowed
+            raise
+        sizes = {len(step) for rank in steps for step in rank}
+        if sizes == {batch // world}:
             continue
-        what = f"batch_size=16 on {world} ranks: in a step each rank takes {_listed(sizes)}"
-        if 16 in sizes:
-            raise Wrong("global_batch", f"{what}, so one step of all ranks sees {16 * world} instead of 16.")
-        raise Wrong("rank_batch", f"{what}, and it should take {16 // world}.")
+        what = f"batch_size={batch} on {world} ranks: in a step each rank takes {_listed(sizes)}"
+        if batch in sizes:
+            raise Wrong("global_batch", f"{what}, so one step of all ranks sees {batch * world} instead of {batch}.")
+        raise Wrong("rank_batch", f"{what}, and it should take {batch // world}.")
 
 
 @case("every rank makes the same steps with the same number of samples")
 def in_step(partition_dataset: PartitionDataset) -> None:
     for number, world, remainder in _worlds(_NUMBERS):
-        ranks = _epoch(partition_dataset, number, world, _PER_RANK * world, remainder)
+        ranks = epoch_of(partition_dataset, number, world, _PER_RANK * world, remainder)
         steps = [len(rank) for rank in ranks]
         what = f'{number} samples, {world} ranks, {_PER_RANK} a step, remainder="{remainder}"'
         if len(set(steps)) > 1:
@@ -88,7 +92,7 @@ def in_step(partition_dataset: PartitionDataset) -> None:
 def nothing_lost(partition_dataset: PartitionDataset) -> None:
     """Pad repeats fewer samples than there are ranks and loses none; drop leaves out fewer and repeats none."""
     for number, world, remainder in _worlds(_LOSABLE):
-        ranks = _epoch(partition_dataset, number, world, _PER_RANK * world, remainder)
+        ranks = epoch_of(partition_dataset, number, world, _PER_RANK * world, remainder)
         seen = Counter(sample for rank in ranks for step in rank for sample in step)
         left_over = number % world
         due = number - left_over if remainder == "drop" else number + (-number % world)
@@ -101,72 +105,16 @@ def nothing_lost(partition_dataset: PartitionDataset) -> None:
 def empty(partition_dataset: PartitionDataset) -> None:
     for world in (1, 3):
         for remainder in ("pad", "drop"):
-            ranks = _epoch(partition_dataset, 0, world, world, remainder)
+            ranks = epoch_of(partition_dataset, 0, world, world, remainder)
             if any(ranks):
                 raise Wrong("empty", f"An empty data set gave the ranks {[len(rank) for rank in ranks]} steps.")
 
 
-@case("set_epoch: another order in the next epoch, in which samples move between ranks")
-def another_order(partition_dataset: PartitionDataset) -> None:
-    fresh = _fresh(partition_dataset)
-    walked = _walk(partition_dataset, 3)
-    if fresh[0] == fresh[1] == fresh[2]:
-        if walked[0] != walked[1]:
-            raise Wrong("depends_on_the_past", f"{_PAST} A new loader gives every epoch the same order.")
-        raise Wrong("forgotten_epoch", "Epochs 0, 1 and 2 are in the same order: the epoch has to go into the seed.")
-    for before, after in ((0, 1), (1, 2)):
-        if [_sorted(rank) for rank in fresh[before]] == [_sorted(rank) for rank in fresh[after]]:
-            raise Wrong(
-                "stays_at_home",
-                f"In epochs {before} and {after} each rank has the same samples: it shuffles its own and never gets "
-                "another's; shuffle first, then share.",
-            )
-
-
-@case("an epoch's order follows from seed and epoch alone; before the first set_epoch it is epoch 0")
-def same_again(partition_dataset: PartitionDataset) -> None:
-    fresh = [epoch[1] for epoch in _fresh(partition_dataset)]
-    if _walk(partition_dataset, 3) != fresh:
-        raise Wrong("depends_on_the_past", _PAST)
-    if _epoch(partition_dataset, 64, 2, 8, "pad")[1] != fresh[0]:
-        raise Wrong("no_epoch_0", "Before the first set_epoch the share should be that of epoch 0.")
-    for epoch in (0, 1):
-        seeds = [_epoch(partition_dataset, 64, 2, 8, "pad", epoch, seed=seed) for seed in (7, 8)]
-        if seeds[0] == seeds[1]:
-            raise Wrong("ignores_the_seed", f"In epoch {epoch} the seeds 7 and 8 give the same order.")
-
-
-def _fresh(partition_dataset: PartitionDataset) -> list[Steps]:
-    """Epochs 0, 1 and 2 on two ranks, each with new loaders."""
-    first, again = ([_epoch(partition_dataset, 64, 2, 8, "pad", epoch) for epoch in range(3)] for _ in range(2))
-    if first != again:
-        raise Wrong(
-            "not_repeatable",
-            "Two loaders of one rank, with one seed and one epoch, dealt differently: some chance in it has no seed.",
-        )
-    return first
-
-
-def _walk(partition_dataset: PartitionDataset, num_epochs: int) -> list[list[list[int]]]:
-    """One loader of rank 1 through the epochs."""
-    loader = partition_dataset(1, 2, _data(64), 8, list, seed=_SEED, remainder="pad")
-    epochs = []
-    for epoch in range(num_epochs):
-        _set_epoch(loader, epoch)
-        epochs.append(_numbers(loader))
-    if not epochs[-1]:
-        raise Wrong("only_one_epoch", _USED_UP)
-    return epochs
-
-
-def _set_epoch(loader: Any, epoch: int) -> None:
-    if not hasattr(loader, "set_epoch"):
-        raise Wrong("no_set_epoch", "The loader has no set_epoch; give it one, as a method or as an attribute.")
-    loader.set_epoch(epoch)
-
-
 def _miscounted(ranks: Steps, seen: Counter[int], number: int, remainder: str, due: int) -> Wrong:
     what = f'{number} samples, {len(ranks)} ranks, remainder="{remainder}"'
+    if due and not seen:
+        nothing = "nothing is left over, and" if due == number else f"{number - due} are too many, and"
+        return Wrong("drops_all", f"{what}: {nothing} every sample is dropped. A slice that ends at minus 0 is empty.")
     first, *others = [sorted(sample for step in rank for sample in step) for rank in ranks]
     if others and number > len(ranks) and all(other == first for other in others):
         return Wrong(
@@ -192,23 +140,34 @@ def _worlds(numbers: tuple[int, ...]) -> list[tuple[int, int, str]]:
     return [(number, world, remainder) for remainder in ("pad", "drop") for number in numbers for world in _WORLDS]
 
 
-def _epoch(
+def set_epoch_of(loader: Any, epoch: int) -> None:
+    """Set the epoch, of a loader that can.
+
+    Raises:
+        Wrong: it cannot.
+    """
+    if not hasattr(loader, "set_epoch"):
+        raise Wrong("no_set_epoch", "The loader has no set_epoch; give it one, as a method or as an attribute.")
+    loader.set_epoch(epoch)
+
+
+def epoch_of(
     partition_dataset: PartitionDataset,
     number: int,
     world: int,
     batch: int,
     remainder: str,
     epoch: int | None = None,
-    seed: int = _SEED,
+    seed: int = SEED,
 ) -> Steps:
     """One epoch of every rank, each with a loader of its own, as processes have."""
     try:
         ranks = []
         for rank in range(world):
-            loader = partition_dataset(rank, world, _data(number), batch, list, seed=seed, remainder=remainder)
+            loader = partition_dataset(rank, world, data_of(number), batch, list, seed=seed, remainder=remainder)
             if epoch is not None:
-                _set_epoch(loader, epoch)
-            ranks.append(_numbers(loader))
+                set_epoch_of(loader, epoch)
+            ranks.append(numbers_of(loader))
         return ranks
     except Exception as error:
         if number >= world or isinstance(error, NotImplementedError | Wrong):
@@ -216,6 +175,19 @@ def _epoch(
         raised = f"{type(error).__name__}: {error}"
         what = f'{world} ranks with a data set of {number}, remainder="{remainder}": one raised {raised}'
         raise Wrong("empty", f"{what}. A rank without samples makes no step and raises nothing.") from None
+
+
+def _batches_of_torch(partition_dataset: PartitionDataset) -> None:
+    """Without a collate_fn numbers become one tensor, and pairs one of each half."""
+    pairs = [(torch.tensor([1.0, number]), number) for number in range(64)]
+    batch = next(iter(partition_dataset(0, 2, pairs, 8, None, remainder="pad")))
+    halves = isinstance(batch, list | tuple) and len(batch) == 2 and all(isinstance(half, Tensor) for half in batch)
+    if not halves or [tuple(half.shape) for half in batch] != [(4, 2), (4,)]:
+        raise Wrong(
+            "own_collate",
+            "Without a collate_fn, four pairs of a tensor and a number became something else than the two tensors that "
+            "the DataLoader makes of them; where collate_fn is None, give it None.",
+        )
 
 
 def _items(loader: Any, collate: Any) -> list[Any]:
@@ -228,7 +200,8 @@ def _items(loader: Any, collate: Any) -> list[Any]:
         raise Wrong("ignores_collate", _IGNORED_COLLATE) from None
 
 
-def _numbers(loader: Any) -> list[list[int]]:
+def numbers_of(loader: Any) -> list[list[int]]:
+    """The numbers of the samples in each batch of a loop over the loader."""
     if loader is None:
         raise Wrong("no_loader", _NONE)
     steps = list(loader)
@@ -237,15 +210,12 @@ def _numbers(loader: Any) -> list[list[int]]:
     return [[int(sample) - _BASE for sample in step] for step in steps]
 
 
-def _sorted(steps: list[list[int]]) -> list[int]:
-    return sorted(sample for step in steps for sample in step)
-
-
 class _Batch(list[Any]):
     """The batches of a collate_fn that cannot be mistaken for torch's."""
 
 
-def _data(number: int) -> list[int]:
+def data_of(number: int) -> list[int]:
+    """A data set of so many samples, each of which is its number and a base."""
     return [_BASE + index for index in range(number)]
 
 

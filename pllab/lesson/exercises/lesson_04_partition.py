@@ -25,6 +25,13 @@ class Library(Sequence[Any]):
     def __len__(self) -> int:
         return len(self.samples)
 
+    def __bool__(self) -> bool:
+        raise Wrong(
+            "truth_of_data",
+            "Your class asked whether the data are true (with if, not, and, or); a tensor has no such truth. Ask for "
+            "their length.",
+        )
+
     def __getitem__(self, index: Any) -> Any:
         try:
             place = operator.index(index)  # numbers of numpy and torch too, as a list takes them

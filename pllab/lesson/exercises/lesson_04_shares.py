@@ -4,6 +4,7 @@ Samples are counted by their position. A set of tensors would not do: tensors ar
 the same object, so two shares with the same samples would look disjoint.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -17,6 +18,17 @@ Partitioner = Callable[..., Any]
 
 _NUMBERS = (64, 65, 6, 1, 0)
 _EQUAL = list(product(_NUMBERS, WORLDS))  # samples, and into how many equal shares
+_ASKED = (
+    (10, [0.7, 0.2, 0.1]),
+    (65, [0.5, 0.25, 0.25]),
+    (64, [1 / 6] * 6),
+    (100, [0.29, 0.71]),
+    (9, [0.0, 1.0]),
+    (10, [0.5, 0.25, 0.25]),
+    (10, [0.25, 0.25, 0.5]),
+    (4, [0.125, 0.25, 0.25, 0.375]),
+)
+_ROUNDING = Fraction(1, 10**9)  # of sizes that are floats
 _SEED = 7
 
 
@@ -41,15 +53,29 @@ def balanced(partitioner: Partitioner) -> None:
             raise Wrong("unbalanced", f"{what}; every step waits for the rank with {max(lengths)}.")
 
 
-@case("sizes that differ are kept, to less than one sample")
+@case("share k differs from sizes[k] * len(data) by less than one sample")
 def unequal(partitioner: Partitioner) -> None:
-    asked = ((10, [0.7, 0.2, 0.1]), (65, [0.5, 0.25, 0.25]), (64, [1 / 6] * 6), (100, [0.29, 0.71]), (9, [0.0, 1.0]))
-    for number, sizes in asked:
+    for number, sizes in _ASKED:
         lengths = [len(share) for share in shares_of(partitioner, number, sizes)]
-        for found, size in zip(lengths, sizes, strict=True):
-            if abs(found - number * Fraction(size)) >= 1 + Fraction(1, 10**9):
-                named = ", ".join(f"{size:.3g}" for size in sizes)
-                raise Wrong("ignores_the_sizes", f"{number} samples in shares of {named} became {lengths}.")
+        named = ", ".join(f"{size:.3g}" for size in sizes)
+        for k, (found, size) in enumerate(zip(lengths, sizes, strict=True)):
+            due = number * Fraction(size)
+            if abs(found - due) < 1 - _ROUNDING:
+                continue
+            what = f"{number} samples in shares of {named} became {lengths}"
+            if found == math.floor(due) < round(due):
+                raise Wrong(
+                    "float_product",
+                    f"{what}: share {k} is due {round(due)}. In floating point the product is a little smaller, and "
+                    "its whole part is one too small; round to some nine digits first.",
+                )
+            if abs(found - due) < 1 + _ROUNDING:
+                raise Wrong(
+                    "one_whole_sample",
+                    f"{what}: share {k} is due {float(due):g} and got {found}, a whole sample more or less. What is "
+                    "left over goes to the shares that lack most of a sample; one that lacks nothing gets nothing.",
+                )
+            raise Wrong("ignores_the_sizes", f"{what}: share {k} is due {float(due):g}.")
 
 
 @case("the same seed gives the same shares on every rank, another seed others, each a mixture of the data")
@@ -70,8 +96,9 @@ def seeded(partitioner: Partitioner) -> None:
         raise Wrong("ignores_the_seed", f"The seeds {_SEED} and {_SEED + 1} dealt the same shares.")
 
 
-@case("a share is a view: no sample is read before it is asked for, and a for loop over it ends")
+@case("a share is a view: no sample is read before it is asked for, a for loop over it ends, and data stay as they are")
 def view(partitioner: Partitioner) -> None:
+    _leaves_the_data(partitioner)
     data = Library(8)
     made: Any = partitioner(data, [0.5, 0.5], _SEED)
     first = made.use(0)
@@ -131,8 +158,8 @@ def _lost(partitioner: Partitioner) -> Wrong:
     if all(lost == number % world for (number, world), lost in missing.items()):
         return Wrong(
             "dropped_remainder",
-            f"65 samples in 6 equal shares: no share holds {missing[65, 6]} of them, in any epoch. The whole parts "
-            "of the sizes do not add up to everything; somebody has to take what is left over.",
+            f"65 samples in 6 equal shares: no share holds {missing[65, 6]} of them. The whole parts of "
+            "the sizes do not add up to everything; somebody has to take what is left over.",
         )
     (number, world), lost = next((pair, lost) for pair, lost in missing.items() if lost)
     return Wrong("lost", f"{number} samples in {world} equal shares: no share holds {lost} of them.")
@@ -146,4 +173,18 @@ def _ends_are_no_lengths(partitioner: Partitioner) -> None:
             "summed_twice",
             f"64 samples in 4 equal shares became {lengths}: the sizes were added up twice. A sum of sizes is "
             "where a share ends; it is not its length.",
+        )
+
+
+def _leaves_the_data(partitioner: Partitioner) -> None:
+    """A list of the caller, which another shuffle would change for everybody."""
+    samples = [("sample", number) for number in range(64)]
+    given = list(samples)
+    made: Any = partitioner(given, [0.5, 0.5], _SEED)
+    for k in range(2):
+        made.use(k)
+    if given != samples:
+        raise Wrong(
+            "shuffles_the_data",
+            "After the call the caller's own list is in another order; shuffle a list of positions and leave the data.",
         )

@@ -1,0 +1,177 @@
+"""The cases of exercise 04.2 about `set_epoch`: each epoch is dealt anew, and from seed and epoch alone.
+
+What two Python processes need not have in common, such as the hash of a text, shows in a second process only, so one
+is started for it.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import cloudpickle
+
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_04_loader import (
+    SEED,
+    USED_UP,
+    PartitionDataset,
+    Steps,
+    data_of,
+    epoch_of,
+    numbers_of,
+    set_epoch_of,
+)
+from pllab.lesson.judging import Undecided
+
+_NUM_EPOCHS = 3
+_REPLAY = "from pllab.lesson.exercises.lesson_04_epochs import replay; replay()"
+_REPLAY_S = 15.0
+_PAST = (
+    "The order of an epoch depends on how often set_epoch was called before; a training that goes on from a checkpoint "
+    "in epoch 3 would see samples twice."
+)
+_SAME = {
+    "drop": ("leaves out the same ones", "Shuffle before you cut off."),
+    "pad": ("loads the same ones twice", "Shuffle before you append."),
+}
+
+Orders = list[list[list[int]]]  # epoch, step, numbers of the samples of rank 1
+
+
+@case("set_epoch: another order in the next epoch, in which samples move between ranks")
+def another_order(partition_dataset: PartitionDataset) -> None:
+    fresh = _fresh(partition_dataset)
+    walked = _walk(partition_dataset)
+    if fresh[0] == fresh[1] == fresh[2]:
+        if walked[0] != walked[1]:
+            raise Wrong("depends_on_the_past", f"{_PAST} A new loader gives every epoch the same order.")
+        raise Wrong("forgotten_epoch", "Epochs 0, 1 and 2 are in the same order: the epoch has to go into the seed.")
+    for before, after in ((0, 1), (1, 2), (0, 2)):
+        here, there = ([_sorted(rank) for rank in fresh[epoch]] for epoch in (before, after))
+        if here == there:
+            raise Wrong(
+                "stays_at_home",
+                f"In epochs {before} and {after} each rank has the same samples: it shuffles its own and never gets "
+                "another's; shuffle first, then share.",
+            )
+        if sorted(here) == sorted(there):
+            raise Wrong(
+                "goes_around",
+                f"In epochs {before} and {after} the shares are the same ones, on other ranks: samples that are "
+                "together stay together. Shuffle all samples anew in each epoch, then share.",
+            )
+    alone = [epoch_of(partition_dataset, 64, 1, 8, "pad", epoch) for epoch in range(_NUM_EPOCHS)]
+    if alone[0] == alone[1] or alone[1] == alone[2]:
+        raise Wrong("goes_around", "On 1 rank two epochs are in the same order; the epoch decides the order itself.")
+
+
+@case("who is left out, or loaded again, changes from epoch to epoch")
+def others_left_out(partition_dataset: PartitionDataset) -> None:
+    for remainder, kind in (("drop", "left_out"), ("pad", "repeated")):
+        chosen = []
+        for epoch in range(5):
+            ranks = epoch_of(partition_dataset, 29, 4, 8, remainder, epoch)
+            seen = Counter(sample for rank in ranks for step in rank for sample in step)
+            chosen.append({sample for sample in range(29) if seen[sample] != 1})
+        if chosen[0] and all(each == chosen[0] for each in chosen):
+            what = f'29 samples, 4 ranks, remainder="{remainder}": in epochs 0 to 4'
+            does, cure = _SAME[remainder]
+            raise Wrong(
+                f"same_{kind}",
+                f"{what} it {does}, {_listed(chosen[0])}. {cure}",
+            )
+
+
+@case("an order follows from seed and epoch alone, in every process; before the first set_epoch it is epoch 0")
+def same_again(partition_dataset: PartitionDataset) -> None:
+    fresh = [epoch[1] for epoch in _fresh(partition_dataset)]
+    if _walk(partition_dataset) != fresh:
+        raise Wrong("depends_on_the_past", _PAST)
+    if epoch_of(partition_dataset, 64, 2, 8, "pad")[1] != fresh[0]:
+        raise Wrong("no_epoch_0", "Before the first set_epoch the share should be that of epoch 0.")
+    for epoch in (0, 1):
+        seeds = [epoch_of(partition_dataset, 64, 2, 8, "pad", epoch, seed=seed) for seed in (7, 8)]
+        if seeds[0] == seeds[1]:
+            raise Wrong("ignores_the_seed", f"In epoch {epoch} the seeds 7 and 8 give the same order.")
+    _judge_two_loaders(partition_dataset, fresh)
+    if _in_another_process(partition_dataset) != fresh:
+        raise Wrong(
+            "other_process",
+            "A second Python process, with the same seed and epochs, dealt differently. Ranks are processes: the hash "
+            "of a text, the number of the process or the time differ between them. Make the order of numbers alone.",
+        )
+
+
+def replay() -> None:
+    """In the other process: walk through the epochs as the check does. The folder is the last argument."""
+    folder = Path(sys.argv.pop())
+    orders = _walk(cloudpickle.loads((folder / "task").read_bytes()))
+    (folder / "orders").write_bytes(cloudpickle.dumps(orders))
+
+
+def _in_another_process(partition_dataset: PartitionDataset) -> Orders:
+    """The epochs of rank 1 in a Python process that hashes texts in another way."""
+    salt = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    surroundings = os.environ | {"PYTHONHASHSEED": salt, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with tempfile.TemporaryDirectory(prefix="pllab-replay-") as name:
+        folder = Path(name)
+        (folder / "task").write_bytes(cloudpickle.dumps(partition_dataset))
+        command = [sys.executable, "-c", _REPLAY, name]
+        try:
+            done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=_REPLAY_S)
+        except subprocess.TimeoutExpired:
+            raise Undecided from None
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            raise Wrong("other_process", f"In a second Python process your function failed: {last}")
+        orders: Orders = cloudpickle.loads((folder / "orders").read_bytes())
+    return orders
+
+
+def _judge_two_loaders(partition_dataset: PartitionDataset, fresh: Orders) -> None:
+    """A training has a loader for the training and one for the validation."""
+    first, second = (partition_dataset(1, 2, data_of(64), 8, list, seed=SEED, remainder="pad") for _ in range(2))
+    set_epoch_of(first, 1)
+    set_epoch_of(second, 2)
+    if [numbers_of(first), numbers_of(second)] != fresh[1:]:
+        raise Wrong(
+            "shared_epoch",
+            "Of two loaders one was set to epoch 1 and then the other to epoch 2, and the first is no longer in epoch "
+            "1. Keep the epoch in the loader itself.",
+        )
+
+
+def _fresh(partition_dataset: PartitionDataset) -> list[Steps]:
+    """Epochs 0, 1 and 2 on two ranks, each with new loaders."""
+    first, again = (
+        [epoch_of(partition_dataset, 64, 2, 8, "pad", epoch) for epoch in range(_NUM_EPOCHS)] for _ in range(2)
+    )
+    if first != again:
+        raise Wrong(
+            "not_repeatable",
+            "Two loaders of one rank, with one seed and one epoch, dealt differently: some chance in it has no seed.",
+        )
+    return first
+
+
+def _walk(partition_dataset: PartitionDataset) -> Orders:
+    """One loader of rank 1 through the epochs."""
+    loader = partition_dataset(1, 2, data_of(64), 8, list, seed=SEED, remainder="pad")
+    epochs = []
+    for epoch in range(_NUM_EPOCHS):
+        set_epoch_of(loader, epoch)
+        epochs.append(numbers_of(loader))
+    if not epochs[-1]:
+        raise Wrong("only_one_epoch", USED_UP)
+    return epochs
+
+
+def _sorted(steps: list[list[int]]) -> list[int]:
+    return sorted(sample for step in steps for sample in step)
+
+
+def _listed(numbers: set[int]) -> str:
+    return ", ".join(str(number) for number in sorted(numbers))
