@@ -44,16 +44,18 @@ class Seen:
 def start_apart(rank: int, _: int, broadcast_parameters: Broadcast, folder: str) -> dict[str, Seen]:
     """Inside a rank: a model with numbers of its own; then the student's function."""
     torch.manual_seed(100 + rank)
+    held = [nn.Parameter(torch.zeros(1)) for _ in range(37 * rank)]  # so a set has another order on each rank
     model = Block()
     with torch.no_grad():
         for tensor in chain(model.parameters(), model.buffers()):
             if tensor.dtype == torch.int64:
-                tensor.add_(2**24 + 1 + 2 * rank)  # what float32 cannot hold
+                tensor.add_(2**24 + 1 + 2_000_000 * rank)  # what float32 cannot hold
             elif tensor.dtype != torch.bool:
                 tensor.add_((rank + 1) ** 2)  # a batch norm starts equal on all ranks; no rank has the mean
     before, tensors = _numbers(model), _identities(model)
     _, attempted = attempt(log_of(folder, rank), broadcast_parameters, model)
     same = tensors == _identities(model)
+    del held
     frozen = not any(parameter.requires_grad for parameter in model.frozen.parameters())
     return {"start": Seen(attempted, before, _numbers(model), same, frozen)}
 
@@ -147,7 +149,10 @@ def _judge_digits(seen: list[Seen]) -> None:
     """Almost the numbers of rank 0."""
     for name, right in seen[0].before.items():
         values = [each.after[name].double() for each in seen]
-        near = all(value.shape == right.shape and torch.allclose(value, right.double(), rtol=1e-6) for value in values)
+        agreed = all(torch.equal(value, values[0]) for value in values)
+        near = agreed and all(
+            value.shape == right.shape and torch.allclose(value, right.double(), rtol=1e-6) for value in values
+        )
         if near and name in _different(seen, [name]):
             raise Wrong(
                 "digits_lost",

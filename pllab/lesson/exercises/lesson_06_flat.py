@@ -191,19 +191,19 @@ def nothing(average_flat: AverageFlat) -> None:
 
 
 def _judge_left_out(one: _Parameter, layout: _Layout, got: dict[str, torch.Tensor | None], rank: int) -> None:
-    """Whether this gradient alone is the rank's own, while others of its type became the mean."""
-    same = [other for other in layout if other.dtype == one.dtype and other.has_gradient]
+    """Whether this gradient alone is the rank's own, while others became the mean."""
     right = [
         other.name
-        for other in same
-        if torch.Size(other.shape).numel()
+        for other in layout
+        if other.has_gradient
+        and torch.Size(other.shape).numel()
         and close(got[other.name], mean([gradient_of(other, each) for each in range(WORLD_SIZE)]))
     ]
     if right and one.name not in right and close(got[one.name], gradient_of(one, rank)) and 0 not in one.shape:
         raise Wrong(
             "left_out",
-            f"The gradient of {one.name!r}, of shape {one.shape}, is still this rank's own, and that of {right[0]!r} is "
-            "the mean: this one is not in the message, or is never written back.",
+            f"The gradient of {one.name!r}, of shape {one.shape} and {one.dtype}, is still this rank's own, and that of "
+            f"{right[0]!r} is the mean: this one is not in the message, or is never written back.",
         )
 
 

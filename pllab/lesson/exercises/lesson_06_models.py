@@ -50,7 +50,7 @@ PLACES = ("first", "between", "last")  # of the unused parameter of `Branches`
 
 
 class Branches(nn.Module):
-    """Two layers side by side, of which the one computed last gets its gradient first, and one that is not used at first."""
+    """Two layers side by side, of which the one computed last gets its gradient first, and one not used at first."""
 
     def __init__(self, rank: int, place: str) -> None:
         super().__init__()
