@@ -13,7 +13,7 @@ from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_05_ratio import judge_gradients
-from pllab.lesson.exercises.lesson_05_watch import WORLD_SIZE, Attempt, attempt, log_of, run
+from pllab.lesson.exercises.lesson_05_watch import LITERAL, WORLD_SIZE, Attempt, attempt, log_of, run
 
 Average = Callable[[nn.Module], Any]
 Gradients = dict[str, torch.Tensor | None]
@@ -30,6 +30,7 @@ class Small(nn.Module):
         super().__init__()
         if unused:
             self.unused = nn.Linear(6, 20)  # first, so that who leaves the loop at it has done nothing yet
+        self.gain = nn.Parameter(torch.ones(6, dtype=torch.float64))  # of the model itself, and of another type
         self.embed = nn.Embedding(11, 6)
         self.middle = nn.Linear(6, 6).requires_grad_(not frozen)
         self.hidden = nn.Linear(6, 6)
@@ -39,7 +40,8 @@ class Small(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """(rows,) int64 -> (rows, 11)."""
-        logits: torch.Tensor = self.head(torch.tanh(self.hidden(torch.tanh(self.middle(self.embed(tokens))))))
+        hidden = torch.tanh(self.hidden(torch.tanh(self.middle(self.embed(tokens)))))
+        logits: torch.Tensor = self.head(hidden * self.gain.float())
         return logits
 
 
@@ -82,10 +84,15 @@ def average_on_ranks(rank: int, _: int, average_gradients: Average, folder: str)
         if attempted.error:
             break
         _sgd_step(model)
-    num_bytes = sum(4 * gradient.numel() for gradient in gradients[0].values() if gradient is not None)
+    num_bytes = sum(gradient.nbytes for gradient in gradients[0].values() if gradient is not None)
     return results | {
         "steps": Trained(attempted, tuple(counts), num_bytes, _weights(model), (gradients[0], gradients[1]))
     }
+
+
+def alone_on_rank(rank: int, _: int, average_gradients: Average, folder: str) -> dict[str, Any]:
+    """Inside the only rank of a world of one."""
+    return {"alone": _one_call(_make(), rank, average_gradients, log_of(folder, rank))}
 
 
 def one_process() -> dict[str, torch.Tensor]:
@@ -118,12 +125,14 @@ def _backward(model: nn.Module, step: int, rows: slice) -> None:
     nn.functional.cross_entropy(model(tokens[rows]), targets[rows]).backward()
 
 
-def _one_call(model: nn.Module, rank: int, average_gradients: Average, log: Path) -> Seen:
+def _one_call(model: Small, rank: int, average_gradients: Average, log: Path) -> Seen:
     """One backward and one call; the weights are moved apart in between, so that averaging them would show."""
     _backward(model, 0, slice(_ROWS * rank, _ROWS * (rank + 1)))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(rank)
+    if rank == 1 and model.hidden.bias.grad is not None:
+        model.hidden.bias.grad.zero_()  # a zero is a gradient like any other
     local, before = _gradients(model), _weights(model)
     _, attempted = attempt(log, average_gradients, model)
     changed = tuple(name for name, weight in _weights(model).items() if not torch.equal(weight, before[name]))
@@ -147,6 +156,10 @@ def the_mean(average_gradients: Average) -> None:
         raise _none_returned(wrong) from None
     _judge_changed(seen)
     judge_gradients([each.local for each in seen], [each.after for each in seen], _calls(seen))
+    _judge_digits(seen)
+    (only,) = run(alone_on_rank, average_gradients, 1).of("alone")
+    if any(not torch.allclose(_there(only.after[name]), _there(own)) for name, own in only.local.items()):
+        raise Wrong(*LITERAL)
 
 
 @case("frozen and unused parameters, whose grad is None on all ranks, are left alone")
@@ -207,6 +220,20 @@ def equals_one_process(average_gradients: Average) -> None:
                 "parts_from_one_process",
                 f"After three SGD steps {', '.join(wrong)} on rank {rank} differs from one process.",
             )
+
+
+def _judge_digits(seen: list[Seen]) -> None:
+    right = torch.stack([_there(each.local["gain"]) for each in seen]).mean(0)
+    if any(not torch.allclose(_there(each.after["gain"]), right, rtol=1e-12, atol=0.0) for each in seen):
+        raise Wrong(
+            "digits_lost",
+            "The float64 gradient of gain came back with the digits of a smaller type; let each gradient travel in its "
+            "own.",
+        )
+
+
+def _there(gradient: torch.Tensor | None) -> torch.Tensor:
+    return torch.empty(0) if gradient is None else gradient
 
 
 def _only_the_tied(first: list[tuple[Gradients, Gradients]]) -> bool:

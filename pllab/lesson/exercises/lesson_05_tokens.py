@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Case, Wrong
-from pllab.lesson.exercises.lesson_05_watch import Attempt, attempt, listed, log_of, run
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_05_watch import LITERAL, Attempt, attempt, listed, log_of, run
 
 Weighted = Callable[[torch.Tensor, int], Any]
 
 # Targets of rank 0, 1 and 2; neither total can be divided by 3, so a whole-number division shows.
-_COUNTS = {"unequal": (10, 100, 41), "empty": (10, 0, 6)}
+_COUNTS = {"unequal": (10, 100, 41), "empty": (10, 0, 6), "large": (3001, 9, 0), "alone": (7,)}
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,12 @@ class Seen:
     gradient: torch.Tensor | None = None
 
 
-def weigh_on_ranks(rank: int, _: int, token_weighted: Weighted, folder: str) -> dict[str, Seen]:
-    """Inside a rank: two steps with unequal shares, and the gradient that the student's loss has."""
+def weigh_on_ranks(rank: int, world_size: int, token_weighted: Weighted, folder: str) -> dict[str, Seen]:
+    """Inside a rank: steps with unequal shares, and the gradient that the student's loss has."""
     results: dict[str, Seen] = {}
     for name, counts in _COUNTS.items():
+        if len(counts) != world_size:
+            continue
         weight, loss_sum = _loss(_rows_of(counts, rank))
         loss, attempted = attempt(log_of(folder, rank), token_weighted, loss_sum, counts[rank])
         results[name] = _learn(weight, loss, attempted)
@@ -41,8 +42,8 @@ def weigh_on_ranks(rank: int, _: int, token_weighted: Weighted, folder: str) -> 
 def _loss(rows: slice) -> tuple[nn.Parameter, torch.Tensor]:
     """A weight, and the sum of its losses over these rows of a data set that all ranks know."""
     generator = torch.Generator().manual_seed(9)
-    x = torch.randn(151, 4, generator=generator)
-    targets = torch.randint(3, (151,), generator=generator)
+    x = torch.randn(3010, 4, generator=generator)
+    targets = torch.randint(3, (3010,), generator=generator)
     weight = nn.Parameter(torch.randn(4, 3, generator=generator))
     return weight, nn.functional.cross_entropy((x @ weight)[rows], targets[rows], reduction="sum")
 
@@ -57,14 +58,26 @@ def _learn(weight: nn.Parameter, loss: Any, attempted: Attempt) -> Seen:
         return Seen(attempted, trouble="no_gradient")
     if not bool(loss.isfinite().all()):
         return Seen(attempted, trouble="not_finite")
-    (gradient,) = torch.autograd.grad(loss.sum(), weight)
+    (gradient,) = torch.autograd.grad(loss.sum(), weight, allow_unused=True)
+    if gradient is None:
+        return Seen(attempted, trouble="cut_off")
     return Seen(attempted, gradient=gradient)
 
 
-def _judge(step: str, token_weighted: Weighted) -> None:
-    seen: list[Seen] = run(weigh_on_ranks, token_weighted).of(step)
+def _judge(*steps: str, token_weighted: Weighted) -> None:
+    for step in steps:
+        _judge_step(step, run(weigh_on_ranks, token_weighted, len(_COUNTS[step])).of(step))
+
+
+def _judge_step(step: str, seen: list[Seen]) -> None:
     counts = _COUNTS[step]
-    for each in seen:
+    for rank, each in enumerate(seen):
+        if each.trouble == "cut_off":
+            raise Wrong(
+                "cut_off",
+                f"With {listed(counts)} targets the loss of rank {rank} does not depend on loss_sum, so backward "
+                "reaches nothing of its model. Scale loss_sum itself, also where it is 0.",
+            )
         if each.trouble == "no_loss":
             raise Wrong("no_loss", "Return the loss as one tensor; backward starts from it.")
         if each.trouble == "no_gradient":
@@ -82,6 +95,8 @@ def _judge(step: str, token_weighted: Weighted) -> None:
     right = _gradient(slice(0, sum(counts))) / sum(counts)  # of one process with all the targets: the mean
     if torch.allclose(got, right, rtol=1e-4, atol=1e-6):
         return
+    if step == "alone":
+        raise Wrong(*LITERAL)
     raise _named(got, right, counts)
 
 
@@ -110,6 +125,12 @@ def _named(got: torch.Tensor, right: torch.Tensor, counts: tuple[int, ...]) -> W
         )
     if abs(factor / (total / num_ranks) - 1) < 1e-3:
         return Wrong("not_divided", f"The gradient is a sum over targets; divide by the {total} targets of all ranks.")
+    if abs(factor - 1) < 5e-3 and max(counts) > 1000:
+        return Wrong(
+            "digits_lost",
+            f"With {listed(counts)} targets the gradient is {factor:.5g} times that of one process: the number of "
+            "targets lost digits on its way, or a rank without a target counted one.",
+        )
     return Wrong(
         "wrong_factor", f"With {listed(counts)} targets the gradient is {factor:.3g} times that of one process."
     )
@@ -130,7 +151,13 @@ def _close(got: torch.Tensor, right: Any) -> bool:
     return torch.allclose(got, right, rtol=1e-3, atol=1e-6)
 
 
-unequal = Case(
-    "10, 100 and 41 targets: the averaged gradient is that of one process with 151", partial(_judge, "unequal")
-)
-one_empty = Case("a rank without a single target takes part and adds nothing", partial(_judge, "empty"))
+@case("10, 100 and 41 targets: the averaged gradient is that of one process with 151")
+def unequal(token_weighted: Weighted) -> None:
+    """And a world of one rank shows a number of ranks that stands in the code."""
+    _judge("unequal", "alone", token_weighted=token_weighted)
+
+
+@case("a rank without a single target takes part and adds nothing")
+def one_empty(token_weighted: Weighted) -> None:
+    """With few targets, and with more than a small data type can count."""
+    _judge("empty", "large", token_weighted=token_weighted)

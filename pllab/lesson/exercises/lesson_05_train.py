@@ -76,8 +76,8 @@ class Setting:
     batch_size: int
 
 
-# 22 samples in batches of 6 are four steps with 4 or 3 samples in the last, so the seven steps are almost two epochs.
-SETTINGS = {"rows": Setting(24, 4, 3, 6), "ragged": Setting(22, None, 7, 6)}
+# 25 samples in batches of 12 are two steps, or three with 1 to 3 samples in the last: seven steps are over two epochs.
+SETTINGS = {"rows": Setting(24, 4, 3, 6), "ragged": Setting(25, None, 7, 12)}
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,10 @@ def _numbers(model: nn.Module) -> Numbers:
 
 def _plain(returned: Any) -> Any:
     """The losses as floats, or what came instead, in words."""
-    try:
-        return [float(loss) for loss in returned]
-    except (TypeError, ValueError, RuntimeError):
+    if not isinstance(returned, list | tuple):
         return f"{type(returned).__name__} {returned!r:.40}"
+    others = [loss for loss in returned if not isinstance(loss, float)]
+    return f"a list with a {type(others[0]).__name__} in it" if others else [float(loss) for loss in returned]
 
 
 def _seen(name: str, train: Train) -> list[Seen]:
@@ -135,6 +135,7 @@ def shared(train: Train) -> None:
         for step in range(setting.num_steps):
             _judge_step([each.steps[step] for each in seen], step + 1, setting)
         _judge_epoch([each.steps for each in seen], setting)
+        _judge_epochs([each.steps for each in seen], setting)
 
 
 @case("it returns the loss of every step, the same numbers on all ranks")
@@ -143,7 +144,7 @@ def losses_returned(train: Train) -> None:
         returned = [each.returned for each in _seen(name, train)]
         for losses in returned:
             if isinstance(losses, str):
-                raise Wrong("no_losses", f"It should return a list of {setting.num_steps} losses; it gave {losses}.")
+                raise Wrong("no_losses", f"It should return a list of {setting.num_steps} floats; it gave {losses}.")
             if len(losses) != setting.num_steps:
                 raise Wrong("number_of_losses", f"{setting.num_steps} steps gave {len(losses)} losses.")
         if any(not _near(losses, returned[0]) for losses in returned):
@@ -306,6 +307,35 @@ def _judge_epoch(steps: Sequence[Steps], setting: Setting) -> None:
             f"In the first {size} samples of {setting.number} {doubled} had been taken before, and {missing} were "
             "never taken: the ranks do not share one order, or it starts again too soon.",
         )
+
+
+def _judge_epochs(steps: Sequence[Steps], setting: Setting) -> None:
+    """All steps: some cut into epochs leaves out or repeats fewer than a world of samples in each."""
+    batches = [list(chain(*step)) for step in zip(*steps, strict=False)]
+    reached = _cut(batches, Counter(), setting.number)
+    if reached < len(batches):
+        raise Wrong(
+            "later_epoch",
+            f"Up to step {reached + 1} of {len(batches)}, with {setting.number} samples and batch_size="
+            f"{setting.batch_size}, {WORLD_SIZE} or more samples of an epoch came twice or never. The last step of an "
+            "epoch is smaller instead, and the next epoch begins with its first.",
+        )
+
+
+def _cut(batches: Steps, taken: Counter[int], number: int) -> int:
+    """How many of these steps fit into epochs, the first of which has taken some samples already."""
+    if not batches or taken.total() - len(taken) >= WORLD_SIZE:
+        return 0 if not batches else -1
+    first, rest = batches[0], batches[1:]
+    longer, ends = taken + Counter(first), [0]
+    if longer.total() - len(longer) < WORLD_SIZE:
+        ends.append(1 + _cut(rest, longer, number))
+    if taken and number - len(taken) < WORLD_SIZE:  # a new epoch begins with this step
+        ends.append(1 + _cut(rest, Counter(first), number))
+    fresh = [sample for sample in first if not taken[sample]]
+    if taken and fresh and number - len(taken) - len(fresh) < WORLD_SIZE:  # or within it
+        ends.append(1 + _cut(rest, Counter(first) - Counter(fresh), number))
+    return max(ends)
 
 
 def _same(mine: Numbers, right: Numbers) -> bool:

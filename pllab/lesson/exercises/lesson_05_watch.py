@@ -20,6 +20,8 @@ from typing import Any
 from pllab.comm import Message, RankError, record_messages
 from pllab.comm.errors import is_echo
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.watched_waits import watch_waits
+from pllab.lesson.guard import their_line
 from pllab.lesson.judging import Program, run_on_ranks
 
 WORLD_SIZE = 3  # with two ranks, a 2 written into the code would pass for the number of ranks
@@ -35,6 +37,7 @@ class Attempt:
     error: str = ""
     kind: str = ""
     echo: bool = False
+    not_waited_for: int = 0
 
     def num_bytes(self) -> int:
         """The bytes of the busiest kind of call: a reduce and a broadcast of the same tensor count once."""
@@ -70,9 +73,21 @@ class Ran:
         agree([attempt.calls for attempt in attempts])
         if any(attempt.error for attempt in attempts):
             raise Wrong(*_HANG)
+        for attempt in attempts:
+            if attempt.not_waited_for:
+                raise Wrong(
+                    "not_waited_for",
+                    f"{attempt.not_waited_for} messages were started and nobody waited for them, so they may still be "
+                    "under way. Wait for what an asynchronous call returns, or leave out async_op.",
+                )
         return seen
 
 
+LITERAL = (
+    "literal_world_size",
+    "With three ranks the numbers are right, and in a world of one rank they are not that rank's own: the 3 stands in "
+    "your code. Ask the group for the number of ranks.",
+)
 _HANG = ("hang", "A rank waits for a message that no other rank sends.")
 
 
@@ -97,11 +112,12 @@ def attempt(log: Path, solution: Callable[..., Any], *arguments: Any) -> tuple[A
     timer.daemon = True
     timer.start()
     try:
-        with record_messages(note):
-            return solution(*arguments), Attempt(calls)
+        with record_messages(note), watch_waits() as started:
+            value = solution(*arguments)
+        return value, Attempt(calls, not_waited_for=sum(not message.waited_for for message in started))
     except Exception as error:
         text = traceback.format_exception_only(error)[0].strip().rstrip(".")
-        return None, Attempt(calls, text + _where(error, solution), type(error).__name__, is_echo(error))
+        return None, Attempt(calls, text + _where(error), type(error).__name__, is_echo(error))
     finally:
         timer.cancel()
 
@@ -116,22 +132,21 @@ def _append(log: Path, line: str) -> None:
         file.write(line + "\n")
 
 
-def _where(error: BaseException, solution: Callable[..., Any]) -> str:
-    """` (line 3 of average_gradients)`: the innermost line of the student's own code."""
-    name = getattr(getattr(solution, "__code__", None), "co_filename", "")
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
-    return f" (line {own[-1].lineno} of {own[-1].name})" if own else ""
+def _where(error: BaseException) -> str:
+    """` (line 3 of average_gradients: dist.all_reduce(None))`: the innermost line of the student's own code."""
+    line = their_line(error)
+    return f" ({line})" if line else ""
 
 
-@lru_cache(maxsize=1)  # all cases of an exercise ask about the same run
-def run(program: Program, solution: Callable[..., Any]) -> Ran:
+@lru_cache(maxsize=2)  # all cases of an exercise ask about the same run
+def run(program: Program, solution: Callable[..., Any], world_size: int = WORLD_SIZE) -> Ran:
     """Run `program(rank, world_size, solution, log)` on the ranks and collect what they saw."""
     with tempfile.TemporaryDirectory(prefix="pllab-watch-") as folder:
         try:
-            results, failure = run_on_ranks(program, solution, WORLD_SIZE, folder, timeout_s=45.0), ""
+            results, failure = run_on_ranks(program, solution, world_size, folder, timeout_s=45.0), ""
         except RankError as error:
             results, failure = [], str(error).partition("\n")[0]
-        logs = [_read_log(log_of(folder, rank)) for rank in range(WORLD_SIZE)]
+        logs = [_read_log(log_of(folder, rank)) for rank in range(world_size)]
     calls = [[Message(**line | {"shape": tuple(line["shape"])}) for line in log if line != _LATE] for log in logs]
     return Ran(results, calls, failure, late=any(_LATE in log for log in logs))
 

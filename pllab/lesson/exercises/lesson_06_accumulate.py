@@ -4,6 +4,7 @@ The loss notes when it is computed and when its backward begins, and how many me
 launch runs several numbers of micro-batches.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -14,13 +15,14 @@ from torch import nn
 
 from pllab.comm import record_messages
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, seen_on_ranks, write_down
+from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, judge_alone, seen_on_ranks, write_down
 
 LossOf = Callable[[torch.Tensor], torch.Tensor]
 Accumulate = Callable[[nn.Module, LossOf, list[torch.Tensor]], Any]
 
 _NUMBERS = (3, 1, 4)  # of micro-batches
 _WIDTH = 4
+_SLACK_BYTES = 64  # a solution may also count something over the ranks
 
 
 class _Event(NamedTuple):
@@ -41,6 +43,7 @@ class Seen:
     last: list[torch.Tensor]
     num_micro_batches: int
     num_messages: int = 0
+    num_bytes: int = 0
     events: list[_Event] = field(default_factory=list)
 
 
@@ -52,6 +55,7 @@ def program(rank: int, world_size: int, accumulate: Accumulate, folder: str) -> 
 def _call(rank: int, world_size: int, accumulate: Accumulate, folder: str, num_micro_batches: int) -> Seen:
     torch.manual_seed(num_micro_batches)
     model = nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.Tanh(), nn.Linear(_WIDTH, _WIDTH))
+    model.register_parameter("unused", nn.Parameter(torch.zeros(3)))
     data = [[torch.randn(6, _WIDTH) for _ in range(num_micro_batches)] for _ in range(world_size)]
     wrong_ones = _alone(model, data[rank]), _alone(model, [one[-1] for one in data])
     seen = Seen([], _alone(model, [x for share in data for x in share]), *wrong_ones, num_micro_batches)
@@ -66,8 +70,10 @@ def _call(rank: int, world_size: int, accumulate: Accumulate, folder: str, num_m
             return loss
 
         accumulate(model, loss_of, list(data[rank]))
-    seen.got = [parameter.grad for parameter in model.parameters()]
+    seen.got = [parameter.grad for name, parameter in model.named_parameters() if name != "unused"]
     seen.num_messages = ledger.count()
+    # the busiest kind of call: a reduce and a broadcast of the same tensor count once
+    seen.num_bytes = max((ledger.num_bytes(message.name) for message in ledger.messages), default=0)
     return seen
 
 
@@ -89,7 +95,14 @@ def one_graph_at_a_time(accumulate: Accumulate) -> None:
         wanted = [(kind, number) for number in range(one.num_micro_batches) for kind in ("forward", "backward")]
         happened = [(event.kind, event.micro_batch) for event in one.events]
         if sorted(happened) != sorted(wanted):
-            used = len({number for kind, number in happened if kind == "backward"})
+            (kind, again), times = Counter(happened).most_common(1)[0]
+            if times > 1 and again >= 0:
+                raise Wrong(
+                    "again",
+                    f"The {kind} of micro-batch {again} of {one.num_micro_batches} ran {times} times, so what it adds "
+                    "is counted again. Call backward on the loss of each micro-batch alone, once.",
+                )
+            used = len({number for kind, number in happened if kind == "backward" and number >= 0})
             raise Wrong(
                 "not_every_batch",
                 f"{used} of {one.num_micro_batches} micro-batches ran forward and backward once; run each once.",
@@ -104,8 +117,15 @@ def one_graph_at_a_time(accumulate: Accumulate) -> None:
 
 @case("one set of messages, none before the last backward")
 def one_set_of_messages(accumulate: Accumulate) -> None:
-    for one in _everything(accumulate):
+    everything = _everything(accumulate)
+    for one in everything:
         limit, before = len(one.truth), one.events[-1].num_messages if one.events else 0
+        if one.num_messages == 0 and any(other.num_messages for other in everything):
+            raise Wrong(
+                "not_averaged",
+                f"With {one.num_micro_batches} micro-batch(es) no message was sent: each rank keeps the gradient of "
+                "its own share. Average whatever their number is.",
+            )
         if one.num_messages == 0:
             raise Wrong("unseen", "The ledger saw no message; average with functions of pllab.comm.")
         if before and one.num_messages > before:
@@ -122,6 +142,13 @@ def one_set_of_messages(accumulate: Accumulate) -> None:
             )
         if one.num_messages > limit:
             raise Wrong("too_many", f"{one.num_messages} messages for {limit} parameters; one each is enough.")
+        gradient_bytes = sum(gradient.nbytes for gradient in one.truth)
+        if one.num_bytes > gradient_bytes + _SLACK_BYTES:
+            raise Wrong(
+                "sent_twice",
+                f"The gradients have {gradient_bytes} bytes and your messages carried {one.num_bytes}: the same "
+                "gradients were averaged more than once, which changes no number and costs the time again.",
+            )
 
 
 @case("the gradient equals that of one process with all the data")
@@ -129,6 +156,9 @@ def equals_one_process(accumulate: Accumulate) -> None:
     for one in _everything(accumulate):
         for got, truth, local, last in zip(one.got, one.truth, one.local, one.last, strict=True):
             _judge(got, truth, local, last, one.num_micro_batches)
+    for one in seen_on_ranks(program, accumulate, 1)[0]:
+        for got, truth in zip(one.got, one.truth, strict=True):
+            judge_alone(got, truth)
 
 
 def _judge(got: torch.Tensor | None, truth: torch.Tensor, local: torch.Tensor, last: torch.Tensor, k: int) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 
 from pllab.comm import record_messages
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, mean, seen_on_ranks, write_down
+from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, judge_alone, mean, seen_on_ranks, write_down
 
 AverageFlat = Callable[[nn.Module], Any]
 
@@ -60,8 +60,11 @@ _MIXED = _numbered(
     _Parameter("row", (6,)),
     _Parameter("single", ()),
     _Parameter("offset", (4,), torch.float64),
+    _Parameter("zero_on_rank_1", (6,)),
 )
-_LAYOUTS = (_MIXED, _drawn(), _numbered(_Parameter("alone", (5,), torch.float64)))
+# A sum of two numbers below 128 keeps its digits in bfloat16.
+_SHORT = _numbered(_Parameter("short", (2,), torch.bfloat16), _Parameter("alone", (5,), torch.float64))
+_LAYOUTS = (_MIXED, _drawn(), _SHORT)
 _NOTHING = _numbered(_Parameter("frozen", (2, 2)), _Parameter("unused", (3,)))
 
 
@@ -83,6 +86,11 @@ def program(rank: int, _world_size: int, average_flat: AverageFlat, folder: str)
         return [*seen, Seen({}, [], f"{type(error).__name__}: {error}")]
 
 
+def alone(rank: int, _world_size: int, average_flat: AverageFlat, folder: str) -> dict[str, torch.Tensor | None]:
+    """The gradients after a call in a world of one rank."""
+    return _call(average_flat, _MIXED, rank, folder).gradients
+
+
 def _call(average_flat: AverageFlat, layout: _Layout, rank: int, folder: str) -> Seen:
     model = nn.Module()
     for one in layout:
@@ -100,7 +108,8 @@ def gradient_of(one: _Parameter, rank: int) -> torch.Tensor:
     """Numbers such as 312.0: rank 1 adds 7 to them, and float64 has digits that float32 cannot hold."""
     places = torch.arange(float(torch.Size(one.shape).numel()), dtype=one.dtype)
     digits = 1e-7 if one.dtype == torch.float64 else 0.0
-    return (100 * one.number + places * (1 + digits) + (7 + digits) * rank).reshape(one.shape)
+    gradient = (100 * one.number + places * (1 + digits) + (7 + digits) * rank).reshape(one.shape)
+    return torch.zeros_like(gradient) if one.name == f"zero_on_rank_{rank}" else gradient
 
 
 def _layouts(average_flat: AverageFlat) -> Iterator[tuple[_Layout, list[Seen]]]:
@@ -117,7 +126,12 @@ def in_place(average_flat: AverageFlat) -> None:
             if one.has_gradient:
                 parts = [gradient_of(one, rank) for rank in range(WORLD_SIZE)]
                 for rank in range(WORLD_SIZE):
+                    _judge_left_out(one, layout, seen[rank].gradients, rank)
                     _judge(one, rank, [each.gradients[one.name] for each in seen], parts)
+    (gradients,) = seen_on_ranks(alone, average_flat, 1)
+    for one in _MIXED:
+        if one.has_gradient:
+            judge_alone(gradients[one.name], gradient_of(one, 0))
 
 
 @case("float64 gradients keep their digits")
@@ -174,6 +188,23 @@ def nothing(average_flat: AverageFlat) -> None:
             )
         if seen[-1].messages:
             raise Wrong("nothing_to_send", "A model without any gradient sent a message; it has nothing to average.")
+
+
+def _judge_left_out(one: _Parameter, layout: _Layout, got: dict[str, torch.Tensor | None], rank: int) -> None:
+    """Whether this gradient alone is the rank's own, while others became the mean."""
+    right = [
+        other.name
+        for other in layout
+        if other.has_gradient
+        and torch.Size(other.shape).numel()
+        and close(got[other.name], mean([gradient_of(other, each) for each in range(WORLD_SIZE)]))
+    ]
+    if right and one.name not in right and close(got[one.name], gradient_of(one, rank)) and 0 not in one.shape:
+        raise Wrong(
+            "left_out",
+            f"The gradient of {one.name!r}, of shape {one.shape} and {one.dtype}, is still this rank's own, and that of "
+            f"{right[0]!r} is the mean: this one is not in the message, or is never written back.",
+        )
 
 
 def _judge(one: _Parameter, rank: int, got_by_rank: list[torch.Tensor | None], parts: list[torch.Tensor]) -> None:

@@ -32,6 +32,14 @@ def judge_gradient(name: str, got: torch.Tensor | None, parts: Sequence[torch.Te
             "not_averaged",
             f"After wait() the gradient of {name} is one rank's own: it was never sent, or the result was not kept.",
         )
+    factor = float((got * expected).sum() / (expected * expected).sum())
+    if close(got, factor * expected):
+        twice = abs(factor * len(parts) - 1) < 1e-3
+        words = "it was divided by world_size() once too often" if twice else "divide by world_size(), once"
+        raise Wrong(
+            "divided_twice" if twice else "wrong_factor",
+            f"The gradient of {name} is {factor:.3g} times the mean over the {len(parts)} ranks: {words}.",
+        )
     when = "second" if step else "first"
     raise Wrong(
         "value",

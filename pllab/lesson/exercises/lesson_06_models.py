@@ -50,7 +50,7 @@ PLACES = ("first", "between", "last")  # of the unused parameter of `Branches`
 
 
 class Branches(nn.Module):
-    """Two layers side by side, of which the one computed last gets its gradient first, and an unused parameter."""
+    """Two layers side by side, of which the one computed last gets its gradient first, and one not used at first."""
 
     def __init__(self, rank: int, place: str) -> None:
         super().__init__()
@@ -59,7 +59,11 @@ class Branches(nn.Module):
         for name in names:
             layer = nn.Linear(WIDTH, WIDTH, bias=False)
             self.add_module(name, layer)
-        self.order = ("left", "right") if rank == 0 else ("right", "left")
+        self.order = ["left", "right"] if rank == 0 else ["right", "left"]
+
+    def use_all(self) -> None:
+        """From now on the loss needs the unused one too."""
+        self.order.insert(1, "unused")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Sum the branches, in this rank's order."""

@@ -44,23 +44,23 @@ _KNOWN = (
 _MISMATCH = re.compile(r"killed by signal|SIGABRT|had not finished|PeerError")
 
 
-def seen_on_ranks(program: Program, solution: Callable[..., Any]) -> list[Any]:
-    """Run `program(rank, world_size, solution, folder)` on two ranks, once for all cases, and return what each saw.
+def seen_on_ranks(program: Program, solution: Callable[..., Any], world_size: int = WORLD_SIZE) -> list[Any]:
+    """Run `program(rank, world_size, solution, folder)` on the ranks, once for all cases, and return what each saw.
 
     Raises:
         Wrong: the solution raised, never came back, or broke the process.
     """
-    outcome = _outcome(program, solution)
+    outcome = _outcome(program, solution, world_size)
     if isinstance(outcome, Exception):
         raise outcome from None
     return outcome
 
 
-@lru_cache(maxsize=1)  # a failure too: no case launches again after it
-def _outcome(program: Program, solution: Callable[..., Any]) -> list[Any] | Exception:
+@lru_cache(maxsize=2)  # a failure too: no case launches again after it
+def _outcome(program: Program, solution: Callable[..., Any], world_size: int) -> list[Any] | Exception:
     with TemporaryDirectory(prefix="pllab-check-") as folder:
         try:
-            return run_on_ranks(program, solution, WORLD_SIZE, folder, timeout_s=_TIMEOUT_S)
+            return run_on_ranks(program, solution, world_size, folder, timeout_s=_TIMEOUT_S)
         except RankError as error:
             return _as_hint(str(error).partition("\n")[0], Path(folder))
 
@@ -123,3 +123,17 @@ def close(got: torch.Tensor | None, expected: torch.Tensor, tolerance: float = 1
 def mean(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """The mean over the ranks."""
     return torch.stack(list(parts)).mean(0)
+
+
+def judge_alone(got: torch.Tensor | None, own: torch.Tensor) -> None:
+    """Compare the gradient of the only rank of a world of one with its own.
+
+    Raises:
+        Wrong: it is another one, so a number of ranks stands in the code.
+    """
+    if not close(got, own):
+        raise Wrong(
+            "literal_world_size",
+            "On two ranks the numbers are right, and in a world of one rank the mean is not that rank's own gradient: "
+            "the 2 stands in your code. Ask world_size().",
+        )
