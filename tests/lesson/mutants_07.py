@@ -415,7 +415,7 @@ WRONG = [
     ("07.2", "places_for_sizes", ends_of_stages),
     ("07.2", "wrong_number", places_between_stages),
     ("07.2", "costs_for_sizes", costs_of_stages),
-    ("07.2", "not_optimal", whole_limits_only),
+    ("07.2", "whole_costs", whole_limits_only),
     ("07.2", "not_optimal", sorts_the_costs),
     ("07.2", "no_list", prints_only),
     ("07.2", "no_list", the_slowest_cost),

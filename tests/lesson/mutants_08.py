@@ -293,7 +293,7 @@ WRONG = [
     ("08.2", "turned_round", overhead_first),
     ("08.3", "overhead_for_fraction", for_the_overhead),
     ("08.3", "not_enough", rounds_down),
-    ("08.3", "not_enough", tries_a_hundred),
+    ("08.3", "upper_limit", tries_a_hundred),
     ("08.3", "not_whole", does_not_round),
     ("08.3", "strictly_below", strictly_below),
     ("08.3", "not_smallest", doubles_until_enough),
