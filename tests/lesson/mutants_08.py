@@ -3,6 +3,7 @@
 import math
 
 from pllab.pipeline import clock_cycles
+from tests.lesson import strangers_08 as strangers
 
 # 08.1 clock_cycles(num_batches, num_partitions)
 
@@ -291,6 +292,10 @@ WRONG = [
     ("08.2", "nothing", says_nothing),
     ("08.2", "no_pair", only_the_fraction),
     ("08.2", "turned_round", overhead_first),
+    ("08.2", "rounded", strangers.bubbles_rounded),
+    ("08.3", "rounded_fraction", strangers.fewest_tolerant),
+    ("08.3", "upper_limit", strangers.fewest_million),
+    ("08.3", "not_enough", strangers.fewest_shaved),
     ("08.3", "overhead_for_fraction", for_the_overhead),
     ("08.3", "not_enough", rounds_down),
     ("08.3", "upper_limit", tries_a_hundred),

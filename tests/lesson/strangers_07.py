@@ -35,7 +35,7 @@ def split_groupby(sequential):
     for layer in sequential:
         last = layer.device if hasattr(layer, "device") else last
         labelled.append((last, layer))
-    groups = [(d, [l for _, l in g]) for d, g in itertools.groupby(labelled, key=lambda pair: pair[0])]
+    groups = [(d, [layer for _, layer in g]) for d, g in itertools.groupby(labelled, key=lambda pair: pair[0])]
     return [nn.Sequential(*g) for _, g in groups], [d for d, _ in groups]
 
 
@@ -575,7 +575,7 @@ def tie_in_place_alias(first, last):  # in place where both exist, a shared one 
     last.grad.copy_(first.grad)
 
 
-def tie_accumulating_list(first, last, seen=[]):  # a mutable default that remembers
+def tie_accumulating_list(first, last, seen=[]):  # noqa: B006  # a mutable default that remembers
     seen += [w.grad for w in (first, last) if w.grad is not None]
     if not seen:
         return

@@ -50,7 +50,7 @@ def any_unit(balance: Balance) -> None:
             except Wrong as wrong:
                 raise Wrong(
                     "unit",
-                    f"Right for costs {costs} and {num_stages} stages, but not where all costs are {factor:g} times as large: "
+                    f"Right for costs {costs} and {num_stages} stages, but not for {factor:g} times these costs. "
                     f"{wrong.sentence} No cost is too large or too small: look for a fixed limit or tolerance.",
                 ) from None
 
@@ -177,14 +177,9 @@ def _named(
         return "greedy", f"{said} Filling a stage up to its fair share decides too early: the rest may not fit."
     if all(sizes in _first_and_last(len(costs), p) for (costs, p), sizes in zip(questions, answers, strict=True)):
         return "sum_not_max", f"{said} The sum over the stages is the same for every cut; make the largest one small."
-    for measure, hint_id, sentence in _OTHER_MEASURES:
-        if all(_is_least(measure, costs, sizes) for (costs, _), sizes in wrong):
+    for holds, hint_id, sentence in _OTHER_AIMS:
+        if all(holds(costs, sizes) for (costs, _), sizes in wrong):
             return hint_id, f"{said} {sentence}"
-    if all(any(cost != int(cost) for cost in costs) for (costs, _), _ in wrong):
-        return (
-            "whole_costs",
-            f"{said} Whole costs you cut right, and these are not whole: is a cost or a limit rounded somewhere?",
-        )
     if all(_near(costs, sizes) for (costs, _), sizes in wrong):
         return "off_by_one", f"{said} One layer more or less would be right: look at the ends of your ranges."
     return "not_optimal", f"{said} {_ANOTHER}"
@@ -223,9 +218,26 @@ def _spread(costs: Sequence[float], sizes: Sequence[int]) -> float:
     return max(stages) - min(stages)
 
 
-_OTHER_MEASURES = (
-    (_squares, "sum_not_max", "You made the stages alike on average; only the slowest one counts."),
-    (_spread, "spread_not_max", "You brought the slowest and the fastest stage together; only the slowest counts."),
+def _not_whole(costs: Sequence[float], _sizes: Sequence[int]) -> bool:
+    return any(cost != int(cost) for cost in costs)
+
+
+_OTHER_AIMS: tuple[tuple[Callable[[Sequence[float], list[int]], bool], str, str], ...] = (
+    (
+        partial(_is_least, _squares),
+        "sum_not_max",
+        "You made the stages alike on average; only the slowest one counts.",
+    ),
+    (
+        partial(_is_least, _spread),
+        "spread_not_max",
+        "You brought the slowest and the fastest stage together; only the slowest counts.",
+    ),
+    (
+        _not_whole,
+        "whole_costs",
+        "Whole costs you cut right, and these are not whole: is a cost or a limit rounded somewhere?",
+    ),
 )
 
 

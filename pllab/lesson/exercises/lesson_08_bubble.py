@@ -245,13 +245,16 @@ def _name_the_mistake(fewest: Fewest) -> None:
     for hint_id, formula, sentence in _NOT_THE_FEWEST:
         if answers == [formula(p, limit) for p, limit in _LIMITS]:
             raise Wrong(hint_id, sentence)
-    short = {m for m, (p, limit) in zip(answers, _LIMITS, strict=True) if _share_of_all(m, p) > limit}
-    if len(short) == 1 and short == {max(answers)} and max(answers) >= 50:
+    if answers == [min(_fewest(p, limit), max(answers)) for p, limit in _LIMITS]:
         raise Wrong(
             "upper_limit",
             f"Where more than {max(answers):,} micro-batches are needed, you answered {max(answers):,}: the number has "
             "no upper limit.",
         )
+
+
+def _fewest(p: int, limit: float) -> int:
+    return _first(lambda m: _share_of_all(m, p) <= limit)
 
 
 def _first(holds: Callable[[int], bool]) -> int:
