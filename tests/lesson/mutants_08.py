@@ -238,7 +238,7 @@ def doubles_until_enough(p, limit):
 
 
 def always_many(p, limit):
-    return 100_000
+    return 1_000_000
 
 
 def nothing_for_one_stage(p, limit):
