@@ -71,6 +71,13 @@ class CutsBench:
         gains = [before / now for before, now in pairs]
         return statistics.median(gains), min(gains), max(gains)
 
+    def core(self) -> str:
+        """How much of a core one lane had, as a sentence: below 1 other programs shared it."""
+        spent = self.spent[SLICED]
+        share = min(1.0, (spent.program_s + spent.system_s) / statistics.median(self.comparison.seconds[SLICED]))
+        busy = "; other programs wanted the cores, so trust none of these gains" if share < 0.9 else ""
+        return f"one lane had {share:.0%} of a core{busy}."
+
     def verdict(self) -> str:
         """Which of the three cuts won, or which could not be told apart, as a sentence."""
         seconds = self.comparison.seconds

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from pllab.pipeline import WithDevice
+from tests.lesson import strangers_07 as strangers
 
 # 07.1 split_module(sequential)
 
@@ -399,6 +400,14 @@ WRONG = [
     ("07.1", "copied", copies_the_layers),
     ("07.1", "no_pair", partitions_only),
     ("07.1", "doubled_layer", last_layer_twice),
+    ("07.1", "type_only", strangers.split_type),
+    ("07.1", "bare_wrapper", strangers.split_parametered),
+    ("07.1", "lost_repeat", strangers.split_children),
+    ("07.1", "no_device", strangers.split_relu_only),
+    ("07.2", "unit", strangers.balance_million),
+    ("07.2", "unit", strangers.balance_tolerant),
+    ("07.2", "spread_not_max", strangers.balance_spread),
+    ("07.2", "refused", strangers.balance_raise_equal),
     ("07.2", "equal_counts", equal_counts),
     ("07.2", "equal_counts", equal_counts_rest_last),
     ("07.2", "greedy", greedy_until_full),
@@ -415,7 +424,7 @@ WRONG = [
     ("07.2", "places_for_sizes", ends_of_stages),
     ("07.2", "wrong_number", places_between_stages),
     ("07.2", "costs_for_sizes", costs_of_stages),
-    ("07.2", "not_optimal", whole_limits_only),
+    ("07.2", "whole_costs", whole_limits_only),
     ("07.2", "not_optimal", sorts_the_costs),
     ("07.2", "no_list", prints_only),
     ("07.2", "no_list", the_slowest_cost),
@@ -436,6 +445,10 @@ WRONG = [
     ("07.3", "one_tensor", shares_one_tensor),
     ("07.3", "crash_without_gradient", needs_both),
     ("07.3", "ignores_missing", skips_when_one_is_missing),
+    ("07.3", "one_tensor", strangers.tie_none_alias),
+    ("07.3", "one_tensor", strangers.tie_in_place_alias),
+    ("07.3", "other_type", strangers.tie_float32_zero),
+    ("07.3", "lost_digits", strangers.tie_float_back),
     ("07.3", "not_the_plain_model", right_for_constant_gradients_only),
     ("07.3", "drifted", adds_on_every_second_call),
 ]

@@ -3,6 +3,7 @@
 import math
 
 from pllab.pipeline import clock_cycles
+from tests.lesson import strangers_08 as strangers
 
 # 08.1 clock_cycles(num_batches, num_partitions)
 
@@ -237,7 +238,7 @@ def doubles_until_enough(p, limit):
 
 
 def always_many(p, limit):
-    return 100_000
+    return 1_000_000
 
 
 def nothing_for_one_stage(p, limit):
@@ -291,9 +292,13 @@ WRONG = [
     ("08.2", "nothing", says_nothing),
     ("08.2", "no_pair", only_the_fraction),
     ("08.2", "turned_round", overhead_first),
+    ("08.2", "rounded", strangers.bubbles_rounded),
+    ("08.3", "rounded_fraction", strangers.fewest_tolerant),
+    ("08.3", "upper_limit", strangers.fewest_million),
+    ("08.3", "not_enough", strangers.fewest_shaved),
     ("08.3", "overhead_for_fraction", for_the_overhead),
     ("08.3", "not_enough", rounds_down),
-    ("08.3", "not_enough", tries_a_hundred),
+    ("08.3", "upper_limit", tries_a_hundred),
     ("08.3", "not_whole", does_not_round),
     ("08.3", "strictly_below", strictly_below),
     ("08.3", "not_smallest", doubles_until_enough),

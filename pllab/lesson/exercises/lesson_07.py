@@ -28,7 +28,7 @@ EXERCISES = (
         title="The cut that balances",
         minutes=15,
         difficulty=3,
-        cases=(balancing.well_formed, balancing.optimal, balancing.edges, balancing.too_many),
+        cases=(balancing.well_formed, balancing.optimal, balancing.any_unit, balancing.edges, balancing.too_many),
         hints=(
             "Every stage waits for the slowest one. Compare two cuts of five layers by their largest stage, by nothing "
             "else.",
@@ -46,7 +46,7 @@ EXERCISES = (
         title="One weight on two stages",
         minutes=8,
         difficulty=2,
-        cases=(tied.one_call, tied.three_steps, tied.two_tensors, tied.missing),
+        cases=(tied.one_call, tied.three_steps, tied.two_tensors, tied.missing, tied.other_types),
         hints=(
             "In the plain model one weight is used twice. What does backward do with two uses of one weight?",
             "Backward adds the uses up, and each copy knows its own use only. So both need the sum, before either of "

@@ -1,10 +1,11 @@
 """The cases of exercise 07.2: `balance(costs, num_stages)` against every possible cut.
 
-A wrong answer is named by what it has in common with the usual short cuts, over all inputs: equal numbers of
-layers, a greedy filling, the smallest sum of squares, a cut that is one layer off. An answer that describes no cut may
-be the right one in other words: costs or places in place of numbers of layers.
+A wrong answer is named by what it has in common with the usual short cuts, over all inputs: equal numbers of layers, a
+greedy filling, the smallest sum of squares or spread, whole costs only, a cut one layer off. An answer that describes
+no cut may be the right one in other words: costs or places in place of numbers of layers.
 """
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from itertools import accumulate, combinations, pairwise
 from typing import Any
 
 from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.guard import their_line
 
 Balance = Callable[[list[float], int], Any]
 Question = tuple[list[float], int]
@@ -30,25 +32,33 @@ def optimal(balance: Balance) -> None:
     wrong = [
         (question, sizes)
         for question, sizes in zip(questions, answers, strict=True)
-        if _slowest(question[0], sizes) > _best(*question) + 1e-9
+        if not _is_least(_slowest, question[0], sizes)
     ]
     if not wrong:
         return
     (costs, num_stages), sizes = wrong[0]
-    optimum = min(_every_cut(len(costs), num_stages), key=lambda other: _slowest(costs, other))
-    said = (
-        f"For costs {costs} and {num_stages} stages you cut {sizes}: the slowest stage costs "
-        f"{_slowest(costs, sizes):g}. The cut {optimum} has a slowest stage of {_best(costs, num_stages):g}."
-    )
-    raise Wrong(*_named(questions, answers, wrong, said))
+    raise Wrong(*_named(questions, answers, wrong, _said(costs, num_stages, sizes)))
+
+
+@case("costs in millionths, or a billion times as large, are cut just as well")
+def any_unit(balance: Balance) -> None:
+    for costs, num_stages in _KNOWN:
+        _judge(balance, costs, num_stages)
+        for factor in (1e-6, 1e9):
+            try:
+                _judge(balance, [cost * factor for cost in costs], num_stages)
+            except Wrong as wrong:
+                raise Wrong(
+                    "unit",
+                    f"Right for costs {costs} and {num_stages} stages, but not for {factor:g} times these costs. "
+                    f"{wrong.sentence} No cost is too large or too small: look for a fixed limit or tolerance.",
+                ) from None
 
 
 @case("one stage, as many stages as layers, and costs of zero")
 def edges(balance: Balance) -> None:
     for costs, num_stages in (([3, 1, 2], 1), ([3, 1, 2], 3), ([5], 1), ([0, 0, 0, 7], 2), ([0.0, 0.0], 2)):
-        sizes = _sizes(balance, [float(cost) for cost in costs], num_stages)
-        if _slowest(costs, sizes) > _best(costs, num_stages) + 1e-9:
-            raise Wrong("not_optimal", f"For costs {costs} and {num_stages} stages you cut {sizes}.")
+        _judge(balance, [float(cost) for cost in costs], num_stages)
 
 
 @case("more stages than layers are a ValueError")
@@ -71,21 +81,42 @@ def too_many(balance: Balance) -> None:
     )
 
 
+# The lesson's own example, and the classic trap for a greedy filling.
+_KNOWN: list[Question] = [([1, 1, 1, 1, 4], 2), ([1, 1, 1, 1, 1, 1, 1, 4], 2), ([2, 3, 4, 5, 1], 2)]
+
+
 def _questions() -> list[Question]:
-    """The lesson's own example, the classic trap for a greedy filling, and costs by chance: small, large, broken."""
+    """The known ones, and costs by chance: small, large, broken."""
     draw = random.Random(7)
-    fixed: list[Question] = [([1, 1, 1, 1, 4], 2), ([1, 1, 1, 1, 1, 1, 1, 4], 2), ([2, 3, 4, 5, 1], 2)]
     sizes = [(num_layers, num_stages) for num_layers in range(2, 9) for num_stages in range(2, min(5, num_layers))]
     small = [([float(draw.randint(1, 9)) for _ in range(n)], p) for n, p in sizes for _ in range(3)]
     # Sixteenths add up exactly; up to 2, and up to 500.
     broken = [([draw.randint(0, most) / 16 for _ in range(n)], p) for n, p in sizes for most in (32, 8000)]
-    return fixed + small + broken
+    return _KNOWN + small + broken
+
+
+def _judge(balance: Balance, costs: list[float], num_stages: int) -> None:
+    """One question by itself, where no class of bug can be told."""
+    sizes = _sizes(balance, costs, num_stages)
+    if not _is_least(_slowest, costs, sizes):
+        raise Wrong("not_optimal", f"{_said(costs, num_stages, sizes)} {_ANOTHER}")
+
+
+def _said(costs: list[float], num_stages: int, sizes: list[int]) -> str:
+    optimum = min(_every_cut(len(costs), num_stages), key=lambda other: _slowest(costs, other))
+    return (
+        f"For costs {costs} and {num_stages} stages you cut {sizes}: the slowest stage costs "
+        f"{_slowest(costs, sizes):g}. The cut {optimum} has a slowest stage of {_best(costs, num_stages):g}."
+    )
+
+
+_ANOTHER = "Have you tried every choice of places, and kept the one whose largest stage cost is smallest?"
 
 
 def _sizes(balance: Balance, costs: list[float], num_stages: int) -> list[int]:
     """The answer as a list of whole numbers that describe a cut at all."""
-    answer = balance(list(costs), num_stages)
-    asked = f"for {len(costs)} layers and {num_stages} stages"
+    asked = f"for costs {costs} and {num_stages} stage{'s' * (num_stages > 1)}"
+    answer = _answer(balance, costs, num_stages, asked)
     try:
         numbers = [float(size) for size in answer]
     except (TypeError, ValueError):
@@ -94,7 +125,7 @@ def _sizes(balance: Balance, costs: list[float], num_stages: int) -> list[int]:
             f"balance returns the number of layers of each stage, such as [4, 1], and it returned {answer!r} {asked}.",
         ) from None
     said = f"You returned {[int(one) if one.is_integer() else one for one in numbers]} {asked}"
-    if sum(numbers) != len(costs) and abs(sum(numbers) - sum(costs)) < 1e-6:
+    if numbers and sum(numbers) != len(costs) and math.isclose(sum(numbers), sum(costs), rel_tol=1e-6):
         raise Wrong(
             "costs_for_sizes",
             f"{said}. These add up to {sum(costs):g}, the sum of all costs: they are the costs of your stages. Return "
@@ -120,6 +151,18 @@ def _sizes(balance: Balance, costs: list[float], num_stages: int) -> list[int]:
     return [int(one) for one in numbers]
 
 
+def _answer(balance: Balance, costs: list[float], num_stages: int, asked: str) -> Any:
+    try:
+        return balance(list(costs), num_stages)
+    except ValueError as error:
+        raise Wrong(
+            "refused",
+            f"Your function raised ValueError({', '.join(map(repr, error.args))}) {asked}. {len(costs)} "
+            "layers are enough for that: return the best cut.",
+            their_line(error),
+        ) from None
+
+
 def _named(
     questions: Sequence[Question], answers: Sequence[list[int]], wrong: Sequence[tuple[Question, list[int]]], said: str
 ) -> tuple[str, str]:
@@ -134,11 +177,12 @@ def _named(
         return "greedy", f"{said} Filling a stage up to its fair share decides too early: the rest may not fit."
     if all(sizes in _first_and_last(len(costs), p) for (costs, p), sizes in zip(questions, answers, strict=True)):
         return "sum_not_max", f"{said} The sum over the stages is the same for every cut; make the largest one small."
-    if all(_squares(costs, sizes) <= _least_squares(costs, p) + 1e-9 for (costs, p), sizes in wrong):
-        return "sum_not_max", f"{said} You made the stages alike on average; only the slowest one counts."
+    for holds, hint_id, sentence in _OTHER_AIMS:
+        if all(holds(costs, sizes) for (costs, _), sizes in wrong):
+            return hint_id, f"{said} {sentence}"
     if all(_near(costs, sizes) for (costs, _), sizes in wrong):
         return "off_by_one", f"{said} One layer more or less would be right: look at the ends of your ranges."
-    return "not_optimal", f"{said} Try every place for the last cut, and the best cut of what stands before it."
+    return "not_optimal", f"{said} {_ANOTHER}"
 
 
 def _every_cut(num_layers: int, num_stages: int) -> list[list[int]]:
@@ -158,12 +202,43 @@ def _best(costs: Sequence[float], num_stages: int) -> float:
     return min(_slowest(costs, sizes) for sizes in _every_cut(len(costs), num_stages))
 
 
+def _is_least(
+    measure: Callable[[Sequence[float], Sequence[int]], float], costs: Sequence[float], sizes: list[int]
+) -> bool:
+    """Whether no cut into as many stages has less of it, but for rounding."""
+    return measure(costs, sizes) <= (1 + 1e-9) * min(measure(costs, cut) for cut in _every_cut(len(costs), len(sizes)))
+
+
 def _squares(costs: Sequence[float], sizes: Sequence[int]) -> float:
     return sum(cost**2 for cost in _stage_costs(costs, sizes))
 
 
-def _least_squares(costs: Sequence[float], num_stages: int) -> float:
-    return min(_squares(costs, sizes) for sizes in _every_cut(len(costs), num_stages))
+def _spread(costs: Sequence[float], sizes: Sequence[int]) -> float:
+    stages = _stage_costs(costs, sizes)
+    return max(stages) - min(stages)
+
+
+def _not_whole(costs: Sequence[float], _sizes: Sequence[int]) -> bool:
+    return any(cost != int(cost) for cost in costs)
+
+
+_OTHER_AIMS: tuple[tuple[Callable[[Sequence[float], list[int]], bool], str, str], ...] = (
+    (
+        partial(_is_least, _squares),
+        "sum_not_max",
+        "You made the stages alike on average; only the slowest one counts.",
+    ),
+    (
+        partial(_is_least, _spread),
+        "spread_not_max",
+        "You brought the slowest and the fastest stage together; only the slowest counts.",
+    ),
+    (
+        _not_whole,
+        "whole_costs",
+        "Whole costs you cut right, and these are not whole: is a cost or a limit rounded somewhere?",
+    ),
+)
 
 
 def _even_first(costs: Sequence[float], num_stages: int) -> list[int]:
@@ -201,12 +276,11 @@ def _greedy(costs: Sequence[float], num_stages: int, over: bool) -> list[int]:
 
 def _near(costs: Sequence[float], sizes: list[int]) -> bool:
     """Whether moving one cut by one layer gives the optimum."""
-    best = _best(costs, len(sizes))
     for stage in range(len(sizes) - 1):
         for step in (-1, 1):
             moved = list(sizes)
             moved[stage] += step
             moved[stage + 1] -= step
-            if min(moved) > 0 and _slowest(costs, moved) <= best + 1e-9:
+            if min(moved) > 0 and _is_least(_slowest, costs, moved):
                 return True
     return False

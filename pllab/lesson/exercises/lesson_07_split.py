@@ -1,10 +1,12 @@
 """The cases of exercise 07.1: `split_module(sequential)` returns the partitions and their devices.
 
 A layer says its lane by `WithDevice`; a layer without one, and without parameters, follows the layer before it. The
-first layer always says its own.
+first layer always says its own. A `WithDevice` may be around a layer without parameters, a layer that says nothing may
+be of any class, and one object may stand twice in the chain.
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +20,16 @@ Split = Callable[[nn.Sequential], Any]
 Expected = list[tuple[str, list[int]]]  # device and layer numbers of each stage
 
 _SILENT = ""  # a layer that does not say its device
+
+
+class _Doubled(nn.Module):
+    """A layer of nobody's library."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+
+_SILENT_KINDS = (nn.ReLU, nn.Tanh, nn.Flatten, nn.Identity, _Doubled)
 
 
 def _drawn() -> list[list[str]]:
@@ -39,11 +51,14 @@ def consecutive(split: Split) -> None:
         ["cpu:0", "cpu:1", "cpu:1", "cpu:2"],
     ):
         _judge(split, lanes)
+    _judge(split, ["cpu:0", "cpu:1", "cpu:1", "cpu:0"], bare=(1, 2))
 
 
 @case("a layer without a device of its own stays with the layer before it")
 def silent(split: Split) -> None:
     _judge(split, ["cpu:0", _SILENT, "cpu:1", _SILENT, _SILENT])
+    _judge(split, ["cpu:0", _SILENT, _SILENT, _SILENT, _SILENT, _SILENT, "cpu:1"])
+    _judge(split, ["cpu:0", _SILENT, "cpu:1", _SILENT, "cpu:1", _SILENT], twice=True)
     _judge(split, ["cpu:1", _SILENT, "cpu:0"])
     _judge(split, ["cpu:1", _SILENT])
 
@@ -52,6 +67,7 @@ def silent(split: Split) -> None:
 def again(split: Split) -> None:
     for lanes in (["cpu:0", "cpu:1", "cpu:0"], ["cpu:1", "cpu:0", _SILENT, "cpu:1", "cpu:0"], *_drawn()):
         _judge(split, lanes)
+        _judge(split, lanes, bare=range(1, len(lanes), 2))
 
 
 def _right(lanes: Sequence[str]) -> Expected:
@@ -65,9 +81,21 @@ def _right(lanes: Sequence[str]) -> Expected:
     return stages
 
 
-def _judge(split: Split, lanes: Sequence[str]) -> None:
+def _layers(lanes: Sequence[str], bare: Sequence[int], twice: bool) -> list[nn.Module]:
+    """The chain; bare: which `WithDevice` have no parameters; twice: one object for all layers that say nothing."""
+    same = nn.ReLU()
+
+    def layer(number: int, lane: str) -> nn.Module:
+        if lane == _SILENT:
+            return same if twice else _SILENT_KINDS[number % len(_SILENT_KINDS)]()
+        return WithDevice(nn.ReLU() if number in bare else nn.Linear(2, 2), lane)
+
+    return [layer(number, lane) for number, lane in enumerate(lanes)]
+
+
+def _judge(split: Split, lanes: Sequence[str], bare: Sequence[int] = (), twice: bool = False) -> None:
     """Compare the stages with the right ones, and name the bug."""
-    layers = [nn.ReLU() if lane == _SILENT else WithDevice(nn.Linear(2, 2), lane) for lane in lanes]
+    layers = _layers(lanes, bare, twice)
     right, (stages, devices) = _right(lanes), _read(split(nn.Sequential(*layers)), layers)
     asked = f"Layers 0 to {len(layers) - 1} belong in the stages {_shown(right)}"
     if any(not numbers for numbers in stages):
@@ -75,8 +103,17 @@ def _judge(split: Split, lanes: Sequence[str]) -> None:
     flat = [number for numbers in stages for number in numbers]
     got = list(zip(devices, stages, strict=True))
     said = f"{asked}; you returned {_shown(got)}."
+    wrapped = [number for number in bare if lanes[number] != _SILENT]
+    if wrapped and got != right and got == _right([_SILENT if n in wrapped else lane for n, lane in enumerate(lanes)]):
+        raise Wrong(
+            "bare_wrapper",
+            f"{said} Layer {wrapped[0]} is a WithDevice around a layer without parameters: it has a .device, and that "
+            "counts.",
+        )
     quiet = [number for number, lane in enumerate(lanes) if lane == _SILENT]
     if lost := sorted(set(range(len(layers))) - set(flat)):
+        if twice:
+            raise Wrong("lost_repeat", f"{said} Layer {lost[0]} is gone: one object stands in the chain several times.")
         why = " It has no device of its own, and it is still a layer." if set(lost) <= set(quiet) else ""
         raise Wrong("lost_layer", f"{said} Layer {lost[0]} is gone.{why}")
     if len(flat) > len(layers):
@@ -102,6 +139,11 @@ def _judge_cuts(right: Expected, got: Expected, said: str, quiet: Sequence[int])
     numbers = [stage for _, stage in got]
     if numbers == [stage for _, stage in right]:
         raise Wrong("wrong_device", f"{said} The stages are right, and their devices are not.")
+    if len(got) == 1 and torch.device(got[0][0]).index is not None:
+        raise Wrong(
+            "type_only",
+            f"{said} Two lanes are two devices of one type: compare the whole device, not its type.",
+        )
     if len(got) == 1:
         raise Wrong(
             "ignores_with_device",
@@ -139,11 +181,18 @@ def _read(answer: Any, layers: Sequence[nn.Module]) -> tuple[list[list[int]], li
     if not all(isinstance(partition, nn.Sequential) for partition in partitions):
         kinds = sorted({type(partition).__name__ for partition in partitions})
         raise Wrong("not_modules", f"A partition is an nn.Sequential, which can be called; yours is a {kinds[0]}.")
-    known = {id(_bare(layer)): number for number, layer in enumerate(layers)}
-    found = [[known.get(id(_bare(layer)), -1) for layer in partition] for partition in partitions]
-    if any(number < 0 for numbers in found for number in numbers):
+    places: dict[int, list[int]] = defaultdict(list)
+    for number, layer in enumerate(layers):
+        places[id(_bare(layer))].append(number)
+    held = [[id(_bare(layer)) for layer in partition] for partition in partitions]
+    if any(layer not in places for partition in held for layer in partition):
         raise Wrong("copied", "A partition holds a layer that is not one of the layers given; put in the layers.")
-    return found, [_name_of(device) for device in devices]
+
+    def next_place(layer: int) -> int:
+        """An object that stands twice in the chain is met in this order; the last place stays."""
+        return places[layer].pop(0) if len(places[layer]) > 1 else places[layer][0]
+
+    return [[next_place(layer) for layer in partition] for partition in held], [_name_of(one) for one in devices]
 
 
 def _bare(layer: nn.Module) -> nn.Module:
@@ -152,6 +201,12 @@ def _bare(layer: nn.Module) -> nn.Module:
 
 
 def _name_of(device: Any) -> str:
+    if device is None:
+        raise Wrong(
+            "no_device",
+            "One of your stages has None for its device. A layer without a device of its own, whatever its class, "
+            "begins no stage: it stays with the layer before it.",
+        )
     try:
         return str(torch.device(device))
     except (RuntimeError, TypeError, ValueError):

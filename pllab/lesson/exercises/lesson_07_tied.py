@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.guard import their_line
 
 Tie = Callable[[nn.Parameter, nn.Parameter], Any]
 
@@ -47,15 +48,20 @@ def three_steps(tie: Tie) -> None:
 @case("each copy has a gradient tensor of its own")
 def two_tensors(tie: Tie) -> None:
     """One tensor for both would be added to twice by the next backward."""
-    first, last = _copies(1.0, 10.0)
-    tie(first, last)
-    assert first.grad is not None and last.grad is not None, "the case before this one has seen to it"
-    if first.grad is last.grad or first.grad.data_ptr() == last.grad.data_ptr():
-        raise Wrong(
-            "one_tensor",
-            "After your call both copies hold the very same tensor as their gradient: the next backward adds to it "
-            "twice. The two live on two devices; give each one its own.",
-        )
+    for grads in ((1.0, 10.0), (1.0, None), (None, 1.0), (None, None)):
+        first, last = _copies(*grads)
+        _call(tie, first, last)
+        if first.grad is None or last.grad is None:
+            continue  # another case asks for what is missing
+        before = last.grad.detach().clone()
+        first.grad.data.add_(1.0)
+        if not torch.equal(last.grad, before):
+            raise Wrong(
+                "one_tensor",
+                f"The gradients were {grads[0]} and {grads[1]}. After your call both copies' gradients share one "
+                "memory, and what is added to one is added to the other: the next backward adds twice. Give each copy "
+                "a gradient of its own, also where one of them had none.",
+            )
 
 
 @case("a copy without a gradient counts as zero")
@@ -63,15 +69,7 @@ def missing(tie: Tie) -> None:
     """A copy whose stage had nothing to learn in this batch."""
     for grads in ((1.0, None), (None, 1.0), (None, None)):
         first, last = _copies(*grads)
-        try:
-            tie(first, last)
-        except (Wrong, NotImplementedError):
-            raise
-        except Exception as error:
-            raise Wrong(
-                "crash_without_gradient",
-                f"A copy's grad is None and your function raised {type(error).__name__}; None counts as zero.",
-            ) from None
+        _call(tie, first, last)
         values = [0.0 if copy.grad is None else float(copy.grad.mean()) for copy in (first, last)]
         right = sum(grad or 0.0 for grad in grads)
         if values != [right, right]:
@@ -80,6 +78,40 @@ def missing(tie: Tie) -> None:
                 f"With gradients {grads[0]} and {grads[1]} the copies should both have {right:g} and have "
                 f"{values[0]:g} and {values[1]:g}; otherwise they take different steps.",
             )
+
+
+@case("gradients in float64 and bfloat16 keep their type and their digits")
+def other_types(tie: Tie) -> None:
+    """What float32 cannot hold, and a zero that must not be a float32."""
+    for dtype, *grads in (
+        (torch.float64, 1.0 + 2.0**-40, 10.0),
+        (torch.float64, None, 1.0 + 2.0**-40),
+        (torch.bfloat16, 1.5, None),
+        (torch.bfloat16, None, 1.5),
+    ):
+        first, last = _copies(*grads, dtype=dtype)
+        asked = f"With copies in {str(dtype).removeprefix('torch.')} and gradients {grads[0]} and {grads[1]}"
+        try:
+            tie(first, last)
+        except (Wrong, NotImplementedError):
+            raise
+        except Exception as error:
+            raise Wrong(
+                "other_type",
+                f"{asked} your function raised {type(error).__name__}. A gradient has the type of its weight, and so "
+                "has a zero that stands for a missing one.",
+                their_line(error),
+            ) from None
+        right = torch.full_like(first, sum(grad or 0.0 for grad in grads))
+        for copy in (first, last):
+            if copy.grad is not None and (
+                copy.grad.dtype != dtype or not torch.allclose(copy.grad, right, rtol=1e-14, atol=0)
+            ):
+                raise Wrong(
+                    "lost_digits",
+                    f"{asked} a copy has {copy.grad.flatten()[0].item()!r} in the end, and the sum is "
+                    f"{right.flatten()[0].item()!r}. Add in the type of the gradients; another one on the way rounds.",
+                )
 
 
 class _Model(nn.Module):
@@ -114,11 +146,28 @@ def _train(model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor], before_st
                 parameter.sub_(parameter.grad, alpha=_RATE)
 
 
-def _copies(*grads: float | None) -> tuple[nn.Parameter, nn.Parameter]:
-    first, last = nn.Parameter(_start()), nn.Parameter(_start())
+def _copies(*grads: float | None, dtype: torch.dtype = torch.float32) -> tuple[nn.Parameter, nn.Parameter]:
+    first, last = nn.Parameter(_start().to(dtype)), nn.Parameter(_start().to(dtype))
     for copy, grad in zip((first, last), grads, strict=True):
         copy.grad = None if grad is None else torch.full_like(copy, grad)
     return first, last
+
+
+def _call(tie: Tie, first: nn.Parameter, last: nn.Parameter) -> None:
+    """Say what it is when only a missing gradient makes the function fail."""
+    if first.grad is not None and last.grad is not None:
+        tie(first, last)
+        return
+    try:
+        tie(first, last)
+    except (Wrong, NotImplementedError):
+        raise
+    except Exception as error:
+        raise Wrong(
+            "crash_without_gradient",
+            f"A copy's grad is None and your function raised {type(error).__name__}; None counts as zero.",
+            their_line(error),
+        ) from None
 
 
 def _value_of(copy: nn.Parameter, name: str) -> float:

@@ -5,6 +5,7 @@ people take for the right one, so that the hint can name the mix-up.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from random import Random
@@ -44,11 +45,13 @@ def enough(fewest: Fewest) -> None:
         m = _number_of_batches(fewest, p, limit)
         if _share_of_all(m, p) > limit:
             _name_the_mistake(fewest)
+            why = "One more is enough: a part of a micro-batch does not exist, so the number is rounded up."
+            if _share_of_all(m + 1, p) > limit:
+                why = "That is more than allowed, and one micro-batch more would not do either."
             raise Wrong(
                 "not_enough",
                 f"For p = {p} and at most {limit:g} you answered m = {m}, whose bubble fraction is "
-                f"{float(_share_of_all(m, p)):.4f}. A part of a micro-batch does not exist, so the number is rounded "
-                "up; and it has no upper limit.",
+                f"{float(_share_of_all(m, p)):.4g}. {why}",
             )
 
 
@@ -74,9 +77,11 @@ def one_is_enough(fewest: Fewest) -> None:
 
 
 # Stages and the largest fraction. The powers of two are met exactly by some m, without rounding; the others by none,
-# so that no rounding error of a right solution decides. Answers go from 2, fewer than the stages, to above 1000.
+# so that no rounding error of a right solution decides: where the formula is close to a whole number, it is a
+# hundredth above or below. Answers go from 2, fewer than the stages, to 538,455.
 _LIMITS = [(4, 0.25), (3, 0.5), (8, 0.125), (4, 0.07), (2, 0.15), (8, 0.3), (5, 0.45)]
 _LIMITS += [(8, 0.051), (4, 0.011), (2, 0.0013), (64, 0.031), (16, 0.9), (64, 0.97)]
+_LIMITS += [(8, 0.000013), (5, 0.2855), (5, 0.2859), (3, 0.00199599), (3, 0.00199603)]
 _DRAWN = [(_CHANCE.randrange(2, 65), _CHANCE.randrange(30, 900) / 1000) for _ in range(12)]
 _LIMITS += [(p, limit) for p, limit in _DRAWN if abs(math.remainder((p - 1) * (1 - limit) / limit, 1)) > 1e-6]
 
@@ -178,6 +183,10 @@ def _judge_numbers(
         return
     if all(_is_turned(numbers, m, p) for (m, p), numbers in both.items()):
         raise Wrong("turned_round", "Your two numbers are right and stand the wrong way round: the fraction is first.")
+    for digits in (1, 2, 3, 4):
+        if all(got[shape] == round(float(right(*shape)), digits) for shape in _SHAPES):
+            which = ("first", "second")[place]
+            raise Wrong("rounded", f"The {which} number: It is rounded to {digits} digits; do not round.")
     for hint_id, formula, sentence in suspects:
         if all(math.isclose(got[m, p], formula(m, p), rel_tol=1e-9) for m, p in _SHAPES):
             raise Wrong(hint_id, f"The {('first', 'second')[place]} number: {sentence}")
@@ -218,8 +227,11 @@ def _judge_type(answer: Any) -> float:
 
 def _number_of_batches(fewest: Fewest, p: int, limit: float) -> int:
     """The answer as a whole number of at least 1."""
-    answer = _judge_type(fewest(p, limit))
-    asked = f"For p = {p} and at most {limit:g} you answered {answer:g}"
+    number = fewest(p, limit)
+    if number is None:
+        raise Wrong("nothing", f"For p = {p} and at most {limit:g} your function returned None; return the number.")
+    answer = _judge_type(number)
+    asked = f"For p = {p} and at most {limit:g} you answered {answer:,.10g}"
     if answer != int(answer):
         raise Wrong("not_whole", f"{asked}; micro-batches come in whole numbers. Round up.")
     if answer < 1:
@@ -233,10 +245,21 @@ def _name_the_mistake(fewest: Fewest) -> None:
     for hint_id, formula, sentence in _NOT_THE_FEWEST:
         if answers == [formula(p, limit) for p, limit in _LIMITS]:
             raise Wrong(hint_id, sentence)
+    if answers == [min(_fewest(p, limit), max(answers)) for p, limit in _LIMITS]:
+        raise Wrong(
+            "upper_limit",
+            f"Where more than {max(answers):,} micro-batches are needed, you answered {max(answers):,}: the number has "
+            "no upper limit.",
+        )
+
+
+def _fewest(p: int, limit: float) -> int:
+    return _first(lambda m: _share_of_all(m, p) <= limit)
 
 
 def _first(holds: Callable[[int], bool]) -> int:
-    return next(m for m in range(1, 100_000) if holds(m))
+    """The first number that is enough, where all larger ones are enough too."""
+    return bisect_left(range(1, 10_000_000), True, key=holds) + 1
 
 
 _NOT_THE_FEWEST: list[tuple[str, Callable[[int, float], int], str]] = [
@@ -251,5 +274,13 @@ _NOT_THE_FEWEST: list[tuple[str, Callable[[int, float], int], str]] = [
         lambda p, limit: _first(lambda m: _share_of_all(m, p) < limit),
         "A fraction of exactly the limit is allowed: at most 0.25 means <=, and 4 stages with 9 micro-batches have "
         "exactly 0.25.",
+    ),
+    *(
+        (
+            "rounded_fraction",
+            lambda p, limit, digits=digits: _first(lambda m: round((p - 1) / (m + p - 1), digits) <= limit),
+            f"Your answers are right for bubble fractions rounded to {digits} digits. Compare the fraction itself.",
+        )
+        for digits in (1, 2, 3, 4)
     ),
 ]
