@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from pllab.pipeline import Task, clock_cycles, create_workers
+from tests.lesson import strangers_09 as strangers
 
 # 09.1 make_tasks(batches, schedule, partitions)
 
@@ -30,12 +31,12 @@ def late_binding_inner_function(batches, schedule, partitions):
 
 
 def binds_only_the_batch(batches, schedule, partitions):
-    return [lambda batch=batches[i]: partitions[j](batch) for i, j in schedule]  # noqa: B023 - the bug
+    return [Task(lambda batch=batches[i]: partitions[j](batch)) for i, j in schedule]  # noqa: B023 - the bug
 
 
 def computes_at_once(batches, schedule, partitions):
     results = [partitions[j](batches[i]) for i, j in schedule]
-    return [lambda result=result: result for result in results]
+    return [Task(lambda result=result: result) for result in results]
 
 
 def returns_results(batches, schedule, partitions):
@@ -43,7 +44,7 @@ def returns_results(batches, schedule, partitions):
 
 
 def forgets_the_last_pair(batches, schedule, partitions):
-    return [functools.partial(partitions[j], batches[i]) for i, j in schedule[:-1]]
+    return [Task(functools.partial(partitions[j], batches[i])) for i, j in schedule[:-1]]
 
 
 def one_task_for_all(batches, schedule, partitions):
@@ -51,11 +52,11 @@ def one_task_for_all(batches, schedule, partitions):
 
 
 def sorts_the_pairs(batches, schedule, partitions):
-    return [functools.partial(partitions[j], batches[i]) for i, j in sorted(schedule)]
+    return [Task(functools.partial(partitions[j], batches[i])) for i, j in sorted(schedule)]
 
 
 def swaps_the_pair(batches, schedule, partitions):
-    return [functools.partial(partitions[i], batches[j]) for i, j in schedule]
+    return [Task(functools.partial(partitions[i], batches[j])) for i, j in schedule]
 
 
 def forgets_to_return(batches, schedule, partitions):
@@ -746,6 +747,20 @@ WRONG = [
     ("09.4", "wrong_gradient", goes_back_twice),
     ("09.4", "no_number", returns_the_tensor),
     ("09.4", "wrong_loss", returns_the_sum),
+    ("09.1", "no_task", strangers.w1_no_task),
+    ("09.2", "wrong_exception", strangers.w2_wrapped),
+    ("09.2", "wrong_worker", strangers.w2_kth_queue),
+    ("09.2", "stale_result", strangers.w2_polls),
+    ("09.2", "old_failure", strangers.w2_remembers),
+    ("09.2", "swallowed", strangers.w2_swallows_second),
+    ("09.2", "swallowed", strangers.w2_forgets),
+    ("09.3", "wrong_shape", strangers.w3_empty_like),
+    ("09.5", "stale_result", strangers.w5_early_forward),
+    ("09.5", "stale_result", strangers.w5_early_backward),
+    ("09.5", "stale_result", strangers.w5_early_reversed),
+    ("09.5", "stale_result", strangers.w5_drains),
+    ("09.5", "wrong_exception", strangers.w5_wrapped),
+    ("09.5", "dead_worker", strangers.w5_frees),
     *(("09.5", hint_id, as_function(step)) for hint_id, step in STEPS),
 ]
 

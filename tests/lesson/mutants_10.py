@@ -7,6 +7,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from pllab.schedule import eager_one_f_one_b, gpipe, one_f_one_b
+from tests.lesson import strangers_10 as strangers
 from tests.lesson.variants_10 import dictionary, warm_up_turns_drain
 
 # 10.1 one_f_one_b(num_stages, num_microbatches)
@@ -568,6 +569,10 @@ WRONG = [
     ("10.2", "loss_kept", adds_tensors),
     ("10.2", "loss_with_graph", returns_the_tensor),
     ("10.2", "left_behind", leaves_the_last_in_a_global),
+    ("10.2", "no_number", strangers.w2_tensor),
+    ("10.3", "token_numbers", strangers.w3_always_grad),
+    ("10.3", "frozen_weight", strangers.w3_frozen),
+    ("10.3", "overwritten", strangers.w3_overwrites),
     ("10.3", "nothing", output_is_lost),
     ("10.3", "no_output", a_tuple),
     ("10.3", "other_output", own_seed),

@@ -151,7 +151,7 @@ def an_array_of_numbers(row, stage, loss, inputs, targets):
         else:
             live[i].backward(live[i].new_tensor(1 / len(inputs)))
             live[i] = None
-    return numbers.mean()
+    return numbers.mean().item()
 
 
 # 10.3
@@ -172,9 +172,9 @@ class _Own(torch.autograd.Function):
         with torch.enable_grad():
             output = ctx.stage(leaf)
         torch.set_rng_state(before)
-        wanted = [*([leaf] if ctx.wants else []), *ctx.stage.parameters()]
-        grads = torch.autograd.grad(output, wanted, gradient)
-        return (None, *grads) if ctx.wants else (None, None, *grads)
+        wanted = [tensor for tensor in (leaf, *ctx.stage.parameters()) if tensor.requires_grad]
+        grads = iter(torch.autograd.grad(output, wanted, gradient, allow_unused=True))
+        return None, *(next(grads) if needed else None for needed in ctx.needs_input_grad[1:])
 
 
 def returns_all_gradients(stage, x):

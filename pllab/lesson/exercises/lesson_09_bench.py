@@ -8,12 +8,14 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from queue import Empty
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from pllab.pipeline import create_workers
+from pllab.lesson.exercise import Wrong
+from pllab.pipeline import Task, Workers, create_workers
 
 Compute = Callable[..., Any]
 Schedule = list[tuple[int, int]]
@@ -27,17 +29,17 @@ class Bench:
         self._compute = compute
         self._stages = list(stages)
         self._devices = [torch.device("cpu", stage) for stage in range(len(stages))]
-        self._workers = create_workers(self._devices)
-        self.threads = self._workers.threads
-        ins: list[Any] = list(self._workers.in_queues)
-        outs: list[Any] = list(self._workers.out_queues)
+        self.workers = create_workers(self._devices)
+        self.threads = self.workers.threads
+        ins: list[Any] = list(self.workers.in_queues)
+        outs: list[Any] = list(self.workers.out_queues)
         self._queues = _held(ins, outs) if held else (ins, outs)
 
     def __enter__(self) -> "Bench":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._workers.close()
+        self.workers.close()
 
     def cycle(self, batches: list[Any], schedule: Schedule) -> None:
         """One call of the student's function."""
@@ -49,6 +51,36 @@ class Bench:
             self._compute(owner, batches, list(schedule))
         else:
             self._compute(batches, list(schedule), self._stages, self._devices, ins, outs)
+
+
+def judge_leftovers(workers: Workers) -> None:
+    """Refuse answers that a failed call left behind, once the workers are through with all that they were given."""
+    end = object()
+    for ins, outs, thread in zip(*workers, strict=True):
+        ins.put(Task(lambda: end))
+        answers = [_answer(outs, thread)]
+        while answers[-1] is not end:
+            answers.append(_answer(outs, thread))
+        if len(answers) > 1:
+            raise Wrong(
+                "stale_result",
+                "After an exception a result of the failed call was still in a queue, or came into it later, and the "
+                "next call takes it for its own: wait for the results of all tasks you gave out, then raise.",
+            )
+
+
+def _answer(outs: Any, thread: threading.Thread) -> Any:
+    while True:
+        is_alive = thread.is_alive()
+        try:
+            return outs.get(timeout=0.1)[1]
+        except Empty:
+            if not is_alive:
+                raise Wrong(
+                    "dead_worker",
+                    "After an exception a worker was gone: None in its in-queue ends it. Workers belong to the caller, "
+                    "who needs them for the next call.",
+                ) from None
 
 
 def is_method(function: Callable[..., Any]) -> bool:

@@ -14,9 +14,11 @@ from typing import Any
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_09_bench import Bench, Compute, Schedule, started_threads
+from pllab.lesson.exercises.lesson_09_bench import Bench, Compute, Schedule, judge_leftovers, started_threads
 from pllab.pipeline import clock_cycles
 
+# Seconds that a stage takes longer than the one that fails, unless the cycle is given up before.
+_LATE_S = 0.3
 # Seconds a stage waits for the other; a concurrent cycle meets at once and never waits this long.
 _MEETING_S = 4.0
 
@@ -50,9 +52,10 @@ def on_workers(compute: Compute) -> None:
         return x + 1
 
     with Bench(compute, [partial(noting, 0), partial(noting, 1)]) as bench:
-        for _ in range(3):
+        for schedule in ([(1, 0), (0, 1)], [(0, 1), (1, 0)], [(0, 1)], [(1, 0)]):
+            ran_on.clear()
             with started_threads() as started:
-                bench.cycle(_two_batches(), [(1, 0), (0, 1)])
+                bench.cycle(_two_batches(), schedule)
             _judge_threads(ran_on, bench.threads, len(started))
 
 
@@ -79,52 +82,65 @@ def together(compute: Compute) -> None:
 
 @case("an exception in a stage reaches the caller with its traceback")
 def exception(compute: Compute) -> None:
-    """Stage 1 raises; the caller must get that exception, and see the line that raised it."""
-    batches = _two_batches()
-    with Bench(compute, [lambda x: x + 1, _explode]) as bench:
-        try:
-            bench.cycle(batches, [(1, 0), (0, 1)])
-        except _Burst as error:
-            if "_explode" not in _frames(error):
-                raise Wrong(
-                    "lost_traceback",
-                    "The exception came back without the line of the stage that raised it; "
-                    "exc_info[1].with_traceback(exc_info[2]) carries it along.",
-                ) from None
-        except Exception as error:
-            if not _chained(error):
+    """Each stage raises in turn, given out first or last; the caller must get that exception, and see its line."""
+    for failing, schedule in _FAILURES:
+        batches = _two_batches()
+        with Bench(compute, [_explode if stage == failing else lambda x: x + 1 for stage in range(2)]) as bench:
+            try:
+                bench.cycle(batches, schedule)
+            except _Burst as error:
+                if "_explode" not in _frames(error):
+                    raise Wrong(
+                        "lost_traceback",
+                        "The exception came back without the line of the stage that raised it; "
+                        "exc_info[1].with_traceback(exc_info[2]) carries it along.",
+                    ) from None
+            except Exception as error:
                 raise Wrong(
                     "wrong_exception",
                     f"The stage raised {_Burst(_BANG)!r} and the caller got {error!r}; raise the worker's "
                     "own exception.",
                 ) from None
-        else:
-            _judge_silence(batches)
+            else:
+                _judge_silence(batches)
 
 
 @case("after an exception the next cycle is right again")
 def after_exception(compute: Compute) -> None:
-    """A cycle whose first stage fails, then a good one: workers live, no old result is left in a queue."""
-    failing = [True]
+    """A cycle in which one stage fails and the other is late, then a good one: workers live, no answer is left."""
+    for failing, schedule in _FAILURES:
+        _fail_and_go_on(compute, failing, schedule)
 
-    def first(x: torch.Tensor) -> torch.Tensor:
-        return _explode(x) if failing[0] else x + 1
 
-    with Bench(compute, [first, lambda x: x * 10]) as bench:
+def _fail_and_go_on(compute: Compute, failing: int, schedule: Schedule) -> None:
+    is_over = threading.Event()
+
+    def stage(number: int, x: torch.Tensor) -> torch.Tensor:
+        if not is_over.is_set():
+            if number == failing:
+                return _explode(x)
+            is_over.wait(timeout=_LATE_S)
+        return x * 10 if number else x + 1
+
+    with Bench(compute, [partial(stage, 0), partial(stage, 1)]) as bench:
         try:
-            bench.cycle(_two_batches(), [(1, 0), (0, 1)])
+            bench.cycle(_two_batches(), schedule)
         except Exception:
-            failing[0] = False  # expected: the case before this one judged it
+            pass  # expected: the case before this one judged it
+        finally:
+            is_over.set()
+        judge_leftovers(bench.workers)
         batches: list[Any] = [torch.full((1,), 3.0), torch.full((1,), 5.0)]
-        bench.cycle(batches, [(1, 0), (0, 1)])
-        if not all(thread.is_alive() for thread in bench.threads):
-            raise Wrong("dead_worker", "After an exception a worker thread was gone; workers must survive a bad task.")
-        if [float(batch) for batch in batches] != [30.0, 6.0]:
+        try:
+            bench.cycle(batches, schedule)
+        except _Burst:
             raise Wrong(
-                "stale_result",
-                "After an exception the next cycle got a result of the cycle before: take the results of all tasks out "
-                "of the queues before you raise.",
-            )
+                "old_failure",
+                "This was the next cycle, in which no stage fails, and your function raised the exception of the cycle "
+                "before: a failure belongs to one call and must be forgotten after it.",
+            ) from None
+        if [float(batch) for batch in batches] != [30.0, 6.0]:
+            raise Wrong("stale_result", "After an exception the next cycle stored wrong results: begin it afresh.")
 
 
 def met(meeting: threading.Barrier) -> bool:
@@ -140,7 +156,10 @@ class _Burst(Exception):
     """Raised by a stage on purpose; a class of its own, so that nothing else can be taken for it."""
 
 
-_BANG = "stage 1 failed on purpose"
+_BANG = "a stage failed on purpose"
+
+# The stage that fails, and the cycle: its task is given out first, and last.
+_FAILURES: list[tuple[int, Schedule]] = [(j, cycle) for j in (0, 1) for cycle in ([(1, 0), (0, 1)], [(0, 1), (1, 0)])]
 
 
 def _explode(_: torch.Tensor) -> torch.Tensor:
@@ -188,18 +207,18 @@ def _judge_values(batches: Sequence[Any], schedule: Schedule) -> None:
 
 
 def _judge_threads(ran_on: dict[int, threading.Thread], workers: Sequence[threading.Thread], started: int) -> None:
-    if started or not {ran_on[0], ran_on[1]} <= {*workers, threading.current_thread()}:
+    if started or not set(ran_on.values()) <= {*workers, threading.current_thread()}:
         raise Wrong(
             "threads_per_call",
             "Your function started threads of its own; the workers behind in_queues are there already, and a thread "
             "per call piles up.",
         )
-    if threading.current_thread() in (ran_on[0], ran_on[1]):
+    if threading.current_thread() in ran_on.values():
         raise Wrong(
             "no_workers",
             "A stage ran on the caller's own thread; put a Task in in_queues[j] and let the worker run it.",
         )
-    if ran_on[0] is not workers[0] or ran_on[1] is not workers[1]:
+    if any(thread is not workers[stage] for stage, thread in ran_on.items()):
         raise Wrong("wrong_worker", "Stage j ran on another device's worker; its task belongs in in_queues[j].")
 
 
@@ -218,9 +237,3 @@ def _judge_silence(batches: Sequence[Any]) -> None:
 
 def _frames(error: BaseException) -> list[str]:
     return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-
-
-def _chained(error: BaseException) -> bool:
-    """Whether the stage's own exception, with its line, stands behind this one (`raise ... from ...`)."""
-    behind = error.__cause__ or error.__context__
-    return behind is not None and (isinstance(behind, _Burst) and "_explode" in _frames(behind) or _chained(behind))

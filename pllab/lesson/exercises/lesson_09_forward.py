@@ -99,7 +99,8 @@ class _Ran:
 
     def __init__(self, num_rows: int, num_stages: int) -> None:
         generator = torch.Generator().manual_seed(100 * num_rows + num_stages)
-        self.model = nn.Sequential(*(nn.Sequential(nn.Linear(3, 3), nn.Tanh()) for _ in range(num_stages)))
+        widths = [3] * (num_stages - 1) + [1]  # the output is not as wide as the input
+        self.model = nn.Sequential(*(nn.Sequential(nn.Linear(3, width), nn.Tanh()) for width in widths))
         for parameter in self.model.parameters():
             nn.init.normal_(parameter, generator=generator)
         self.x = torch.randn(num_rows, 3, generator=generator, requires_grad=True)
@@ -156,6 +157,12 @@ def _run(forward: Forward, num_rows: int, split_size: int, num_stages: int) -> _
 def _judge_output(got: Any, plain: torch.Tensor, asked: str) -> None:
     if not isinstance(got, torch.Tensor):
         raise Wrong("no_tensor", f"forward should return one tensor, and it returned a {type(got).__name__} {asked}.")
+    if got.shape[:1] == plain.shape[:1] and got.shape != plain.shape:
+        raise Wrong(
+            "wrong_shape",
+            f"The output has shape {tuple(got.shape)}, the plain model's has {tuple(plain.shape)} {asked}: its rows "
+            "are as wide as the last stage makes them, not as those of x.",
+        )
     if got.shape != plain.shape:
         raise Wrong(
             "lost_rows", f"The output has shape {tuple(got.shape)}, the plain model's has {tuple(plain.shape)} {asked}."

@@ -8,13 +8,14 @@ two stages run it at the same time is shown by a meeting: two stages that each w
 
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_09_bench import judge_leftovers
 from pllab.lesson.exercises.lesson_09_cut import judge_loss
 from pllab.lesson.exercises.lesson_09_run import Run, judge_gradients
 from pllab.lesson.exercises.lesson_09_watch import Meeting, Note, PipeStep, Watch
@@ -115,9 +116,10 @@ def shared_weight(pipe_step: PipeStep) -> None:
 
 @case("an exception of a worker reaches the caller with its traceback, also one in backward", on_hang=LOST)
 def exceptions(pipe_step: PipeStep) -> None:
-    for kind, name in (("F", "forward"), ("B", "backward")):
+    for kind, stage in _FAILURES:
+        name = "forward" if kind == "F" else "backward"
         try:
-            Run(pipe_step, 6, 2, 2, Watch(partial(_explode, kind, 0)))
+            Run(pipe_step, 6, 2, 2, Watch(_Failure(kind, stage)))
         except _Burst as error:
             if "_explode" not in _frames(error):
                 raise Wrong(
@@ -126,11 +128,10 @@ def exceptions(pipe_step: PipeStep) -> None:
                     "what the worker sent is the traceback.",
                 ) from None
         except Exception as error:
-            if not any(isinstance(behind, _Burst) for behind in _chain(error)):
-                raise Wrong(
-                    "wrong_exception",
-                    f"A stage's {name} raised {_Burst(name)!r} and the caller got {error!r}; raise the worker's own.",
-                ) from None
+            raise Wrong(
+                "wrong_exception",
+                f"A stage's {name} raised {_Burst(name)!r} and the caller got {error!r}; raise the worker's own.",
+            ) from None
         else:
             raise Wrong(
                 "swallowed", f"A stage raised in its {name} and your function returned as if nothing had happened."
@@ -139,29 +140,38 @@ def exceptions(pipe_step: PipeStep) -> None:
 
 @case("after an exception the next step is right again", on_hang=LOST)
 def after_exception(pipe_step: PipeStep) -> None:
-    for kind, stage in (("F", 1), ("B", 1), ("B", 0)):
-        failing = [True]
-
-        def perhaps(note: Note, kind: str = kind, stage: int = stage, failing: list[bool] = failing) -> None:
-            if failing[0]:
-                _explode(kind, stage, note)
-
-        run = Run(pipe_step, 6, 2, 2, Watch(perhaps), call=False)
+    for kind, stage in _FAILURES:
+        failure = _Failure(kind, stage)
+        run = Run(pipe_step, 6, 2, 2, Watch(failure), call=False)
         with run.machine:
             try:
                 run.call()
             except Exception:
-                failing[0] = False  # expected; another case judges it
+                pass  # expected; another case judges it
+            finally:
+                failure.is_over.set()
+            judge_leftovers(run.machine.workers)
             run.model.zero_grad()
-            try:
-                run.call()
-                judge_gradients(run.model, run.plain_grads, {})
-            except (Wrong, KeyError, TypeError, RuntimeError):
-                raise Wrong(
-                    "stale_result",
-                    "After an exception the next step went wrong: a result of the failed step was still in a queue, "
-                    "or one of its tasks. Take the results of all tasks you gave out before you raise.",
-                ) from None
+            _judge_next(run)
+
+
+def _judge_next(run: Run) -> None:
+    try:
+        run.call()
+        judge_loss(run.result, run.plain_loss)
+        judge_gradients(run.model, run.plain_grads, {})
+    except _Burst:
+        raise Wrong(
+            "old_failure",
+            "This was the next step, in which no stage fails, and your function raised the exception of the step "
+            "before: a failure belongs to one call and must be forgotten after it.",
+        ) from None
+    except (Wrong, KeyError, TypeError, RuntimeError) as error:
+        told = error.sentence if isinstance(error, Wrong) else repr(error)
+        raise Wrong(
+            "stale_result",
+            f"After an exception the next step, in which no stage fails, went wrong: {told} Begin every step afresh.",
+        ) from None
 
 
 _MAIN_THREAD = (
@@ -197,16 +207,37 @@ class _Burst(Exception):
     """Raised by a stage on purpose."""
 
 
-def _explode(kind: str, stage: int, note: Note) -> None:
-    if (note.kind, note.stage) == (kind, stage):
-        raise _Burst(f"stage {stage} failed on purpose")
+# Forward or backward, and the stage that fails in it: one of these answers is the first of its cycle that is taken.
+_FAILURES = [(kind, stage) for kind in "FB" for stage in (0, 1)]
+# Seconds that the other stage takes longer than the one that fails, unless the step is given up before.
+_LATE_S = 0.3
+
+
+class _Failure:
+    """A stage of two fails with its second micro-batch, while the other one works and is late, until it is over."""
+
+    def __init__(self, kind: str, stage: int) -> None:
+        self.is_over = threading.Event()
+        self._fails, self._late = (kind, stage), (kind, 1 - stage)
+        comes_first = stage == (0 if kind == "F" else 1)
+        self._late_number = 1 if comes_first else 3  # a stage is one micro-batch behind the one before it
+        self._count: Counter[tuple[str, int]] = Counter()
+
+    def __call__(self, note: Note) -> None:
+        """Raise, or wait, if it is this one's turn."""
+        if self.is_over.is_set():
+            return
+        one = note.kind, note.stage
+        self._count[one] += 1
+        if one == self._fails and self._count[one] == 2:
+            _explode(note)
+        if one == self._late and self._count[one] == self._late_number:
+            self.is_over.wait(timeout=_LATE_S)
+
+
+def _explode(note: Note) -> None:
+    raise _Burst(f"stage {note.stage} failed on purpose")
 
 
 def _frames(error: BaseException) -> list[str]:
-    return [frame.name for behind in _chain(error) for frame in traceback.extract_tb(behind.__traceback__)]
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+    return [frame.name for frame in traceback.extract_tb(error.__traceback__)]

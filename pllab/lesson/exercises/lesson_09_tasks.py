@@ -25,8 +25,8 @@ def one_per_pair(make_tasks: MakeTasks) -> None:
         if len(tasks) != len(schedule):
             raise Wrong("wrong_number", f"The schedule has {len(schedule)} pairs and you made {len(tasks)} tasks.")
         for task in tasks:
-            if not callable(task) and not hasattr(task, "compute"):
-                raise Wrong("no_task", f"A worker can run a Task or a function without arguments, not {task!r}.")
+            if not hasattr(task, "compute"):
+                raise Wrong("no_task", f"A worker runs a Task, and cannot run {task!r}: put the function into one.")
 
 
 @case("nothing is computed before a worker runs the task")
@@ -49,7 +49,7 @@ def late_workers(make_tasks: MakeTasks) -> None:
 
 def _judge_late(tasks: list[Any], schedule: list[tuple[int, int]]) -> None:
     right = [f"stage{j}(batch{i})" for i, j in schedule]
-    got = [str(_run(task)) for task in reversed(tasks)][::-1]
+    got = [str(task.compute()) for task in reversed(tasks)][::-1]
     told, wanted = ", ".join(got), ", ".join(right)
     if got == right:
         return
@@ -65,10 +65,6 @@ def _judge_late(tasks: list[Any], schedule: list[tuple[int, int]]) -> None:
     if got == swapped:
         raise Wrong("swapped_pair", "A pair is (micro-batch, stage); your tasks read it as (stage, micro-batch).")
     raise Wrong("wrong_result", f"The tasks computed {told} instead of {wanted}.")
-
-
-def _run(task: Any) -> Any:
-    return task.compute() if hasattr(task, "compute") else task()
 
 
 def _batches() -> list[str]:

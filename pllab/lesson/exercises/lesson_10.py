@@ -48,8 +48,8 @@ EXERCISES = (
         hints=(
             "Between its forward and its backward a micro-batch needs its graph. Where does your function keep it, and "
             "when does it let go?",
-            "A loss holds the whole graph behind it, and so does a sum of losses. Look at every name, list and "
-            "dictionary of yours: which of them still holds a loss tensor when its backward is over?",
+            "A loss holds the whole graph behind it, and so does a sum of losses. Look at every list, dictionary "
+            "and sum of yours: which of them still holds a loss tensor when its backward is over?",
             "Keep a dictionary from the number of a micro-batch to its loss. A forward puts its loss in, divided by "
             "the number of micro-batches, and adds the plain number to a sum. A backward takes its loss out for good "
             "and goes back from it at once.",
@@ -65,6 +65,7 @@ EXERCISES = (
             Case("after the forward nothing is kept but the input", twice.keeps_little),
             Case("without dropout the gradients are the plain stage's, bit for bit", twice.same_gradients),
             Case("parameters learn also where the input needs no gradient", twice.first_stage),
+            Case("token numbers can be the input, and weights may be frozen or unused", twice.tokens_and_frozen),
             Case("with dropout they are the same too", twice.same_masks),
             Case("also for several stages and micro-batches, with the backwards in any order", twice.several),
             Case("the forward runs exactly twice, and the generator goes on as if it ran once", twice.leaves_no_trace),
@@ -78,7 +79,8 @@ EXERCISES = (
             "In the backward, detach the input and let the copy ask for a gradient where the input did. Turn autograd "
             "on, set the kept state inside a fork of the generator, run the stage, and go back through this second "
             "graph with the gradient that arrived. Return the gradient of the copy. Hand the parameters to the "
-            "Function too, so that its output has a graph when the input needs none; for each of them return None.",
+            "Function too, each as an argument of its own, so that its output has a graph when the input needs none; "
+            "for each of them return None.",
         ),
     ),
 )

@@ -8,6 +8,7 @@ stage under the same seed, bit for bit.
 from typing import Any
 
 import torch
+from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from pllab.lesson.exercise import Wrong
@@ -15,10 +16,12 @@ from pllab.lesson.exercises.lesson_10_keeper import (
     Checkpointed,
     Run,
     dropping_stage,
+    frozen_stage,
     go_through,
     inputs_of,
     large_tensors,
     plain,
+    token_stage,
     witness_of,
 )
 
@@ -73,6 +76,17 @@ def same_gradients(checkpointed: Checkpointed) -> None:
     for build in (lambda: [dropping_stage().eval()], lambda: [dropping_stage().eval(), dropping_stage(seed=2).eval()]):
         wanted, mine = go_through(plain, build()), go_through(checkpointed, build())
         _judge_gradients(mine, wanted)
+    order = (0, 1)
+    wanted, mine = (go_through(call, [dropping_stage().eval()], order) for call in (plain, checkpointed))
+    if _all_equal(mine, wanted):
+        return
+    if all(map(_equal, mine.parameters, _of_the_last(len(order)))):
+        raise Wrong(
+            "overwritten",
+            "One micro-batch is right, and of two the parameters have the gradients of the last alone: gradients add "
+            "up, so add to what is there where you set one yourself, or let a backward do it.",
+        )
+    raise Wrong("other_gradients", "Without dropout one micro-batch is right, and two of them on one stage are not.")
 
 
 def first_stage(checkpointed: Checkpointed) -> None:
@@ -91,6 +105,38 @@ def first_stage(checkpointed: Checkpointed) -> None:
     output.square().sum().backward()
     if not all(_equal(mine.grad, right) for mine, right in zip(stage.parameters(), wanted, strict=True)):
         raise Wrong("other_gradients", "With an input that needs no gradient the parameters' gradients are others.")
+
+
+def tokens_and_frozen(checkpointed: Checkpointed) -> None:
+    """Token numbers, which cannot ask for a gradient; a frozen weight, and one that the forward does not use."""
+    stage, tokens = token_stage(), torch.tensor([[3, 0, 5], [5, 2, 1]])
+    stage(tokens).square().sum().backward()
+    wanted = [weight.grad for weight in stage.parameters()]
+    stage.zero_grad()
+    try:
+        checkpointed(stage, tokens).square().sum().backward()
+    except RuntimeError as error:
+        if "floating point" not in str(error):
+            raise
+        raise Wrong(
+            "token_numbers",
+            f"x may be token numbers, and then it cannot ask for a gradient: {error}. Let the copy ask for one only "
+            "where x did.",
+        ) from None
+    _judge_parameters(stage, wanted, "token numbers")
+    stage, x = frozen_stage(), inputs_of(1)[0].requires_grad_()
+    stage(x).square().sum().backward()
+    wanted = [weight.grad for weight in stage.parameters()]
+    stage.zero_grad()
+    try:
+        checkpointed(stage, x).square().sum().backward()
+    except RuntimeError as error:
+        raise Wrong(
+            "frozen_weight",
+            f"With a weight that is frozen, or that the forward does not use, your backward raised: {error}. Such a "
+            "weight has no gradient; ask for none.",
+        ) from None
+    _judge_parameters(stage, wanted, "a frozen weight and an unused one")
 
 
 def same_masks(checkpointed: Checkpointed) -> None:
@@ -183,6 +229,21 @@ def _judge_gradients(mine: Run, wanted: Run) -> None:
             "gradient that has arrived, torch.autograd.backward(output, gradient), and you return leaf.grad.",
         )
     raise Wrong("other_gradients", "The parameters' gradients are not those of the plain stage.")
+
+
+def _judge_parameters(stage: nn.Module, wanted: list[torch.Tensor | None], where: str) -> None:
+    for weight, right in zip(stage.parameters(), wanted, strict=True):
+        if weight.grad is None if right is not None else weight.grad is not None and bool(weight.grad.any()):
+            raise Wrong("other_gradients", f"With {where}, the wrong parameters get gradients: those of stage(x) do.")
+        if right is not None and not _equal(weight.grad, right):
+            raise Wrong("other_gradients", f"With {where} the parameters' gradients are not those of stage(x).")
+
+
+def _of_the_last(count: int) -> list[torch.Tensor | None]:
+    """The gradients of the last of so many micro-batches alone, without dropout."""
+    stage = dropping_stage().eval()
+    stage(inputs_of(count)[-1]).square().sum().backward()
+    return [weight.grad for weight in stage.parameters()]
 
 
 def _all_equal(mine: Run, wanted: Run) -> bool:

@@ -113,12 +113,6 @@ def no_graph(run_row: RunRow) -> None:
                 "keep an output or a loss, or a sum of losses, and each of these tensors holds its graph: keep the "
                 "number, loss.item(), and take the tensor out of your dictionary as its backward runs.",
             )
-        if isinstance(ran.result, torch.Tensor) and ran.result.requires_grad:
-            raise Wrong(
-                "loss_with_graph",
-                "You return a loss tensor with its graph behind it, and whoever keeps it keeps the graph: return the "
-                "number, loss.item().",
-            )
         gc.collect()
         if left := [i for i, token in sorted(ran.witness.tokens.items()) if token() is not None]:
             raise Wrong(
@@ -172,11 +166,19 @@ def _judge_loss(result: Any, row: Row, where: str) -> None:
     right, _ = _oracle(m)
     if result is None:
         raise Wrong("nothing", "run_row returned None; return the loss of the batch, the mean over its micro-batches.")
-    if not isinstance(result, torch.Tensor | float | int) or (isinstance(result, torch.Tensor) and result.numel() != 1):
+    if isinstance(result, torch.Tensor) and result.requires_grad:
+        raise Wrong(
+            "loss_with_graph",
+            "You return a loss tensor with its graph behind it, and whoever keeps it keeps the graph: return the "
+            "number, its item.",
+        )
+    if isinstance(result, torch.Tensor):
+        raise Wrong("no_number", "run_row returned a tensor; return the loss of the batch as a number, its item.")
+    if isinstance(result, bool) or not isinstance(result, float | int):
         raise Wrong(
             "no_number", f"run_row should return one number, the loss of the batch, and it returned {result!r}."
         )
-    value = float(result.detach() if isinstance(result, torch.Tensor) else result)
+    value = float(result)
     if abs(value - right) <= 1e-4 * abs(right):
         return
     if abs(value - m * right) <= 1e-4 * abs(m * right):

@@ -80,6 +80,22 @@ def dropping_stage(seed: int = 1) -> nn.Sequential:
         return nn.Sequential(*layers)
 
 
+def token_stage() -> nn.Sequential:
+    """Embedding, tanh, linear: its input is whole numbers below 6."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        return nn.Sequential(nn.Embedding(6, _WIDTH), nn.Tanh(), nn.Linear(_WIDTH, 2))
+
+
+def frozen_stage() -> nn.Sequential:
+    """A stage without dropout: its last weight is frozen, and the one before that is not used."""
+    stage = dropping_stage().eval()
+    stage[2].register_parameter("unused", nn.Parameter(torch.ones(2)))
+    for weight in stage[-1].parameters():
+        weight.requires_grad_(False)
+    return stage
+
+
 def witness_of(stage: nn.Module) -> Witness:
     """The layer of a stage that keeps and counts."""
     return next(module for module in stage.modules() if isinstance(module, Witness))
