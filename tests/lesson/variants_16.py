@@ -2,7 +2,6 @@
 
 import math
 import operator
-import operator
 import statistics
 from functools import partial
 

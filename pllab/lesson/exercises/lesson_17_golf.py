@@ -11,7 +11,8 @@ from typing import Any
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_11_read import read_schedule
 from pllab.schedule import Action, Kind, Problem, Schedule, peak_in_flight, problems, zero_bubble
-from pllab.simulate import Costs, gaps, simulate
+from pllab.simulate import Costs, Gap, gaps, simulate
+from pllab.timeline import Timeline
 
 Golf = Callable[[float], Any]
 
@@ -99,6 +100,9 @@ def _judge(golf: Golf, limit: float) -> None:
             f"{score}, and no rank holds more than {NUM_RANKS}. With more memory a rank can run another forward where "
             "it waits for its first gradient.",
         )
+    for gap in gaps(schedule, timeline):
+        if gap.cause == "action" and (ready := _weight_left(timeline, gap)):
+            raise Wrong("wait_with_a_weight_left", f"{score}. {str(gap).capitalize()}, and {ready} could run there.")
     waits = [gap for gap in gaps(schedule, timeline) if gap.cause == "action"]
     told = f" The longest wait: {max(waits, key=lambda gap: gap.duration)}." if waits else ""
     raise Wrong(
@@ -115,6 +119,16 @@ def _weight_in_the_way(schedule: Schedule, limit: float, makespan: float) -> Act
                 other = Schedule((*schedule.rows[:rank], moved, *schedule.rows[rank + 1 :]))
                 if not problems(other, memory_limit=limit) and simulate(other, COSTS).makespan < makespan - 1e-9:
                     return action
+    return None
+
+
+def _weight_left(timeline: Timeline, gap: Gap) -> Action | None:
+    """The first W of the idle rank that fits into the gap, and comes later."""
+    spans = timeline.of_rank(gap.rank)
+    made = {span.action.microbatch for span in spans if span.action.kind == Kind.I and span.end <= gap.start + 1e-9}
+    for span in spans:
+        if span.action.kind == Kind.W and span.start >= gap.end - 1e-9 and span.action.microbatch in made:
+            return Action(span.action.stage, Kind.W, span.action.microbatch)
     return None
 
 
