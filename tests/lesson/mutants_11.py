@@ -159,6 +159,53 @@ def in_a_global(inputs, weights, grad):
     return dx, lambda: [g.T @ x for g, x in zip(_KEPT["arrived"], _KEPT["inputs"], strict=True)]
 
 
+def on_the_weight(inputs, weights, grad):
+    for weight in reversed(weights):
+        weight.arrived, grad = grad, grad @ weight
+    return grad, lambda: [weight.arrived.T @ x for weight, x in zip(weights, inputs, strict=True)]
+
+
+def into_grad(inputs, weights, grad):
+    arrived = _walk(weights, grad)
+
+    def weight_half():
+        for g, x, weight in zip(arrived, inputs, weights, strict=True):
+            weight.grad = g.T @ x + (0 if weight.grad is None else weight.grad)
+        return [weight.grad for weight in weights]
+
+    return arrived[0] @ weights[0], weight_half
+
+
+def into_one_buffer(inputs, weights, grad):
+    arrived = _walk(weights, grad)
+
+    def weight_half():
+        for g, x, weight in zip(arrived, inputs, weights, strict=True):
+            weight.buffer = getattr(weight, "buffer", torch.empty_like(weight))
+            torch.mm(g.T, x, out=weight.buffer)
+        return [weight.buffer for weight in weights]
+
+    return arrived[0] @ weights[0], weight_half
+
+
+def forward_again_by_autograd(inputs, weights, grad):
+    x, leaves = inputs[0].clone().requires_grad_(), [weight.clone().requires_grad_() for weight in weights]
+    y = x
+    for leaf in leaves:
+        y = y @ leaf.T
+    (dx,) = torch.autograd.grad(y, x, grad, retain_graph=True)
+    return dx, lambda: torch.autograd.grad(y, leaves, grad)
+
+
+def binds_nothing(inputs, weights, grad):
+    later = []
+    for x, weight in zip(reversed(inputs), reversed(weights), strict=True):
+        arrived = grad
+        later.insert(0, lambda: arrived.T @ x)  # noqa: B023 - the bug
+        grad = grad @ weight
+    return grad, lambda: [half() for half in later]
+
+
 # 11.2 interleaved(num_ranks, num_microbatches, stages_per_rank)
 
 
@@ -460,6 +507,11 @@ WRONG = [
     ("11.1", "too_few", without_the_last),
     ("11.1", "wrong_weight_gradient", twice_the_gradient),
     ("11.1", "mixed_up", in_a_global),
+    ("11.1", "mixed_up", on_the_weight),
+    ("11.1", "adds_up", into_grad),
+    ("11.1", "changed_later", into_one_buffer),
+    ("11.1", "input_twice", forward_again_by_autograd),
+    ("11.1", "late_binding", binds_nothing),
     ("11.2", "nothing", forgets_to_return),
     ("11.2", "no_rows", counts_rows),
     ("11.2", "no_rows", flat),
@@ -478,10 +530,10 @@ WRONG = [
     ("11.2", "group_too_small", groups_of_v),
     ("11.2", "group_too_large", groups_of_all),
     ("11.2", "deadlock", one_forward_too_few),
-    ("11.2", "holds_too_many", one_forward_too_many),
+    ("11.2", "warm_up_too_long", one_forward_too_many),
     ("11.2", "long_bubble", same_warm_up_everywhere),
     ("11.2", "long_bubble", waits_before_each_round),
-    ("11.2", "holds_too_many", all_forwards_first),
+    ("11.2", "group_too_large", all_forwards_first),
     ("11.2", "short_warm_up", half_the_warm_up),
     ("11.2", "short_warm_up", almost_the_warm_up),
     ("11.2", "endless", for_ever_round),

@@ -68,6 +68,11 @@ def draws_are_wins(baseline_s, contender_s):
     return None if min(ratios) < 1 < max(ratios) else median(ratios)
 
 
+def close_is_a_draw(baseline_s, contender_s):
+    ratios = _ratios(baseline_s, contender_s)
+    return median(ratios) if min(ratios) > 1.01 or max(ratios) < 0.99 else None
+
+
 def _close(mine, right):
     return len(mine) == len(right) and all(abs(a - b) <= 0.001 for a, b in zip(mine, right, strict=True))
 
@@ -153,6 +158,33 @@ def largest_gap(seconds, losses):
     return _fastest(_fair(losses, close), seconds)
 
 
+def distance_of_all_steps(seconds, losses):
+    return _fastest(_fair(losses, lambda m, r: len(m) == len(r) and math.dist(m, r) <= 0.001), seconds)
+
+
+def twice_the_tolerance(seconds, losses):
+    close = lambda m, r: len(m) == len(r) and all(abs(a - b) <= 0.002 for a, b in zip(m, r, strict=True))  # noqa: E731
+    return _fastest(_fair(losses, close), seconds)
+
+
+def share_of_the_loss(seconds, losses):
+    close = lambda m, r: len(m) == len(r) and all(abs(a - b) <= 0.001 * b for a, b in zip(m, r, strict=True))  # noqa: E731
+    return _fastest(_fair(losses, close), seconds)
+
+
+def mean_of_the_gaps(seconds, losses):
+    close = lambda m, r: len(m) == len(r) and mean(abs(a - b) for a, b in zip(m, r, strict=True)) <= 0.001  # noqa: E731
+    return _fastest(_fair(losses, close), seconds)
+
+
+def close_to_anybody(seconds, losses):
+    fair = list(losses)[:1]
+    for name in list(losses)[1:]:
+        if name not in fair and any(_close(losses[name], losses[other]) for other in fair):
+            fair.append(name)
+    return _fastest(fair, seconds)
+
+
 def against_everybody(seconds, losses):
     return _fastest(_fair(losses), seconds, others=list(seconds))
 
@@ -172,6 +204,7 @@ WRONG = [
     ("16.1", "one_ratio_only", lower_middle),
     ("16.1", "wrong_median", drops_the_extremes),
     ("16.1", "draw_counts", draws_are_wins),
+    ("16.1", "small_lead", close_is_a_draw),
     ("16.1", "within_the_spread", always_a_number),
     ("16.1", "hides_a_loss", never_admits_a_loss),
     ("16.2", "not_every_round", smallest_median),
@@ -191,4 +224,9 @@ WRONG = [
     ("16.2", "nan_counts", looks_for_distance),
     ("16.2", "nan_counts", largest_gap),
     ("16.2", "cheat_in_the_way", against_everybody),
+    ("16.2", "too_strict", distance_of_all_steps),
+    ("16.2", "too_loose", twice_the_tolerance),
+    ("16.2", "relative_gap", share_of_the_loss),
+    ("16.2", "mean_of_the_gaps", mean_of_the_gaps),
+    ("16.2", "another_than_the_baseline", close_to_anybody),
 ]

@@ -426,8 +426,8 @@ WRONG = [
     ("17.3", "whole_backwards", whole_backwards),
     ("17.3", "whole_backwards", all_forwards),
     ("17.3", "memory_unused", always_zb_h1),
-    ("17.3", "memory_unused", zb_h2_with_room),
-    ("17.3", "over_par", no_weight_waits),
+    ("17.3", "wait_with_a_weight_left", zb_h2_with_room),
+    ("17.3", "weight_in_the_way", no_weight_waits),
 ]
 
 

@@ -47,7 +47,7 @@ def counts_the_rounds(seconds, losses):
     first = next(iter(seconds))
     fair = [name for name in seconds if len(losses[name]) == len(losses[first])]
     fair = [name for name in fair if not any(map(math.isnan, losses[name]))]
-    fair = [name for name in fair if math.dist(losses[name], losses[first]) <= 0.001]
+    fair = [name for name in fair if max(map(abs, map(operator.sub, losses[name], losses[first]))) <= 0.001]
     winners = set()
     for round_number in range(len(seconds[first])):
         times = {name: seconds[name][round_number] for name in fair}

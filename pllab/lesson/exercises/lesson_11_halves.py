@@ -4,7 +4,7 @@ What is computed when is seen by counting the matrix products that PyTorch is as
 gradients among its results; the gradients are held against autograd's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -38,7 +38,7 @@ def input_first(halves: Halves) -> None:
         chain = _Chain(widths, rows, 2)
         first = _run_first(halves, chain)
         layers = len(chain.weights)
-        if first.made_weights or first.products >= 2 * layers:
+        if first.made_weights:
             raise Wrong(
                 "weights_too_early",
                 f"For {_layers(layers)} your first half computes gradients of weights. Others wait for the input's "
@@ -46,7 +46,11 @@ def input_first(halves: Halves) -> None:
             )
         if first.products > layers:
             told = f"the first half needs {layers} matrix product{'s' if layers > 1 else ''}, not {first.products}"
-            raise Wrong("input_twice", f"For {_layers(layers)} {told}.")
+            raise Wrong(
+                "input_twice",
+                f"For {_layers(layers)} {told}: one for each layer, from the gradient that arrived there. What each "
+                "layer was given is known, so nothing runs forward again.",
+            )
 
 
 def right_weights(halves: Halves) -> None:
@@ -74,31 +78,79 @@ def nothing_twice(halves: Halves) -> None:
 
 
 def in_any_order(halves: Halves) -> None:
-    """Four micro-batches of two chains: all first halves, then the second halves in another order."""
-    chains = [_Chain(widths, rows, seed) for widths, rows, seed in _SEVERAL]
+    """Four micro-batches, three with the same weights: all first halves, then the second halves in another order."""
+    chains = _several()
     pairs = [(chain, _run_first(halves, chain).weight_half) for chain in chains]
+    answers: list[tuple[_Chain, Any]] = []
     for chain, weight_half in (pairs[number] for number in (2, 0, 3, 1)):
         try:
-            _judge_weights(weight_half(), chain)
-        except Wrong:
+            answer = _taken(weight_half())
+        except Exception as error:
+            told = f"raised {type(error).__name__} ({error})"
+            raise Wrong("mixed_up", f"{_SEVERAL} {told}: {_OWN}") from None
+        _judge_own(answer, chain, chains)
+        answers.append((chain, answer))
+    for chain, answer in answers:
+        if not _is_right(answer, chain):
             raise Wrong(
-                "mixed_up",
-                "With the first halves of several micro-batches before their second halves, a second half returns what "
-                "belongs to another micro-batch: each call keeps its own gradients, in nothing global.",
-            ) from None
+                "changed_later",
+                "Gradients that a second half returned are changed by the second half of another micro-batch with the "
+                "same weights: return new tensors, and write into none that you gave away.",
+            )
 
 
-_SEVERAL = [((4, 6, 3), 7, 5), ((4, 6, 3), 7, 6), ((3, 3), 4, 7), ((4, 6, 3), 5, 8)]
+_SEVERAL = "With the first halves of several micro-batches before their second halves, a second half"
+_OWN = "each call keeps its own gradients, in nothing global and not on the weights, which all micro-batches share."
+
+
+def _several() -> list["_Chain"]:
+    first = _Chain((4, 6, 3), 7, 5)
+    return [first, _Chain((4, 6, 3), 7, 6, first.weights), _Chain((3, 3), 4, 7), _Chain((4, 6, 3), 5, 8, first.weights)]
+
+
+def _judge_own(answer: Any, chain: "_Chain", chains: Sequence["_Chain"]) -> None:
+    if _is_right(answer, chain):
+        return
+    sharing = [each for each in chains if each.weights[0] is chain.weights[0]]
+    sums = [sum(dws[1:], dws[0]) for dws in zip(*(each.dw for each in sharing), strict=True)]
+    pairs = [
+        [one + other for one, other in zip(chain.dw, each.dw, strict=True)] for each in sharing if each is not chain
+    ]
+    if any(len(answer) == len(dw) and all(map(_close, answer, dw)) for dw in [sums, *pairs] if _has_length(answer)):
+        raise Wrong(
+            "adds_up",
+            "A second half returns the sum of several micro-batches; each returns the gradients of its own, and the "
+            "caller adds them up.",
+        )
+    raise Wrong("mixed_up", f"{_SEVERAL} returns what belongs to another micro-batch: {_OWN}")
+
+
+def _taken(answer: Any) -> Any:
+    """The answer, which may be a generator, to be read more than once."""
+    return list(answer) if isinstance(answer, Iterable) and not torch.is_tensor(answer) else answer
+
+
+def _has_length(answer: Any) -> bool:
+    return isinstance(answer, list | tuple)
+
+
+def _is_right(answer: Any, chain: "_Chain") -> bool:
+    try:
+        _judge_weights(answer, chain)
+    except Wrong:
+        return False
+    return True
 
 
 class _Chain:
     """A chain of linear layers without bias, what each was given, and the gradients that autograd finds."""
 
-    def __init__(self, widths: Sequence[int], rows: int, seed: int) -> None:
+    def __init__(self, widths: Sequence[int], rows: int, seed: int, weights: list[torch.Tensor] | None = None) -> None:
         self.rows = rows
         draw = torch.Generator().manual_seed(seed)
         sizes = list(zip(widths, widths[1:], strict=False))
-        self.weights = [torch.randn(out, into, generator=draw, dtype=torch.float64) for into, out in sizes]
+        drawn = [torch.randn(out, into, generator=draw, dtype=torch.float64) for into, out in sizes]
+        self.weights = weights or drawn
         leaves = [weight.clone().requires_grad_() for weight in self.weights]
         x = torch.randn(rows, widths[0], generator=draw, dtype=torch.float64).requires_grad_()
         self.inputs, y = [], x
@@ -184,12 +236,7 @@ def _judge_weights(answer: Any, chain: _Chain) -> None:
     right = chain.dw
     if all(map(_close, got, right)):
         return
-    if _close(got[0], chain.dx.T @ chain.inputs[0]):
-        raise Wrong(
-            "late_binding",
-            "Your second half looks the gradient up when it is called, and by then its name stands for the gradient of "
-            "the input. Bind the value while the loop is at it, or keep what arrived in a list.",
-        )
+    _judge_binding(got, chain)
     if all(map(_close, reversed(got), right)):
         raise Wrong(
             "reversed", "The gradients come from the last layer to the first; give them in order of the weights."
@@ -205,6 +252,22 @@ def _judge_weights(answer: Any, chain: _Chain) -> None:
         f"For {_layers(layers)} the gradients of the weights are not autograd's. For each layer dw = dy.T @ x, with "
         "the gradient that arrived at this layer and the input this layer got.",
     )
+
+
+def _judge_binding(got: list[Any], chain: _Chain) -> None:
+    """A second half that looks its names up when it is called finds what the loop left in them."""
+    if _close(got[0], chain.dx.T @ chain.inputs[0]):
+        raise Wrong(
+            "late_binding",
+            "Your second half looks the gradient up when it is called, and by then its name stands for the gradient of "
+            "the input. Bind the value while the loop is at it, or keep what arrived in a list.",
+        )
+    if len(got) > 1 and all(_close(one, chain.dw[0]) for one in got):
+        raise Wrong(
+            "late_binding",
+            "Every gradient that you return is the first layer's: your functions look their names up when they are "
+            "called, and by then the loop is over. Bind the values while the loop is at it, or keep them in a list.",
+        )
 
 
 def _close(got: Any, right: torch.Tensor) -> bool:

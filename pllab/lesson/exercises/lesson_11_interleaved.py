@@ -127,10 +127,24 @@ def little_memory(rows: Rows) -> None:
     for p, m, v in SHAPES:
         held, allowed = max(peak_in_flight(_asked(rows, p, m, v))), min(v * m, (v + 1) * p - 1)
         if held > allowed:
+            _name_the_group(_asked(rows, p, m, v), p, m, v)
+            _judge_warm_up(_asked(rows, p, m, v), p, m, v)
             raise Wrong(
                 "holds_too_many",
                 f"For p = {p}, m = {m} and v = {v} a rank holds {held:g} micro-batches of its stages at once, and "
                 f"{allowed} are enough: after the warm-up one backward follows each forward.",
+            )
+
+
+def _judge_warm_up(schedule: Schedule, p: int, m: int, v: int) -> None:
+    for rank, row in enumerate(schedule.rows):
+        ahead = next(place for place, action in enumerate(row) if action.kind is not Kind.F)
+        enough = min(v * m, 2 * (p - rank - 1) + (v - 1) * p + 1)
+        if ahead > enough:
+            raise Wrong(
+                "warm_up_too_long",
+                f"For p = {p}, m = {m} and v = {v} rank {rank} runs {ahead} forwards before its first backward, and "
+                f"{enough} are enough for a message up and down. Each one more is held as long as the rank alternates.",
             )
 
 

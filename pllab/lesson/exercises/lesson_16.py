@@ -16,6 +16,7 @@ Winner = Callable[[Table, Table], Any]
 _BASELINE = [1.1, 1.2, 1.5, 2.0, 2.6]
 _CONTENDER = [0.5, 0.8, 0.5, 1.6, 1.3]
 _NOISY = ([1.0, 1.3, 0.9, 1.1, 1.0], [0.95, 1.35, 0.85, 1.15, 0.9])
+_NARROW = ([1.004, 1.003], [1.0, 1.0])
 _DRAWN = ([1.5, 1.2, 1.1, 1.8], [1.0, 1.2, 1.0, 1.0])
 
 
@@ -70,7 +71,8 @@ def rounds_by_chance(speedup: Rate) -> None:
             continue
         if got is None and not wins:
             raise Wrong("hides_a_loss", "The contender lost every round: that is a result as well, below 1.")
-        told = f"Of {count} rounds with the ratios {_listed(ratios)} the median is {median(ratios):.3g}, not {got!r}."
+        rounds = f"{count} round{'s' if count > 1 else ''} with the ratio{'s' if count > 1 else ''}"
+        told = f"Of {rounds} {_exactly(ratios)} the median is {median(ratios):.7g}, not {got!r}."
         if any(_is_close(got, ratio) for ratio in ratios):
             raise Wrong("one_ratio_only", f"{told} Of an even number of values it lies between the two in the middle.")
         raise Wrong("wrong_median", told)
@@ -88,7 +90,7 @@ def within_the_spread(speedup: Rate) -> None:
             )
 
 
-@case("a round that is a draw was won by nobody: None")
+@case("a draw was won by nobody: None; a small lead is no draw")
 def drawn_round(speedup: Rate) -> None:
     for baseline, contender in (_DRAWN, _DRAWN[::-1], ([2.0], [2.0])):
         got = speedup(list(baseline), list(contender))
@@ -97,6 +99,14 @@ def drawn_round(speedup: Rate) -> None:
                 "draw_counts",
                 f"Baseline {_listed(baseline)} s and contender {_listed(contender)} s: one round is a draw, so neither "
                 f"side won all of them; return None, not {got!r}.",
+            )
+    for baseline, contender in (_NARROW, _NARROW[::-1]):
+        got, right = speedup(list(baseline), list(contender)), median(_ratios(baseline, contender))
+        if not _is_close(got, right):
+            raise Wrong(
+                "small_lead",
+                f"Baseline {_exactly(baseline)} s and contender {_exactly(contender)} s: one side was faster in both "
+                f"rounds, by little, and only equal times are a draw; return {right:.7g}, not {got!r}.",
             )
 
 
@@ -169,6 +179,61 @@ def unfair_entrants(winner: Winner) -> None:
                 )
 
 
+# The losses of a baseline, from 1, where a share of 0.001 is a difference of 0.001 too, to far above and below it.
+_LEVELS = ([1.02, 1.0, 0.98], [6.9, 6.7, 6.4], [0.2, 0.05, 0.01], [70.0, 68.0, 55.0])
+
+
+@case("close is within 0.001 of the baseline's, step by step, however large the losses are")
+def as_close_as_asked(winner: Winner) -> None:
+    for right in _LEVELS:
+        for sign in (1, -1):
+            for gaps in ([0.0007] * 3, [0.0, 0.0009, 0.0], [0.0009] * 3):
+                _judge_near(winner, right, [loss + sign * gap for loss, gap in zip(right, gaps, strict=True)])
+            for gaps in ([0.0012] * 3, [0.0, 0.0, 0.0012], [0.0025, 0.0, 0.0], [0.0, 0.005, 0.0]):
+                _judge_far(winner, right, [loss + sign * gap for loss, gap in zip(right, gaps, strict=True)])
+    chain = {"lane": _LOSSES, "data": [loss + 0.0008 for loss in _LOSSES], "pipe": [loss + 0.0016 for loss in _LOSSES]}
+    got = _call(winner, {"lane": [3.0], "data": [2.0], "pipe": [1.0]}, chain)
+    if got != "data":
+        raise Wrong(
+            "another_than_the_baseline",
+            "data's losses lie 0.0008 above the baseline's and pipe's 0.0008 above data's, so 0.0016 above the "
+            f"baseline's: data counts and pipe does not. You return {got!r}; compare everybody with the baseline.",
+        )
+
+
+def _judge_near(winner: Winner, right: list[float], losses: list[float]) -> None:
+    got = _call(winner, {"lane": [3.0], "near": [1.0]}, {"lane": right, "near": losses})
+    if got != "near":
+        _judge_level(right, got)
+        raise Wrong(
+            "too_strict",
+            f"Each loss lies within 0.001 of the baseline's ({_exactly(losses)} beside {_exactly(right)}), so near "
+            f"counts and wins; you return {got!r}. Look at each step by itself, unrounded.",
+        )
+
+
+def _judge_far(winner: Winner, right: list[float], losses: list[float]) -> None:
+    got = _call(winner, {"lane": [3.0], "far": [1.0]}, {"lane": right, "far": losses})
+    if got != "lane":
+        _judge_level(right, got)
+        off = sum(mine != loss for mine, loss in zip(losses, right, strict=True))
+        raise Wrong(
+            "mean_of_the_gaps" if off == 1 else "too_loose",
+            f"{'One loss lies' if off == 1 else 'The losses lie'} more than 0.001 from the baseline's "
+            f"({_exactly(losses)} beside {_exactly(right)}), so far does not count; you return {got!r}."
+            + (" Every step must be close, not their mean." if off == 1 else ""),
+        )
+
+
+def _judge_level(right: list[float], got: Any) -> None:
+    if right is not _LEVELS[0]:
+        raise Wrong(
+            "relative_gap",
+            f"With losses around 1 you draw the line at 0.001, and with losses like {right[0]:g} elsewhere (you "
+            f"return {got!r}): 0.001 is a difference, not a share of the loss.",
+        )
+
+
 @case("races by chance")
 def races_by_chance(winner: Winner) -> None:
     for seconds, losses in _races():
@@ -230,6 +295,10 @@ def _listed(numbers: Sequence[float]) -> str:
     return ", ".join(f"{number:.3g}" for number in numbers)
 
 
+def _exactly(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:.7g}" for number in numbers)
+
+
 EXERCISES = (
     Exercise(
         id="16.1",
@@ -252,7 +321,7 @@ EXERCISES = (
         title="Name the winner, or nobody",
         minutes=12,
         difficulty=2,
-        cases=(clear_winner, nobody_wins, unfair_entrants, races_by_chance),
+        cases=(clear_winner, nobody_wins, unfair_entrants, as_close_as_asked, races_by_chance),
         hints=(
             "An entrant that forgets the optimizer is the fastest of all. Does your function name it?",
             "There are two questions, one after the other: who counts, which the losses answer, and who of those won, "

@@ -23,8 +23,8 @@ EXERCISES = (
             "action, ask which results it needs, and on which rank each of them was made.",
             "In the running sum an F adds one, a B takes one away, and an I and a W take away a half each. A need is a "
             "message if the rank that has the stage of the action is another than the rank that has the stage of what "
-            "it needs; the schedule knows the rank of each stage, and it is not always the number of the row or of the "
-            "stage.",
+            "it needs; the schedule knows the rank of each stage, which is not always the stage modulo the number of "
+            "ranks.",
         ),
     ),
     Exercise(

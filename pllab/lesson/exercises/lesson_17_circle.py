@@ -10,15 +10,16 @@ from typing import Any
 
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_11_read import read_action
-from pllab.schedule import Action, Schedule, interleaved, needs, one_f_one_b, problems, zb_h1, zbv
+from pllab.schedule import Action, Schedule, interleaved, needs, one_f_one_b, problems, split_backwards, zb_h1, zbv
 
 FindCircle = Callable[[Schedule], Any]
 ENDLESS = ("endless", "Your search never ends: note which actions it has been at, and stop when one comes again.")
 
 
 def two_ranks(find_circle: FindCircle) -> None:
-    """The circle of the lesson: two ranks that wait for each other."""
-    _judge(find_circle, CROSSED)
+    """The circle of the lesson: two ranks that wait for each other, with whole and with split backwards."""
+    for schedule in (CROSSED, split_backwards(CROSSED), Schedule(split_backwards(CROSSED).rows[::-1], "crossed")):
+        _judge(find_circle, schedule)
 
 
 def own_row(find_circle: FindCircle) -> None:
@@ -57,7 +58,9 @@ def _swapped() -> Iterator[Schedule]:
     legal_ones = [one_f_one_b(3, 4), one_f_one_b(4, 6), zb_h1(3, 4), zb_h1(4, 5), interleaved(2, 4), interleaved(3, 3)]
     for _ in range(4):
         for schedule in legal_ones:
-            yield _spoiled(schedule, draw)
+            spoiled = _spoiled(schedule, draw)
+            yield spoiled
+            yield split_backwards(spoiled)  # where the circle runs through a backward, through its I now
 
 
 def _spoiled(schedule: Schedule, draw: random.Random) -> Schedule:
@@ -102,15 +105,36 @@ def _judge_waits(circle: list[Action], schedule: Schedule, where: str) -> None:
     told = f"{where}your circle is {_written(circle)}"
     if all(_waits(late, early, schedule) for early, late in pairs):
         raise Wrong("backwards", f"{told}; turn it round: every action waits for the one after it in the list.")
-    if off == [pairs[-1]]:
+    stuck = set(_stuck(schedule))
+    if free := [action for action in circle if action not in stuck]:
         raise Wrong(
-            "not_closed",
-            f"{told}, and its end {one} does not wait for its beginning {other}. The way in is no part of a circle.",
+            "can_run",
+            f"{told}. {free[0]} runs, since all that it waits for does; of the waits follow those for an action that "
+            "never runs.",
         )
+    if off == [pairs[-1]]:
+        end = f"{told}, and its end {one} does not wait for its beginning {other}"
+        if way_in := [action for action in circle[1:] if _waits(one, action, schedule)]:
+            end += f", but for {way_in[0]}. The way in is no part of a circle"
+        raise Wrong("not_closed", f"{end}.")
     raise Wrong(
         "no_wait",
         f"{told}, but {one} does not wait for {other}: it neither needs its result nor stands behind it in a row.",
     )
+
+
+def _stuck(schedule: Schedule) -> Iterator[Action]:
+    """The actions that never run."""
+    present, rows = set(schedule.actions()), [list(row) for row in schedule.rows]
+    done: set[Action] = set()
+
+    def can_run(row: list[Action]) -> bool:
+        return bool(row) and all(need in done for need in needs(row[0], schedule.num_stages, present))
+
+    while able := [row for row in rows if can_run(row)]:
+        done.add(able[0].pop(0))
+    for row in rows:
+        yield from row
 
 
 def _waits(action: Action, other: Action, schedule: Schedule) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_11_read import read_schedule
-from pllab.schedule import Action, Kind, Problem, Schedule, problems, zero_bubble
-from pllab.simulate import Costs, gaps, simulate
+from pllab.schedule import Action, Kind, Problem, Schedule, peak_in_flight, problems, zero_bubble
+from pllab.simulate import Costs, Gap, gaps, simulate
+from pllab.timeline import Timeline
 
 Golf = Callable[[float], Any]
 
@@ -91,17 +92,44 @@ def _judge(golf: Golf, limit: float) -> None:
     score = f"{_at(limit)} your makespan is {timeline.makespan:g} (simulated), {over:g} over par"
     if not schedule.is_split:
         raise Wrong("whole_backwards", f"{score}. Nobody waits for a W: split the backwards, and put the W's off.")
-    if limit > NUM_RANKS and over <= par_of(NUM_RANKS) - par:
+    if early := _weight_in_the_way(schedule, limit, timeline.makespan):
+        raise Wrong("weight_in_the_way", f"{score}. {early} comes too early: later in its row it delays nobody.")
+    if limit > NUM_RANKS and max(peak_in_flight(schedule)) <= NUM_RANKS:
         raise Wrong(
             "memory_unused",
-            f"{score}, and {par_of(NUM_RANKS) - par:g} over is what half of the memory is good for. With more of it a "
-            "rank can run another forward where it waits for its first gradient.",
+            f"{score}, and no rank holds more than {NUM_RANKS}. With more memory a rank can run another forward where "
+            "it waits for its first gradient.",
         )
+    for gap in gaps(schedule, timeline):
+        if gap.cause == "action" and (ready := _weight_left(timeline, gap)):
+            raise Wrong("wait_with_a_weight_left", f"{score}. {str(gap).capitalize()}, and {ready} could run there.")
     waits = [gap for gap in gaps(schedule, timeline) if gap.cause == "action"]
     told = f" The longest wait: {max(waits, key=lambda gap: gap.duration)}." if waits else ""
     raise Wrong(
         "over_par", f"{score}.{told} Fill waits with W's, and let no W stand in the way of an I that others need."
     )
+
+
+def _weight_in_the_way(schedule: Schedule, limit: float, makespan: float) -> Action | None:
+    """A W without which the step would be shorter if it came later in its row."""
+    for rank, row in enumerate(schedule.rows):
+        for place, action in enumerate(row):
+            for later in range(place + 1, len(row)) if action.kind is Kind.W else ():
+                moved = (*row[:place], *row[place + 1 : later + 1], action, *row[later + 1 :])
+                other = Schedule((*schedule.rows[:rank], moved, *schedule.rows[rank + 1 :]))
+                if not problems(other, memory_limit=limit) and simulate(other, COSTS).makespan < makespan - 1e-9:
+                    return action
+    return None
+
+
+def _weight_left(timeline: Timeline, gap: Gap) -> Action | None:
+    """The first W of the idle rank that fits into the gap, and comes later."""
+    spans = timeline.of_rank(gap.rank)
+    made = {span.action.microbatch for span in spans if span.action.kind == Kind.I and span.end <= gap.start + 1e-9}
+    for span in spans:
+        if span.action.kind == Kind.W and span.start >= gap.end - 1e-9 and span.action.microbatch in made:
+            return Action(span.action.stage, Kind.W, span.action.microbatch)
+    return None
 
 
 def _named(problem: Problem, schedule: Schedule) -> str:

@@ -132,7 +132,8 @@ _NOT_THE_MEMORY: list[_Suspect] = [
             )
             for row in schedule.rows
         ],
-        "You give the most that one stage holds. A rank with several stages holds for all of them at once.",
+        "You give the most that one stage holds, or count a micro-batch on two stages of a rank once. A rank with "
+        "several stages holds for all of them, and each of its stages counts.",
     ),
     (
         "divided_by_stages",
