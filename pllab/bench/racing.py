@@ -20,6 +20,7 @@ from pllab.bench.entrants import Entrant, Track
 from pllab.bench.measure import Comparison, Implausible, check_rounds, compare, speedup
 from pllab.show import Figure, Race, figure
 from pllab.show.figures import chart
+from pllab.show.theme import LIGHT
 
 NUM_DEVICES = 2
 _TOLERANCE = 1e-3  # of a loss: float32 sums in another order differ by some 1e-6, another batch by more
@@ -119,7 +120,7 @@ class RaceResult:
                 busy = min(total, statistics.median(self.cpu_s[name]))
                 parts = [min(base, busy), max(0.0, busy - base), total - busy]
                 for kind, (left, width) in enumerate(zip((0, parts[0], parts[0] + parts[1]), parts, strict=True)):
-                    axes.barh(row, width, left=left, height=0.6, edgecolor="black", **_LOOKS[kind])
+                    axes.barh(row, width, left=left, height=0.6, **_LOOKS[kind])
                 words.insert(0, f"{name} {busy:.2f} s busy and {total - busy:.2f} s idle")
             axes.set_yticks(range(len(self.names)), list(reversed(self.names)))
             canvas: Any = axes.figure
@@ -143,9 +144,9 @@ class RaceResult:
 
 _PARTS = ("as much work as one lane", "more work", "idle")
 _LOOKS: list[dict[str, Any]] = [
-    {"color": "#0072B2"},
-    {"color": "#E69F00", "hatch": "//"},
-    {"color": "#FFFFFF", "hatch": ".."},
+    {"facecolor": LIGHT.fill_of("F"), "edgecolor": LIGHT.outline_of("F")},
+    {"facecolor": LIGHT.fill_of("B"), "edgecolor": LIGHT.outline_of("B")},
+    {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle},
 ]
 
 

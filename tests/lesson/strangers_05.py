@@ -4,7 +4,6 @@ import random
 import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader
 
 from pllab import comm
 from pllab.lesson import mine

@@ -77,7 +77,7 @@ def test_exercises_are_those_of_the_registry(path):
         assert "nbval-check-output" in check.metadata.tags
         assert f"{exercise.id} {exercise.title}: not attempted" in check.outputs[0].data["text/plain"]
         hidden = cells[f"{start}-solution"]
-        assert hidden.metadata.tags == ["solution", "hide-cell"]
+        assert hidden.metadata == {"tags": ["solution", "hide-cell"]}
         assert hidden.source.startswith("<details><summary>Solution, after your own try</summary>\n\n")
         assert hidden.source.count("```python\n") == 1
         assert not [hint for hint in exercise.hints if CODE.search(hint)], "code stands in the solution alone"
