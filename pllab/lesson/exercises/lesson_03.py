@@ -39,8 +39,9 @@ EXERCISES = (
             "of few numbers, and a chunk of a flat tensor is a view of it.",
             "In round k of the first loop send the chunk number rank minus k and receive the one before it, modulo w, "
             "into a new tensor, and add that. After it, the chunk after the own number is done: start the second loop "
-            "with that one. Start the send, receive, wait for the send, as in exercise 02.1. A transpose is flattened "
-            "into a copy, so copy the sum back at the end.",
+            "with that one. Start the send, receive, wait for the send, as in exercise 02.1. All this sends to the "
+            "next rank; the picture of the ring goes the other way, which is as good. A transpose is flattened into a "
+            "copy, so copy the sum back at the end.",
         ),
         package=("pllab.comm.ring_all_reduce",),
         deadline_s=120.0,
