@@ -1,5 +1,7 @@
 """Solutions of lesson 09 by somebody who read the lesson alone."""
 
+# ruff: noqa
+
 import sys
 import threading
 from functools import partial

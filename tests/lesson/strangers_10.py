@@ -1,5 +1,7 @@
 """Solutions of lesson 10 by somebody who read the lesson alone."""
 
+# ruff: noqa
+
 from collections import deque
 
 import torch

@@ -85,7 +85,7 @@ def in_a_dictionary(batches, schedule, partitions, devices, in_queues, out_queue
     for i, j in schedule:
         give(i, j)
     answers = {(i, j): out_queues[j].get() for i, j in schedule}
-    for (i, j), (ok, result) in answers.items():
+    for (i, _), (ok, result) in answers.items():
         if not ok:
             raise result[1]
         batches[i] = result

@@ -221,13 +221,15 @@ def on_copies_of_the_weights(stage, x):
 
         @staticmethod
         def backward(ctx, gradient):
-            leaves = [kept.detach().requires_grad_() for kept in ctx.saved_tensors]
+            leaves = [kept.detach().requires_grad_(kept.requires_grad) for kept in ctx.saved_tensors]
             now = torch.get_rng_state()
             torch.set_rng_state(ctx.state)
             with torch.enable_grad():
                 output = torch.func.functional_call(stage, dict(zip(names, leaves[1:], strict=True)), (leaves[0],))
             torch.set_rng_state(now)
-            return torch.autograd.grad(output, leaves, gradient)
+            wanted = [leaf for leaf in leaves if leaf.requires_grad]
+            grads = iter(torch.autograd.grad(output, wanted, gradient, allow_unused=True))
+            return tuple(next(grads) if leaf.requires_grad else None for leaf in leaves)
 
     return Function.apply(x, *stage.parameters())
 
