@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from pllab import comm
 from pllab.comm.collectives import list_new_groups
@@ -79,9 +78,9 @@ def _asked(my_groups: MyGroups, members: Members) -> list[tuple[int, ...]] | Non
 def _strange(groups: Sequence[Any]) -> tuple[str, str] | None:
     """What among these is no group of its own, if anything."""
     for group in groups:
-        if group is dist.group.WORLD:
+        if group is torch.distributed.group.WORLD:
             return "world_group", "the group of the world, which was there before; ask new_group for each list."
-        if not isinstance(group, dist.ProcessGroup):
+        if not isinstance(group, comm.Group):
             return "no_group", f"{repr(group)[:60]} in its list; return the groups that new_group gives."
     if len({id(group) for group in groups}) < len(groups):
         return "merged", "one group twice; lists that are equal get a group each."

@@ -216,16 +216,19 @@ def _mistaken(
             f"With a tensor of 2x3x4 numbers that is a transpose on rank 0 alone, rank {rank} holds other numbers than "
             "the sum. The numbers lie in memory in another order there: flatten by shape, as reshape(-1) does.",
         )
-    good = int((tensor.reshape(-1) == right.reshape(-1)).sum())
+    return _wrong_numbers(where, rank, int((tensor.reshape(-1) == right.reshape(-1)).sum()), right.numel(), uneven)
+
+
+def _wrong_numbers(where: str, rank: int, good: int, total: int, uneven: bool) -> Wrong:
     if uneven:
         return Wrong(
             "remainder",
-            f"{where}, {good} of {right.numel()} are right on rank {rank}, and all are where w divides n. The chunks "
+            f"{where}, {good} of {total} are right on rank {rank}, and all are where w divides n. The chunks "
             "must cover every number, so here they cannot all have the same size.",
         )
     return Wrong(
         "wrong_sum",
-        f"{where}, {good} of {right.numel()} numbers are the sum on rank {rank}. After w - 1 rounds of adding, one "
+        f"{where}, {good} of {total} numbers are the sum on rank {rank}. After w - 1 rounds of adding, one "
         "chunk on each rank is done; w - 1 rounds of copying bring it to the others. Follow chunk 0 around the ring.",
     )
 
