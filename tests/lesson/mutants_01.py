@@ -7,6 +7,14 @@ from time import process_time
 from tests.lesson import strangers_01 as strangers
 
 
+def weighted_mean_of_rates(tokens, seconds):
+    pairs = list(zip(tokens, seconds, strict=True))
+    time_in_all = sum(took for _, took in pairs)
+    if time_in_all == 0:
+        raise ValueError("no time")
+    return sum(count / took * (took / time_in_all) for count, took in pairs)
+
+
 def mean_of_rates(tokens, seconds):
     return statistics.mean([count / took for count, took in zip(tokens, seconds, strict=True)])
 
@@ -247,6 +255,7 @@ def gives_work_for_time(flops, num_bytes, machine, num_messages=0):
 
 
 WRONG = [
+    ("01.1", "divides_each", weighted_mean_of_rates),
     ("01.1", "mean_of_rates", mean_of_rates),
     ("01.1", "median_of_rates", median_of_rates),
     ("01.1", "harmonic", harmonic_mean_of_rates),

@@ -14,14 +14,6 @@ def totals(tokens, seconds):
     return sum(tokens) / sum(seconds)
 
 
-def weighted_mean_of_rates(tokens, seconds):
-    pairs = list(zip(tokens, seconds, strict=True))
-    time_in_all = sum(took for _, took in pairs)
-    if time_in_all == 0:
-        raise ValueError("no time")
-    return sum(count / took * (took / time_in_all) for count, took in pairs)
-
-
 def with_numpy(tokens, seconds):
     tokens, seconds = np.asarray(tokens), np.asarray(seconds, dtype=float)
     if tokens.shape != seconds.shape or not seconds.sum():
@@ -120,7 +112,6 @@ def sorted_pairs(flops, num_bytes, machine, num_messages=0):
 
 RIGHT = [
     ("01.1", totals),
-    ("01.1", weighted_mean_of_rates),
     ("01.1", with_numpy),
     ("01.2", round_by_round),
     ("01.2", warms_up_first),
