@@ -202,8 +202,8 @@ def _judge_left_out(one: _Parameter, layout: _Layout, got: dict[str, torch.Tenso
     if right and one.name not in right and close(got[one.name], gradient_of(one, rank)) and 0 not in one.shape:
         raise Wrong(
             "left_out",
-            f"The gradient of {one.name!r}, of shape {one.shape} and {one.dtype}, is still this rank's own, and that of "
-            f"{right[0]!r} is the mean: this one is not in the message, or is never written back.",
+            f"The gradient of {one.name!r}, of shape {one.shape} and {one.dtype}, is still this rank's own, and that "
+            f"of {right[0]!r} is the mean: this one is not in the message, or is never written back.",
         )
 
 
