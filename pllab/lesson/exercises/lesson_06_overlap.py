@@ -2,7 +2,7 @@
 
 Runs in one launch, told apart by the order of events and never by a clock: a chain of layers whose first layer looks
 into the ledger before its own gradient is made; a rank that answers late; two branches that the ranks compute in
-different order, beside a parameter that nothing uses, in each place it can have.
+different order, beside a parameter that nothing uses, in each place it can have, and that is used in a second step.
 """
 
 import time
@@ -21,12 +21,12 @@ from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_06_judge import judge_gradient
 from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
 from pllab.lesson.exercises.lesson_06_ranks import close, judge_alone, mean, seen_on_ranks, write_down
-from pllab.lesson.exercises.watched_waits import watch_waits
+from pllab.lesson.exercises.watched_waits import Watched, watch_waits
 
 Install = Callable[[nn.Module], Any]
 Gradients = dict[str, torch.Tensor]
 
-_PATIENCE_S = 5.0  # rank 1 waits so long for rank 0 to end its backward; a right solution needs milliseconds
+_PATIENCE_S = 8.0  # rank 1 waits so long for rank 0 to end its backward; a right solution needs milliseconds
 _WATCH_S = 0.5  # and watches so long whether rank 0 leaves wait() without an answer
 _SLACK_BYTES = 128  # a solution may also tell the others which gradients it has
 
@@ -54,39 +54,46 @@ def program(rank: int, world_size: int, install: Install, folder: str) -> Seen:
     """All runs on one rank."""
     seen = Seen()
     with record_messages(write_down(folder, rank)) as ledger, watch_waits() as started:
-
-        def waiting(wait: Callable[[], Any]) -> Callable[[], None]:
-            def watched() -> None:
-                wait()
-                if not seen.not_waited_for:
-                    seen.started = len(started)
-                    seen.not_waited_for = sum(not message.waited_for for message in started)
-                started.clear()
-
-            return watched
-
         chain, wait = _installed(Chain, install, seen)
         if not seen.returns_function:
             return seen
         barrier()
-        _late_answer(rank, chain, waiting(wait), seen, Path(folder))
+        _late_answer(rank, chain, partial(_wait, wait, seen, started), seen, Path(folder))
         if seen.blocked:
             return seen  # nothing else is to be learned, and each backward would wait
         _settle()
         chain, wait = _installed(Chain, install, seen)
-        _two_steps(rank, world_size, chain, waiting(wait), seen, ledger)
-        for step, place in enumerate(PLACES):
-            _settle()
-            branches, wait = _installed(partial(Branches, rank, place), install, seen)
-            _step(rank, world_size, branches, waiting(wait), seen, step=step)
-            seen.places.append(place)
-            if not _all_right(rank, seen, Path(folder)):
-                break  # what is left of a wrong step could hold up the next
-            branches.use_all()
-            _step(rank, world_size, branches, waiting(wait), seen, step=step + 10)
-            seen.places.append(place)
+        _two_steps(rank, world_size, chain, partial(_wait, wait, seen, started), seen, ledger)
+        _branches(rank, world_size, install, seen, started, Path(folder))
     seen.messages = ledger.count("all_reduce")
     return seen
+
+
+def _wait(wait: Callable[[], Any], seen: Seen, started: list[Watched]) -> None:
+    """Call the learner's wait, and see whether it waits for every message of the step."""
+    wait()
+    if not seen.not_waited_for:
+        seen.started = len(started)
+        seen.not_waited_for = sum(not message.waited_for for message in started)
+    started.clear()
+
+
+def _branches(rank: int, world_size: int, install: Install, seen: Seen, started: list[Watched], folder: Path) -> None:
+    """A step in which a parameter is unused, with each place it can have; then one in which it is used."""
+    models = []
+    for step, place in enumerate(PLACES):
+        _settle()
+        branches, wait = _installed(partial(Branches, rank, place), install, seen)
+        models.append((place, branches, partial(_wait, wait, seen, started)))
+        _step(rank, world_size, branches, models[-1][2], seen, step=step)
+        seen.places.append(place)
+        if not _all_right(rank, seen, folder):
+            return  # what is left of a wrong step could hold up the next
+    for step, (place, branches, wait) in enumerate(models, start=10):
+        _settle()
+        branches.use_all()
+        _step(rank, world_size, branches, wait, seen, step=step)
+        seen.places.append(place)
 
 
 def _installed(make: Callable[[], nn.Module], install: Install, seen: Seen) -> tuple[Any, Any]:
