@@ -78,7 +78,7 @@ def _asked(my_groups: MyGroups, members: Members) -> list[tuple[int, ...]] | Non
 def _strange(groups: Sequence[Any]) -> tuple[str, str] | None:
     """What among these is no group of its own, if anything."""
     for group in groups:
-        if group is torch.distributed.group.WORLD:
+        if isinstance(group, comm.Group) and comm.group_name(group) == comm.group_name():
             return "world_group", "the group of the world, which was there before; ask new_group for each list."
         if not isinstance(group, comm.Group):
             return "no_group", f"{repr(group)[:60]} in its list; return the groups that new_group gives."
