@@ -159,14 +159,14 @@ def by_lstsq(sizes, times):
 
 
 def by_hand(sizes, times):
+    if len(set(sizes)) < 2:
+        raise ValueError("no line")
     middle = [float(np.median(each)) for each in times]
     weights = [1 / time**2 for time in middle]
     total = sum(weights)
     mean_n = sum(w * n for w, n in zip(weights, sizes, strict=True)) / total
     mean_t = sum(w * t for w, t in zip(weights, middle, strict=True)) / total
     spread = sum(w * (n - mean_n) ** 2 for w, n in zip(weights, sizes, strict=True))
-    if len(set(sizes)) < 2:
-        raise ValueError("no line")
     beta = sum(w * (n - mean_n) * (t - mean_t) for w, n, t in zip(weights, sizes, middle, strict=True)) / spread
     return np.array([mean_t - beta * mean_n, beta])
 

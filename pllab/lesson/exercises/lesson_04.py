@@ -14,8 +14,8 @@ EXERCISES = (
         cases=(shares.everything_once, shares.balanced, shares.unequal, shares.seeded, shares.view),
         hints=(
             "Take 65 samples and 8 shares of 1/8 on paper. Write down the 8 lengths; what do they add up to?",
-            "The lengths decide. Whole parts first; then count what is left over and give it out, one sample each, "
-            "to those that lack most. Start and end follow from the lengths alone, with integers. A share keeps two "
+            "The lengths decide. Whole parts first; then count what is left over and give it out, one sample each, to "
+            "those that lack most. Start and end follow from the lengths alone, with integers. A share keeps two "
             "things: the data, and the positions of its samples.",
             "Multiply each size by the number of samples and round that to some nine digits, so that 0.29 of 100 does "
             "not become 28.99999. The whole parts are the lengths; as many of them as samples are missing get one "
