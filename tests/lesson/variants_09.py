@@ -29,7 +29,7 @@ def with_a_factory(batches, schedule, partitions):
     def make(i, j):
         return lambda: partitions[j](batches[i])
 
-    return tuple(make(i, j) for i, j in schedule)
+    return tuple(Task(make(i, j)) for i, j in schedule)
 
 
 class Bound:
