@@ -5,7 +5,6 @@ into the ledger before its own gradient is made; a rank that answers late; two b
 different order, beside a parameter that nothing uses, in each place it can have, and that is used in a second step.
 """
 
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from pllab.comm import Ledger, barrier, record_messages
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_06_judge import judge_gradient
 from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
-from pllab.lesson.exercises.lesson_06_ranks import close, judge_alone, mean, seen_on_ranks, write_down
+from pllab.lesson.exercises.lesson_06_ranks import appears, close, judge_alone, mean, seen_on_ranks, settle, write_down
 from pllab.lesson.exercises.watched_waits import Watched, watch_waits
 
 Install = Callable[[nn.Module], Any]
@@ -61,7 +60,7 @@ def program(rank: int, world_size: int, install: Install, folder: str) -> Seen:
         _late_answer(rank, chain, partial(_wait, wait, seen, started), seen, Path(folder))
         if seen.blocked:
             return seen  # nothing else is to be learned, and each backward would wait
-        _settle()
+        settle()
         chain, wait = _installed(Chain, install, seen)
         _two_steps(rank, world_size, chain, partial(_wait, wait, seen, started), seen, ledger)
         _branches(rank, world_size, install, seen, started, Path(folder))
@@ -82,7 +81,7 @@ def _branches(rank: int, world_size: int, install: Install, seen: Seen, started:
     """A step in which a parameter is unused, with each place it can have; then one in which it is used."""
     models = []
     for step, place in enumerate(PLACES):
-        _settle()
+        settle()
         branches, wait = _installed(partial(Branches, rank, place), install, seen)
         models.append((place, branches, partial(_wait, wait, seen, started)))
         _step(rank, world_size, branches, models[-1][2], seen, step=step)
@@ -90,7 +89,7 @@ def _branches(rank: int, world_size: int, install: Install, seen: Seen, started:
         if not _all_right(rank, seen, folder):
             return  # what is left of a wrong step could hold up the next
     for step, (place, branches, wait) in enumerate(models, start=10):
-        _settle()
+        settle()
         branches.use_all()
         _step(rank, world_size, branches, wait, seen, step=step)
         seen.places.append(place)
@@ -108,10 +107,10 @@ def _late_answer(rank: int, chain: Chain, wait: Callable[[], Any], seen: Seen, f
     """Rank 0 goes ahead; rank 1 begins its backward when rank 0 has ended its own, and watches whether it waits."""
     ended, left, blocked = folder / "backward-ended", folder / "wait-returned", folder / "blocked"
     if rank == 1:
-        seen.blocked = not _appears(ended, _PATIENCE_S)
+        seen.blocked = not appears(ended, _PATIENCE_S)
         if seen.blocked:
             blocked.touch()
-        seen.left_early = not seen.blocked and _appears(left, _WATCH_S)
+        seen.left_early = not seen.blocked and appears(left, _WATCH_S)
     _loss(chain, rank, step=0).backward()
     if rank == 0:
         ended.touch()
@@ -165,7 +164,7 @@ def _all_right(rank: int, seen: Seen, folder: Path) -> bool:
     got, parts = seen.got[-1], seen.parts[-1]
     if not all(close(got.get(name), mean([part[name] for part in parts])) for name in parts[0]):
         (folder / f"wrong-{rank}").touch()
-    _settle()
+    settle()
     return not list(folder.glob("wrong-*"))
 
 
@@ -190,20 +189,6 @@ def _loss(model: nn.Module, rank: int, step: int) -> torch.Tensor:
 
 def _gradients(model: nn.Module) -> Gradients:
     return {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
-
-
-def _settle() -> None:
-    """All ranks are here; messages that nobody waited for have had time to arrive."""
-    barrier()
-    time.sleep(0.05)
-    barrier()
-
-
-def _appears(file: Path, patience_s: float) -> bool:
-    until = time.monotonic() + patience_s
-    while not (there := file.exists()) and time.monotonic() < until:
-        time.sleep(0.01)
-    return there
 
 
 def alone(rank: int, world_size: int, install: Install, _folder: str) -> tuple[Gradients, Gradients]:

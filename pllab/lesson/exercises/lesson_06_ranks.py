@@ -6,6 +6,7 @@ leaves, and the first that differs between the ranks names the cause.
 
 import json
 import re
+import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 
-from pllab.comm import Message, RankError
+from pllab.comm import Message, RankError, barrier
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.judging import Program, run_on_ranks
 
@@ -137,3 +138,18 @@ def judge_alone(got: torch.Tensor | None, own: torch.Tensor) -> None:
             "On two ranks the numbers are right, and in a world of one rank the mean is not that rank's own gradient: "
             "the 2 stands in your code. Ask world_size().",
         )
+
+
+def settle() -> None:
+    """All ranks are here; messages that nobody waited for have had time to arrive."""
+    barrier()
+    time.sleep(0.05)
+    barrier()
+
+
+def appears(file: Path, patience_s: float) -> bool:
+    """Whether another rank writes this file in time."""
+    until = time.monotonic() + patience_s
+    while not (there := file.exists()) and time.monotonic() < until:
+        time.sleep(0.01)
+    return there

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch.distributed import ProcessGroup
+from pllab.comm import Group
 
 _METHODS = ("allreduce", "broadcast", "reduce")
 
@@ -29,18 +29,18 @@ class Watched:
 def watch_waits() -> Iterator[list[Watched]]:
     """Yield a list that fills with the messages that are started inside the block."""
     started: list[Watched] = []
-    methods = {name: vars(ProcessGroup)[name] for name in _METHODS}
+    methods = {name: vars(Group)[name] for name in _METHODS}
     for name, method in methods.items():
-        setattr(ProcessGroup, name, _watching(method, started))
+        setattr(Group, name, _watching(method, started))
     try:
         yield started
     finally:
         for name, method in methods.items():
-            setattr(ProcessGroup, name, method)
+            setattr(Group, name, method)
 
 
 def _watching(method: Callable[..., Any], started: list[Watched]) -> Callable[..., Any]:
-    def call(group: ProcessGroup, *args: Any, **options: Any) -> Watched:
+    def call(group: Group, *args: Any, **options: Any) -> Watched:
         started.append(Watched(method(group, *args, **options)))
         return started[-1]
 
