@@ -118,11 +118,6 @@ def slower_is_a_result(speedup: Rate) -> None:
         raise Wrong("wrong_ratio", f"The per-round ratios are 0.5, 0.5, 0.4; their median is 0.5, not {got!r}.")
 
 
-_LOSSES = [6.9, 6.7, 6.4]
-_FAIR = {"lane": _LOSSES, "data": [6.9001, 6.7, 6.4], "pipe": [6.9, 6.6999, 6.4001]}
-_CLEAR = {"lane": [2.0, 2.2, 4.0], "data": [1.1, 1.2, 2.1], "pipe": [1.3, 1.4, 2.6]}
-
-
 def _ratios(baseline: Sequence[float], contender: Sequence[float]) -> list[float]:
     return [before / now for before, now in zip(baseline, contender, strict=True)]
 

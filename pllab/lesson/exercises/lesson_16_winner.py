@@ -10,6 +10,10 @@ from pllab.lesson.exercise import Wrong, case
 Table = dict[str, list[float]]
 Winner = Callable[[Table, Table], Any]
 
+_LOSSES = [6.9, 6.7, 6.4]
+_FAIR = {"lane": _LOSSES, "data": [6.9001, 6.7, 6.4], "pipe": [6.9, 6.6999, 6.4001]}
+_CLEAR = {"lane": [2.0, 2.2, 4.0], "data": [1.1, 1.2, 2.1], "pipe": [1.3, 1.4, 2.6]}
+
 
 @case("who is faster than each of the others in every round wins, the baseline too")
 def clear_winner(winner: Winner) -> None:
