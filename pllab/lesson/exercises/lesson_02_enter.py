@@ -46,13 +46,14 @@ def two_at_once(enter: Enter) -> None:
             "every group has its own.",
         )
     _judge_place(*_PLACES[2], seen[2], _DEADLINE_S)
-    for one in seen:
-        if not any(name.startswith(one["asked"]) for name in one["files"]):
-            found = ", ".join(one["files"]) or "no file"
+    asked = tuple({one["asked"] for one in seen})
+    for one in seen:  # a group may have taken its file away again
+        other = [name for name in one["files"] if not name.startswith(asked)]
+        if other and not any(name.startswith(one["asked"]) for name in one["files"]):
             raise Wrong(
                 "wrong_file",
-                f"The file of this group is {one['asked']}, and its folder has {found}. Meet at init_file itself: two "
-                "groups that meet in one place get in each other's way.",
+                f"The file of this group is {one['asked']}, and its folder has {', '.join(other)}. Meet at init_file "
+                "itself: two groups that meet in one place get in each other's way.",
             )
 
 

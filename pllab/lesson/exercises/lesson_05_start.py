@@ -163,12 +163,11 @@ def _judge_digits(seen: list[Seen]) -> None:
 
 def _judge_origin(seen: list[Seen], wrong: list[str]) -> None:
     """All ranks agree, but not on the numbers of rank 0."""
-    if not wrong:
+    agreed = [name for name in wrong if all(torch.equal(each.after[name], seen[0].after[name]) for each in seen)]
+    if not agreed:
         return
-    name = wrong[0]
+    name = agreed[0]
     values = [each.after[name] for each in seen]
-    if not all(torch.equal(value, values[0]) for value in values):
-        return
     for rank, each in enumerate(seen):
         if torch.equal(values[0], each.before[name]):
             raise Wrong("wrong_source", f"All ranks now have {name} of rank {rank}; the source is rank 0.")

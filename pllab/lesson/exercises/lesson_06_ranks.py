@@ -28,7 +28,8 @@ _KNOWN = (
     (
         "NoneType",
         "none_gradient",
-        "A frozen or unused parameter has grad None, and your function took it for a tensor; skip it.",
+        "A grad was None, and your function took it for a tensor: that of a frozen or unused parameter, or one that "
+        "this step has not made yet, as after a step whose notes were not cleared.",
     ),
     (
         "leaf Variable that requires grad",
