@@ -372,8 +372,8 @@ def never_divided(model, loss_of, micro_batches):
 def sum_over_ranks(model, loss_of, micro_batches):
     for x in micro_batches:
         (loss_of(x) / len(micro_batches)).backward()
-    for parameter in model.parameters():
-        all_reduce(parameter.grad)
+    for gradient in _gradients(model):
+        all_reduce(gradient)
 
 
 def zeroes_in_between(model, loss_of, micro_batches):
@@ -424,7 +424,7 @@ WRONG = [
     ("06.1", "nothing_to_send", sends_an_empty_tensor),
     ("06.2", "sum", sums),
     ("06.2", "waits_on_nothing", waits_on_nothing),
-    ("06.2", "none_gradient", forgets_to_reset),
+    ("06.2", "first_step_only", forgets_to_reset),
     ("06.2", "starts_late", in_order_of_the_parameters),
     ("06.2", "starts_late", one_bucket_for_all),
     ("06.2", "blocks_backward", blocks_in_the_hook),

@@ -41,8 +41,15 @@ class Attempt:
 
     def num_bytes(self) -> int:
         """The bytes of the busiest kind of call: a reduce and a broadcast of the same tensor count once."""
+        return self._busiest({call.order: call.num_bytes for call in self.calls})
+
+    def num_elements(self) -> int:
+        """The same in elements: whoever sends all in the largest type sends more bytes, and no more elements."""
+        return self._busiest({call.order: prod(call.shape) for call in self.calls})
+
+    def _busiest(self, sizes: dict[int, int]) -> int:
         names = {call.name for call in self.calls}
-        return max((sum(call.num_bytes for call in self.calls if call.name == name) for name in names), default=0)
+        return max((sum(sizes[call.order] for call in self.calls if call.name == name) for name in names), default=0)
 
 
 @dataclass(frozen=True)

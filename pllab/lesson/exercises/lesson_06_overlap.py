@@ -63,7 +63,8 @@ def program(rank: int, world_size: int, install: Install, folder: str) -> Seen:
         settle()
         chain, wait = _installed(Chain, install, seen)
         _two_steps(rank, world_size, chain, partial(_wait, wait, seen, started), seen, ledger)
-        _branches(rank, world_size, install, seen, started, Path(folder))
+        if _all_right(rank, seen, Path(folder)):  # what is left of a wrong step could hold up the next
+            _branches(rank, world_size, install, seen, started, Path(folder))
     seen.messages = ledger.count("all_reduce")
     return seen
 
