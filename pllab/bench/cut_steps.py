@@ -7,8 +7,8 @@ baseline of a pipeline is one lane with the same slices; what slicing does by it
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from pllab.bench.measure import Comparison, compare
+from pllab.comm.machine import compute_threads
 from pllab.models.layers import cut
 from pllab.pipeline import Pipe, balance
 
@@ -33,7 +34,7 @@ def layer_seconds(layers: Sequence[nn.Module], batch: Batch, repeats: int = 5) -
 
     Example: `[[0.003, 0.07, 0.2], ...]` for an embedding, a block and a head. Lesson 07.
     """
-    with one_thread():
+    with compute_threads(1):
         return [_round(layers, batch) for _ in range(repeats + 1)][1:]
 
 
@@ -67,8 +68,7 @@ class CutsBench:
 
     def gain(self, name: str, to: str = SLICED) -> tuple[float, float, float]:
         """How many times as fast as another way: the median of the rounds, the lowest and the highest."""
-        pairs = zip(self.comparison.seconds[to], self.comparison.seconds[name], strict=True)
-        gains = [before / now for before, now in pairs]
+        gains = self.comparison.speedups(name, to)
         return statistics.median(gains), min(gains), max(gains)
 
     def core(self) -> str:
@@ -114,24 +114,13 @@ def bench_cuts(
         WHOLE: partial(_on_one_lane, layers, batch, 1),
         SLICED: partial(_on_one_lane, layers, batch, num_slices),
     }
-    with one_thread(), ExitStack() as pipes:
+    with compute_threads(1), ExitStack() as pipes:
         for name, stages in cuts.items():
             pipe = pipes.enter_context(Pipe.from_partitions(stages, lanes, num_microbatches=num_slices))
             after = layers[-1] if name == OUTSIDE else nn.Identity()
             ways[name] = partial(_through, pipe, after, batch)
         comparison = compare(ways, repeats, baseline=SLICED, num_devices=2)
         return CutsBench(comparison, {name: _spent(ways[name]) for name in (WHOLE, SLICED)})
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute with one thread, as a lane does, inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _on_one_lane(layers: Sequence[nn.Module], batch: Batch, num_slices: int) -> None:

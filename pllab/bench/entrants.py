@@ -18,8 +18,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from pllab import comm
+from pllab.comm.machine import compute_threads
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
-from pllab.models.layers import cut
+from pllab.models.layers import cut, token_losses
 from pllab.parallel import DataParallel
 from pllab.pipeline import Pipe, balance, create_workers
 from pllab.schedule import Schedule
@@ -143,12 +144,8 @@ def one_lane(
 
 def two_threads(rank: int, world_size: int, model: nn.Module, *rest: Any) -> list[float]:
     """The same with two compute threads, which share the work inside each operation; nothing of this lab is in it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with compute_threads(2):
         return one_lane(rank, world_size, model, *rest)
-    finally:
-        torch.set_num_threads(before)
 
 
 def data_parallel(
@@ -216,8 +213,7 @@ class RowLoss(nn.Module):
     def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Losses (rows,)."""
         hidden, targets = value
-        logits = self.head(hidden)
-        return cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape).mean(1)
+        return token_losses(self.head, self.head(hidden), targets).mean(1)
 
 
 def mean_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -73,6 +73,10 @@ class Comparison:
         others = self.seconds[to or self.baseline]
         return Spread.of([mine / other for mine, other in zip(self.seconds[name], others, strict=True)])
 
+    def speedups(self, name: str, to: str | None = None) -> list[float]:
+        """How many times as fast a run is as another (the baseline), round by round."""
+        return _speedups(self.seconds[to or self.baseline], self.seconds[name])
+
     def speedup(self, name: str) -> float | None:
         """How many times as fast as the baseline; None if each of the two won some rounds."""
         return speedup(self.seconds[self.baseline], self.seconds[name])
@@ -209,8 +213,12 @@ def speedup(baseline_s: Sequence[float], contender_s: Sequence[float]) -> float 
     Round k timed both sides, one right after the other, so its ratio does not depend on how fast the machine was.
     Lesson 16.
     """
-    ratios = [before / now for before, now in zip(baseline_s, contender_s, strict=True)]
+    ratios = _speedups(baseline_s, contender_s)
     return None if min(ratios) <= 1 <= max(ratios) else statistics.median(ratios)
+
+
+def _speedups(baseline_s: Sequence[float], contender_s: Sequence[float]) -> list[float]:
+    return [before / now for before, now in zip(baseline_s, contender_s, strict=True)]
 
 
 def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name: str = "this run") -> None:

@@ -15,7 +15,7 @@ import torch
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_gradients, compare
 from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
-from pllab.comm.machine import num_cores
+from pllab.comm.machine import compute_threads, num_cores
 from pllab.pipeline import Pipe
 from pllab.pipeline.microbatches import single
 from pllab.show import Figure, draw_timeline
@@ -160,12 +160,8 @@ class _TwoStages:
 
     def plain(self) -> None:
         """The whole batch at once, with every core."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(num_cores() if self.kind == "cpu" else threads)
-        try:
+        with compute_threads(num_cores() if self.kind == "cpu" else torch.get_num_threads()):
             row_loss(self.layers.whole(single(self.layers.batch))).backward()
-        finally:
-            torch.set_num_threads(threads)
 
     def check(self, ways: Mapping[str, Step]) -> None:
         """Refuse to time ways that do not compute the same gradients (`FREE` feeds stage 1 other gradients)."""

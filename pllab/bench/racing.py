@@ -2,7 +2,8 @@
 
 Each round has one training of each entrant, all from the same weights on the same rows. A race refuses entrants whose
 losses differ, and speed-ups that cannot be. Beside seconds it takes the processor time of all ranks. From both it is
-computed why an entrant is as fast as it is: how much of the devices' time was idle, and how much work there was.
+computed why an entrant is as fast as it is: how much of the devices' time was idle, and how much work there was. All of
+it is from one round, that of the median speed-up: there the parts multiply to the speed-up, and medians would not.
 """
 
 import statistics
@@ -24,6 +25,8 @@ from pllab.show.theme import LIGHT
 
 NUM_DEVICES = 2
 _TOLERANCE = 1e-3  # of a loss: float32 sums in another order differ by some 1e-6, another batch by more
+_MOST_IDLE = 0.1  # of the baseline, which waits for nobody
+_MOST_UNSTEADY = 1.5  # its slowest round over its fastest; two devices gain at most 2, which drowns in more
 
 
 @dataclass(frozen=True)
@@ -45,23 +48,40 @@ class RaceResult:
 
     def speedups(self, name: str) -> list[float]:
         """How many times as fast as the baseline, round by round."""
-        seconds = self.comparison.seconds
-        return [before / now for before, now in zip(seconds[self.names[0]], seconds[name], strict=True)]
+        return self.comparison.speedups(name, self.names[0])
 
     def speedup(self, name: str) -> float:
-        """The median of the speed-ups."""
-        return statistics.median(self.speedups(name))
+        """The median of the speed-ups; of two in the middle the lower one, so that it is the speed-up of a round."""
+        return self.speedups(name)[self.typical_round(name)]
+
+    def typical_round(self, name: str) -> int:
+        """The round with the median speed-up, from which speed-up, idle and work are taken.
+
+        Within a round they belong together: the speed-up is exactly devices x busy share / work / the baseline's busy
+        share. Medians of several rounds do not multiply. The baseline has no speed-up: its round has the median time.
+        """
+        values = self.comparison.seconds[name] if name == self.names[0] else self.speedups(name)
+        return values.index(statistics.median_low(values))
 
     def idle(self, name: str) -> float:
-        """The share of the devices' time in which no processor worked, the median over the rounds."""
-        count = 1 if name == self.names[0] else NUM_DEVICES
-        shares = [cpu / seconds for cpu, seconds in zip(self.cpu_s[name], self.comparison.seconds[name], strict=True)]
-        return max(0.0, 1.0 - statistics.median(shares) / count)
+        """The share of the devices' time in which no processor worked, in the typical round."""
+        return max(0.0, 1.0 - self._busy(name, self.typical_round(name)))
 
     def work(self, name: str) -> float:
-        """Processor time as a multiple of the baseline's, the median over the rounds."""
-        pairs = zip(self.cpu_s[name], self.cpu_s[self.names[0]], strict=True)
-        return statistics.median(mine / base for mine, base in pairs)
+        """Processor time as a multiple of the baseline's in the same round, the typical one."""
+        number = self.typical_round(name)
+        return self.cpu_s[name][number] / self.cpu_s[self.names[0]][number]
+
+    def disturbed(self) -> str:
+        """A sentence that calls the race unusable if the baseline idled or was unsteady; empty if it was neither."""
+        base = self.names[0]
+        if self.idle(base) <= _MOST_IDLE and self._unsteady() <= _MOST_UNSTEADY:
+            return ""
+        return (
+            f"This run cannot be used: {base} idled {self.idle(base):.0%} of its time, and its slowest round took "
+            f"{self._unsteady():.2f} times as long as its fastest; other programs used the machine, so close them "
+            "and race again."
+        )
 
     def check(self) -> None:
         """Refuse entrants that did not learn the same, then what no clock can have measured.
@@ -73,7 +93,7 @@ class RaceResult:
         self.comparison.check()
 
     def table(self) -> str:
-        """One line per entrant: speed-up with its range over the rounds, idle share and work."""
+        """One line per entrant: speed-up with its range over the rounds, idle share and work; then `disturbed`."""
         width = max(map(len, self.names))
         lines = [f"{'real':{width}}  tokens/s  speed-up (range)       idle  work of one lane"]
         for name in self.names:
@@ -81,7 +101,7 @@ class RaceResult:
             span = f"{self.speedup(name):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
             rate = self.comparison.tokens_per_s(name)
             lines.append(f"{name:{width}}  {rate:8,.0f}  {span:21}  {self.idle(name):4.0%}  {self.work(name):.2f}x")
-        return "\n".join(lines)
+        return "\n".join([*lines, *filter(None, [self.disturbed()])])
 
     def winner(self) -> str:
         """Who won and why, in sentences; nobody, if others won rounds against the fastest."""
@@ -96,14 +116,20 @@ class RaceResult:
         return " ".join([said, *(self.reason(name) for name in [first, *level])])
 
     def reason(self, name: str) -> str:
-        """Why an entrant is as fast as it is: devices x busy share / work / the baseline's busy share."""
-        if name == self.names[0]:
-            return f"{name} has one device and idles {self.idle(name):.0%} of its time."
-        busy, work = 1 - self.idle(name), self.work(name)
-        makes = NUM_DEVICES * busy / work / (1 - self.idle(self.names[0]))
+        """Why an entrant is as fast as it is: devices x busy share / work / the baseline's busy share.
+
+        All of the typical round, in which this is exactly the speed-up.
+        """
+        base, number = self.names[0], self.typical_round(name)
+        if name == base:
+            return (
+                f"{name} has one device and idles {self.idle(name):.0%} of its time; its slowest round took "
+                f"{self._unsteady():.2f} times as long as its fastest."
+            )
         return (
-            f"{name}: {NUM_DEVICES} devices, {busy:.0%} busy, with {work:.2f} times the processor time of "
-            f"{self.names[0]}; that makes {makes:.2f}x, and {self.speedup(name):.2f}x was measured."
+            f"{name}: {NUM_DEVICES} devices, {self._busy(name, number):.0%} busy, with {self.work(name):.2f} times the "
+            f"processor time of {base}, which was {self._busy(base, number):.0%} busy; that makes "
+            f"{self.speedup(name):.2f}x."
         )
 
     def above_devices(self) -> list[str]:
@@ -111,21 +137,26 @@ class RaceResult:
         return [self._above(name) for name in self.names if self.speedup(name) > NUM_DEVICES]
 
     def picture(self) -> Figure:
-        """Where the devices' time went, per step of the baseline's: work of one lane, more work, idle."""
-        base = statistics.median(self.cpu_s[self.names[0]])
-        with chart("device-seconds of one training, median", "", 8.0, 0.5 * len(self.names) + 1.3) as axes:
+        """Where the devices' time went: work of one lane, more work, idle; numbers of the table, of the same rounds.
+
+        A bar ends its busy part at the entrant's work, and its idle part is the idle share of the whole bar.
+        """
+        base = self.names[0]
+        label = f"device time of one training; 1 is the processor time of {base} in the same round"
+        with chart(label, "", 8.0, 0.5 * len(self.names) + 1.3) as axes:
             words = list[str]()
             for row, name in enumerate(reversed(self.names)):
-                total = statistics.median(self.comparison.seconds[name]) * (1 if name == self.names[0] else NUM_DEVICES)
-                busy = min(total, statistics.median(self.cpu_s[name]))
-                parts = [min(base, busy), max(0.0, busy - base), total - busy]
+                number, count = self.typical_round(name), 1 if name == base else NUM_DEVICES
+                work, total = self.work(name), count * self.comparison.seconds[name][number] / self.cpu_s[base][number]
+                parts = [min(1.0, work), max(0.0, work - 1.0), max(0.0, total - work)]
                 for kind, (left, width) in enumerate(zip((0, parts[0], parts[0] + parts[1]), parts, strict=True)):
                     axes.barh(row, width, left=left, height=0.6, **_LOOKS[kind])
-                words.insert(0, f"{name} {busy:.2f} s busy and {total - busy:.2f} s idle")
+                words.insert(0, f"{name} {work:.2f} busy and {parts[2]:.2f} idle")
             axes.set_yticks(range(len(self.names)), list(reversed(self.names)))
             canvas: Any = axes.figure
             axes.legend(_names_first(axes), _PARTS, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3)
-            return figure(canvas, f"Device-seconds of one training (real): {'; '.join(words)}.")
+            about = f"Device time of one training (real), where 1 is the processor time of {base} in the same round"
+            return figure(canvas, f"{about}: {'; '.join(words)}.")
 
     def _above(self, name: str) -> str:
         ratios, base = self.speedups(name), self.names[0]
@@ -134,12 +165,22 @@ class RaceResult:
             return (
                 said + f"The rounds reach down to {min(ratios):.2f}x, so the data does not say more than {NUM_DEVICES}."
             )
-        if self.work(name) < 1.0 - self.idle(base):
+        base_busy = self._busy(base, self.typical_round(name))
+        if self.work(name) < base_busy:
             return said + (
                 f"It took {self.work(name):.2f} of the processor time of {base} for the same numbers: smaller pieces "
                 "find more of their data in a core's cache."
             )
-        return said + f"{base} idled {self.idle(base):.0%} of its time, so the baseline was disturbed: measure again."
+        return said + f"{base} idled {1 - base_busy:.0%} of its time, so the baseline was disturbed: measure again."
+
+    def _busy(self, name: str, number: int) -> float:
+        """The share of the devices' time in which a processor worked, in one round."""
+        count = 1 if name == self.names[0] else NUM_DEVICES
+        return self.cpu_s[name][number] / self.comparison.seconds[name][number] / count
+
+    def _unsteady(self) -> float:
+        seconds = self.comparison.seconds[self.names[0]]
+        return max(seconds) / min(seconds)
 
 
 _PARTS = ("as much work as one lane", "more work", "idle")

@@ -17,6 +17,7 @@ import torch
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
 from pllab.bench.operations import Operation, gpt2_operations
+from pllab.comm.machine import compute_threads
 from pllab.show import Figure, chart, figure
 from pllab.show.theme import LIGHT, write_number
 
@@ -83,7 +84,11 @@ class Roofline:
         return bound_of(self.operations[name].flops, self.operations[name].num_bytes, self.machine)
 
     def efficiency(self, name: str) -> float:
-        """The least seconds of its limit over the measured median; above 1 where a cache served it, not the memory."""
+        """The least seconds of its limit over the measured median.
+
+        Above 1 where a cache served it and not the memory, or where the copy behind bytes/s moved more than it counts:
+        most cores read what a copy is about to overwrite.
+        """
         return self.bound(name).seconds / self.times.time(name).median
 
     def flops_per_s(self, name: str) -> float:
@@ -178,14 +183,9 @@ def measure_roofline(
     """
     operations = gpt2_operations() if operations is None else operations
     kernels = _kernels()
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
-    try:
-        with torch.no_grad():
-            runs = {name: each.run for name, each in {**kernels, **operations}.items()}
-            times = compare(runs, repeats, 2)
-    finally:
-        torch.set_num_threads(threads_before)
+    with compute_threads(num_threads), torch.no_grad():
+        runs = {name: each.run for name, each in {**kernels, **operations}.items()}
+        times = compare(runs, repeats, 2)
     product, copy = kernels[PRODUCT], kernels[COPY]
     machine = Machine(product.flops / min(times.seconds[PRODUCT]), copy.num_bytes / min(times.seconds[COPY]), latency_s)
     return Roofline(machine, operations, times)

@@ -18,6 +18,7 @@ from pllab import comm
 from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_gradients, compare
 from pllab.bench.pipeline_steps import DEFAULT_WORKLOAD
 from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
+from pllab.comm.machine import compute_threads
 from pllab.pipeline import RankExecutor, backward_input, backward_weight
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zbv
 from pllab.show import Figure, draw_timeline
@@ -173,12 +174,10 @@ def compare_splits(stage: nn.Module, batch: torch.Tensor, repeats: int = 9, warm
         "pllab I + W": run_pllab,
         "torch I + W": run_torch,
     }
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
-        return compare(ways, repeats, warmup, before=dict.fromkeys(ways, forward))
+        with compute_threads(1):
+            return compare(ways, repeats, warmup, before=dict.fromkeys(ways, forward))
     finally:
-        torch.set_num_threads(threads)
         stage.zero_grad(set_to_none=True)
 
 

@@ -25,6 +25,29 @@ class End:
 
 
 @contextmanager
+def watch_group(wrap: Callable[[str, tuple[Any, ...], Any], Any], *names: str) -> Iterator[None]:
+    """Inside the block, hand out `wrap(name, arguments, handle)` for what these methods of process groups return.
+
+    Example: `with watch_group(lambda name, args, work: print(name) or work, "allreduce"): ...`
+    """
+    methods = {name: vars(ProcessGroup)[name] for name in names}
+
+    def watched(name: str) -> Callable[..., Any]:
+        def call(group: ProcessGroup, *args: Any, **options: Any) -> Any:
+            return wrap(name, args, methods[name](group, *args, **options))
+
+        return call
+
+    for name in names:
+        setattr(ProcessGroup, name, watched(name))
+    try:
+        yield
+    finally:
+        for name, method in methods.items():
+            setattr(ProcessGroup, name, method)
+
+
+@contextmanager
 def watch_ends() -> Iterator[list[End]]:
     """List every end of a message that this process starts inside the block, through whatever function of torch.
 
@@ -34,26 +57,17 @@ def watch_ends() -> Iterator[list[End]]:
     The handles are kept until the end of the block, so a receive that nobody waits for still takes its message, and
     does not look like a deadlock of its sender.
     """
-    methods = {name: vars(ProcessGroup)[name] for name in ("send", "recv", "recv_anysource")}
     ends: list[End] = []
     kept: list[_WatchedWork] = []
 
-    def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(group: ProcessGroup, *args: Any) -> Any:
-            peer = None if name == "recv_anysource" else args[1]
-            ends.append(End("send" if name == "send" else "receive", peer))
-            kept.append(_WatchedWork(method(group, *args), ends[-1]))
-            return kept[-1]
+    def note(name: str, args: tuple[Any, ...], work: Any) -> "_WatchedWork":
+        peer = None if name == "recv_anysource" else args[1]
+        ends.append(End("send" if name == "send" else "receive", peer))
+        kept.append(_WatchedWork(work, ends[-1]))
+        return kept[-1]
 
-        return call
-
-    for name, method in methods.items():
-        setattr(ProcessGroup, name, watched(name, method))
-    try:
+    with watch_group(note, "send", "recv", "recv_anysource"):
         yield ends
-    finally:
-        for name, method in methods.items():
-            setattr(ProcessGroup, name, method)
 
 
 class _WatchedWork:

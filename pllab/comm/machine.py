@@ -6,6 +6,8 @@ write the description beside their results, and the doctor prints it.
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -14,6 +16,17 @@ import torch
 def num_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def compute_threads(count: int) -> Iterator[None]:
+    """Compute with this many threads inside the block; what is compared has one thread per device."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def describe_machine() -> dict[str, str | int]:

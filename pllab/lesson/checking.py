@@ -20,6 +20,8 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -28,10 +30,12 @@ from typing import Any
 
 import cloudpickle
 
+from pllab.comm.nursery import Nursery, Nursling
+from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.guard import Refused, is_theirs, refuse_package
+from pllab.lesson.guard import Refused, codes_of, is_theirs, refuse_package
 from pllab.lesson.judging import Job
-from pllab.lesson.keeping import codes_of, keep, namespace_of
+from pllab.lesson.keeping import keep, namespace_of
 from pllab.lesson.verdict import NotRight, Outcome, Result, Verdict
 
 _START_S = 120.0  # importing torch on a busy machine; the student's deadline starts after it
@@ -105,7 +109,7 @@ def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: 
         verdict = run.verdict()
     if verdict.outcome is not Outcome.RIGHT:
         return verdict
-    return Verdict(**vars(verdict) | {"kept": keep(exercise, solution)})
+    return replace(verdict, kept=keep(exercise, solution))
 
 
 def _is_stub(solution: Callable[..., Any]) -> bool:
@@ -124,17 +128,15 @@ def _sources(solution: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 @lru_cache(maxsize=1)
-def _only_nursery(_: int) -> Any:
-    from pllab.comm.nursery import Nursery
-
+def _nursery_of(_process: int) -> Nursery:
     return Nursery(*_PRELOADED)
 
 
-def _nursery() -> Any:
+def _nursery() -> Nursery:
     """The process that forks checks and their ranks; it starts with the first check and ends with this process."""
-    if not _only_nursery(os.getpid()).is_alive:
-        _only_nursery.cache_clear()
-    return _only_nursery(os.getpid())
+    if not _nursery_of(os.getpid()).is_alive:
+        _nursery_of.cache_clear()
+    return _nursery_of(os.getpid())
 
 
 class _Run:
@@ -147,8 +149,6 @@ class _Run:
         self._late = False
 
     def verdict(self) -> Verdict:
-        from pllab.comm.processes import end_children, how_it_ended
-
         (self._folder / "task").write_bytes(cloudpickle.dumps(self._job))
         entry, printed = "pllab.lesson.judging:run_job", self._folder / "printed"
         process = _nursery().start(self._folder, entry, str(self._folder), log=printed, pass_fds=[self._job.door])
@@ -160,24 +160,22 @@ class _Run:
         words = printed.read_bytes()[:_MOST_PRINTED].decode(errors="replace").strip() if printed.exists() else ""
         return self._read(words)
 
-    def _attend(self, process: Any) -> None:
+    def _attend(self, process: Nursling) -> None:
         """Wait until it has ended, at most for the deadline; a starved process gets the deadline again."""
-        from pllab.comm.processes import is_starved, stack_of
-
         report, start = self._folder / "report", time.monotonic()
         while process.returncode is None and not (report.exists() and report.stat().st_size):
             if time.monotonic() - start > _START_S:
+                self._late = self._starved = True
                 return
             time.sleep(0.005)
         for patience in range(1, _PATIENCE + 1):
-            try:
+            with suppress(TimeoutExpired):
                 process.wait(self._deadline_s)
                 return
-            except TimeoutExpired:
-                self._starved = is_starved(process.pid, self._deadline_s * patience)
-            if not self._starved:
+            starved = is_starved(process.pid, self._deadline_s * patience)
+            if not starved:
                 break
-        self._late = True
+        self._late, self._starved = True, starved
         self._stack = stack_of(process.pid, self._folder / "asked")
 
     def _events(self) -> list[dict[str, Any]] | None:
@@ -214,7 +212,8 @@ class _Run:
                 outcome = Outcome.UNDECIDED
             case _:  # the report stops in the middle: the deadline passed, or the process died
                 outcome = Outcome.NOT_YET
-                results[len(by_number)] = self._unfinished(len(by_number))
+                number = min(len(by_number), len(results) - 1)
+                results[number] = self._unfinished(number)
         return Verdict(exercise=self._exercise, outcome=outcome, results=tuple(results), printed=printed)
 
     def _result(self, number: int, event: dict[str, Any] | None) -> Result:

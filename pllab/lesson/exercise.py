@@ -11,16 +11,15 @@ from typing import Any
 
 
 class Wrong(Exception):
-    """A case raises it for a wrong solution: the class of the bug, a sentence that teaches, the line if known.
+    """A case raises it for a wrong solution: the class of the bug, and a sentence that teaches.
 
     Example: `raise Wrong("late_binding", "All tasks computed the last pair.")`
     """
 
-    def __init__(self, hint_id: str, sentence: str, where: str = "") -> None:
-        super().__init__(hint_id, sentence, where)
+    def __init__(self, hint_id: str, sentence: str) -> None:
+        super().__init__(hint_id, sentence)
         self.hint_id = hint_id
         self.sentence = sentence
-        self.where = where
 
 
 @dataclass(frozen=True)

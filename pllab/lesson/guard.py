@@ -107,7 +107,7 @@ def _core(thing: Any) -> Any:
     while True:
         if isinstance(thing, functools.partial):
             thing = thing.func
-        elif isinstance(thing, MethodType):
+        elif isinstance(thing, MethodType | classmethod | staticmethod):
             thing = thing.__func__
         elif hasattr(thing, "__wrapped__"):
             thing = thing.__wrapped__
@@ -117,7 +117,7 @@ def _core(thing: Any) -> Any:
 
 def watch(package: tuple[str, ...], refuse: Refuse) -> None:
     """From now on call `refuse` when the learner's code peeks or calls what is asked for; it cannot be switched off."""
-    codes = {code: path for path in package for code in _codes_of(named(path))}
+    codes = {code: path for path in package for code in codes_of(named(path))}
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code in codes and frame.f_back and is_theirs(frame.f_back.f_code):
@@ -144,14 +144,13 @@ def watch(package: tuple[str, ...], refuse: Refuse) -> None:
     sys.addaudithook(hear)
 
 
-def _codes_of(asked: Any) -> Iterator[CodeType]:
-    asked = _core(asked)
-    if isinstance(asked, FunctionType):
-        yield asked.__code__
-    elif isinstance(asked, type):
-        for method in vars(asked).values():
-            if isinstance(method, FunctionType):
-                yield method.__code__
+def codes_of(thing: Any) -> Iterator[CodeType]:
+    """The code of a function, or of the methods of a class."""
+    thing = _core(thing)
+    for one in vars(thing).values() if isinstance(thing, type) else [thing]:
+        code = getattr(_core(one), "__code__", None)
+        if isinstance(code, CodeType) and not code.co_filename.startswith("<string>"):
+            yield code
 
 
 def _asked_by_them(frame: FrameType | None) -> bool:

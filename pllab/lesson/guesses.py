@@ -13,7 +13,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pllab.lesson.keeping import home, write_whole
+from pllab.data.files import write_whole
+from pllab.lesson.keeping import home
 from pllab.show import Figure, figure
 from pllab.show.figures import chart
 from pllab.show.theme import count_of, write_number
@@ -203,6 +204,7 @@ def _read(path: Path) -> list[Kept]:
 
 
 def _write(path: Path, kept: Sequence[Kept]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps([asdict(one) for one in kept], indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 

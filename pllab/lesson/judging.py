@@ -13,11 +13,14 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
+from pllab.comm import RankError, launch, report
+from pllab.comm.nursery import ask
 from pllab.comm.processes import answer_with_stack
 from pllab.lesson.exercise import Exercise, Wrong, find
 from pllab.lesson.guard import Fingerprint, Refused, their_line, undisguised, watch
@@ -61,10 +64,10 @@ def run_job() -> None:
     _checks.append(_Check(socket.socket(fileno=job.door), exercise.package))
     for name, lines in job.source:
         linecache.cache[name] = (len("".join(lines)), None, list(lines), name)
-    with (folder / "report").open("w") as report, (folder / "stack").open("w") as stack:
+    with (folder / "report").open("w") as events, (folder / "stack").open("w") as stack:
         faulthandler.enable(stack)
         answer_with_stack(folder / "asked")
-        write = _writer(report.write, report.flush, job.key)
+        write = _writer(events.write, events.flush, job.key)
         watch(exercise.package, lambda hint_id, sentence: _leave(write, hint_id, sentence))
         try:
             solution = cloudpickle.loads(job.function)
@@ -117,7 +120,8 @@ def _event_of(test: Callable[[Any], None], solution: Callable[..., Any]) -> dict
     except (NotImplementedError, Refused, Undecided):
         raise
     except Wrong as wrong:
-        return {"event": "failed", "hint_id": wrong.hint_id, "sentence": wrong.sentence, "where": wrong.where}
+        where = their_line(wrong) or (their_line(wrong.__context__) if wrong.__context__ else "")
+        return {"event": "failed", "hint_id": wrong.hint_id, "sentence": wrong.sentence, "where": where}
     except BaseException as error:  # SystemExit too: an exception of the student's code must not end the check
         sentence = f"Your function raised {traceback.format_exception_only(error)[0].strip()}"
         return {"event": "failed", "hint_id": "raised", "sentence": sentence, "where": their_line(error)}
@@ -139,11 +143,6 @@ def run_on_ranks(
         Refused: the guard saw something on a rank.
         Undecided: a rank had not finished, and other programs had the machine.
     """
-    from functools import partial
-
-    from pllab.comm import RankError, launch  # torch takes a second to import, and most checks start no ranks
-    from pllab.comm.nursery import ask
-
     start = partial(ask, _checks[0].door) if _checks else None
     package = _checks[0].package if _checks else None
     refused: list[Refused] = []
@@ -169,8 +168,6 @@ def _enter(
     rank: int, world_size: int, program: Program, packed: bytes, package: tuple[str, ...] | None, args: tuple[Any, ...]
 ) -> Any:
     """On a rank: the program between two looks at its surroundings."""
-    from pllab.comm import report
-
     if package is not None:
         watch(package, _leave_rank)
     before = Fingerprint()
@@ -183,7 +180,5 @@ def _enter(
 
 
 def _leave_rank(hint_id: str, sentence: str) -> None:
-    from pllab.comm import report
-
     report((hint_id, sentence))
     os._exit(1)

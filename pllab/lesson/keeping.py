@@ -21,11 +21,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from pllab.data.files import write_whole
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.guard import named
+from pllab.lesson.guard import codes_of, named
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 
@@ -47,18 +48,15 @@ def home() -> Path:
     return Path(_temporary().name) if os.environ.get("CI") else Path.cwd()
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file of the learner's folder in one go, so that nobody reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-    Path(file.name).replace(path)
+def _file() -> Path:
+    return home() / "my_pllab.py"
 
 
 def keep(exercise: Exercise, solution: Any) -> str:
     """Write an accepted solution into `my_pllab.py`; return a sentence for the verdict."""
-    path = home() / "my_pllab.py"
+    path = _file()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         piece = _piece(solution)
         sections = read_sections(path)
         sections[exercise.id] = _section(exercise, piece, sections)
@@ -224,15 +222,6 @@ def source_of(thing: Any) -> str:
         raise CannotKeep(f"the source of {thing.__name__} was not found; define it at the top of a cell") from None
 
 
-def codes_of(thing: Any) -> Iterator[CodeType]:
-    """The code of a function, or of the methods of a class."""
-    thing = inspect.unwrap(thing) if callable(thing) and not isinstance(thing, type) else thing
-    for one in vars(thing).values() if isinstance(thing, type) else [thing]:
-        code = getattr(getattr(one, "__func__", one), "__code__", None)
-        if isinstance(code, CodeType) and not code.co_filename.startswith("<string>"):
-            yield code
-
-
 def namespace_of(thing: Any) -> dict[str, Any]:
     """The names that a definition finds around it."""
     methods = vars(thing).values() if isinstance(thing, type) else [thing]
@@ -297,7 +286,7 @@ def read_sections(path: Path) -> dict[str, str]:
 
 def _names() -> dict[str, str]:
     """The name of each kept solution by its exercise."""
-    path = home() / "my_pllab.py"
+    path = _file()
     return dict(_MARK.findall(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
@@ -309,7 +298,7 @@ def _imported() -> ModuleType:
     try:
         importlib.invalidate_caches()
         linecache.checkcache()
-        text, module = (home() / "my_pllab.py").read_text(encoding="utf-8"), sys.modules.get("my_pllab")
+        text, module = _file().read_text(encoding="utf-8"), sys.modules.get("my_pllab")
         if module is None or vars(module).get("__text__") != text:  # another object of a function cannot be pickled
             module = importlib.reload(module) if module else importlib.import_module("my_pllab")
             vars(module)["__text__"] = text

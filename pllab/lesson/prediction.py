@@ -134,8 +134,8 @@ class Answer:
 
     @property
     def maker(self) -> str:
-        """`Calculated`, or `Measured` with the engine."""
-        return "Calculated" if self.engine == "calculated" else f"Measured ({self.engine})"
+        """`Calculated`, `Simulated`, or `Measured` with the engine."""
+        return self.engine.capitalize() if self.engine in ("calculated", "simulated") else f"Measured ({self.engine})"
 
     def sentence(self) -> str:
         """The picture in words.

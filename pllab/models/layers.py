@@ -94,8 +94,9 @@ def layer_costs(config: GPT2Config, time: int = 128) -> list[float]:
 
     Example: 4 blocks of width 64 and a vocabulary of 2048 at 128 tokens -> the head weighs 2 blocks.
 
-    A block multiplies 12 width^2 weights and attends to `time` tokens twice; the head multiplies width x vocabulary
-    and its loss passes over the vocabulary a few times; a look-up in the embedding costs next to nothing.
+    A block multiplies 12 width^2 weights, and its attention the keys and the values of `time` tokens; the head
+    multiplies width x vocabulary and its loss passes over the vocabulary a few times; a look-up in the embedding costs
+    next to nothing.
     """
     width = config.n_embd
     block = 12.0 * width**2 + 2.0 * time * width

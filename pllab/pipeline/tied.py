@@ -73,8 +73,8 @@ class Shadows:
 def tie_gradients(first: nn.Parameter, last: nn.Parameter) -> None:
     """Give both copies of a tied weight the sum of their gradients, so that they take the same step.
 
-    Call it after backward and before the optimizer's step, on copies that began with equal values. A copy without
-    a gradient counts as zero.
+    Call it once a step, after its last backward and before the optimizer's step, on copies that began with equal
+    values. A copy without a gradient counts as zero.
 
     Example: gradients 1 and 10 before the call, 11 and 11 after it.
 

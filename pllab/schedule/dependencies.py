@@ -28,7 +28,7 @@ class CostsLike(Protocol):
 
 
 def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterator[Action]:
-    """The actions whose results `action` takes; `present` says whether the stage above splits its backward.
+    """The actions whose results `action` takes; `present` says whether the next stage splits its backward.
 
     Example: with three stages, `1B0` needs `1F0`, and `2B0` (or `2I0` where that is what is present).
     """

@@ -6,12 +6,12 @@ that means can be computed again.
 
 import json
 import math
-import os
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pllab.data.files import write_whole
 from pllab.train.config import TrainConfig
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary, mean_time_s, total_tokens_per_s
 
@@ -90,20 +90,12 @@ def save_result(result: TrainResult) -> TrainResult:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a file atomically, so that a reader never sees a part of it.
+    """Write a file as a whole.
 
     Raises:
         OSError: the folder is missing or cannot be written.
     """
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".json")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-            file.write("\n")
-        Path(draft).chmod(0o644)
-        Path(draft).replace(path)
-    finally:
-        Path(draft).unlink(missing_ok=True)
+    write_whole(path, json.dumps(value, indent=1) + "\n")
 
 
 def load_results(workdir: str | Path) -> list[dict[str, Any]]:

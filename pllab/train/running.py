@@ -1,14 +1,10 @@
 """The entry point: check, start the ranks that the mode needs, train, write the result."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from pllab import comm
-from pllab.comm.machine import describe_machine
+from pllab.comm.machine import compute_threads, describe_machine
 from pllab.train.checkpoints import checkpoints_in, progress_of
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus, load_corpus
@@ -158,14 +154,3 @@ def _check_resume(config: TrainConfig, folder: Path) -> None:
             f"num_epochs is {config.num_epochs} and {str(checkpoints[-1])!r} has {done.steps // done.steps_per_epoch} "
             "behind it; give more epochs, or leave resume out"
         )
-
-
-@contextmanager
-def compute_threads(count: int) -> Iterator[None]:
-    """Compute with this many threads inside the block; modes are compared with one thread per device."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

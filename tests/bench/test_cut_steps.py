@@ -12,9 +12,9 @@ from pllab.bench.cut_steps import (
     CutsBench,
     bench_cuts,
     layer_seconds,
-    one_thread,
 )
 from pllab.bench.measure import Comparison
+from pllab.comm.machine import compute_threads
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
 
 
@@ -33,11 +33,16 @@ def test_each_layer_has_a_time_in_each_round(tiny):
     assert min(map(min, rounds)) > 0
 
 
-def test_one_thread_is_given_back():
+def test_threads_are_given_back():
     before = torch.get_num_threads()
-    with one_thread():
+    with compute_threads(1):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
+
+
+def test_a_gain_is_taken_round_by_round():
+    rounds = Comparison({SLICED: (2.0, 4.0, 9.0), EQUAL: (1.0, 1.0, 3.0)}, SLICED)
+    assert CutsBench(rounds, {}).gain(EQUAL) == (3.0, 2.0, 4.0)
 
 
 def test_every_way_runs_and_what_one_lane_spent_is_counted(tiny, monkeypatch):

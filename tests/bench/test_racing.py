@@ -100,12 +100,42 @@ def test_a_winner_has_won_every_round_and_its_reason_follows():
     shown = result(lane=LANE, data=([1.0, 1.0, 2.0], [1.8, 1.8, 3.6]), turns=([2.0, 2.1, 4.0], [2.0, 2.0, 4.0]))
     assert shown.winner() == (
         "data won: it was faster than each of the others in all 3 rounds. data: 2 devices, 90% busy, with 0.90 times "
-        "the processor time of lane; that makes 2.00x, and 2.00x was measured."
+        "the processor time of lane, which was 100% busy; that makes 2.00x."
     )
     assert shown.reason("turns").startswith("turns: 2 devices, 50% busy, with 1.00 times")
-    assert shown.reason("lane") == "lane has one device and idles 0% of its time."
+    assert shown.reason("lane") == (
+        "lane has one device and idles 0% of its time; its slowest round took 2.00 times as long as its fastest."
+    )
     assert "lane   " in shown.table()
-    assert "turns 2.00 s busy and 2.20 s idle" in shown.picture().alt
+    assert "turns 1.00 busy and 1.00 idle" in shown.picture().alt
+
+
+@pytest.mark.parametrize("num_rounds", [1, 4, 5])
+def test_table_picture_and_reasons_are_of_the_round_with_the_median_speedup(num_rounds):
+    lane = [1.0, 2.0, 0.8, 1.2, 3.0][:num_rounds], [0.9, 1.1, 0.8, 1.1, 1.0][:num_rounds]
+    data = [0.6, 3.0, 0.5, 0.7, 1.0][:num_rounds], [1.1, 1.3, 0.9, 1.2, 1.2][:num_rounds]
+    shown = result(lane=lane, data=data)
+    number = shown.typical_round("data")
+    assert sorted(shown.speedups("data"))[(num_rounds - 1) // 2] == shown.speedup("data")
+    base_busy = lane[1][number] / lane[0][number]
+    assert 2 * (1 - shown.idle("data")) / shown.work("data") / base_busy == pytest.approx(shown.speedup("data"))
+    idle = shown.work("data") * shown.idle("data") / (1 - shown.idle("data"))
+    assert f"data {shown.work('data'):.2f} busy and {idle:.2f} idle" in shown.picture().alt
+    assert f"{shown.idle('data'):4.0%}  {shown.work('data'):.2f}x" in shown.table()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cpu", "said"),
+    [
+        ([1.0, 1.4, 1.2], [1.0, 1.4, 1.2], ""),
+        ([1.0, 1.6, 1.2], [1.0, 1.6, 1.2], "idled 0% of its time, and its slowest round took 1.60 times"),
+        ([1.0, 1.4, 1.2], [0.9, 1.2, 1.0], "idled 17% of its time, and its slowest round took 1.40 times"),
+    ],
+)
+def test_a_race_whose_baseline_was_disturbed_is_called_unusable(seconds, cpu, said):
+    shown = result(lane=(seconds, cpu), data=([0.7, 0.8, 0.7], [1.0, 1.0, 1.0]))
+    assert said in shown.disturbed()
+    assert bool(said) == bool(shown.disturbed()) == shown.table().splitlines()[-1].startswith("This run cannot be used")
 
 
 def test_without_a_winner_the_level_ones_are_named():

@@ -1,6 +1,7 @@
 """launch: the results, or the first cause of failure; and nobody left behind, whatever happened."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import psutil
 import pytest
 import torch
 
-from pllab.comm import RankError, launch, report
+from pllab.comm import RankError, launch, launching, report
+from pllab.comm.processes import is_starved
 from tests.comm import programs
 
 pytestmark = pytest.mark.ranks
@@ -98,6 +100,31 @@ def test_ranks_that_do_not_finish_are_named_with_where_they_were(nothing_left):
     assert caught.value.rank == 2
     first, second, third = str(caught.value).split("\n\nrank ")[1:]
     assert "in all_reduce" in first and "in _be_deaf" in second and "was stopped" in third
+
+
+def test_a_late_rank_that_had_no_machine_is_told_from_one_that_waits(monkeypatch, quick_ranks):
+    for starved, words in ((True, "other programs"), (False, "had to be ended\n")):
+        monkeypatch.setattr(launching, "is_starved", lambda pid, wall_s, answer=starved: answer)
+        with pytest.raises(RankError, match=words) as raised:
+            launch(programs.never_finish, 2, backend="gloo", timeout_s=2)
+        assert raised.value.starved is starved
+        assert pickle.loads(pickle.dumps(raised.value)).starved is starved
+
+
+def test_starved_is_what_could_run_and_did_not():
+    spin = "import os, time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) as process:
+        try:
+            process.stdout.readline()
+            assert is_starved(process.pid, 1000.0)  # it could run, and had half a second
+            assert not is_starved(process.pid, 0.5)  # it had all of that
+        finally:
+            process.kill()
+    with subprocess.Popen(["sleep", "100"]) as process:
+        try:
+            assert not is_starved(process.pid, 1000.0)  # it waits
+        finally:
+            process.kill()
 
 
 def test_a_stopped_rank_is_the_cause_of_its_peers_deadline(quick_ranks, tmp_path):

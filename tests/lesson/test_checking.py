@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,7 +14,8 @@ import pytest
 import torch
 
 from pllab import comm
-from pllab.lesson import NotRight, Outcome, check, checking, hints
+from pllab.lesson import NotRight, Outcome, check, checking, hints, judging
+from pllab.lesson.exercise import Case, Wrong, find
 from pllab.lesson.judging import run_on_ranks
 
 
@@ -124,6 +126,92 @@ def test_a_hang_ends_at_the_deadline_and_says_where():
     verdict = check("00.1", my_share, deadline_s=1.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "hang")
     assert verdict.first.where.endswith("of my_share")
+
+
+def _ends_after_a_second(how):
+    def my_share(items, rank, world_size):
+        time.sleep(1.0 if rank == 0 else 0.0)
+        how()
+        return items[rank::world_size]
+
+    return my_share
+
+
+def test_a_function_without_the_machine_is_not_judged(monkeypatch):
+    monkeypatch.setattr(checking, "is_starved", lambda pid, wall_s: True)
+    verdict = check("00.1", _ends_after_a_second(threading.Event().wait), deadline_s=0.5)
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert not verdict.hint_id
+    assert "other programs had the machine" in str(verdict)
+
+
+def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
+    monkeypatch.setattr(checking, "_START_S", -1.0)
+    verdict = check("00.1", _ends_after_a_second(bool))
+    assert verdict.outcome is Outcome.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome", "hint_id"),
+    [(lambda: os._exit(0), Outcome.NOT_YET, "crashed"), (bool, Outcome.RIGHT, "")],
+    ids=["crashes", "right"],
+)
+def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch, how, outcome, hint_id):
+    starved = iter([True, True, True])
+    monkeypatch.setattr(checking, "is_starved", lambda pid, wall_s: next(starved))
+    verdict = check("00.1", _ends_after_a_second(how), deadline_s=3.0 if outcome is Outcome.RIGHT else 0.5)
+    assert (verdict.outcome, verdict.hint_id) == (outcome, hint_id)
+
+
+def test_a_process_that_dies_after_its_last_case_never_passes(monkeypatch):
+    """Its report has a line for every case, and no last one."""
+
+    class Cut(checking._Run):
+        def _events(self):
+            return super()._events()[:-1]
+
+    monkeypatch.setattr(checking, "_Run", Cut)
+    verdict = check("00.1", lambda items, rank, world_size: items[rank::world_size])
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "crashed")
+
+
+@pytest.mark.parametrize(
+    ("starved", "raised"), [(True, judging.Undecided), (False, comm.RankError)], ids=["busy", "slow"]
+)
+def test_ranks_without_the_machine_are_not_judged(monkeypatch, starved, raised):
+    def late(*_, **__):
+        raise comm.RankError(1, "rank 1 of 2 had not finished", starved=starved)
+
+    monkeypatch.setattr(judging, "launch", late)
+    with pytest.raises(raised):
+        run_on_ranks(sum_of_ranks, max, 2)
+
+
+def test_a_case_that_could_not_decide_decides_nothing():
+    events = []
+
+    def case(solution):
+        raise judging.Undecided
+
+    exercise = replace(find("00.1"), cases=(Case("it is tested", case),))
+    judging.run_cases(exercise, max, lambda **event: events.append(event))
+    assert events == [{"event": "undecided"}]
+
+
+def test_a_wrong_result_after_an_exception_points_at_the_students_line():
+    def my_share(items):
+        return items / 2
+
+    def case(solution):
+        try:
+            solution([])
+        except TypeError:
+            raise Wrong("no_list", "It divides a list.") from None
+
+    events = []
+    exercise = replace(find("00.1"), cases=(Case("it takes lists", case),))
+    judging.run_cases(exercise, my_share, lambda **event: events.append(event))
+    assert events[0]["where"].endswith("of my_share: return items / 2")
 
 
 def test_threads_and_processes_of_the_student_end_with_the_check():

@@ -43,7 +43,7 @@ def test_owners_table_and_words_by_hand(index_map):
     assert first["marks"] == ["r0 s1 +1", "r0 s1", "r0 s2", "r1 s1", "none"]
     assert first["summary"] == (
         "5 samples, 2 ranks, epoch 0, as it comes: 2 and 1 steps, so rank 0 waits for ever in step 2, "
-        "1 sample loaded again, 1 left out. In epoch 0 a sample was loaded 0 to 2 times."
+        "1 sample loaded more than once (1 load too many), 1 left out. In epoch 0 a sample was loaded 0 to 2 times."
     )
     assert first["sentences"][0] == "sample 0: rank 0 in step 1 and rank 1 in step 1; loaded twice in epoch 0"
     assert second["sentences"][4] == "sample 4: loaded by nobody; never loaded in epochs 0 to 1"
@@ -95,6 +95,16 @@ def test_static_twin_says_what_the_widget_says(index_map):
 
 def test_marks():
     assert [mark_of(who) for who in ([], [[1, 2]], [[0, 1], [2, 3], [3, 3]])] == ["none", "r1 s2", "r0 s1 +2"]
+
+
+def test_loads_too_many_are_more_than_the_samples_loaded_more_than_once():
+    def same_share(world_size, epoch, remainder):
+        return [[[0, 1]]] * world_size
+
+    summary = map_of(same_share, 3, 4, 1, "same")[0]["summary"]
+    assert "2 samples loaded more than once (6 loads too many), 1 left out" in summary
+    once = map_of(lambda *_: [[[0, 1, 2]]], 3, 1, 1, "once")[0]["summary"]
+    assert "0 samples loaded more than once, 0 left out" in once
 
 
 def test_bad_input_is_refused():

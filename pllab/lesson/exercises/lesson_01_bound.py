@@ -73,7 +73,7 @@ def messages(solution: BoundOf) -> None:
 
 @case("work without FLOP, without bytes, or without either")
 def nothing_to_do(solution: BoundOf) -> None:
-    for flops, num_bytes, number in ((0, 4096, 0), (10, 0, 0), (0, 0, 1), (0, 0, 0)):
+    for flops, num_bytes, number in ((0, 4096, 0), (10, 0, 0), (0, 0, 1), (0, 4096, 3), (10, 0, 3), (0, 0, 0)):
         _judge(solution, flops, num_bytes, _LAPTOP, number)
 
 

@@ -182,7 +182,7 @@ TIMED = Exercise(
         "Look at the two moments at which you read the clock. At both of them the device's queue has to be empty, and "
         "a round that warms up is like the others but for its time.",
         "In every round: wait for the device, read the clock, call, wait again, read the clock, keep the difference. "
-        "Forget the first few differences. The statistics module has the median; Python's time module has clocks that "
-        "only go forward.",
+        "The calls that warm up may be timed too, if their times are dropped. The statistics module has the median; "
+        "Python's time module has clocks that only go forward.",
     ),
 )

@@ -32,7 +32,7 @@ EXERCISES = (
             "A rank has to know three things before it can meet the others. Three of the four arguments are "
             "these; what is the other one for?",
             "Look up the arguments of dist.init_process_group: the place is init_method, a text that begins with "
-            "file:// and goes on with the name of the file; the deadline is called timeout.",
+            "file:// and goes on with the absolute path, so three slashes in all; the deadline is called timeout.",
             "One call does all: the backend gloo, the file as the place, the rank, the world size, and the deadline, "
             "which is no number but a timedelta of that many seconds, from the module datetime.",
         ),

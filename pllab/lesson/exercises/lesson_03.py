@@ -37,11 +37,11 @@ EXERCISES = (
             "There are two loops of w - 1 rounds. In both, what a rank received in one round is what it sends in the "
             "next; the first loop adds what comes, the second one copies it. torch.tensor_split makes w chunks, also "
             "of few numbers, and a chunk of a flat tensor is a view of it.",
-            "In round k of the first loop send the chunk number rank minus k and receive the one before it, modulo w, "
-            "into a new tensor, and add that. After it, the chunk after the own number is done: start the second loop "
-            "with that one. Start the send, receive, wait for the send, as in exercise 02.1. All this sends to the "
-            "next rank; the picture of the ring goes the other way, which is as good. A transpose is flattened into a "
-            "copy, so copy the sum back at the end.",
+            "Count the rounds of the first loop by k, from 0. In round k send the chunk number rank minus k and "
+            "receive the one before it, modulo w, into a new tensor, and add that. After it, the chunk after the own "
+            "number is done: start the second loop with that one. Start the send, receive, wait for the send, as in "
+            "exercise 02.1. All this sends to the next rank; the picture of the ring goes the other way, which is as "
+            "good. A transpose is flattened into a copy, so copy the sum back at the end.",
         ),
         package=("pllab.comm.ring_all_reduce",),
         deadline_s=120.0,
@@ -54,8 +54,8 @@ EXERCISES = (
         cases=(fit.on_a_line, fit.relative, fit.outliers, fit.duplicates, fit.no_line),
         hints=(
             "Which of your measurements decide where the line goes: all of them, or the one with the largest time?",
-            "Two steps: first one number for each size, its median; then a fit in which each error is divided by its "
-            "time. A weighted fit does that; read whether its weights are squared.",
+            "Two steps: first one number for each entry of the two lists, its median; then a fit in which each error "
+            "is divided by its time. A weighted fit does that; read whether its weights are squared.",
             "statistics.median gives the middle of an even number of rounds too. numpy.polyfit of degree 1 with the "
             "weights one over the median minimises the squares of the relative errors, and returns beta before alpha. "
             "Count the different sizes before, and refuse fewer than two.",

@@ -48,7 +48,7 @@ def uneven(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _UNEVEN)
 
 
-@case("the same for a tensor of 3 x 5, and for transposes, also on one rank alone")
+@case("the same for a tensor of 3 x 5, and for transposes, also where only one of the ranks has one")
 def shapes(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _SHAPES)
 
@@ -213,7 +213,7 @@ def _mistaken(
     if name == _MIXED:
         return Wrong(
             "strides",
-            f"With a tensor of 2x3x4 numbers that is a transpose on rank 0 alone, rank {rank} holds other numbers than "
+            f"With a tensor of 2x3x4 numbers that is a transpose on rank 0 only, rank {rank} holds other numbers than "
             "the sum. The numbers lie in memory in another order there: flatten by shape, as reshape(-1) does.",
         )
     return _wrong_numbers(where, rank, int((tensor.reshape(-1) == right.reshape(-1)).sum()), right.numel(), uneven)

@@ -41,8 +41,8 @@ EXERCISES = (
             epochs.same_again,
         ),
         hints=(
-            "Count the steps of every rank for 145 samples, 3 ranks and 4 samples a step. Who is alone at the end? "
-            "And print the samples of ranks 0 and 1 in epochs 0 and 1.",
+            "Count the steps of every rank for 145 samples, 3 ranks and 4 samples on each rank in a step. Who is "
+            "alone at the end? And print the samples of ranks 0 and 1 in epochs 0 and 1.",
             "Make the number of samples a multiple of the number of ranks before you share them: repeat some, or leave "
             "the last ones out. Two things decide the order, the seed and the epoch. Nothing else may, neither the "
             "rank nor the order of the epoch before.",

@@ -63,6 +63,12 @@ def another_order(partition_dataset: PartitionDataset) -> None:
                 f"In epochs {before} and {after} the shares are the same ones, on other ranks: samples that are "
                 "together stay together. Shuffle all samples anew in each epoch, then share.",
             )
+    if epoch_of(partition_dataset, 64, 2, 8, "pad", 0, seed=0) == epoch_of(
+        partition_dataset, 64, 2, 8, "pad", 1, seed=0
+    ):
+        raise Wrong(
+            "forgotten_epoch", "With seed 0 epochs 0 and 1 are in the same order: a product with 0 forgets the epoch."
+        )
     alone = [epoch_of(partition_dataset, 64, 1, 8, "pad", epoch) for epoch in range(_NUM_EPOCHS)]
     if alone[0] == alone[1] or alone[1] == alone[2]:
         raise Wrong("goes_around", "On 1 rank two epochs are in the same order; the epoch decides the order itself.")

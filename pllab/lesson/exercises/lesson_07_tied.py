@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.guard import their_line
 
 Tie = Callable[[nn.Parameter, nn.Parameter], Any]
 
@@ -100,7 +99,6 @@ def other_types(tie: Tie) -> None:
                 "other_type",
                 f"{asked} your function raised {type(error).__name__}. A gradient has the type of its weight, and so "
                 "has a zero that stands for a missing one.",
-                their_line(error),
             ) from None
         right = torch.full_like(first, sum(grad or 0.0 for grad in grads))
         for copy in (first, last):
@@ -166,7 +164,6 @@ def _call(tie: Tie, first: nn.Parameter, last: nn.Parameter) -> None:
         raise Wrong(
             "crash_without_gradient",
             f"A copy's grad is None and your function raised {type(error).__name__}; None counts as zero.",
-            their_line(error),
         ) from None
 
 

@@ -65,9 +65,19 @@ def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
     if not isinstance(given, Iterable):
         raise Wrong("no_ticks", f"clock_cycles should give ticks, lists of pairs, and it gave {given!r}.")
     most = 2 * (m * p + m + p)
-    ticks = [_pairs(tick) for tick in islice(given, most + 1)]
+    kept, ticks = list[Any](), Ticks()
+    for tick in islice(given, most + 1):
+        kept.append(tick)
+        ticks.append(_pairs(tick))
     if len(ticks) > most:
         raise Wrong("endless", f"For m = {m} and p = {p} your clock ticked more than {most} times. {ENDLESS[1]}")
+    if any(isinstance(tick, list) and _pairs(tick) != pairs for tick, pairs in zip(kept, ticks, strict=True)):
+        raise Wrong(
+            "one_list",
+            f"For m = {m} and p = {p} a tick was another list of pairs when the clock had gone on: your clock fills "
+            "one list again and again, and whoever keeps the ticks has the last one many times. Begin each tick with "
+            "a list of its own.",
+        )
     return ticks
 
 

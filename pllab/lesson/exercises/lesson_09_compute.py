@@ -171,9 +171,9 @@ def _two_batches() -> list[Any]:
 
 
 def _numbered(stage: int, seen: list[tuple[int, int]], x: torch.Tensor) -> torch.Tensor:
-    """Stage 0 turns batch i into i + 10, stage 1 that into i + 110; each notes the pair it was given."""
+    """Stage 0 turns batch i into i + 10, stage 1 that into i + 110, a row longer; each notes the pair it was given."""
     seen.append((int(x.flatten()[0]) % 10, stage))
-    return x + 10.0 * 10**stage
+    return torch.cat([x, x[:1]]) + 10.0 * 10**stage
 
 
 def _judge_calls(seen: Schedule, schedule: Schedule) -> None:

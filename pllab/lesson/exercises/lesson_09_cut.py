@@ -16,6 +16,7 @@ CutStep = Callable[..., Any]
 
 # Rows and width of the tensor at the cut.
 _SHAPES = [(5, 3), (1, 4), (8, 2)]
+_Change = Callable[[nn.Sequential, nn.Sequential], Any]
 
 
 @case("backward of the second stage ends at the cut: its graph does not reach the first stage")
@@ -35,8 +36,8 @@ def cut(cut_step: CutStep) -> None:
 
 @case("the gradients of both stages equal the plain model's")
 def gradients(cut_step: CutStep) -> None:
-    for shape in _SHAPES:
-        ran = _run(cut_step, *shape)
+    for change in (_leave, _share_a_weight, _drop_out, _double):
+        ran = _run(cut_step, 5, 3, change)
         for stage, weights in (("first", ran.first.parameters()), ("second", ran.second.parameters())):
             shares = [weight.grad for weight in weights]
             got = [grad for grad in shares if grad is not None]
@@ -81,16 +82,38 @@ class _Ran(NamedTuple):
     loss: Any
 
 
-def _run(cut_step: CutStep, num_rows: int, width: int) -> _Ran:
+def _leave(_first: nn.Sequential, _second: nn.Sequential) -> None:
+    pass
+
+
+def _share_a_weight(first: nn.Sequential, second: nn.Sequential) -> None:
+    second[0] = first[0]
+
+
+def _drop_out(first: nn.Sequential, _second: nn.Sequential) -> None:
+    first.append(nn.Dropout(0.3))  # who runs the stage twice gets two masks
+
+
+def _double(first: nn.Sequential, second: nn.Sequential) -> None:
+    first.double()
+    second.double()
+
+
+def _run(cut_step: CutStep, num_rows: int, width: int, change: _Change = _leave) -> _Ran:
     generator = torch.Generator().manual_seed(100 * num_rows + width)
     first = nn.Sequential(nn.Linear(3, width), nn.Tanh())
     second = nn.Sequential(nn.Linear(width, 3), nn.Sigmoid())
     for weight in (*first.parameters(), *second.parameters()):
         nn.init.normal_(weight, generator=generator)
-    x, targets = torch.randn(2, num_rows, 3, generator=generator).unbind()
+    change(first, second)
+    x, targets = torch.randn(2, num_rows, 3, generator=generator).to(next(first.parameters()).dtype).unbind()
+    torch.manual_seed(num_rows)
     plain = nn.functional.mse_loss(second(first(x)), targets)
     plain.backward()
-    right = {"first": _taken(first), "second": _taken(second)}
+    right = {"first": _gradients(first), "second": _gradients(second)}
+    first.zero_grad()
+    second.zero_grad()
+    torch.manual_seed(num_rows)
     leaves: set[int] = set()
 
     def loss_of(output: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -101,10 +124,8 @@ def _run(cut_step: CutStep, num_rows: int, width: int) -> _Ran:
     return _Ran(first, second, leaves, right, plain.item(), loss)
 
 
-def _taken(stage: nn.Module) -> list[torch.Tensor]:
-    grads = [weight.grad.clone() for weight in stage.parameters() if weight.grad is not None]
-    stage.zero_grad()
-    return grads
+def _gradients(stage: nn.Module) -> list[torch.Tensor]:
+    return [weight.grad.clone() for weight in stage.parameters() if weight.grad is not None]
 
 
 def _leaves(output: torch.Tensor) -> set[int]:

@@ -52,8 +52,8 @@ EXERCISES = (
             "the next p. Its backwards go the same way with the stages from the last to the first.",
             "Put the forwards of a rank in one list and its backwards in another, both in that order. First come the "
             "forwards of the warm-up: p for each of its stages but the last, and two more for each rank behind it, "
-            "since a message goes up to that rank and another comes down. Then a forward and a backward in turn while "
-            "there are forwards, then the backwards that are left.",
+            "since a message goes up to that rank and another comes down; or all forwards, if there are fewer. Then a "
+            "forward and a backward in turn while there are forwards, then the backwards that are left.",
         ),
         package=("pllab.schedule.interleaved",),
     ),

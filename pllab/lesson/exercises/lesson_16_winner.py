@@ -71,7 +71,7 @@ def unfair_entrants(winner: Winner) -> None:
 
 
 # The losses of a baseline, from 1, where a share of 0.001 is a difference of 0.001 too, to far above and below it.
-_LEVELS = ([1.02, 1.0, 0.98], [6.9, 6.7, 6.4], [0.2, 0.05, 0.01], [70.0, 68.0, 55.0])
+_LEVELS = ([1.02, 1.0, 0.98], [6.9, 6.7, 6.4], [0.2, 0.05, 0.01], [70.0, 68.0, 55.0], [2e7, 1e7, 1e7])
 
 
 @case("close is within 0.001 of the baseline's, step by step, however large the losses are")

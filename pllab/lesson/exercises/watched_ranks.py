@@ -94,7 +94,7 @@ class Worlds:
     """What the ranks of all worlds saw; for a world that did not come to its end, why."""
 
     seen: dict[int, list[Any]]
-    failures: dict[int, Wrong]
+    failures: dict[int, Wrong | Undecided]
 
     def of(self, world_size: int) -> list[Any]:
         """What the ranks of the world of this size saw, in order of rank.
@@ -104,7 +104,7 @@ class Worlds:
             Undecided: the ranks did not begin in time, because the machine was busy.
         """
         if (failure := self.failures.get(world_size)) is not None:
-            raise Undecided if failure.hint_id == "undecided" else failure
+            raise failure
         return self.seen[world_size]
 
 
@@ -118,7 +118,7 @@ def worlds(program: Program, solution: Callable[..., Any], plan: Plan) -> Worlds
         except comm.RankError as error:
             ended = str(error).partition("\n")[0]
         seen: dict[int, list[Any]] = {}
-        failures: dict[int, Wrong] = {}
+        failures: dict[int, Wrong | Undecided] = {}
         for meeting, sizes in enumerate(plan):
             for first, size in zip(_firsts(sizes), sizes, strict=True):
                 files = [folder / f"{meeting}-{first + rank}" for rank in range(size)]
@@ -128,7 +128,7 @@ def worlds(program: Program, solution: Callable[..., Any], plan: Plan) -> Worlds
                 else:
                     why = _why(size, [_read(file.with_suffix(".log")) for file in files], ended)
                     # Nobody came to the worlds after the one that failed: they failed with it.
-                    failures[size] = next(iter(failures.values()), why) if why.hint_id == "undecided" else why
+                    failures[size] = next(iter(failures.values()), why) if isinstance(why, Undecided) else why
     return Worlds(seen, failures)
 
 
@@ -184,7 +184,7 @@ def _read(log: Path) -> list[tuple[str, int | None, int]]:
     return [tuple(json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def _why(size: int, logs: list[list[tuple[str, int | None, int]]], ended: str) -> Wrong:
+def _why(size: int, logs: list[list[tuple[str, int | None, int]]], ended: str) -> Wrong | Undecided:
     """Why a world did not come to its end, from what its ranks wrote down."""
     names = [{name for name, *_ in log} for log in logs]
     if late := [rank for rank, said in enumerate(names) if "late" in said]:
@@ -195,10 +195,7 @@ def _why(size: int, logs: list[list[tuple[str, int | None, int]]], ended: str) -
     if differing := _different_sizes(logs):
         return Wrong("sizes_differ", f"In a world of {size}, {differing} Both ends need the same shape and dtype.")
     if not all("began" in said for said in names):
-        return Wrong(
-            "undecided",
-            f"the ranks of the world of {size} did not all begin in time ({ended})",
-        )
+        return Undecided(f"the ranks of the world of {size} did not all begin in time ({ended})")
     return Wrong("crashed", f"In a world of {size}, the ranks did not survive your function: {ended}.")
 
 

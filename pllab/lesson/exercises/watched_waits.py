@@ -3,13 +3,11 @@
 gloo runs several messages at a time, so the last one that was started may be the first to arrive.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pllab.comm import Group
-
-_METHODS = ("allreduce", "broadcast", "reduce")
+from pllab.comm.ends import watch_group
 
 
 class Watched:
@@ -29,19 +27,10 @@ class Watched:
 def watch_waits() -> Iterator[list[Watched]]:
     """Yield a list that fills with the messages that are started inside the block."""
     started: list[Watched] = []
-    methods = {name: vars(Group)[name] for name in _METHODS}
-    for name, method in methods.items():
-        setattr(Group, name, _watching(method, started))
-    try:
-        yield started
-    finally:
-        for name, method in methods.items():
-            setattr(Group, name, method)
 
-
-def _watching(method: Callable[..., Any], started: list[Watched]) -> Callable[..., Any]:
-    def call(group: Group, *args: Any, **options: Any) -> Watched:
-        started.append(Watched(method(group, *args, **options)))
+    def note(_name: str, _args: tuple[Any, ...], work: Any) -> Watched:
+        started.append(Watched(work))
         return started[-1]
 
-    return call
+    with watch_group(note, "allreduce", "broadcast", "reduce"):
+        yield started

@@ -212,11 +212,18 @@ def _sentence_of(sample: int, owners: Sequence[Sequence[int]], num_visits: int, 
 
 
 def _summary_of(owners: Sequence[Sequence[Any]], visits: Sequence[int], epoch: int) -> str:
-    """The counts: `3 samples loaded again, 0 left out. In epoch 0 a sample was loaded 1 to 2 times.`."""
+    """The counts of samples, and of loads beyond the first of each.
+
+    Example: `2 samples loaded more than once (3 loads too many), 0 left out. In epoch 0 a sample was loaded 1 to 3
+    times.`
+    """
     again, left_out = sum(len(who) > 1 for who in owners), sum(not who for who in owners)
+    surplus = sum(max(0, len(who) - 1) for who in owners)
+    loads = f" ({count_of(surplus, 'load')} too many)" if surplus else ""
     fewest, most = min(visits), max(visits)
     spread = _times(most) if fewest == most else f"loaded {fewest} to {most} times"
-    return f"{count_of(again, 'sample')} loaded again, {left_out} left out. In {_epochs(epoch)} a sample was {spread}."
+    told = f"{count_of(again, 'sample')} loaded more than once{loads}, {left_out} left out"
+    return f"{told}. In {_epochs(epoch)} a sample was {spread}."
 
 
 def _steps_of(dealt: Dealt) -> str:
