@@ -568,6 +568,16 @@ def wx_falsy_latency(flops, num_bytes, machine, num_messages=0):
     return best, t[best]
 
 
+def bound_wrong_copy_shortcut(flops, num_bytes, machine, num_messages=0):
+    if flops == 0 and num_bytes > 0:
+        return "memory", num_bytes / machine.bytes_per_s  # a copy
+    compute, memory = flops / machine.flops_per_s, num_bytes / machine.bytes_per_s
+    name, least = ("compute", compute) if compute >= memory else ("memory", memory)
+    if num_messages * machine.latency_s > least:
+        return "latency", num_messages * machine.latency_s
+    return name, least
+
+
 RIGHT = [("01.1", f) for f in (r1_plain, r1_try, r1_loop)]
 RIGHT += [("01.2", f) for f in (r2_hint, r2_one_sync_before, r2_ns)]
 RIGHT += [("01.3", f) for f in (r3_max_key, r3_ifs, r3_index)]
@@ -621,4 +631,5 @@ WRONG = [
     ("01.2", wx_highest_with_warmup, "highest with warmups"),
     ("01.2", wx_sort_then_cut, "drops slowest, not the first"),
     ("01.3", wx_falsy_latency, "sorted: ties to last"),
+    ("01.3", bound_wrong_copy_shortcut, "takes a copy for memory, whatever its messages"),
 ]

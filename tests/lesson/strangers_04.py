@@ -644,6 +644,33 @@ def load_seed_forgotten(rank, world_size, dataset, batch_size=128, collate_fn=No
     return _loader(dataset, deal, batch_size // world_size, collate_fn)
 
 
+def wrong_042_seed_times_epoch(
+    rank, world_size, dataset, batch_size=128, collate_fn=None, *, seed=1234, remainder="pad"
+):
+    class Mine:
+        positions = ()
+
+        def __len__(self):
+            return len(self.positions)
+
+        def __getitem__(self, i):
+            return dataset[self.positions[i]]
+
+    mine = Mine()
+
+    def set_epoch(epoch):
+        n = len(dataset)
+        order = list(range(n))
+        random.Random(seed * (epoch + 1)).shuffle(order)
+        total = n // world_size * world_size if remainder == "drop" else -(-n // world_size) * world_size
+        mine.positions = (order * world_size)[:total][rank::world_size]
+
+    loader = DataLoader(mine, batch_size=batch_size // world_size, collate_fn=collate_fn)
+    loader.set_epoch = set_epoch
+    set_epoch(0)
+    return loader
+
+
 RIGHT = [
     ("04.1", PartLargest),
     ("04.1", PartCumulative),
@@ -691,4 +718,5 @@ WRONG = [
     ("04.2", load_generator_goes_on, "needs the epochs before"),
     ("04.2", load_rotates, "same order, shares go around"),
     ("04.2", load_seed_forgotten, "seed is never used"),
+    ("04.2", wrong_042_seed_times_epoch, "seed times epoch: with seed 0 one order only"),
 ]

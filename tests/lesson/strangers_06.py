@@ -785,6 +785,31 @@ def w_install_last_sent_only(model):
     return each_frame(model, wait_for=lambda s: [x for x in s if x[1] is not None][-1:])
 
 
+def wrong_flat_into_a_copy(model):
+    by_type = {}
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            by_type.setdefault(parameter.grad.dtype, []).append(parameter.grad)
+    for grads in by_type.values():
+        flat = torch.cat([grad.reshape(-1) for grad in grads])
+        all_reduce(flat)
+        flat /= world_size()
+        for grad, piece in zip(grads, flat.split([grad.numel() for grad in grads])):
+            grad.reshape(-1).copy_(piece)
+
+
+def wrong_flat_three_types(model):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        grads = [p.grad for p in model.parameters() if p.grad is not None and p.grad.dtype == dtype]
+        if not grads:
+            continue
+        flat = torch.cat([grad.flatten() for grad in grads])
+        all_reduce(flat)
+        flat /= world_size()
+        for grad, piece in zip(grads, flat.split([grad.numel() for grad in grads])):
+            grad.copy_(piece.view_as(grad))
+
+
 RIGHT = [
     ("06.1", flat_groups),
     ("06.1", flat_views),
@@ -850,4 +875,6 @@ WRONG = [
     ("06.3", w_accumulate_two, "literal two for world_size"),
     ("06.3", w_accumulate_running_mean, "running mean with weight half"),
     ("06.3", w_accumulate_twice_sent, "two sets of messages"),
+    ("06.1", wrong_flat_into_a_copy, "writes into reshape(-1), a copy for transposed gradients"),
+    ("06.1", wrong_flat_three_types, "knows three data types only, float16 is forgotten"),
 ]

@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 from functools import lru_cache
+from itertools import combinations, pairwise
 
 import torch
 from torch import nn
@@ -583,6 +584,18 @@ def tie_accumulating_list(first, last, seen=[]):  # noqa: B006  # a mutable defa
     first.grad, last.grad = total, total.clone()
 
 
+def balance_tolerance(costs, num_stages):
+    if num_stages > len(costs):
+        raise ValueError("more stages than layers")
+    best, best_sizes = float("inf"), None
+    for places in combinations(range(1, len(costs)), num_stages - 1):
+        ends = [0, *places, len(costs)]
+        largest = max(sum(costs[a:b]) for a, b in pairwise(ends))
+        if largest < best - 1e-9:  # against rounding
+            best, best_sizes = largest, [b - a for a, b in pairwise(ends)]
+    return best_sizes
+
+
 RIGHT = [
     *(("07.1", f) for f in (split_loop, split_slices, split_groupby, split_flush)),
     *(("07.2", f) for f in (balance_all, balance_recursive, balance_min_key)),
@@ -636,4 +649,5 @@ WRONG = [
     ("07.3", tie_swap, "swaps instead of adding"),
     ("07.3", tie_in_place_alias, "shared where last is None"),
     ("07.3", tie_accumulating_list, "remembers gradients between calls"),
+    ("07.2", balance_tolerance, "an absolute tolerance of 1e-9 hides small costs"),
 ]

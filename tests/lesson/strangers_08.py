@@ -320,6 +320,16 @@ def fewest_shaved(num_partitions, fraction):  # an epsilon against rounding that
     return max(1, math.ceil((num_partitions - 1) * (1 - fraction) / fraction - 0.05))
 
 
+def clock_one_list(num_batches, num_partitions):
+    tick = []
+    for k in range(num_batches + num_partitions - 1):
+        tick.clear()
+        for j in range(num_partitions):
+            if 0 <= k - j < num_batches:
+                tick.append((k - j, j))
+        yield tick
+
+
 RIGHT = [
     *(("08.1", f) for f in (clock_list, clock_yield, clock_fill, clock_last_batch_first)),
     *(("08.2", f) for f in (bubbles_formula, bubbles_counted, bubbles_package)),
@@ -367,4 +377,5 @@ WRONG = [
     ("08.3", fewest_no_minus, "p instead of p - 1"),
     ("08.3", fewest_one_stage_two, "one stage treated like two"),
     ("08.3", fewest_shaved, "epsilon against rounding too wide"),
+    ("08.1", clock_one_list, "yields one and the same list every tick"),
 ]

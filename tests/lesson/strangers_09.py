@@ -1152,6 +1152,39 @@ def w5_frees(batch, targets, partitions, devices, in_queues, out_queues, split_s
         raise
 
 
+def compute_in_place(batches, schedule, partitions, devices, in_queues, out_queues):
+    for i, j in schedule:
+        in_queues[j].put(Task(partial(partitions[j], batches[i])))
+    failure = None
+    for i, j in schedule:
+        ok, value = out_queues[j].get()
+        if ok:
+            batches[i][:] = value
+        else:
+            failure = value
+    if failure:
+        raise failure[1].with_traceback(failure[2])
+
+
+def cut_step_twice(x, targets, first, second, loss_of):
+    with torch.no_grad():
+        begin = first(x)
+    begin.requires_grad_()
+    loss = loss_of(second(begin), targets)
+    loss.backward()
+    first(x).backward(begin.grad)
+    return loss.item()
+
+
+def cut_step_list(x, targets, first, second, loss_of):
+    y = first(x)
+    begin = torch.tensor(y.tolist(), requires_grad=True)
+    loss = loss_of(second(begin), targets)
+    loss.backward()
+    y.backward(begin.grad)
+    return loss.item()
+
+
 RIGHT = [
     ("09.1", r1_partial),
     ("09.1", r1_defaults),
@@ -1244,4 +1277,7 @@ WRONG = [
     ("09.5", w5_wrapped, "another exception type"),
     ("09.5", w5_few, "m < p: gradients missing"),
     ("09.5", w5_frees, "ends the workers"),
+    ("09.2", compute_in_place, "copies the result into the old tensor"),
+    ("09.4", cut_step_twice, "runs first twice, dropout differs between both"),
+    ("09.4", cut_step_list, "cut through a list loses the dtype"),
 ]

@@ -418,6 +418,30 @@ def w_sum_of_losses(seconds, losses):
     )
 
 
+def speedup_milliseconds(baseline_s, contender_s):
+    rounds = [(b, c) for b, c in zip(baseline_s, contender_s)]
+    if any(round(b, 3) == round(c, 3) for b, c in rounds):
+        return None
+    ratios = [b / c for b, c in rounds]
+    if min(ratios) > 1 or max(ratios) < 1:
+        return statistics.median(ratios)
+    return None
+
+
+def winner_isclose(seconds, losses):
+    baseline = losses[next(iter(losses))]
+    counting = [
+        name
+        for name, own in losses.items()
+        if len(own) == len(baseline) and all(math.isclose(a, b, abs_tol=0.001) for a, b in zip(own, baseline))
+    ]
+    for name in counting:
+        others = [other for other in counting if other != name]
+        if all(a < b for other in others for a, b in zip(seconds[name], seconds[other])):
+            return name
+    return None
+
+
 RIGHT = [
     ("16.1", sp_plain),
     ("16.1", sp_count),
@@ -470,4 +494,6 @@ WRONG = [
     ("16.2", w_three_places, "losses rounded, then compared"),
     ("16.2", w_signed_other, "higher losses count"),
     ("16.2", w_sum_of_losses, "sums of losses compared"),
+    ("16.1", speedup_milliseconds, "times equal to a millisecond count as draw"),
+    ("16.2", winner_isclose, "isclose keeps its relative tolerance for large losses"),
 ]

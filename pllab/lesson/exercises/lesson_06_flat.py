@@ -61,9 +61,14 @@ _MIXED = _numbered(
     _Parameter("single", ()),
     _Parameter("offset", (4,), torch.float64),
     _Parameter("zero_on_rank_1", (6,)),
+    _Parameter("transposed", (3, 2)),
 )
 # A sum of two numbers below 128 keeps its digits in bfloat16.
-_SHORT = _numbered(_Parameter("short", (2,), torch.bfloat16), _Parameter("alone", (5,), torch.float64))
+_SHORT = _numbered(
+    _Parameter("short", (2,), torch.bfloat16),
+    _Parameter("alone", (5,), torch.float64),
+    _Parameter("shorter", (3,), torch.float16),
+)
 _LAYOUTS = (_MIXED, _drawn(), _SHORT)
 _NOTHING = _numbered(_Parameter("frozen", (2, 2)), _Parameter("unused", (3,)))
 
@@ -94,9 +99,11 @@ def alone(rank: int, _world_size: int, average_flat: AverageFlat, folder: str) -
 def _call(average_flat: AverageFlat, layout: _Layout, rank: int, folder: str) -> Seen:
     model = nn.Module()
     for one in layout:
-        weight = torch.zeros(one.shape, dtype=one.dtype)
-        parameter = nn.Parameter(weight, requires_grad=not one.name.startswith("frozen"))
-        parameter.grad = gradient_of(one, rank) if one.has_gradient else None
+        gradient = gradient_of(one, rank)
+        if one.name == "transposed":
+            gradient = gradient.T.contiguous().T
+        parameter = nn.Parameter(torch.zeros_like(gradient), requires_grad=not one.name.startswith("frozen"))
+        parameter.grad = gradient if one.has_gradient else None
         model.register_parameter(one.name, parameter)
     with record_messages(write_down(folder, rank)) as ledger:
         average_flat(model)

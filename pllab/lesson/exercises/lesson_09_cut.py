@@ -36,7 +36,7 @@ def cut(cut_step: CutStep) -> None:
 
 @case("the gradients of both stages equal the plain model's")
 def gradients(cut_step: CutStep) -> None:
-    for change in (_leave, _share_a_weight, _drop_out, _double):
+    for change in (_leave, _drop_out, _double):
         ran = _run(cut_step, 5, 3, change)
         for stage, weights in (("first", ran.first.parameters()), ("second", ran.second.parameters())):
             shares = [weight.grad for weight in weights]
@@ -84,10 +84,6 @@ class _Ran(NamedTuple):
 
 def _leave(_first: nn.Sequential, _second: nn.Sequential) -> None:
     pass
-
-
-def _share_a_weight(first: nn.Sequential, second: nn.Sequential) -> None:
-    second[0] = first[0]
 
 
 def _drop_out(first: nn.Sequential, _second: nn.Sequential) -> None:
