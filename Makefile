@@ -8,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit unit-waiting unit-computing notebooks exhaustive publish clean
+.PHONY: lab test check unit unit-waiting unit-computing notebooks exhaustive exhaustive-exercises exhaustive-others publish clean
 
 lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
@@ -35,8 +35,16 @@ unit-computing: .venv/test.stamp
 notebooks: .venv/test.stamp # as a learner without solutions reads them
 	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
 
-exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long
-	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive
+exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, two halves at a time
+	$(MAKE) --no-print-directory --jobs=2 exhaustive-exercises exhaustive-others
+
+EXERCISES := tests/lesson/test_exercises.py
+
+exhaustive-exercises: .venv/test.stamp
+	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(EXERCISES)
+
+exhaustive-others: .venv/test.stamp
+	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive --ignore=$(EXERCISES)
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
 	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb

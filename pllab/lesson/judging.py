@@ -120,7 +120,7 @@ def _event_of(test: Callable[[Any], None], solution: Callable[..., Any]) -> dict
     except (NotImplementedError, Refused, Undecided):
         raise
     except Wrong as wrong:
-        where = their_line(wrong) or (their_line(wrong.__context__) if wrong.__context__ else "")
+        where = (their_line(wrong.__context__) if wrong.__context__ else "") or their_line(wrong)
         return {"event": "failed", "hint_id": wrong.hint_id, "sentence": wrong.sentence, "where": where}
     except BaseException as error:  # SystemExit too: an exception of the student's code must not end the check
         sentence = f"Your function raised {traceback.format_exception_only(error)[0].strip()}"
