@@ -85,9 +85,9 @@ class CutsBench:
         best, *others = names
         beaten = [one for one in others if all(a < b for a, b in zip(seconds[best], seconds[one], strict=True))]
         if len(beaten) == len(others):
-            return f"{best!r} was the fastest in every round."
+            return f"Of the three cuts {best!r} was the fastest in every round."
         unclear = " and ".join(repr(one) for one in others if one not in beaten)
-        return f"{best!r} has the lowest median, and {unclear} beat it in some round: this run cannot tell them apart."
+        return f"Of the three cuts {best!r} has the lowest median, and {unclear} beat it in some round: this run cannot tell them apart."
 
 
 def bench_cuts(

@@ -4,6 +4,7 @@ A rate is a total over wall time, never a mean of rates. Over epochs we give mea
 epochs the first is dropped, because it includes the warm-up. Over ranks rates are summed and times are averaged.
 """
 
+import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -210,12 +211,20 @@ def peak_memory_bytes(device: torch.device) -> int:
     """The most bytes this process held: on its GPUs what torch allocated, else its resident set (0 on Windows)."""
     if device.type == "cuda":
         return sum(torch.cuda.max_memory_allocated(index) for index in range(torch.cuda.device_count()))
+    if found := re.search(r"VmHWM:\s+(\d+) kB", _status()):  # getrusage would count the starting process's peak too
+        return 1024 * int(found[1])
     with suppress(ImportError):  # on Windows
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024
         return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return 0
+
+
+def _status() -> str:
+    """What Linux says of this process, else nothing."""
+    status = Path("/proc/self/status")
+    return status.read_text() if status.exists() else ""
 
 
 def log_epoch(folder: Path, metrics: EpochMetrics, steps: Sequence[StepMetrics]) -> None:

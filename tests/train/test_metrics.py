@@ -1,5 +1,7 @@
 import math
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -88,6 +90,18 @@ def test_memory_is_that_of_the_process_at_its_highest():
     status = Path("/proc/self/status").read_text()
     highest = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
     assert peak_memory_bytes(torch.device("cpu")) == pytest.approx(highest, rel=0.02)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="elsewhere the system's own number has to do")
+def test_memory_is_not_that_of_the_process_that_started_this_one():
+    child = (
+        "import torch; from pllab.train.metrics import peak_memory_bytes; print(peak_memory_bytes(torch.device('cpu')))"
+    )
+    parent = (
+        f"import subprocess, sys; held = b'x' * 10**9; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 9e8
 
 
 OPTIONS = {

@@ -43,7 +43,10 @@ EXERCISES = (
             Case("loss and gradients are those of the whole batch", free.same_result),
             Case("forwards and backwards come in the order of the row", free.in_order),
             Case("the live bytes stay at what the row needs, for every row", free.few_bytes),
-            Case("no graph is alive after its backward", free.no_graph),
+            Case(
+                "at most one graph is alive after its backward when the stage runs forward, and none at the end",
+                free.no_graph,
+            ),
         ),
         hints=(
             "Between its forward and its backward a micro-batch needs its graph. Where does your function keep it, and "
