@@ -87,7 +87,8 @@ class CutsBench:
         if len(beaten) == len(others):
             return f"Of the three cuts {best!r} was the fastest in every round."
         unclear = " and ".join(repr(one) for one in others if one not in beaten)
-        return f"Of the three cuts {best!r} has the lowest median, and {unclear} beat it in some round: this run cannot tell them apart."
+        lost = f"{unclear} beat it in some round: this run cannot tell them apart."
+        return f"Of the three cuts {best!r} has the lowest median, and {lost}"
 
 
 def bench_cuts(

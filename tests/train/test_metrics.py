@@ -94,12 +94,8 @@ def test_memory_is_that_of_the_process_at_its_highest():
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="elsewhere the system's own number has to do")
 def test_memory_is_not_that_of_the_process_that_started_this_one():
-    child = (
-        "import torch; from pllab.train.metrics import peak_memory_bytes; print(peak_memory_bytes(torch.device('cpu')))"
-    )
-    parent = (
-        f"import subprocess, sys; held = b'x' * 10**9; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
-    )
+    child = "import torch; from pllab.train.metrics import peak_memory_bytes as peak; print(peak(torch.device('cpu')))"
+    parent = f"import subprocess, sys; x = b'x' * 10**9; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 9e8
 
