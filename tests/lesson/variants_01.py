@@ -44,7 +44,8 @@ def round_by_round(fn, synchronize, warmup=1, repeats=5, clock=None):
     return statistics.median(counted), min(counted), max(counted)
 
 
-def warms_up_first(fn, synchronize, warmup=1, repeats=5, clock=time.monotonic):
+def warms_up_first(fn, synchronize, warmup=1, repeats=5, clock=None):
+    clock = clock or time.monotonic
     if repeats < 1 or warmup < 0:
         raise ValueError(f"repeats={repeats}, warmup={warmup}")
 
@@ -75,7 +76,7 @@ def one_reading_between_rounds(fn, synchronize, warmup=1, repeats=5, clock=None)
     return np.median(times), times.min(), times.max()
 
 
-def with_timeit(fn, synchronize, warmup=1, repeats=5, clock=timeit.default_timer):
+def with_timeit(fn, synchronize, warmup=1, repeats=5, clock=None):
     if repeats < 1 or warmup < 0:
         raise ValueError("nothing to measure")
 
@@ -83,7 +84,7 @@ def with_timeit(fn, synchronize, warmup=1, repeats=5, clock=timeit.default_timer
         fn()
         synchronize()
 
-    timer = timeit.Timer(call, setup=synchronize, timer=clock)
+    timer = timeit.Timer(call, setup=synchronize, timer=clock or timeit.default_timer)
     times = timer.repeat(warmup + repeats, 1)[warmup:]
     return statistics.median(times), min(times), max(times)
 

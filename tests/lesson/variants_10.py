@@ -98,7 +98,7 @@ def pairs_with_a_helper(row, stage, loss, inputs, targets):
 
 
 def lingering_names(row, stage, loss, inputs, targets):
-    """Names of the last turn stay, which costs one micro-batch's graph and no more."""
+    """Names of the last forward and the last backward stay, which costs two graphs and no more."""
     graphs = [None] * len(inputs)
     numbers = []
     for _stage, kind, i in row:

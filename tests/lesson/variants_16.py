@@ -59,9 +59,11 @@ def counts_the_rounds(seconds, losses):
 
 def as_a_tensor(seconds, losses):
     names = list(seconds)
-    right = torch.tensor(losses[names[0]])
+    right = torch.tensor(losses[names[0]], dtype=torch.float64)
     fair = [
-        n for n in names if len(losses[n]) == len(right) and torch.allclose(torch.tensor(losses[n]), right, 0, 1e-3)
+        n
+        for n in names
+        if len(losses[n]) == len(right) and torch.allclose(torch.tensor(losses[n], dtype=right.dtype), right, 0, 1e-3)
     ]
     table = torch.tensor([seconds[name] for name in fair])
     for row, name in enumerate(fair):

@@ -23,7 +23,8 @@ _APART: Members = [[0, 2], [1]]
 _OVERLAPPING: Members = [[0, 1], [1, 2], [0, 1, 2]]
 _BY_SIZE: Members = [[0, 1, 2], [1, 2], [0, 1]]
 _EQUAL: Members = [[0, 2], [1], [0, 2]]
-_TASKS = (_APART, _OVERLAPPING, _BY_SIZE, _EQUAL)
+_WITHOUT_1: Members = [[0, 2]]
+_TASKS = (_APART, _OVERLAPPING, _BY_SIZE, _EQUAL, _WITHOUT_1)
 
 
 @case(

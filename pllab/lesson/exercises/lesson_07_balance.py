@@ -56,7 +56,7 @@ def any_unit(balance: Balance) -> None:
 
 @case("one stage, as many stages as layers, and costs of zero")
 def edges(balance: Balance) -> None:
-    for costs, num_stages in (([3, 1, 2], 1), ([3, 1, 2], 3), ([5], 1), ([0, 0, 0, 7], 2), ([0.0, 0.0], 2)):
+    for costs, num_stages in _EDGES:
         _judge(balance, [float(cost) for cost in costs], num_stages)
 
 
@@ -81,6 +81,9 @@ def too_many(balance: Balance) -> None:
 
 
 # The lesson's own example, and the classic trap for a greedy filling.
+# Zeros at the ends and between, and sums that float32 cannot hold.
+_EDGES: list[Question] = [([3, 1, 2], 1), ([3, 1, 2], 3), ([5], 1), ([0, 0, 0, 7], 2), ([0, 0], 2), ([1, 0, 0], 3)]
+_EDGES += [([0, 2, 0, 0, 1], 4), ([2**24 - 1, 1, 2**24], 2)]
 _KNOWN: list[Question] = [([1, 1, 1, 1, 4], 2), ([1, 1, 1, 1, 1, 1, 1, 4], 2), ([2, 3, 4, 5, 1], 2)]
 
 

@@ -44,7 +44,7 @@ EXERCISES = (
             Case("forwards and backwards come in the order of the row", free.in_order),
             Case("the live bytes stay at what the row needs, for every row", free.few_bytes),
             Case(
-                "after their backward one graph at most is alive when a forward begins, and none at the end",
+                "after their backward two graphs at most are alive when a forward begins, and none at the end",
                 free.no_graph,
             ),
         ),

@@ -25,6 +25,11 @@ from pllab.lesson.exercises.lesson_10_keeper import (
     witness_of,
 )
 
+_FROZEN = (
+    "With a weight that is frozen, or that the forward does not use, your function raised: {error}. Such a weight has "
+    "no gradient; ask for none."
+)
+
 
 def same_output(checkpointed: Checkpointed) -> None:
     """Bit for bit with dropout on, and a graph to go back on."""
@@ -109,21 +114,8 @@ def first_stage(checkpointed: Checkpointed) -> None:
 
 def tokens_and_frozen(checkpointed: Checkpointed) -> None:
     """Token numbers, which cannot ask for a gradient; a frozen weight, and one that the forward does not use."""
-    stage, tokens = token_stage(), torch.tensor([[3, 0, 5], [5, 2, 1]])
-    stage(tokens).square().sum().backward()
-    wanted = [weight.grad for weight in stage.parameters()]
-    stage.zero_grad()
-    try:
-        checkpointed(stage, tokens).square().sum().backward()
-    except RuntimeError as error:
-        if "floating point" not in str(error):
-            raise
-        raise Wrong(
-            "token_numbers",
-            f"x may be token numbers, and then it cannot ask for a gradient: {error}. Let the copy ask for one only "
-            "where x did.",
-        ) from None
-    _judge_parameters(stage, wanted, "token numbers")
+    for learns in (True, False):
+        _tokens(checkpointed, learns)
     stage, x = frozen_stage(), inputs_of(1)[0].requires_grad_()
     stage(x).square().sum().backward()
     wanted = [weight.grad for weight in stage.parameters()]
@@ -131,12 +123,31 @@ def tokens_and_frozen(checkpointed: Checkpointed) -> None:
     try:
         checkpointed(stage, x).square().sum().backward()
     except RuntimeError as error:
-        raise Wrong(
-            "frozen_weight",
-            f"With a weight that is frozen, or that the forward does not use, your backward raised: {error}. Such a "
-            "weight has no gradient; ask for none.",
-        ) from None
+        raise Wrong("frozen_weight", _FROZEN.format(error=error)) from None
     _judge_parameters(stage, wanted, "a frozen weight and an unused one")
+
+
+def _tokens(checkpointed: Checkpointed, embedding_learns: bool) -> None:
+    stage, tokens = token_stage(), torch.tensor([[3, 0, 5], [5, 2, 1]])
+    stage[0].requires_grad_(embedding_learns)
+    stage(tokens).square().sum().backward()
+    wanted = [weight.grad for weight in stage.parameters()]
+    stage.zero_grad()
+    where = "token numbers" if embedding_learns else "token numbers and a frozen embedding"
+    output = checkpointed(stage, tokens)
+    if not output.requires_grad:
+        raise Wrong("no_graph", f"With {where} your output has no graph, so no weight of the stage ever learns.")
+    try:
+        output.square().sum().backward()
+    except RuntimeError as error:
+        if "floating point" not in str(error):
+            raise Wrong("frozen_weight", _FROZEN.format(error=error)) from None
+        raise Wrong(
+            "token_numbers",
+            f"x may be token numbers, and then it cannot ask for a gradient: {error}. Let the copy ask for one only "
+            "where x did.",
+        ) from None
+    _judge_parameters(stage, wanted, where)
 
 
 def same_masks(checkpointed: Checkpointed) -> None:
@@ -233,7 +244,7 @@ def _judge_gradients(mine: Run, wanted: Run) -> None:
 
 def _judge_parameters(stage: nn.Module, wanted: list[torch.Tensor | None], where: str) -> None:
     for weight, right in zip(stage.parameters(), wanted, strict=True):
-        if weight.grad is None if right is not None else weight.grad is not None and bool(weight.grad.any()):
+        if (weight.grad is None) is not (right is None):
             raise Wrong("other_gradients", f"With {where}, the wrong parameters get gradients: those of stage(x) do.")
         if right is not None and not _equal(weight.grad, right):
             raise Wrong("other_gradients", f"With {where} the parameters' gradients are not those of stage(x).")

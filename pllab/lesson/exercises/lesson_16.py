@@ -17,6 +17,7 @@ _CONTENDER = [0.5, 0.8, 0.5, 1.6, 1.3]
 _NOISY = ([1.0, 1.3, 0.9, 1.1, 1.0], [0.95, 1.35, 0.85, 1.15, 0.9])
 _NARROW = ([1.004, 1.003], [1.0, 1.0])
 _SHORT = ([0.0004, 0.0003], [0.0002, 0.0002])
+_TINY = ([1.0000000001, 1.0000000003], [1.0, 1.0])
 _DRAWN = ([1.5, 1.2, 1.1, 1.8], [1.0, 1.2, 1.0, 1.0])
 
 
@@ -100,7 +101,7 @@ def drawn_round(speedup: Rate) -> None:
                 f"Baseline {listed(baseline)} s and contender {listed(contender)} s: one round is a draw, so neither "
                 f"side won all of them; return None, not {got!r}.",
             )
-    for baseline, contender in (_NARROW, _NARROW[::-1], _SHORT, _SHORT[::-1]):
+    for baseline, contender in (_NARROW, _NARROW[::-1], _SHORT, _SHORT[::-1], _TINY, _TINY[::-1]):
         got, right = speedup(list(baseline), list(contender)), median(_ratios(baseline, contender))
         if not _is_close(got, right):
             raise Wrong(

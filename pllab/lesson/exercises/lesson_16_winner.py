@@ -181,4 +181,4 @@ def listed(numbers: Sequence[float]) -> str:
 
 def exactly(numbers: Sequence[float]) -> str:
     """With the digits that tell 1.82 from 1.821."""
-    return ", ".join(f"{number:.7g}" for number in numbers)
+    return ", ".join(f"{number:.12g}" for number in numbers)

@@ -35,12 +35,25 @@ def _schedules() -> tuple[Schedule, ...]:
     draw = random.Random(17)
     rows = zip(one_f_one_b(2, 5).rows, split_backwards(one_f_one_b(2, 5)).rows, strict=True)
     half_split = Schedule(tuple(tuple(_some_of(whole, split)) for whole, split in rows), "1F1B, partly split")
+    one_splits = Schedule(
+        (one_f_one_b(2, 3).rows[0], split_backwards(one_f_one_b(2, 3)).rows[1]), "1F1B, split on the last rank"
+    )
     mixed = Schedule(tuple(draw.sample(zbv(4, 5).rows, 4)), "ZB-V, its ranks in another order")
     turned = Schedule(one_f_one_b(4, 11).rows[::-1], "1F1B from the last rank to the first")
     alone = Schedule((gpipe(1, 4).rows[0],), "one rank")
     return (
         *(one_f_one_b(4, 6), gpipe(3, 5), zb_h1(3, 4), zb_h2(4, 9), interleaved(2, 4, 2), interleaved(3, 6, 3)),
-        *(zbv(3, 7), v_min(4, 6), half_split, mixed, turned, interleaved(1, 3, 2), alone, one_f_one_b(2, 1)),
+        *(
+            zbv(3, 7),
+            v_min(4, 6),
+            half_split,
+            one_splits,
+            mixed,
+            turned,
+            interleaved(1, 3, 2),
+            alone,
+            one_f_one_b(2, 1),
+        ),
     )
 
 
