@@ -102,6 +102,7 @@ def same_again(partition_dataset: PartitionDataset) -> None:
         seeds = [epoch_of(partition_dataset, 64, 2, 8, "pad", epoch, seed=seed) for seed in (7, 8)]
         if seeds[0] == seeds[1]:
             raise Wrong("ignores_the_seed", f"In epoch {epoch} the seeds 7 and 8 give the same order.")
+    _judge_second_pass(partition_dataset)
     _judge_two_loaders(partition_dataset, fresh)
     if _in_another_process(partition_dataset) != fresh:
         raise Wrong(
@@ -161,6 +162,14 @@ def _fresh(partition_dataset: PartitionDataset) -> list[Steps]:
             "Two loaders of one rank, with one seed and one epoch, dealt differently: some chance in it has no seed.",
         )
     return first
+
+
+def _judge_second_pass(partition_dataset: PartitionDataset) -> None:
+    loader = partition_dataset(1, 2, data_of(64), 8, list, seed=SEED, remainder="pad")
+    set_epoch_of(loader, 1)
+    first, second = numbers_of(loader), numbers_of(loader)
+    if second and first != second:
+        raise Wrong("depends_on_the_past", f"{_PAST} A second loop over the loader in one epoch had another order.")
 
 
 def _walk(partition_dataset: PartitionDataset) -> Orders:

@@ -65,8 +65,9 @@ def _numbers(model: nn.Module) -> Numbers:
     return {name: tensor.detach().clone() for name, tensor in named}
 
 
-def _identities(model: nn.Module) -> list[int]:
-    return [id(tensor) for tensor in chain(model.parameters(), model.buffers())]
+def _identities(model: nn.Module) -> list[tuple[int, int]]:
+    """The tensors and the memory that their numbers are in."""
+    return [(id(tensor), tensor.data_ptr()) for tensor in chain(model.parameters(), model.buffers())]
 
 
 @case("three ranks start from different seeds, and end with every parameter of rank 0")
@@ -127,8 +128,8 @@ def in_place(broadcast_parameters: Broadcast) -> None:
     if not all(each.same_tensors for each in seen):
         raise Wrong(
             "replaced",
-            "The model holds new tensors now, and an optimizer made before still holds the old ones; "
-            "write into the old ones.",
+            "The model holds new tensors now, or tensors in new memory, and whoever held the old ones, such as "
+            "an optimizer or a view, does not see the numbers of rank 0; write into the memory of the old ones.",
         )
     if not all(each.frozen for each in seen):
         raise Wrong("unfrozen", "The frozen layer is trained now; requires_grad must stay as it was.")
