@@ -429,7 +429,7 @@ WRONG = [
     ("04.2", "depends_on_the_past", shuffles_the_shuffled),
     ("04.2", "no_epoch_0", starts_in_order),
     ("04.2", "ignores_the_seed", epoch_alone),
-    ("04.2", "ignores_the_seed", seed_times_epoch),
+    ("04.2", "forgotten_epoch", seed_times_epoch),
     ("04.1", "one_whole_sample", strangers.PartFirstGetOneMore),
     ("04.1", "one_whole_sample", strangers.PartRoundEnds),
     ("04.1", "float_product", strangers.PartIntEnds),
