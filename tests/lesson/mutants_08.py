@@ -12,6 +12,17 @@ def empty_schedule(m, p):
     return iter(())
 
 
+def hands_out_one_list(m, p):
+    inside, waiting = [], iter(range(m))
+    while True:
+        inside[:] = [(i, j + 1) for i, j in inside if j + 1 < p]
+        if (i := next(waiting, None)) is not None:
+            inside.append((i, 0))
+        if not inside:
+            return
+        yield inside
+
+
 def only_empty_ticks(m, p):
     return [[] for _ in range(m + p - 1)]
 
@@ -262,6 +273,7 @@ def at_least_two(p, limit):
 
 WRONG = [
     ("08.1", "empty", empty_schedule),
+    ("08.1", "one_list", hands_out_one_list),
     ("08.1", "empty", only_empty_ticks),
     ("08.1", "nothing", forgets_to_return),
     ("08.1", "no_ticks", number_of_ticks),

@@ -579,16 +579,6 @@ def wx_default_backend_env(members):
     return out
 
 
-def enter_wrong_quoted(rank, world_size, init_file, deadline_s):
-    dist.init_process_group(
-        "gloo",
-        init_method=Path(init_file).as_uri(),
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=deadline_s),
-    )
-
-
 RIGHT = [("02.1", f) for f in (r1_isend_recv, r1_irecv_first, r1_rank_zero_receives_first)]
 RIGHT += [("02.2", f) for f in (r2_file, r2_store, r2_path)]
 RIGHT += [("02.3", f) for f in (r3_loop, r3_comprehension, r3_sentinel)]
@@ -646,5 +636,4 @@ WRONG = [
     ("02.3", w3_none_holes, "None where not a member"),
     ("02.3", w3_world_for_all, "the world for every group"),
     ("02.3", wx_default_backend_env, "sorted by size"),
-    ("02.2", enter_wrong_quoted, "percent-quotes the path, so spaces break it"),
 ]

@@ -34,7 +34,7 @@ def sets_of_lists(num_batches, num_partitions):
 
 
 def moves_the_front(num_batches, num_partitions):
-    """Keep one list of what is in the pipe, and hand the same list out each time."""
+    """Keep one list of what is in the pipe, and hand out a copy."""
     inside, waiting = [], iter(range(num_batches))
     while True:
         inside[:] = [(i, j + 1) for i, j in inside if j + 1 < num_partitions]
@@ -42,7 +42,7 @@ def moves_the_front(num_batches, num_partitions):
             inside.append((i, 0))
         if not inside:
             return
-        yield inside
+        yield list(inside)
 
 
 def ticks_that_are_generators(num_batches, num_partitions):

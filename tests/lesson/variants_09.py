@@ -163,11 +163,13 @@ def with_autograd_grad(x, targets, first, second, loss_of):
 
 
 def first_stage_again(x, targets, first, second, loss_of):
+    state = torch.get_rng_state()
     with torch.no_grad():
         middle = first(x)
     middle.requires_grad_()
     loss = loss_of(second(middle), targets)
     loss.backward()
+    torch.set_rng_state(state)  # for dropout
     (first(x) * middle.grad).sum().backward()
     return loss.item()
 

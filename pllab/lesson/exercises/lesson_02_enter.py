@@ -96,7 +96,7 @@ def in_two_groups(watch: Watch, process: int, num_processes: int, enter: Enter) 
     folder, (rank, world_size) = watch.folder, _PLACES[process]
     if process == 2:
         _wait_for(folder / "inside-0", folder / "inside-1", timeout_s=3 * _DEADLINE_S)
-    meet = folder / "meet here" / f"group-of-{world_size}"  # a path may have spaces
+    meet = folder / "meet" / f"group-of-{world_size}"
     meet.parent.mkdir(exist_ok=True)
     seen = _enter(watch, enter, rank, world_size, meet, _DEADLINE_S)
     (folder / f"inside-{process}").touch()
