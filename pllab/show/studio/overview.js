@@ -85,7 +85,9 @@ class Overview {
     const at = { x: (held) => left + (held / mostX) * (right - left), y: (value) => bottom - (value / mostY) * (bottom - top) };
     const frame = { em, left, right, top, bottom, mostX, mostY, limit };
     this.chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const focused = this.chart.contains(document.activeElement) ? document.activeElement.dataset.family : null;
     this.chart.replaceChildren(...this.axes(at, frame), ...placeNames(points, at, frame, (name) => this.rankOf(name)).map((point) => this.pointOf(point)));
+    if (focused) [...this.chart.querySelectorAll(".pl-point")].find((point) => point.dataset.family === focused)?.focus({ preventScroll: true });
   }
   axes(at, { em, left, right, top, bottom, mostX, mostY, limit }) {
     const parts = [];
