@@ -8,7 +8,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit unit-waiting unit-computing notebooks exhaustive exhaustive-exercises exhaustive-others publish clean
+.PHONY: lab test check unit unit-waiting unit-computing notebooks notebooks-first notebooks-second exhaustive exhaustive-exercises exhaustive-others publish clean
 
 lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
@@ -32,8 +32,17 @@ unit-waiting: .venv/test.stamp
 unit-computing: .venv/test.stamp
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(WAITING))
 
-notebooks: .venv/test.stamp # as a learner without solutions reads them
-	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider notebooks
+notebooks: .venv/test.stamp # as a learner without solutions reads them, two halves at a time
+	$(MAKE) --no-print-directory --jobs=2 notebooks-first notebooks-second
+
+NBVAL = PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider
+FIRST := $(wildcard notebooks/0[0-5]_*.ipynb)
+
+notebooks-first: .venv/test.stamp
+	$(NBVAL) $(FIRST)
+
+notebooks-second: .venv/test.stamp
+	$(NBVAL) $(filter-out $(FIRST),$(wildcard notebooks/*.ipynb))
 
 exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, two halves at a time
 	$(MAKE) --no-print-directory --jobs=2 exhaustive-exercises exhaustive-others
