@@ -182,17 +182,18 @@ def agree(calls: Sequence[Sequence[Message]]) -> None:
                 f"In call {number} the ranks name the sources {listed([call.peer for call in there])}; "
                 "all must name the same one.",
             )
+        if len({_kind(call) for call in there}) > 1:  # before the counts: gloo may have ended a rank for it
+            made = [(rank, call) for rank, call in enumerate(row) if call is not None]
+            said = ", ".join(f"rank {rank} {call.name} of {prod(call.shape)}" for rank, call in made)
+            raise Wrong(
+                "other_order",
+                f"Call {number} is not the same on all ranks ({said} numbers); calls are paired by order.",
+            )
         if len(there) < len(row):
             counts = listed([len(of_rank) for of_rank in ours])
             raise Wrong(
                 "not_all_ranks",
                 f"The ranks made {counts} collective calls; a rank that makes one waits until all others make it too.",
-            )
-        if len({_kind(call) for call in there}) > 1:
-            said = ", ".join(f"rank {rank} {call.name} of {prod(call.shape)}" for rank, call in enumerate(there))
-            raise Wrong(
-                "other_order",
-                f"Call {number} is not the same on all ranks ({said} numbers); calls are paired by order.",
             )
 
 
