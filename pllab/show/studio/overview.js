@@ -85,9 +85,10 @@ class Overview {
     const at = { x: (held) => left + (held / mostX) * (right - left), y: (value) => bottom - (value / mostY) * (bottom - top) };
     const frame = { em, left, right, top, bottom, mostX, mostY, limit };
     this.chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const focused = this.chart.contains(document.activeElement) ? document.activeElement.dataset.family : null;
+    const focused = this.chart.querySelector(":focus")?.dataset.family;
     this.chart.replaceChildren(...this.axes(at, frame), ...placeNames(points, at, frame, (name) => this.rankOf(name)).map((point) => this.pointOf(point)));
-    if (focused) [...this.chart.querySelectorAll(".pl-point")].find((point) => point.dataset.family === focused)?.focus({ preventScroll: true });
+    const again = focused && this.chart.querySelector(`[data-family="${focused}"]`);
+    if (again) this.stopAt(again, { preventScroll: true });
   }
   axes(at, { em, left, right, top, bottom, mostX, mostY, limit }) {
     const parts = [];
@@ -123,12 +124,15 @@ class Overview {
     const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
     if (!by) return false;
     const all = [...this.chart.querySelectorAll(".pl-point")];
-    const next = all[(all.indexOf(event.currentTarget) + by + all.length) % all.length];
-    for (const one of all) one.setAttribute("tabindex", one === next ? 0 : -1);
-    next.focus();
+    this.stopAt(all[(all.indexOf(event.currentTarget) + by + all.length) % all.length]);
     event.preventDefault();
     event.stopPropagation();
     return true;
+  }
+  /** The focus goes to a point, and Tab comes back to it. */
+  stopAt(point, how) {
+    for (const one of this.chart.querySelectorAll(".pl-point")) one.setAttribute("tabindex", one === point ? 0 : -1);
+    point.focus(how);
   }
   drawLegend() {
     const { runs, paints, theme } = this.studio;

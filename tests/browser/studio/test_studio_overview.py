@@ -195,3 +195,15 @@ def test_32_by_256_is_woven_and_not_moire(chromium_page):
 def span_of_rank(studio, rank):
     spans = [one for one in studio.timeline.spans if one.rank == rank]
     return min(one.start for one in spans), max(one.end for one in spans)
+
+
+def test_a_redraw_leaves_the_keyboard_where_it_is(chromium_page, root):
+    expect(root.locator(".pl-point")).to_have_count(len(FAMILIES) - 1)
+    root.locator(".pl-point[tabindex='0']").focus()
+    chromium_page.keyboard.press("ArrowRight")
+    here = "document.activeElement.dataset.family"
+    before = root.evaluate(here)
+    root.locator(".pl-swap").evaluate("(button) => button.click()")  # draws all points anew, and takes no focus itself
+    expect(root.locator(".pl-swap")).to_contain_text("step time")
+    assert root.evaluate(here) == before
+    expect(root.locator(".pl-point[tabindex='0']")).to_have_attribute("data-family", before)
