@@ -47,13 +47,13 @@ notebooks-second: .venv/test.stamp
 exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, two halves at a time
 	$(MAKE) --no-print-directory --jobs=2 exhaustive-exercises exhaustive-others
 
-EXERCISES := tests/lesson/test_exercises.py
+EXERCISES := tests/lesson/test_exercises.py tests/lesson/test_strangers.py tests/lesson/test_solutions.py
 
 exhaustive-exercises: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(EXERCISES)
 
 exhaustive-others: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive --ignore=$(EXERCISES)
+	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(addprefix --ignore=,$(EXERCISES))
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
 	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb
