@@ -11,10 +11,10 @@ from tests.lesson.variants_12 import sliced, three_messages, three_ranges, two_f
 # 12.1 split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave)
 
 
-def mlp_that(**how):
+def mlp_that(**how):  # noqa: C901 - one switch per mistake
     """A split MLP with one thing done wrong."""
 
-    def split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    def split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):  # noqa: C901
         each = len(up_bias) // world_size
         mine = slice(rank * each, (rank + 1) * each)
         if how.get("same_slice"):
@@ -96,11 +96,15 @@ def bias_not_sliced(x, up, up_bias, down, down_bias, rank, world_size, enter, le
 def pair_that(**how):  # noqa: C901 - one switch per mistake
     """f and g with one thing done wrong."""
 
-    def summed(x):
+    def summed(x, is_forward=False):
         if how.get("in_place"):
             all_reduce(x)
             return x
-        total = x.clone() if how.get("keeps_strides") else x.clone(memory_format=torch.contiguous_format)
+        if how.get("contiguous_is_no_copy") or (how.get("gradient_is_no_copy") and not is_forward):
+            x = x.contiguous()
+            all_reduce(x)
+            return x
+        total = x.clone()
         all_reduce(total)
         return total / world_size() if how.get("mean") else total
 
@@ -120,13 +124,10 @@ def pair_that(**how):  # noqa: C901 - one switch per mistake
     class G(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
-            return x.view_as(x) if how.get("g_sums_nothing") else summed(x)
+            return x.view_as(x) if how.get("g_sums_nothing") else summed(x, is_forward=True)
 
         @staticmethod
         def backward(ctx, gradient):
-            if how.get("sums_gradient_in_place"):
-                all_reduce(gradient)
-                return gradient / world_size()
             return summed(gradient) if how.get("g_sums_back") else gradient
 
     def conjugate_pair():
@@ -236,6 +237,10 @@ def a_head_instead_of_columns(rank, world_size, num_heads, head_dim):
 
 def starts_at_one(rank, world_size, num_heads, head_dim):
     return [column + 1 for column in three_ranges(rank, world_size, num_heads, head_dim)]
+
+
+def counts_parts_from_one(rank, world_size, num_heads, head_dim):
+    return [column + num_heads * head_dim for column in three_ranges(rank, world_size, num_heads, head_dim)]
 
 
 def always_rank_0(rank, world_size, num_heads, head_dim):
@@ -366,8 +371,9 @@ WRONG = [
     ("12.2", "mean", pair_that(mean=True)),
     ("12.2", "no_gradient", pair_that(no_gradient=True)),
     ("12.2", "no_gradient", without_a_graph),
-    ("12.2", "x_changed", pair_that(in_place=True)),
-    ("12.2", "not_contiguous", pair_that(keeps_strides=True)),
+    ("12.2", "gradient_changed", pair_that(in_place=True)),
+    ("12.2", "x_changed", pair_that(contiguous_is_no_copy=True)),
+    ("12.2", "gradient_changed", pair_that(gradient_is_no_copy=True)),
     ("12.2", "messages", pair_that(sums_twice=True)),
     ("12.2", "no_pair", pair_that(one_only=True)),
     ("12.2", "no_tensor", returns_what_all_reduce_returns),
@@ -383,10 +389,11 @@ WRONG = [
     ("12.3", "other_error", an_assertion),
     ("12.3", "unclear", says_nothing),
     ("12.3", "no_columns", a_head_instead_of_columns),
-    ("12.3", "outside", starts_at_one),
+    ("12.3", "other_heads", starts_at_one),
+    ("12.3", "outside", counts_parts_from_one),
     ("12.4", "own_words", loss_that(own_words=True)),
-    ("12.4", "own_words", plain_cross_entropy),
-    ("12.4", "not_stable", loss_that(own_highest=True)),
+    ("12.4", "target_elsewhere", plain_cross_entropy),
+    ("12.4", "own_highest", loss_that(own_highest=True)),
     ("12.4", "overflow", loss_that(no_highest=True)),
     ("12.4", "target_not_sent", loss_that(target_not_sent=True)),
     ("12.4", "other_losses", loss_that(clamps=True)),

@@ -1,4 +1,4 @@
-"""The exercises of lesson 12: a split MLP, the two steps around it, the heads of a rank, and the loss on split words."""
+"""The exercises of lesson 12: a split MLP, the two steps around it, the heads of a rank, the loss on split words."""
 
 from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_12_heads as heads
@@ -36,9 +36,8 @@ EXERCISES = (
             "Write four cells on paper: f and g, forward and backward. In each cell stands either nothing or "
             "all-reduce. Which two cells stand where?",
             "Each is an autograd Function with a static forward and a static backward. The call all_reduce works in "
-            "place and returns nothing, so ask who else holds the tensor that you hand it, and whether it lies in one "
-            "piece.",
-            "Write a helper that makes a contiguous clone, sums it over the ranks and returns it. The first Function "
+            "place and returns nothing, so ask who else holds the tensor that you hand it.",
+            "Write a helper that makes a clone, sums it over the ranks and returns it. The first Function "
             "gives its input back as a view and calls the helper in backward; the second calls the helper in forward "
             "and gives the gradient back. Return the apply of both.",
         ),

@@ -158,6 +158,12 @@ def _judge_losses(got: torch.Tensor, rank: int, size: int) -> None:
             f"{where} only the targets of this rank's own words have the right loss: the rank that has a target's "
             "logit must tell the others.",
         )
+    if _close(got, _with_own_highest(logits, targets, size)):
+        raise Wrong(
+            "own_highest",
+            f"{where} each rank took off the highest of its own words, so the sums do not fit together: all must take "
+            "off the same number, the highest of all ranks.",
+        )
     if _close(got, -right):
         raise Wrong("sign", f"{where} the losses have the wrong sign.")
     if bool((got <= logs + 1e-9).all()) and not bool((got - right).abs().min() < 1e-9):
@@ -167,6 +173,13 @@ def _judge_losses(got: torch.Tensor, rank: int, size: int) -> None:
             "taken off, not before.",
         )
     raise Wrong("other_losses", f"{where} the losses are not those of cross_entropy on the whole logits.")
+
+
+def _with_own_highest(logits: torch.Tensor, targets: torch.Tensor, size: int) -> torch.Tensor:
+    """The losses where every rank takes off its own highest."""
+    slices = [logits[..., start : start + length] for start, length in (bounds(_WORDS, r, size) for r in range(size))]
+    shifted = torch.cat([one - one.amax(-1, keepdim=True) for one in slices], -1)
+    return shifted.exp().sum(-1).log() - shifted.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
 
 
 def _judge_large(got: torch.Tensor, rank: int, size: int) -> None:
@@ -181,8 +194,8 @@ def _judge_large(got: torch.Tensor, rank: int, size: int) -> None:
         )
     raise Wrong(
         "not_stable",
-        f"{where} the losses are off by up to {float((got - right).abs().max()):.3g}: every rank must take off the "
-        "same number, the highest of all ranks and not its own.",
+        f"{where} the losses are off by up to {float((got - right).abs().max()):.3g}: take the highest logit of all "
+        "ranks off before exp, from every logit of the token and from its target.",
     )
 
 
