@@ -315,15 +315,14 @@ def plain_cross_entropy(logits, targets, first):
 
 
 def backward_sums_again(logits, targets, first):
-    from torch.distributed.nn.functional import all_reduce as differentiable
-
+    _, sums_both_ways = pair_that(g_sums_back=True)()
     highest = logits.detach().amax(-1)
     all_reduce(highest, operation=MAX)
     shifted = logits - highest.unsqueeze(-1)
     index = targets - first
     is_here = (index >= 0) & (index < logits.shape[-1])
     chosen = shifted.gather(-1, index.where(is_here, 0).unsqueeze(-1)).squeeze(-1) * is_here
-    return differentiable(shifted.exp().sum(-1)).log() - differentiable(chosen)
+    return sums_both_ways(shifted.exp().sum(-1)).log() - sums_both_ways(chosen)
 
 
 def exponentials_in_place(logits, targets, first):

@@ -96,17 +96,19 @@ def _moment(number: int, kept: Any, outputs: list[Matrix], gradients: list[Matri
     for rank, (x, a, h, b) in enumerate(kept):
         y = ("sum", _total(outputs)) if number >= 3 else ("term", outputs[rank])
         dx = ("sum", _total(gradients)) if number >= 5 else ("term", gradients[rank])
-        there = (True, True, number >= 1, True, number >= 2, number >= 4)
+        hidden, output, gradient = (
+            one if number >= first else ("", one[1]) for one, first in ((h, 1), (y, 2), (dx, 4))
+        )
         new = {1: "h", 2: "y", 3: "y", 4: "dx", 5: "dx"}.get(number)
-        matrices = zip(_NAMES, (x, a, h, b, y, dx), there, strict=True)
-        ranks.append([_matrix(name, *one, is_there, name == new) for name, one, is_there in matrices])
+        matrices = zip(_NAMES, (x, a, hidden, b, output, gradient), strict=True)
+        ranks.append([_matrix(name, *one, is_new=name == new) for name, one in matrices])
     totals = _written(number, outputs, gradients)
     return {"sentence": _STEPS[number][1] + totals, "ranks": ranks}
 
 
-def _matrix(name: str, has: str, cells: Any, is_there: bool, is_new: bool) -> dict[str, Any]:
-    texts = [["" if cell is None or not is_there else str(cell) for cell in row] for row in cells]
-    return {"name": name, "has": has if is_there else "", "new": is_new, "cells": texts}
+def _matrix(name: str, has: str, cells: Any, *, is_new: bool) -> dict[str, Any]:
+    texts = [["" if cell is None or not has else str(cell) for cell in row] for row in cells]
+    return {"name": name, "has": has, "new": is_new, "cells": texts}
 
 
 def _written(number: int, outputs: list[Matrix], gradients: list[Matrix]) -> str:
