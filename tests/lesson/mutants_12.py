@@ -258,7 +258,7 @@ def loss_that(**how):  # noqa: C901 - one switch per mistake
         return total.detach() if how.get("cuts_the_graph") else total
 
     def vocab_loss(logits, targets, first):
-        highest = logits.detach().amax(-1)
+        highest = logits.amax(-1) if how.get("highest_with_graph") else logits.detach().amax(-1)
         if not how.get("own_highest"):
             all_reduce(highest, operation=MAX)
         if how.get("no_highest"):
@@ -400,6 +400,7 @@ WRONG = [
     ("12.4", "sign", loss_that(sign=True)),
     ("12.4", "shape", loss_that(mean=True)),
     ("12.4", "no_gradient", loss_that(cuts_the_graph=True)),
+    ("12.4", "other_gradient", loss_that(highest_with_graph=True)),
     ("12.4", "target_elsewhere", looks_up_all_targets),
     ("12.4", "gradient_times", backward_sums_again),
     ("12.4", "gathers", gathers_the_logits),
