@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         IndexMap,
         Race,
         RingPlayer,
+        ShardViewer,
     )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Race",
     "RingPlayer",
     "ScheduleEditor",
+    "ShardViewer",
     "TimelinePlayer",
     "chart",
     "describe_timeline",

@@ -52,6 +52,14 @@ widget = ClockPlayer(lambda m, p: [[(t - j, j) for j in range(p) if 0 <= t - j <
         "[role=grid]",
         "ArrowRight",
     ),
+    "ShardViewer": Scene(
+        """
+from pllab.show import ShardViewer
+widget = ShardViewer([[1, 2]], [[1, 0, 2, -1], [0, 1, -1, 1]], [[1, 0], [0, 1], [2, 1], [1, 3]])""",
+        ".pl-shards",
+        ".pl-shards-picture",
+        "ArrowRight",
+    ),
     "IndexMap": Scene(
         """
 from pllab.show import IndexMap

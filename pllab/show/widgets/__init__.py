@@ -6,6 +6,7 @@ index_map.py       which rank loads which sample
 fingerprint.py     by which factor gradients differ from the right ones
 bucket_slider.py   how gradients fall into messages, and what these cost
 cut_editor.py      layers cut into stages
+shard_viewer.py    matrices split over ranks, and where their terms meet
 race.py            throughput, live
 """
 
@@ -16,6 +17,7 @@ from pllab.show.widgets.fingerprint import GradientFingerprint
 from pllab.show.widgets.index_map import IndexMap
 from pllab.show.widgets.race import Race
 from pllab.show.widgets.ring_player import RingPlayer
+from pllab.show.widgets.shard_viewer import ShardViewer
 
 __all__ = [
     "BucketSlider",
@@ -25,4 +27,5 @@ __all__ = [
     "IndexMap",
     "Race",
     "RingPlayer",
+    "ShardViewer",
 ]
