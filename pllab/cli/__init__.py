@@ -1,4 +1,5 @@
-"""The command line: `python -m pllab doctor | train | compare | equivalence | scale | bench | import | record`.
+"""The command line: `python -m pllab doctor | train | compare | equivalence | scale | bench | import | course |
+record`.
 
 Each command is a function from its words to an exit code. It is imported when it is called, so that help and doctor do
 not wait for libraries they do not use. An error is one sentence on stderr and exit code 2.
@@ -26,6 +27,7 @@ _COMMANDS = {
     "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
     "import": ("pllab.cli.importing:run", "read the traces of a pipeline: where its time went, beside the prediction"),
     "record": ("pllab.cli.recording:run", "run the five moments of the instructor's guide, and keep them as files"),
+    "course": ("pllab.cli.listing:run", "every lesson: what it asks for, and what the tests saw of it"),
 }
 _HELP = """usage: python -m pllab COMMAND [options]
 
