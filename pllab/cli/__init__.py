@@ -1,5 +1,4 @@
-"""The command line: `python -m pllab doctor | train | compare | equivalence | scale | bench | import | course |
-record`.
+"""The command line: `python -m pllab COMMAND`; without a command it lists them all.
 
 Each command is a function from its words to an exit code. It is imported when it is called, so that help and doctor do
 not wait for libraries they do not use. An error is one sentence on stderr and exit code 2.

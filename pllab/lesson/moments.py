@@ -19,8 +19,6 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.bench import Implausible, compare
-from pllab.bench.measure import check_speedup
 from pllab.comm.machine import describe_machine
 from pllab.data.files import write_whole
 from pllab.lesson.recordings import MOMENTS, MOST_BYTES, Run, Staircase
@@ -217,6 +215,8 @@ def _see_hang(deadline_s: float = 2.0) -> Seen:
 
 
 def _see_impossible() -> Seen:
+    from pllab.bench import compare  # the bench loads slowly, and ranks that run moments do without
+
     matrix = torch.rand(256, 256)
 
     def task() -> None:
@@ -251,6 +251,8 @@ def _see_impossible() -> Seen:
 
 
 def _judged(name: str, ratio: float) -> tuple[str, str, str]:
+    from pllab.bench.measure import Implausible, check_speedup
+
     try:
         check_speedup(1 / ratio, num_devices=2, name="it")
     except Implausible as error:

@@ -1,4 +1,4 @@
-"""The instructor's guide: its own headings, five moments with a recorded twin each, and every lesson's misconceptions."""
+"""The instructor's guide: own headings, five moments, each with a recorded twin, and misconceptions of every lesson."""
 
 import re
 from pathlib import Path
