@@ -1,8 +1,6 @@
 """What a program writes into a text that people write: a section between two marks, and a Markdown table for it.
 
-    <!-- lessons -->
-    everything here is written again
-    <!-- end -->
+What stands between `<!-- lessons -->` and `<!-- end -->` is written again.
 """
 
 import re

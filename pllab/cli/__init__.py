@@ -1,4 +1,4 @@
-"""The command line: `python -m pllab COMMAND`; without a command it lists them all.
+"""The command line: `python -m pllab COMMAND`; without a command it lists them.
 
 Each command is a function from its words to an exit code. It is imported when it is called, so that help and doctor do
 not wait for libraries they do not use. An error is one sentence on stderr and exit code 2.

@@ -60,13 +60,16 @@ def run(words: Sequence[str]) -> int:
 def table(lessons: Sequence[Lesson], reports: Reports) -> str:
     """A line per lesson, the first column to the left and the numbers to the right.
 
+    Example:
+
         lesson            minutes   words   ...   wrong refused   compared cells   run time
         01 Honest times        45   1,234   ...        not seen         12 of 23       31 s
     """
     lines = [_HEAD, *(_row(lesson, reports) for lesson in lessons), _sums(lessons, reports)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = ["<", *">" * (len(widths) - 1)]
     return "\n".join(
-        "   ".join([line[0].ljust(widths[0]), *(f"{text:>{width}}" for text, width in zip(line[1:], widths[1:]))])
+        "   ".join(f"{text:{side}{width}}" for text, side, width in zip(line, aligned, widths, strict=True))
         for line in lines
     )
 

@@ -35,7 +35,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Reports:
-    """The reports of a folder together: what was seen by lesson number, and of each report its name and when it began."""
+    """A folder of reports: what was seen of each lesson by its number, and the name and beginning of each run."""
 
     lessons: dict[str, Seen] = field(default_factory=dict)
     runs: tuple[tuple[str, str], ...] = ()

@@ -6,6 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from pllab.lesson.course import num_words
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.publish import clean, problems, publish, read_problems
 
@@ -105,12 +106,6 @@ def test_every_question_has_a_folded_answer(path):
             assert "<details><summary>Answer" in cell.source, cell.id
 
 
-def num_words(cells):
-    """The words to read: without what is folded, which is hints, answers and solutions."""
-    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    return len(re.findall(r"\w+(?:['-]\w+)*", re.sub(r"\]\([^)]*\)", "]", FOLDED.sub("", text))))
-
-
 @every_notebook
 def test_links_between_notebooks_lead_somewhere(path):
     for name in re.findall(r"\]\(([^):]+\.ipynb)\)", _markdown(path)):
@@ -136,7 +131,10 @@ def test_cleaning_takes_out_what_differs_between_runs():
     cell = _ran(outputs=[_shows(text_plain="x")])
     cell.outputs[0].data["application/vnd.jupyter.widget-view+json"] = {"model_id": "1"}
     cell.metadata.update({"execution": {"iopub.status.busy": "now"}, "collapsed": True, "tags": ["solution"]})
-    cleaned = _notebook(cell, widgets={"state": {}}, language_info={"name": "python", "version": "3.11.7"})
+    about = {"minutes": 45, "needs": ["00"], "promise": "stay"}
+    cleaned = _notebook(cell, widgets={"state": {}}, language_info={"name": "python", "version": "3.11.7"}, pllab=about)
+    assert cleaned.metadata.pllab == about
+    assert set(cleaned.metadata) == {"kernelspec", "language_info", "pllab"}
     assert problems(cleaned) == []
     assert cleaned.cells[1].id == "01-cell"
     assert cleaned.cells[1].metadata == {"tags": ["solution"]}
