@@ -51,7 +51,9 @@ def test_the_label_is_on_everything_that_is_shown(tmp_path):
     shown = written(tmp_path)
     assert shown.label == LABEL
     assert repr(shown).startswith(f"{LABEL}\n")
-    assert LABEL.replace("<CPU>", "&lt;CPU&gt;") in shown._repr_html_()
+    table_alone = dataclasses.replace(shown, timelines={})  # a picture has the label in its caption
+    assert table_alone.picture() is None
+    assert LABEL.replace("<CPU>", "&lt;CPU&gt;") in table_alone._repr_html_()
     for run in (shown, written(tmp_path, dataclasses.replace(RUN, staircases=(STAIRS,)))):
         picture = run.picture()
         assert picture is not None and picture.caption == LABEL and picture.alt.startswith(LABEL)
