@@ -25,6 +25,7 @@ _COMMANDS = {
     "scale": ("pllab.cli.measuring:run_scale", "messages, bytes and simulated time of a step on thousands of ranks"),
     "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
     "import": ("pllab.cli.importing:run", "read the traces of a pipeline: where its time went, beside the prediction"),
+    "record": ("pllab.cli.recording:run", "run the five moments of the instructor's guide, and keep them as files"),
     "course": ("pllab.cli.listing:run", "every lesson: what it asks for, and what the tests saw of it"),
 }
 _HELP = """usage: python -m pllab COMMAND [options]
