@@ -1,8 +1,8 @@
 """What each stage of ZeRO holds and sends: a training step on real ranks, its bytes and messages counted.
 
 Stage 0 is `DataParallel`, stages 1 to 3 are `FullyShardedDataParallel`. All start from the same weights and see the
-same rows, and all parameters after two steps of Adam have to agree. The ranks exchange messages here, as ranks of different
-hosts would, and not in shared memory, so that the ledger has what a cluster would send. Lesson 13.
+same rows, and all parameters after two steps of Adam have to agree. The ranks exchange messages here, as ranks of
+different hosts would, and not in shared memory, so that the ledger has what a cluster would send. Lesson 13.
 """
 
 from collections.abc import Mapping
