@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         CutEditor,
         GradientFingerprint,
         IndexMap,
+        MemoryBars,
         Race,
         RingPlayer,
     )
@@ -38,6 +39,7 @@ __all__ = [
     "Figure",
     "GradientFingerprint",
     "IndexMap",
+    "MemoryBars",
     "Race",
     "RingPlayer",
     "ScheduleEditor",

@@ -32,6 +32,7 @@ WIDGETS = {
     "09": "BubbleStudio",
     "10": "BubbleStudio",
     "11": "BubbleStudio",
+    "13": "MemoryBars",
     "16": "Race",
     "17": "ScheduleEditor",
 }

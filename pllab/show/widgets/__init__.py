@@ -6,6 +6,7 @@ index_map.py       which rank loads which sample
 fingerprint.py     by which factor gradients differ from the right ones
 bucket_slider.py   how gradients fall into messages, and what these cost
 cut_editor.py      layers cut into stages
+memory_bars.py     what each rank holds, kind by kind
 race.py            throughput, live
 """
 
@@ -14,6 +15,7 @@ from pllab.show.widgets.clock_player import ClockPlayer
 from pllab.show.widgets.cut_editor import CutEditor
 from pllab.show.widgets.fingerprint import GradientFingerprint
 from pllab.show.widgets.index_map import IndexMap
+from pllab.show.widgets.memory_bars import MemoryBars
 from pllab.show.widgets.race import Race
 from pllab.show.widgets.ring_player import RingPlayer
 
@@ -23,6 +25,7 @@ __all__ = [
     "CutEditor",
     "GradientFingerprint",
     "IndexMap",
+    "MemoryBars",
     "Race",
     "RingPlayer",
 ]
