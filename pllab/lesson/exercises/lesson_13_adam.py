@@ -16,7 +16,7 @@ ShardedAdam = Callable[..., Any]
 
 _LR, _STEPS = 0.1, 4
 _EVEN, _UNEVEN, _FEW, _MANY = "6 numbers", "10 numbers", "2 numbers", "100 numbers"
-_NAMES = (_EVEN, _UNEVEN, _FEW, _MANY)
+_NAMES = (_EVEN, _UNEVEN, _MANY, _FEW)  # the last one may leave a rank waiting
 _MORE = 16  # numbers that the state may have besides, such as the count of steps
 _DEPTH = 6
 

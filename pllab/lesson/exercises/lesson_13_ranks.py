@@ -16,6 +16,10 @@ from pllab.lesson.exercises.watched_ranks import Attempt, Plan, Program, refuse_
 PLAN: Plan = ((3,), (2, 1))
 SIZES = (3, 2, 1)
 _SLACK_BYTES = 16
+_SAME = (
+    "A collective that meets one of another size ends the processes: every rank has to make the same calls, with parts "
+    "of the same size."
+)
 _BYTES = 4  # of a number in float32
 
 
@@ -56,7 +60,12 @@ def seen_in(program: Program, solution: Callable[..., Any], size: int, name: str
         Wrong: a call up to this one failed on a rank, or a rank did not survive it.
         NotImplementedError: the function is the stub.
     """
-    seen: list[dict[str, Seen]] = worlds(program, solution, PLAN).of(size)
+    try:
+        seen: list[dict[str, Seen]] = worlds(program, solution, PLAN).of(size)
+    except Wrong as wrong:
+        if wrong.hint_id != "crashed":
+            raise
+        raise Wrong(wrong.hint_id, f"{wrong.sentence} {_SAME}") from None
     names = max((list(one) for one in seen), key=len)
     for earlier in names[: names.index(name) + 1] if name in names else names:
         reached = [one[earlier].attempt for one in seen if earlier in one]

@@ -68,8 +68,9 @@ class BarsView extends View {
       }));
     return tableOf(this.get("title"), ["Stage", "Bar", ...kinds, "Together"], rows);
   }
-  /** A digit chooses the stage of this number. */
+  /** A digit chooses the stage of this number. The slider's own keys are not for the notebook. */
   press(event) {
+    if (/^(Arrow|Home|End|Page)/.test(event.key)) event.stopPropagation();
     const chosen = event.key.length === 1 ? "0123456789".indexOf(event.key) : -1;
     if (chosen < 0 || chosen > this.last || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
