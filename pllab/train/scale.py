@@ -18,10 +18,10 @@ from pllab import comm
 from pllab.arguments import require
 from pllab.models import layer_costs
 from pllab.models.gpt2 import SIZES
+from pllab.parallel.held import held_bytes
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, MessageCost
 from pllab.train.config import TrainConfig
-from pllab.train.held import held_bytes
 from pllab.train.placing import meta_model
 from pllab.train.shapes import RememberedShapes
 from pllab.train.stages import packet_headers, stage_sizes

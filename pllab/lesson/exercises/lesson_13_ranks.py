@@ -88,8 +88,8 @@ def judge_weight(seen: Sequence[Seen], part: int, what: str, times: int = 1) -> 
             names = ", ".join(dict.fromkeys(message.name for message in one.attempt.messages))
             raise Wrong(
                 "sends_too_much",
-                f"In a world of {len(seen)}, rank {rank} sent {sent:.0f} bytes ({names}) where {what} needs {most}. "
-                "Mind that an all_reduce is a reduce-scatter and an all-gather, one after the other.",
+                f"In a world of {len(seen)}, rank {rank} sent {sent:.0f} bytes ({names}), and {most} are enough "
+                f"for {what}. Mind that an all_reduce is a reduce-scatter and an all-gather, one after the other.",
             )
 
 

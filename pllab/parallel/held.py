@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import nn
 
-from pllab.parallel import DataParallel, FullyShardedDataParallel
+from pllab.parallel.data_parallel import DataParallel
+from pllab.parallel.sharded import FullyShardedDataParallel
 
 KINDS = ("parameters", "gathered", "gradients", "optimizer", "messages")
 
