@@ -33,6 +33,7 @@ WIDGETS = {
     "10": "BubbleStudio",
     "11": "BubbleStudio",
     "12": "ShardViewer",
+    "13": "MemoryBars",
     "16": "Race",
     "17": "ScheduleEditor",
 }
