@@ -208,7 +208,5 @@ def _straggler(records: Sequence[Record]) -> Diagnosis | None:
     place = next(place for place, seconds in late[rank].items() if seconds > most / 2)
     by_rank = dict(zip((record.rank for record in records), calls, strict=True))
     call = by_rank[rank][place]
-    sentence = (
-        f"Rank {rank} is a straggler: from {call}, its call {call.number}, on the others wait up to {most:.2f} s."
-    )
+    told = f"from {call}, its call {call.number}, on the others wait up to {most:.2f} s"
     return Diagnosis(rank, call.number, wards.STRAGGLER, f"Rank {rank} is a straggler: {told}.")

@@ -79,7 +79,7 @@ def _record(found: Any, path: Path) -> Record:
 
 
 def _of_torch(found: Mapping[str, Any], rank: int) -> Record:
-    """A dump of torch: it numbers collectives from 1 in each group; a message between two ranks has a number of its own."""
+    """A dump of torch, which numbers collectives from 1 in each group, and messages between two ranks apart."""
     groups = found.get("pg_config") or {}
     sizes = [len(re.findall(r"\d+", str(group.get("ranks", "")))) for group in groups.values()]
     entries = sorted(found["entries"], key=lambda entry: int(entry["record_id"]))
