@@ -3,7 +3,7 @@
 records.py      a rank's calls as a value
 dumps.py        read records from files: ours, and those of torch's flight recorder (narrow.py reads pickles safely)
 habits.py       what a training repeats in every step
-diagnosis.py    compare the ranks
+diagnosis.py    compare the ranks; waiting.py says who waits for whom
 wards.py        eight faults placed by a seed; rehearsal.py makes the records they leave, on a virtual clock
 """
 
@@ -11,6 +11,19 @@ from pllab.autopsy.diagnosis import Diagnosis, diagnose
 from pllab.autopsy.dumps import read_records
 from pllab.autopsy.records import Call, Caught, Record
 from pllab.autopsy.rehearsal import rehearse
+from pllab.autopsy.waiting import wait_for_graph
 from pllab.autopsy.wards import WARDS, Fault, Truth
 
-__all__ = ["WARDS", "Call", "Caught", "Diagnosis", "Fault", "Record", "Truth", "diagnose", "read_records", "rehearse"]
+__all__ = [
+    "WARDS",
+    "Call",
+    "Caught",
+    "Diagnosis",
+    "Fault",
+    "Record",
+    "Truth",
+    "diagnose",
+    "read_records",
+    "rehearse",
+    "wait_for_graph",
+]

@@ -127,7 +127,8 @@ class Flight:
     def write(self, state: str = "") -> None:
         """Replace the file by what is known now."""
         frame = sys._current_frames().get(self.main_thread)
-        stack = tuple(reversed([_frame_line(one) for one in traceback.extract_stack(frame)])) if frame else ()
+        frames = traceback.extract_stack(frame) if frame else []
+        stack = tuple(_frame_line(one) for one in reversed(frames) if one.filename != __file__)
         with self._lock, suppress(OSError):  # the owner may have removed the folder
             self.state = state or self.state
             record = Record(

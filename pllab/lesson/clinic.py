@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from pllab.lesson.checking import warm_nursery
 _PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
 _BEATS = 6  # how often each record must have been written meanwhile
 _LATE_S = 30.0
+_WIDTH = 100  # of a printed line
 _ENTRY = "pllab.lesson.ward_training:run_rank"
 _CELL = "border:1px solid #999999;padding:4px 8px;text-align:left;vertical-align:top;white-space:pre-wrap"
 
@@ -69,10 +70,10 @@ def _rows(record: Record, printed: str) -> list[tuple[str, str]]:
     own = next((line for line in record.stack if line.startswith("ward_training.py")), "")
     stands = " < ".join(dict.fromkeys([*record.stack[:1], own])) if record.stack else "-"
     return [
-        ("printed last", "\n".join(printed.strip().splitlines()[-3:]) or "-"),
+        ("printed last", "\n".join(line[:_WIDTH] for line in printed.strip().splitlines()[-3:]) or "-"),
         ("last calls (... not finished)", "\n".join(calls) or "-"),
         ("values that are no numbers, first in", str(next((c.number for c in record.calls if c.has_nan), "-"))),
-        ("state", record.state),
+        ("state", record.state.partition(";")[0]),
         ("stands at", stands),
         ("caught", "\n".join(f"{one.text} at {one.where}" for one in record.caught) or "-"),
     ]
@@ -97,9 +98,10 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
                 words = str(folder), str(number), json.dumps(asdict(fault))
                 ranks.append(warm_nursery().start(folder, _ENTRY, *words, log=folder / f"printed-{number}"))
             stuck = _watch(folder, ranks)
+            codes = [rank.returncode for rank in ranks]  # None for one that runs and is ended now
         finally:
             end_children(ranks)
-        return _leave(folder, ranks, stuck, fault.truth)
+        return _leave(folder, codes, stuck, fault.truth)
 
 
 def _watch(folder: Path, ranks: Sequence[Started]) -> bool:
@@ -132,17 +134,24 @@ def _progress(file: Path) -> int:
     return len(calls) + sum(call["finished"] for call in calls)
 
 
-def _leave(folder: Path, ranks: Sequence[Started], stuck: bool, truth: Truth) -> Visit:
-    files = [folder / f"flight-{number}.json" for number in range(len(ranks))]
+def _leave(folder: Path, codes: Sequence[int | None], stuck: bool, truth: Truth) -> Visit:
+    files = [folder / f"flight-{number}.json" for number in range(len(codes))]
     if missing := [number for number, file in enumerate(files) if not file.exists()]:
         words = (folder / f"printed-{missing[0]}").read_text().strip().splitlines()[-1:]
         raise RuntimeError(
-            f"rank {missing[0]} of the ward did not begin ({how_it_ended(ranks[missing[0]].returncode)}; "
+            f"rank {missing[0]} of the ward did not begin ({how_it_ended(codes[missing[0]])}; "
             f"{''.join(words) or 'it said nothing'}); run the cell again when the machine is less busy"
         )
     torchs = [file for file in sorted(folder.glob("gloo_trace_*.json")) if file.stat().st_size]
-    printed = tuple((folder / f"printed-{number}").read_text() for number in range(len(ranks)))
-    return Visit(tuple(read_records(files)), tuple(read_records(torchs)), printed, stuck, truth)
+    printed = tuple((folder / f"printed-{number}").read_text() for number in range(len(codes)))
+    records = tuple(map(_with_end, read_records(files), codes))
+    return Visit(records, tuple(read_records(torchs)), printed, stuck, truth)
+
+
+def _with_end(record: Record, code: int | None) -> Record:
+    """A rank that was killed could not write that it ended."""
+    killed = record.state == "running" and code is not None
+    return replace(record, state=how_it_ended(code)) if killed else record
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,10 @@ def run_rank() -> None:
     torch.manual_seed(0)
     comm.setup(rank, fault.world_size, "gloo", init_file=folder / "meeting", timeout_s=_TIMEOUT_S)
     program: Any = train_in_pairs if fault.ward == wards.SENDS else train
-    with comm.record_flight(folder / f"flight-{rank}.json", __file__, folder / f"gloo_trace_{rank}.json"):
-        program(fault, rank)
+    try:
+        with comm.record_flight(folder / f"flight-{rank}.json", __file__, folder / f"gloo_trace_{rank}.json"):
+            program(fault, rank)
+    except comm.PeerError as error:
+        _say(str(error).partition(";")[0])
+        sys.exit(1)
     comm.teardown()
