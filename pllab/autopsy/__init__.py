@@ -9,9 +9,10 @@ wards.py        eight faults placed by a seed; rehearsal.py makes the records th
 
 from pllab.autopsy.diagnosis import Diagnosis, diagnose
 from pllab.autopsy.dumps import read_records
+from pllab.autopsy.narrow import read_pickle
 from pllab.autopsy.records import Call, Caught, Record
 from pllab.autopsy.rehearsal import rehearse
-from pllab.autopsy.waiting import wait_for_graph
+from pllab.autopsy.waiting import lateness, wait_for_graph
 from pllab.autopsy.wards import WARDS, Fault, Truth
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Record",
     "Truth",
     "diagnose",
+    "lateness",
+    "read_pickle",
     "read_records",
     "rehearse",
     "wait_for_graph",

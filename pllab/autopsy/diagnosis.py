@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pllab.autopsy import wards
 from pllab.autopsy.habits import Kind, expected
 from pllab.autopsy.records import Call, Record
+from pllab.autopsy.waiting import lateness
 
 NO_FAULT = "no fault found"
 OTHER_CALLS = "different calls"
@@ -195,18 +196,13 @@ def _not_a_number(records: Sequence[Record]) -> Diagnosis | None:
 
 def _straggler(records: Sequence[Record]) -> Diagnosis | None:
     """The rank that comes last most of the time, by how long the others had been there."""
-    late: dict[int, dict[int, float]] = {record.rank: {} for record in records}
-    calls = [record.collectives(call.group) for record in records for call in record.calls[:1]]
-    for place in sorted(set.intersection(*(set(one) for one in calls))) if len(calls) == len(records) else []:
-        came = sorted((one[place].started_s, record.rank) for one, record in zip(calls, records, strict=True))
-        late[came[-1][1]][place] = came[-1][0] - came[-2][0]
+    late = lateness(records)
     totals = {rank: sum(by_place.values()) for rank, by_place in late.items()}
     rank = max(totals, key=lambda one: totals[one])
     if totals[rank] < _LEAST_LATE_S or totals[rank] < 0.6 * sum(totals.values()):
         return None
     most = max(late[rank].values())
-    place = next(place for place, seconds in late[rank].items() if seconds > most / 2)
-    by_rank = dict(zip((record.rank for record in records), calls, strict=True))
-    call = by_rank[rank][place]
+    number = next(number for number, seconds in late[rank].items() if seconds > most / 2)
+    (call,) = (call for record in records if record.rank == rank for call in record.calls if call.number == number)
     told = f"from {call}, its call {call.number}, on the others wait up to {most:.2f} s"
     return Diagnosis(rank, call.number, wards.STRAGGLER, f"Rank {rank} is a straggler: {told}.")
