@@ -20,7 +20,8 @@ from pllab.autopsy.waiting import lateness
 NO_FAULT = "no fault found"
 OTHER_CALLS = "different calls"
 ABSENT = "never came"
-_LEAST_LATE_S = 0.2  # altogether; less is the noise of a busy machine
+_LATE_S = 0.15  # less is the noise of a busy machine
+_LEAST_TIMES = 4  # one pause of a rank makes it late to all calls of a step that are started together
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,12 @@ def diagnose(records: Sequence[Record]) -> Diagnosis:
     ranks = [record.rank for record in records]
     if len(records) < 2 or len({*ranks}) < len(ranks):
         raise ValueError(f"records of two or more different ranks are compared, and these are of ranks {ranks}")
-    for ask in (_parting, _circle_of_sends, _absence, _not_a_number, _straggler):
+    for ask in (_parting, _circle_of_sends, _absence, _without_record, _not_a_number, _straggler):
         if (found := ask(records)) is not None:
             return found
-    return Diagnosis(None, None, NO_FAULT, "Every rank made the same calls, and no rank waits for another.")
+    under_way = [f"rank {one.rank} in {one.standing}" for one in records if one.standing is not None]
+    rest = f"some are under way: {', '.join(under_way)}" if under_way else "no rank waits for another"
+    return Diagnosis(None, None, NO_FAULT, f"Every rank made the same calls, and {rest}.")
 
 
 def _parting(records: Sequence[Record]) -> Diagnosis | None:
@@ -178,6 +181,19 @@ def _explain_absence(record: Record, waiting: Record, call: Call) -> Diagnosis:
     return Diagnosis(record.rank, record.next_number, ABSENT, sentence)
 
 
+def _without_record(records: Sequence[Record]) -> Diagnosis | None:
+    """All that is known is the same, and ranks stand still: they wait for one that left nothing."""
+    standing = [(call.number, record) for record in records if (call := record.standing) is not None]
+    size = max(record.world_size for record in records)
+    missing = sorted({*range(size)} - {record.rank for record in records})
+    if not standing or not missing:
+        return None
+    number, waiting = min(standing, key=lambda one: (one[0], one[1].rank))
+    told = f"rank {waiting.rank} stands in {waiting.standing} (call {number})"
+    sentence = f"Rank {missing[0]} left no record, and {told}: look for the error of rank {missing[0]}."
+    return Diagnosis(missing[0], number, ABSENT, sentence)
+
+
 def _swallowed(rank: int, call: int, record: Record, told: str = "") -> Diagnosis:
     caught = record.caught[-1]
     sentence = f"Rank {rank} swallowed an exception before its call {call}: {caught.text} at {caught.where}{told}."
@@ -197,9 +213,9 @@ def _not_a_number(records: Sequence[Record]) -> Diagnosis | None:
 def _straggler(records: Sequence[Record]) -> Diagnosis | None:
     """The rank that comes last most of the time, by how long the others had been there."""
     late = lateness(records)
-    totals = {rank: sum(by_place.values()) for rank, by_place in late.items()}
-    rank = max(totals, key=lambda one: totals[one])
-    if totals[rank] < _LEAST_LATE_S or totals[rank] < 0.6 * sum(totals.values()):
+    strong = {rank: [number for number in late[rank] if late[rank][number] >= _LATE_S] for rank in late}
+    rank = max(strong, key=lambda one: len(strong[one]))
+    if len(strong[rank]) < _LEAST_TIMES or len(strong[rank]) < 0.6 * sum(map(len, strong.values())):
         return None
     most = max(late[rank].values())
     number = next(number for number, seconds in late[rank].items() if seconds > most / 2)

@@ -143,6 +143,25 @@ def test_noise_is_no_straggler():
     assert diagnose(calm).cause == NO_FAULT
 
 
+def test_one_pause_of_a_rank_makes_no_straggler():
+    """It is late to the three calls of a step that are started together, once."""
+    records = [record(rank, [*STEP] * 6, finished=18, size=3) for rank in range(3)]
+    calls = [
+        replace(call, started_s=call.started_s + (0.5 if 6 <= call.number < 9 else 0)) for call in records[1].calls
+    ]
+    assert diagnose([records[0], replace(records[1], calls=tuple(calls)), records[2]]).cause == NO_FAULT
+
+
+def test_a_rank_that_left_no_record_is_the_finding_when_the_others_stand_still():
+    records = [record(rank, [*STEP, *STEP], size=3) for rank in (0, 2)]
+    found = diagnose(records)
+    assert named(found) == (1, 5, ABSENT) and "Rank 1 left no record, and rank 0 stands in barrier" in found.sentence
+    done = [record(rank, [*STEP, *STEP], size=3, finished=6) for rank in (0, 2)]
+    assert diagnose(done).cause == NO_FAULT
+    under_way = [record(rank, [*STEP, *STEP]) for rank in (0, 1)]
+    assert diagnose(under_way).sentence.endswith("some are under way: rank 0 in barrier, rank 1 in barrier.")
+
+
 @pytest.mark.parametrize("records", [[], [record(0, STEP)], [record(1, STEP), record(1, STEP)]])
 def test_fewer_than_two_ranks_cannot_be_compared(records):
     with pytest.raises(ValueError, match="two or more different ranks"):
