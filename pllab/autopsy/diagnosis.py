@@ -218,7 +218,17 @@ def _straggler(records: Sequence[Record]) -> Diagnosis | None:
     if len(strong[rank]) < _LEAST_TIMES or len(strong[rank]) < 0.6 * sum(map(len, strong.values())):
         return None
     most = max(late[rank].values())
-    number = next(number for number, seconds in late[rank].items() if seconds > most / 2)
-    (call,) = (call for record in records if record.rank == rank for call in record.calls if call.number == number)
+    calls = next([call for call in record.calls if call.is_collective] for record in records if record.rank == rank)
+    call = calls[_change([late[rank].get(call.number, 0.0) > most / 2 for call in calls])]
     told = f"from {call}, its call {call.number}, on the others wait up to {most:.2f} s"
     return Diagnosis(rank, call.number, wards.STRAGGLER, f"Rank {rank} is a straggler: {told}.")
+
+
+def _change(is_late: Sequence[bool]) -> int:
+    """Where a sequence becomes late for good: what follows has the most late calls above the average of all.
+
+    So one pause in the first step, when a rank still warms up, does not count as the beginning.
+    """
+    share = sum(is_late) / len(is_late)
+    above = [sum(is_late[at:]) - share * (len(is_late) - at) for at in range(len(is_late))]
+    return max((at for at, late in enumerate(is_late) if late), key=lambda at: (above[at], -at))

@@ -152,6 +152,15 @@ def test_one_pause_of_a_rank_makes_no_straggler():
     assert diagnose([records[0], replace(records[1], calls=tuple(calls)), records[2]]).cause == NO_FAULT
 
 
+def test_a_pause_in_the_first_step_is_not_the_beginning_of_a_straggler():
+    for seed in range(50):
+        records, truth = rehearse("straggler", seed)
+        slow = records[truth.rank]
+        calls = [replace(call, started_s=call.started_s + (0.4 if call.number in (1, 2) else 0)) for call in slow.calls]
+        records[truth.rank] = replace(slow, calls=tuple(calls))
+        assert named(diagnose(records)) == truth, seed
+
+
 def test_a_rank_that_left_no_record_is_the_finding_when_the_others_stand_still():
     records = [record(rank, [*STEP, *STEP], size=3) for rank in (0, 2)]
     found = diagnose(records)
