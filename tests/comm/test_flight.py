@@ -90,7 +90,7 @@ def test_torchs_own_record_lies_beside_it(group, tmp_path):
     with comm.record_flight(group, torchs=torchs):
         comm.all_reduce(torch.ones(5))
         until = threading.Event()
-        for _ in range(50):
+        for _ in range(300):
             until.wait(0.1)
             if torchs.exists() and b"all_reduce" in torchs.read_bytes():
                 break
