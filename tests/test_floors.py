@@ -19,6 +19,7 @@ FLOORS = {
     "schedule": 0,
     "timeline": 0,
     "transfers": 0,
+    "autopsy": 0,
     "comm": 1,
     "data": 1,
     "simulate": 1,
@@ -104,7 +105,7 @@ def loaded(modules: str) -> set[str]:
 
 def test_the_drawing_rooms_import_no_torch() -> None:
     assert "torch" not in loaded(
-        "pllab.schedule, pllab.timeline, pllab.transfers, pllab.simulate, pllab.traces, pllab.show"
+        "pllab.schedule, pllab.timeline, pllab.transfers, pllab.autopsy, pllab.simulate, pllab.traces, pllab.show"
     )
 
 

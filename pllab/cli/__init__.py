@@ -24,6 +24,10 @@ _COMMANDS = {
     ),
     "scale": ("pllab.cli.measuring:run_scale", "messages, bytes and simulated time of a step on thousands of ranks"),
     "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
+    "autopsy": (
+        "pllab.cli.autopsying:run",
+        "which rank, call and cause stopped a job, from flight records of its ranks",
+    ),
     "import": ("pllab.cli.importing:run", "read the traces of a pipeline: where its time went, beside the prediction"),
     "record": ("pllab.cli.recording:run", "run the five moments of the instructor's guide, and keep them as files"),
     "course": ("pllab.cli.listing:run", "every lesson: what it asks for, and what the tests saw of it"),

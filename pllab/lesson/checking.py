@@ -104,7 +104,7 @@ def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: 
     except Exception as error:  # pickling runs foreign code; every failure means the same to the student
         return _refused(exercise, "cannot_travel", _CANNOT_TRAVEL.format(error=error))
     with tempfile.TemporaryDirectory(prefix="pllab-check-", ignore_cleanup_errors=True) as folder:
-        job = Job(exercise.id, packed, tuple(_sources(solution)), secrets.token_hex(), _nursery().door.fileno())
+        job = Job(exercise.id, packed, tuple(_sources(solution)), secrets.token_hex(), warm_nursery().door.fileno())
         run = _Run(exercise, Path(folder), job, deadline_s)
         verdict = run.verdict()
     if verdict.outcome is not Outcome.RIGHT:
@@ -132,7 +132,7 @@ def _nursery_of(_process: int) -> Nursery:
     return Nursery(*_PRELOADED)
 
 
-def _nursery() -> Nursery:
+def warm_nursery() -> Nursery:
     """The process that forks checks and their ranks; it starts with the first check and ends with this process."""
     if not _nursery_of(os.getpid()).is_alive:
         _nursery_of.cache_clear()
@@ -151,7 +151,7 @@ class _Run:
     def verdict(self) -> Verdict:
         (self._folder / "task").write_bytes(cloudpickle.dumps(self._job))
         entry, printed = "pllab.lesson.judging:run_job", self._folder / "printed"
-        process = _nursery().start(self._folder, entry, str(self._folder), log=printed, pass_fds=[self._job.door])
+        process = warm_nursery().start(self._folder, entry, str(self._folder), log=printed, pass_fds=[self._job.door])
         try:
             self._attend(process)
         finally:
