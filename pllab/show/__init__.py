@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         GradientFingerprint,
         IndexMap,
         Race,
+        RankCube,
         RingPlayer,
     )
 
@@ -39,6 +40,7 @@ __all__ = [
     "GradientFingerprint",
     "IndexMap",
     "Race",
+    "RankCube",
     "RingPlayer",
     "ScheduleEditor",
     "TimelinePlayer",

@@ -32,6 +32,7 @@ WIDGETS = {
     "09": "BubbleStudio",
     "10": "BubbleStudio",
     "11": "BubbleStudio",
+    "14": "RankCube",
     "16": "Race",
     "17": "ScheduleEditor",
 }

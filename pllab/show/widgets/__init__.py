@@ -6,6 +6,7 @@ index_map.py       which rank loads which sample
 fingerprint.py     by which factor gradients differ from the right ones
 bucket_slider.py   how gradients fall into messages, and what these cost
 cut_editor.py      layers cut into stages
+rank_cube.py       ranks by coordinate, and the groups of an axis
 race.py            throughput, live
 """
 
@@ -15,6 +16,7 @@ from pllab.show.widgets.cut_editor import CutEditor
 from pllab.show.widgets.fingerprint import GradientFingerprint
 from pllab.show.widgets.index_map import IndexMap
 from pllab.show.widgets.race import Race
+from pllab.show.widgets.rank_cube import RankCube
 from pllab.show.widgets.ring_player import RingPlayer
 
 __all__ = [
@@ -24,5 +26,6 @@ __all__ = [
     "GradientFingerprint",
     "IndexMap",
     "Race",
+    "RankCube",
     "RingPlayer",
 ]
