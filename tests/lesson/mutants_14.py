@@ -432,13 +432,13 @@ WRONG = [
     ("14.4", "slow", the_first_that_fits),
     ("14.4", "no_layout", less_than_the_limit),
     ("14.4", "slow", powers_of_two),
-    ("14.4", "slow", tp_first),
+    ("14.4", "least_memory", tp_first),
     ("14.4", "slow", no_pipeline),
-    ("14.4", "slow", pp_dp_tp),
+    ("14.4", "not_allowed", pp_dp_tp),
     ("14.4", "refusal_not_caught", lets_a_refusal_through),
     ("14.4", "other_product", cubes_alone),
     ("14.4", "priced_twice", asks_twice),
     ("14.4", "too_large", the_smallest_if_none_fits),
 ]
 
-HANGING = [("14.4", "late", counts_for_ever)]
+HANGING = [("14.4", "hang", counts_for_ever)]

@@ -1,24 +1,19 @@
 """The cases of exercise 14.3: `norm_over_ranks(gradients, sizes, all_reduce)`, the norm of a whole model on every rank.
 
-The ranks are a double in this process, without a thread: each is run until it sends, the sum is made when all have
-sent, and then each is run again from its start with the sums known so far. So a function is called several times with
-equal arguments, and every run gives the same.
+A model is drawn whole and dealt out to the ranks of a mesh; its norm is the oracle.
 """
 
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_14_double import Gradient, Norm, on_all_ranks
 
-Gradient = tuple[torch.Tensor | None, tuple[str, ...], int]
-Norm = Callable[[list[Gradient], dict[str, int], Callable[[torch.Tensor], None]], Any]
-
-_MOST_MESSAGES = 20
 _AXES = ("pp", "dp", "tp")
 
 
@@ -37,41 +32,28 @@ class _Model:
         return math.sqrt(sum(float((one.double() ** 2).sum()) for one in self.parameters))
 
 
-@dataclass
-class Heard:
-    """What became of a function on all ranks: what each returned, and the tensors that travelled."""
-
-    values: list[Any]
-    sent: list[torch.Tensor] = field(default_factory=list)
-
-
-class _Sends(BaseException):  # no `except Exception` of the learner's catches it
-    """A rank has come to its next message."""
-
-
 @case("with nothing shared the norm is that of all ranks together")
 def split_only(norm: Norm) -> None:
     """Stages alone: every rank has parameters of its own."""
-    for pp in (1, 2, 3):
-        _judge(norm, _model({"pp": pp, "dp": 1, "tp": 1}, [()]))
+    _judge(norm, *(_model({"pp": pp, "dp": 1, "tp": 1}, [()]) for pp in (1, 2, 3)))
 
 
 @case("what dp or tp ranks have alike counts once, and what they share out counts in full")
 def replicas(norm: Norm) -> None:
-    for sizes, splits in (
+    meshes: list[tuple[dict[str, int], list[tuple[str, ...]]]] = [
         ({"pp": 1, "dp": 2, "tp": 1}, [()]),
         ({"pp": 1, "dp": 1, "tp": 2}, [("tp",)]),
         ({"pp": 1, "dp": 1, "tp": 2}, [(), ("tp",)]),
         ({"pp": 2, "dp": 3, "tp": 2}, [(), ("tp",), ("tp",)]),
         ({"pp": 2, "dp": 2, "tp": 2}, [(), ("tp",), ("dp",), ("dp", "tp")]),
-    ):
-        _judge(norm, _model(sizes, splits))
+    ]
+    _judge(norm, *(_model(sizes, splits) for sizes, splits in meshes))
 
 
 @case("a weight that two stages share counts once")
 def tied(norm: Norm) -> None:
-    for sizes in ({"pp": 2, "dp": 1, "tp": 1}, {"pp": 3, "dp": 2, "tp": 2}):
-        _judge(norm, _model(sizes, [(), ("tp",)], tied=("tp",)))
+    meshes = ({"pp": 2, "dp": 1, "tp": 1}, {"pp": 3, "dp": 2, "tp": 2})
+    _judge(norm, *(_model(sizes, [(), ("tp",)], tied=("tp",)) for sizes in meshes))
 
 
 @case("one number travels, once, on every rank: also on one without gradients")
@@ -79,7 +61,7 @@ def one_message(norm: Norm) -> None:
     model = _model({"pp": 2, "dp": 2, "tp": 1}, [()])
     empty = _Model(model.sizes, [[(None, (), 1)] if rank < 2 else mine for rank, mine in enumerate(model.ranks)], [])
     for one in (model, empty):
-        sent = _run(norm, one).sent
+        sent = on_all_ranks(norm, one.ranks, one.sizes).sent
         if len(sent) != 1 or sent[0].numel() != 1:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in sent) or "none"
             raise Wrong(
@@ -127,26 +109,37 @@ def _part(whole: torch.Tensor, split: tuple[str, ...], sizes: dict[str, int], at
     return whole
 
 
-def _judge(norm: Norm, model: _Model) -> None:
-    values = _run(norm, model).values
+def _judge(norm: Norm, *models: _Model) -> None:
+    """Compare the norms of all models, and if one differs name the mistake that gives the numbers of all of them."""
+    seen = [(model, *_worst(model, on_all_ranks(norm, model.ranks, model.sizes).values)) for model in models]
+    off = [one for one in seen if not _near(one[2], one[0].norm)]
+    if not off:
+        return
+    model, rank, mine = off[0]
     mesh = " x ".join(f"{axis} {size}" for axis, size in model.sizes.items())
+    told = f"On {mesh} rank {rank} gets {mine:.6g}, and the norm is {model.norm:.6g}."
+    tables = [{hint_id: value for hint_id, value, _ in _suspects(*one[:2])} for one in seen]
+    for hint_id, _, sentence in _suspects(model, rank):
+        if all(_near(one[2], table[hint_id]) for one, table in zip(seen, tables, strict=True)):
+            raise Wrong(hint_id, f"{told} {sentence}")
+    raise Wrong("wrong_norm", f"{told} Each number of each parameter counts once, on whichever ranks it is.")
+
+
+def _worst(model: _Model, values: Sequence[Any]) -> tuple[int, float]:
+    """A rank with a wrong number and that number, if there is one."""
+    numbers = []
     for rank, value in enumerate(values):
         try:
-            mine = float(value)
+            numbers.append(float(value))
         except (TypeError, ValueError):
             raise Wrong("no_number", f"Rank {rank} returned {value!r}; every rank returns the norm.") from None
-        if not math.isclose(mine, model.norm, rel_tol=1e-5):
-            raise _mistaken(model, rank, mine, mesh)
+    wrong = (rank for rank, number in enumerate(numbers) if not _near(number, model.norm))
+    rank = next(wrong, 0)
+    return rank, numbers[rank]
 
 
-def _mistaken(model: _Model, rank: int, mine: float, mesh: str) -> Wrong:
-    """Name the mistake that gives this number."""
-    for hint_id, value, sentence in _suspects(model, rank):
-        if math.isclose(mine, value, rel_tol=1e-4) or (mine == value == math.inf):
-            return Wrong(hint_id, f"On {mesh} you get {mine:.6g}, and the norm is {model.norm:.6g}. {sentence}")
-    return Wrong(
-        "wrong_norm", f"On {mesh} rank {rank} gets {mine:.6g}, and the norm of all numbers is {model.norm:.6g}."
-    )
+def _near(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-5)
 
 
 def _suspects(model: _Model, rank: int) -> Iterator[tuple[str, float, str]]:
@@ -194,61 +187,3 @@ def _suspects(model: _Model, rank: int) -> Iterator[tuple[str, float, str]]:
 
 def _square(one: Gradient) -> float:
     return 0.0 if one[0] is None else float((one[0].double() ** 2).sum())
-
-
-def _run(norm: Norm, model: _Model) -> Heard:
-    """Run the function on all ranks, message by message.
-
-    Raises:
-        Wrong: the ranks do not send the same messages, or there are too many.
-    """
-    sums: list[torch.Tensor] = []
-    while len(sums) <= _MOST_MESSAGES:
-        states = [_until_it_sends(norm, mine, model.sizes, sums) for mine in model.ranks]
-        sending = [state for state in states if isinstance(state, _Sent)]
-        if not sending:
-            return Heard([state.value for state in states if isinstance(state, _Returned)], sums)
-        if len(sending) < len(states):
-            quiet = next(rank for rank, state in enumerate(states) if not isinstance(state, _Sent))
-            raise Wrong(
-                "not_all_join",
-                f"Rank {quiet} came back without joining message {len(sums)} that others send, and they would wait for "
-                "it for ever. Every rank makes the call, also one that has nothing to add.",
-            )
-        if len({(tuple(one.tensor.shape), one.tensor.dtype) for one in sending}) > 1:
-            raise Wrong("shapes_differ", "The ranks send tensors of different shapes or types in one all-reduce.")
-        sums.append(torch.stack([one.tensor for one in sending]).sum(0))
-    raise Wrong("more_messages", f"Your ranks sent more than {_MOST_MESSAGES} messages; one number has to travel.")
-
-
-@dataclass(frozen=True)
-class _Sent:
-    tensor: torch.Tensor
-
-
-@dataclass(frozen=True)
-class _Returned:
-    value: Any
-
-
-def _until_it_sends(
-    norm: Norm, mine: list[Gradient], sizes: dict[str, int], sums: Sequence[torch.Tensor]
-) -> _Sent | _Returned:
-    """Run a rank up to the first message whose sum is not known, or to its end."""
-    known, sent = iter(sums), []
-
-    def all_reduce(tensor: torch.Tensor) -> None:
-        if not isinstance(tensor, torch.Tensor):
-            raise Wrong(
-                "no_tensor", f"You gave all_reduce {tensor!r}; a tensor travels, and the sum is written into it."
-            )
-        if (total := next(known, None)) is None:
-            sent.append(tensor.detach().clone())
-            raise _Sends
-        tensor.copy_(total.view_as(tensor))
-
-    given = [(None if one is None else one.clone(), split, stages) for one, split, stages in mine]
-    try:
-        return _Returned(norm(given, dict(sizes), all_reduce))
-    except _Sends:
-        return _Sent(sent[0])
