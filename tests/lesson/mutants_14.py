@@ -172,13 +172,6 @@ def sends_the_whole_buffer_between(buffer, tied, ends, dp):
     _scatter(buffer, dp)
 
 
-def only_the_owner_ties(buffer, tied, ends, dp):
-    half = len(buffer) // 2
-    if comm.rank(dp) == tied.start // half:
-        comm.all_reduce(buffer[tied], ends)
-    _scatter(buffer, dp)
-
-
 def over_all_ranks(buffer, tied, ends, dp):
     comm.all_reduce(buffer[tied])
     _scatter(buffer, dp)
@@ -404,7 +397,6 @@ WRONG = [
     ("14.2", "nothing_done", into_a_new_buffer),
     ("14.2", "more_over_dp", all_reduces_over_dp),
     ("14.2", "too_much_between", sends_the_whole_buffer_between),
-    ("14.2", "deadlock", only_the_owner_ties),
     ("14.2", "tied_twice", over_all_ranks),
     ("14.3", "replicas_counted", counts_replicas),
     ("14.3", "dp_counted", forgets_dp_replicas),
