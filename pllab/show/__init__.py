@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         IndexMap,
         MemoryBars,
         Race,
+        RankCube,
         RingPlayer,
         ShardViewer,
     )
@@ -42,6 +43,7 @@ __all__ = [
     "IndexMap",
     "MemoryBars",
     "Race",
+    "RankCube",
     "RingPlayer",
     "ScheduleEditor",
     "ShardViewer",

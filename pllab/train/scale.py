@@ -25,7 +25,7 @@ from pllab.train.config import TrainConfig
 from pllab.train.placing import meta_model
 from pllab.train.shapes import RememberedShapes
 from pllab.train.stages import packet_headers, stage_sizes
-from pllab.train.step_time import Sent, StepTime, step_time
+from pllab.train.step_time import Sent, StepTime, step_time, with_tp
 from pllab.train.trainers import Pipelined, Plain, make_trainer
 
 Size = Literal["tiny", "small", "gpt2", "medium", "large", "xl", "1B", "6.7B", "13B", "70B", "175B", "405B"]
@@ -102,6 +102,15 @@ class Scale:
     num_parameters: int
     ranks: tuple[RankCount, ...]
     time: StepTime
+    schedule: Schedule = field(repr=False)
+    """The order of work of one pipeline."""
+    costs: Costs = field(repr=False)
+    """The seconds of its stages, messages of tp included: `simulate` of both, and `time.dp_s`, are the step time."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes that a rank holds, without activations."""
+        return max(rank.peak_bytes for rank in self.ranks)
 
     def table(self) -> str:
         """A line for each kind of message and a line of bytes, for coordinates with equal counts once."""
@@ -217,7 +226,7 @@ def count_layout(config: TrainConfig, vocab_size: int, machine: Machine | None =
         raise ValueError("messages are counted without values; leave out recompute, zero_bubble and PyTorch's classes")
     ranks = tuple(_count(coordinate, config, vocab_size) for coordinate in range(config.pp))
     num_parameters = sum(parameter.numel() for parameter in meta_model(config, vocab_size).parameters())
-    return Scale(config, num_parameters, ranks, _time(config, vocab_size, ranks, machine or Machine()))
+    return Scale(config, num_parameters, ranks, *_timed(config, vocab_size, ranks, machine or Machine()))
 
 
 def _count(coordinate: int, config: TrainConfig, vocab_size: int) -> RankCount:
@@ -280,7 +289,9 @@ def _numbers(rank: RankCount) -> tuple[object, ...]:
     return rank.counts, rank.peak
 
 
-def _time(config: TrainConfig, vocab_size: int, ranks: Sequence[RankCount], machine: Machine) -> StepTime:
+def _timed(
+    config: TrainConfig, vocab_size: int, ranks: Sequence[RankCount], machine: Machine
+) -> tuple[StepTime, Schedule, Costs]:
     """The schedule with work as FLOP and messages as counted; the coordinate that sends longest ends the step."""
     parts = config.num_microbatches or config.accumulation
     schedule = FAMILIES[config.schedule].make(config.pp, parts) if config.pp > 1 else FAMILIES["gpipe"].make(1, parts)
@@ -289,7 +300,8 @@ def _time(config: TrainConfig, vocab_size: int, ranks: Sequence[RankCount], mach
     each = [[_part(sent.get((stage, is_f)), parts) for stage in range(schedule.num_stages)] for is_f in (True, False)]
     after = max((rank.sent("dp", "tied", "all") for rank in ranks), key=lambda sent: link.seconds(*sent))
     costs = _costs(config, vocab_size, schedule, machine)
-    return step_time(schedule, costs, tp_forward=each[0], tp_backward=each[1], tp_link=tp_link, after=after, link=link)
+    time = step_time(schedule, costs, tp_forward=each[0], tp_backward=each[1], tp_link=tp_link, after=after, link=link)
+    return time, schedule, with_tp(costs, schedule.num_stages, each[0], each[1], tp_link)
 
 
 def _part(sent: Sent | None, parts: int) -> Sent:

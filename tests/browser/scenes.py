@@ -104,6 +104,14 @@ widget = MemoryBars([Stage("plain", [plain] * 2, plain), Stage("ZeRO-1", [sharde
         "input[type=range]",
         "ArrowRight",
     ),
+    "RankCube": Scene(
+        """
+from pllab.show import RankCube
+widget = RankCube(pp=2, dp=2, tp=2, ranks_per_host=4)""",
+        ".pl-rank-cube",
+        "[role=grid]",
+        "ArrowUp",
+    ),
     "Race": Scene(
         """
 from pllab.show import Race

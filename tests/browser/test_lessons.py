@@ -34,6 +34,7 @@ WIDGETS = {
     "11": "BubbleStudio",
     "12": "ShardViewer",
     "13": "MemoryBars",
+    "14": "RankCube",
     "16": "Race",
     "17": "ScheduleEditor",
 }

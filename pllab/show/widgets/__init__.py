@@ -8,6 +8,7 @@ bucket_slider.py   how gradients fall into messages, and what these cost
 cut_editor.py      layers cut into stages
 shard_viewer.py    matrices split over ranks, and where their terms meet
 memory_bars.py     what each rank holds, kind by kind
+rank_cube.py       ranks by coordinate, and the groups of an axis
 race.py            throughput, live
 """
 
@@ -18,6 +19,7 @@ from pllab.show.widgets.fingerprint import GradientFingerprint
 from pllab.show.widgets.index_map import IndexMap
 from pllab.show.widgets.memory_bars import MemoryBars
 from pllab.show.widgets.race import Race
+from pllab.show.widgets.rank_cube import RankCube
 from pllab.show.widgets.ring_player import RingPlayer
 from pllab.show.widgets.shard_viewer import ShardViewer
 
@@ -29,6 +31,7 @@ __all__ = [
     "IndexMap",
     "MemoryBars",
     "Race",
+    "RankCube",
     "RingPlayer",
     "ShardViewer",
 ]
