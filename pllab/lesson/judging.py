@@ -20,8 +20,9 @@ from typing import Any
 import cloudpickle
 
 from pllab.comm import RankError, launch, report
+from pllab.comm.launching import StartChild
 from pllab.comm.nursery import ask
-from pllab.comm.processes import answer_with_stack
+from pllab.comm.processes import answer_with_stack, start_child
 from pllab.lesson.exercise import Exercise, Wrong, find
 from pllab.lesson.guard import Fingerprint, Refused, their_line, undisguised, watch
 
@@ -129,7 +130,12 @@ def _event_of(test: Callable[[Any], None], solution: Callable[..., Any]) -> dict
 
 
 def run_on_ranks(
-    program: Program, solution: Callable[..., Any], world_size: int, *args: Any, timeout_s: float = 15.0
+    program: Program,
+    solution: Callable[..., Any],
+    world_size: int,
+    *args: Any,
+    timeout_s: float = 15.0,
+    hash_seed: str = "",
 ) -> list[Any]:
     """Run `program(rank, world_size, solution, *args)` on every rank; return the results in order of rank.
 
@@ -138,12 +144,15 @@ def run_on_ranks(
 
     Example: `run_on_ranks(average_three_steps, solution, 2)` -> the weights of rank 0 and of rank 1.
 
+    hash_seed: the ranks are new Python processes that hash texts with this seed; that takes seconds. Without one they
+    may be forks, which hash as this process does.
+
     Raises:
         RankError: a rank raised, or had not finished after `timeout_s` seconds ("had not finished" in its sentence).
         Refused: the guard saw something on a rank.
         Undecided: a rank had not finished, and other programs had the machine.
     """
-    start = partial(ask, _checks[0].door) if _checks else None
+    start = _starter(hash_seed)
     package = _checks[0].package if _checks else None
     refused: list[Refused] = []
 
@@ -162,6 +171,13 @@ def run_on_ranks(
         if refused:
             raise refused[0]
     return []
+
+
+def _starter(hash_seed: str) -> StartChild | None:
+    """What makes the ranks: the nursery of a check, or `launch` itself where there is none."""
+    if _checks:
+        return partial(ask, _checks[0].door, hash_seed=hash_seed)
+    return partial(start_child, environment={"PYTHONHASHSEED": hash_seed}) if hash_seed else None
 
 
 def _enter(
