@@ -120,6 +120,11 @@ class Nursery:
         return True
 
     @property
+    def folder(self) -> Path:
+        """Its own temporary folder, which goes with it, even when the owner was killed."""
+        return Path(self._folder.name)
+
+    @property
     def pid(self) -> int:
         """The number of its own process, under which its children and theirs are."""
         return self._process.pid

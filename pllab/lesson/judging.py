@@ -24,7 +24,8 @@ from pllab.comm.launching import StartChild
 from pllab.comm.nursery import ask
 from pllab.comm.processes import answer_with_stack, start_child
 from pllab.lesson.exercise import Exercise, Wrong, find
-from pllab.lesson.guard import Fingerprint, Refused, their_line, undisguised, watch
+from pllab.lesson.fence import on_breach
+from pllab.lesson.guard import Fingerprint, Refused, refuse_package, their_line, undisguised, watch
 
 Program = Callable[..., Any]  # program(rank, world_size, solution, *args)
 Write = Callable[..., None]
@@ -69,9 +70,16 @@ def run_job() -> None:
         faulthandler.enable(stack)
         answer_with_stack(folder / "asked")
         write = _writer(events.write, events.flush, job.key)
-        watch(exercise.package, lambda hint_id, sentence: _leave(write, hint_id, sentence))
+        tell = partial(_leave, write)
+        watch(exercise.package, tell)
+        on_breach(tell)
+        before = Fingerprint(exercise.cases)
         try:
             solution = cloudpickle.loads(job.function)
+            before.compare()  # reading it runs code of its classes
+            refuse_package(solution, exercise.package)  # the process that packed it is not believed
+        except Refused as refused:
+            tell(refused.hint_id, refused.sentence)
         except Exception:
             return  # the report stays empty
         write(event="ready")
@@ -186,6 +194,7 @@ def _enter(
     """On a rank: the program between two looks at its surroundings."""
     if package is not None:
         watch(package, _leave_rank)
+        on_breach(_leave_rank)
     before = Fingerprint()
     result = program(rank, world_size, cloudpickle.loads(packed), *args)
     try:
