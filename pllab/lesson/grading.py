@@ -31,7 +31,7 @@ from pllab.lesson.yard import Limits, Yard
 _READ_S = 60.0  # for the cells that make a function; importing torch again is not among it
 _MOST_BYTES = 64 << 20
 _CELL_ID = re.compile(r"(\d\d)-ex\d+")
-_CHECK = re.compile(r"""^[^#\n]*?\bcheck\(\s*["'](\d\d\.\d+)["']\s*,\s*([^,\n]*\S)\s*(?:,.*)?\)\s*$""", re.MULTILINE)
+_CHECK = re.compile(r"""^[^#\n]*?\bcheck\(\s*["'](\d\d\.\d+)["']\s*,""", re.MULTILINE)
 _NO_CHECK = 'the notebook has no check("{id}", ...) any more'
 _LIMIT = "Your function {breach}, more than a solution may take."
 _ENDED = "The cells above the check ended their process, or did not come to an end within {seconds:g} s."
@@ -233,7 +233,15 @@ def _cells_of(path: Path) -> list[tuple[str, str, str]]:
 
 def _checks_in(source: str) -> Iterator[tuple[str, str]]:
     """Each `check("05.2", expression)` of a cell, as text: foreign source is not even parsed here."""
-    for exercise_id, expression in _CHECK.findall(source):
-        while expression.count(")") > expression.count("("):  # of a call around it
-            expression = expression.rpartition(")")[0]
-        yield exercise_id, expression
+    for call in _CHECK.finditer(source):
+        yield call[1], _argument(source[call.end() :])
+
+
+def _argument(text: str) -> str:
+    """The text up to the comma or bracket that ends an argument."""
+    depth = 0
+    for place, letter in enumerate(text):
+        if depth == 0 and letter in ",)":
+            return text[:place].strip()
+        depth += (letter in "([{") - (letter in ")]}")
+    return text.strip()

@@ -4,7 +4,7 @@
     taken    the last statement that binds each of them, then what that one reads, and so on
     run      what was taken, in the notebook's order
 
-A function reads names when it is called, so its helper may stand below it.
+A function reads names when it is called, so its helper may stand below it; all else reads what stands above.
 """
 
 import ast
@@ -30,6 +30,11 @@ class Statement:
     changes: frozenset[str]
     reads: frozenset[str]
     is_import: bool
+
+    @property
+    def defines(self) -> bool:
+        """Whether a function is in it, which reads its names later."""
+        return any(isinstance(node, _SCOPES) for node in ast.walk(self.node))
 
 
 def statements(cell: int, source: str) -> Iterator[Statement]:
@@ -59,7 +64,7 @@ def needed(parts: Sequence[Statement], expression: str) -> list[Statement]:
     wanted = frozenset(names_read(expression))
     while True:
         taken = _pass(parts, wanted, imported)
-        more = wanted.union(*(part.reads for part in taken))
+        more = wanted.union(*(part.reads for part in taken if part.defines))
         if more == wanted:
             return taken
         wanted = more
