@@ -177,11 +177,12 @@ def ask(
     return Nursling(leash, told)
 
 
-def serve(first: Sequence[str] = ()) -> None:
+def serve(first: Sequence[str] = (), at: str = "") -> None:
     """The entry point of the nursery's process: import, then fork a keeper for each order until the door closes.
 
     first: an entry point and its arguments that a new Python process calls in place of the one ordered, whose name and
     arguments follow; it prepares the process and calls that one.
+    at: the folder that every child works in; by default the one of who ordered it.
     """
     door = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
@@ -193,21 +194,21 @@ def serve(first: Sequence[str] = ()) -> None:
             return
         if descriptors and os.fork() == 0:
             door.close()
-            _keep(descriptors, first)
+            _keep(descriptors, {"first": first} | ({"at": at} if at else {}))
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _keep(descriptors: list[int], first: Sequence[str]) -> NoReturn:
+def _keep(descriptors: list[int], fixed: dict[str, Any]) -> NoReturn:
     """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     written, telling, *handed = descriptors
-    order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
+    order = json.loads(os.pread(written, os.fstat(written).st_size, 0)) | fixed
     os.close(written)
     child = os.fork()
     if child == 0:
         os.close(telling)
-        _become(order, handed, first)
+        _become(order, handed)
     os.setpgid(0, 0)  # a signal to the group of a child does not reach its keeper
     for descriptor in handed:
         os.close(descriptor)
@@ -221,7 +222,7 @@ def _keep(descriptors: list[int], first: Sequence[str]) -> NoReturn:
     os._exit(0)
 
 
-def _become(order: dict[str, Any], handed: list[int], first: Sequence[str]) -> NoReturn:
+def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
     """In the child: take the leash and the owner's descriptors, then call the function."""
     os.setsid()
     _take(handed, [0, *order["fds"]])
@@ -230,7 +231,8 @@ def _become(order: dict[str, Any], handed: list[int], first: Sequence[str]) -> N
         with suppress(OSError):
             os.chdir(order["at"])
         if order["hash_seed"]:
-            command = processes.command(order["folder"], order["path"], *first, order["entry"], *order["arguments"])
+            words = [*order["first"], order["entry"], *order["arguments"]]
+            command = processes.command(order["folder"], order["path"], *words)
             os.execve(command[0], command, os.environ | {"PYTHONHASHSEED": order["hash_seed"]})
         sys.path[:] = order["path"]
         sys.argv[1:] = order["arguments"]

@@ -92,7 +92,7 @@ def serve_yard() -> None:
     _limit(ground.memory_bytes)
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # who is left behind becomes its child
     put_up(ground)
-    nursery.serve(("pllab.lesson.fence:enter", json.dumps(asdict(ground))))
+    nursery.serve(("pllab.lesson.fence:enter", json.dumps(asdict(ground))), at=f"{ground.folder}/work")
 
 
 def enter() -> None:
@@ -113,7 +113,6 @@ def _move_in(folder: str) -> None:
         del os.environ[name]
     os.environ.update(HOME=f"{folder}/home", PLLAB_HOME=f"{folder}/home", TMPDIR=f"{folder}/tmp")
     tempfile.tempdir = f"{folder}/tmp"
-    os.chdir(f"{folder}/work")
     sys.dont_write_bytecode = True
 
 

@@ -13,7 +13,7 @@ from pllab.lesson.exercise import exercises_of
 from pllab.lesson.grading import Sheet, grade, tasks_of
 from pllab.lesson.slicing import needed, statements
 from pllab.lesson.yard import Limits
-from tests.lesson.handed_in import hand_in
+from tests.lesson.handed_in import generated, hand_in
 from tests.lesson.hostile import HOSTILE, MORE, SHARE
 
 RIGHT = f"def my_share(items, rank, world_size):\n    {SHARE}"
@@ -121,13 +121,12 @@ def test_the_statements_a_function_needs():
         1: "import math, os\nfrom time import *\nseed = 1\ntable = []",
         2: "%%px\nf = 1",
         3: "%timeit x\ndef f(x):\n    return g(x) + math.pi + len(table)\nos.system('rm')",
-        4: "table.append(seed)\nseed = run()\nrun()",
+        4: "def cached(f): return f\ntable.append(seed)\nseed = run()\nrun()",
         5: "def g(x):\n    def inner(y): return [y for other in x]\n    return inner(x)\nf = cached(f)\nx = f(3)",
-        6: "def cached(f): return f",
     }
     parts = [part for number, source in cells.items() for part in statements(number, source)]
     lines = {(part.cell, part.node.lineno) for part in needed(parts, "f")}
-    assert lines == {(1, 1), (1, 2), (1, 3), (1, 4), (3, 2), (4, 1), (5, 1), (5, 4), (6, 1)}
+    assert lines == {(1, 1), (1, 2), (1, 3), (1, 4), (3, 2), (4, 1), (4, 2), (5, 1), (5, 4)}
 
 
 def test_checks_are_found_as_text(tmp_path):
@@ -143,3 +142,37 @@ def test_checks_are_found_as_text(tmp_path):
 def test_the_order_is_that_of_the_notebooks(tmp_path, jobs):
     paths = [tmp_path / f"{name}.ipynb" for name in "cabd"]
     assert [Path(sheet.notebook) for sheet in graded(*paths, jobs=jobs)] == paths
+
+
+def test_a_solution_may_write_in_its_own_folder_and_nowhere_else(tmp_path):
+    cell = """
+from pathlib import Path
+def my_share(items, rank, world_size):
+    for place in (Path("notes"), Path.home() / "notes"):
+        place.write_text("mine")
+        assert place.read_text() == "mine"
+        place.unlink()
+    return items[rank::world_size]
+"""
+    outside = f"import os\ndef my_share(*_):\n    os.open({str(tmp_path / 'x')!r}, os.O_CREAT | os.O_WRONLY)"
+    linked = f"import os\ndef my_share(*_):\n    os.symlink({str(tmp_path / 'y')!r}, 'y')\n    open('y', 'w')"
+    cells = [cell, outside, linked]
+    paths = [hand_in(tmp_path / f"{number}.ipynb", ("00.1", one, "my_share")) for number, one in enumerate(cells)]
+    assert [outcome(sheet) for sheet in graded(*paths)] == [
+        (Outcome.RIGHT, ""),
+        (Outcome.NOT_YET, "fenced"),
+        (Outcome.NOT_YET, "fenced"),
+    ]
+    assert not (tmp_path / "x").exists()
+    assert not (tmp_path / "y").exists()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("lesson", ["04", "05", "10"])
+def test_the_verdict_is_that_of_the_notebook(tmp_path, lesson):
+    """Each exercise with a right variant and with a wrong one, whose hint is known."""
+    paths = {kind: generated(tmp_path / f"{kind}.ipynb", lesson, kind, 0) for kind in ("RIGHT", "WRONG")}
+    right, wrong = graded(*(path for path, _ in paths.values()), limits=Limits(), jobs=1)
+    assert [outcome(right, number) for number in range(len(right.grades))] == [(Outcome.RIGHT, "")] * len(right.grades)
+    seen = {grade.verdict.exercise.id: grade.verdict.hint_id for grade in wrong.grades}
+    assert seen == paths["WRONG"][1]
