@@ -59,16 +59,17 @@ def main(count: int) -> None:
         start = time.monotonic()
 
         def tell(sheet: Sheet) -> None:
-            print(f"{time.monotonic() - start:6.0f} s  {Path(sheet.notebook).name}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{time.monotonic() - start:6.0f} s  {Path(sheet.notebook).name}\n")
 
         sheets = grade(list(expected), Limits(memory_bytes=2 << 30), jobs=2, on_sheet=tell)
         seconds = time.monotonic() - start
         assert (Path(name) / "victim" / "grades.csv").read_text() == "all"
         found = [fault for sheet in sheets for fault in faults(sheet, expected[Path(sheet.notebook)])]
-    print(f"{len(sheets)} submissions, {sum(len(sheet.grades) for sheet in sheets)} exercises, {seconds:.0f} s")
+    lines = [f"{len(sheets)} submissions, {sum(len(sheet.grades) for sheet in sheets)} exercises, {seconds:.0f} s"]
     for kind in ("undecided", "false pass", "false refusal", "other hint", "unread"):
         places = [where for what, where in found if what == kind]
-        print("\n    ".join([f"{kind}: {len(places)}", *places]))
+        lines += [f"{kind}: {len(places)}", *(f"    {where}" for where in places)]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
 if __name__ == "__main__":

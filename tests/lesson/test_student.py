@@ -83,7 +83,7 @@ def each_lesson():
         yield pytest.param(path.name, marks=[] if path.name.startswith("08") else pytest.mark.exhaustive, id=path.stem)
 
 
-@pytest.mark.parametrize("name", each_lesson())
+@pytest.mark.parametrize("name", list(each_lesson()))
 def test_a_built_lesson_runs(built, name, tmp_path, monkeypatch):
     """Every cell runs, and every check says again what is stored."""
     monkeypatch.setenv("PLLAB_HOME", str(tmp_path))
