@@ -25,8 +25,8 @@ _COMMANDS = {
     "scale": ("pllab.cli.measuring:run_scale", "messages, bytes and simulated time of a step on thousands of ranks"),
     "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
     "import": ("pllab.cli.importing:run", "read the traces of a pipeline: where its time went, beside the prediction"),
-    "grade": ("pllab.cli.grading:run", "the checks of handed-in notebooks, with points, and limits on what they take"),
-    "student": ("pllab.cli.grading:run_student", "copy the lessons for students: stubs, and no folded solutions"),
+    "grade": ("pllab.cli.teaching:run", "the checks of handed-in notebooks, with points, and limits on what they take"),
+    "student": ("pllab.cli.teaching:run_student", "copy the lessons for students: stubs, and no folded solutions"),
 }
 _HELP = """usage: python -m pllab COMMAND [options]
 
