@@ -117,7 +117,7 @@ def grade(
     """
     if not Path("/proc/self/task").is_dir():
         raise RuntimeError("grade watches its submissions through /proc, which this system has not; grade on Linux")
-    nursery = Nursery(*PRELOADED, "pllab.lesson.reading", "pllab.lesson.fence")
+    nursery = Nursery(*PRELOADED, "pllab.lesson.extraction", "pllab.lesson.fence")
     try:
         with ThreadPoolExecutor(jobs) as pool:
             sheets = list(pool.map(partial(_sheet, nursery, limits, on_sheet), notebooks))
@@ -175,7 +175,7 @@ def _read(yard: Yard, task: Task) -> Packed | Verdict:
     """Let a process of the yard make the function; its answer is plain JSON, whose function stays packed here."""
     order = {"exercise": task.exercise.id, "expression": task.expression, "cells": task.cells}
     (yard.report / "cells").write_text(json.dumps(order))
-    reader = yard.nursery.start(yard.report, "pllab.lesson.reading:run", str(yard.report), log=yard.report / "said")
+    reader = yard.nursery.start(yard.report, "pllab.lesson.extraction:run", str(yard.report), log=yard.report / "said")
     try:
         reader.wait(_READ_S)
     except TimeoutExpired:

@@ -27,7 +27,7 @@ from pllab.lesson.fence import Ground
 _LOOK_S = 0.05
 _LEAVE_S = 10.0
 _THREADS_EACH = 50
-_SIZES = ("RssAnon:", "RssShmem:")  # what a process has of its own; forks share the rest
+_SIZES = ("RssAnon:", "RssShmem:")  # what a process has of its own, without files
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ class Yard:
         sizes = [dict(_status_of(pid)) for pid in pids]
         if sum(size.get("Threads:", 0) for size in sizes) > _THREADS_EACH * self._limits.num_processes:
             return f"started more than {_THREADS_EACH * self._limits.num_processes} threads"
-        if sum(size.get(name, 0) for size in sizes for name in _SIZES) * 1024 > self._limits.memory_bytes:
+        shared = _own_kib(dict(_status_of(self.nursery.pid)))  # what it imported, each fork has too
+        if sum(max(0, _own_kib(size) - shared) for size in sizes) * 1024 > self._limits.memory_bytes:
             return f"took more than {self._limits.memory_bytes / (1 << 30):g} GiB of memory"
         return ""
 
@@ -145,6 +146,10 @@ def _start_of(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _own_kib(status: dict[str, int]) -> int:
+    return sum(status.get(name, 0) for name in _SIZES)
 
 
 def _status_of(pid: int) -> Iterator[tuple[str, int]]:

@@ -46,7 +46,7 @@ def my_share(items, rank, world_size):
 
 _PATCHED_BEFORE = """
 import pllab.lesson.judging as judging
-import pllab.lesson.reading as reading
+import pllab.lesson.extraction as extraction
 from pllab.lesson.verdict import Outcome
 
 def everything_right(exercise, solution, write):
