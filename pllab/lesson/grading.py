@@ -2,7 +2,7 @@
 
     grade            reads the notebook's cells as text; runs no foreign code
       a yard         for each exercise, fenced and watched
-        reading      makes the function of its cells and packs it
+        extraction   makes the function of its cells and packs it
         judging      the process of the check, as in the notebook, with its ranks
 
 A notebook's own outputs are not read. An exercise counts as many points as its difficulty, all or none. What could not

@@ -40,7 +40,8 @@ def faults(sheet: Sheet, expected: dict[str, str] | None) -> list[tuple[str, str
     found = []
     for one in sheet.grades:
         verdict = one.verdict
-        where = f"{Path(sheet.notebook).name} {verdict.exercise.id} {verdict.outcome} {verdict.hint_id} {one.note or verdict.first.hint}"
+        where = f"{Path(sheet.notebook).name} {verdict.exercise.id} {verdict.outcome} {verdict.hint_id}"
+        where += f" {one.note or verdict.first.hint}"
         is_right = expected is not None and not expected[verdict.exercise.id]
         if verdict.outcome is Outcome.UNDECIDED:
             found.append(("undecided", where))
