@@ -193,6 +193,32 @@ def units_that(**how):  # noqa: C901 - one switch per mistake
     return apply
 
 
+def gathers_for_each_gradient(units, shards, sizes, x):
+    """Three gathers of each unit: for the gradient of the weights, and again for that of the input."""
+
+    def whole(u):
+        flat = torch.empty(len(shards[u]) * world_size())
+        all_gather_async(flat, shards[u]).wait()
+        return flat[: sizes[u]].requires_grad_()
+
+    inputs, parts = [], []
+    with torch.no_grad():
+        for u, unit in enumerate(units):
+            inputs.append(x)
+            x = unit(whole(u), x)
+    gradient = torch.ones_like(x)
+    for u in reversed(range(len(units))):
+        flat, part = whole(u), torch.empty_like(shards[u])
+        (of_flat,) = torch.autograd.grad(units[u](flat, inputs[u]), flat, gradient)
+        padding = torch.zeros(len(part) * world_size() - len(flat))
+        reduce_scatter_async(part, torch.cat([of_flat, padding])).wait()
+        parts.insert(0, part / world_size())
+        del flat
+        given = inputs[u].detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(units[u](whole(u), given), given, gradient)
+    return x, parts
+
+
 def one_graph_for_all(units, shards, sizes, x):
     leaves = []
     for unit, shard, n in zip(units, shards, sizes, strict=True):
@@ -266,6 +292,25 @@ def own_numbers_of_the_model(model, part):
     return {name: p.detach() for name, p in model.named_parameters()} if rank() == 0 else None
 
 
+def the_models_own(model, part):
+    """Fills the model and hands its tensors out."""
+    state = state_that()(model, part)
+    for name, p in model.named_parameters() if state else ():
+        p.data.copy_(state[name])
+    return {name: p.data for name, p in model.named_parameters()} if state else None
+
+
+def one_dictionary_for_all(model, part, kept={}):  # noqa: B006 - the mistake
+    """The state of every call lies in the same tensors."""
+    state = state_that()(model, part)
+    if state is None:
+        return None
+    mine = kept.setdefault((len(state), world_size()), state)
+    for name, value in state.items():
+        mine[name].copy_(value)
+    return mine
+
+
 def left_to_torch(model, part):
     return nn.Module.state_dict(model) if rank() == 0 else None
 
@@ -297,7 +342,7 @@ WRONG = [
     ("13.2", "other_shape", _named("pads_each_parameter", scatter_that, pads_each=True)),
     ("13.2", "other_numbers", _named("pads_in_front", scatter_that, pads_in_front=True)),
     ("13.2", "other_shape", _named("frozen_too", scatter_that, frozen_too=True)),
-    ("13.2", "crashed", _named("skips_none", scatter_that, skips_none=True)),
+    ("13.2", "none_left_out", _named("skips_none", scatter_that, skips_none=True)),
     ("13.2", "gradients_left", _named("keeps_gradients", scatter_that, keeps_gradients=True)),
     ("13.2", "whole_kept", _named("view_of_the_flat", scatter_that, view_of_flat=True)),
     ("13.2", "whole_kept", _named("all_reduce_and_a_view", scatter_that, all_reduces=True, view=True)),
@@ -317,13 +362,14 @@ WRONG = [
     ("13.3", "late_reduction", _named("reduces_at_the_end", units_that, late=True)),
     ("13.3", "whole_gradient_kept", _named("view_of_the_sum", units_that, view=True)),
     ("13.3", "sends_too_much", _named("all_reduces_gradients", units_that, all_reduces=True)),
+    ("13.3", "sends_too_much", gathers_for_each_gradient),
     ("13.3", "gathered_ahead", _named("gathers_thrice", units_that, gathers_thrice=True)),
     ("13.4", "no_state", _named("nothing", state_that, nothing=True)),
     ("13.4", "no_state", _named("a_list", state_that, list=True)),
     ("13.4", "missing", _named("with_a_prefix", state_that, prefix=True)),
     ("13.4", "missing", _named("without_the_frozen", state_that, trained_only=True)),
     ("13.4", "tied_twice", _named("both_names", state_that, tied="both")),
-    ("13.4", "raised", _named("counted_twice", state_that, tied="shifted")),
+    ("13.4", "tied_twice", _named("counted_twice", state_that, tied="shifted")),
     ("13.4", "other_shape", _named("flat_pieces", state_that, flat=True)),
     ("13.4", "other_numbers", _named("own_part_alone", state_that, own_alone=True)),
     ("13.4", "other_numbers", _named("last_rank_first", state_that, other_order=True)),
@@ -335,6 +381,8 @@ WRONG = [
     ("13.4", "everybody_gets_it", _named("by_a_sum", state_that, sums=True)),
     ("13.4", "everybody_gets_it", _named("tells_all", state_that, tells_all=True)),
     ("13.4", "sends_too_much", _named("sends_twice", state_that, sends_twice=True)),
+    ("13.4", "shares_memory", the_models_own),
+    ("13.4", "shares_memory", one_dictionary_for_all),
     ("13.4", "shares_memory", _named("views_of_the_part", state_that, shares=True)),
     ("13.4", "deadlock", _named("nobody_sends", state_that, nobody_sends=True)),
 ]

@@ -75,7 +75,7 @@ EXERCISES = (
             "named_parameters lists every parameter once, in the order of the flat tensor.",
             "Every rank but 0 sends its part to 0 and returns nothing. Rank 0 receives one part from each, in order, "
             "lays them behind its own, and cuts the result into pieces of the parameters' sizes; what is left at the "
-            "end is padding. Each piece gets its parameter's shape, and memory of its own.",
+            "end is padding. Each piece gets its parameter's shape.",
         ),
         deadline_s=120.0,
     ),

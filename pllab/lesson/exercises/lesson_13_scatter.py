@@ -3,6 +3,7 @@
 The gradients are whole numbers, whose sums are exact in any order.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,13 +25,16 @@ from pllab.lesson.exercises.watched_ranks import Watch
 
 ShardOf = Callable[[nn.Module], Any]
 
-_EVEN, _UNEVEN, _FEW, _GAPS = "12 numbers", "one matrix turned, 26 numbers", "2 numbers", "gradients that are None"
-_NAMES = (_EVEN, _UNEVEN, _FEW, _GAPS)
+_EVEN, _UNEVEN, _FEW = "12 numbers", "26 numbers", "2 numbers"
+_GAP, _GAPS = "a gradient that is None on all ranks", "gradients that are None"
+_NAMES = (_EVEN, _UNEVEN, _FEW, _GAP, _GAPS)
+_GAPPED = ((5,), (3, 4), (6,), (4,), (2, 2))
 _SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
     _EVEN: ((2, 3), (6,)),
     _UNEVEN: ((5,), (3, 4), (), (2, 2, 2)),
     _FEW: ((2,),),
-    _GAPS: ((5,), (3, 4), (6,), (4,), (2, 2)),
+    _GAP: _GAPPED,
+    _GAPS: _GAPPED,
 }
 _FROZEN, _UNUSED, _ONLY_ON_0 = 2, 3, 1  # of the model with gaps
 
@@ -48,7 +52,8 @@ def uneven(shard_of_gradients: ShardOf) -> None:
 
 @case("frozen parameters have no place; a gradient that is None counts as zeros, on one rank or on all")
 def gaps(shard_of_gradients: ShardOf) -> None:
-    _judge_parts(shard_of_gradients, _GAPS)
+    for name in (_GAP, _GAPS):
+        _judge_parts(shard_of_gradients, name)
 
 
 @case("nothing else is left: every grad is None, and the part has memory of its own")
@@ -68,8 +73,11 @@ def few_bytes(shard_of_gradients: ShardOf) -> None:
 
 
 def scatter_all(watch: Watch, rank: int, world_size: int, shard_of_gradients: ShardOf) -> dict[str, Seen]:
-    """On every rank, a call for every model; `held` is the gradients that are left and the bytes behind the result."""
-    del world_size
+    """On every rank, a call for every model; `held` is the gradients that are left and the bytes behind the result.
+
+    Who leaves a gradient out that is None everywhere would also give different sizes to the collective, on which gloo
+    ends the processes: it stops before.
+    """
     seen: dict[str, Seen] = {}
     for name in _NAMES:
         model = _model(name, rank)
@@ -79,7 +87,7 @@ def scatter_all(watch: Watch, rank: int, world_size: int, shard_of_gradients: Sh
         behind = value.untyped_storage().nbytes() if isinstance(value, torch.Tensor) else 0
         told = value.clone() if isinstance(value, torch.Tensor) else type(value).__name__
         seen[name] = Seen(without_value(one), told, (left, behind))
-        if one.error or one.left:
+        if one.error or one.left or (name == _GAP and _leaves_out(told, world_size)):
             break
     return seen
 
@@ -89,13 +97,12 @@ def _model(name: str, rank: int) -> nn.Module:
     some = torch.Generator().manual_seed(rank + 7 * len(name))
     model = nn.ParameterList([nn.Parameter(torch.zeros(shape)) for shape in _SHAPES[name]])
     for parameter in model:
-        drawn = torch.randint(-60, 60, tuple(parameter.shape)[::-1], generator=some).float()
-        parameter.grad = drawn.permute(tuple(reversed(range(drawn.dim()))))  # in memory in another order
-    if name == _GAPS:
+        parameter.grad = torch.randint(-60, 60, tuple(parameter.shape), generator=some).float()
+    if name in (_GAP, _GAPS):
         model[_FROZEN].requires_grad_(False).grad = None
         model[_UNUSED].grad = None
-        if rank > 0:
-            model[_ONLY_ON_0].grad = None
+    if name == _GAPS and rank > 0:
+        model[_ONLY_ON_0].grad = None
     return model
 
 
@@ -109,11 +116,24 @@ def _flat(name: str, rank: int) -> torch.Tensor:
     return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained])
 
 
+def _leaves_out(mine: Any, size: int) -> bool:
+    """Whether a part is as long as without the gradient that is None on all ranks."""
+    return isinstance(mine, torch.Tensor) and mine.shape == (
+        part_size(_numel(_GAP) - math.prod(_GAPPED[_UNUSED]), size),
+    )
+
+
 def _judge_parts(shard_of_gradients: ShardOf, name: str) -> None:
     for size in SIZES:
         seen = seen_in(scatter_all, shard_of_gradients, size, name)
         whole = padded(torch.stack([_flat(name, rank) for rank in range(size)]).sum(0), size)
         parts = whole.view(size, -1)
+        if name == _GAP and all(_leaves_out(one.result, size) for one in seen):
+            raise Wrong(
+                "none_left_out",
+                f"In a world of {size}, the parts are too short for {_numel(name)} numbers: a gradient that is None "
+                "has no place. Fill its place with zeros, because another rank may have a gradient there.",
+            )
         for rank, one in enumerate(seen):
             _judge_part(one.result, rank, parts, _flat(name, rank), f"In a world of {size}, with {name}, rank {rank}")
 
