@@ -21,7 +21,9 @@ _CHECK = re.compile(r"(\d\d)-ex(\d+)-check")
 
 
 def build(lessons: Path, folder: Path) -> list[str]:
-    """Write the student's copy of every notebook in `lessons`, with AGENTS.md, and return the names of the notebooks.
+    """Write the student's copy of every lesson, with AGENTS.md, and return the names of the notebooks.
+
+    A notebook without an exercise, such as the guide, is the instructor's and stays out.
 
     Example: `build(Path("notebooks"), Path("for_students"))` -> `["00_first_two_ranks.ipynb", ...]`.
 
@@ -35,7 +37,8 @@ def build(lessons: Path, folder: Path) -> list[str]:
         raise ValueError(f"{str(lessons)!r} has no notebooks; name the folder of the lessons with --notebooks")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{str(folder)!r} is not empty; name a new folder")
-    copies = {path.name: without_solutions(nbformat.read(path, as_version=4)) for path in paths}
+    read = {path.name: nbformat.read(path, as_version=4) for path in paths}
+    copies = {name: without_solutions(notebook) for name, notebook in read.items() if _has_exercise(notebook)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, notebook in copies.items():
         nbformat.write(notebook, folder / name)
@@ -61,6 +64,10 @@ def without_solutions(notebook: Notebook) -> Notebook:
         if found := _CHECK.fullmatch(cell.id):
             cell.outputs = [_not_attempted(f"{found[1]}.{found[2]}", cell.execution_count)]
     return notebook
+
+
+def _has_exercise(notebook: Notebook) -> bool:
+    return any(_CHECK.fullmatch(cell.id) for cell in notebook.cells)
 
 
 def _is_solution(cell: Notebook) -> bool:

@@ -50,7 +50,7 @@ def test_a_stub_is_not_attempted_and_starts_no_process(monkeypatch):
     def my_share(items, rank, world_size):
         raise NotImplementedError("your turn")
 
-    monkeypatch.setattr(checking, "_nursery", None)
+    monkeypatch.setattr(checking, "warm_nursery", None)
     verdict = check("00.1", my_share)
     assert verdict.outcome is Outcome.NOT_ATTEMPTED
     assert str(verdict).splitlines() == [

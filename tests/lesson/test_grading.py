@@ -41,9 +41,10 @@ def hostile_notebooks(folder: Path, hostile: list[tuple[str, str, set[str]]]) ->
     return paths, right
 
 
-def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path):
+def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monkeypatch):
     before = set(psutil.Process().children(recursive=True))
-    yards = set(Path(tempfile.gettempdir()).glob("pllab-nursery-*"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # other tests have nurseries too
     paths, right = hostile_notebooks(tmp_path, [*HOSTILE, *MORE])
     together = sorted([*paths, *right])
     sheets = {Path(sheet.notebook): sheet for sheet in graded(*together, limits=Limits(1 << 30, timeout_s=4.0))}
@@ -56,7 +57,7 @@ def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path):
     left = set(psutil.Process().children(recursive=True)) - before
     _, alive = psutil.wait_procs(list(left), timeout=10)
     assert not alive
-    assert not set(Path(tempfile.gettempdir()).glob("pllab-nursery-*")) - yards
+    assert not list((tmp_path / "temporary").iterdir())
     assert not [thread for thread in threading.enumerate() if thread.name == "pllab-yard"]
 
 

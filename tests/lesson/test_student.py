@@ -30,7 +30,7 @@ def text_of(cell):
 
 def test_no_solution_is_left_and_every_check_says_not_attempted(built):
     copies, originals = notebooks(built), notebooks(LESSONS)
-    assert list(copies) == list(originals)
+    assert list(copies) == [name for name in originals if not name.startswith("90")], "the guide is the instructor's"
     for name, copy in copies.items():
         ids = [cell.id for cell in copy.cells]
         assert ids == [cell.id for cell in originals[name].cells if not cell.id.endswith("-solution")], name
@@ -43,7 +43,8 @@ def test_no_solution_is_left_and_every_check_says_not_attempted(built):
 
 def test_other_cells_stay_as_they_are(built):
     copies, originals = notebooks(built), notebooks(LESSONS)
-    for name, original in originals.items():
+    for name in copies:
+        original = originals[name]
         assert copies[name].metadata == original.metadata
         kept = {cell.id: cell for cell in original.cells}
         assert not [cell.id for cell in copies[name].cells if cell.source != kept[cell.id].source]
@@ -79,7 +80,7 @@ def test_a_folder_with_files_and_one_without_lessons_are_refused(tmp_path):
 
 def each_lesson():
     """A short one by default, the others in `make exhaustive`."""
-    for path in sorted(LESSONS.glob("*.ipynb")):
+    for path in sorted(LESSONS.glob("[01]*.ipynb")):
         yield pytest.param(path.name, marks=[] if path.name.startswith("08") else pytest.mark.exhaustive, id=path.stem)
 
 
