@@ -33,7 +33,7 @@ from pllab.comm.errors import PeerError, RankError
 from pllab.comm.flight import Flight, record_flight
 from pllab.comm.group import BackendPlan, counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
-from pllab.comm.ledger import Ledger, Message, group_name, record_messages
+from pllab.comm.ledger import Ledger, Message, group_name, record_messages, traffic
 from pllab.comm.links import Link, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
@@ -93,6 +93,7 @@ __all__ = [
     "shared_buffer",
     "slow_link",
     "teardown",
+    "traffic",
     "tree_broadcast",
     "world_size",
 ]

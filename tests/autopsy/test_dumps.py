@@ -33,7 +33,7 @@ def entry(number, name="nccl:all_reduce", size=768, **more):
         "is_p2p": False,
         "frames": [
             {"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 3245},
-            {"name": "step", "filename": "/home/x/train.py", "line": 12},
+            {"name": "step", "filename": "train.py", "line": 12},
         ],
     } | more
 
