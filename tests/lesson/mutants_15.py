@@ -244,7 +244,7 @@ def the_packages_own(records):
 WRONG = [
     ("15.1", "found_none", forgets_to_return),
     ("15.1", "wrong_form", returns_a_word),
-    ("15.1", "wrong_call", call_before_rank),
+    ("15.1", "reversed", call_before_rank),
     ("15.1", "shape_unseen", names_only),
     ("15.1", "shape_unseen", shapes_without_dtypes),
     ("15.1", "place_for_number", by_place),
