@@ -80,5 +80,6 @@ def _compare(found: Truth, truth: Truth, where: str, why: str) -> None:
         raise Wrong(
             "wrong_call",
             f"{where}\nRank {found.rank} and {found.cause} are right, and the call is {truth.call}, not {found.call}: "
-            "the first call of this rank that the fault changed, or that it should have made and did not.",
+            "the first call of this rank that the fault changed, or that it should have made and did not. "
+            f"{why}",
         )
