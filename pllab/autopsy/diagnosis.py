@@ -150,12 +150,9 @@ def _explain_circle(circle: list[Record]) -> Diagnosis:
     ]
     rank = (unusual or list(stands))[-1]
     places = ", ".join(f"rank {number} in {call} (call {call.number})" for number, call in stands.items())
-    return Diagnosis(
-        rank,
-        stands[rank].number,
-        wards.SENDS,
-        f"Every rank of a circle stands in a send, so nobody receives: {places}.",
-    )
+    why = "made another call here in the steps before" if unusual else "is the last of them, and no habit tells more"
+    sentence = f"Every rank of a circle stands in a send, so nobody receives: {places}; rank {rank} {why}."
+    return Diagnosis(rank, stands[rank].number, wards.SENDS, sentence)
 
 
 def _absence(records: Sequence[Record]) -> Diagnosis | None:

@@ -27,16 +27,24 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
     Example: `read_records([Path("trace_0"), Path("trace_1")])`.
 
     Raises:
-        ValueError: a file is not there, is no record, or asks for more than plain values; or two are of one rank.
+        ValueError: a file is not there, is no record, or asks for more than plain values; two are of one rank; or
+            two of ours are of jobs of different size.
     """
-    records = sorted((_read(path) for path in paths), key=lambda record: record.rank)
+    found = [(*_read(path), path) for path in paths]
+    records = sorted((record for record, _, _ in found), key=lambda record: record.rank)
     for one, other in zip(records, records[1:], strict=False):
         if one.rank == other.rank:
             raise ValueError(f"two of the files are of rank {one.rank}; give one file of each rank")
+    ours = [(record.world_size, str(path)) for record, is_ours, path in found if is_ours]  # torch's may not know it
+    for size, path in ours[1:]:
+        if size != ours[0][0]:
+            told = f"{ours[0][1]!r} is of a job of {ours[0][0]} ranks and {path!r} of one of {size}"
+            raise ValueError(f"{told}; give the files of one job")
     return records
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> tuple[Record, bool]:
+    """The record of a file, and whether it is one of ours."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"it has more than {_MOST_BYTES // 2**20} MiB, which no flight record has")
@@ -46,7 +54,8 @@ def _read(path: Path) -> Record:
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no flight record: {error}") from None
     try:
-        return _record(_values(data), path)
+        values = _values(data)
+        return _record(values, path), MARK in values
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no flight record: {error}") from None
 

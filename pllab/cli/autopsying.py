@@ -5,9 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_graph
+from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_graph, wards
 from pllab.cli.flags import parse
 from pllab.cli.measuring import check_file
+
+_FRAMES = 4  # of a stack; the innermost ones are those of a library that waits
+_ENDED = (
+    "rank {} stands in an earlier call, with call {} under way too: when sizes differ, gloo ends a process, and what "
+    "was under way stays unfinished"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +35,7 @@ class AutopsyOptions:
 
 
 def run(words: Sequence[str]) -> int:
-    """Read the records, print where each rank stands and the diagnosis, write it as JSON; returns 0.
+    """Read the records, print the finding, where each rank stands and the diagnosis, write it as JSON; returns 0.
 
     Raises:
         ValueError: an unknown flag, a file that is no flight record or would run something, or no place for a file.
@@ -45,16 +51,38 @@ def run(words: Sequence[str]) -> int:
 
 
 def _lines(records: Sequence[Record], found: Diagnosis) -> Iterator[str]:
+    at = "" if found.rank is None else f"rank {found.rank}, call {found.call}, "
+    yield _line("finding", f"{at}{found.cause}")
     for record in records:
         yield _line(f"rank {record.rank}", _place(record))
+        if record.state == "running" and record.stack:
+            yield _line("stack", " < ".join(record.stack[:_FRAMES]))
     size = max(record.world_size for record in records)
     for rank in sorted({*range(size)} - {record.rank for record in records}):
         yield _line(f"rank {rank}", f"no file, of {size} ranks; it may have ended first, so look for its own error")
+    yield from _at_the_finding(records, found)
     for rank, others in wait_for_graph(records).items():
         if others:
             yield _line("waits", f"rank {rank} for rank{'s' * (len(others) > 1)} {', '.join(map(str, sorted(others)))}")
     yield _line("cause", found.cause)
     yield _line("diagnosis", found.sentence)
+
+
+def _at_the_finding(records: Sequence[Record], found: Diagnosis) -> Iterator[str]:
+    """What every rank called where they part, which may be later than the call in which a rank stands."""
+    theirs = next(
+        (call for one in records if one.rank == found.rank for call in one.calls if call.number == found.call), None
+    )
+    if theirs is None or not theirs.is_collective:
+        return
+    calls = {one.rank: one.collectives(theirs.group).get(theirs.order) for one in records}
+    if len({call.kind for call in calls.values() if call is not None}) < 2:
+        return
+    made = ", ".join(f"rank {rank} {call or 'nothing'}" for rank, call in calls.items())
+    yield _line(f"call {theirs.number}", made)
+    earlier = [one for one in records if one.standing is not None and one.standing.order < theirs.order]
+    if found.cause == wards.SHAPE and earlier:
+        yield _line("", _ENDED.format(", ".join(str(one.rank) for one in earlier), theirs.number))
 
 
 def _place(record: Record) -> str:

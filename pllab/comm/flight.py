@@ -26,6 +26,7 @@ from pllab.autopsy import Call, Caught, Record
 from pllab.comm.ledger import METHODS, group_name, peer_of, shape_of, tensors_in
 
 _EVERY_S = 0.1
+_LAST_S = 60.0  # for the thread's last write; it ends in a tenth of a second on a machine that is not busy
 _MOST_CALLS = 1000
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent), str(Path(threading.__file__).parent))
 _OF_ROOT = frozenset({"broadcast", "scatter"})  # the root alone puts something in
@@ -48,11 +49,7 @@ def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> It
     """
     flight = Flight(path, threading.main_thread().ident or 0, torchs)
     restore = _replace_methods(flight)
-    trace = _exceptions_of(watch, flight) if watch else None
-    before = sys.gettrace()
-    if trace is not None:
-        threading.settrace(trace)
-        sys.settrace(trace)
+    unwatch = _watch(watch, flight, sys._getframe()) if watch else None
     writer = threading.Thread(target=flight.keep_writing, name="pllab-flight", daemon=True)
     writer.start()
     try:
@@ -64,10 +61,10 @@ def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> It
         flight.end(f"raised {told}")
         raise
     finally:
-        if trace is not None:
-            threading.settrace(None)
-            sys.settrace(before)
+        if unwatch is not None:
+            unwatch()
         restore()
+        writer.join(_LAST_S)  # it asks for the rank, which is gone once the group is
 
 
 @dataclass(eq=False)
@@ -83,6 +80,9 @@ class Flight:
     _works: dict[int, Any] = field(default_factory=dict)
     _orders: dict[str, int] = field(default_factory=dict)
     _made: int = 0
+    _rank: int = 0
+    _world_size: int = 1
+    _ended: threading.Event = field(default_factory=threading.Event)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def began(self, method: str, group: ProcessGroup, args: tuple[Any, ...]) -> int:
@@ -123,6 +123,7 @@ class Flight:
     def end(self, state: str) -> None:
         """Note how the program ended, and write for the last time."""
         self.write(state)
+        self._ended.set()
 
     def write(self, state: str = "") -> None:
         """Replace the file by what is known now."""
@@ -131,9 +132,11 @@ class Flight:
         stack = tuple(_frame_line(one) for one in reversed(frames) if one.filename != __file__)
         with self._lock, suppress(OSError):  # the owner may have removed the folder
             self.state = state or self.state
+            with suppress(ValueError, RuntimeError):  # the group is not there yet, or no more: the last answer stays
+                self._rank, self._world_size = dist.get_rank(), dist.get_world_size()
             record = Record(
-                rank=dist.get_rank() if dist.is_initialized() else 0,
-                world_size=dist.get_world_size() if dist.is_initialized() else 1,
+                rank=self._rank,
+                world_size=self._world_size,
                 calls=tuple(self.calls),
                 state=self.state,
                 caught=tuple(self.caught),
@@ -143,11 +146,11 @@ class Flight:
 
     def keep_writing(self) -> None:
         """In a thread of its own: write until the program has ended."""
-        while self.state == "running":
+        while not self._ended.is_set():
             self.write()
             if self.torchs is not None:
                 _write_whole(self.torchs, _dump_of_torch())
-            time.sleep(_EVERY_S)
+            self._ended.wait(_EVERY_S)
 
 
 def _write_whole(path: Path, data: bytes) -> None:
@@ -201,6 +204,27 @@ def _replace_methods(flight: Flight) -> Callable[[], None]:
             setattr(ProcessGroup, name, method)
 
     return restore
+
+
+def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Callable[[], None]:
+    """Hear exceptions in a file, also in its functions that run already; returns how to stop."""
+    trace, before = _exceptions_of(watched, flight), sys.gettrace()
+    running: list[tuple[FrameType, Any, bool]] = []
+    while frame is not None:
+        if frame.f_code.co_filename == watched:  # a tracer is asked only when a function begins
+            running.append((frame, frame.f_trace, frame.f_trace_lines))
+            frame.f_trace = trace(frame, "call", None)
+        frame = frame.f_back
+    threading.settrace(trace)
+    sys.settrace(trace)
+
+    def stop() -> None:
+        threading.settrace(None)
+        sys.settrace(before)
+        for one, tracer, lines in running:
+            one.f_trace, one.f_trace_lines = tracer, lines
+
+    return stop
 
 
 def _exceptions_of(watched: str, flight: Flight) -> Callable[[FrameType, str, Any], Any]:

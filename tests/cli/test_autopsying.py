@@ -1,9 +1,10 @@
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 
-from pllab.autopsy import rehearse
+from pllab.autopsy import WARDS, rehearse
 from pllab.cli import main
 from tests.autopsy.test_dumps import DUMPS, Harm
 
@@ -20,8 +21,10 @@ def test_each_rank_stands_somewhere_who_waits_and_the_diagnosis(tmp_path, capsys
     written = tmp_path / "found.json"
     assert main(["autopsy", *write(tmp_path, records), "--json", str(written)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line[:7] for line in lines[: len(records)]] == [f"rank {rank} " for rank in range(len(records))]
-    assert all("not finished" in line for line in lines[: len(records)])
+    assert lines[0] == f"finding    rank {truth.rank}, call {truth.call}, {truth.cause}"
+    stand = [line for line in lines if line.startswith("rank ")]
+    assert [line[:7] for line in stand] == [f"rank {rank} " for rank in range(len(records))]
+    assert all("not finished" in line for line in stand)
     assert any(line.startswith("waits") and f"for rank {truth.rank}" in line for line in lines)
     assert f"cause      {truth.cause}" in lines and lines[-1] == f"diagnosis in {written}"
     found = json.loads(written.read_text())
@@ -44,6 +47,56 @@ def test_a_rank_without_a_file_is_named(tmp_path, capsys):
     paths = [p for p, record in zip(write(tmp_path, records), records, strict=True) if record.rank != 0]
     assert main(["autopsy", *paths]) == 0
     assert "rank 0     no file, of" in capsys.readouterr().out
+
+
+def told_of(tmp_path, capsys, records) -> list[str]:
+    assert main(["autopsy", *write(tmp_path, records)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("ward", WARDS)
+def test_the_first_line_names_rank_call_and_cause(tmp_path, capsys, ward):
+    records, truth = rehearse(ward, 1)
+    lines = told_of(tmp_path, capsys, records)
+    assert lines[0] == f"finding    rank {truth.rank}, call {truth.call}, {truth.cause}"
+
+
+def test_of_two_senders_the_sentence_names_the_one_at_fault(tmp_path, capsys):
+    records, truth = rehearse("send-send deadlock", 1)
+    assert f"rank {truth.rank} made another call here in the steps before" in told_of(tmp_path, capsys, records)[-1]
+
+
+def test_the_stack_of_each_rank_that_runs_is_printed_innermost_first(tmp_path, capsys):
+    records, truth = rehearse("swallowed exception", 1)
+    lines = told_of(tmp_path, capsys, records)
+    at = next(at for at, line in enumerate(lines) if line.startswith(f"rank {truth.rank} "))
+    assert lines[at + 1] == "stack      queue.py:171 in get < training.py:31 in train"
+    assert sum(line.startswith("stack") for line in lines) == len(records)
+    ended = rehearse("straggler", 1)[0]
+    assert not [line for line in told_of(tmp_path, capsys, ended) if line.startswith("stack")]
+
+
+def test_a_wrong_shape_after_which_gloo_ended_a_process_is_shown_where_it_is(tmp_path, capsys):
+    """As real ranks leave it: all stand in a call before the one of another shape, and nobody waits for anybody."""
+    records, truth = next(
+        (rs, truth) for rs, truth in (rehearse("wrong shape", n) for n in range(50)) if truth.call % 4
+    )
+    before = [
+        replace(one, calls=tuple(replace(c, finished=c.number < truth.call - 1) for c in one.calls)) for one in records
+    ]
+    lines = told_of(tmp_path, capsys, before)
+    shown = next(line for line in lines if line.startswith(f"call {truth.call} "))
+    for one in records:
+        assert f"rank {one.rank} {one.calls[truth.call]}" in shown
+    assert any("stands in an earlier call" in line and "gloo ends a process" in line for line in lines)
+    assert not any("gloo ends" in line for line in told_of(tmp_path, capsys, rehearse("skipped collective", 1)[0]))
+
+
+def test_records_of_jobs_of_different_size_are_refused(tmp_path, capsys):
+    records = [replace(one, world_size=3 + (one.rank == 1)) for one in rehearse("straggler", 0)[0]]
+    assert main(["autopsy", *write(tmp_path, records)]) == 2
+    error = capsys.readouterr().err
+    assert "of a job of 3 ranks and" in error and "of one of 4; give the files of one job" in error
 
 
 def test_flags_may_stand_before_and_between_the_files(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """The flight recorder in a world of one: what it writes, when, and what it hears of exceptions."""
 
 import json
+import sys
 import threading
 from pathlib import Path
 
@@ -70,6 +71,34 @@ def test_exceptions_that_the_program_catches_are_heard_in_threads_too_and_those_
     assert caught.where.endswith("in swallow")
 
 
+def test_an_exception_that_the_function_of_the_block_catches_itself_is_heard_and_its_frame_is_left_as_it_was(group):
+    frame = sys._getframe()
+    before = sys.gettrace(), frame.f_trace, frame.f_trace_lines
+    with comm.record_flight(group, watch=__file__):
+        comm.barrier()
+        try:
+            int("y")
+        except ValueError:
+            pass
+    (caught,) = read(group).caught
+    assert caught.text.endswith("'y'") and caught.before_call == 1 and "the_function_of_the_block" in caught.where
+    assert (sys.gettrace(), frame.f_trace, frame.f_trace_lines) == before
+
+
+def test_a_group_that_ends_inside_the_block_leaves_the_rank_as_it_was(group, monkeypatch):
+    def gone() -> int:
+        raise ValueError("Default process group has not been initialized")
+
+    monkeypatch.setattr(dist, "get_rank", lambda: 3)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 5)
+    with comm.record_flight(group) as flight:
+        flight.write()
+        monkeypatch.setattr(dist, "get_rank", gone)
+        monkeypatch.setattr(dist, "get_world_size", gone)
+    monkeypatch.undo()
+    assert (read(group).rank, read(group).world_size) == (3, 5)
+
+
 def test_an_exception_that_ends_the_program_is_its_state_and_is_not_swallowed(group):
     with pytest.raises(KeyError), comm.record_flight(group, watch=__file__):
         raise KeyError("x")
@@ -82,7 +111,8 @@ def test_afterwards_everything_is_as_it_was(group):
     with comm.record_flight(group, watch=__file__):
         assert vars(dist.ProcessGroup)["allreduce"] is not methods["allreduce"]
     assert dict(vars(dist.ProcessGroup)) == methods
-    assert not [thread for thread in threading.enumerate() if thread.name == "pllab-flight" and thread.join(2)]
+    # A thread that goes on asks for the rank while the next test ends the group.
+    assert not [thread for thread in threading.enumerate() if thread.name == "pllab-flight"]
 
 
 def test_torchs_own_record_lies_beside_it(group, tmp_path):

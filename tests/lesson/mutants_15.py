@@ -96,6 +96,10 @@ def pairs(records):
     return [(one, other) for one, others in by_first_unfinished(records).items() for other in others]
 
 
+def lists(records):
+    return {rank: sorted(others) for rank, others in by_first_unfinished(records).items()}
+
+
 def without_the_idle(records):
     return {rank: others for rank, others in by_first_unfinished(records).items() if others}
 
@@ -244,7 +248,7 @@ def the_packages_own(records):
 WRONG = [
     ("15.1", "found_none", forgets_to_return),
     ("15.1", "wrong_form", returns_a_word),
-    ("15.1", "wrong_call", call_before_rank),
+    ("15.1", "reversed", call_before_rank),
     ("15.1", "shape_unseen", names_only),
     ("15.1", "shape_unseen", shapes_without_dtypes),
     ("15.1", "place_for_number", by_place),
@@ -254,6 +258,7 @@ WRONG = [
     ("15.1", "blames_messages", compares_messages_too),
     ("15.2", "nothing", nothing),
     ("15.2", "wrong_form", pairs),
+    ("15.2", "no_set", lists),
     ("15.2", "rank_missing", without_the_idle),
     ("15.2", "absent_unseen", for_everybody),
     ("15.2", "different_unseen", only_for_the_absent),

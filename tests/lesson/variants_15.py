@@ -85,17 +85,17 @@ def by_sets(records):
     return {record.rank: of(record) for record in records}
 
 
-def with_lists(records):
+def by_tables(records):
     answer = {}
     for one in sorted(records, key=lambda record: record.rank):
         call = next((c for c in one.calls if not c.finished), None)
         if call is None:
-            answer[one.rank] = []
+            answer[one.rank] = set()
         elif call.name in {"send", "receive"}:
-            answer[one.rank] = [call.peer]
+            answer[one.rank] = {call.peer}
         else:
             tables = {r.rank: {c.number: c.kind for c in r.calls} for r in records}
-            answer[one.rank] = [r for r, t in tables.items() if r != one.rank and t.get(call.number) != call.kind]
+            answer[one.rank] = {r for r, t in tables.items() if r != one.rank and t.get(call.number) != call.kind}
     return answer
 
 
@@ -170,7 +170,7 @@ RIGHT = [
     ("15.1", walks_with_pointers),
     ("15.2", by_first_unfinished),
     ("15.2", by_sets),
-    ("15.2", with_lists),
+    ("15.2", by_tables),
     ("15.3", asks_in_order),
     ("15.3", stuck_or_not_first),
     ("15.3", as_a_list),

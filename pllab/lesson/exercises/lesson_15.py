@@ -69,10 +69,11 @@ EXERCISES = (
             "Ask in this order: a caught exception, a NaN, a call where the ranks part, two ranks in a send, and last "
             "the times. Where the ranks part, look at what the rank that parted called next, and at what the same "
             "place of the step before held.",
-            "The call expected at a number is the one four numbers before. The rank that parted made the call expected "
-            "one later: then it swapped if its next call is the one expected here, and skipped if not. Has its call "
-            "the expected name, the shape is wrong; else it has left the loop. Of two in a send, blame the one that "
-            "received four numbers before. A straggler is the last to come, at least 0.2 s behind the one before it.",
+            "The call expected at a number is the one four numbers before. The rank that parted may have made the call "
+            "that is expected one number later: then it swapped if its next call is the one expected here, and skipped "
+            "if not. If its call has the expected name, its shape is wrong; else it has left the loop. Of two in a "
+            "send, blame the one that received four numbers before. The straggler is the rank of the first call to "
+            "which one rank comes 0.2 s or more after all others.",
         ),
         package=("pllab.autopsy.diagnose",),
     ),

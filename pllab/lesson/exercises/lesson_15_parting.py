@@ -16,6 +16,10 @@ def other_calls(first_difference: FirstDifference) -> None:
     for ward in (wards.SKIPPED, wards.SWAPPED, wards.UNEVEN):
         for records, truth in of_ward(ward):
             _judge(first_difference, records, (truth.rank, truth.call))
+    stopped = healthy(4, 9)
+    stopped[1] = changed(stopped[1], 5, name="barrier", shape=(), dtype="")
+    stopped[3] = replace(stopped[3], calls=stopped[3].calls[:5])
+    _judge(first_difference, stopped, (1, 5))
 
 
 def other_shapes(first_difference: FirstDifference) -> None:
@@ -56,6 +60,11 @@ def by_number(first_difference: FirstDifference) -> None:
     late = [replace(one, calls=one.calls[4 + one.rank :]) for one in late]
     late[0] = changed(late[0], 8, name="barrier", shape=(), dtype="")
     _judge(first_difference, late[::-1], (0, 8), "place_for_number")
+    lost = healthy(4, 9)
+    lost[0] = replace(lost[0], calls=lost[0].calls[6:])
+    for number in (5, 6):
+        lost[1] = changed(lost[1], number, name="barrier", shape=(), dtype="")
+    _judge(first_difference, lost, (1, 5), "not_the_smallest")
 
 
 def not_messages(first_difference: FirstDifference) -> None:
@@ -77,7 +86,9 @@ def _judge(
     where = told(records, 6)
     if answer is None:
         raise Wrong("found_none" if hint == "wrong_call" else hint, f"{where}\nYou returned None, and they part.")
-    rank, number = whole_numbers(answer, "a tuple of rank and number, or None", 2)
+    rank, number = whole_numbers(answer, "a tuple of rank and number, or None", 2, where)
+    if (number, rank) == right:
+        raise Wrong("reversed", f"{where}\nYou returned {answer!r}: the rank comes first, then the number of the call.")
     if number != right[1]:
         raise Wrong(
             hint,
@@ -85,8 +96,10 @@ def _judge(
             "and stop at the first number at which the ranks that made it differ.",
         )
     if rank != right[0]:
+        order = [one.rank for one in records]
+        handed = f" The records came in the order of ranks {order}; `record.rank` says whose one is."
         raise Wrong(
             "wrong_rank",
             f"{where}\nYou named call {number}, which is right, and rank {rank}. The one that parted is the rank whose "
-            "call nobody else made.",
+            f"call nobody else made.{handed if order != sorted(order) else ''}",
         )

@@ -37,18 +37,20 @@ def changed(record: Record, number: int, **parts: Any) -> Record:
 
 
 def told(records: Sequence[Record], last: int = 4) -> str:
-    """The ends of the records, for a sentence."""
+    """The ends of the records, for a sentence; with dtypes where they are not all one."""
     lines = []
+    dtypes = {call.dtype for one in records for call in one.calls if call.dtype}
     for one in sorted(records, key=lambda record: record.rank):
-        calls = [f"{call.number} {call}{'' if call.finished else ' ...'}" for call in one.calls[-last:]]
+        ends = [(call, f" {call.dtype}" if len(dtypes) > 1 and call.dtype else "") for call in one.calls[-last:]]
+        calls = [f"{call.number} {call}{dtype}{'' if call.finished else ' ...'}" for call, dtype in ends]
         lines.append(f"  rank {one.rank}: {', '.join(calls) or 'no call'}")
     return "\n".join(["The records end so (... not finished):", *lines])
 
 
-def whole_numbers(answer: Any, what: str, length: int) -> list[Any]:
+def whole_numbers(answer: Any, what: str, length: int, where: str) -> list[Any]:
     """The parts of an answer that should be a tuple of this length, whose first two are whole numbers."""
     if answer is None:
-        raise Wrong("nothing", f"Your function returned None; return {what}.")
+        raise Wrong("nothing", f"{where}\nYour function returned None for them; return {what}.")
     try:
         parts = list(answer)
     except TypeError:

@@ -64,14 +64,9 @@ def everywhere(who_waits: WhoWaits) -> None:
 
 
 def _judge(who_waits: WhoWaits, records: Sequence[Record], hint: str) -> None:
-    right, answer = wait_for_graph(records), who_waits(list(records))
+    right = wait_for_graph(records)
     where = told(records)
-    if answer is None:
-        raise Wrong("nothing", "Your function returned None; return a dictionary from rank to a set of ranks.")
-    try:
-        found = {rank: set(others) for rank, others in answer.items()}
-    except (AttributeError, TypeError):
-        raise Wrong("wrong_form", f"Your function returned {answer!r}; return a dictionary from rank to set.") from None
+    found = _sets(who_waits(list(records)), where)
     if missing := [rank for rank in right if rank not in found]:
         raise Wrong(
             "rank_missing",
@@ -87,6 +82,20 @@ def _judge(who_waits: WhoWaits, records: Sequence[Record], hint: str) -> None:
                 hint,
                 f"{where}\nRank {rank} waits for {_ranks(right[rank])}, and you say for {_ranks(found[rank])}.",
             )
+
+
+def _sets(answer: Any, where: str) -> dict[Any, set[int]]:
+    """The answer as a dictionary of sets, which it has to be."""
+    if answer is None:
+        told = f"{where}\nYour function returned None for them; return a dictionary from rank to a set of ranks."
+        raise Wrong("nothing", told)
+    if not isinstance(answer, dict):
+        raise Wrong("wrong_form", f"Your function returned {answer!r}; return a dictionary from rank to set.")
+    for others in answer.values():
+        if not isinstance(others, set | frozenset):
+            kind = type(others).__name__
+            raise Wrong("no_set", f"An entry of your dictionary is {others!r}, a {kind}; return a set for every rank.")
+    return answer
 
 
 def _ranks(ranks: set[int]) -> str:
