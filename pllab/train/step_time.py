@@ -75,23 +75,39 @@ def step_time(
     Raises:
         ValueError: the schedule is illegal, or there are costs or messages for another number of stages.
     """
-    tp_link, link = tp_link or _FREE, link or _FREE
-    more_forward, more_backward = (
-        [tp_link.seconds(*sent) for sent in each or [Sent()] * schedule.num_stages]
-        for each in (tp_forward, tp_backward)
-    )
-    for seconds in (more_forward, more_backward):
-        if len(seconds) != schedule.num_stages:
-            raise ValueError(f"messages are given for {len(seconds)} stages of {schedule.num_stages}; give each one")
-    split = replace(costs, forward=_sum(costs.forward, more_forward))
-    if costs.backward is None:
-        split = replace(split, backward_input=_sum(costs.backward_input, more_backward))
-    else:
-        split = replace(split, backward=_sum(costs.backward, more_backward))
+    link = link or _FREE
+    split = with_tp(costs, schedule.num_stages, tp_forward, tp_backward, tp_link)
     alone = simulate(schedule, replace(costs, p2p=0.0, activation_bytes=0.0)).makespan
     together = simulate(schedule, costs).makespan
     waiting = simulate(schedule, split).makespan
     return StepTime(alone, together - alone, waiting - together, link.seconds(*(after or Sent())))
+
+
+def with_tp(
+    costs: Costs,
+    num_stages: int,
+    forward: Sequence[Sent] | None = None,
+    backward: Sequence[Sent] | None = None,
+    link: MessageCost | None = None,
+) -> Costs:
+    """The costs of stages that are split over tp: F and the first half of a backward also wait for their messages.
+
+    Example: stages with F and I of 1 s, an F that sends 3 messages and a link of 0.1 s a message: F 1.3 s, I 1 s.
+
+    Raises:
+        ValueError: there are messages for another number of stages.
+    """
+    link = link or _FREE
+    more_forward, more_backward = (
+        [link.seconds(*sent) for sent in each or [Sent()] * num_stages] for each in (forward, backward)
+    )
+    for seconds in (more_forward, more_backward):
+        if len(seconds) != num_stages:
+            raise ValueError(f"messages are given for {len(seconds)} stages of {num_stages}; give each one")
+    split = replace(costs, forward=_sum(costs.forward, more_forward))
+    if costs.backward is None:
+        return replace(split, backward_input=_sum(costs.backward_input, more_backward))
+    return replace(split, backward=_sum(costs.backward, more_backward))
 
 
 def _sum(cost: object, more: Sequence[float]) -> tuple[float, ...]:

@@ -94,6 +94,24 @@ widget = CutEditor([1, 1, 1, 4], [2, 2], best=[3, 1])""",
         "[role=slider]",
         "ArrowDown",
     ),
+    "MemoryBars": Scene(
+        """
+from pllab.show import MemoryBars
+from pllab.show.widgets.memory_bars import Stage
+plain, sharded = {"parameters": 4.0, "gradients": 4.0, "optimizer": 8.0}, {"parameters": 4.0, "optimizer": 4.0}
+widget = MemoryBars([Stage("plain", [plain] * 2, plain), Stage("ZeRO-1", [sharded] * 2, sharded)], unit="bytes")""",
+        ".pl-memory-bars",
+        "input[type=range]",
+        "ArrowRight",
+    ),
+    "RankCube": Scene(
+        """
+from pllab.show import RankCube
+widget = RankCube(pp=2, dp=2, tp=2, ranks_per_host=4)""",
+        ".pl-rank-cube",
+        "[role=grid]",
+        "ArrowUp",
+    ),
     "Race": Scene(
         """
 from pllab.show import Race

@@ -13,7 +13,7 @@ import torch
 from pllab import comm
 from pllab.cli import main
 from pllab.schedule import gpipe, one_f_one_b
-from pllab.simulate import Costs, MessageCost
+from pllab.simulate import Costs, MessageCost, simulate
 from pllab.train import TrainConfig
 from pllab.train.scale import Machine, RankCount, count_layout, scale
 from pllab.train.shapes import RememberedShapes
@@ -318,3 +318,12 @@ def test_a_counted_rank_is_alone_with_its_number_and_leaves_no_group() -> None:
 def test_a_larger_mesh_changes_only_what_depends_on_it() -> None:
     small, large = (scale(model="tiny", dp=dp, max_length=8, vocab_size=33).ranks[0] for dp in (2, 16384))
     assert counts_of(small) == counts_of(large) and small.peak == large.peak
+
+
+@pytest.mark.parametrize("axes", [{"dp": 4}, {"tp": 2, "dp": 2}, {"pp": 2, "tp": 2}, {"pp": 4}], ids=str)
+def test_schedule_and_costs_of_a_layout_take_its_step_time(axes: dict[str, int]) -> None:
+    """So that a lesson can run them emulated beside the simulated sum."""
+    found = scale(model="tiny", **axes, num_microbatches=4, max_length=T)
+    together = simulate(found.schedule, found.costs).makespan + found.time.dp_s
+    assert together == pytest.approx(found.time.total_s, rel=1e-12)
+    assert found.peak_bytes == max(rank.peak_bytes for rank in found.ranks)

@@ -1,0 +1,72 @@
+"""The exercises of lesson 14: coordinates and groups, two reductions in order, a norm over the mesh, and a plan."""
+
+from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercises import lesson_14_arrange as arrange
+from pllab.lesson.exercises import lesson_14_norm as norm
+from pllab.lesson.exercises import lesson_14_plan as plan
+from pllab.lesson.exercises import lesson_14_tied as tied
+
+EXERCISES = (
+    Exercise(
+        id="14.1",
+        title="Coordinates and groups",
+        minutes=10,
+        difficulty=2,
+        cases=(arrange.coordinates, arrange.partition, arrange.lines),
+        hints=(
+            "Draw eight ranks as two blocks of two rows and two columns. Which ranks does rank 5 share a row with, a "
+            "column, a place in the block?",
+            "A coordinate is a digit: the last axis is the units, the axis before it counts how often the last one was "
+            "used up. A group along an axis is known by the coordinates along all other axes.",
+            "Go through all combinations of coordinates in order, the last one fastest; the number of the combination "
+            "is the rank. Then, for each axis, leave that coordinate out of each rank's, and collect the ranks for "
+            "which what is left is the same.",
+        ),
+    ),
+    Exercise(
+        id="14.2",
+        title="The order of two reductions",
+        minutes=8,
+        difficulty=2,
+        deadline_s=60.0,
+        cases=(tied.right_sums, tied.other_places, tied.few_bytes),
+        hints=(
+            "After a reduce-scatter, which places of a rank's buffer hold a sum, and what is in the others?",
+            "The two ends own different shares, so after the reduce-scatter one of them may have the finished sum of "
+            "the tied weight and the other one only its own gradients. When do both have gradients of the same kind?",
+            "First let the two ends add up what each has of the tied weight, and only that part of the buffer. Then "
+            "all gradients of the buffer are alike, and one reduce-scatter over dp finishes them, into this rank's "
+            "share of the buffer itself.",
+        ),
+    ),
+    Exercise(
+        id="14.3",
+        title="Count every number once",
+        minutes=10,
+        difficulty=2,
+        cases=(norm.split_only, norm.replicas, norm.tied, norm.one_message, norm.small_types),
+        hints=(
+            "Take a bias that four ranks have alike. What does the sum of squares over all ranks say about it?",
+            "A gradient is on as many ranks as the product of the axes over which it is not split. What has to happen "
+            "to its square before the ranks add up?",
+            "On each rank add the squares, in a wide type, each divided by the number of ranks that have the same "
+            "numbers: the sizes of dp and tp where they do not split it, times the stages that have a copy. Let that "
+            "one sum travel, and take the root at the end.",
+        ),
+    ),
+    Exercise(
+        id="14.4",
+        title="A plan",
+        minutes=12,
+        difficulty=2,
+        cases=(plan.possible, plan.fast, plan.fits, plan.nothing_fits, plan.priced_once),
+        hints=(
+            "List all layouts of 12 ranks first. How many are there, and does each one come up in your function?",
+            "Three things take a layout out of the list: its product, a refusal of the price, too many bytes. What is "
+            "left is compared by seconds alone.",
+            "Go through dp and tp from 1 to the number of ranks and skip those whose product does not divide it; pp "
+            "follows. Ask for the price once and go on if it is refused. Keep seconds and layout of all that fit, and "
+            "take the smallest pair, or nothing if there is none.",
+        ),
+    ),
+)

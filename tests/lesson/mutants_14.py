@@ -1,0 +1,429 @@
+"""Wrong solutions of lesson 14, each with the hint that must refuse it."""
+
+from itertools import count, product
+
+import torch
+
+from pllab import comm
+
+# 14.1 arrange(sizes)
+
+
+def _places(sizes):
+    return [dict(zip(sizes, place, strict=True)) for place in product(*map(range, sizes.values()))]
+
+
+def _groups(sizes):
+    places, groups = _places(sizes), {}
+    for axis in sizes:
+        members = {}
+        for rank, place in enumerate(places):
+            members.setdefault(tuple(place[other] for other in sizes if other != axis), []).append(rank)
+        groups[axis] = list(members.values())
+    return groups
+
+
+def _world(sizes):
+    return len(_places(sizes))
+
+
+def counts_the_first_axis_fastest(sizes):
+    turned = dict(reversed(sizes.items()))
+    return _places(turned), _groups(turned)
+
+
+def always_pp_dp_tp(sizes):
+    fixed = {axis: sizes[axis] for axis in ("pp", "dp", "tp") if axis in sizes} | sizes
+    return _places(fixed), _groups(fixed)
+
+
+def forgets_to_take_the_rest(sizes):
+    stride, places = _world(sizes), [{} for _ in range(_world(sizes))]
+    for axis, size in sizes.items():
+        stride //= size
+        for rank, place in enumerate(places):
+            place[axis] = rank // stride
+    return places, _groups(sizes)
+
+
+def every_coordinate_by_remainder(sizes):
+    return [{axis: rank % size for axis, size in sizes.items()} for rank in range(_world(sizes))], _groups(sizes)
+
+
+def ranks_with_the_same_coordinate(sizes):
+    places = _places(sizes)
+    return places, {
+        axis: [[rank for rank, place in enumerate(places) if place[axis] == at] for at in range(size)]
+        for axis, size in sizes.items()
+    }
+
+
+def only_the_groups_of_rank_0(sizes):
+    return _places(sizes), {axis: groups[:1] for axis, groups in _groups(sizes).items()}
+
+
+def a_group_for_every_rank(sizes):
+    groups = _groups(sizes)
+    return _places(sizes), {
+        axis: [next(group for group in mine if rank in group) for rank in range(_world(sizes))]
+        for axis, mine in groups.items()
+    }
+
+
+def always_neighbours(sizes):
+    world = _world(sizes)
+    return _places(sizes), {
+        axis: [list(range(first, first + size)) for first in range(0, world, size)] for axis, size in sizes.items()
+    }
+
+
+def always_far_apart(sizes):
+    world = _world(sizes)
+    return _places(sizes), {
+        axis: [list(range(first, world, world // size)) for first in range(world // size)]
+        for axis, size in sizes.items()
+    }
+
+
+def the_whole_world_along_each_axis(sizes):
+    return _places(sizes), {axis: [list(range(_world(sizes)))] for axis in sizes}
+
+
+def ranks_of_a_group_backwards(sizes):
+    return _places(sizes), {axis: [group[::-1] for group in mine] for axis, mine in _groups(sizes).items()}
+
+
+def leaves_out_axes_of_one(sizes):
+    return _places(sizes), {axis: mine for axis, mine in _groups(sizes).items() if sizes[axis] > 1}
+
+
+def takes_the_sizes_apart(sizes):
+    answer = _places(sizes), _groups(sizes)
+    sizes.clear()
+    return answer
+
+
+def coordinates_alone(sizes):
+    return _places(sizes)
+
+
+# 14.2 finish(buffer, tied, ends, dp)
+
+
+def _scatter(buffer, dp):
+    share = buffer.chunk(comm.world_size(dp))[comm.rank(dp)]
+    comm.reduce_scatter_async(share, buffer, dp).wait()
+
+
+def scatters_first(buffer, tied, ends, dp):
+    """The order of Megatron-LM issue 844."""
+    _scatter(buffer, dp)
+    comm.all_reduce(buffer[tied], ends)
+
+
+def forgets_the_ends(buffer, tied, ends, dp):
+    _scatter(buffer, dp)
+
+
+def forgets_dp(buffer, tied, ends, dp):
+    comm.all_reduce(buffer[tied], ends)
+
+
+def ties_the_whole_buffer(buffer, tied, ends, dp):
+    comm.all_reduce(buffer, ends)
+    _scatter(buffer, dp)
+
+
+def ties_twice(buffer, tied, ends, dp):
+    comm.all_reduce(buffer[tied], ends)
+    comm.all_reduce(buffer[tied], ends)
+    _scatter(buffer, dp)
+
+
+def ties_before_and_after(buffer, tied, ends, dp):
+    comm.all_reduce(buffer[tied], ends)
+    _scatter(buffer, dp)
+    comm.all_reduce(buffer[tied], ends)
+
+
+def averages_over_dp(buffer, tied, ends, dp):
+    comm.all_reduce(buffer[tied], ends)
+    _scatter(buffer, dp)
+    buffer /= 2
+
+
+def into_a_new_buffer(buffer, tied, ends, dp):
+    mine = buffer.clone()
+    comm.all_reduce(mine[tied], ends)
+    _scatter(mine, dp)
+    return mine
+
+
+def all_reduces_over_dp(buffer, tied, ends, dp):
+    comm.all_reduce(buffer, dp)
+    comm.all_reduce(buffer[tied], ends)
+
+
+def sends_the_whole_buffer_between(buffer, tied, ends, dp):
+    other = torch.zeros_like(buffer)
+    other[: tied.stop - tied.start] = buffer[tied]
+    comm.all_reduce(other, ends)
+    buffer[tied] = other[: tied.stop - tied.start]
+    _scatter(buffer, dp)
+
+
+def over_all_ranks(buffer, tied, ends, dp):
+    comm.all_reduce(buffer[tied])
+    _scatter(buffer, dp)
+
+
+# 14.3 norm_over_ranks(gradients, sizes, all_reduce)
+
+
+def _over(split, sizes, *axes):
+    copies = 1
+    for axis in axes:
+        if axis not in split:
+            copies *= sizes[axis]
+    return copies
+
+
+def _norm_with(gradients, all_reduce, copies_of, square=lambda grad: (grad.double() ** 2).sum()):
+    total = torch.zeros((), dtype=torch.float64)
+    for grad, split, stages in gradients:
+        if grad is not None:
+            total += square(grad) / copies_of(split, stages)
+    all_reduce(total)
+    return float(total) ** 0.5
+
+
+def counts_replicas(gradients, sizes, all_reduce):
+    return _norm_with(gradients, all_reduce, lambda split, stages: 1)
+
+
+def forgets_dp_replicas(gradients, sizes, all_reduce):
+    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "tp") * stages)
+
+
+def forgets_tp_replicas(gradients, sizes, all_reduce):
+    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "dp") * stages)
+
+
+def counts_a_tied_weight_twice(gradients, sizes, all_reduce):
+    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "dp", "tp"))
+
+
+def divides_what_is_split(gradients, sizes, all_reduce):
+    return _norm_with(gradients, all_reduce, lambda split, stages: sizes["dp"] * sizes["tp"] * stages)
+
+
+def divides_by_all_ranks(gradients, sizes, all_reduce):
+    world = sizes["pp"] * sizes["dp"] * sizes["tp"]
+    return _norm_with(gradients, all_reduce, lambda split, stages: world)
+
+
+def this_rank_alone(gradients, sizes, all_reduce):
+    return sum(float((grad.double() ** 2).sum()) for grad, _, _ in gradients if grad is not None) ** 0.5
+
+
+def adds_norms(gradients, sizes, all_reduce):
+    total = torch.zeros((), dtype=torch.float64)
+    for grad, split, stages in gradients:
+        if grad is not None:
+            total += (grad.double() ** 2).sum() / (_over(split, sizes, "dp", "tp") * stages)
+    total = total.sqrt()
+    all_reduce(total)
+    return float(total)
+
+
+def takes_no_root(gradients, sizes, all_reduce):
+    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "dp", "tp") * stages) ** 2
+
+
+def squares_in_float16(gradients, sizes, all_reduce):
+    def square(grad):
+        return (grad**2).sum()
+
+    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "dp", "tp") * stages, square)
+
+
+def a_message_for_each_gradient(gradients, sizes, all_reduce):
+    total = 0.0
+    for _ in range(8):
+        grad, split, stages = gradients.pop(0) if gradients else (None, (), 1)
+        square = torch.zeros((), dtype=torch.float64)
+        if grad is not None:
+            square += (grad.double() ** 2).sum() / (_over(split, sizes, "dp", "tp") * stages)
+        all_reduce(square)
+        total += float(square)
+    return total**0.5
+
+
+def stays_away_without_gradients(gradients, sizes, all_reduce):
+    if all(grad is None for grad, _, _ in gradients):
+        return 0.0
+    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "dp", "tp") * stages)
+
+
+def takes_what_all_reduce_returns(gradients, sizes, all_reduce):
+    total = torch.zeros((), dtype=torch.float64)
+    for grad, split, stages in gradients:
+        if grad is not None:
+            total += (grad.double() ** 2).sum() / (_over(split, sizes, "dp", "tp") * stages)
+    return all_reduce(total)
+
+
+def reduces_a_number(gradients, sizes, all_reduce):
+    total = sum(float((grad.double() ** 2).sum()) for grad, _, _ in gradients if grad is not None)
+    all_reduce(total)
+    return total**0.5
+
+
+# 14.4 plan(num_ranks, price, most_bytes)
+
+
+def _layouts(num_ranks):
+    sizes = [size for size in range(1, num_ranks + 1) if num_ranks % size == 0]
+    return [(dp, tp, num_ranks // dp // tp) for dp in sizes for tp in sizes if num_ranks % (dp * tp) == 0]
+
+
+def _priced(num_ranks, price, layouts=_layouts):
+    for layout in layouts(num_ranks):
+        try:
+            seconds, num_bytes = price(*layout)
+        except ValueError:
+            continue
+        yield seconds, num_bytes, layout
+
+
+def forgets_memory(num_ranks, price, most_bytes):
+    return min(_priced(num_ranks, price))[2]
+
+
+def least_memory(num_ranks, price, most_bytes):
+    found = [(num_bytes, layout) for _, num_bytes, layout in _priced(num_ranks, price) if num_bytes <= most_bytes]
+    return min(found)[1] if found else None
+
+
+def the_first_that_fits(num_ranks, price, most_bytes):
+    found = (layout for _, num_bytes, layout in _priced(num_ranks, price) if num_bytes <= most_bytes)
+    return next(found, None)
+
+
+def less_than_the_limit(num_ranks, price, most_bytes):
+    found = [one for one in _priced(num_ranks, price) if one[1] < most_bytes]
+    return min(found)[2] if found else None
+
+
+def powers_of_two(num_ranks, price, most_bytes):
+    found = [
+        one
+        for one in _priced(num_ranks, price)
+        if one[1] <= most_bytes and all(size & (size - 1) == 0 for size in one[2][1:])
+    ]
+    return min(found)[2] if found else None
+
+
+def tp_first(num_ranks, price, most_bytes):
+    """The rule of thumb: as much tp as goes, then pp, the rest dp."""
+    found = [one for one in _priced(num_ranks, price) if one[1] <= most_bytes]
+    return max(found, key=lambda one: (one[2][1], one[2][2]))[2] if found else None
+
+
+def no_pipeline(num_ranks, price, most_bytes):
+    found = [one for one in _priced(num_ranks, price) if one[1] <= most_bytes]
+    return min(found, key=lambda one: (one[2][2] > 1, one[0]))[2] if found else None
+
+
+def pp_dp_tp(num_ranks, price, most_bytes):
+    """Returns the sizes in the order of the mesh."""
+    found = [one for one in _priced(num_ranks, price) if one[1] <= most_bytes]
+    return min(found)[2][::-1] if found else None
+
+
+def lets_a_refusal_through(num_ranks, price, most_bytes):
+    found = [(price(*layout), layout) for layout in _layouts(num_ranks)]
+    return min(one for one in found if one[0][1] <= most_bytes)[1]
+
+
+def cubes_alone(num_ranks, price, most_bytes):
+    side = max(1, round(num_ranks ** (1 / 3)))
+    return side, side, side
+
+
+def asks_twice(num_ranks, price, most_bytes):
+    def fitting(layout):
+        try:
+            return price(*layout)[1] <= most_bytes
+        except ValueError:
+            return False
+
+    found = [layout for layout in _layouts(num_ranks) if fitting(layout)]
+    return min(found, key=lambda layout: price(*layout)[0]) if found else None
+
+
+def the_smallest_if_none_fits(num_ranks, price, most_bytes):
+    found = list(_priced(num_ranks, price))
+    fitting = [one for one in found if one[1] <= most_bytes]
+    return min(fitting)[2] if fitting else min(found, key=lambda one: one[1])[2]
+
+
+def counts_for_ever(num_ranks, price, most_bytes):
+    return next(number for number in count() if number < 0)
+
+
+WRONG = [
+    ("14.1", "first_is_fastest", counts_the_first_axis_fastest),
+    ("14.1", "fixed_order", always_pp_dp_tp),
+    ("14.1", "outside", forgets_to_take_the_rest),
+    ("14.1", "wrong_coordinates", every_coordinate_by_remainder),
+    ("14.1", "planes", ranks_with_the_same_coordinate),
+    ("14.1", "no_partition", only_the_groups_of_rank_0),
+    ("14.1", "no_partition", a_group_for_every_rank),
+    ("14.1", "neighbours", always_neighbours),
+    ("14.1", "strides", always_far_apart),
+    ("14.1", "wrong_size", the_whole_world_along_each_axis),
+    ("14.1", "unordered", ranks_of_a_group_backwards),
+    ("14.1", "axis_missing", leaves_out_axes_of_one),
+    ("14.1", "changed", takes_the_sizes_apart),
+    ("14.1", "no_pair", coordinates_alone),
+    ("14.2", "wrong_order", scatters_first),
+    ("14.2", "ends_apart", forgets_the_ends),
+    ("14.2", "only_the_ends", forgets_dp),
+    ("14.2", "whole_buffer", ties_the_whole_buffer),
+    ("14.2", "tied_twice", ties_twice),
+    ("14.2", "tied_before_and_after", ties_before_and_after),
+    ("14.2", "divided", averages_over_dp),
+    ("14.2", "nothing_done", into_a_new_buffer),
+    ("14.2", "more_over_dp", all_reduces_over_dp),
+    ("14.2", "too_much_between", sends_the_whole_buffer_between),
+    ("14.2", "tied_twice", over_all_ranks),
+    ("14.3", "replicas_counted", counts_replicas),
+    ("14.3", "dp_counted", forgets_dp_replicas),
+    ("14.3", "tp_counted", forgets_tp_replicas),
+    ("14.3", "tied_twice", counts_a_tied_weight_twice),
+    ("14.3", "split_divided", divides_what_is_split),
+    ("14.3", "all_divided", divides_by_all_ranks),
+    ("14.3", "own_alone", this_rank_alone),
+    ("14.3", "norms_added", adds_norms),
+    ("14.3", "no_root", takes_no_root),
+    ("14.3", "overflow", squares_in_float16),
+    ("14.3", "more_messages", a_message_for_each_gradient),
+    ("14.3", "not_all_join", stays_away_without_gradients),
+    ("14.3", "no_number", takes_what_all_reduce_returns),
+    ("14.3", "no_tensor", reduces_a_number),
+    ("14.4", "too_large", forgets_memory),
+    ("14.4", "least_memory", least_memory),
+    ("14.4", "slow", the_first_that_fits),
+    ("14.4", "no_layout", less_than_the_limit),
+    ("14.4", "slow", powers_of_two),
+    ("14.4", "least_memory", tp_first),
+    ("14.4", "slow", no_pipeline),
+    ("14.4", "not_allowed", pp_dp_tp),
+    ("14.4", "refusal_not_caught", lets_a_refusal_through),
+    ("14.4", "other_product", cubes_alone),
+    ("14.4", "priced_twice", asks_twice),
+    ("14.4", "too_large", the_smallest_if_none_fits),
+]
+
+HANGING = [("14.4", "hang", counts_for_ever)]
