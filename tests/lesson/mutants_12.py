@@ -183,6 +183,24 @@ def _summed(tensor):
     return total
 
 
+def gathers_and_adds():
+    def added(x):
+        parts = [torch.empty(x.shape, dtype=x.dtype) for _ in range(world_size())]
+        dist.all_gather(parts, x.contiguous())
+        return sum(parts)
+
+    class G(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return added(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    return two_functions()[0], G.apply
+
+
 def always_double():
     f, g = two_functions()
     return f, lambda x: g(x.double())
@@ -421,6 +439,7 @@ WRONG = [
     ("12.2", "messages", pair_that(sums_twice=True)),
     ("12.2", "no_pair", pair_that(one_only=True)),
     ("12.2", "dtype", always_double),
+    ("12.2", "other_message", gathers_and_adds),
     ("12.2", "x_elsewhere", hook_on_x_itself),
     ("12.2", "classes", classes),
     ("12.2", "no_tensor", returns_what_all_reduce_returns),

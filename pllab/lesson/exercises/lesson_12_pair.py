@@ -34,6 +34,7 @@ class Seen(NamedTuple):
     grad: torch.Tensor | None
     num_forward: int
     num_backward: int
+    others: list[str]  # messages that are no all-reduce
     intact: bool
     grad_intact: bool
     right: tuple[torch.Tensor, torch.Tensor]  # this rank's own x and gradient
@@ -121,7 +122,8 @@ def _call(step: Any, rank: int, form: int) -> Seen:
     intact, grad_intact = torch.equal(leaf.detach(), before), torch.equal(gradient, gradient_before)
     grad = None if leaf.grad is None else leaf.grad.clone()
     num_backward = ledger.count() - num_forward
-    return Seen(shown, grad, num_forward, num_backward, intact, grad_intact, (before, gradient_before))
+    others = [message.name for message in ledger.messages if message.name != "all_reduce"]
+    return Seen(shown, grad, num_forward, num_backward, others, intact, grad_intact, (before, gradient_before))
 
 
 def _given(rank: int, form: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -234,6 +236,8 @@ def _judge_beside(
 
 
 def _judge_messages(call: Seen, wanted: tuple[int, int], where: str) -> None:
+    if call.others:
+        raise Wrong("other_message", f"{where}: {call.others[0]} was called; one all-reduce does it, with fewer bytes.")
     if (call.num_forward, call.num_backward) != wanted:
         raise Wrong(
             "messages",
