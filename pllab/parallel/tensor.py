@@ -310,7 +310,7 @@ class RowParallelLinear(_SplitLinear):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Make (..., out), the sum over the ranks, from (..., inputs of this rank)."""
-        # Rank 0 adds the bias, before the sum. So every rank sees the gradient of all rows and times, also under
+        # Rank 0 adds the bias, before the sum. So every rank sees the gradient of all rows and tokens, also under
         # sequence parallelism, where after the sum it would see that of its own slice.
         bias = None if self.bias is None else _step(self.bias, self.group, partial(_once, group=self.group), _same)
         return self.leave(self._product(x, bias))

@@ -90,6 +90,18 @@ def bias_not_sliced(x, up, up_bias, down, down_bias, rank, world_size, enter, le
     return leave(functional.gelu(enter(x) @ up[:, mine] + up_bias) @ down[mine]) + down_bias
 
 
+def slices_what_all_features_made(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    mine = slice(rank * len(up_bias) // world_size, (rank + 1) * len(up_bias) // world_size)
+    hidden = functional.gelu(enter(x) @ up + up_bias)[..., mine]
+    return leave(hidden @ down[mine]) + down_bias
+
+
+def masks_the_others(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    each = len(up_bias) // world_size
+    mask = (torch.arange(len(up_bias)) // each == rank).to(x.dtype)
+    return leave(functional.gelu(enter(x) @ up + up_bias) @ (down * mask[:, None])) + down_bias
+
+
 # 12.2 conjugate_pair()
 
 
@@ -152,6 +164,50 @@ def returns_what_all_reduce_returns():
 def without_a_graph():
     f, g = two_functions()
     return f, lambda x: g(x.detach())
+
+
+def hook_on_x_itself():
+    _, g = two_functions()
+
+    def f(x):
+        if x.requires_grad:
+            x.register_hook(_summed)
+        return x
+
+    return f, g
+
+
+def _summed(tensor):
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    all_reduce(total)
+    return total
+
+
+def gathers_and_adds():
+    def added(x):
+        parts = [torch.empty(x.shape, dtype=x.dtype) for _ in range(world_size())]
+        dist.all_gather(parts, x.contiguous())
+        return sum(parts)
+
+    class G(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return added(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    return two_functions()[0], G.apply
+
+
+def always_double():
+    f, g = two_functions()
+    return f, lambda x: g(x.double())
+
+
+def classes():
+    return torch.autograd.Function, torch.autograd.Function
 
 
 # 12.3 qkv_columns(rank, world_size, num_heads, head_dim)
@@ -333,6 +389,20 @@ def forgets_to_return(logits, targets, first):
     three_messages(logits, targets, first)
 
 
+def ignores_first(logits, targets, first):
+    return three_messages(logits, targets, rank() * logits.shape[-1])
+
+
+def log_of_the_probability(logits, targets, first):
+    highest = logits.detach().amax(-1, keepdim=True)
+    all_reduce(highest, operation=MAX)
+    powers = (logits - highest).exp()
+    index = targets - first
+    is_here = (index >= 0) & (index < logits.shape[-1])
+    chosen = powers.gather(-1, torch.where(is_here, index, 0).unsqueeze(-1)).squeeze(-1) * is_here
+    return -(reduce_out(chosen) / reduce_out(powers.sum(-1))).log()
+
+
 WRONG = [
     ("12.1", "bias_times", mlp_that(bias_before=True)),
     ("12.1", "bias_divided", mlp_that(bias_divided=True)),
@@ -353,6 +423,8 @@ WRONG = [
     ("12.1", "other_message", waits_at_a_barrier),
     ("12.1", "raised", raises_on_one_rank),
     ("12.1", "raised", bias_not_sliced),
+    ("12.1", "all_the_work", slices_what_all_features_made),
+    ("12.1", "all_the_work", masks_the_others),
     ("12.2", "f_sums", pair_that(f_sums=True)),
     ("12.2", "backward_missing", pair_that(f_passes_on=True)),
     ("12.2", "g_sums_nothing", pair_that(g_sums_nothing=True)),
@@ -366,6 +438,10 @@ WRONG = [
     ("12.2", "gradient_changed", pair_that(gradient_is_no_copy=True)),
     ("12.2", "messages", pair_that(sums_twice=True)),
     ("12.2", "no_pair", pair_that(one_only=True)),
+    ("12.2", "dtype", always_double),
+    ("12.2", "other_message", gathers_and_adds),
+    ("12.2", "x_elsewhere", hook_on_x_itself),
+    ("12.2", "classes", classes),
     ("12.2", "no_tensor", returns_what_all_reduce_returns),
     ("12.3", "one_block", one_block),
     ("12.3", "order", q_k_v_of_each_head),
@@ -399,4 +475,6 @@ WRONG = [
     ("12.4", "logits_changed", exponentials_in_place),
     ("12.4", "deadlock", a_rank_receives_alone),
     ("12.4", "no_tensor", forgets_to_return),
+    ("12.4", "first", ignores_first),
+    ("12.4", "underflow", log_of_the_probability),
 ]

@@ -13,7 +13,7 @@ EXERCISES = (
         minutes=10,
         difficulty=2,
         deadline_s=120.0,
-        cases=(mlp.forward_equal, mlp.gradient_of_x, mlp.shares, mlp.bias_once, mlp.two_messages),
+        cases=(mlp.forward_equal, mlp.gradient_of_x, mlp.shares, mlp.share_of_work, mlp.bias_once, mlp.two_messages),
         hints=(
             "Draw the matrices for two ranks and colour what rank 0 has. Which numbers of the hidden layer can it make "
             "alone? What is missing in what it makes of the output?",
@@ -31,7 +31,7 @@ EXERCISES = (
         minutes=10,
         difficulty=2,
         deadline_s=120.0,
-        cases=(pair.f_right, pair.g_right, pair.one_message_each, pair.leaves_them_alone, pair.alone),
+        cases=(pair.f_right, pair.g_right, pair.one_message_each, pair.leaves_them_alone, pair.x_elsewhere, pair.alone),
         hints=(
             "Write four cells on paper: f and g, forward and backward. In each cell stands either nothing or "
             "all-reduce. Which two cells stand where?",

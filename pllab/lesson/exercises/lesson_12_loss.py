@@ -152,17 +152,12 @@ def _judge_losses(got: torch.Tensor, rank: int, size: int) -> None:
     is_here = (targets >= start) & (targets < start + length)
     if _close(got, mine - chosen) or _close(got[is_here], (mine - chosen)[is_here]):
         raise Wrong("own_words", f"{where} the sum of exponentials runs over the words of this rank alone.")
+    _judge_slices(got, logits, targets, where, size)
     if _close(got[is_here], right[is_here]) and not _close(got, right):
         raise Wrong(
             "target_not_sent",
             f"{where} only the targets of this rank's own words have the right loss: the rank that has a target's "
             "logit must tell the others.",
-        )
-    if _close(got, _with_own_highest(logits, targets, size)):
-        raise Wrong(
-            "own_highest",
-            f"{where} each rank took off the highest of its own words, so the sums do not fit together: all must take "
-            "off the same number, the highest of all ranks.",
         )
     if _close(got, -right):
         raise Wrong("sign", f"{where} the losses have the wrong sign.")
@@ -175,6 +170,22 @@ def _judge_losses(got: torch.Tensor, rank: int, size: int) -> None:
     raise Wrong("other_losses", f"{where} the losses are not those of cross_entropy on the whole logits.")
 
 
+def _judge_slices(got: torch.Tensor, logits: torch.Tensor, targets: torch.Tensor, where: str, size: int) -> None:
+    """Refuse what does not fit together from rank to rank."""
+    if _close(got, _with_own_highest(logits, targets, size)):
+        raise Wrong(
+            "own_highest",
+            f"{where} each rank took off the highest of its own words, so the sums do not fit together: all must take "
+            "off the same number, the highest of all ranks.",
+        )
+    if _close(got, _with_equal_slices(logits, targets, size)):
+        raise Wrong(
+            "first",
+            f"{where} the losses are those of slices that begin at rank times length. Slices may differ in length by "
+            "one, so your rank's words begin at first.",
+        )
+
+
 def _with_own_highest(logits: torch.Tensor, targets: torch.Tensor, size: int) -> torch.Tensor:
     """The losses where every rank takes off its own highest."""
     slices = [logits[..., start : start + length] for start, length in (bounds(_WORDS, r, size) for r in range(size))]
@@ -182,10 +193,27 @@ def _with_own_highest(logits: torch.Tensor, targets: torch.Tensor, size: int) ->
     return shifted.exp().sum(-1).log() - shifted.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
 
 
+def _with_equal_slices(logits: torch.Tensor, targets: torch.Tensor, size: int) -> torch.Tensor:
+    """The losses where every rank takes its number times its length for its first word."""
+    shifted, chosen = logits - logits.amax(-1, keepdim=True), torch.zeros(targets.shape, dtype=logits.dtype)
+    for rank in range(size):
+        start, length = bounds(_WORDS, rank, size)
+        index = targets - rank * length
+        is_here = (index >= 0) & (index < length)
+        chosen += shifted.gather(-1, torch.where(is_here, index + start, 0).unsqueeze(-1)).squeeze(-1) * is_here
+    return shifted.exp().sum(-1).log() - chosen
+
+
 def _judge_large(got: torch.Tensor, rank: int, size: int) -> None:
     right, where = _whole(1)[0], f"In a world of {size}, on rank {rank}, with logits near 1000 and -1000,"
     if _close(got, right):
         return
+    if bool((got == torch.inf).any()) and _close(got.where(got != torch.inf, right), right):
+        raise Wrong(
+            "underflow",
+            f"{where} a loss is inf and the others are right: the exponential of a small target is 0. The log of exp / "
+            "sum loses small targets: subtract logits, the target's from the log of the sum.",
+        )
     if not bool(got.isfinite().all()):
         raise Wrong(
             "overflow",

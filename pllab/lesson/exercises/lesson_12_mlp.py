@@ -1,7 +1,8 @@
 """The cases of exercise 12.1: `split_mlp(...)`, a rank's share of gelu(x A + a) B + b, forward and backward.
 
 The plain layers in one process are the oracle. Which columns a rank takes is the learner's choice, so gradients are
-judged after adding up those of all ranks, and the shares by where a rank's gradient is not zero.
+judged after adding up those of all ranks, the shares by where a rank's gradient is not zero, and the work by the
+multiplications of the matrix products of a rank's forward.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
@@ -20,16 +22,18 @@ Tensors = tuple[torch.Tensor, ...]
 
 _PLAN = ((3,), (2, 1))
 _WIDTH, _HIDDEN = 5, 12
+_ROOM = 1.25  # times its share of the multiplications, for a rank that prepares something by a product
 _NAMES = ("x", "A", "a", "B", "b")
 _ADVICE = "Name the values: which are whole on every rank, which are slices, which are terms of a sum?"
 
 
 class Seen(NamedTuple):
-    """What one call left on a rank: the output, all gradients, and how many messages the forward had sent."""
+    """What one call left on a rank: the output, all gradients, and what the forward sent and did."""
 
     output: Any
     grads: tuple[torch.Tensor | None, ...]
     num_forward: int
+    num_products: int  # multiplications in matrix products
 
 
 @case("forward equals the plain layers on every rank, in worlds of 3, 2 and 1")
@@ -53,6 +57,13 @@ def shares(split_mlp: SplitMlp) -> None:
         _judge_shares(_seen(split_mlp, size), size)
 
 
+@case("a rank's forward multiplies no more numbers than its share")
+def share_of_work(split_mlp: SplitMlp) -> None:
+    for size in (3, 2):
+        for rank, seen in enumerate(_seen(split_mlp, size)):
+            _judge_work(seen.num_products, rank, size)
+
+
 @case("the bias b counts once, and has its whole gradient on every rank")
 def bias_once(split_mlp: SplitMlp) -> None:
     for size in (3, 2, 1):
@@ -73,12 +84,13 @@ def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: SplitMlp)
     def forward_and_backward() -> Seen:
         leaves = _leaves()
         with comm.record_messages() as ledger:
-            output = split_mlp(*leaves, rank, world_size, copy_in, reduce_out)
+            with FlopCounterMode(display=False) as counter:
+                output = split_mlp(*leaves, rank, world_size, copy_in, reduce_out)
             num_forward = ledger.count()
             if isinstance(output, torch.Tensor) and output.requires_grad:
                 output.backward(_weights(output.shape))
         value = output.detach().clone() if isinstance(output, torch.Tensor) else repr(output)[:60]
-        return Seen(value, tuple(leaf.grad for leaf in leaves), num_forward)
+        return Seen(value, tuple(leaf.grad for leaf in leaves), num_forward, counter.get_total_flops() // 2)
 
     return watch.attempt(forward_and_backward)
 
@@ -188,6 +200,17 @@ def _used(grad: torch.Tensor, dim: int) -> int:
     """How many hidden features a gradient reaches."""
     rest = [other for other in range(grad.dim()) if other != dim]
     return int((grad.abs().sum(rest) if rest else grad.abs()).count_nonzero())
+
+
+def _judge_work(num_products: int, rank: int, size: int) -> None:
+    x, up, _, down, _ = _leaves()
+    share = x.shape[:-1].numel() * (up.numel() + down.numel()) // size
+    if num_products > _ROOM * share:
+        raise Wrong(
+            "all_the_work",
+            f"In a world of {size}, rank {rank} multiplied {num_products} numbers in its forward, and its share is "
+            f"{share}: it computed hidden features that it threw away. Cut the weights, not what they make.",
+        )
 
 
 def _judge_bias(got: torch.Tensor | None, rank: int, size: int) -> None:

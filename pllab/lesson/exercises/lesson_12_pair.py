@@ -1,7 +1,7 @@
 """The cases of exercise 12.2: `conjugate_pair()` gives f and g, each of which is the other's backward.
 
 Each rank has other numbers, so a sum can be told from a rank's own value; views and expanded gradients come too, for
-that is what layers and `.sum().backward()` hand over.
+that is what layers and `.sum().backward()` hand over. In a model x often goes on beside f, as a residual does.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,15 @@ from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_failures
 Pair = Callable[[], Any]
 
 _PLAN = ((3,), (2, 1))
-_FORMS = ("plain", "a transposed view", "with the gradient of .sum(), one number seen many times")
+_FORMS = (
+    "plain",
+    "a transposed view",
+    "with the gradient of .sum(), one number seen many times",
+    "in float32",
+    "used twice, as in x + f(x) or x + g(x)",
+)
+_FLOAT32, _TWICE = 3, 4
+_CLASSES = "classes, which are not functions of x: return the apply of each"
 
 
 class Seen(NamedTuple):
@@ -26,6 +34,7 @@ class Seen(NamedTuple):
     grad: torch.Tensor | None
     num_forward: int
     num_backward: int
+    others: list[str]  # messages that are no all-reduce
     intact: bool
     grad_intact: bool
     right: tuple[torch.Tensor, torch.Tensor]  # this rank's own x and gradient
@@ -71,6 +80,13 @@ def leaves_them_alone(pair: Pair) -> None:
                     )
 
 
+@case("x may be used elsewhere: x + f(x) sums what comes through f alone")
+def x_elsewhere(pair: Pair) -> None:
+    for size in (3, 2):
+        for name in "fg":
+            _judge_form(pair, size, name, _TWICE)
+
+
 @case("a rank that is alone gets x and its gradient as they are")
 def alone(pair: Pair) -> None:
     _judge_all(pair, 1, "f")
@@ -86,6 +102,8 @@ def call_on_ranks(watch: Watch, rank: int, _: int, pair: Pair) -> Attempt:
             f, g = made
         except (TypeError, ValueError):
             return repr(made)[:60]
+        if isinstance(f, type) or isinstance(g, type):
+            return _CLASSES
         return {name: [_call(step, rank, form) for form in range(len(_FORMS))] for name, step in (("f", f), ("g", g))}
 
     return watch.attempt(all_calls)
@@ -99,18 +117,21 @@ def _call(step: Any, rank: int, form: int) -> Seen:
         value = step(leaf)
         num_forward = ledger.count()
         shown = value.detach().clone() if isinstance(value, torch.Tensor) else repr(value)[:60]
-        if isinstance(value, torch.Tensor) and value.requires_grad and value.shape == gradient.shape:
-            value.backward(gradient)
+        if _is_like(value, gradient) and value.requires_grad:
+            (leaf + value if form == _TWICE else value).backward(gradient)
     intact, grad_intact = torch.equal(leaf.detach(), before), torch.equal(gradient, gradient_before)
     grad = None if leaf.grad is None else leaf.grad.clone()
     num_backward = ledger.count() - num_forward
-    return Seen(shown, grad, num_forward, num_backward, intact, grad_intact, (before, gradient_before))
+    others = [message.name for message in ledger.messages if message.name != "all_reduce"]
+    return Seen(shown, grad, num_forward, num_backward, others, intact, grad_intact, (before, gradient_before))
 
 
 def _given(rank: int, form: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Values of x and of the gradient that arrives at the output, other numbers on every rank."""
     draw = torch.Generator().manual_seed(100 * form + rank)
     x, gradient = (torch.randn(3, 4, generator=draw, dtype=torch.float64) for _ in "xg")
+    if form == _FLOAT32:
+        return x.float(), gradient.float()
     if form == 1:
         return x.t(), gradient.t()
     return x, gradient[0, 0].expand(3, 4) if form == 2 else gradient
@@ -123,29 +144,43 @@ def _seen(pair: Pair, size: int) -> list[dict[str, list[Seen]]]:
             raise Wrong("x_changed", "You summed into x itself, which others hold: sum up a copy.")
     refuse_failures(attempts, f"In a world of {size}")
     for rank, one in enumerate(attempts):
+        if one.value == _CLASSES:
+            raise Wrong("classes", f"On rank {rank} conjugate_pair() returned {_CLASSES}.")
         if isinstance(one.value, str):
             raise Wrong("no_pair", f"On rank {rank} conjugate_pair() returned {one.value}; return two functions, f, g.")
     return [one.value for one in attempts]
 
 
+def _is_like(got: Any, right: torch.Tensor) -> bool:
+    return isinstance(got, torch.Tensor) and (got.shape, got.dtype) == (right.shape, right.dtype)
+
+
 def _close(got: Any, right: torch.Tensor) -> bool:
-    return isinstance(got, torch.Tensor) and got.shape == right.shape and torch.allclose(got, right)
+    return _is_like(got, right) and torch.allclose(got, right, atol=1e-6 if right.dtype == torch.float32 else 1e-8)
 
 
 def _judge_all(pair: Pair, size: int, name: str) -> None:
-    seen = [one[name] for one in _seen(pair, size)]
-    for number, form in enumerate(_FORMS):
-        calls = [one[number] for one in seen]
-        xs, gradients = zip(*(call.right for call in calls), strict=True)
-        for rank, call in enumerate(calls):
-            where = f"In a world of {size}, on rank {rank}, with x {form},"
-            _judge_value(call.value, xs, rank, name, where)
+    for form in range(_TWICE):
+        _judge_form(pair, size, name, form)
+
+
+def _judge_form(pair: Pair, size: int, name: str, form: int) -> None:
+    calls = [one[name][form] for one in _seen(pair, size)]
+    xs, gradients = zip(*(call.right for call in calls), strict=True)
+    for rank, call in enumerate(calls):
+        where = f"In a world of {size}, on rank {rank}, with x {_FORMS[form]},"
+        _judge_value(call.value, xs, rank, name, where)
+        if form == _TWICE:
+            _judge_beside(call.grad, gradients, rank, name, where)
+        else:
             _judge_grad(call.grad, gradients, rank, name, where)
 
 
 def _judge_value(got: Any, xs: Sequence[torch.Tensor], rank: int, name: str, where: str) -> None:
     if not isinstance(got, torch.Tensor):
         raise Wrong("no_tensor", f"{where} {name}(x) gave {got}; all_reduce returns None, return the tensor.")
+    if got.dtype != xs[rank].dtype:
+        raise Wrong("dtype", f"{where} {name}(x) has dtype {got.dtype}, and x has {xs[rank].dtype}: the dtype stays.")
     total = torch.stack(list(xs)).sum(0)
     right = xs[rank] if name == "f" else total
     if _close(got, right):
@@ -187,7 +222,22 @@ def _judge_grad(got: torch.Tensor | None, gradients: Sequence[torch.Tensor], ran
     raise Wrong("other_gradient", f"{where} the gradient through {name} has other numbers.")
 
 
+def _judge_beside(
+    got: torch.Tensor | None, gradients: Sequence[torch.Tensor], rank: int, name: str, where: str
+) -> None:
+    """The gradient of x + step(x): what comes to x directly, and what comes through the step."""
+    through = torch.stack(list(gradients)).sum(0) if name == "f" else gradients[rank]
+    if not _close(got, gradients[rank] + through):
+        raise Wrong(
+            "x_elsewhere",
+            f"{where} the gradient of x in x + {name}(x) is wrong, though that of {name}(x) alone is right. What comes "
+            "to x by another way is not to be summed: give back another tensor than x, and put no hook on x itself.",
+        )
+
+
 def _judge_messages(call: Seen, wanted: tuple[int, int], where: str) -> None:
+    if call.others:
+        raise Wrong("other_message", f"{where}: {call.others[0]} was called; one all-reduce does it, with fewer bytes.")
     if (call.num_forward, call.num_backward) != wanted:
         raise Wrong(
             "messages",
