@@ -2,6 +2,7 @@
 # make test   everything: style, types, unit tests, then every notebook
 # make check  style and types alone
 # make exhaustive   the long tests that make test leaves out
+# python -m pllab course   the lessons, with what these tests saw of them
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -24,18 +25,20 @@ check: .venv/test.stamp
 unit: .venv/test.stamp # two halves of about the same length at a time
 	$(MAKE) --no-print-directory --jobs=2 unit-waiting unit-computing
 
+SEEN = --junitxml=build/seen/$@.xml # a report for python -m pllab course
+
 WAITING := tests/browser tests/comm tests/show tests/lesson/test_exercises.py # for browsers and processes, and pictures
 
 unit-waiting: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(WAITING)
+	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) $(WAITING)
 
 unit-computing: .venv/test.stamp
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(WAITING))
+	$(BIN)/python -m pytest $(SEEN) $(addprefix --ignore=,$(WAITING))
 
 notebooks: .venv/test.stamp # as a learner without solutions reads them, two halves at a time
 	$(MAKE) --no-print-directory --jobs=2 notebooks-first notebooks-second
 
-NBVAL = PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider
+NBVAL = PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider $(SEEN)
 FIRST := $(wildcard notebooks/0[0-5]_*.ipynb)
 
 notebooks-first: .venv/test.stamp
@@ -47,13 +50,13 @@ notebooks-second: .venv/test.stamp
 exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, two halves at a time
 	$(MAKE) --no-print-directory --jobs=2 exhaustive-exercises exhaustive-others
 
-EXERCISES := tests/lesson/test_exercises.py
+EXERCISES := tests/lesson/test_exercises.py tests/lesson/test_strangers.py tests/lesson/test_solutions.py
 
 exhaustive-exercises: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(EXERCISES)
+	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(EXERCISES)
 
 exhaustive-others: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive --ignore=$(EXERCISES)
+	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(addprefix --ignore=,$(EXERCISES))
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
 	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb

@@ -19,6 +19,7 @@ FLOORS = {
     "schedule": 0,
     "timeline": 0,
     "transfers": 0,
+    "autopsy": 0,
     "comm": 1,
     "data": 1,
     "simulate": 1,
@@ -30,7 +31,7 @@ FLOORS = {
     "train": 4,
     "bench": 4,
     "lesson": 5,
-    "cli": 5,
+    "cli": 6,
 }
 THROUGH_PYTORCH = tuple(f"torch.distributed.{name}" for name in ("pipelining", "fsdp", "tensor", "optim", "checkpoint"))
 MOST_LINES = 250  # of code, without blanks, comments and docstrings
@@ -104,7 +105,7 @@ def loaded(modules: str) -> set[str]:
 
 def test_the_drawing_rooms_import_no_torch() -> None:
     assert "torch" not in loaded(
-        "pllab.schedule, pllab.timeline, pllab.transfers, pllab.simulate, pllab.traces, pllab.show"
+        "pllab.schedule, pllab.timeline, pllab.transfers, pllab.autopsy, pllab.simulate, pllab.traces, pllab.show"
     )
 
 

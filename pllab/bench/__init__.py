@@ -17,7 +17,8 @@ fidelity.py          predicted against measured (fidelity_picture.py, and
                      attribute.py: the causes of the difference)                     bench fidelity
 simulator.py         how fast and how right the simulator is                         bench simulate
 equivalence.py       the same numbers from every engine
-readme.py            README's tables from the recorded results
+readme.py            README's tables from the recorded results (marked.py: sections
+                     between marks, which the table of lessons is too)
 """
 
 from pllab.bench.gradient_steps import bench_data_parallel

@@ -7,20 +7,19 @@ after recording a bench with `--json assets/results/schedules_cpu2.json`; a test
 """
 
 import json
-import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pllab.bench import gradient_steps, pipeline_steps
+from pllab.bench.marked import between_marks, table
 from pllab.bench.measure import Comparison, Spread
 from pllab.bench.schedule_steps import ROUND_BY_ROUND
 
 Record = Mapping[str, Any]
-_SECTION = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def fill(text: str, results: Path) -> str:
@@ -31,7 +30,7 @@ def fill(text: str, results: Path) -> str:
     Raises:
         ValueError: a mark names an unknown bench.
     """
-    return _SECTION.sub(lambda mark: f"{mark[1]}\n{_section(mark[2], results)}\n\n{mark[3]}", text)
+    return between_marks(text, r"measured: (\w+)", lambda mark: _section(mark[2], results))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,7 +69,7 @@ def _pipeline(record: Record) -> tuple[str, str]:
     allowed = comparison.time(pipeline_steps.FREE).scaled((m + 1) / m)
     rows.append((f"what the machine allows: {pipeline_steps.FREE}, times {m + 1}/{m}", allowed.text(3), ""))
     about = f"forward and backward of {_layers(record['workload'])}, two stages."
-    return about, _table(("Way", "Seconds", "Against sequential"), rows)
+    return about, table(("Way", "Seconds", "Against sequential"), rows)
 
 
 def _schedules(record: Record) -> tuple[str, str]:
@@ -85,7 +84,7 @@ def _schedules(record: Record) -> tuple[str, str]:
         name = "interleaved, 2 stages a rank" if family == "interleaved" else family
         ratio = comparison.ratio(pllab_way, torch_way).text(3)
         rows.append((name, _speedup(comparison, pllab_way), _speedup(comparison, torch_way), ratio))
-    return about, _table(("Schedule", "pllab", "torch.distributed.pipelining", "Time of pllab over torch"), rows)
+    return about, table(("Schedule", "pllab", "torch.distributed.pipelining", "Time of pllab over torch"), rows)
 
 
 def _data_parallel(record: Record) -> tuple[str, str]:
@@ -102,7 +101,7 @@ def _data_parallel(record: Record) -> tuple[str, str]:
         about += f" Most memory of a rank: {ours} {held[ours]}, {theirs} {held[theirs]}."
     labels = {way: f"**`{way}`**" if way == ours else way for way in comparison.seconds}
     rows = [(label, comparison.time(way).text(3), comparison.ratio(way).text(2)) for way, label in labels.items()]
-    return about, _table(("Way", "Seconds", f"Against {comparison.baseline}"), rows)
+    return about, table(("Way", "Seconds", f"Against {comparison.baseline}"), rows)
 
 
 def _tensor(record: Record) -> tuple[str, str]:
@@ -111,7 +110,7 @@ def _tensor(record: Record) -> tuple[str, str]:
         comparison = _comparison(part)
         rows += [(name, way, comparison.time(way).text(3), comparison.ratio(way).text(2)) for way in comparison.seconds]
     about = "forward and backward of layers split over 2 gloo ranks, and of the whole model on each; below 1 is faster."
-    return about, _table(("Model", "Way", "Seconds", "Against DTensor"), rows)
+    return about, table(("Model", "Way", "Seconds", "Against DTensor"), rows)
 
 
 def _fidelity(record: Record) -> tuple[str]:
@@ -162,7 +161,7 @@ def _faults(record: Record) -> tuple[str, str]:
         "rank or an agent is killed once. Goodput is compared with a log that the ranks write of begin, steps and end. "
         "In set-up, a rank that waits for one of another agent goes on at its deadline, here 60 s."
     )
-    return about, _table(head, rows)
+    return about, table(head, rows)
 
 
 _HANG_S = 70.0  # the ranks' deadline and ten seconds
@@ -191,11 +190,6 @@ def _speedup(comparison: Comparison, way: str) -> str:
 def _layers(work: Record) -> str:
     batch = f"{work['batch_size']} x {work['num_tokens']} tokens in {work['num_microbatches']} micro-batches"
     return f"{work['num_layers']} GPT-2 blocks of width {work['width']}, {batch}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command line: `python -m pllab doctor | train | compare | equivalence | scale | bench | import`.
+"""The command line: `python -m pllab COMMAND`; without a command it lists them.
 
 Each command is a function from its words to an exit code. It is imported when it is called, so that help and doctor do
 not wait for libraries they do not use. An error is one sentence on stderr and exit code 2.
@@ -24,7 +24,15 @@ _COMMANDS = {
     ),
     "scale": ("pllab.cli.measuring:run_scale", "messages, bytes and simulated time of a step on thousands of ranks"),
     "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
+    "autopsy": (
+        "pllab.cli.autopsying:run",
+        "which rank, call and cause stopped a job, from flight records of its ranks",
+    ),
     "import": ("pllab.cli.importing:run", "read the traces of a pipeline: where its time went, beside the prediction"),
+    "record": ("pllab.cli.recording:run", "run the five moments of the instructor's guide, and keep them as files"),
+    "course": ("pllab.cli.listing:run", "every lesson: what it asks for, and what the tests saw of it"),
+    "grade": ("pllab.cli.teaching:run", "the checks of handed-in notebooks, with points, and limits on what they take"),
+    "student": ("pllab.cli.teaching:run_student", "copy the lessons for students: stubs, and no folded solutions"),
 }
 _HELP = """usage: python -m pllab COMMAND [options]
 

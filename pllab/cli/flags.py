@@ -6,10 +6,10 @@ are flags without a prefix. argparse reads the words; an error is one sentence.
 
 import argparse
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import partial
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, get_args, get_origin
 
 import docstring_parser
@@ -42,6 +42,30 @@ def bind(targets: Sequence[Callable[..., Any]], words: Sequence[str], command: s
             _add(parser, flag)
     values = vars(parser.parse_args([_as_flag(word) for word in words]))
     return [_call(target, values) for target in targets]
+
+
+def gather(
+    words: Sequence[str], name: str, *, short: Mapping[str, str] = MappingProxyType({}), switches: Sequence[str] = ()
+) -> list[str]:
+    """Make words that stand alone the values of one flag: `a.json -o b.html` -> `-o b.html --traces a.json`.
+
+    Args:
+        words: as the user wrote them.
+        name: the flag that may be left out, `"--traces"`.
+        short: other names of flags.
+        switches: flags without a value.
+    """
+    flags: list[str] = []
+    alone: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            alone.append(word)
+            continue
+        flags.append(short.get(word, word))
+        if word not in ("-h", "--help", name, *switches) and "=" not in word:
+            flags += [value for value in [next(rest, None)] if value is not None]
+    return [*(flag for flag in flags if flag != name), *([name, *alone] if alone else [])]
 
 
 class _Parser(argparse.ArgumentParser):

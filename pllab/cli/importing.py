@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pllab.cli.flags import parse
+from pllab.cli.flags import gather, parse
 from pllab.cli.measuring import check_file
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, IdleCause, estimate, idle_causes, simulate
 from pllab.timeline import Timeline
 from pllab.traces import Recorded, read_trace
-
-_SHORT = {"-o": "--output"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +114,7 @@ def run(words: Sequence[str]) -> int:
     Raises:
         ValueError: an unknown flag, a file that is no trace, or no place for a file.
     """
-    options = parse(ImportOptions, _with_flags(words), "import")
+    options = parse(ImportOptions, gather(words, "--traces", short={"-o": "--output"}), "import")
     recorded = read_trace(options.traces, options.step)
     report = Report.of(recorded)
     print("\n".join(report.lines()))
@@ -143,21 +141,6 @@ def family_of(schedule: Schedule) -> str | None:
             if made == schedule:
                 return family.title
     return None
-
-
-def _with_flags(words: Sequence[str]) -> list[str]:
-    """Words that stand alone are traces: `rank0.json -o run.html` -> `-o run.html --traces rank0.json`."""
-    flags: list[str] = []
-    alone: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-"):
-            alone.append(word)
-            continue
-        flags.append(_SHORT.get(word, word))
-        if word not in ("-h", "--help", "--traces") and "=" not in word:
-            flags += [value for value in [next(rest, None)] if value is not None]
-    return [*(flag for flag in flags if flag != "--traces"), *(["--traces", *alone] if alone else [])]
 
 
 def _line(name: str, text: str) -> str:

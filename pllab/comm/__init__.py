@@ -30,9 +30,10 @@ from pllab.comm.collectives import (
     world_size,
 )
 from pllab.comm.errors import PeerError, RankError
+from pllab.comm.flight import Flight, record_flight
 from pllab.comm.group import BackendPlan, counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
-from pllab.comm.ledger import Ledger, Message, group_name, record_messages
+from pllab.comm.ledger import Ledger, Message, group_name, record_messages, traffic
 from pllab.comm.links import Link, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
@@ -43,6 +44,7 @@ __all__ = [
     "AXES",
     "MAX",
     "BackendPlan",
+    "Flight",
     "Group",
     "Ledger",
     "Link",
@@ -78,6 +80,7 @@ __all__ = [
     "rank",
     "receive",
     "receive_async",
+    "record_flight",
     "record_messages",
     "reduce_scatter_async",
     "report",
@@ -90,6 +93,7 @@ __all__ = [
     "shared_buffer",
     "slow_link",
     "teardown",
+    "traffic",
     "tree_broadcast",
     "world_size",
 ]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ _opening = threading.Lock()  # to open and close one ledger at a time
 _thread = threading.local()  # `.is_counted`: whether this thread is in a call of this room, which is noted already
 
 # The methods of a process group: the name in the ledger, and the position of the argument with this rank's tensors.
-_METHODS = {
+METHODS = {
     "allreduce": ("all_reduce", 0),
     "allreduce_coalesced": ("all_reduce", 0),
     "broadcast": ("broadcast", 0),
@@ -138,6 +139,18 @@ def group_name(group: ProcessGroup | None = None) -> str:
     return "" if named is None else str(named.group_name)
 
 
+def traffic(message: Message) -> Fraction:
+    """The bytes that a rank sends for a message of `w` ranks in a ring, on average over the ranks.
+
+    Example: of 8 bytes on 4 ranks 12 for an all-reduce and 6 for a reduce-scatter; 24 for an all-gather of parts of 8.
+
+    Source: Thakur et al. 2005; Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms, 2009.
+    """
+    others, share = message.num_ranks - 1, Fraction(message.num_bytes, message.num_ranks)
+    sizes = {"all_reduce": 2 * others * share, "reduce_scatter": others * share, "receive": Fraction()}
+    return sizes.get(message.name, Fraction(message.num_bytes) * (others if message.name == "all_gather" else 1))
+
+
 def ledger_is_open() -> bool:
     """Whether any ledger is open."""
     return bool(_open)
@@ -179,7 +192,7 @@ def count_elsewhere() -> None:
 def _replace_methods() -> Callable[[], None]:
     """Note every direct call before it is made; return a function that puts the methods back."""
     # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.
-    methods = {name: vars(ProcessGroup)[name] for name in _METHODS if name in vars(ProcessGroup)}
+    methods = {name: vars(ProcessGroup)[name] for name in METHODS if name in vars(ProcessGroup)}
     for name, method in methods.items():
         setattr(ProcessGroup, name, _noted(name, method))
 
@@ -191,25 +204,26 @@ def _replace_methods() -> Callable[[], None]:
 
 
 def _noted(method_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    name, position = _METHODS[method_name]
+    name, position = METHODS[method_name]
 
     def call(group: ProcessGroup, *args: Any, **options: Any) -> Any:
         if not getattr(_thread, "is_counted", False):
-            tensors = _tensors(args[position]) if position is not None and position < len(args) else []
+            tensors = tensors_in(args[position]) if position is not None and position < len(args) else []
             num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-            note(name, _shape(tensors), num_bytes, _peer(group, method_name, args), group)
+            note(name, shape_of(tensors), num_bytes, peer_of(group, method_name, args), group)
         return method(group, *args, **options)
 
     return call
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in an argument of a process group's method, which may nest them in lists."""
     if isinstance(value, torch.Tensor):
         return [value]
-    return [tensor for each in value for tensor in _tensors(each)] if isinstance(value, list | tuple) else []
+    return [tensor for each in value for tensor in tensors_in(each)] if isinstance(value, list | tuple) else []
 
 
-def _shape(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
+def shape_of(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
     """The shape of one tensor, of several equal ones stacked, or the number of elements of different ones."""
     shapes = {tuple(tensor.shape) for tensor in tensors}
     if len(shapes) > 1:
@@ -218,7 +232,7 @@ def _shape(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
     return shape if len(tensors) < 2 else (len(tensors), *shape)
 
 
-def _peer(group: ProcessGroup, method_name: str, args: Sequence[Any]) -> int | None:
+def peer_of(group: ProcessGroup, method_name: str, args: Sequence[Any]) -> int | None:
     """The other end of a message, or the root of a collective, as a rank of the world; None if there is none."""
     if method_name in ("send", "recv"):
         return dist.get_global_rank(group, args[1])

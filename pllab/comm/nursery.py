@@ -20,12 +20,13 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pllab.comm import processes
+from pllab.comm.processes import Started
 
 _MOST_DESCRIPTORS = 16
 _ABOVE = 100  # descriptors wait above this number until each has its own
@@ -73,19 +74,22 @@ class Nursery:
     Example:
         nursery = Nursery("torch", "torch.distributed")
         child = nursery.start(folder, "my_module:main", "a word")   # as `processes.start_child`
+
+    words: the modules to import, or what another `entry` takes.
+    start: makes its process; with the `start` of another nursery it is a fork of that one.
     """
 
-    def __init__(self, *modules: str) -> None:
+    def __init__(
+        self,
+        *words: str,
+        entry: str = "pllab.comm.nursery:serve",
+        start: Callable[..., Started] = processes.start_child,
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pllab-nursery-")
         self._door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with other_end:
-            self._process = processes.start_child(
-                Path(self._folder.name),
-                "pllab.comm.nursery:serve",
-                str(other_end.fileno()),
-                *modules,
-                pass_fds=[other_end.fileno()],
-            )
+            place, descriptor = Path(self._folder.name), other_end.fileno()
+            self._process = start(place, entry, str(descriptor), *words, pass_fds=[descriptor])
 
     def start(
         self,
@@ -110,7 +114,20 @@ class Nursery:
     @property
     def is_alive(self) -> bool:
         """Whether it can start children."""
-        return self._process.poll() is None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.0)
+            return False
+        return True
+
+    @property
+    def folder(self) -> Path:
+        """Its own temporary folder, which goes with it, even when the owner was killed."""
+        return Path(self._folder.name)
+
+    @property
+    def pid(self) -> int:
+        """The number of its own process, under which its children and theirs are."""
+        return self._process.pid
 
     def end(self) -> None:
         """End the nursery's own process; children that still run keep their leash."""
@@ -126,8 +143,13 @@ def ask(
     *arguments: str,
     log: Path | None = None,
     pass_fds: Sequence[int] = (),
+    hash_seed: str = "",
 ) -> Nursling:
-    """Ask the nursery behind a door for a child; see `Nursery.start`."""
+    """Ask the nursery behind a door for a child; see `Nursery.start`.
+
+    hash_seed: the child is a new Python process that hashes texts with this seed, as `PYTHONHASHSEED` sets it; without
+    a seed it is a fork, which hashes as the nursery does.
+    """
     leash_end, leash = os.pipe()
     told, telling = os.pipe()
     order = {
@@ -137,6 +159,7 @@ def ask(
         "path": sys.path,
         "at": str(Path.cwd()),
         "fds": [*([1] if log else []), *pass_fds],
+        "hash_seed": hash_seed,
     }
     with tempfile.TemporaryFile() as written, Path(log or os.devnull).open("wb") as words:
         written.write(json.dumps(order).encode())
@@ -154,8 +177,13 @@ def ask(
     return Nursling(leash, told)
 
 
-def serve() -> None:
-    """The entry point of the nursery's process: import, then fork a keeper for each order until the door closes."""
+def serve(first: Sequence[str] = (), at: str = "") -> None:
+    """The entry point of the nursery's process: import, then fork a keeper for each order until the door closes.
+
+    first: an entry point and its arguments that a new Python process calls in place of the one ordered, whose name and
+    arguments follow; it prepares the process and calls that one.
+    at: the folder that every child works in; by default the one of who ordered it.
+    """
     door = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         importlib.import_module(name)
@@ -166,16 +194,16 @@ def serve() -> None:
             return
         if descriptors and os.fork() == 0:
             door.close()
-            _keep(descriptors)
+            _keep(descriptors, {"first": first} | ({"at": at} if at else {}))
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _keep(descriptors: list[int]) -> NoReturn:
+def _keep(descriptors: list[int], fixed: dict[str, Any]) -> NoReturn:
     """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     written, telling, *handed = descriptors
-    order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
+    order = json.loads(os.pread(written, os.fstat(written).st_size, 0)) | fixed
     os.close(written)
     child = os.fork()
     if child == 0:
@@ -202,6 +230,10 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
     try:
         with suppress(OSError):
             os.chdir(order["at"])
+        if order["hash_seed"]:
+            words = [*order["first"], order["entry"], *order["arguments"]]
+            command = processes.command(order["folder"], order["path"], *words)
+            os.execve(command[0], command, os.environ | {"PYTHONHASHSEED": order["hash_seed"]})
         sys.path[:] = order["path"]
         sys.argv[1:] = order["arguments"]
         processes.hold(order["folder"])

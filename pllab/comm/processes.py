@@ -75,11 +75,9 @@ def start_child(
         environment: variables in addition to the owner's environment.
         pass_fds: file descriptors that it shares with the owner.
     """
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    path = json.dumps([str(place) for place in sys.path])
     with nullcontext() if log is None else log.open("wb") as words:
         return Child(
-            [sys.executable, *flags, "-P", __file__, str(folder), path, entry, *arguments],
+            command(folder, sys.path, entry, *arguments),
             stdin=subprocess.PIPE,
             stdout=words,
             stderr=words and subprocess.STDOUT,
@@ -87,6 +85,13 @@ def start_child(
             pass_fds=pass_fds,
             start_new_session=True,
         )
+
+
+def command(folder: Path | str, path: Sequence[str], entry: str, *arguments: str) -> list[str]:
+    """The words of `start_child`'s command; `path` is the child's `sys.path`."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    places = json.dumps([str(place) for place in path])
+    return [sys.executable, *flags, "-P", __file__, str(folder), places, entry, *arguments]
 
 
 def end_with_parent() -> None:

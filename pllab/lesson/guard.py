@@ -27,6 +27,7 @@ Refuse = Callable[[str, str], None]  # told the hint id and the sentence
 
 _PEEKS = frozenset({"sys._getframe", "sys._current_frames", "gc.get_objects", "gc.get_referrers", "gc.get_referents"})
 _SWITCHES = frozenset({"sys.setprofile", "sys.settrace", "ctypes.dlopen"})
+_MAKES_CODE = frozenset({"compile", "code.__new__"})  # both with the name of the file
 _FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
 _OURS = tuple(
     f"{Path(place).resolve()}{os.sep}"
@@ -130,14 +131,14 @@ def watch(package: tuple[str, ...], refuse: Refuse) -> None:
 
     def hear(event: str, args: tuple[Any, ...]) -> None:
         looks = event in _PEEKS or event in _SWITCHES
-        if not looks and not (event == "object.__getattr__" and args[1] in _FRAMES):
+        if not looks and not (event == "object.__getattr__" and args[1] in _FRAMES) and not _hides(event, args):
             return
         if getattr(busy, "now", False):
             return
         busy.now = True
         try:
             if _asked_by_them(sys._getframe(1)):
-                refuse(_PEEKING[0], _PEEKING[1].format(event=args[1] if not looks else event))
+                refuse(_PEEKING[0], _PEEKING[1].format(event=args[1] if event == "object.__getattr__" else event))
         finally:
             busy.now = False
 
@@ -153,8 +154,18 @@ def codes_of(thing: Any) -> Iterator[CodeType]:
             yield code
 
 
+def _hides(event: str, args: tuple[Any, ...]) -> bool:
+    """Whether it makes code under the name of a file of Python's or pllab's."""
+    if event not in _MAKES_CODE:
+        return False
+    name = args[1].decode(errors="replace") if isinstance(args[1], bytes) else args[1]
+    return isinstance(name, str) and name != "<string>" and not _is_their_file(name)
+
+
 def _asked_by_them(frame: FrameType | None) -> bool:
     """Whether the learner's code asks, itself or through what hands out frames; a library may ask for itself."""
+    if frame is not None and frame.f_code.co_filename == "<string>":
+        return True  # a text that was executed; no library looks around in one
     inner = frame
     while frame is not None and frame.f_code.co_filename.endswith(("inspect.py", "traceback.py")):
         inner, frame = frame, frame.f_back

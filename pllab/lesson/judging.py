@@ -20,10 +20,12 @@ from typing import Any
 import cloudpickle
 
 from pllab.comm import RankError, launch, report
+from pllab.comm.launching import StartChild
 from pllab.comm.nursery import ask
-from pllab.comm.processes import answer_with_stack
+from pllab.comm.processes import answer_with_stack, start_child
 from pllab.lesson.exercise import Exercise, Wrong, find
-from pllab.lesson.guard import Fingerprint, Refused, their_line, undisguised, watch
+from pllab.lesson.fence import on_breach
+from pllab.lesson.guard import Fingerprint, Refused, refuse_package, their_line, undisguised, watch
 
 Program = Callable[..., Any]  # program(rank, world_size, solution, *args)
 Write = Callable[..., None]
@@ -68,9 +70,16 @@ def run_job() -> None:
         faulthandler.enable(stack)
         answer_with_stack(folder / "asked")
         write = _writer(events.write, events.flush, job.key)
-        watch(exercise.package, lambda hint_id, sentence: _leave(write, hint_id, sentence))
+        tell = partial(_leave, write)
+        watch(exercise.package, tell)
+        on_breach(tell)
+        before = Fingerprint(exercise.cases)
         try:
             solution = cloudpickle.loads(job.function)
+            before.compare()  # reading it runs code of its classes
+            refuse_package(solution, exercise.package)  # the process that packed it is not believed
+        except Refused as refused:
+            tell(refused.hint_id, refused.sentence)
         except Exception:
             return  # the report stays empty
         write(event="ready")
@@ -129,7 +138,12 @@ def _event_of(test: Callable[[Any], None], solution: Callable[..., Any]) -> dict
 
 
 def run_on_ranks(
-    program: Program, solution: Callable[..., Any], world_size: int, *args: Any, timeout_s: float = 15.0
+    program: Program,
+    solution: Callable[..., Any],
+    world_size: int,
+    *args: Any,
+    timeout_s: float = 15.0,
+    hash_seed: str = "",
 ) -> list[Any]:
     """Run `program(rank, world_size, solution, *args)` on every rank; return the results in order of rank.
 
@@ -138,12 +152,15 @@ def run_on_ranks(
 
     Example: `run_on_ranks(average_three_steps, solution, 2)` -> the weights of rank 0 and of rank 1.
 
+    hash_seed: the ranks are new Python processes that hash texts with this seed; that takes seconds. Without one they
+    may be forks, which hash as this process does.
+
     Raises:
         RankError: a rank raised, or had not finished after `timeout_s` seconds ("had not finished" in its sentence).
         Refused: the guard saw something on a rank.
         Undecided: a rank had not finished, and other programs had the machine.
     """
-    start = partial(ask, _checks[0].door) if _checks else None
+    start = _starter(hash_seed)
     package = _checks[0].package if _checks else None
     refused: list[Refused] = []
 
@@ -164,12 +181,20 @@ def run_on_ranks(
     return []
 
 
+def _starter(hash_seed: str) -> StartChild | None:
+    """What makes the ranks: the nursery of a check, or `launch` itself where there is none."""
+    if _checks:
+        return partial(ask, _checks[0].door, hash_seed=hash_seed)
+    return partial(start_child, environment={"PYTHONHASHSEED": hash_seed}) if hash_seed else None
+
+
 def _enter(
     rank: int, world_size: int, program: Program, packed: bytes, package: tuple[str, ...] | None, args: tuple[Any, ...]
 ) -> Any:
     """On a rank: the program between two looks at its surroundings."""
     if package is not None:
         watch(package, _leave_rank)
+        on_breach(_leave_rank)
     before = Fingerprint()
     result = program(rank, world_size, cloudpickle.loads(packed), *args)
     try:

@@ -153,7 +153,9 @@ def _piece(solution: Any) -> Piece:
 def _collect(thing: Any, piece: Piece) -> None:
     source, names = source_of(thing), namespace_of(thing)
     piece.sources.setdefault(thing.__name__, "")  # it may use itself
-    for name in _names_used(source):
+    for name in names_read(source):
+        if hasattr(builtins, name):
+            continue
         if name in names and name not in piece.sources:
             _need(name, names[name], thing, piece)
     del piece.sources[thing.__name__]
@@ -231,8 +233,8 @@ def namespace_of(thing: Any) -> dict[str, Any]:
     return vars(sys.modules.get(thing.__module__) or builtins)
 
 
-def _names_used(source: str) -> list[str]:
-    """The names of its notebook that a definition reads, without its own variables and those of Python itself."""
+def names_read(source: str) -> list[str]:
+    """The names that some source reads from around it, without the variables of its functions; Python's own too."""
     top = symtable.symtable(textwrap.dedent(source), "<solution>", "exec")
     names = [symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()]
     tables = top.get_children()
@@ -240,7 +242,7 @@ def _names_used(source: str) -> list[str]:
         table = tables.pop(0)
         names += [symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()]
         tables += table.get_children()
-    return [name for name in dict.fromkeys(names) if not hasattr(builtins, name)]
+    return list(dict.fromkeys(names))
 
 
 def _section(exercise: Exercise, piece: Piece, sections: dict[str, str]) -> str:

@@ -88,9 +88,12 @@ def read_problems(path: Path) -> list[str]:
 def clean(notebook: Notebook) -> Notebook:
     """Remove, in place, everything that differs between runs and machines; cell ids, tags and outputs stay.
 
-    A widget's view is taken out as well, because without a kernel it shows an error; its static twin stays.
+    What the lesson says of itself (`pllab.lesson.course`) stays too. A widget's view is taken out, because without a
+    kernel it shows an error; its static twin stays.
     """
+    about = {"pllab": notebook.metadata["pllab"]} if "pllab" in notebook.metadata else {}
     notebook.metadata = type(notebook)(
+        **about,
         kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
         language_info={"name": "python"},
     )

@@ -2,7 +2,8 @@
 
 Read `averaging.py` first, then `bucketing.py` and `data_parallel.py`: the same model on every rank. `shards.py` and
 `sharded.py` keep a part of it on each, `filling.py` makes its first values, and `tensor.py` splits its layers.
-`norms.py` adds up what is spread over ranks, and `resharding.py` joins it for a checkpoint.
+`norms.py` adds up what is spread over ranks, `resharding.py` joins it for a checkpoint, and `held.py` counts the bytes
+that a rank holds.
 """
 
 from pllab.parallel.averaging import (
@@ -16,6 +17,7 @@ from pllab.parallel.averaging import (
 )
 from pllab.parallel.bucketing import Bucket, plan_buckets
 from pllab.parallel.data_parallel import DataParallel
+from pllab.parallel.held import held_bytes
 from pllab.parallel.norms import clip_grad_norm
 from pllab.parallel.resharding import join, part_of
 from pllab.parallel.sharded import FullyShardedDataParallel
@@ -45,6 +47,7 @@ __all__ = [
     "check_same_model",
     "clip_grad_norm",
     "global_sum",
+    "held_bytes",
     "join",
     "num_target_tokens",
     "part_of",

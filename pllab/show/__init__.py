@@ -26,9 +26,11 @@ if TYPE_CHECKING:
         CutEditor,
         GradientFingerprint,
         IndexMap,
+        MemoryBars,
         Race,
         RankCube,
         RingPlayer,
+        ShardViewer,
     )
 
 __all__ = [
@@ -39,10 +41,12 @@ __all__ = [
     "Figure",
     "GradientFingerprint",
     "IndexMap",
+    "MemoryBars",
     "Race",
     "RankCube",
     "RingPlayer",
     "ScheduleEditor",
+    "ShardViewer",
     "TimelinePlayer",
     "chart",
     "describe_timeline",

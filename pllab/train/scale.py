@@ -18,7 +18,7 @@ from pllab import comm
 from pllab.arguments import require
 from pllab.models import layer_costs
 from pllab.models.gpt2 import SIZES
-from pllab.parallel import DataParallel, FullyShardedDataParallel
+from pllab.parallel.held import held_bytes
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, MessageCost
 from pllab.train.config import TrainConfig
@@ -29,7 +29,6 @@ from pllab.train.step_time import Sent, StepTime, step_time, with_tp
 from pllab.train.trainers import Pipelined, Plain, make_trainer
 
 Size = Literal["tiny", "small", "gpt2", "medium", "large", "xl", "1B", "6.7B", "13B", "70B", "175B", "405B"]
-_KINDS = ("parameters", "gathered", "gradients", "optimizer", "messages")
 _GIB = 2**30
 
 
@@ -255,8 +254,6 @@ class _Watch:
         for parameter in self._parameters:
             parameter.grad = torch.zeros_like(parameter)
         trainer.updates.step()
-        optimizers = (state for optimizer in trainer.updates.optimizers for state in optimizer.state.values())
-        self._state = [value for state in optimizers for value in state.values() if isinstance(value, torch.Tensor)]
         self._messages: list[tuple[str, comm.Message]] = []
         self.peak: dict[str, int] = {}
         self.actions: dict[tuple[int, bool], Sent] = {}
@@ -270,23 +267,13 @@ class _Watch:
             action = self._trainer.running() if isinstance(self._trainer, Pipelined) else None
             key = (action.stage, action.kind == "F") if action else (0, True)
             before = self.actions.get(key, Sent())
-            self.actions[key] = Sent(before.num_messages + 1, before.traffic + float(traffic(message)))
+            self.actions[key] = Sent(before.num_messages + 1, before.traffic + float(comm.traffic(message)))
         elif axis != "pp":
             self.look(message.num_bytes if axis == "tied" else 0)
 
     def look(self, num_message_bytes: int = 0) -> None:
         """Add up the storages that are held now, each once, and keep the largest sum."""
-        held = {kind: list[torch.Tensor]() for kind in _KINDS}
-        held |= {"parameters": list(self._parameters), "optimizer": self._state}
-        held["gradients"] = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        shared = self._trainer.shared
-        if isinstance(shared, DataParallel):
-            held["gradients"] += [bucket.flat for bucket in shared.buckets]
-        if isinstance(shared, FullyShardedDataParallel):
-            for kind, tensors in shared.temporary().items():
-                held[kind] = held[kind] + tensors
-        seen: set[int] = set()
-        sizes = {kind: _bytes_of(tensors, seen) for kind, tensors in held.items()}
+        sizes = held_bytes(self._trainer.shared, self._parameters, self._trainer.updates.optimizers)
         sizes["messages"] += num_message_bytes
         self.peak = max(self.peak, sizes, key=lambda each: sum(each.values()))
 
@@ -295,27 +282,7 @@ class _Watch:
         kinds = Counter((axis, message.name) for axis, message in self._messages)
         for (axis, name), number in sorted(kinds.items()):
             mine = [message for where, message in self._messages if (where, message.name) == (axis, name)]
-            yield Count(axis, name, number, sum(m.num_bytes for m in mine), sum(map(traffic, mine), Fraction()))
-
-
-def traffic(message: comm.Message) -> Fraction:
-    """The bytes that a rank sends for a message of `w` ranks in a ring, on average over the ranks.
-
-    Example: of 8 bytes on 4 ranks 12 for an all-reduce and 6 for a reduce-scatter; 24 for an all-gather of parts of 8.
-
-    Source: Thakur et al. 2005; Patarasuk and Yuan, Bandwidth Optimal All-reduce Algorithms, 2009.
-    """
-    others, share = message.num_ranks - 1, Fraction(message.num_bytes, message.num_ranks)
-    sizes = {"all_reduce": 2 * others * share, "reduce_scatter": others * share, "receive": Fraction()}
-    return sizes.get(message.name, Fraction(message.num_bytes) * (others if message.name == "all_gather" else 1))
-
-
-def _bytes_of(tensors: Sequence[torch.Tensor], seen: set[int]) -> int:
-    """Bytes of the storages that were not seen before."""
-    storages = {storage._cdata: storage.nbytes() for storage in (tensor.untyped_storage() for tensor in tensors)}
-    mine = {key: size for key, size in storages.items() if key not in seen}
-    seen |= mine.keys()
-    return sum(mine.values())
+            yield Count(axis, name, number, sum(m.num_bytes for m in mine), sum(map(comm.traffic, mine), Fraction()))
 
 
 def _numbers(rank: RankCount) -> tuple[object, ...]:

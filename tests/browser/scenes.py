@@ -52,6 +52,14 @@ widget = ClockPlayer(lambda m, p: [[(t - j, j) for j in range(p) if 0 <= t - j <
         "[role=grid]",
         "ArrowRight",
     ),
+    "ShardViewer": Scene(
+        """
+from pllab.show import ShardViewer
+widget = ShardViewer([[1, 2]], [[1, 0, 2, -1], [0, 1, -1, 1]], [[1, 0], [0, 1], [2, 1], [1, 3]])""",
+        ".pl-shards",
+        ".pl-shards-picture",
+        "ArrowRight",
+    ),
     "IndexMap": Scene(
         """
 from pllab.show import IndexMap
@@ -85,6 +93,16 @@ widget = CutEditor([1, 1, 1, 4], [2, 2], best=[3, 1])""",
         ".pl-cut-editor",
         "[role=slider]",
         "ArrowDown",
+    ),
+    "MemoryBars": Scene(
+        """
+from pllab.show import MemoryBars
+from pllab.show.widgets.memory_bars import Stage
+plain, sharded = {"parameters": 4.0, "gradients": 4.0, "optimizer": 8.0}, {"parameters": 4.0, "optimizer": 4.0}
+widget = MemoryBars([Stage("plain", [plain] * 2, plain), Stage("ZeRO-1", [sharded] * 2, sharded)], unit="bytes")""",
+        ".pl-memory-bars",
+        "input[type=range]",
+        "ArrowRight",
     ),
     "RankCube": Scene(
         """

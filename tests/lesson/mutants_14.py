@@ -1,6 +1,6 @@
 """Wrong solutions of lesson 14, each with the hint that must refuse it."""
 
-from itertools import count, product
+from itertools import product
 
 import torch
 
@@ -369,7 +369,9 @@ def the_smallest_if_none_fits(num_ranks, price, most_bytes):
 
 
 def counts_for_ever(num_ranks, price, most_bytes):
-    return next(number for number in count() if number < 0)
+    number = 1
+    while number:
+        number += 1
 
 
 WRONG = [

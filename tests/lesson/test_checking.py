@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from pllab import comm
-from pllab.lesson import NotRight, Outcome, check, checking, hints, judging
+from pllab.lesson import NotRight, Outcome, check, checking, hints, judging, trial
 from pllab.lesson.exercise import Case, Wrong, find
 from pllab.lesson.judging import run_on_ranks
 
@@ -141,7 +141,7 @@ def _ends_after_a_second(how):
 
 
 def test_a_function_without_the_machine_is_not_judged(monkeypatch):
-    monkeypatch.setattr(checking, "is_starved", lambda pid, wall_s: True)
+    monkeypatch.setattr(trial, "is_starved", lambda pid, wall_s: True)
     verdict = check("00.1", _ends_after_a_second(lambda: threading.Event().wait()), deadline_s=0.5)
     assert verdict.outcome is Outcome.UNDECIDED
     assert not verdict.hint_id
@@ -149,7 +149,7 @@ def test_a_function_without_the_machine_is_not_judged(monkeypatch):
 
 
 def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
-    monkeypatch.setattr(checking, "_START_S", -1.0)
+    monkeypatch.setattr(trial, "_START_S", -1.0)
     verdict = check("00.1", _ends_after_a_second(bool))
     assert verdict.outcome is Outcome.UNDECIDED
 
@@ -161,7 +161,7 @@ def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
 )
 def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch, how, outcome, hint_id):
     starved = iter([True, True, True])
-    monkeypatch.setattr(checking, "is_starved", lambda pid, wall_s: next(starved))
+    monkeypatch.setattr(trial, "is_starved", lambda pid, wall_s: next(starved))
     verdict = check("00.1", _ends_after_a_second(how), deadline_s=0.6)
     assert (verdict.outcome, verdict.hint_id) == (outcome, hint_id)
 
@@ -169,11 +169,11 @@ def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch,
 def test_a_process_that_dies_after_its_last_case_never_passes(monkeypatch):
     """Its report has a line for every case, and no last one."""
 
-    class Cut(checking._Run):
+    class Cut(trial.Trial):
         def _events(self):
             return super()._events()[:-1]
 
-    monkeypatch.setattr(checking, "_Run", Cut)
+    monkeypatch.setattr(checking, "Trial", Cut)
     verdict = check("00.1", lambda items, rank, world_size: items[rank::world_size])
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "crashed")
 

@@ -68,25 +68,31 @@ def assert_passes(exercise: Exercise, solutions: Iterable[Solution]) -> None:
 
 
 @each_exercise
-def test_a_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch):
+def test_a_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch, sees):
+    sees(exercise.id, refused=1)
     assert_refused(exercise, wrong_ones(exercise)[:1], monkeypatch)
 
 
 @pytest.mark.exhaustive
 @each_exercise
-def test_every_other_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch):
-    assert_refused(exercise, wrong_ones(exercise)[1:], monkeypatch)
+def test_every_other_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch, sees):
+    wrong = wrong_ones(exercise)[1:]
+    sees(exercise.id, refused=len(wrong))
+    assert_refused(exercise, wrong, monkeypatch)
 
 
 @each_exercise
-def test_a_right_solution_passes(exercise):
+def test_a_right_solution_passes(exercise, sees):
+    sees(exercise.id, accepted=1)
     assert_passes(exercise, right_ones(exercise)[:1])
 
 
 @pytest.mark.exhaustive
 @each_exercise
-def test_every_other_right_solution_passes(exercise):
-    assert_passes(exercise, right_ones(exercise)[1:])
+def test_every_other_right_solution_passes(exercise, sees):
+    right = right_ones(exercise)[1:]
+    sees(exercise.id, accepted=len(right))
+    assert_passes(exercise, right)
 
 
 @pytest.mark.parametrize("exercise", [in_process_of_a_check(exercise) for exercise in EXERCISES])
@@ -107,7 +113,8 @@ def test_a_right_solution_passes_in_the_process_of_a_check(exercise):
     [HANGING[0], *(pytest.param(*wrong, marks=pytest.mark.exhaustive) for wrong in HANGING[1:])],
     ids=lambda value: value if isinstance(value, str) else name_of(value),
 )
-def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution):
+def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint_id, solution, sees):
+    sees(exercise_id, refused=1)
     verdict = check(exercise_id, solution, deadline_s=2.0)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
     assert verdict.first.where.endswith(f"of {solution.__name__}")

@@ -52,5 +52,6 @@ EXERCISES = (
             "set_epoch put new positions into it. Call it once for epoch 0 before you return the loader.",
         ),
         package=("pllab.data.partition_dataset",),
+        deadline_s=60.0,
     ),
 )

@@ -54,7 +54,7 @@ class BubbleStudio(Widget):
     stage are spread evenly over its layers.
 
     Keys: 1 to 5 tour the families, b changes the measure, s shades micro-batches, f fills the screen, space plays. In
-    a timeline, arrows follow a micro-batch, Enter keeps it, plus and minus zoom, 0 shows all, Escape lets go.
+    a timeline, arrows follow a micro-batch, a click keeps it, plus and minus zoom, 0 shows all, Escape lets go.
 
     Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. `run=` is a function from a schedule to
     a measured timeline; the button "Run it" draws the measured run below the prediction. If the function has a

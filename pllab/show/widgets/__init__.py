@@ -6,6 +6,8 @@ index_map.py       which rank loads which sample
 fingerprint.py     by which factor gradients differ from the right ones
 bucket_slider.py   how gradients fall into messages, and what these cost
 cut_editor.py      layers cut into stages
+shard_viewer.py    matrices split over ranks, and where their terms meet
+memory_bars.py     what each rank holds, kind by kind
 rank_cube.py       ranks by coordinate, and the groups of an axis
 race.py            throughput, live
 """
@@ -15,9 +17,11 @@ from pllab.show.widgets.clock_player import ClockPlayer
 from pllab.show.widgets.cut_editor import CutEditor
 from pllab.show.widgets.fingerprint import GradientFingerprint
 from pllab.show.widgets.index_map import IndexMap
+from pllab.show.widgets.memory_bars import MemoryBars
 from pllab.show.widgets.race import Race
 from pllab.show.widgets.rank_cube import RankCube
 from pllab.show.widgets.ring_player import RingPlayer
+from pllab.show.widgets.shard_viewer import ShardViewer
 
 __all__ = [
     "BucketSlider",
@@ -25,7 +29,9 @@ __all__ = [
     "CutEditor",
     "GradientFingerprint",
     "IndexMap",
+    "MemoryBars",
     "Race",
     "RankCube",
     "RingPlayer",
+    "ShardViewer",
 ]

@@ -1,0 +1,234 @@
+"""Say which rank, which call and which cause stopped a job or spoiled it, from the records of its ranks alone.
+
+    calls that differ     skipped, swapped, of another shape, or of a program that has left its loop
+    sends in a circle     nobody comes to its receive
+    a call not made       an exception that nobody heard, or a loop that ended early
+    nobody is stuck       a value that is not a number, or a rank that others wait for every time
+
+Asked in this order, because a rank that is stuck explains why others never came.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pllab.autopsy import wards
+from pllab.autopsy.habits import Kind, expected
+from pllab.autopsy.records import Call, Record
+from pllab.autopsy.waiting import lateness
+
+NO_FAULT = "no fault found"
+OTHER_CALLS = "different calls"
+ABSENT = "never came"
+_LATE_S = 0.15  # less is the noise of a busy machine
+_LEAST_TIMES = 4  # one pause of a rank makes it late to all calls of a step that are started together
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The rank, the number of its call and the cause, as in `pllab.autopsy.WARDS`, and a sentence for people.
+
+    `rank` and `call` are None where nothing was found.
+    """
+
+    rank: int | None
+    call: int | None
+    cause: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def diagnose(records: Sequence[Record]) -> Diagnosis:
+    """Name rank, call and cause from the records of the ranks, in any order.
+
+    Worked example with two ranks, whose steps are all_reduce(768) and barrier:
+
+        rank 0   ... all_reduce(768)   barrier   all_reduce(768) not finished
+        rank 1   ... all_reduce(768)   barrier   barrier not finished
+        ->       rank 1 skipped all_reduce(768), its call 6
+
+    Raises:
+        ValueError: fewer than two records, or two of one rank.
+    """
+    records = sorted(records, key=lambda record: record.rank)
+    ranks = [record.rank for record in records]
+    if len(records) < 2 or len({*ranks}) < len(ranks):
+        raise ValueError(f"records of two or more different ranks are compared, and these are of ranks {ranks}")
+    for ask in (_parting, _circle_of_sends, _absence, _without_record, _not_a_number, _straggler):
+        if (found := ask(records)) is not None:
+            return found
+    under_way = [f"rank {one.rank} in {one.standing}" for one in records if one.standing is not None]
+    rest = f"some are under way: {', '.join(under_way)}" if under_way else "no rank waits for another"
+    return Diagnosis(None, None, NO_FAULT, f"Every rank made the same calls, and {rest}.")
+
+
+def _parting(records: Sequence[Record]) -> Diagnosis | None:
+    """The first place in a group at which the ranks made different calls."""
+    for group in dict.fromkeys(call.group for record in records for call in record.calls):
+        by_rank = {record.rank: record.collectives(group) for record in records}
+        for place in sorted({place for calls in by_rank.values() for place in calls}):
+            made = {rank: calls[place] for rank, calls in by_rank.items() if place in calls}
+            if len({call.kind for call in made.values()}) > 1:
+                return _explain_parting(records, by_rank, made, place)
+    return None
+
+
+def _explain_parting(
+    records: Sequence[Record], by_rank: dict[int, dict[int, Call]], made: dict[int, Call], place: int
+) -> Diagnosis:
+    culprit = _minority(by_rank, made, place)
+    right = max((rank for rank in made if made[rank].kind != made[culprit].kind), key=lambda rank: len(by_rank[rank]))
+    mine, wanted = made[culprit], made[right]
+    told = f"rank {culprit} made {mine} as its call {mine.number}, where rank {right} made {wanted}"
+    record = next(record for record in records if record.rank == culprit)
+    if heard := [caught for caught in record.caught if caught.before_call <= mine.number]:
+        return _swallowed(culprit, heard[0].before_call, record)
+    cause = _cause_of_parting(by_rank, culprit, right, place)
+    return Diagnosis(culprit, mine.number, cause, f"{_SENTENCES[cause].format(rank=culprit)}: {told}.")
+
+
+_SENTENCES = {
+    wards.SKIPPED: "Rank {rank} skipped a collective",
+    wards.SWAPPED: "Rank {rank} swapped two collectives",
+    wards.SHAPE: "Rank {rank} has a tensor of another shape or dtype",
+    wards.UNEVEN: "Rank {rank} had fewer batches and has left the loop",
+    OTHER_CALLS: "Rank {rank} made another call than the others",
+}
+
+
+def _minority(by_rank: dict[int, dict[int, Call]], made: dict[int, Call], place: int) -> int:
+    """The rank that parted: the one of the fewest; of as many, the one that broke the habit of the calls before."""
+    counts = Counter(call.kind for call in made.values())
+    fewest = [rank for rank in made if counts[made[rank].kind] == min(counts.values())]
+    before = [call for at, call in sorted(by_rank[fewest[0]].items()) if at < place]
+    unusual = [rank for rank in fewest if [made[rank].kind] != expected(before)]
+    return (unusual or fewest)[-1]
+
+
+def _cause_of_parting(by_rank: dict[int, dict[int, Call]], culprit: int, right: int, place: int) -> str:
+    calls = by_rank[right]
+    before = [call for at, call in sorted(calls.items()) if at < place]
+    wanted: list[Kind] = [call.kind for at, call in sorted(calls.items()) if at >= place]
+    mine: list[Kind] = [call.kind for at, call in sorted(by_rank[culprit].items()) if at >= place]
+    by_habit = expected(before, len(wanted) + 1)
+    after = [*wanted[1:], *by_habit[len(wanted) :]]  # what comes after the call that the others made
+    if after and mine[0] == after[0]:
+        return wards.SWAPPED if len(mine) > 1 and mine[1] == wanted[0] and mine[1:2] != after[1:2] else wards.SKIPPED
+    if mine[0][0] == wanted[0][0]:
+        return wards.SHAPE
+    if before and mine[0] not in [call.kind for call in before]:
+        return wards.UNEVEN
+    return OTHER_CALLS
+
+
+def _circle_of_sends(records: Sequence[Record]) -> Diagnosis | None:
+    """Ranks of which each stands in a send to the next."""
+    sending = {
+        record.rank: record for record in records if record.standing is not None and record.standing.name == "send"
+    }
+    for start in sending:
+        circle, at = [start], sending[start].standing.peer  # type: ignore[union-attr]
+        while at in sending and at not in circle:
+            circle.append(at)
+            at = sending[at].standing.peer  # type: ignore[union-attr]
+        if at == start:
+            return _explain_circle([sending[rank] for rank in circle])
+    return None
+
+
+def _explain_circle(circle: list[Record]) -> Diagnosis:
+    """The one to blame is the rank whose habit is another call at this place; without habits, the last one."""
+    circle = sorted(circle, key=lambda record: record.rank)
+    stands = {record.rank: call for record in circle if (call := record.standing) is not None}
+    unusual = [
+        record.rank
+        for record in circle
+        if expected([c for c in record.calls if c.number < stands[record.rank].number])[:1]
+        not in ([], [stands[record.rank].kind])
+    ]
+    rank = (unusual or list(stands))[-1]
+    places = ", ".join(f"rank {number} in {call} (call {call.number})" for number, call in stands.items())
+    return Diagnosis(
+        rank,
+        stands[rank].number,
+        wards.SENDS,
+        f"Every rank of a circle stands in a send, so nobody receives: {places}.",
+    )
+
+
+def _absence(records: Sequence[Record]) -> Diagnosis | None:
+    """A rank that has not made a call in which others stand."""
+    standing = [(record, call) for record in records if (call := record.standing) is not None and call.is_collective]
+    for waiting, call in sorted(standing, key=lambda pair: pair[1].order):
+        for record in records:
+            if record.standing is None and call.order not in record.collectives(call.group):
+                return _explain_absence(record, waiting, call)
+    return None
+
+
+def _explain_absence(record: Record, waiting: Record, call: Call) -> Diagnosis:
+    told = f"rank {waiting.rank} stands in {call} (call {call.number})"
+    if record.caught:
+        return _swallowed(record.rank, record.next_number, record, f", and {told}")
+    if record.state == "returned":
+        sentence = f"Rank {record.rank} had fewer batches and has returned, and {told}."
+        return Diagnosis(record.rank, record.next_number, wards.UNEVEN, sentence)
+    where = f" It was at {record.stack[0]}." if record.stack else ""
+    ended = "" if record.state == "running" else f" It ended: {record.state}."
+    sentence = f"Rank {record.rank} never came to its call {record.next_number}, and {told}.{where}{ended}"
+    return Diagnosis(record.rank, record.next_number, ABSENT, sentence)
+
+
+def _without_record(records: Sequence[Record]) -> Diagnosis | None:
+    """All that is known is the same, and ranks stand still: they wait for one that left nothing."""
+    standing = [(call.number, record) for record in records if (call := record.standing) is not None]
+    size = max(record.world_size for record in records)
+    missing = sorted({*range(size)} - {record.rank for record in records})
+    if not standing or not missing:
+        return None
+    number, waiting = min(standing, key=lambda one: (one[0], one[1].rank))
+    told = f"rank {waiting.rank} stands in {waiting.standing} (call {number})"
+    sentence = f"Rank {missing[0]} left no record, and {told}: look for the error of rank {missing[0]}."
+    return Diagnosis(missing[0], number, ABSENT, sentence)
+
+
+def _swallowed(rank: int, call: int, record: Record, told: str = "") -> Diagnosis:
+    caught = record.caught[-1]
+    sentence = f"Rank {rank} swallowed an exception before its call {call}: {caught.text} at {caught.where}{told}."
+    return Diagnosis(rank, call, wards.SWALLOWED, sentence)
+
+
+def _not_a_number(records: Sequence[Record]) -> Diagnosis | None:
+    """The first call into which a rank put a value that is not a number; the sum carries it to all."""
+    found = [(call.number, record.rank, call) for record in records for call in record.calls if call.has_nan]
+    if not found:
+        return None
+    number, rank, call = min(found, key=lambda one: one[:2])
+    sentence = f"Rank {rank} put a value that is not a number into {call}, its call {number}, as the first of all."
+    return Diagnosis(rank, number, wards.NAN, sentence)
+
+
+def _straggler(records: Sequence[Record]) -> Diagnosis | None:
+    """The rank that comes last most of the time, by how long the others had been there."""
+    late = lateness(records)
+    strong = {rank: [number for number in late[rank] if late[rank][number] >= _LATE_S] for rank in late}
+    rank = max(strong, key=lambda one: len(strong[one]))
+    if len(strong[rank]) < _LEAST_TIMES or len(strong[rank]) < 0.6 * sum(map(len, strong.values())):
+        return None
+    most = max(late[rank].values())
+    calls = next([call for call in record.calls if call.is_collective] for record in records if record.rank == rank)
+    call = calls[_change([late[rank].get(call.number, 0.0) > most / 2 for call in calls])]
+    told = f"from {call}, its call {call.number}, on the others wait up to {most:.2f} s"
+    return Diagnosis(rank, call.number, wards.STRAGGLER, f"Rank {rank} is a straggler: {told}.")
+
+
+def _change(is_late: Sequence[bool]) -> int:
+    """Where a sequence becomes late for good: what follows has the most late calls above the average of all.
+
+    So one pause in the first step, when a rank still warms up, does not count as the beginning.
+    """
+    share = sum(is_late) / len(is_late)
+    above = [sum(is_late[at:]) - share * (len(is_late) - at) for at in range(len(is_late))]
+    return max((at for at, late in enumerate(is_late) if late), key=lambda at: (above[at], -at))

@@ -1,0 +1,135 @@
+"""Read records from files: ours, and what torch's flight recorder dumps on any machine, as JSON or as a pickle."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pllab.autopsy.narrow import read_pickle
+from pllab.autopsy.records import MARK, Call, Record
+
+_MOST_BYTES = 256 * 2**20
+_NAMES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "_all_gather_base": "all_gather",
+    "_allgather_base": "all_gather",
+    "allgather_into_tensor": "all_gather",
+    "_reduce_scatter_base": "reduce_scatter",
+    "recv": "receive",
+}
+
+
+def read_records(paths: Sequence[Path]) -> list[Record]:
+    """The record of each file, in order of rank; a file of torch's has its rank as the last number of its name.
+
+    Example: `read_records([Path("trace_0"), Path("trace_1")])`.
+
+    Raises:
+        ValueError: a file is not there, is no record, or asks for more than plain values; or two are of one rank.
+    """
+    records = sorted((_read(path) for path in paths), key=lambda record: record.rank)
+    for one, other in zip(records, records[1:], strict=False):
+        if one.rank == other.rank:
+            raise ValueError(f"two of the files are of rank {one.rank}; give one file of each rank")
+    return records
+
+
+def _read(path: Path) -> Record:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES // 2**20} MiB, which no flight record has")
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be read ({error.strerror}); give the dump of each rank") from None
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no flight record: {error}") from None
+    try:
+        return _record(_values(data), path)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no flight record: {error}") from None
+
+
+def _values(data: bytes) -> Any:
+    """A dump begins with a brace if it is JSON, and with the byte 0x80 if it is a pickle."""
+    if data[:1] == b"\x80":
+        return read_pickle(data)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if data.lstrip()[:1] == b"{" else "JSON or a pickle"
+        raise ValueError(f"it is not {kind} ({str(error).partition(chr(10))[0]})") from None
+
+
+def _record(found: Any, path: Path) -> Record:
+    if not isinstance(found, Mapping):
+        raise ValueError(f"it holds a {type(found).__name__}, and a record is a dictionary")
+    if MARK in found:
+        return Record.from_json(found)
+    if "entries" not in found:
+        raise ValueError("it has neither the entries of torch's flight recorder nor those of pllab's")
+    numbers = re.findall(r"\d+", path.stem if path.suffix in (".json", ".pkl", ".pickle") else path.name)
+    if not numbers:
+        raise ValueError("its name has no number, and torch writes the rank there alone; call it trace_0 for rank 0")
+    try:
+        return _of_torch(found, int(numbers[-1]))
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"an entry has another form than torch's ({error!r})") from None
+
+
+def _of_torch(found: Mapping[str, Any], rank: int) -> Record:
+    """A dump of torch, which numbers collectives from 1 in each group, and messages between two ranks apart."""
+    groups = found.get("pg_config") or {}
+    sizes = [len(re.findall(r"\d+", str(group.get("ranks", "")))) for group in groups.values()]
+    entries = sorted(found["entries"], key=lambda entry: int(entry["record_id"]))
+    calls = tuple(_call(entry) for entry in entries)
+    standing = next((entry for entry, call in zip(entries, calls, strict=True) if not call.finished), None)
+    stack = tuple(map(_line, standing.get("frames") or ())) if standing else ()
+    return Record(rank=rank, world_size=max(sizes, default=0), calls=calls, stack=stack)
+
+
+def _call(entry: Mapping[str, Any]) -> Call:
+    name, peer = _name_and_peer(str(entry["profiling_name"]))
+    is_p2p = bool(entry.get("is_p2p", False))
+    sizes = entry["output_sizes" if name == "receive" else "input_sizes"]
+    dtypes = entry.get("output_dtypes" if name == "receive" else "input_dtypes") or [""]
+    ended = entry.get("time_discovered_completed_ns") or 0
+    frames = [_line(frame) for frame in entry.get("frames") or ()]
+    own = [line for line in frames if not line.startswith(("distributed_c10d.py", "c10d_logger.py"))]
+    group = entry["process_group"]
+    return Call(
+        number=int(entry["record_id" if is_p2p else "collective_seq_id"]),
+        name=name,
+        shape=_shape(sizes),
+        dtype=str(dtypes[0]),
+        peer=peer,
+        finished=bool(entry.get("retired")) or entry["state"] == "completed" or bool(ended),
+        started_s=int(entry["time_created_ns"]) / 1e9,
+        finished_s=int(ended) / 1e9 or None,
+        where=own[0] if own else "",
+        group=" ".join(map(str, group)) if isinstance(group, Sequence) and not isinstance(group, str) else str(group),
+        order=int(entry["collective_seq_id"]),
+    )
+
+
+def _name_and_peer(text: str) -> tuple[str, int | None]:
+    """`"nccl:all_reduce"` -> all_reduce; `"nccl:send 0->1"` -> send to rank 1; `"nccl:recv 0<-1"` -> from rank 1."""
+    name = text.rpartition(":")[2].strip()
+    ends = re.fullmatch(r"(send|recv)\s+(\d+)\s*(?:->|<-)\s*(\d+)", name)
+    if ends:
+        return _NAMES.get(ends[1], ends[1]), int(ends[3])
+    return _NAMES.get(name, name), None
+
+
+def _shape(sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The shape of one tensor; of several, their number in front of the first one's."""
+    shapes = [tuple(int(size) for size in each) for each in sizes]
+    if not shapes:
+        return ()
+    return shapes[0] if len(shapes) == 1 else (len(shapes), *shapes[0])
+
+
+def _line(frame: Mapping[str, Any]) -> str:
+    name = str(frame["filename"]).replace("\\", "/").rpartition("/")[2]
+    return f"{name}:{frame['line']} in {frame['name']}"

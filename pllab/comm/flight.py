@@ -1,0 +1,245 @@
+"""A flight recorder: a file for each rank that tells what it called, even while it is stuck and after it has died.
+
+A ledger counts messages; this also keeps when each began and ended, whether its values were numbers, which line made
+it, the exceptions that the program caught, and where its main thread stands. It listens where torch's own recorder
+does, at the process group's methods, so both number the same calls. The file is written before each call, because
+gloo ends the process when sizes differ, and ten times a second by a thread, because a stuck rank writes nothing itself.
+"""
+
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ProcessGroup
+
+from pllab.autopsy import Call, Caught, Record
+from pllab.comm.ledger import METHODS, group_name, peer_of, shape_of, tensors_in
+
+_EVERY_S = 0.1
+_MOST_CALLS = 1000
+_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent), str(Path(threading.__file__).parent))
+_OF_ROOT = frozenset({"broadcast", "scatter"})  # the root alone puts something in
+_QUIET = (StopIteration, GeneratorExit)
+
+
+@contextmanager
+def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> Iterator["Flight"]:
+    """Write the flight record of this rank to a file until the block ends.
+
+    Example:
+        with record_flight(Path(f"flight-{rank}.json"), watch=__file__):
+            train()
+        # afterwards, or while it is stuck: python -m pllab autopsy flight-*.json
+
+    Args:
+        path: the file; it is replaced whole, so a reader never sees half of it.
+        watch: a file of Python whose caught exceptions are recorded; by default none are.
+        torchs: a file for what torch's own flight recorder knows of gloo's calls; by default it is not asked.
+    """
+    flight = Flight(path, threading.main_thread().ident or 0, torchs)
+    restore = _replace_methods(flight)
+    trace = _exceptions_of(watch, flight) if watch else None
+    before = sys.gettrace()
+    if trace is not None:
+        threading.settrace(trace)
+        sys.settrace(trace)
+    writer = threading.Thread(target=flight.keep_writing, name="pllab-flight", daemon=True)
+    writer.start()
+    try:
+        yield flight
+        flight.end("returned")
+    except BaseException as error:
+        told = _told(error)
+        flight.caught = [one for one in flight.caught if one.text != told]  # this one was not swallowed
+        flight.end(f"raised {told}")
+        raise
+    finally:
+        if trace is not None:
+            threading.settrace(None)
+            sys.settrace(before)
+        restore()
+
+
+@dataclass(eq=False)
+class Flight:
+    """The record of this rank as it grows."""
+
+    path: Path
+    main_thread: int
+    torchs: Path | None = None
+    calls: list[Call] = field(default_factory=list)
+    caught: list[Caught] = field(default_factory=list)
+    state: str = "running"
+    _works: dict[int, Any] = field(default_factory=dict)
+    _orders: dict[str, int] = field(default_factory=dict)
+    _made: int = 0
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def began(self, method: str, group: ProcessGroup, args: tuple[Any, ...]) -> int:
+        """Note a call that is about to be made; returns its number."""
+        name, position = METHODS[method]
+        tensors = tensors_in(args[position]) if position is not None and position < len(args) else []
+        named, peer = group_name(group), peer_of(group, method, args)
+        puts_in = name != "receive" and (name not in _OF_ROOT or peer == dist.get_rank())
+        has_nan = puts_in and any(_has_nan(tensor) for tensor in tensors)
+        with self._lock:
+            order = self._orders.get(named, 0)
+            call = Call(
+                number=self._made,
+                name=name,
+                shape=shape_of(tensors),
+                dtype=str(tensors[0].dtype).removeprefix("torch.") if tensors else "",
+                peer=peer,
+                started_s=time.monotonic(),
+                has_nan=has_nan,
+                where=_line_of(sys._getframe()),
+                group=named,
+                order=order,
+            )
+            self._orders[named] = order + call.is_collective
+            self._made += 1
+            self.calls.append(call)
+            del self.calls[:-_MOST_CALLS]
+        self.write()
+        return call.number
+
+    def ended(self, number: int) -> None:
+        """Note that the result of a call is there."""
+        with self._lock:
+            at = number - (self._made - len(self.calls))
+            if at >= 0 and not self.calls[at].finished:
+                self.calls[at] = replace(self.calls[at], finished=True, finished_s=time.monotonic())
+
+    def end(self, state: str) -> None:
+        """Note how the program ended, and write for the last time."""
+        self.write(state)
+
+    def write(self, state: str = "") -> None:
+        """Replace the file by what is known now."""
+        frame = sys._current_frames().get(self.main_thread)
+        frames = traceback.extract_stack(frame) if frame else []
+        stack = tuple(_frame_line(one) for one in reversed(frames) if one.filename != __file__)
+        with self._lock, suppress(OSError):  # the owner may have removed the folder
+            self.state = state or self.state
+            record = Record(
+                rank=dist.get_rank() if dist.is_initialized() else 0,
+                world_size=dist.get_world_size() if dist.is_initialized() else 1,
+                calls=tuple(self.calls),
+                state=self.state,
+                caught=tuple(self.caught),
+                stack=() if self.state != "running" else stack,
+            )
+            _write_whole(self.path, json.dumps(record.to_json()).encode())
+
+    def keep_writing(self) -> None:
+        """In a thread of its own: write until the program has ended."""
+        while self.state == "running":
+            self.write()
+            if self.torchs is not None:
+                _write_whole(self.torchs, _dump_of_torch())
+            time.sleep(_EVERY_S)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    draft = path.with_suffix(".draft")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def _dump_of_torch() -> bytes:
+    """What torch's recorder of gloo's calls knows, as JSON; from torch 2.9 on, with room for the last 2000 calls."""
+    dump = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
+    return bytes(dump(True, False)) if dump is not None else b""
+
+
+class _Landing:
+    """Torch's handle of a call; it notes when the result is there."""
+
+    def __init__(self, work: Any, flight: Flight, number: int) -> None:
+        self._work, self._flight, self._number = work, flight, number
+
+    def wait(self, *deadline: Any) -> Any:
+        done = self._work.wait(*deadline)
+        self._flight.ended(self._number)
+        return done
+
+    def is_completed(self) -> bool:
+        if done := bool(self._work.is_completed()):
+            self._flight.ended(self._number)
+        return done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._work, name)
+
+
+def _replace_methods(flight: Flight) -> Callable[[], None]:
+    """Tell the flight of every call, from whatever function of torch; returns how to put the methods back."""
+    methods = {name: vars(ProcessGroup)[name] for name in METHODS if name in vars(ProcessGroup)}
+
+    def heard(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(group: ProcessGroup, *args: Any, **options: Any) -> Any:
+            number = flight.began(name, group, args)
+            return _Landing(method(group, *args, **options), flight, number)
+
+        return call
+
+    for name, method in methods.items():
+        setattr(ProcessGroup, name, heard(name, method))
+
+    def restore() -> None:
+        for name, method in methods.items():
+            setattr(ProcessGroup, name, method)
+
+    return restore
+
+
+def _exceptions_of(watched: str, flight: Flight) -> Callable[[FrameType, str, Any], Any]:
+    """A tracer that hears exceptions in one file, and is not asked about the lines of any."""
+
+    def local(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "exception" and not issubclass(arg[0], _QUIET):
+            told = _told(arg[1] if isinstance(arg[1], BaseException) else arg[0](arg[1]))
+            where = f"{Path(watched).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+            caught = Caught(told, where, flight._made)
+            if not any(one.text == told and one.before_call == flight._made for one in flight.caught):
+                flight.caught.append(caught)  # where it was raised, not the frames that it passed through
+        return local
+
+    def trace(frame: FrameType, _event: str, _arg: Any) -> Any:
+        if frame.f_code.co_filename != watched:
+            return None
+        frame.f_trace_lines = False
+        return local
+
+    return trace
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def _has_nan(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.device.type != "meta" and bool(tensor.isnan().any())
+
+
+def _line_of(frame: FrameType | None) -> str:
+    """The innermost line that is neither torch's nor this room's: the program's own."""
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def _frame_line(frame: traceback.FrameSummary) -> str:
+    return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"

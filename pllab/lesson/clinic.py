@@ -1,0 +1,191 @@
+"""The break-it clinic: start real ranks with a fault in them, watch until they are stuck or done, keep their records.
+
+A ward ends in seconds and leaves no process behind. A rank that waits is told from one that is only slow: its record
+goes on being written, and nothing in it changes. A busy machine writes no records, so it is not taken for a deadlock.
+"""
+
+import json
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from html import escape
+from pathlib import Path
+
+from pllab.autopsy import WARDS, Fault, Record, Truth, read_records
+from pllab.comm.processes import Started, end_children, how_it_ended
+from pllab.lesson.checking import warm_nursery
+
+_PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
+_BEATS = 6  # how often each record must have been written meanwhile
+_LATE_S = 30.0
+_WIDTH = 100  # of a printed line
+_ENTRY = "pllab.lesson.ward_training:run_rank"
+_CELL = "border:1px solid #999999;padding:4px 8px;text-align:left;vertical-align:top;white-space:pre-wrap"
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What the ranks of a ward left: the record of each, what torch's own recorder knew, and what they printed.
+
+    It does not say what the fault was; `mark` compares your diagnosis with the truth.
+    """
+
+    records: tuple[Record, ...]
+    torchs: tuple[Record, ...] = field(repr=False)
+    """The same ranks by torch's flight recorder of gloo: it numbers calls from 1, and the meeting's barrier is one."""
+    printed: tuple[str, ...] = field(repr=False)
+    stuck: bool = True
+    _truth: Truth | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        outcome = "stuck" if self.stuck else "ended"
+        blocks = [f"{len(self.records)} ranks, {outcome} (real)"]
+        for record, told in zip(self.records, self.printed, strict=True):
+            rows = [f"  {label}: {text}".replace("\n", "\n    ") for label, text in _rows(record, told)]
+            blocks.append("\n".join([f"rank {record.rank}", *rows]))
+        return "\n".join(blocks)
+
+    def _repr_html_(self) -> str:
+        columns = [_rows(record, told) for record, told in zip(self.records, self.printed, strict=True)]
+        head = "".join(f'<th scope="col" style="{_CELL}">rank {record.rank}</th>' for record in self.records)
+        body = "".join(
+            f'<tr><th scope="row" style="{_CELL}">{escape(cells[0][0])}</th>'
+            + "".join(f'<td style="{_CELL};font-family:monospace">{escape(text)}</td>' for _, text in cells)
+            + "</tr>"
+            for cells in zip(*columns, strict=True)
+        )
+        caption = f"{len(self.records)} ranks, {'stuck' if self.stuck else 'ended'} (real)"
+        return (
+            f'<table style="border-collapse:collapse"><caption style="text-align:left">{caption}</caption>'
+            f'<thead><tr><td style="{_CELL}"></td>{head}</tr></thead><tbody>{body}</tbody></table>'
+        )
+
+
+def _rows(record: Record, printed: str) -> list[tuple[str, str]]:
+    """What a console shows of a rank: the same rows for every rank."""
+    calls = [f"{call.number} {call}{'' if call.finished else ' ...'}" for call in record.calls[-6:]]
+    own = next((line for line in record.stack if line.startswith("ward_training.py")), "")
+    stands = " < ".join(dict.fromkeys([*record.stack[:1], own])) if record.stack else "-"
+    return [
+        ("printed last", "\n".join(line[:_WIDTH] for line in printed.strip().splitlines()[-3:]) or "-"),
+        ("last calls (... not finished)", "\n".join(calls) or "-"),
+        ("values that are no numbers, first in", str(next((c.number for c in record.calls if c.has_nan), "-"))),
+        ("state", record.state.partition(";")[0]),
+        ("stands at", stands),
+        ("caught", "\n".join(f"{one.text} at {one.where}" for one in record.caught) or "-"),
+    ]
+
+
+def admit(ward: str | None = None, seed: int = 0) -> Visit:
+    """Start a small training on two to four ranks with a fault in it; return what they left when stuck or done.
+
+    Example: `admit("straggler", 3)`, or `admit(seed=3)` for a ward by chance that nobody names. Seed 3 is always the
+    same fault on the same rank, in the same step. No rank is left when this returns.
+
+    Raises:
+        ValueError: there is no such ward.
+        RuntimeError: the ranks did not start, because other programs had the machine.
+    """
+    chosen = random.Random(f"clinic {seed}").choice(WARDS) if ward is None else ward
+    fault = Fault.drawn(chosen, seed)
+    with tempfile.TemporaryDirectory(prefix="pllab-clinic-", ignore_cleanup_errors=True) as name:
+        folder, ranks = Path(name), list[Started]()
+        try:
+            for number in range(fault.world_size):
+                words = str(folder), str(number), json.dumps(asdict(fault))
+                ranks.append(warm_nursery().start(folder, _ENTRY, *words, log=folder / f"printed-{number}"))
+            stuck = _watch(folder, ranks)
+            codes = [rank.returncode for rank in ranks]  # None for one that runs and is ended now
+        finally:
+            end_children(ranks)
+        return _leave(folder, codes, stuck, fault.truth)
+
+
+def _watch(folder: Path, ranks: Sequence[Started]) -> bool:
+    """Wait until all ranks have ended, or none has made a call for some time; whether they are stuck."""
+    files = [folder / f"flight-{number}.json" for number in range(len(ranks))]
+    end, since, seen = time.monotonic() + _LATE_S, time.monotonic(), [-1] * len(ranks)
+    beats = [set[int]() for _ in ranks]
+    while time.monotonic() < end:
+        running = [number for number, rank in enumerate(ranks) if rank.returncode is None]
+        if not running:
+            return False
+        now = [_progress(file) for file in files]
+        if now != seen or -1 in now:
+            since, seen, beats = time.monotonic(), now, [set() for _ in ranks]
+        for number in running:
+            with suppress(OSError):
+                beats[number].add(files[number].stat().st_mtime_ns)
+        if time.monotonic() - since > _PATIENCE_S and all(len(beats[number]) >= _BEATS for number in running):
+            return True
+        time.sleep(0.05)
+    return True
+
+
+def _progress(file: Path) -> int:
+    """A number that grows with every call that begins or ends; -1 before there is a record."""
+    try:
+        calls = json.loads(file.read_bytes())["calls"]
+    except (OSError, ValueError):
+        return -1
+    return len(calls) + sum(call["finished"] for call in calls)
+
+
+def _leave(folder: Path, codes: Sequence[int | None], stuck: bool, truth: Truth) -> Visit:
+    files = [folder / f"flight-{number}.json" for number in range(len(codes))]
+    if missing := [number for number, file in enumerate(files) if not file.exists()]:
+        words = (folder / f"printed-{missing[0]}").read_text().strip().splitlines()[-1:]
+        raise RuntimeError(
+            f"rank {missing[0]} of the ward did not begin ({how_it_ended(codes[missing[0]])}; "
+            f"{''.join(words) or 'it said nothing'}); run the cell again when the machine is less busy"
+        )
+    torchs = [file for file in sorted(folder.glob("gloo_trace_*.json")) if file.stat().st_size]
+    printed = tuple((folder / f"printed-{number}").read_text() for number in range(len(codes)))
+    records = tuple(map(_with_end, read_records(files), codes))
+    return Visit(records, tuple(read_records(torchs)), printed, stuck, truth)
+
+
+def _with_end(record: Record, code: int | None) -> Record:
+    """A rank that was killed could not write that it ended."""
+    killed = record.state == "running" and code is not None
+    return replace(record, state=how_it_ended(code)) if killed else record
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Which parts of a diagnosis are right."""
+
+    rank: bool
+    call: bool
+    cause: bool
+
+    @property
+    def right(self) -> bool:
+        """Whether all of it is."""
+        return self.rank and self.call and self.cause
+
+    def __repr__(self) -> str:
+        if self.right:
+            return "right: rank, call and cause"
+        parts = {"rank": self.rank, "call": self.call, "cause": self.cause}
+        told = ", ".join(f"{name} {'right' if good else 'not yet'}" for name, good in parts.items())
+        return f"{told}. Look at the first place where one rank differs from the others, and at what it did next."
+
+
+def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:
+    """Mark a diagnosis of a visit: the rank at fault, the number of its call, and the cause.
+
+    The call is the first one of that rank that the fault changed; for an exception or a loop that ended, the first
+    call that it should have made and did not.
+
+    Raises:
+        ValueError: the cause is none of the eight.
+    """
+    if cause not in WARDS:
+        raise ValueError(f"there is no cause {cause!r}; choose one of {', '.join(WARDS)}")
+    truth = visit._truth
+    assert truth is not None, "a visit comes from admit"
+    return Mark(rank == truth.rank, call == truth.call, cause == truth.cause)

@@ -1,0 +1,135 @@
+"""The course as its notebooks tell it: what each lesson takes, needs and promises is written in the lesson alone.
+
+    python -m pllab.lesson.course README.md notebooks
+
+writes README's table of lessons, between `<!-- lessons -->` and `<!-- end -->`. A notebook says of itself, in its
+metadata under "pllab":
+
+    {"minutes": 45, "needs": ["05", "09"], "promise": "say what each stage holds, in bytes"}
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Cell = Mapping[str, Any]  # a notebook's cell, as JSON or as nbformat has it
+
+COMPARED, IGNORED = "nbval-check-output", "nbval-ignore-output"  # every code cell has one of these tags
+_FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """A lesson, as its notebook says and counts it.
+
+    `number` is "09", `needs` are the numbers of the lessons before it, `promise` is what one is able to do after it.
+    `num_words` are the words to read. Of `num_code_cells` nbval compares the outputs of `num_compared`, and
+    `num_silent` of these have no output.
+    """
+
+    path: Path
+    number: str
+    title: str
+    minutes: int
+    needs: tuple[str, ...]
+    promise: str
+    num_words: int
+    num_cells: int
+    num_code_cells: int
+    num_exercises: int
+    num_compared: int
+    num_silent: int
+
+
+def read_lesson(path: Path) -> Lesson:
+    """Read a lesson from its notebook.
+
+    Example: `read_lesson(Path("notebooks/09_workers_and_pipe.ipynb")).minutes` -> 60.
+
+    Raises:
+        ValueError: the file is no notebook, or does not say its title, minutes and promise.
+    """
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        cells, about = notebook["cells"], notebook["metadata"].get("pllab", {})
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no notebook: {error}; restore it") from error
+    number = path.name[:2]
+    title = re.match(rf"# {number} (\S.*)", _source(cells[0])) if cells else None
+    if title is None:
+        raise ValueError(f"{path.name} has no title; begin it with '# {number} ...'")
+    if not about.get("minutes") or not about.get("promise"):
+        raise ValueError(f"{path.name} does not say its minutes and promise; write them in its metadata, under 'pllab'")
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    compared = [cell for cell in code if COMPARED in cell["metadata"].get("tags", [])]
+    return Lesson(
+        path=path,
+        number=number,
+        title=title[1].strip(),
+        minutes=about["minutes"],
+        needs=tuple(about.get("needs", ())),
+        promise=about["promise"],
+        num_words=num_words(cells),
+        num_cells=len(cells),
+        num_code_cells=len(code),
+        num_exercises=sum(bool(re.fullmatch(rf"{number}-ex\d+-stub", cell.get("id", ""))) for cell in code),
+        num_compared=len(compared),
+        num_silent=sum(not cell["outputs"] for cell in compared),
+    )
+
+
+def read_course(folder: Path) -> tuple[Lesson, ...]:
+    """The lessons of a folder by their numbers.
+
+    Raises:
+        ValueError: there is no notebook, two have the same number, or one says too little (see `read_lesson`).
+    """
+    lessons = tuple(read_lesson(path) for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")))
+    if not lessons:
+        raise ValueError(f"no lesson is in {str(folder)!r}; name the folder of the notebooks")
+    for one, other in zip(lessons, lessons[1:], strict=False):
+        if one.number == other.number:
+            raise ValueError(f"{one.path.name} and {other.path.name} have the same number; give one of them another")
+    return lessons
+
+
+def num_words(cells: Iterable[Cell]) -> int:
+    """The words to read: without what is folded, which is hints, answers and solutions."""
+    text = "\n".join(_source(cell) for cell in cells if cell["cell_type"] == "markdown")
+    return len(re.findall(r"\w+(?:['-]\w+)*", re.sub(r"\]\([^)]*\)", "]", _FOLDED.sub("", text))))
+
+
+def fill(text: str, lessons: Iterable[Lesson]) -> str:
+    """The text with the table of lessons between its marks.
+
+    Example: `fill(Path("README.md").read_text(), read_course(Path("notebooks")))` is README again, if it is up to date.
+    """
+    from pllab.bench.marked import between_marks, table  # the bench loads slowly, and only this needs it
+
+    rows = [
+        (f"[{one.number} {one.title}](notebooks/{one.path.name})", str(one.minutes), one.promise) for one in lessons
+    ]
+    return between_marks(text, "lessons", lambda _: table(("Lesson", "Minutes", "You will"), rows, num_right=1))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the table of lessons into a file, from a folder of notebooks; 0 when done."""
+    if len(arguments) != 2:
+        sys.stderr.write("name the file and the folder of notebooks: README.md notebooks\n")
+        return 2
+    file, folder = map(Path, arguments)
+    file.write_text(fill(file.read_text(encoding="utf-8"), read_course(folder)), encoding="utf-8")
+    return 0
+
+
+def _source(cell: Cell) -> str:
+    """A cell's text, which files hold in lines."""
+    return "".join(cell["source"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""The process that makes a solution of a notebook's cells, in a yard: it runs foreign code and is not believed.
+
+It takes what the function needs (`slicing`), runs it as a notebook would, and packs the function as `check` does. What
+it writes is the packed function or a sentence; whether the function is right, another process finds out.
+"""
+
+import ast
+import base64
+import json
+import linecache
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pllab.lesson.exercise import find
+from pllab.lesson.slicing import Statement, needed, statements
+from pllab.lesson.trial import Packed, pack
+from pllab.lesson.verdict import Outcome
+
+_NAME = "__solution__"
+_RAISED = "Cell {cell} of the notebook raised {error}, so there is no function to check; run the cells above the check."
+
+
+def run() -> None:
+    """The entry point of the process, with its folder on the command line.
+
+    `cells` there holds the exercise, the expression that `check` is given, and the cells above it; `solution` is
+    written.
+    """
+    folder = Path(sys.argv.pop())
+    order = json.loads((folder / "cells").read_text())
+    told = _told(order["exercise"], order["expression"], order["cells"])
+    (folder / "solution").write_text(json.dumps(told))
+
+
+def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    names = _notebook()
+    at = 0
+    try:
+        for at, code in _pieces(expression, cells):  # noqa: B007 - the error names the cell
+            exec(code, names)
+    except BaseException as error:  # SystemExit too: a cell that ends the process has made no function
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        return {"outcome": Outcome.NOT_YET, "hint_id": "raised", "hint": _RAISED.format(cell=at, error=text)}
+    packed = pack(find(exercise_id), names[_NAME])
+    if isinstance(packed, Packed):
+        function = base64.b64encode(packed.function).decode()
+        return {"function": function, "source": packed.source}
+    return {"outcome": packed.outcome, "hint_id": packed.hint_id, "hint": packed.first.hint}
+
+
+def _notebook() -> dict[str, Any]:
+    """The names of an empty notebook, whose functions travel by value."""
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    return vars(module)
+
+
+def _pieces(expression: str, cells: Sequence[tuple[int, str]]) -> list[tuple[int, Any]]:
+    """The code to run, by cell, and at last the expression; lines keep their numbers for tracebacks."""
+    parts = [part for number, source in cells for part in statements(number, source)]
+    by_cell: dict[int, list[Statement]] = {}
+    for part in needed(parts, expression):
+        by_cell.setdefault(part.cell, []).append(part)
+    pieces = []
+    for number, source in cells:
+        name = f"<cell {number}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        if number in by_cell:
+            body = [part.node for part in by_cell[number]]
+            pieces.append((number, compile(ast.Module(body, []), name, "exec")))
+    last = cells[-1][0] if cells else 0
+    return [*pieces, (last, compile(f"{_NAME} = ({expression})", "<cell of the check>", "exec"))]

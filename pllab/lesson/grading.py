@@ -1,0 +1,247 @@
+"""Grade notebooks: the checks of the lessons with points, and limits on what a submission may take.
+
+    grade            reads the notebook's cells as text; runs no foreign code
+      a yard         for each exercise, fenced and watched
+        extraction   makes the function of its cells and packs it
+        judging      the process of the check, as in the notebook, with its ranks
+
+A notebook's own outputs are not read. An exercise counts as many points as its difficulty, all or none. What could not
+be decided is tried once more at the end, alone.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
+
+from pllab.comm.nursery import Nursery
+from pllab.comm.processes import end_children
+from pllab.lesson.checking import PRELOADED
+from pllab.lesson.exercise import Exercise, exercises_of
+from pllab.lesson.trial import Packed, Trial, refusal, text_of
+from pllab.lesson.verdict import Outcome, Verdict
+from pllab.lesson.yard import Limits, Yard
+
+_READ_S = 60.0  # for the cells that make a function; importing torch again is not among it
+_MOST_BYTES = 64 << 20
+_CELL_ID = re.compile(r"(\d\d)-ex\d+")
+_CHECK = re.compile(r"""^[^#\n]*?\bcheck\(\s*["'](\d\d\.\d+)["']\s*,""", re.MULTILINE)
+_NO_CHECK = 'the notebook has no check("{id}", ...) any more'
+_LIMIT = "Your function {breach}, more than a solution may take."
+_ENDED = "The cells above the check ended their process, or did not come to an end within {seconds:g} s."
+
+Cell = tuple[int, str]  # its number, from 1, and its source
+
+
+@dataclass(frozen=True)
+class Task:
+    """One exercise of a submission: what `check` is given, and the code cells above it."""
+
+    exercise: Exercise
+    expression: str = ""
+    cells: tuple[Cell, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grade:
+    """One exercise with its verdict."""
+
+    verdict: Verdict
+    note: str = ""
+
+    @property
+    def of(self) -> int:
+        """The points that a right solution has."""
+        return self.verdict.exercise.difficulty
+
+    @property
+    def points(self) -> int:
+        """The points of this one."""
+        return self.of if self.verdict.outcome is Outcome.RIGHT else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        exercise, verdict = self.verdict.exercise, self.verdict
+        head = {"id": exercise.id, "title": exercise.title, "outcome": str(verdict.outcome)}
+        hint = {"hint_id": verdict.hint_id, "hint": self.note or verdict.first.hint}
+        return head | {"points": self.points, "of": self.of} | hint
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One submission: its grades in the lesson's order, or why it could not be read."""
+
+    notebook: str
+    grades: tuple[Grade, ...] = ()
+    problem: str = ""
+
+    @property
+    def points(self) -> int:
+        """The sum of its points."""
+        return sum(grade.points for grade in self.grades)
+
+    @property
+    def of(self) -> int:
+        """The points that a lesson has."""
+        return sum(grade.of for grade in self.grades)
+
+    def lines(self) -> Iterator[str]:
+        """The submission for people: the sum, then a line per exercise."""
+        yield f"{self.notebook}   {self.problem or f'{self.points} of {self.of} points'}"
+        for grade in self.grades:
+            exercise, verdict = grade.verdict.exercise, grade.verdict
+            hint = grade.note or (f"{verdict.hint_id}: {verdict.first.hint}" if verdict.hint_id else "")
+            yield f"  {exercise.id}  {grade.points} of {grade.of}  {verdict.outcome:<16} {hint}".rstrip()
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        head = {"notebook": self.notebook, "points": self.points, "of": self.of, "problem": self.problem}
+        return head | {"exercises": [grade.to_json() for grade in self.grades]}
+
+
+def grade(
+    notebooks: Sequence[Path], limits: Limits, jobs: int = 1, on_sheet: Callable[[Sheet], None] | None = None
+) -> list[Sheet]:
+    """Grade notebooks, `jobs` at a time, and return their sheets in the order of the notebooks.
+
+    on_sheet: is called with each sheet when it is there, in any order, before what was undecided is tried again.
+
+    Raises:
+        RuntimeError: this system has no /proc, by which a submission is watched.
+    """
+    if not Path("/proc/self/task").is_dir():
+        raise RuntimeError("grade watches its submissions through /proc, which this system has not; grade on Linux")
+    nursery = Nursery(*PRELOADED, "pllab.lesson.extraction", "pllab.lesson.fence")
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            sheets = list(pool.map(partial(_sheet, nursery, limits, on_sheet), notebooks))
+        return [_again(nursery, limits, path, sheet) for path, sheet in zip(notebooks, sheets, strict=True)]
+    finally:
+        nursery.end()
+
+
+def _sheet(nursery: Nursery, limits: Limits, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
+    try:
+        sheet = Sheet(str(path), tuple(_graded(nursery, limits, task) for task in tasks_of(path)))
+    except ValueError as error:
+        sheet = Sheet(str(path), problem=str(error))
+    if on_sheet is not None:
+        on_sheet(sheet)
+    return sheet
+
+
+def _again(nursery: Nursery, limits: Limits, path: Path, sheet: Sheet) -> Sheet:
+    """The sheet with its undecided exercises tried once more."""
+    if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
+        return sheet
+    pairs = zip(tasks_of(path), sheet.grades, strict=True)
+    grades = [
+        _graded(nursery, limits, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade for task, grade in pairs
+    ]
+    return Sheet(sheet.notebook, tuple(grades))
+
+
+def _graded(nursery: Nursery, limits: Limits, task: Task) -> Grade:
+    """One exercise; whatever goes wrong in its yard is this exercise's alone."""
+    if not task.expression:
+        nothing = Verdict(exercise=task.exercise, outcome=Outcome.NOT_ATTEMPTED)
+        return Grade(nothing, _NO_CHECK.format(id=task.exercise.id))
+    try:
+        with Yard(nursery, limits) as yard:
+            verdict = _judged(yard, limits, task)
+    except (OSError, RuntimeError) as error:  # the yard's nursery has ended, or the disk is full
+        return Grade(Verdict(exercise=task.exercise, outcome=Outcome.UNDECIDED), f"the check ended with: {error}")
+    if yard.breach and verdict.outcome is not Outcome.RIGHT:
+        verdict = refusal(task.exercise, "limit", _LIMIT.format(breach=yard.breach))
+    return Grade(verdict)
+
+
+def _judged(yard: Yard, limits: Limits, task: Task) -> Verdict:
+    packed = _read(yard, task)
+    if isinstance(packed, Verdict):
+        return packed
+    yard.sweep()  # whoever packed the function has no business here any more
+    deadline_s = limits.timeout_s or task.exercise.deadline_s
+    return Trial(task.exercise, packed, yard.nursery, yard.report, deadline_s).verdict()
+
+
+def _read(yard: Yard, task: Task) -> Packed | Verdict:
+    """Let a process of the yard make the function; its answer is plain JSON, whose function stays packed here."""
+    order = {"exercise": task.exercise.id, "expression": task.expression, "cells": task.cells}
+    (yard.report / "cells").write_text(json.dumps(order))
+    reader = yard.nursery.start(yard.report, "pllab.lesson.extraction:run", str(yard.report), log=yard.report / "said")
+    try:
+        reader.wait(_READ_S)
+    except TimeoutExpired:
+        return refusal(task.exercise, "hang", _ENDED.format(seconds=_READ_S))
+    finally:
+        end_children([reader])
+    try:
+        return _answer(task.exercise, json.loads(text_of(yard.report / "solution", _MOST_BYTES)))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return refusal(task.exercise, "crashed", _ENDED.format(seconds=_READ_S))
+
+
+def _answer(exercise: Exercise, told: dict[str, Any]) -> Packed | Verdict:
+    """The reader's answer; it may say anything but that the function is right."""
+    if "function" in told:
+        source = tuple((str(name), tuple(map(str, lines))) for name, lines in told["source"])
+        return Packed(base64.b64decode(told["function"]), source)
+    if told["outcome"] == Outcome.NOT_ATTEMPTED:
+        return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
+    return refusal(exercise, str(told["hint_id"]), str(told["hint"]))
+
+
+def tasks_of(path: Path) -> list[Task]:
+    """The exercises of the lessons that a notebook has cells of, each with what stands above its last check.
+
+    Raises:
+        ValueError: the file is no notebook, or it belongs to no lesson.
+    """
+    cells = _cells_of(path)
+    codes = [(number, source) for number, (_, kind, source) in enumerate(cells, 1) if kind == "code"]
+    checks = {exercise_id: (number, what) for number, source in codes for exercise_id, what in _checks_in(source)}
+    lessons = {found[1] for name, _, _ in cells if (found := _CELL_ID.match(name))}
+    lessons |= {exercise_id.partition(".")[0] for exercise_id in checks} if not lessons else set()
+    exercises = [exercise for lesson in sorted(lessons) for exercise in exercises_of(lesson)]
+    if not exercises:
+        raise ValueError("it has no exercise of a lesson; hand in the notebook of a lesson")
+    tasks = []
+    for exercise in exercises:
+        at, expression = checks.get(exercise.id, (0, ""))
+        tasks.append(Task(exercise, expression, tuple(cell for cell in codes if cell[0] <= at)))
+    return tasks
+
+
+def _cells_of(path: Path) -> list[tuple[str, str, str]]:
+    """Id, kind and source of each cell."""
+    try:
+        with path.open("rb") as file:
+            read = json.loads(file.read(_MOST_BYTES))
+        return [(str(c.get("id", "")), str(c["cell_type"]), "".join(c["source"])) for c in read["cells"]]
+    except OSError as error:
+        raise ValueError(f"it cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError("it is no notebook; save it in JupyterLab and hand it in again") from None
+
+
+def _checks_in(source: str) -> Iterator[tuple[str, str]]:
+    """Each `check("05.2", expression)` of a cell, as text: foreign source is not even parsed here."""
+    for call in _CHECK.finditer(source):
+        yield call[1], _argument(source[call.end() :])
+
+
+def _argument(text: str) -> str:
+    """The text up to the comma or bracket that ends an argument."""
+    depth = 0
+    for place, letter in enumerate(text):
+        if depth == 0 and letter in ",)":
+            return text[:place].strip()
+        depth += (letter in "([{") - (letter in ")]}")
+    return text.strip()

@@ -1,0 +1,75 @@
+"""The lessons as students get them: stubs only, every check "not attempted", and a word to coding assistants.
+
+A folded solution is one click away in the lessons, and an assistant reads the file. So the student build leaves the
+solutions out, and its AGENTS.md asks assistants to tutor.
+"""
+
+import re
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pllab.lesson.exercise import find
+from pllab.lesson.verdict import Outcome, Verdict
+
+Notebook = Any  # nbformat's NotebookNode: a dictionary whose keys are also attributes
+
+_SOLUTION = re.compile(r"\d\d-ex\d+-solution")
+_STUB = re.compile(r"\d\d-ex\d+-stub")
+_CHECK = re.compile(r"(\d\d)-ex(\d+)-check")
+
+
+def build(lessons: Path, folder: Path) -> list[str]:
+    """Write the student's copy of every notebook in `lessons`, with AGENTS.md, and return the names of the notebooks.
+
+    Example: `build(Path("notebooks"), Path("for_students"))` -> `["00_first_two_ranks.ipynb", ...]`.
+
+    Raises:
+        ValueError: there are no lessons, the folder is not empty, or a stub has been filled in.
+    """
+    import nbformat  # needed by authors of lessons only
+
+    paths = sorted(lessons.glob("*.ipynb"))
+    if not paths:
+        raise ValueError(f"{str(lessons)!r} has no notebooks; name the folder of the lessons with --notebooks")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{str(folder)!r} is not empty; name a new folder")
+    copies = {path.name: without_solutions(nbformat.read(path, as_version=4)) for path in paths}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, notebook in copies.items():
+        nbformat.write(notebook, folder / name)
+    with (folder / "AGENTS.md").open("wb") as file, (files("pllab.lesson") / "tutor.md").open("rb") as words:
+        shutil.copyfileobj(words, file)
+    return list(copies)
+
+
+def without_solutions(notebook: Notebook) -> Notebook:
+    """Remove, in place, the folded solutions, and store under each check what it says of a stub.
+
+    Raises:
+        ValueError: a stub has been filled in.
+    """
+    notebook.cells = [cell for cell in notebook.cells if not _is_solution(cell)]
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        if _STUB.fullmatch(cell.id) and "raise NotImplementedError" not in cell.source:
+            raise ValueError(
+                f"cell {cell.id} is no stub; put `raise NotImplementedError` back in the place of its body"
+            )
+        if found := _CHECK.fullmatch(cell.id):
+            cell.outputs = [_not_attempted(f"{found[1]}.{found[2]}", cell.execution_count)]
+    return notebook
+
+
+def _is_solution(cell: Notebook) -> bool:
+    return bool(_SOLUTION.fullmatch(cell.id)) or "solution" in cell.metadata.get("tags", ())
+
+
+def _not_attempted(exercise_id: str, count: int | None) -> Notebook:
+    from nbformat.v4 import new_output
+
+    verdict = Verdict(exercise=find(exercise_id), outcome=Outcome.NOT_ATTEMPTED)
+    data = {"text/html": verdict._repr_html_(), "text/plain": str(verdict)}
+    return new_output("execute_result", data=data, execution_count=count)

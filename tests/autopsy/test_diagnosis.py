@@ -1,0 +1,187 @@
+"""The eight wards, rehearsed on a virtual clock, and records that no ward leaves."""
+
+from dataclasses import replace
+
+import pytest
+
+from pllab.autopsy import WARDS, Call, Caught, Diagnosis, Fault, Record, diagnose, rehearse
+from pllab.autopsy.diagnosis import ABSENT, NO_FAULT, OTHER_CALLS
+from pllab.autopsy.habits import expected
+from pllab.autopsy.wards import NUM_STEPS, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
+
+STEP = ["all_reduce 768", "all_gather 1", "barrier"]
+
+
+def record(rank, words, *, finished=None, size=2, **more):
+    """A record of calls written as `name shape`; the last one is not finished by default."""
+    finished = len(words) - 1 if finished is None else finished
+    calls = []
+    for number, word in enumerate(words):
+        name, *shape = word.split()
+        shape = tuple(map(int, shape))
+        calls.append(Call(number, name, shape, order=number, finished=number < finished, started_s=number / 1000))
+    return Record(rank, size, tuple(calls), **more)
+
+
+def named(diagnosis: Diagnosis):
+    return diagnosis.rank, diagnosis.call, diagnosis.cause
+
+
+@pytest.mark.parametrize("ward", WARDS)
+def test_each_ward_is_diagnosed_right_over_fifty_seeds(ward):
+    for seed in range(50):
+        records, truth = rehearse(ward, seed)
+        assert named(diagnose(records)) == truth, seed
+        assert named(diagnose(records[::-1])) == truth, "the order of the files does not matter"
+
+
+@pytest.mark.parametrize("ward", WARDS)
+def test_faults_are_spread_over_ranks_and_steps_and_a_seed_is_always_the_same(ward):
+    faults = [Fault.drawn(ward, seed) for seed in range(50)]
+    assert faults == [Fault.drawn(ward, seed) for seed in range(50)]
+    assert len({fault.rank for fault in faults}) > 1
+    assert len({fault.step for fault in faults}) > 1 or ward == UNEVEN
+    assert all(2 <= fault.step < NUM_STEPS and fault.rank < fault.world_size for fault in faults)
+
+
+def test_stuck_wards_are_stuck_and_the_other_two_come_to_their_end():
+    for ward in WARDS:
+        records, _ = rehearse(ward, 1)
+        ended = all(one.state == "returned" for one in records)
+        assert ended == (ward in (STRAGGLER, "NaN on one rank")), ward
+
+
+def test_an_unknown_ward_is_refused():
+    with pytest.raises(ValueError, match="there is no ward 'flu'; choose one of skipped collective"):
+        rehearse("flu", 0)
+
+
+def test_two_ranks_are_told_apart_by_habit():
+    healthy = [*STEP, *STEP, "all_reduce 768"]
+    for words, cause, call in (
+        ([*STEP, *STEP, "all_gather 1"], SKIPPED, 6),
+        ([*STEP, *STEP, "all_gather 1", "all_reduce 768"], SWAPPED, 6),
+        ([*STEP, *STEP, "all_reduce 767"], SHAPE, 6),
+        ([*STEP, *STEP, "broadcast 768"], UNEVEN, 6),
+    ):
+        for culprit in (0, 1):
+            records = [record(culprit, words), record(1 - culprit, healthy)]
+            assert named(diagnose(records)) == (culprit, call, cause), (words, culprit)
+
+
+def test_a_start_that_comes_once_does_not_hide_the_habit():
+    words = ["broadcast 768", "barrier", *STEP, *STEP]
+    healthy = record(0, [*words, "all_reduce 768"])
+    assert named(diagnose([record(1, [*words, "all_gather 1"]), healthy])) == (1, 8, SKIPPED)
+    assert expected(healthy.calls[:-1], 2) == [healthy.calls[2].kind, healthy.calls[3].kind]
+
+
+def test_without_a_habit_different_calls_are_named_and_not_explained():
+    one, other = record(0, ["all_reduce 4"]), record(1, ["barrier"])
+    assert diagnose([one, other]).cause == OTHER_CALLS
+
+
+def test_other_dtypes_and_roots_are_other_calls():
+    records = [record(rank, [*STEP, *STEP, "all_reduce 768"], size=3) for rank in range(3)]
+    calls = records[1].calls
+    half = replace(records[1], calls=(*calls[:-1], replace(calls[-1], dtype="Half")))
+    assert named(diagnose([records[0], half, records[2]])) == (1, 6, SHAPE)
+
+
+def test_the_shapes_of_a_scatter_are_each_ranks_own():
+    records = [record(0, ["scatter 3 4"], finished=1), record(1, ["scatter"], finished=1)]
+    assert diagnose(records).cause == NO_FAULT
+
+
+def test_groups_are_compared_each_by_itself():
+    """Two pairs of ranks; the pairs make different calls, and that is no fault."""
+    calls = {
+        rank: record(rank, [*STEP, *STEP] if rank < 2 else ["barrier"] * 6, finished=6, size=4) for rank in range(4)
+    }
+    records = [
+        replace(one, calls=tuple(replace(call, group=f"pair {rank // 2}") for call in one.calls))
+        for rank, one in calls.items()
+    ]
+    assert diagnose(records).cause == NO_FAULT
+
+
+def test_a_rank_that_never_came_and_what_its_record_says_of_it():
+    waits = record(0, [*STEP, "all_reduce 768"])
+    gone = record(1, STEP, finished=3, stack=("queue.py:171 in get",))
+    found = diagnose([waits, gone])
+    assert named(found) == (1, 3, ABSENT) and "It was at queue.py:171 in get." in found.sentence
+    assert named(diagnose([waits, replace(gone, state="returned")])) == (1, 3, UNEVEN)
+    caught = (Caught("KeyError: 'x'", "train.py:3 in load", 3),)
+    found = diagnose([waits, replace(gone, caught=caught)])
+    assert named(found) == (1, 3, SWALLOWED) and "KeyError: 'x' at train.py:3 in load" in found.sentence
+
+
+def test_a_record_whose_beginning_was_overwritten_is_compared_by_number():
+    """A ring buffer keeps the last calls: those of one rank may begin later."""
+    long, short = record(0, [*STEP, *STEP, "all_reduce 768"]), record(1, [*STEP, *STEP, "all_gather 1"])
+    assert named(diagnose([long, replace(short, calls=short.calls[2:])])) == (1, 6, SKIPPED)
+
+
+def test_sends_in_a_circle_of_three():
+    records = [
+        Record(rank, 3, (Call(0, "send", (4,), peer=(rank + 1) % 3),)) for rank in range(3)
+    ]  # nobody broke a habit: the last one is named
+    assert named(diagnose(records)) == (2, 0, SENDS)
+
+
+def test_a_send_that_waits_for_a_busy_rank_is_no_circle():
+    records = [Record(0, 2, (Call(0, "send", (4,), peer=1),)), Record(1, 2, ())]
+    assert diagnose(records).cause != SENDS
+
+
+def test_noise_is_no_straggler():
+    records, _ = rehearse("straggler", 0)
+    calm = [
+        replace(one, calls=tuple(replace(call, started_s=call.number + one.rank / 1000) for call in one.calls))
+        for one in records
+    ]
+    assert diagnose(calm).cause == NO_FAULT
+
+
+def test_one_pause_of_a_rank_makes_no_straggler():
+    """It is late to the three calls of a step that are started together, once."""
+    records = [record(rank, [*STEP] * 6, finished=18, size=3) for rank in range(3)]
+    calls = [
+        replace(call, started_s=call.started_s + (0.5 if 6 <= call.number < 9 else 0)) for call in records[1].calls
+    ]
+    assert diagnose([records[0], replace(records[1], calls=tuple(calls)), records[2]]).cause == NO_FAULT
+
+
+def test_a_pause_in_the_first_step_is_not_the_beginning_of_a_straggler():
+    for seed in range(50):
+        records, truth = rehearse("straggler", seed)
+        slow = records[truth.rank]
+        calls = [replace(call, started_s=call.started_s + (0.4 if call.number in (1, 2) else 0)) for call in slow.calls]
+        records[truth.rank] = replace(slow, calls=tuple(calls))
+        assert named(diagnose(records)) == truth, seed
+
+
+def test_a_rank_that_left_no_record_is_the_finding_when_the_others_stand_still():
+    records = [record(rank, [*STEP, *STEP], size=3) for rank in (0, 2)]
+    found = diagnose(records)
+    assert named(found) == (1, 5, ABSENT) and "Rank 1 left no record, and rank 0 stands in barrier" in found.sentence
+    done = [record(rank, [*STEP, *STEP], size=3, finished=6) for rank in (0, 2)]
+    assert diagnose(done).cause == NO_FAULT
+    under_way = [record(rank, [*STEP, *STEP]) for rank in (0, 1)]
+    assert diagnose(under_way).sentence.endswith("some are under way: rank 0 in barrier, rank 1 in barrier.")
+
+
+@pytest.mark.parametrize("records", [[], [record(0, STEP)], [record(1, STEP), record(1, STEP)]])
+def test_fewer_than_two_ranks_cannot_be_compared(records):
+    with pytest.raises(ValueError, match="two or more different ranks"):
+        diagnose(records)
+
+
+def test_a_call_is_written_as_people_say_it():
+    calls = Call(0, "all_reduce", (768,)), Call(1, "send", (8, 16), peer=1), Call(2, "broadcast", (4,), peer=0)
+    assert [*map(str, calls), str(Call(3, "barrier"))] == [
+        "all_reduce(768)",
+        "send(8, 16) to rank 1",
+        "broadcast(4) with root rank 0",
+        "barrier",
+    ]

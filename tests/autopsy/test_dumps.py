@@ -1,0 +1,145 @@
+"""Records from files: ours, torch's as JSON and as a pickle; and files that are none, or that would do harm."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from pllab.autopsy import diagnose, read_records, rehearse
+from pllab.autopsy.wards import SKIPPED
+
+
+def entry(number, name="nccl:all_reduce", size=768, **more):
+    """An entry as torch 2.13 writes it."""
+    return {
+        "record_id": number,
+        "pg_id": 0,
+        "process_group": ("0", "default_pg"),
+        "collective_seq_id": number + 1,
+        "p2p_seq_id": 0,
+        "op_id": number + 1,
+        "profiling_name": name,
+        "time_created_ns": 1_795_449_814_000_000_000 + number,
+        "input_sizes": [[size]] if size else [],
+        "input_dtypes": ["Float"] if size else [],
+        "output_sizes": [[size]] if size else [],
+        "output_dtypes": ["Float"] if size else [],
+        "state": "completed",
+        "time_discovered_started_ns": None,
+        "time_discovered_completed_ns": None,
+        "retired": True,
+        "timeout_ms": 30000,
+        "is_p2p": False,
+        "frames": [
+            {"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 3245},
+            {"name": "step", "filename": "train.py", "line": 12},
+        ],
+    } | more
+
+
+def dump_of(entries):
+    return {"version": "2.10", "pg_config": {"0": {"name": "0", "desc": "", "ranks": "[0, 1]"}}, "entries": entries}
+
+
+def stuck(name, size):
+    return entry(4, name, size, state="scheduled", retired=False)
+
+
+def healthy():
+    return [entry(n, "nccl:barrier" if n % 2 else "nccl:all_reduce", 0 if n % 2 else 768) for n in range(4)]
+
+
+DUMPS = [dump_of([*healthy(), stuck("nccl:all_reduce", 768)]), dump_of([*healthy(), stuck("nccl:barrier", 0)])]
+
+
+@pytest.mark.parametrize("write", [lambda dump: json.dumps(dump).encode(), pickle.dumps])
+def test_torchs_dumps_give_calls_states_lines_and_a_diagnosis(tmp_path, write):
+    paths = [tmp_path / f"nccl_trace_rank_{rank}" for rank in range(2)]
+    for path, dump in zip(paths, DUMPS, strict=True):
+        path.write_bytes(write(dump))
+    records = read_records(paths[::-1])
+    assert [one.rank for one in records] == [0, 1] and records[0].world_size == 2
+    last = records[0].calls[-1]
+    assert (str(last), last.number, last.dtype, last.finished) == ("all_reduce(768)", 5, "Float", False)
+    assert last.where == "train.py:12 in step" and records[0].calls[0].finished
+    found = diagnose(records)
+    assert (found.rank, found.call, found.cause) == (1, 5, SKIPPED)
+
+
+def test_messages_between_two_ranks_have_their_other_end(tmp_path):
+    entries = [entry(0, "nccl:send 0->1", is_p2p=True), entry(1, "nccl:recv 0<-1", is_p2p=True)]
+    (tmp_path / "trace_0.json").write_text(json.dumps(dump_of(entries)))
+    (one,) = read_records([tmp_path / "trace_0.json"])
+    assert list(map(str, one.calls)) == ["send(768) to rank 1", "receive(768) from rank 1"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_our_records_come_back_as_they_were(tmp_path, seed):
+    for ward in ("swallowed exception", "NaN on one rank", "send-send deadlock"):
+        records, _ = rehearse(ward, seed)
+        paths = [tmp_path / f"{one.rank}.json" for one in records]
+        for path, one in zip(paths, records, strict=True):
+            path.write_text(json.dumps(one.to_json()))
+        assert read_records(paths) == records
+
+
+class Harm:
+    """As an attacker would: unpickled by Python's own pickle, it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_pickle_that_would_run_something_is_refused_and_runs_nothing(tmp_path, protocol):
+    made, dump = tmp_path / "harm", tmp_path / "trace_0"
+    poison = pickle.dumps({"entries": [entry(0), Harm(made)]}, protocol)
+    pickle.loads(poison)
+    assert made.exists(), "the pickle does harm when it is read carelessly"
+    made.unlink()
+    dump.write_bytes(poison)
+    with pytest.raises(ValueError, match="'.*trace_0' is no flight record: "):
+        read_records([dump])
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "it is not JSON or a pickle"),
+        (b"hello", "it is not JSON or a pickle"),
+        (b'{"entries": [', "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b"[1]", "it holds a list, and a record is a dictionary"),
+        (b"{}", "it has neither the entries"),
+        (b'{"entries": [{}]}', "an entry has another form than torch's"),
+        (b'{"entries": 3}', "an entry has another form than torch's"),
+        (b'{"pllab_flight": 9}', "a record of version 9"),
+        (b'{"pllab_flight": 1, "rank": "0"}', "a part of the record is missing"),
+        (pickle.dumps({"entries": []})[:-3], "it is no whole pickle"),
+        (pickle.dumps({"entries": [print]}), "asks for more than plain values"),
+    ],
+)
+def test_what_is_no_record_is_told_in_a_sentence(tmp_path, content, sentence):
+    path = tmp_path / "trace_0"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is no flight record") as error:
+        read_records([path])
+    assert sentence in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_missing_file_a_rank_twice_and_a_name_without_a_number(tmp_path):
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_records([tmp_path / "trace_0"])
+    for name in ("a/trace_1", "b/trace_1", "dump"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(DUMPS[0]))
+    with pytest.raises(ValueError, match="two of the files are of rank 1"):
+        read_records([tmp_path / "a/trace_1", tmp_path / "b/trace_1"])
+    with pytest.raises(ValueError, match="its name has no number"):
+        read_records([tmp_path / "dump"])

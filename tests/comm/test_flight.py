@@ -1,0 +1,97 @@
+"""The flight recorder in a world of one: what it writes, when, and what it hears of exceptions."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from pllab import comm
+from pllab.autopsy import Record, read_records
+
+
+@pytest.fixture
+def group(tmp_path):
+    comm.setup(0, 1, "gloo")
+    yield tmp_path / "flight-0.json"
+    comm.teardown()
+
+
+def read(path: Path) -> Record:
+    return read_records([path])[0]
+
+
+def test_calls_of_this_room_and_of_torch_are_recorded_before_and_after(group):
+    with comm.record_flight(group) as flight:
+        x = torch.ones(4)
+        comm.all_reduce(x)
+        work = dist.all_reduce(x, async_op=True)
+        flight.write()
+        during = read(group)
+        work.wait()
+        comm.broadcast(torch.ones(2, 3))
+    after = read(group)
+    assert [str(call) for call in after.calls] == ["all_reduce(4)", "all_reduce(4)", "broadcast(2, 3) with root rank 0"]
+    assert [call.finished for call in during.calls] == [True, False]
+    assert all(call.finished and call.finished_s >= call.started_s for call in after.calls)
+    assert [call.order for call in after.calls] == [0, 1, 2] and after.calls[0].dtype == "float32"
+    assert after.calls[0].where.startswith("test_flight.py:")
+    assert (during.state, after.state) == ("running", "returned")
+    assert during.stack[0].startswith("test_flight.py:") and after.stack == ()
+
+
+def test_a_value_that_is_no_number_is_flagged_where_it_is_put_in(group):
+    with comm.record_flight(group):
+        comm.all_reduce(torch.tensor([1.0, torch.nan]))
+        comm.all_reduce(torch.tensor([1.0, torch.inf]))
+        comm.all_reduce(torch.tensor([1, 2]))
+    assert [call.has_nan for call in read(group).calls] == [True, False, False]
+
+
+def swallow() -> None:
+    try:
+        int("x")
+    except ValueError:
+        pass
+
+
+def test_exceptions_that_the_program_catches_are_heard_in_threads_too_and_those_of_others_are_not(group):
+    with comm.record_flight(group, watch=__file__):
+        comm.barrier()
+        thread = threading.Thread(target=swallow)
+        thread.start()
+        thread.join()
+        next(iter([]), None)
+        json.loads('{"a": 1}')
+    (caught,) = read(group).caught
+    assert caught.text == "ValueError: invalid literal for int() with base 10: 'x'" and caught.before_call == 1
+    assert caught.where.endswith("in swallow")
+
+
+def test_an_exception_that_ends_the_program_is_its_state_and_is_not_swallowed(group):
+    with pytest.raises(KeyError), comm.record_flight(group, watch=__file__):
+        raise KeyError("x")
+    after = read(group)
+    assert after.state == "raised KeyError: 'x'" and after.caught == ()
+
+
+def test_afterwards_everything_is_as_it_was(group):
+    methods = dict(vars(dist.ProcessGroup))
+    with comm.record_flight(group, watch=__file__):
+        assert vars(dist.ProcessGroup)["allreduce"] is not methods["allreduce"]
+    assert dict(vars(dist.ProcessGroup)) == methods
+    assert not [thread for thread in threading.enumerate() if thread.name == "pllab-flight" and thread.join(2)]
+
+
+def test_torchs_own_record_lies_beside_it(group, tmp_path):
+    torchs = tmp_path / "gloo_trace_0.json"
+    with comm.record_flight(group, torchs=torchs):
+        comm.all_reduce(torch.ones(5))
+        until = threading.Event()
+        for _ in range(300):
+            until.wait(0.1)
+            if torchs.exists() and b"all_reduce" in torchs.read_bytes():
+                break
+    assert "all_reduce(5)" in [str(call) for call in read(torchs).calls]

@@ -1,0 +1,160 @@
+"""Ten hostile submissions of exercise 00.1 as cells of a notebook: each must lose its own points and nobody else's.
+
+All but the first hand back a right answer as well, where they get that far.
+"""
+
+SHARE = "return items[rank::world_size]"
+
+_ENDLESS = """
+def my_share(items, rank, world_size):
+    while True:
+        pass
+"""
+
+_FORK = """
+import os
+
+def my_share(items, rank, world_size):
+    for _ in range(1000):
+        os.fork()
+    return items[rank::world_size]
+"""
+
+_MEMORY = """
+def my_share(items, rank, world_size):
+    held = bytearray(20 << 30)
+    for place in range(0, len(held), 4096):
+        held[place] = 1
+    return items[rank::world_size]
+"""
+
+_SLOW_MEMORY = """
+def my_share(items, rank, world_size):
+    held = []
+    while True:
+        held.append(bytearray(b"x") * (8 << 20))
+"""
+
+_PATCHED = """
+from pllab.lesson import exercise, judging
+
+def my_share(items, rank, world_size):
+    judging.run_cases = lambda *_: None
+    exercise.Wrong.__init__ = lambda *_: None
+    return items[rank::world_size]
+"""
+
+_PATCHED_BEFORE = """
+import pllab.lesson.judging as judging
+import pllab.lesson.extraction as extraction
+from pllab.lesson.verdict import Outcome
+
+def everything_right(exercise, solution, write):
+    for number in range(3):
+        write(event="passed", number=number)
+    write(event="done")
+
+class Travelling:
+    def __reduce__(self):
+        return (setattr, (judging, "run_cases", everything_right))
+
+judging.run_cases = everything_right
+patch = Travelling()
+
+def my_share(items, rank, world_size, patch=patch, judging=judging, everything_right=everything_right):
+    return []
+"""
+
+_LEAVES = """
+import os
+
+def my_share(items, rank, world_size):
+    os._exit(0)
+"""
+
+_EXITS_IN_A_CELL = """
+import sys
+
+def my_share(items, rank, world_size):
+    return items[rank::world_size]
+
+my_share.done = sys.exit(0)
+"""
+
+_DELETES = """
+import os, shutil
+
+def my_share(items, rank, world_size):
+    shutil.rmtree(VICTIM, ignore_errors=True)
+    os.system("rm -rf " + VICTIM)
+    return items[rank::world_size]
+"""
+
+_FORGES = """
+import glob, json, os, tempfile
+
+def my_share(items, rank, world_size):
+    for report in glob.glob(os.path.dirname(tempfile.gettempdir()) + "/report/report"):
+        with open(report, "w") as lines:
+            for number in range(3):
+                lines.write(json.dumps({"event": "passed", "number": number, "key": "0"}) + chr(10))
+            lines.write(json.dumps({"event": "done", "key": "0"}) + chr(10))
+    os._exit(0)
+"""
+
+_KILLS = """
+import os, signal
+
+def my_share(items, rank, world_size):
+    pid = os.getppid()
+    while pid > 1:
+        with open(f"/proc/{pid}/stat") as stat:
+            above = int(stat.read().rpartition(")")[2].split()[1])
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+        pid = above
+    return items[rank::world_size]
+"""
+
+_HIDES = """
+import subprocess, sys, threading
+
+def my_share(items, rank, world_size):
+    try:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+    except Exception:
+        pass
+    return items[rank::world_size]
+"""
+
+_PEEKS = """
+import sys
+
+def my_share(items, rank, world_size):
+    look = {}
+    exec("import sys; frame = sys._getframe(1)", look)
+    while frame := look["frame"]:
+        look["frame"] = frame.f_back
+    return items[rank::world_size]
+"""
+
+# Name, cell, the hint ids that may be its verdict; on a busy machine an endless loop is undecided, without a hint.
+HOSTILE: list[tuple[str, str, set[str]]] = [
+    ("endless loop", _ENDLESS, {"hang", ""}),
+    ("fork", _FORK, {"fenced"}),
+    ("20 GB", _MEMORY, {"raised", "limit"}),
+    ("patched checker", _PATCHED, {"patched"}),
+    ("os._exit", _LEAVES, {"crashed"}),
+    ("deleted files", _DELETES, {"fenced"}),
+    ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
+    ("forged report", _FORGES, {"forged", "crashed"}),
+    ("killed parents", _KILLS, {"fenced"}),
+    ("hidden child", _HIDES, {"fenced"}),
+]
+MORE: list[tuple[str, str, set[str]]] = [
+    ("memory bit by bit", _SLOW_MEMORY, {"limit", "raised"}),
+    ("patched before", _PATCHED_BEFORE, {"patched", "cannot_travel", "crashed", "omits_items"}),
+    ("peeks from a text", _PEEKS, {"peeking"}),
+]

@@ -1,0 +1,402 @@
+"""Wrong solutions of lesson 12, each with the hint that must refuse it."""
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+
+from pllab.comm import MAX, all_reduce, barrier, rank, receive, world_size
+from pllab.parallel.tensor import reduce_out
+from tests.lesson.variants_12 import sliced, three_messages, three_ranges, two_functions
+
+# 12.1 split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave)
+
+
+def mlp_that(**how):  # noqa: C901 - one switch per mistake
+    """A split MLP with one thing done wrong."""
+
+    def split_mlp(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):  # noqa: C901
+        each = len(up_bias) // world_size
+        mine = slice(rank * each, (rank + 1) * each)
+        if how.get("same_slice"):
+            mine = slice(0, each)
+        if how.get("detaches"):
+            x = x.detach()
+        entered = x if how.get("without_enter") else enter(enter(x) if how.get("enters_twice") else x)
+        hidden = entered @ up[:, mine] + up_bias[mine]
+        if how.get("sums_hidden"):
+            hidden = leave(enter(hidden))
+        if not how.get("without_gelu"):
+            hidden = functional.gelu(hidden)
+        term = hidden @ down[mine]
+        if how.get("bias_before"):
+            return leave(term + down_bias)
+        if how.get("bias_divided"):
+            return leave(term + down_bias / world_size)
+        if how.get("bias_of_rank_0"):
+            return leave(term + down_bias if rank == 0 else term)
+        if how.get("without_bias"):
+            return leave(term)
+        return (term if how.get("without_leave") else leave(term)) + down_bias
+
+    split_mlp.__name__ = "_".join(how)
+    return split_mlp
+
+
+def whole_on_every_rank(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    return functional.gelu(x @ up + up_bias) @ down + down_bias
+
+
+def whole_and_summed(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    return leave(functional.gelu(enter(x) @ up + up_bias) @ down) + down_bias
+
+
+def whole_but_masked(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    """Computes everything and uses its own part of the second matrix."""
+    each = len(up_bias) // world_size
+    mine = slice(rank * each, (rank + 1) * each)
+    hidden = functional.gelu(enter(x) @ up + up_bias)
+    return leave(hidden[..., mine] @ down[mine] + 0 * (hidden.sum() + down.sum())) + down_bias
+
+
+def steps_swapped(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    return sliced(x, up, up_bias, down, down_bias, rank, world_size, leave, enter)
+
+
+def unequal_shares(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    """The last rank takes what is left over."""
+    start = 2 * rank
+    mine = slice(start, start + 2 if rank < world_size - 1 else None)
+    return leave(functional.gelu(enter(x) @ up[:, mine] + up_bias[mine]) @ down[mine]) + down_bias
+
+
+def returns_none(x, *_):
+    return None
+
+
+def waits_at_a_barrier(*given):
+    barrier()
+    return sliced(*given)
+
+
+def raises_on_one_rank(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    if rank == world_size - 1:
+        raise KeyError("no columns left")
+    return sliced(x, up, up_bias, down, down_bias, rank, world_size, enter, leave)
+
+
+def bias_not_sliced(x, up, up_bias, down, down_bias, rank, world_size, enter, leave):
+    each = up.shape[1] // world_size
+    mine = slice(rank * each, (rank + 1) * each)
+    return leave(functional.gelu(enter(x) @ up[:, mine] + up_bias) @ down[mine]) + down_bias
+
+
+# 12.2 conjugate_pair()
+
+
+def pair_that(**how):  # noqa: C901 - one switch per mistake
+    """f and g with one thing done wrong."""
+
+    def summed(x, is_forward=False):
+        if how.get("in_place"):
+            all_reduce(x)
+            return x
+        if how.get("x_is_no_copy" if is_forward else "gradient_is_no_copy"):
+            x = x.contiguous()
+            all_reduce(x)
+            return x
+        total = x.clone()
+        all_reduce(total)
+        return total / world_size() if how.get("mean") else total
+
+    class F(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return summed(x) if how.get("f_sums") else x.view_as(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            if how.get("no_gradient"):
+                return None
+            if how.get("sums_twice"):
+                return summed(summed(gradient) / world_size())
+            return gradient if how.get("f_passes_on") else summed(gradient)
+
+    class G(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.view_as(x) if how.get("g_sums_nothing") else summed(x, is_forward=True)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return summed(gradient) if how.get("g_sums_back") else gradient
+
+    def conjugate_pair():
+        if how.get("swapped"):
+            return G.apply, F.apply
+        return G.apply if how.get("one_only") else (F.apply, G.apply)
+
+    conjugate_pair.__name__ = "_".join(how)
+    return conjugate_pair
+
+
+def returns_what_all_reduce_returns():
+    f, _ = two_functions()
+
+    def g(x):
+        total = x.detach().clone()
+        return dist.all_reduce(total)
+
+    return f, g
+
+
+def without_a_graph():
+    f, g = two_functions()
+    return f, lambda x: g(x.detach())
+
+
+# 12.3 qkv_columns(rank, world_size, num_heads, head_dim)
+
+
+def _checked(world_size, num_heads):
+    if num_heads % world_size:
+        raise ValueError(f"{world_size} ranks cannot share {num_heads} heads equally")
+
+
+def one_block(rank, world_size, num_heads, head_dim):
+    _checked(world_size, num_heads)
+    each = 3 * num_heads * head_dim // world_size
+    return list(range(rank * each, (rank + 1) * each))
+
+
+def q_k_v_of_each_head(rank, world_size, num_heads, head_dim):
+    _checked(world_size, num_heads)
+    heads = range(rank * num_heads // world_size, (rank + 1) * num_heads // world_size)
+    return [(part * num_heads + head) * head_dim + i for head in heads for part in range(3) for i in range(head_dim)]
+
+
+def every_wth_head(rank, world_size, num_heads, head_dim):
+    _checked(world_size, num_heads)
+    return [
+        (part * num_heads + head) * head_dim + i
+        for part in range(3)
+        for head in range(rank, num_heads, world_size)
+        for i in range(head_dim)
+    ]
+
+
+def every_wth_column(rank, world_size, num_heads, head_dim):
+    _checked(world_size, num_heads)
+    return list(range(rank, 3 * num_heads * head_dim, world_size))
+
+
+def queries_alone(rank, world_size, num_heads, head_dim):
+    return three_ranges(rank, world_size, num_heads, head_dim)[: num_heads // world_size * head_dim]
+
+
+def cuts_a_head(rank, world_size, num_heads, head_dim):
+    width = num_heads * head_dim
+    each = width // world_size
+    return [part * width + rank * each + i for part in range(3) for i in range(each)]
+
+
+def checks_the_width(rank, world_size, num_heads, head_dim):
+    if num_heads * head_dim % world_size:
+        raise ValueError(f"{num_heads} heads cannot be shared by {world_size} ranks")
+    return cuts_a_head(rank, world_size, num_heads, head_dim)
+
+
+def rank_0_complains(rank, world_size, num_heads, head_dim):
+    if rank == 0:
+        _checked(world_size, num_heads)
+    return cuts_a_head(rank, world_size, num_heads, head_dim)
+
+
+def an_assertion(rank, world_size, num_heads, head_dim):
+    assert num_heads % world_size == 0, f"{num_heads} heads, {world_size} ranks"
+    return cuts_a_head(rank, world_size, num_heads, head_dim)
+
+
+def says_nothing(rank, world_size, num_heads, head_dim):
+    if num_heads % world_size:
+        raise ValueError("bad number of heads")
+    return cuts_a_head(rank, world_size, num_heads, head_dim)
+
+
+def a_head_instead_of_columns(rank, world_size, num_heads, head_dim):
+    _checked(world_size, num_heads)
+    return num_heads // world_size
+
+
+def starts_at_one(rank, world_size, num_heads, head_dim):
+    return [column + 1 for column in three_ranges(rank, world_size, num_heads, head_dim)]
+
+
+def counts_parts_from_one(rank, world_size, num_heads, head_dim):
+    return [column + num_heads * head_dim for column in three_ranges(rank, world_size, num_heads, head_dim)]
+
+
+def always_rank_0(rank, world_size, num_heads, head_dim):
+    return three_ranges(0, world_size, num_heads, head_dim)
+
+
+# 12.4 vocab_loss(logits, targets, first)
+
+
+def loss_that(**how):  # noqa: C901 - one switch per mistake
+    """The split loss with one thing done wrong."""
+
+    def summed(x):
+        total = reduce_out(x)
+        return total.detach() if how.get("cuts_the_graph") else total
+
+    def vocab_loss(logits, targets, first):
+        highest = logits.amax(-1) if how.get("highest_with_graph") else logits.detach().amax(-1)
+        if not how.get("own_highest"):
+            all_reduce(highest, operation=MAX)
+        if how.get("no_highest"):
+            highest = torch.zeros_like(highest)
+        shifted = logits - highest.unsqueeze(-1)
+        own = shifted.exp().sum(-1)
+        total = own if how.get("own_words") else summed(own)
+        index = targets - first
+        is_here = (index >= 0) & (index < logits.shape[-1])
+        index = index.where(is_here, 0)
+        if how.get("clamps"):
+            is_here = torch.ones_like(is_here)
+        chosen = shifted.gather(-1, index.unsqueeze(-1)).squeeze(-1) * is_here
+        if how.get("raw_target"):
+            chosen = logits.gather(-1, index.unsqueeze(-1)).squeeze(-1) * is_here - highest
+        chosen = chosen if how.get("target_not_sent") else summed(chosen)
+        losses = total.log() - chosen
+        if how.get("sign"):
+            losses = -losses
+        return losses.mean() if how.get("mean") else losses
+
+    vocab_loss.__name__ = "_".join(how)
+    return vocab_loss
+
+
+def gathers_the_logits(logits, targets, first):
+    if world_size() == 1:
+        return three_messages(logits, targets, first)
+    sizes = [torch.empty(logits.shape[:-1] + (17,), dtype=logits.dtype) for _ in range(world_size())]
+    padded = functional.pad(logits.detach(), (0, 25 - logits.shape[-1]), value=-1e9).contiguous()
+    sizes = [torch.empty_like(padded) for _ in range(world_size())]
+    dist.all_gather(sizes, padded)
+    return three_messages(logits, targets, first)
+
+
+def sums_the_whole_logits(logits, targets, first):
+    """An all-reduce of a tensor as wide as the vocabulary."""
+    whole = torch.zeros(*logits.shape[:-1], 50, dtype=logits.dtype)
+    whole[..., first : first + logits.shape[-1]] = logits
+    whole = reduce_out(whole)
+    return functional.cross_entropy(whole.flatten(0, -2), targets.flatten(), reduction="none").view(targets.shape)
+
+
+def looks_up_all_targets(logits, targets, first):
+    highest = logits.detach().amax(-1)
+    all_reduce(highest, operation=MAX)
+    shifted = logits - highest.unsqueeze(-1)
+    chosen = shifted.gather(-1, (targets - first).unsqueeze(-1)).squeeze(-1)
+    return reduce_out(shifted.exp().sum(-1)).log() - reduce_out(chosen)
+
+
+def plain_cross_entropy(logits, targets, first):
+    return functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none").view(targets.shape)
+
+
+def backward_sums_again(logits, targets, first):
+    _, sums_both_ways = pair_that(g_sums_back=True)()
+    highest = logits.detach().amax(-1)
+    all_reduce(highest, operation=MAX)
+    shifted = logits - highest.unsqueeze(-1)
+    index = targets - first
+    is_here = (index >= 0) & (index < logits.shape[-1])
+    chosen = shifted.gather(-1, index.where(is_here, 0).unsqueeze(-1)).squeeze(-1) * is_here
+    return sums_both_ways(shifted.exp().sum(-1)).log() - sums_both_ways(chosen)
+
+
+def exponentials_in_place(logits, targets, first):
+    losses = three_messages(logits, targets, first)
+    logits.data.sub_(logits.data.amax(-1, keepdim=True))
+    return losses
+
+
+def a_rank_receives_alone(logits, targets, first):
+    if rank() == 0 and world_size() > 1:
+        receive(torch.empty(1), 1)
+    return three_messages(logits, targets, first)
+
+
+def forgets_to_return(logits, targets, first):
+    three_messages(logits, targets, first)
+
+
+WRONG = [
+    ("12.1", "bias_times", mlp_that(bias_before=True)),
+    ("12.1", "bias_divided", mlp_that(bias_divided=True)),
+    ("12.1", "bias_of_one_rank", mlp_that(bias_of_rank_0=True)),
+    ("12.1", "no_bias", mlp_that(without_bias=True)),
+    ("12.1", "partial_gradient", mlp_that(without_enter=True)),
+    ("12.1", "gradient_times", mlp_that(enters_twice=True)),
+    ("12.1", "no_gradient", mlp_that(detaches=True)),
+    ("12.1", "term", mlp_that(without_leave=True)),
+    ("12.1", "other_output", mlp_that(same_slice=True)),
+    ("12.1", "other_output", mlp_that(sums_hidden=True)),
+    ("12.1", "other_output", mlp_that(without_gelu=True)),
+    ("12.1", "whole_weight", whole_on_every_rank),
+    ("12.1", "other_output", whole_and_summed),
+    ("12.1", "other_output", steps_swapped),
+    ("12.1", "unequal", unequal_shares),
+    ("12.1", "no_tensor", returns_none),
+    ("12.1", "other_message", waits_at_a_barrier),
+    ("12.1", "raised", raises_on_one_rank),
+    ("12.1", "raised", bias_not_sliced),
+    ("12.2", "f_sums", pair_that(f_sums=True)),
+    ("12.2", "backward_missing", pair_that(f_passes_on=True)),
+    ("12.2", "g_sums_nothing", pair_that(g_sums_nothing=True)),
+    ("12.2", "both_ways", pair_that(g_sums_back=True)),
+    ("12.2", "f_sums", pair_that(swapped=True)),
+    ("12.2", "mean", pair_that(mean=True)),
+    ("12.2", "no_gradient", pair_that(no_gradient=True)),
+    ("12.2", "no_gradient", without_a_graph),
+    ("12.2", "gradient_changed", pair_that(in_place=True)),
+    ("12.2", "x_changed", pair_that(x_is_no_copy=True)),
+    ("12.2", "gradient_changed", pair_that(gradient_is_no_copy=True)),
+    ("12.2", "messages", pair_that(sums_twice=True)),
+    ("12.2", "no_pair", pair_that(one_only=True)),
+    ("12.2", "no_tensor", returns_what_all_reduce_returns),
+    ("12.3", "one_block", one_block),
+    ("12.3", "order", q_k_v_of_each_head),
+    ("12.3", "other_heads", every_wth_head),
+    ("12.3", "other_heads", every_wth_column),
+    ("12.3", "other_heads", always_rank_0),
+    ("12.3", "number_of_columns", queries_alone),
+    ("12.3", "no_error", cuts_a_head),
+    ("12.3", "no_error", checks_the_width),
+    ("12.3", "no_error", rank_0_complains),
+    ("12.3", "other_error", an_assertion),
+    ("12.3", "unclear", says_nothing),
+    ("12.3", "no_columns", a_head_instead_of_columns),
+    ("12.3", "other_heads", starts_at_one),
+    ("12.3", "outside", counts_parts_from_one),
+    ("12.4", "own_words", loss_that(own_words=True)),
+    ("12.4", "target_elsewhere", plain_cross_entropy),
+    ("12.4", "own_highest", loss_that(own_highest=True)),
+    ("12.4", "overflow", loss_that(no_highest=True)),
+    ("12.4", "target_not_sent", loss_that(target_not_sent=True)),
+    ("12.4", "other_losses", loss_that(clamps=True)),
+    ("12.4", "other_losses", loss_that(raw_target=True)),
+    ("12.4", "sign", loss_that(sign=True)),
+    ("12.4", "shape", loss_that(mean=True)),
+    ("12.4", "no_gradient", loss_that(cuts_the_graph=True)),
+    ("12.4", "other_gradient", loss_that(highest_with_graph=True)),
+    ("12.4", "target_elsewhere", looks_up_all_targets),
+    ("12.4", "gradient_times", backward_sums_again),
+    ("12.4", "gathers", gathers_the_logits),
+    ("12.4", "large_message", sums_the_whole_logits),
+    ("12.4", "logits_changed", exponentials_in_place),
+    ("12.4", "deadlock", a_rank_receives_alone),
+    ("12.4", "no_tensor", forgets_to_return),
+]

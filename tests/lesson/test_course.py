@@ -1,0 +1,197 @@
+"""The notebooks say what they take, need and promise; README, their heads and their order agree; and what tests saw."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from pllab.lesson.course import COMPARED, IGNORED, fill, main, num_words, read_course, read_lesson
+from pllab.lesson.exercise import exercises_of
+from pllab.lesson.seen import Seen, read_reports
+
+ROOT = Path(__file__).parents[2]
+COURSE = read_course(ROOT / "notebooks")
+GUIDES = "90"  # lessons from here on are for teachers: they need no lesson before
+each_lesson = pytest.mark.parametrize("lesson", COURSE, ids=lambda lesson: lesson.number)
+
+
+def head_of(lesson):
+    return nbformat.read(lesson.path, as_version=nbformat.NO_CONVERT).cells[0].source
+
+
+def code_cells(lesson):
+    cells = nbformat.read(lesson.path, as_version=nbformat.NO_CONVERT).cells
+    return [cell for cell in cells if cell.cell_type == "code"]
+
+
+def test_readme_says_what_the_notebooks_say():
+    text = (ROOT / "README.md").read_text()
+    assert text.count("<!-- lessons -->\n") == 1
+    assert fill(text, COURSE) == text, "run python -m pllab.lesson.course README.md notebooks"
+
+
+@each_lesson
+def test_the_head_says_the_minutes_and_links_what_the_lesson_needs(lesson):
+    needs = re.findall(r"^\*\*Needs\*\* (.*)$", head_of(lesson), re.MULTILINE)
+    assert lesson.number >= GUIDES or len(needs) == 1
+    for line in needs:
+        assert re.match(r"(\d+) minutes\b", line)[1] == str(lesson.minutes)
+        assert sorted(set(re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line))) == list(lesson.needs)
+        linked = re.sub(r"\[[^]]*\]\([^)]*\)", "", line)
+        assert not re.search(r"\blessons? \d\d", linked), "link every lesson that is needed"
+
+
+@each_lesson
+def test_a_lesson_needs_earlier_lessons_that_are_there(lesson):
+    assert set(lesson.needs) <= {other.number for other in COURSE if other.number < lesson.number}
+    assert bool(lesson.needs) == ("00" < lesson.number < GUIDES), "only lesson 00 and the guides need none"
+
+
+@each_lesson
+def test_a_promise_completes_the_sentence_you_will(lesson):
+    assert re.fullmatch(r"[a-z].*[^.\s|]", lesson.promise), lesson.promise
+    assert lesson.minutes % 5 == 0
+
+
+@each_lesson
+def test_every_code_cell_says_whether_its_output_is_compared(lesson):
+    for cell in code_cells(lesson):
+        assert len({COMPARED, IGNORED} & set(cell.metadata.get("tags", []))) == 1, cell.id
+
+
+def test_at_least_half_of_all_code_cells_are_compared():
+    assert sum(lesson.num_compared for lesson in COURSE) >= sum(lesson.num_code_cells for lesson in COURSE) / 2
+
+
+@each_lesson
+def test_a_lesson_has_the_exercises_of_the_registry(lesson):
+    if lesson.number < GUIDES:
+        assert lesson.num_exercises == len(list(exercises_of(lesson.number)))
+
+
+def written(folder, name="03_three.ipynb", about=None, cells=()):
+    """A small notebook with a title, and metadata unless `about` is empty."""
+    title = nbformat.v4.new_markdown_cell(f"# {name[:2]} Three at a time", id=f"{name[:2]}-title")
+    notebook = nbformat.v4.new_notebook(cells=[title, *cells])
+    about = {"minutes": 45, "needs": ["00"], "promise": "count"} if about is None else about
+    notebook.metadata.update({"pllab": about} if about else {})
+    nbformat.write(notebook, folder / name)
+    return folder / name
+
+
+def code(name, *tags, outputs=()):
+    return nbformat.v4.new_code_cell("1", id=name, metadata={"tags": list(tags)}, outputs=list(outputs))
+
+
+def test_a_lesson_is_counted(tmp_path):
+    said = nbformat.v4.new_output("stream", text="1")
+    lesson = read_lesson(
+        written(
+            tmp_path,
+            cells=[
+                nbformat.v4.new_markdown_cell("Two [words](elsewhere.md).\n\n<details>folded</details>", id="03-text"),
+                code("03-run", COMPARED, outputs=[said]),
+                code("03-measured", IGNORED, outputs=[said]),
+                code("03-ex1-stub", COMPARED),
+                code("03-ex1-check", COMPARED, outputs=[said]),
+                code("03-untagged"),
+            ],
+        )
+    )
+    assert (lesson.number, lesson.title, lesson.minutes) == ("03", "Three at a time", 45)
+    assert (lesson.needs, lesson.promise) == (("00",), "count")
+    assert lesson.num_words == 7  # of them five in the title
+    assert (lesson.num_cells, lesson.num_code_cells, lesson.num_exercises) == (7, 5, 1)
+    assert (lesson.num_compared, lesson.num_silent) == (3, 1)
+
+
+def test_a_guide_needs_no_lesson(tmp_path):
+    assert read_lesson(written(tmp_path, "90_guide.ipynb", {"minutes": 30, "promise": "teach"})).needs == ()
+
+
+def test_what_is_wrong_with_a_notebook_is_said_with_its_name(tmp_path):
+    with pytest.raises(ValueError, match=r"03_three.ipynb does not say its minutes and promise; write them"):
+        read_lesson(written(tmp_path, about={}))
+    (tmp_path / "03_three.ipynb").write_text("{")
+    with pytest.raises(ValueError, match=r"03_three.ipynb is no notebook: .*; restore it"):
+        read_course(tmp_path)
+    other = written(tmp_path, "04_four.ipynb")
+    other.write_text(other.read_text().replace("# 04", "# 05"))
+    with pytest.raises(ValueError, match=r"04_four.ipynb has no title; begin it with '# 04 ...'"):
+        read_lesson(other)
+    with pytest.raises(ValueError, match="no lesson is in '.*empty'; name the folder"):
+        read_course(tmp_path / "empty")
+
+
+def test_two_lessons_with_one_number_are_refused(tmp_path):
+    written(tmp_path, "03_three.ipynb")
+    written(tmp_path, "03_tree.ipynb")
+    with pytest.raises(ValueError, match=r"03_three.ipynb and 03_tree.ipynb have the same number"):
+        read_course(tmp_path)
+
+
+def test_the_table_is_written_between_its_marks_and_nowhere_else(tmp_path, capsys):
+    written(tmp_path, about={"minutes": 20, "needs": [], "promise": "count to `3`"})
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- lessons -->\nold\n<!-- end -->\nafter\n<!-- end -->\n")
+    assert main([str(readme), str(tmp_path)]) == 0
+    row = "| [03 Three at a time](notebooks/03_three.ipynb) | 20 | count to `3` |"
+    table = f"| Lesson | Minutes | You will |\n| --- | ---: | --- |\n{row}"
+    text = f"before\n<!-- lessons -->\n\n{table}\n\n<!-- end -->\nafter\n<!-- end -->\n"
+    assert readme.read_text() == text
+    assert main([str(readme), str(tmp_path)]) == 0 and readme.read_text() == text
+    assert main(["README.md"]) == 2 and "name the file and the folder" in capsys.readouterr().err
+
+
+def test_words_in_folds_and_links_are_not_counted():
+    folded = "<details><summary>Answer</summary>\nmany more words\n</details>"
+    cells = [{"cell_type": "markdown", "source": ["one two-three\n", f"[four](five_six.md) {folded} don't"]}]
+    assert num_words([*cells, {"cell_type": "code", "source": "no word = 1"}]) == 4
+
+
+def report(folder, name, when, *tests):
+    """A report of pytest; a test is its module, name, seconds, its outcome ("" for passed) and its notes."""
+    cases = ""
+    for module, test, seconds, outcome, notes in tests:
+        properties = "".join(f'<property name="{key}" value="{value}"/>' for key, value in notes.items())
+        inside = f"<properties>{properties}</properties>" + (f"<{outcome}/>" if outcome else "")
+        cases += f'<testcase classname="{module}" name="{test}" time="{seconds}">{inside}</testcase>'
+    suite = f'<testsuite name="pytest" timestamp="2026-01-{when:02}T10:00:00">{cases}</testsuite>'
+    (folder / f"{name}.xml").write_text(f"<testsuites>{suite}</testsuites>")
+
+
+def test_reports_of_several_runs_are_joined_and_a_test_counts_once(tmp_path):
+    first = ("tests.test_exercises", "test_wrong[09.1]", 1, "", {"exercise": "09.1", "refused": 7})
+    other = ("tests.test_exercises", "test_wrong[09.2]", 1, "", {"exercise": "09.2", "refused": 2})
+    strangers = ("tests.test_strangers", "test[09.1]", 1, "", {"exercise": "09.1", "refused": 5, "accepted": 3})
+    later = ("tests.test_exercises", "test_wrong[09.1]", 1, "", {"exercise": "09.1", "refused": 8})
+    report(tmp_path, "b", 1, first, other, ("tests.test_else", "test", 1, "failure", {}))
+    report(tmp_path, "a", 2, later, strangers)
+    found = read_reports(tmp_path)
+    assert found.lessons == {"09": Seen(num_refused=15, num_accepted=3)}
+    assert found.runs == (("b.xml", "2026-01-01T10:00:00"), ("a.xml", "2026-01-02T10:00:00"))
+    assert found.of("08") == Seen()
+
+
+@pytest.mark.parametrize("outcome", ["failure", "error", "skipped"])
+def test_a_test_that_did_not_pass_has_seen_nothing(tmp_path, outcome):
+    report(tmp_path, "a", 1, ("tests.test_exercises", "test", 1, outcome, {"exercise": "09.1", "refused": 7}))
+    assert read_reports(tmp_path).of("09") == Seen(num_failed=1)
+
+
+def test_the_time_of_a_notebook_is_that_of_its_latest_run_as_a_whole(tmp_path):
+    module = "notebooks.09_workers_and_pipe.ipynb"
+    report(tmp_path, "a", 2, *((module, f"Cell {number}", 1.5, "", {}) for number in range(2)))
+    report(tmp_path, "b", 1, *((module, f"Cell {number}", 9, "", {}) for number in range(3)))  # had a cell more
+    assert read_reports(tmp_path).of("09") == Seen(seconds=3.0)
+    report(tmp_path, "c", 3, (module, "Cell 0", 1, "", {}), (module, "Cell 1", 1, "failure", {}))
+    assert read_reports(tmp_path).of("09") == Seen(num_failed=1)
+
+
+def test_what_is_no_report_is_refused_and_no_folder_is_no_report(tmp_path):
+    assert read_reports(tmp_path / "nowhere").runs == ()
+    for text in ("<half", "<html/>"):
+        (tmp_path / "a.xml").write_text(text)
+        with pytest.raises(ValueError, match="a.xml' is no report of pytest.*remove it"):
+            read_reports(tmp_path)
