@@ -167,16 +167,10 @@ def _suspects(model: _Model, rank: int) -> Iterator[tuple[str, float, str]]:
         total(lambda one: over(one, "dp") * one[2]),
         "What tp ranks have alike, such as a LayerNorm, counts each.",
     )
-    yield (
-        "pp_divided",
-        total(lambda one: over(one, "pp", "dp", "tp") * one[2]),
-        "You divide by pp too. Stages have other parameters; only a weight that stages share is on several of them.",
-    )
-    yield (
-        "all_divided",
-        total(lambda _: world),
-        "You divide everything by all ranks; what is split is on each only once.",
-    )
+    by_pp = total(lambda one: over(one, "pp", "dp", "tp") * one[2])
+    yield "pp_divided", by_pp, "You divide by pp too; but each stage has other parameters, except a tied weight."
+    by_all = total(lambda _: world)
+    yield "all_divided", by_all, "You divide everything by all ranks; what is split is on each only once."
     yield (
         "split_divided",
         total(lambda one: sizes["dp"] * sizes["tp"] * one[2]),
