@@ -177,6 +177,31 @@ def over_all_ranks(buffer, tied, ends, dp):
     _scatter(buffer, dp)
 
 
+def share_into_another_tensor(buffer, tied, ends, dp):
+    comm.all_reduce(buffer[tied], ends)
+    part = torch.empty_like(buffer.chunk(2)[0])
+    comm.reduce_scatter_async(part, buffer, dp).wait()
+
+
+def ties_within_the_own_share(buffer, tied, ends, dp):
+    before, share = buffer.clone(), buffer.chunk(comm.world_size(dp))[comm.rank(dp)]
+    comm.all_reduce(buffer[tied], ends)
+    mine = share.clone()
+    buffer.copy_(before)
+    share.copy_(mine)
+    _scatter(buffer, dp)
+
+
+def part_of_float32(buffer, tied, ends, dp):
+    comm.all_reduce(buffer[tied], ends)
+    comm.reduce_scatter_async(torch.empty(len(buffer) // 2), buffer, dp).wait()
+
+
+def a_quarter_for_each_rank(buffer, tied, ends, dp):
+    comm.all_reduce(buffer[tied], ends)
+    comm.reduce_scatter_async(buffer.chunk(comm.world_size())[comm.rank()], buffer, dp).wait()
+
+
 # 14.3 norm_over_ranks(gradients, sizes, all_reduce)
 
 
@@ -220,6 +245,10 @@ def divides_what_is_split(gradients, sizes, all_reduce):
 def divides_by_all_ranks(gradients, sizes, all_reduce):
     world = sizes["pp"] * sizes["dp"] * sizes["tp"]
     return _norm_with(gradients, all_reduce, lambda split, stages: world)
+
+
+def divides_by_pp_too(gradients, sizes, all_reduce):
+    return _norm_with(gradients, all_reduce, lambda split, stages: _over(split, sizes, "pp", "dp", "tp") * stages)
 
 
 def this_rank_alone(gradients, sizes, all_reduce):
@@ -368,6 +397,19 @@ def the_smallest_if_none_fits(num_ranks, price, most_bytes):
     return min(fitting)[2] if fitting else min(found, key=lambda one: one[1])[2]
 
 
+def leaves_ranks_over(num_ranks, price, most_bytes):
+    def layouts(num_ranks):
+        return [one for one in product(range(1, num_ranks + 1), repeat=3) if one[0] * one[1] * one[2] <= num_ranks]
+
+    found = [one for one in _priced(num_ranks, price, layouts) if one[1] <= most_bytes]
+    return min(found)[2] if found else None
+
+
+def the_longest_step(num_ranks, price, most_bytes):
+    found = [one for one in _priced(num_ranks, price) if one[1] <= most_bytes]
+    return max(found)[2] if found else None
+
+
 def counts_for_ever(num_ranks, price, most_bytes):
     number = 1
     while number:
@@ -400,6 +442,11 @@ WRONG = [
     ("14.2", "more_over_dp", all_reduces_over_dp),
     ("14.2", "too_much_between", sends_the_whole_buffer_between),
     ("14.2", "tied_twice", over_all_ranks),
+    ("14.2", "share_lost", share_into_another_tensor),
+    ("14.2", "part_of_tied", ties_within_the_own_share),
+    ("14.2", "other_dtype", part_of_float32),
+    ("14.2", "other_size", a_quarter_for_each_rank),
+    ("14.3", "pp_divided", divides_by_pp_too),
     ("14.3", "replicas_counted", counts_replicas),
     ("14.3", "dp_counted", forgets_dp_replicas),
     ("14.3", "tp_counted", forgets_tp_replicas),
@@ -424,6 +471,8 @@ WRONG = [
     ("14.4", "not_allowed", pp_dp_tp),
     ("14.4", "refusal_not_caught", lets_a_refusal_through),
     ("14.4", "other_product", cubes_alone),
+    ("14.4", "other_product", leaves_ranks_over),
+    ("14.4", "slowest", the_longest_step),
     ("14.4", "priced_twice", asks_twice),
     ("14.4", "too_large", the_smallest_if_none_fits),
 ]

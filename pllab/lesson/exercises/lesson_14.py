@@ -47,8 +47,8 @@ EXERCISES = (
         cases=(norm.split_only, norm.replicas, norm.tied, norm.one_message, norm.small_types),
         hints=(
             "Take a bias that four ranks have alike. What does the sum of squares over all ranks say about it?",
-            "A gradient is on as many ranks as the product of the axes over which it is not split. What has to happen "
-            "to its square before the ranks add up?",
+            "Within a stage a gradient is on as many ranks as the product of dp and tp, without those that split it. "
+            "What has to happen to its square before the ranks add up?",
             "On each rank add the squares, in a wide type, each divided by the number of ranks that have the same "
             "numbers: the sizes of dp and tp where they do not split it, times the stages that have a copy. Let that "
             "one sum travel, and take the root at the end.",

@@ -34,8 +34,9 @@ class _Model:
 
 @case("with nothing shared the norm is that of all ranks together")
 def split_only(norm: Norm) -> None:
-    """Stages alone: every rank has parameters of its own."""
-    _judge(norm, *(_model({"pp": pp, "dp": 1, "tp": 1}, [()]) for pp in (1, 2, 3)))
+    """Stages alone, then what tp splits: every rank has numbers of its own."""
+    stages = [_model({"pp": pp, "dp": 1, "tp": 1}, [()]) for pp in (1, 2, 3)]
+    _judge(norm, *stages, _model({"pp": 2, "dp": 1, "tp": 2}, [("tp",)]))
 
 
 @case("what dp or tp ranks have alike counts once, and what they share out counts in full")
@@ -164,13 +165,12 @@ def _suspects(model: _Model, rank: int) -> Iterator[tuple[str, float, str]]:
     yield (
         "tp_counted",
         total(lambda one: over(one, "dp") * one[2]),
-        "What tp ranks have alike, such as a norm, counts each.",
+        "What tp ranks have alike, such as a LayerNorm, counts each.",
     )
-    yield (
-        "all_divided",
-        total(lambda _: world),
-        "You divide everything by all ranks; what is split is on each only once.",
-    )
+    by_pp = total(lambda one: over(one, "pp", "dp", "tp") * one[2])
+    yield "pp_divided", by_pp, "You divide by pp too; but each stage has other parameters, except a tied weight."
+    by_all = total(lambda _: world)
+    yield "all_divided", by_all, "You divide everything by all ranks; what is split is on each only once."
     yield (
         "split_divided",
         total(lambda one: sizes["dp"] * sizes["tp"] * one[2]),

@@ -5,7 +5,7 @@ from a formula; the oracle prices every layout.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -37,16 +37,21 @@ class _Task:
     far: MessageCost = field(default=MessageCost(1e-4, 1e-9))
 
     def price(self, dp: int, tp: int, pp: int) -> tuple[float, float]:
-        """Seconds of a step, simulated, and bytes of a rank.
+        """Seconds of a step, simulated, and bytes of a rank; nothing at all for another number of ranks, to tempt.
 
         Raises:
             ValueError: the model cannot be laid out so.
         """
-        if dp * tp * pp != self.num_ranks:
-            raise ValueError(f"dp {dp} x tp {tp} x pp {pp} is not {self.num_ranks} ranks")
+        if min(dp, tp, pp) < 1:
+            raise ValueError(f"dp {dp}, tp {tp}, pp {pp} is not a layout")
         if self.num_heads % tp or self.num_layers % pp or self.rows % dp:
             raise ValueError(f"heads, layers or rows cannot be shared by dp {dp}, tp {tp}, pp {pp}")
-        return _price(self, dp, tp, pp)
+        return _price(self, dp, tp, pp) if dp * tp * pp == self.num_ranks else (0.0, 0.0)
+
+    @property
+    def ranks(self) -> str:
+        """The number of ranks in words."""
+        return "1 rank" if self.num_ranks == 1 else f"{self.num_ranks} ranks"
 
     @property
     def layouts(self) -> dict[Layout, tuple[float, float]]:
@@ -108,16 +113,16 @@ def possible(plan: Plan) -> None:
 
 @case("with room for all, the step is at most 10 % longer than that of the best layout (simulated)")
 def fast(plan: Plan) -> None:
-    for task in _tasks():
-        _judge(plan, task, 1e18)
+    _judge(plan, [(task, 1e18) for task in _tasks()])
 
 
 @case("the layout fits: at most so many bytes, also where the fastest one does not")
 def fits(plan: Plan) -> None:
+    rooms = []
     for task in _tasks():
         sizes = sorted({num_bytes for _, num_bytes in task.layouts.values()})
-        for at in {0, len(sizes) // 4, len(sizes) // 2}:
-            _judge(plan, task, sizes[at])  # exactly so many are allowed
+        rooms += [(task, sizes[at]) for at in sorted({0, len(sizes) // 4, len(sizes) // 2})]
+    _judge(plan, rooms)  # exactly so many bytes are allowed
 
 
 @case("None where no layout fits")
@@ -128,7 +133,7 @@ def nothing_fits(plan: Plan) -> None:
         if answer is not None:
             raise Wrong(
                 "too_large",
-                f"Every layout of {task.num_ranks} ranks takes {least:.4g} bytes or more, and a rank has room for "
+                f"Every layout of {task.ranks} takes {least:.4g} bytes or more, and a rank has room for "
                 f"{least * 0.99:.4g}: return None, not {answer!r}.",
             )
 
@@ -172,10 +177,12 @@ def _asked(plan: Plan, task: _Task, most_bytes: float) -> Layout:
         dp, tp, pp = (int(size) for size in answer)
     except (TypeError, ValueError):
         told = "none, and some layout fits" if answer is None else f"{answer!r}"
-        raise Wrong("no_layout", f"For {task.num_ranks} ranks you return {told}; return (dp, tp, pp).") from None
+        raise Wrong("no_layout", f"For {task.ranks} you return {told}; return (dp, tp, pp).") from None
     if dp * tp * pp != task.num_ranks:
         raise Wrong(
-            "other_product", f"dp {dp} x tp {tp} x pp {pp} is {dp * tp * pp}, and there are {task.num_ranks} ranks."
+            "other_product",
+            f"dp {dp} x tp {tp} x pp {pp} is {dp * tp * pp}, and num_ranks is {task.num_ranks}. price "
+            "answers for such a layout too; it is not one to choose.",
         )
     if (dp, tp, pp) not in task.layouts:
         raise Wrong(
@@ -186,18 +193,35 @@ def _asked(plan: Plan, task: _Task, most_bytes: float) -> Layout:
     return dp, tp, pp
 
 
-def _judge(plan: Plan, task: _Task, most_bytes: float) -> None:
-    mine = _asked(plan, task, most_bytes)
-    seconds, num_bytes = task.layouts[mine]
-    where = f"{task.num_ranks} ranks with room for {most_bytes:.4g} bytes: dp {mine[0]}, tp {mine[1]}, pp {mine[2]}"
-    if num_bytes > most_bytes:
-        raise Wrong("too_large", f"{where} takes {num_bytes:.4g} bytes on a rank, which is more.")
-    fitting = {layout: price for layout, price in task.layouts.items() if price[1] <= most_bytes}
-    best = min(fitting, key=lambda layout: fitting[layout][0])
-    if seconds > _NEAR * fitting[best][0]:
-        told = f"{where} takes {seconds:.3g} s, and dp {best[0]}, tp {best[1]}, pp {best[2]} {fitting[best][0]:.3g} s"
-        if num_bytes == min(price[1] for price in fitting.values()):
+def _judge(plan: Plan, rooms: Sequence[tuple[_Task, float]]) -> None:
+    """Ask in all rooms, and name the rule that chose the layouts if it explains every one of them."""
+    chosen = [_fitting(plan, task, most_bytes) for task, most_bytes in rooms]
+    for at, (task, most_bytes) in enumerate(rooms):
+        mine, prices = chosen[at]
+        best = min(prices, key=lambda layout: prices[layout][0])
+        if prices[mine][0] <= _NEAR * prices[best][0]:
+            continue
+        told = (
+            f"{_where(task, most_bytes, mine)} takes {prices[mine][0]:.3g} s, and dp {best[0]}, tp {best[1]}, "
+            f"pp {best[2]} {prices[best][0]:.3g} s"
+        )
+        if all(there[one][1] == min(price[1] for price in there.values()) for one, there in chosen):
             raise Wrong("least_memory", f"{told}. You choose the smallest; memory is a limit, not a goal.")
-        if fitting[best][1] == most_bytes:
+        if all(there[one][0] == max(price[0] for price in there.values()) for one, there in chosen):
+            raise Wrong("slowest", f"{told}. You choose the longest step of all that fit.")
+        if prices[best][1] == most_bytes:
             raise Wrong("limit_left_out", f"{told}, with exactly as many bytes as there is room for, which fits.")
         raise Wrong("slow", f"{told} (simulated), so yours is more than 10 % longer.")
+
+
+def _fitting(plan: Plan, task: _Task, most_bytes: float) -> tuple[Layout, dict[Layout, tuple[float, float]]]:
+    """The layout, which fits, and the prices of all that do."""
+    mine = _asked(plan, task, most_bytes)
+    if (num_bytes := task.layouts[mine][1]) > most_bytes:
+        where = _where(task, most_bytes, mine)
+        raise Wrong("too_large", f"{where} takes {num_bytes:.4g} bytes on a rank, which is more.")
+    return mine, {layout: price for layout, price in task.layouts.items() if price[1] <= most_bytes}
+
+
+def _where(task: _Task, most_bytes: float, mine: Layout) -> str:
+    return f"{task.ranks} with room for {most_bytes:.4g} bytes: dp {mine[0]}, tp {mine[1]}, pp {mine[2]}"

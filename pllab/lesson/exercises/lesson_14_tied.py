@@ -73,8 +73,22 @@ def _seen(finish: Finish, number: int) -> list[Seen]:
     ranks: list[list[Seen]] = worlds(finish_on_ranks, finish, _PLAN).of(4)
     for at, layout in enumerate(_LAYOUTS[: number + 1]):
         if there := [each[at].attempt for each in ranks if len(each) > at]:
+            _refuse_parts(there)
             refuse_failures(there, f"With the tied weight {layout.words}")
     return [each[number] for each in ranks]
+
+
+def _refuse_parts(attempts: Sequence[Attempt]) -> None:
+    """Say in words what gloo checks of the part that a reduce-scatter writes into."""
+    for error in (one.error for one in attempts if "Check failed: output" in one.error):
+        if "dtype()" in error:
+            raise Wrong("other_dtype", "The part has another dtype than the whole: the buffer is float64.")
+        if "Shape" in error:
+            raise Wrong(
+                "other_size",
+                f"The part of a reduce-scatter over {_DP} dp ranks has {_SIZE // _DP} of the buffer's {_SIZE} numbers; "
+                "yours has another size. Which half it is tells the rank in dp, not in the world.",
+            )
 
 
 @case("each rank's share is the sum over dp, and the tied weight's over all four ranks")
@@ -120,7 +134,7 @@ def _judge(seen: Sequence[Seen], layout: _Layout) -> None:
     where = f"With the tied weight {layout.words}"
     for hint_id, steps, sentence in _MISTAKES:
         if all(torch.equal(mine, one) for mine, one in zip(shares, _of(layout, steps), strict=True)):
-            raise Wrong(hint_id, f"{where}: {sentence}")
+            raise _told(hint_id, seen, f"{where}: {sentence}")
     if all(torch.allclose(mine * k, one) for k in (2, 4) for mine, one in zip(shares, right, strict=True)):
         raise Wrong("divided", f"{where}: your numbers are the sums, divided; return sums.")
     rank = next(rank for rank, pair in enumerate(zip(shares, right, strict=True)) if not torch.equal(*pair))
@@ -131,6 +145,21 @@ def _judge(seen: Sequence[Seen], layout: _Layout) -> None:
         "wrong_sums",
         f"{where}: the share of rank {rank} ends as {_listed(shares[rank])}, and the sums are {_listed(right[rank])}.",
     )
+
+
+def _told(hint_id: str, seen: Sequence[Seen], told: str) -> Wrong:
+    """Two mistakes end with the numbers of another; the messages tell them apart."""
+    groups = [message.group for message in seen[0].attempt.messages]
+    if hint_id == "only_the_ends" and seen[0].dp in groups:
+        other = "the sum over dp went into another tensor than this rank's share of the buffer."
+        return Wrong("share_lost", f"{told.partition(': ')[0]}: {other}")
+    if hint_id == "wrong_order" and groups[0] == seen[0].ends:
+        other = (
+            "the ends add up first, but then the reduce-scatter gets buffers in which a place of the tied weight has "
+            "the sum of the ends on one dp rank and not on the other. Put it into all places of `tied`."
+        )
+        return Wrong("part_of_tied", f"{told.partition(': ')[0]}: {other}")
+    return Wrong(hint_id, told)
 
 
 _Step = Callable[[_Layout, list[torch.Tensor]], list[torch.Tensor]]
@@ -183,7 +212,12 @@ _MISTAKES: list[tuple[str, list[_Step], str]] = [
         "the two copies of the tied weight end with different gradients and take different steps.",
     ),
     ("only_the_ends", [_tie], "the tied weight is summed over the ends of the pipeline, and nothing over dp."),
-    ("tied_twice", [_tie, _tie, _scatter], "the tied gradient is summed over the ends twice, so it is twice as large."),
+    (
+        "tied_twice",
+        [_tie, _tie, _scatter],
+        "the tied gradient is twice as large: it is summed twice, over the ends or over dp. The reduce-scatter of the "
+        "buffer is its one sum over dp.",
+    ),
     ("tied_before_and_after", [_tie, _scatter, _tie], "the ends add the tied gradient once before and once after dp."),
     (
         "whole_buffer",
