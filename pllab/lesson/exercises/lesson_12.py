@@ -71,7 +71,7 @@ EXERCISES = (
             "can a rank not know, and how few bytes do they need?",
             "Three things travel: the highest logit, the sum of exponentials, the logit of the target. The first is a "
             "maximum and needs no gradient; the other two are sums over the ranks through which a gradient must pass, "
-            "and lesson 12 has a step for that.",
+            "and this lesson has a step for that.",
             "Take the highest of your words from a detached copy, and let all_reduce make it the maximum of all ranks. "
             "Take it off the logits. Sum their exponentials over your words, and over the ranks with reduce_out. Count "
             "the targets from first, replace those that are not yours by 0, gather, put 0 where the target is not "
