@@ -188,7 +188,8 @@ def _home_of(value: Any, name: str) -> str:
     module = getattr(value, "__module__", None)
     if isinstance(module, str) and hasattr(sys.modules.get(module), getattr(value, "__name__", name)):
         return module
-    return ""
+    rooms = [key for key in sys.modules if key.startswith("pllab.") and key.count(".") == 1]
+    return next((room for room in sorted(rooms) if vars(sys.modules[room]).get(name, _literal) is value), "")
 
 
 def _literal(name: str, value: Any) -> str:

@@ -140,3 +140,9 @@ def test_two_parts_taken_one_after_the_other_can_both_travel_to_ranks(folder):
     )
     first, second = mine("05.1"), mine("05.2")
     assert pickle.loads(pickle.dumps([first, second])) == [first, second]
+
+
+def test_a_value_of_the_package_is_imported_from_its_room(folder):
+    share = "def my_share(items, rank, world_size):\n    return items[rank::world_size] if MAX else []"
+    assert keep(find("00.1"), cell(f"from pllab.comm import MAX\n{share}")["my_share"]) == "in my_pllab.py"
+    assert "from pllab.comm import MAX\n" in (folder / "my_pllab.py").read_text()
