@@ -9,7 +9,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit unit-waiting unit-computing notebooks notebooks-first notebooks-second exhaustive exhaustive-exercises exhaustive-others publish clean
+.PHONY: lab test check unit unit-waiting unit-computing notebooks notebooks-first notebooks-second exhaustive exhaustive-exercises exhaustive-solutions exhaustive-others publish clean
 
 lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
@@ -47,16 +47,20 @@ notebooks-first: .venv/test.stamp
 notebooks-second: .venv/test.stamp
 	$(NBVAL) $(filter-out $(FIRST),$(wildcard notebooks/*.ipynb))
 
-exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, two halves at a time
-	$(MAKE) --no-print-directory --jobs=2 exhaustive-exercises exhaustive-others
+exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, three parts at a time
+	$(MAKE) --no-print-directory --jobs=3 exhaustive-exercises exhaustive-solutions exhaustive-others
 
-EXERCISES := tests/lesson/test_exercises.py tests/lesson/test_strangers.py tests/lesson/test_solutions.py
+EXERCISES := tests/lesson/test_exercises.py
+SOLUTIONS := tests/lesson/test_strangers.py tests/lesson/test_solutions.py
 
 exhaustive-exercises: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(EXERCISES)
 
+exhaustive-solutions: .venv/test.stamp
+	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(SOLUTIONS)
+
 exhaustive-others: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(addprefix --ignore=,$(EXERCISES))
+	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(addprefix --ignore=,$(EXERCISES) $(SOLUTIONS))
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
 	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb
