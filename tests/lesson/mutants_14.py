@@ -1,6 +1,7 @@
 """Wrong solutions of lesson 14, each with the hint that must refuse it."""
 
 from itertools import product
+from time import sleep
 
 import torch
 
@@ -414,6 +415,7 @@ def counts_for_ever(num_ranks, price, most_bytes):
     number = 1
     while number:
         number += 1
+        sleep(0.01)  # who computes without end on a busy machine is not judged
 
 
 WRONG = [
