@@ -112,6 +112,7 @@ def _move_in(folder: str) -> None:
     for name in [name for name in os.environ if name.startswith(("PLLAB_", "JUPYTER", "XDG_"))]:
         del os.environ[name]
     os.environ.update(HOME=f"{folder}/home", PLLAB_HOME=f"{folder}/home", TMPDIR=f"{folder}/tmp")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/tmp/torchinductor"  # which torch makes at its first need
     tempfile.tempdir = f"{folder}/tmp"
     sys.dont_write_bytecode = True
 
