@@ -1,7 +1,9 @@
 """Notebooks as they are handed in: a cell for a solution and one for its check."""
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook
@@ -23,14 +25,21 @@ def hand_in(path: Path, *exercises: tuple[str, str, str]) -> Path:
 def generated(path: Path, lesson: str, kind: str, which: int) -> tuple[Path, dict[str, str]]:
     """Write a lesson's notebook with its `which`-th RIGHT or WRONG solutions; return the hint ids that are expected.
 
-    The cell is the whole file of variants or mutants, of which grading runs what the function needs.
+    The cell is the whole file of variants or mutants, of which grading runs what the function needs. The package's own
+    functions, which stand among the variants, are left out: nobody may hand them in.
     """
     name = f"tests.lesson.{'variants' if kind == 'RIGHT' else 'mutants'}_{lesson}"
     module, source = import_module(name), Path(str(import_module(name).__file__)).read_text()
     hints, done = {}, []
     for exercise in exercises_of(lesson):
-        numbers = [number for number, one in enumerate(getattr(module, kind)) if one[0] == exercise.id]
+        numbers = [
+            number for number, one in enumerate(getattr(module, kind)) if one[0] == exercise.id and _is_own(one[-1])
+        ]
         number = numbers[which % len(numbers)]
         hints[exercise.id] = "" if kind == "RIGHT" else module.WRONG[number][1]
         done.append((exercise.id, source, f"{kind}[{number}][-1]"))
     return hand_in(path, *done), hints
+
+
+def _is_own(solution: Callable[..., Any]) -> bool:
+    return not solution.__module__.startswith("pllab.")

@@ -166,6 +166,20 @@ def my_share(items, rank, world_size):
     assert not (tmp_path / "y").exists()
 
 
+def test_the_folders_that_torch_makes_lie_in_the_yard(tmp_path, monkeypatch):
+    """The grader's own variables must not send a solution's torch outside, where the fence refuses it."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    cell = f"""
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+def my_share(items, rank, world_size):
+    cache_dir()
+    {SHARE}
+"""
+    (sheet,) = graded(hand_in(tmp_path / "a.ipynb", ("00.1", cell, "my_share")))
+    assert outcome(sheet) == (Outcome.RIGHT, "")
+    assert not (tmp_path / "cache").exists()
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("lesson", ["04", "05", "10"])
 def test_the_verdict_is_that_of_the_notebook(tmp_path, lesson):
