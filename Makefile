@@ -51,7 +51,7 @@ exhaustive: .venv/test.stamp # on top of make test: every wrong solution and wha
 	$(MAKE) --no-print-directory --jobs=3 exhaustive-exercises exhaustive-solutions exhaustive-others
 
 EXERCISES := tests/lesson/test_exercises.py
-SOLUTIONS := tests/lesson/test_strangers.py tests/lesson/test_solutions.py
+SOLUTIONS := $(addprefix tests/lesson/test_,strangers.py solutions.py machine.py grading.py)
 
 exhaustive-exercises: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(EXERCISES)

@@ -172,7 +172,7 @@ class Mark:
             return "right: rank, call and cause"
         parts = {"rank": self.rank, "call": self.call, "cause": self.cause}
         told = ", ".join(f"{name} {'right' if good else 'not yet'}" for name, good in parts.items())
-        return f"{told}. Look at the first place where one rank differs from the others, and at what it did next."
+        return f"{told}. Look for the first thing in which one rank differs: a call, what it caught, a NaN, its times."
 
 
 def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:

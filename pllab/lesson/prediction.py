@@ -69,13 +69,17 @@ class Prediction:
         engine: Engine | Literal["calculated"],
         spread: tuple[float, float] | None = None,
         simulated: float | None = None,
+        calculated: float | None = None,
     ) -> Figure:
-        """Draw guess, simulation and measurement on one axis; the text alternative is `Answer.sentence`.
+        """Draw guess, expectation and measurement on one axis; the text alternative is `Answer.sentence`.
 
-        measured: in the prediction's unit, made by `engine`; spread: its lowest and highest round.
+        measured: in the prediction's unit, made by `engine`; spread: its lowest and highest round; simulated,
+        calculated: what the simulator or a closed form expected.
         """
         ends = None if spread is None else (float(spread[0]), float(spread[1]))
-        answer = Answer(self, float(measured), engine, ends, simulated)
+        expected = {"simulated": simulated, "calculated": calculated}
+        told = tuple((name, value) for name, value in expected.items() if value is not None)
+        answer = Answer(self, float(measured), engine, ends, told)
         sentence = answer.sentence()
         if self._guess is not None and not self._is_revealed:
             sentence = f"{sentence} {keep(answer.kept(self._guess))}".rstrip()
@@ -124,13 +128,13 @@ def predict(question: str, unit: str, low: float, high: float) -> Prediction:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a prediction: the number, its engine, its lowest and highest round, and the simulator's number."""
+    """The answer to a prediction: number, engine, lowest and highest round, and what was expected by whom."""
 
     asked: Prediction
     measured: float
     engine: str
     spread: tuple[float, float] | None = None
-    simulated: float | None = None
+    expected: tuple[tuple[str, float], ...] = ()
 
     @property
     def maker(self) -> str:
@@ -146,8 +150,7 @@ class Answer:
         parts = [f"{self.maker}: {write(self.measured)} {unit}"]
         if self.spread is not None:
             parts[0] += f" ({write(self.spread[0])} to {write(self.spread[1])})"
-        if self.simulated is not None:
-            parts.append(f"Simulated: {write(self.simulated)} {unit}")
+        parts += [f"{name.capitalize()}: {write(value)} {unit}" for name, value in self.expected]
         return ". ".join([*parts, self._judgement()]) + "."
 
     def kept(self, guess: Guess) -> Kept:
@@ -178,8 +181,7 @@ class Answer:
     def marks(self) -> list[tuple[str, Guess, str, str]]:
         """Name, value or range, symbol and Okabe-Ito colour, from the bottom of the picture to its top."""
         marks: list[tuple[str, Guess, str, str]] = [(self.maker.lower(), self.measured, "o", "#0072B2")]
-        if self.simulated is not None:
-            marks.append(("simulated", self.simulated, "s", "#56B4E9"))
+        marks += [(name, value, "s", "#56B4E9") for name, value in self.expected]
         if (guess := self.asked.guess) is not None:
             marks.append(("your range" if isinstance(guess, tuple) else "your guess", guess, "D", "#E69F00"))
         return marks

@@ -258,6 +258,8 @@ class _Watch:
         self.peak: dict[str, int] = {}
         self.actions: dict[tuple[int, bool], Sent] = {}
         self.look()
+        for optimizer in trainer.updates.optimizers:  # all gradients are whole then, whether or not a message travelled
+            optimizer.register_step_pre_hook(lambda *_: self.look())
 
     def note(self, message: comm.Message) -> None:
         """Write down a message before it is sent."""

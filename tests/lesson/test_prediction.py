@@ -60,7 +60,7 @@ def test_without_a_guess_everything_works_and_nothing_is_written(folder):
 def test_a_number_is_judged_against_the_spread_and_a_range_against_the_measurement(guess, said):
     asked = _ask()
     asked.guess = guess
-    sentence = Answer(asked, 1.0, "emulated", spread=(0.99, 1.15), simulated=0.9).sentence()
+    sentence = Answer(asked, 1.0, "emulated", (0.99, 1.15), (("simulated", 0.9),)).sentence()
     assert sentence == f"Measured (emulated): 1 s (0.99 to 1.15). Simulated: 0.9 s. {said}."
 
 
@@ -76,9 +76,10 @@ def test_a_measurement_off_the_axis_is_still_drawn(guess):
     asked = _ask()
     if guess is not None:
         asked.guess = guess
-    shown = asked.reveal(9.5, engine="real", spread=(9.0, 10.0), simulated=8.0)
+    shown = asked.reveal(9.5, engine="real", spread=(9.0, 10.0), simulated=8.0, calculated=7.0)
     assert shown.png.startswith(b"\x89PNG")
     axes = shown.canvas.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()][:3] == ["measured (real)", "simulated", "calculated"]
     assert axes.get_xlim() == (0, 10)
     assert len(axes.patches) == (guess == (1.0, 3.0))
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(1.0, 2.0)] * len(axes.patches)

@@ -101,6 +101,15 @@ def test_the_most_bytes_of_a_sharded_step_are_at_a_reduction(zero: int) -> None:
     }
 
 
+@pytest.mark.parametrize(("axes", "coordinate"), [({}, 0), ({"tp": 2}, 0), ({"pp": 3}, 1), ({"dp": 2}, 0)])
+def test_gradients_count_whatever_travels_between_backward_and_step(axes: dict[str, int], coordinate: int) -> None:
+    """A single rank, one in tp alone and one in the middle of a pipeline send nothing there."""
+    parts = {"num_microbatches": 6} if "pp" in axes else {}
+    peak = ranks_of(**axes, **parts, batch_size=12)[coordinate].peak
+    flags = peak["gradients"] - peak["parameters"]
+    assert flags == (4 * NUM_TENSORS if "dp" in axes else 0)
+
+
 @pytest.mark.parametrize(("tp", "loss_parallel"), list(product([2, 4], [False, True])))
 def test_tensor_parallel_sums_four_times_in_a_block(tp: int, loss_parallel: bool) -> None:
     rows = 3
