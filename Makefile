@@ -9,7 +9,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit unit-drawn unit-waiting unit-computing notebooks notebooks-first notebooks-second exhaustive exhaustive-exercises exhaustive-solutions exhaustive-others publish clean
+.PHONY: lab test check unit unit-waiting unit-computing notebooks notebooks-first notebooks-second exhaustive exhaustive-exercises exhaustive-solutions exhaustive-others publish clean
 
 lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
@@ -22,22 +22,18 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: .venv/test.stamp # three parts of about the same length at a time
-	$(MAKE) --no-print-directory --jobs=3 unit-drawn unit-waiting unit-computing
+unit: .venv/test.stamp # two halves of about the same length at a time
+	$(MAKE) --no-print-directory --jobs=2 unit-waiting unit-computing
 
 SEEN = --junitxml=build/seen/$@.xml # a report for python -m pllab course
 
-DRAWN := tests/browser tests/show tests/pipeline tests/bench # for browsers and sleeping engines
-WAITING := tests/comm tests/cli tests/lesson/test_exercises.py # for processes
-
-unit-drawn: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) $(DRAWN)
+WAITING := tests/browser tests/comm tests/show tests/lesson/test_exercises.py # for browsers and processes, and pictures
 
 unit-waiting: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) $(WAITING)
 
 unit-computing: .venv/test.stamp
-	$(BIN)/python -m pytest $(SEEN) $(addprefix --ignore=,$(DRAWN) $(WAITING))
+	$(BIN)/python -m pytest $(SEEN) $(addprefix --ignore=,$(WAITING))
 
 notebooks: .venv/test.stamp # as a learner without solutions reads them, two halves at a time
 	$(MAKE) --no-print-directory --jobs=2 notebooks-first notebooks-second

@@ -24,6 +24,7 @@ def bench(cases: dict[Case, tuple[Outcome, ...]]) -> FidelityBench:
     return FidelityBench(PipelineWorkload(), cases)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.ranks
 def test_every_case_is_predicted_and_measured() -> None:
     result = bench_fidelity(

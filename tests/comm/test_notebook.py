@@ -151,6 +151,7 @@ def test_a_rank_that_died_between_cells_is_noticed(nothing_left):
         ranks.execute("1")
 
 
+@pytest.mark.exhaustive
 def test_a_stopped_rank_is_named_as_the_cause_of_its_peers_deadline(nothing_left):
     ranks = Ranks(2, "gloo", timeout_s=10)  # also the time in which they start
     os.kill(ranks.pids[1], signal.SIGSTOP)

@@ -47,7 +47,7 @@ def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monke
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # other tests have nurseries too
     paths, right = hostile_notebooks(tmp_path, [*HOSTILE, *MORE])
     together = sorted([*paths, *right])
-    sheets = {Path(sheet.notebook): sheet for sheet in graded(*together, limits=Limits(1 << 30, timeout_s=4.0))}
+    sheets = {Path(sheet.notebook): sheet for sheet in graded(*together, limits=Limits(1 << 30, timeout_s=6.0))}
     assert [outcome(sheets[path]) for path in right] == [(Outcome.RIGHT, "")] * len(right)
     seen = {name: outcome(sheets[path]) for path, (name, _, _) in zip(paths, [*HOSTILE, *MORE], strict=True)}
     allowed = {name: hints for name, _, hints in [*HOSTILE, *MORE]}

@@ -32,14 +32,8 @@ def test_there_are_folded_solutions():
     assert {number for number, _, _ in SOLUTIONS} >= {"02.1", "02.2", "06.1", "06.2", "06.3"}
 
 
-def one_of_each_lesson():
-    """The first solution of each lesson in `make test`, the others in `make exhaustive`."""
-    for solution in SOLUTIONS:
-        marks = () if solution[0].endswith(".1") else pytest.mark.exhaustive
-        yield pytest.param(*solution, marks=marks, id=solution[0])
-
-
-@pytest.mark.parametrize(("number", "code", "name"), list(one_of_each_lesson()))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("number", "code", "name"), SOLUTIONS, ids=[number for number, _, _ in SOLUTIONS])
 def test_a_folded_solution_is_right(number, code, name, sees):
     sees(number, accepted=1)
     names = {"__name__": "__main__"}  # as in a notebook, so that it travels to the check by value

@@ -78,13 +78,8 @@ def test_a_folder_with_files_and_one_without_lessons_are_refused(tmp_path):
         build(tmp_path, tmp_path / "new")
 
 
-def each_lesson():
-    """A short one by default, the others in `make exhaustive`."""
-    for path in sorted(LESSONS.glob("[01]*.ipynb")):
-        yield pytest.param(path.name, marks=[] if path.name.startswith("08") else pytest.mark.exhaustive, id=path.stem)
-
-
-@pytest.mark.parametrize("name", list(each_lesson()))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [path.name for path in sorted(LESSONS.glob("[01]*.ipynb"))])
 def test_a_built_lesson_runs(built, name, tmp_path, monkeypatch):
     """Every cell runs, and every check says again what is stored."""
     monkeypatch.setenv("PLLAB_HOME", str(tmp_path))

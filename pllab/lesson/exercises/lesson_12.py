@@ -37,7 +37,7 @@ EXERCISES = (
             "all-reduce. Which two cells stand where?",
             "Each is an autograd Function with a static forward and a static backward. The call all_reduce works in "
             "place and returns nothing, so ask who else holds the tensor that you hand it.",
-            "Write a helper that makes a clone, sums it over the ranks and returns it. The first Function "
+            "Write a helper that makes a contiguous clone, sums it over the ranks and returns it. The first Function "
             "gives its input back as a view and calls the helper in backward; the second calls the helper in forward "
             "and gives the gradient back. Return the apply of both.",
         ),
@@ -67,7 +67,7 @@ EXERCISES = (
         deadline_s=120.0,
         cases=(loss.losses_equal, loss.stable, loss.gradients_equal, loss.few_bytes),
         hints=(
-            "The loss of a token is the logarithm of a sum over all words, less one logit. Which two numbers of this "
+            "The loss of a token is the logarithm of a sum over all words, less one logit. Which numbers of this "
             "can a rank not know, and how few bytes do they need?",
             "Three things travel: the highest logit, the sum of exponentials, the logit of the target. The first is a "
             "maximum and needs no gradient; the other two are sums over the ranks through which a gradient must pass, "
@@ -75,7 +75,8 @@ EXERCISES = (
             "Take the highest of your words from a detached copy, and let all_reduce make it the maximum of all ranks. "
             "Take it off the logits. Sum their exponentials over your words, and over the ranks with reduce_out. Count "
             "the targets from first, replace those that are not yours by 0, gather, put 0 where the target is not "
-            "yours, and sum that with reduce_out as well. The loss is the logarithm of the first less the second.",
+            "yours, and sum that with reduce_out as well. The loss is the logarithm of the first sum, and from that "
+            "the second sum is taken off.",
         ),
         package=("pllab.parallel.vocab_parallel_cross_entropy",),
     ),
