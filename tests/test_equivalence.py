@@ -4,7 +4,7 @@ import pytest
 
 from pllab.bench.equivalence import OF_THE_PIPE, Equivalence, Task, deviation, equivalence, on_lanes, plain, schedules
 
-pytestmark = [pytest.mark.ranks, pytest.mark.usefixtures("quick_ranks")]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.ranks, pytest.mark.usefixtures("quick_ranks")]
 NAMES = tuple(schedules(2, 4))
 
 

@@ -182,6 +182,7 @@ def test_the_ranks_end_with_their_owner(ending, tmp_path):
     assert not list(home.iterdir()), "nothing belongs in the user's home"
 
 
+@pytest.mark.exhaustive
 def test_px_in_ipython(tmp_path):
     script = tmp_path / "notebook.py"
     script.write_text(NOTEBOOK)

@@ -1,7 +1,7 @@
 """Every wrong solution is refused with its own hint, and every right one passes.
 
-By default each exercise is tried with its first right solution and three of its wrong ones, always the same;
-`make exhaustive` tries all.
+By default each exercise is tried with its first right solution and, where that is quick, with one of its wrong ones,
+always the same; `make exhaustive` tries all.
 """
 
 import threading
@@ -30,14 +30,20 @@ RIGHT = [right for module in VARIANTS for right in module.RIGHT]
 EXERCISES = [exercise for lesson in LESSONS for exercise in exercises_of(lesson)]
 
 
-def once(exercise: Exercise, in_a_check: bool) -> Any:
-    """In `make test` its first right solution is tried once: in the process of a check, as a learner's would be.
+def is_slow(exercise: Exercise) -> bool:
+    """Ranks start slowly in the process of a check: of the exercises with ranks, which have more time, one is quick."""
+    return exercise.deadline_s > 20 and exercise.id != "02.3"
 
-    Ranks start slowly there: of the exercises with ranks, which have more time, one stands for all, and the others are
-    judged here.
-    """
-    is_slow = exercise.deadline_s > 20 and exercise.id != "02.3"
-    return pytest.param(exercise, id=exercise.id, marks=[pytest.mark.exhaustive] if is_slow == in_a_check else [])
+
+def each_if(is_tried: Callable[[Exercise], bool]) -> pytest.MarkDecorator:
+    """Each exercise; `make test` tries some of them."""
+    marks: dict[bool, list[pytest.MarkDecorator]] = {True: [], False: [pytest.mark.exhaustive]}
+    params = [pytest.param(exercise, id=exercise.id, marks=marks[is_tried(exercise)]) for exercise in EXERCISES]
+    return pytest.mark.parametrize("exercise", params)
+
+
+each_quick = each_if(lambda exercise: not is_slow(exercise))
+each_slow = each_if(is_slow)
 
 
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
@@ -71,7 +77,7 @@ def assert_passes(exercise: Exercise, solutions: Iterable[Solution]) -> None:
     assert not set(threading.enumerate()) - before
 
 
-@each_exercise
+@each_quick
 def test_a_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch, sees):
     sees(exercise.id, refused=1)
     assert_refused(exercise, wrong_ones(exercise)[:1], monkeypatch)
@@ -85,7 +91,7 @@ def test_every_other_wrong_solution_is_refused_with_its_own_hint(exercise, monke
     assert_refused(exercise, wrong, monkeypatch)
 
 
-@pytest.mark.parametrize("exercise", [once(exercise, in_a_check=False) for exercise in EXERCISES])
+@each_slow
 def test_a_right_solution_passes(exercise, sees):
     sees(exercise.id, accepted=1)
     assert_passes(exercise, right_ones(exercise)[:1])
@@ -99,7 +105,7 @@ def test_every_other_right_solution_passes(exercise, sees):
     assert_passes(exercise, right)
 
 
-@pytest.mark.parametrize("exercise", [once(exercise, in_a_check=True) for exercise in EXERCISES])
+@each_quick
 def test_a_right_solution_passes_in_the_process_of_a_check(exercise):
     """Sent by value, as a function of a notebook cell is."""
     for module in VARIANTS:
