@@ -241,7 +241,6 @@ def _count(coordinate: int, config: TrainConfig, vocab_size: int) -> RankCount:
         batch = {name: torch.empty(shape, dtype=torch.int64, device="meta") for name in ("input_ids", "labels")}
         with comm.record_messages(watch.note), RememberedShapes():
             trainer.step(batch)
-        watch.look()
     return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.actions)
 
 
@@ -257,7 +256,6 @@ class _Watch:
         self._messages: list[tuple[str, comm.Message]] = []
         self.peak: dict[str, int] = {}
         self.actions: dict[tuple[int, bool], Sent] = {}
-        self.look()
         for optimizer in trainer.updates.optimizers:  # all gradients are whole then, whether or not a message travelled
             optimizer.register_step_pre_hook(lambda *_: self.look())
 

@@ -30,21 +30,8 @@ RIGHT = [right for module in VARIANTS for right in module.RIGHT]
 EXERCISES = [exercise for lesson in LESSONS for exercise in exercises_of(lesson)]
 
 
-def is_slow(exercise: Exercise) -> bool:
-    """Ranks start slowly in the process of a check: of the exercises with ranks, which have more time, one is quick."""
-    return exercise.deadline_s > 20 and exercise.id != "02.3"
-
-
-def each_if(is_tried: Callable[[Exercise], bool]) -> pytest.MarkDecorator:
-    """Each exercise; `make test` tries some of them."""
-    marks: dict[bool, list[pytest.MarkDecorator]] = {True: [], False: [pytest.mark.exhaustive]}
-    params = [pytest.param(exercise, id=exercise.id, marks=marks[is_tried(exercise)]) for exercise in EXERCISES]
-    return pytest.mark.parametrize("exercise", params)
-
-
-each_quick = each_if(lambda exercise: not is_slow(exercise))
-each_slow = each_if(is_slow)
-
+# Ranks start slowly in the process of a check: of the exercises with ranks, which have more time, one stands for all.
+QUICK = [exercise for exercise in EXERCISES if exercise.deadline_s <= 20 or exercise.id == "02.3"]
 
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 
@@ -77,7 +64,19 @@ def assert_passes(exercise: Exercise, solutions: Iterable[Solution]) -> None:
     assert not set(threading.enumerate()) - before
 
 
-@each_quick
+def assert_passes_in_the_process_of_a_check(exercise: Exercise, solution: Solution) -> None:
+    """Sent by value, as a function of a notebook cell is."""
+    for module in VARIANTS:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        verdict = check(exercise.id, solution, deadline_s=60.0)
+    finally:
+        for module in VARIANTS:
+            cloudpickle.unregister_pickle_by_value(module)
+    assert verdict.outcome is Outcome.RIGHT, str(verdict)
+
+
+@pytest.mark.parametrize("exercise", QUICK, ids=lambda exercise: exercise.id)
 def test_a_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch, sees):
     sees(exercise.id, refused=1)
     assert_refused(exercise, wrong_ones(exercise)[:1], monkeypatch)
@@ -86,15 +85,28 @@ def test_a_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch, se
 @pytest.mark.exhaustive
 @each_exercise
 def test_every_other_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch, sees):
-    wrong = wrong_ones(exercise)[1:]
+    wrong = wrong_ones(exercise)[1 if exercise in QUICK else 0 :]
     sees(exercise.id, refused=len(wrong))
     assert_refused(exercise, wrong, monkeypatch)
 
 
-@each_slow
+@each_exercise
 def test_a_right_solution_passes(exercise, sees):
+    """In the process of a check, if that is quick."""
     sees(exercise.id, accepted=1)
-    assert_passes(exercise, right_ones(exercise)[:1])
+    if exercise in QUICK:
+        assert_passes_in_the_process_of_a_check(exercise, right_ones(exercise)[0])
+    else:
+        assert_passes(exercise, right_ones(exercise)[:1])
+
+
+@pytest.mark.exhaustive
+@each_exercise
+def test_it_passes_the_other_way_too(exercise):
+    if exercise in QUICK:
+        assert_passes(exercise, right_ones(exercise)[:1])
+    else:
+        assert_passes_in_the_process_of_a_check(exercise, right_ones(exercise)[0])
 
 
 @pytest.mark.exhaustive
@@ -103,19 +115,6 @@ def test_every_other_right_solution_passes(exercise, sees):
     right = right_ones(exercise)[1:]
     sees(exercise.id, accepted=len(right))
     assert_passes(exercise, right)
-
-
-@each_quick
-def test_a_right_solution_passes_in_the_process_of_a_check(exercise):
-    """Sent by value, as a function of a notebook cell is."""
-    for module in VARIANTS:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        verdict = check(exercise.id, right_ones(exercise)[0], deadline_s=60.0)
-    finally:
-        for module in VARIANTS:
-            cloudpickle.unregister_pickle_by_value(module)
-    assert verdict.outcome is Outcome.RIGHT, str(verdict)
 
 
 @pytest.mark.parametrize(
