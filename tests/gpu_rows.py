@@ -8,6 +8,7 @@ import json
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def watched(row: Row, folder: Path, run: Any) -> Row:
     trainers: list[Any] = []
     make, start = loop.make_trainer, time.perf_counter()
     accelerator.seen.clear()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*fork_rng without")  # it would touch every GPU of the machine
         patch.setattr(loop, "make_trainer", lambda *args: trainers.append(make(*args)) or trainers[-1])
         outcome = two_epochs(row, folder, run)
     seconds = time.perf_counter() - start
