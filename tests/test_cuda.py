@@ -1,11 +1,13 @@
 """The same code on GPUs. These tests need torch, transformers and pytest, and a GPU; others skip with their count.
 
 `make exhaustive` runs them on the pretended GPU too, but for what it does not have: the marker `real_gpu` (compilation,
-pinned memory, fused attention, a GPT-2 of 124M). What no run has shown yet, because no real GPU was at hand, is marked
-`not_seen_yet`: `python -m pytest -m cuda` runs all of it.
+pinned memory, fused attention, a GPT-2 of 124M, contexts, the watchdog of nccl). Those have not been seen to pass yet,
+for no real GPU was at hand; `python -m pytest -m cuda` runs them all.
 """
 
 import copy
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +22,7 @@ from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import DataParallel, average_gradients
 from pllab.pipeline import LaneExecutor, Pipe, RankExecutor, Step
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
+from pllab.train import TrainConfig, train
 
 NUM_GPUS = num_gpus()
 GPU = str(accelerator.gpu(0))
@@ -312,3 +315,46 @@ def test_a_bench_makes_its_streams_once(monkeypatch: pytest.MonkeyPatch) -> None
         bench.free()
     finally:
         bench.close()
+
+
+def _touched(rank: int, world_size: int) -> list[int]:
+    """The GPUs on which this rank has a context after a step and all that waits for it."""
+    _step(rank, world_size, None)
+    return [index for index in range(NUM_GPUS) if torch._C._cuda_hasPrimaryContext(index)]
+
+
+@pytest.mark.real_gpu
+@needs_two
+def test_a_rank_has_a_context_on_its_own_gpu_alone() -> None:
+    assert comm.launch(_touched, 2, timeout_s=180) == [[0], [1]]
+
+
+def _late(rank: int, world_size: int) -> None:
+    comm.all_reduce(torch.ones(2, device=comm.own_device()))
+    time.sleep(60.0 * rank)
+    comm.all_reduce(torch.ones(2, device=comm.own_device()))
+    synchronize()
+
+
+@pytest.mark.real_gpu
+@needs_two
+def test_a_late_peer_ends_the_ranks_in_a_sentence() -> None:
+    """nccl's watchdog ends the process of the rank that waits; the owner says which."""
+    with pytest.raises(comm.RankError, match="rank 0"):
+        comm.launch(_late, 2, timeout_s=20)
+
+
+@pytest.mark.real_gpu
+def test_the_peak_of_a_small_model_is_not_the_rulers(tmp_path: Path) -> None:
+    """The ruler of FLOP/s multiplies matrices of half a gigabyte after the training."""
+    config = TrainConfig(samples_per_epoch=64, num_epochs=1, workdir=str(tmp_path))
+    assert 0 < max(train(config).metrics.peak_memory_bytes) < 2**28
+
+
+@needs_two
+def test_a_ring_passes_on_over_the_backend_of_gpus() -> None:
+    assert comm.launch(_passed, 2, timeout_s=180) == [[1.0], [0.0]]
+
+
+def _passed(rank: int, world_size: int) -> list[float]:
+    return comm.ring_pass(torch.full((1,), float(rank), device=comm.own_device())).tolist()

@@ -88,6 +88,12 @@ def test_imports_are_written_with_the_whole_name() -> None:
     assert not [(path, name) for path in FILES for name in imports(path) if name.startswith(".")]
 
 
+def test_one_file_names_cuda_and_nccl() -> None:
+    """The pretended GPU takes its place. Traces name both: they read what GPUs elsewhere have recorded."""
+    named = [path for path in FILES if re.search(r"torch\.cuda|[\"']nccl[\"']", path.read_text())]
+    assert [path.stem for path in named if room(path) != "traces"] == ["accelerator"]
+
+
 def test_torch_distributed_is_called_in_comm_and_through_pytorchs_parallel_classes() -> None:
     for path in FILES:
         if room(path) != "comm":

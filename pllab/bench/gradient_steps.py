@@ -126,7 +126,7 @@ def bench_data_parallel(
         world_size: the number of ranks, each with one thread on a CPU or one GPU.
         repeats: rounds that count.
         warmup: rounds before.
-        backend: "gloo" or "nccl"; by default planned from ranks and GPUs.
+        backend: gloo or nccl; by default planned from ranks and GPUs.
         with_memory: whether to measure memory too, which starts a group per way.
         timeout_s: the most seconds any one group may take.
 
@@ -157,7 +157,7 @@ def bench_fsdp(
         world_size: the number of ranks, each with one thread on a CPU or one GPU.
         repeats: rounds that count.
         warmup: rounds before.
-        backend: "gloo" or "nccl"; by default planned from ranks and GPUs.
+        backend: gloo or nccl; by default planned from ranks and GPUs.
         with_memory: whether to measure memory too, which starts a group per way.
         timeout_s: the most seconds any one group may take.
 

@@ -92,7 +92,7 @@ def bench_tensor(
         world_size: the number of ranks, each with one thread on a CPU or one GPU.
         repeats: rounds that count.
         warmup: rounds before.
-        backend: "gloo" or "nccl"; by default planned from ranks and GPUs.
+        backend: gloo or nccl; by default planned from ranks and GPUs.
         timeout_s: the most seconds the measurement may take.
 
     Raises:

@@ -35,6 +35,7 @@ from pllab.train.metrics import (
     log_epoch,
     measured_peak_flops,
     peak_memory_bytes,
+    reset_peak_memory,
 )
 from pllab.train.placing import meta_model
 from pllab.train.spending import Inside, Seconds, pipeline_time, replicas_time
@@ -106,6 +107,7 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
         on_progress: called with a dictionary about ten times a second.
     """
     start = time.perf_counter()
+    reset_peak_memory()  # what an earlier run in this process held is not this one's
     began = start - (spent_s(folder) if config.resume else 0.0)
     trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
