@@ -235,17 +235,19 @@ def frozen_and_tied(rank: int, size: int) -> tuple[bool, bool]:
     return linear.weight.grad is None, linear.bias.grad is not None
 
 
-def step_after_a_failure(rank: int, size: int) -> list[str]:
-    """What ends the first step on this rank, and the words of the second."""
-    stages, x = [nn.Linear(4, 4), Fails()], torch.randn(4, 4)
-    executor = RankExecutor(gpipe(size, 2), {rank: stages[rank]}, nn.functional.mse_loss, timeout_s=2)
+def step_after_a_failure(rank: int, size: int) -> tuple[str, str, torch.Tensor | None]:
+    """What ends the first step on this rank, the words of the second, and a tied weight's gradient that was 1."""
+    stages, x = [nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), Fails())], torch.randn(4, 4)
+    weight = stages[1][0].weight = stages[0].weight
+    weight.grad, tied = torch.ones(4, 4), tied_weights(stages)
+    executor = RankExecutor(gpipe(size, 2), {rank: stages[rank]}, nn.functional.mse_loss, tied=tied, timeout_s=2)
     seen: list[str] = []
     for _ in range(2):
         try:
             executor.step(x, x)
         except (KeyError, PeerError, RuntimeError) as error:
             seen.append(str(error) if seen else type(error).__name__)
-    return seen
+    return seen[0], seen[1], weight.grad
 
 
 def other_rows(rank: int, size: int) -> str:
