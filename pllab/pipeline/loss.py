@@ -41,7 +41,7 @@ class Score:
         """The loss of one micro-batch, a scalar.
 
         Raises:
-            ValueError: the loss is not a tensor of one number, or does not depend on the outputs.
+            ValueError: the loss is not a tensor of one real number, or does not depend on the outputs.
         """
         if not self.weights[microbatch]:  # a mean over nothing is not a number, and neither is its gradient
             return torch.stack([output.sum() for output in outputs]).sum() * 0
@@ -50,6 +50,8 @@ class Score:
             raise ValueError(f"the loss is of type {type(loss).__name__}; return a tensor, the mean over the rows")
         if loss.numel() != 1:
             raise ValueError(f"the loss has shape {tuple(loss.shape)}; return one number, the mean over the rows")
+        if loss.is_complex():
+            raise ValueError(f"the loss is complex, {loss.item():g}; return a real number, such as its abs()")
         if any(output.requires_grad for output in outputs) and not loss.requires_grad:
             raise ValueError(
                 f"the loss, {loss.item():g}, leads back to no output; compute it with torch from the output"

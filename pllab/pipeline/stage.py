@@ -125,7 +125,7 @@ class StageWork:
         if keeps and self._recompute:
             with torch.no_grad(), _unchanged(inputs, self._stage):
                 outputs = self._run(microbatch, inputs)
-            needs_grad = [output.is_floating_point() and self._leads_back(inputs) for output in outputs]
+            needs_grad = [_may_have_grad(output) and self._leads_back(inputs) for output in outputs]
             self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
         else:
             outputs = self._run(microbatch, inputs)
@@ -242,8 +242,13 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:
     """The sum of absolute values of each output: cheap to keep, and another number for another result."""
-    floating = (output.detach() for output in outputs if output.is_floating_point())
-    return [torch.linalg.vector_norm(output, 1, dtype=torch.float64) for output in floating]
+    values = (output.detach().resolve_conj() for output in outputs if _may_have_grad(output))
+    parts = (torch.view_as_real(value) if value.is_complex() else value for value in values)
+    return [torch.linalg.vector_norm(part, 1, dtype=torch.float64) for part in parts]
+
+
+def _may_have_grad(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _with_gradient(

@@ -8,7 +8,6 @@ timing. On ranks each process has a copy, and what a step adds to the copies is 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -131,17 +130,22 @@ class Tied:
         Raises:
             PeerError: another rank went away or did not come in time.
         """
-        copies = [weight.copies for weight in self._weights]
-        before = [[copy.grad for copy in each] for each in copies]
-        for copy in chain.from_iterable(copies):
+        before = [copy.grad for copy in self._copies()]
+        for copy in self._copies():
             copy.grad = None
-        yield
-        for weight, grads in zip(self._weights, before, strict=True):
-            added = weight.added()
-            for copy, grad in zip(weight.copies, grads, strict=True):
+        try:
+            yield
+            totals = [weight.added() for weight in self._weights]
+        finally:  # what was there before outlives a step that fails
+            for copy, grad in zip(self._copies(), before, strict=True):
                 copy.grad = grad
+        for weight, added in zip(self._weights, totals, strict=True):
+            for copy in weight.copies:
                 if copy.requires_grad:
-                    copy.grad = added.clone() if grad is None else grad + added
+                    copy.grad = added.clone() if copy.grad is None else copy.grad + added
+
+    def _copies(self) -> list[nn.Parameter]:
+        return [copy for weight in self._weights for copy in weight.copies]
 
 
 class _Weight(NamedTuple):

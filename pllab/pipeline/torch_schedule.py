@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from pllab.comm import Group, backend_name
+from pllab.comm import Group, all_gather_object, backend_name
 from pllab.pipeline.fit import check_ranks, place_on_rank
 from pllab.pipeline.loss import Loss, check_loss
-from pllab.schedule import Schedule, check
+from pllab.schedule import Kind, Schedule, check
 
 if TYPE_CHECKING:
     from torch.distributed.pipelining.schedules import PipelineScheduleMulti
@@ -37,11 +37,12 @@ def to_torch(
         executor.step(x, target=labels, losses=losses)   # on a rank that has both, as in zbv
         executor.step()                                  # on the others
 
-    The rows go through PyTorch's CSV loader as they are; it adds sends and receives. Each loss is divided by the
-    number of micro-batches, so that `losses` add up to the loss of the batch, and the gradients are its gradients.
-    (Its own `scale_grads` divides once for each stage, and so twice if two stages of a rank share a weight.) PyTorch
-    needs the same number of stages on every rank and micro-batches of equal size. Gradients of weights tied across
-    ranks are for the caller to sum.
+    All ranks make theirs at the same time, and which parameters train is settled then. The rows go through PyTorch's
+    CSV loader, which adds sends and receives; stages whose input needs no gradient get whole backwards. Each loss is
+    divided by the number of micro-batches, so that `losses` add up to the loss of the batch, and the gradients are its
+    gradients. (Its own `scale_grads` divides once for each stage, and so twice if two stages of a rank share a weight.)
+    PyTorch needs the same number of stages on every rank and micro-batches of equal size. Gradients of weights tied
+    across ranks are for the caller to sum.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -67,9 +68,28 @@ def to_torch(
     runtime = _PipelineScheduleRuntime(torch_stages, schedule.num_microbatches, loss_fn=share, scale_grads=False)
     with tempfile.TemporaryDirectory(prefix="pllab-schedule-") as folder:
         file = Path(folder, "schedule.csv")
-        file.write_text(schedule.to_csv())
+        file.write_text(_with_whole_backwards(schedule, stages, group).to_csv())
         runtime._load_csv(str(file), format="compute_only")
     return runtime
+
+
+def _with_whole_backwards(schedule: Schedule, stages: Mapping[int, nn.Module], group: Group | None) -> Schedule:
+    """The schedule with B for I and without W, up to the first stage that trains.
+
+    The inputs of these stages need no gradient, and PyTorch's I finds weights only on the way to such an input; stage 0
+    is its one exception.
+    """
+    mine = [number for number, stage in stages.items() if any(p.requires_grad for p in stage.parameters())]
+    first = min((number for part in all_gather_object(mine, group) for number in part), default=0)
+    rows = (
+        [
+            action._replace(kind=Kind.B) if action.kind is Kind.I and 0 < action.stage <= first else action
+            for action in row
+            if not (action.kind is Kind.W and 0 < action.stage <= first)
+        ]
+        for row in schedule.rows
+    )
+    return Schedule.of(rows, schedule.name)
 
 
 def _share_of(loss: Loss, num_microbatches: int, output: Any, target: Any) -> torch.Tensor:

@@ -18,6 +18,7 @@ from pllab.train.trainers import StepRecord, make_trainer
 
 MOST = 1e-5
 """The largest relative deviation in float32 that counts as equal."""
+_FROZEN = ("transformer.h.1.ln_1.weight",)
 _VOCAB, _TIME, _ROWS = 65, 12, 8
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble")
 
@@ -116,11 +117,15 @@ def layout_equivalence(
 
 
 def on_ranks(
-    configs: Sequence[TrainConfig], reference: "Trained", num_steps: int, timeout_s: float = 600.0
+    configs: Sequence[TrainConfig],
+    reference: "Trained",
+    num_steps: int,
+    timeout_s: float = 600.0,
+    frozen: tuple[str, ...] = _FROZEN,
 ) -> list[LayoutRow]:
-    """A row for each configuration, all with the same number of ranks, against a reference."""
+    """A row for each configuration, all with the same number of ranks, against a reference with as much frozen."""
     num_ranks = configs[0].world_size
-    outcomes = comm.launch(_train_all, num_ranks, configs, num_steps, backend="gloo", timeout_s=timeout_s)[0]
+    outcomes = comm.launch(_train_all, num_ranks, configs, num_steps, frozen, backend="gloo", timeout_s=timeout_s)[0]
     return [
         LayoutRow(config.label, *deviation(outcome, reference))
         for config, outcome in zip(configs, outcomes, strict=True)
@@ -130,10 +135,17 @@ def on_ranks(
 Trained = tuple[list[float], Mapping[str, torch.Tensor]]
 
 
-def trained(config: TrainConfig, num_steps: int) -> Trained:
-    """The loss of each step over the whole batch, and the parameters after the last."""
+def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = _FROZEN) -> Trained:
+    """The loss of each step over the whole batch, and the parameters after the last.
+
+    Args:
+        config: the layout.
+        num_steps: steps of gradient descent.
+        frozen: how the names of the parameters begin that do not train.
+    """
     model = build_model(config, _VOCAB)
-    model.get_parameter("transformer.h.1.ln_1.weight").requires_grad_(False)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not name.startswith(frozen))
     trainer = make_trainer(config, _VOCAB, model)
     try:
         trainer.updates.begin(num_steps)
@@ -169,8 +181,9 @@ def _train_all(
     world_size: int,  # noqa: ARG001
     configs: Sequence[TrainConfig],
     num_steps: int,
+    frozen: tuple[str, ...],
 ) -> list[Trained]:
-    return [trained(config, num_steps) for config in configs]
+    return [trained(config, num_steps, frozen) for config in configs]
 
 
 def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:

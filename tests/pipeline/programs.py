@@ -190,6 +190,29 @@ def both_executors(rank: int, size: int) -> dict[str, tuple[float, float, bool]]
     return seen
 
 
+def frozen_beginning(rank: int, size: int) -> dict[str, tuple[float, float, bool]]:
+    """Per split schedule and number of frozen stages: PyTorch's runtime against the plain model's loss and gradients.
+
+    The last flag says whether what is frozen got no gradient.
+    """
+    seen, ids = {}, tokens(8)
+    for family, num_frozen in (("zb_h1", 1), ("zero_bubble", 1), ("zbv", 1), ("zbv", 2), ("zbv", 3), ("zbv", 0)):
+        schedule, model = GENERATORS[family](size, 4), tiny_gpt2()
+        stages = stages_of(model, schedule.num_stages)
+        for stage in stages[:num_frozen]:
+            stage.requires_grad_(False)
+        plain, (loss,) = plain_copy(model, ids)
+        mine = own(schedule, stages, rank)
+        theirs = to_torch(schedule, mine, next_token_loss)
+        off = abs(_their_loss(theirs, schedule, rank, ids) - loss)
+        names = names_of(model, mine)
+        trained = {name for name in names if model.get_parameter(name).requires_grad}
+        frozen_is_left = all(model.get_parameter(name).grad is None for name in names - trained)
+        worst_of_trained = worst(model, plain, trained) if trained else 0.0
+        seen[f"{family}, {num_frozen} stages"] = off, worst_of_trained, frozen_is_left
+    return seen
+
+
 def _their_loss(theirs, schedule: Schedule, rank: int, ids: torch.Tensor) -> float:
     mine, losses = schedule.stages_of_rank(rank), []
     target = {"target": ids, "losses": losses} if schedule.num_stages - 1 in mine else {}
@@ -212,17 +235,19 @@ def frozen_and_tied(rank: int, size: int) -> tuple[bool, bool]:
     return linear.weight.grad is None, linear.bias.grad is not None
 
 
-def step_after_a_failure(rank: int, size: int) -> list[str]:
-    """What ends the first step on this rank, and the words of the second."""
-    stages, x = [nn.Linear(4, 4), Fails()], torch.randn(4, 4)
-    executor = RankExecutor(gpipe(size, 2), {rank: stages[rank]}, nn.functional.mse_loss, timeout_s=2)
+def step_after_a_failure(rank: int, size: int) -> tuple[str, str, torch.Tensor | None]:
+    """What ends the first step on this rank, the words of the second, and a tied weight's gradient that was 1."""
+    stages, x = [nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), Fails())], torch.randn(4, 4)
+    weight = stages[1][0].weight = stages[0].weight
+    weight.grad, tied = torch.ones(4, 4), tied_weights(stages)
+    executor = RankExecutor(gpipe(size, 2), {rank: stages[rank]}, nn.functional.mse_loss, tied=tied, timeout_s=2)
     seen: list[str] = []
     for _ in range(2):
         try:
             executor.step(x, x)
         except (KeyError, PeerError, RuntimeError) as error:
             seen.append(str(error) if seen else type(error).__name__)
-    return seen
+    return seen[0], seen[1], weight.grad
 
 
 def other_rows(rank: int, size: int) -> str:

@@ -138,10 +138,11 @@ def test_a_frozen_tied_weight_gets_no_gradient() -> None:
 
 @pytest.mark.ranks
 def test_after_a_failed_step_the_ranks_are_to_be_started_again() -> None:
-    """Messages of the failed step are under way, and the next step's would meet them."""
-    for first, second in launch(programs.step_after_a_failure, 2, backend="gloo", timeout_s=60):
+    """Messages of the failed step are under way, and the next step's would meet them; earlier gradients stay."""
+    for first, second, gradient in launch(programs.step_after_a_failure, 2, backend="gloo", timeout_s=60):
         assert first in ("KeyError", "PeerError")
         assert "an earlier step failed" in second
+        assert torch.equal(gradient, torch.ones(4, 4))
 
 
 @pytest.mark.ranks

@@ -120,6 +120,66 @@ def test_only_stages_that_need_a_copy_get_one(stage: nn.Module, answer: bool) ->
     assert overwrites_input(stage) is answer
 
 
+class ToComplex(nn.Linear):
+    """Real features in, complex ones out; their conjugates, which torch leaves as a note on the tensor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = super().forward(x)
+        return torch.complex(y, y.square()).conj()
+
+
+class FromComplex(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.abs() + x.angle())
+
+
+class Turns(nn.Module):
+    """Turns complex numbers by another angle at every call; their absolute values stay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * torch.exp(torch.tensor(1j * self.calls))
+
+
+def distance(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (output - target).abs().square().mean()
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("num_stages", [2, 3])
+def test_complex_outputs_have_the_plain_models_gradients(num_stages: int, recompute: bool) -> None:
+    """Two of three stages end in complex numbers, or the last of two; a pipe's loss, unlike a lane's, is outside."""
+    torch.manual_seed(0)
+    layers = [ToComplex(4, 4), nn.Linear(4, 4, dtype=torch.complex64), FromComplex(4, 4)][:num_stages]
+    stages, x = [nn.Sequential(layer) for layer in layers], torch.randn(6, 4)
+    plain = nn.Sequential(*copy.deepcopy(layers))
+    distance(plain(x), x).backward()
+    lanes = [f"cpu:{number}" for number in range(num_stages)]
+    for engine in ("pipe", "lanes"):
+        nn.Sequential(*stages).zero_grad()
+        if engine == "pipe":
+            with Pipe.from_partitions(stages, lanes, num_microbatches=3, recompute=recompute, timeout_s=20) as pipe:
+                distance(pipe(x), x).backward()
+        else:
+            with LaneExecutor(zb_h1(num_stages, 3), stages, distance, recompute=recompute, timeout_s=20) as executor:
+                executor.step(x, x)
+        assert_gradients(stages, [parameter.grad for parameter in plain.parameters()])
+
+
+def test_complex_outputs_are_compared_when_they_are_computed_again_and_a_complex_loss_is_refused() -> None:
+    stages, x = [nn.Sequential(ToComplex(4, 4), Turns()), nn.Sequential(FromComplex(4, 4))], torch.randn(4, 4)
+    with LaneExecutor(gpipe(2, 2), stages, mse, recompute=True, timeout_s=20) as executor:
+        with pytest.raises(ValueError, match="stage 0 computed micro-batch . again and got another result"):
+            executor.step(x, x)
+    with LaneExecutor(gpipe(1, 2), [ToComplex(4, 4)], lambda out, _: out.mean(), timeout_s=20) as executor:
+        with pytest.raises(ValueError, match=r"the loss is complex, .*j; return a real number, such as its abs\(\)"):
+            executor.step(x, x)
+
+
 class Draws(nn.Module):
     """Draws at random in a way that is no `nn.Dropout`."""
 

@@ -7,11 +7,21 @@ from pllab.schedule import Schedule
 from tests.pipeline import programs
 
 
+def assert_equal(per_rank: list[dict[str, tuple[float, float, bool]]]) -> None:
+    for seen in per_rank:
+        wrong = {name: found for name, found in seen.items() if not (found[0] < 1e-5 and found[1] < 1e-6 and found[2])}
+        assert seen and not wrong
+
+
 @pytest.mark.ranks
 def test_pytorchs_runtime_runs_the_same_rows_with_the_same_loss_and_gradients() -> None:
-    for seen in launch(programs.both_executors, 2, backend="gloo", timeout_s=200):
-        wrong = {name: found for name, found in seen.items() if not (found[0] < 1e-5 and found[1] < 1e-6 and found[2])}
-        assert not wrong
+    assert_equal(launch(programs.both_executors, 2, backend="gloo", timeout_s=200))
+
+
+@pytest.mark.ranks
+def test_what_comes_after_a_frozen_beginning_has_the_plain_models_gradients_under_split_backwards() -> None:
+    """PyTorch's I looks for weights on the way to the stage's input, and there is no way to one without a gradient."""
+    assert_equal(launch(programs.frozen_beginning, 2, backend="gloo", timeout_s=200))
 
 
 def test_without_a_group_it_is_said_what_to_call() -> None:

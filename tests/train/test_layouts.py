@@ -36,6 +36,16 @@ def test_a_sample_trains_what_one_process_trains(sample: list[dict[str, Any]], q
     assert [row.name for row in rows if not row.is_equal] == [] and len(rows) == len(sample)
 
 
+@pytest.mark.parametrize("is_all", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
+def test_a_frozen_beginning_trains_what_one_process_trains(is_all: bool, quick_ranks: None) -> None:
+    """All of a pipeline's first stage is frozen: what comes after it has an input without a gradient."""
+    frozen = tuple(f"transformer.{layer}." for layer in ("wte", "wpe", "h.0", "h.1"))
+    sample = [TrainConfig(pp=2, schedule=name, implementation="pytorch") for name in ("zb_h1", "zbv")]
+    configs = [small(config) for config in (layouts(2) if is_all else sample)]
+    rows = on_ranks(configs, trained(small(), 2, frozen), num_steps=2, timeout_s=300.0, frozen=frozen)
+    assert [row for row in rows if not row.is_equal] == []
+
+
 @pytest.mark.exhaustive
 def test_every_layout_trains_what_one_process_trains(quick_ranks: None) -> None:
     result = layout_equivalence()
