@@ -35,7 +35,7 @@ from pllab.comm.flight import Flight, record_flight
 from pllab.comm.group import BackendPlan, counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, group_name, record_messages, traffic
-from pllab.comm.links import Link, slow_link
+from pllab.comm.links import Link, link_is_open, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
 from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, map_shared_memory, shared_buffer
@@ -72,6 +72,7 @@ __all__ = [
     "host_id",
     "in_world",
     "launch",
+    "link_is_open",
     "make_groups",
     "make_mesh",
     "map_shared_memory",

@@ -101,6 +101,11 @@ class Ledger:
             if self.on_message is not None:
                 self.on_message(message)
 
+    def add_seconds(self, seconds: float) -> None:
+        """Count what a call took; safe from several threads."""
+        with self._lock:
+            self.seconds += seconds
+
     def _named(self, name: str | None) -> list[Message]:
         return [message for message in list(self.messages) if name in (None, message.name)]
 
@@ -180,8 +185,9 @@ def uncounted() -> Iterator[None]:
     finally:
         _thread.is_counted = before
         if not before:
+            seconds = time.perf_counter() - start
             for ledger in list(_open):
-                ledger.seconds += time.perf_counter() - start
+                ledger.add_seconds(seconds)
 
 
 def count_elsewhere() -> None:

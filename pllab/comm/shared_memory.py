@@ -19,7 +19,15 @@ import torch
 import torch.distributed as dist
 
 from pllab.arguments import whole_number
-from pllab.comm.collectives import all_gather_object, backend_name, rank, world_size
+from pllab.comm.collectives import (
+    all_gather_async,
+    all_gather_object,
+    all_reduce,
+    backend_name,
+    rank,
+    reduce_scatter_async,
+    world_size,
+)
 from pllab.comm.errors import in_words
 from pllab.comm.ledger import note_tensor
 from pllab.comm.links import link_is_open
@@ -149,7 +157,8 @@ class SharedBuffer:
         rank 0   | a0 b0 |      | a0+a1  b0    |  rank 0 wrote a      | a0+a1  b0+b1 |
         rank 1   | a1 b1 |  ->  | a0+a1  b1    |  rank 1 writes b ->  | a0+a1  b0+b1 |
 
-    `shared_buffer` makes it. Its memory is freed when the buffer and all views of `.tensor` are gone.
+    `shared_buffer` makes it. Its memory is freed when the buffer and all views of `.tensor` are gone. While a slow link
+    is open, each method sends a message with the same result: ranks behind links share no memory.
     """
 
     def __init__(self, tensors: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
@@ -170,6 +179,8 @@ class SharedBuffer:
         # second, a rank reads and writes only its own chunk of each tensor, and chunks are disjoint. After the second,
         # all chunks are summed. No rank touches a peer's tensor before the first barrier of the next call, which waits
         # for that peer, so the peer may use its tensor until then.
+        if link_is_open():
+            return all_reduce(self.tensor, self._group)
         note_tensor("all_reduce", self.tensor, group=self._group)
         with in_words("all_reduce", rank()), torch.no_grad():
             dist.barrier(self._group)
@@ -181,6 +192,8 @@ class SharedBuffer:
 
         Who writes to its tensor later waits at a barrier first, and who has written before this, too.
         """
+        if link_is_open():
+            return all_gather_async(whole, self.tensor.to(whole.dtype), self._group).wait()
         note_tensor("all_gather", self.tensor, group=self._group)
         with in_words("all_gather", rank()):
             torch.cat(self._tensors, out=whole) if whole.dtype == self.tensor.dtype else self._cast_into(whole)
@@ -195,7 +208,10 @@ class SharedBuffer:
             PeerError: another rank went away or did not come in time.
         """
         size = part.numel()
-        note_tensor("reduce_scatter", self.tensor[: size * len(self._tensors)], group=self._group)
+        used = self.tensor[: size * len(self._tensors)]
+        if link_is_open():
+            return reduce_scatter_async(part, used, self._group).wait()
+        note_tensor("reduce_scatter", used, group=self._group)
         with in_words("reduce_scatter", rank()):
             dist.barrier(self._group)
             first, second, *others = (tensor[self._number * size :][:size] for tensor in self._tensors)

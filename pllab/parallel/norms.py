@@ -83,6 +83,6 @@ def _axes_of(parameter: Any) -> set[str]:
     """The axes of the mesh over which a parameter is split."""
     if isinstance(parameter, DTensor):
         names = parameter.device_mesh.mesh_dim_names or ("dp",)
-        return {name for name, place in zip(names, parameter.placements, strict=True) if place.is_shard()}
+        return {name for name, place in zip(names, parameter.placements, strict=True) if not place.is_replicate()}
     marks = {"dp": "piece_of", "tp": "split_over"}
     return {axis for axis, mark in marks.items() if getattr(parameter, mark, None)}

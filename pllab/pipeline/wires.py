@@ -20,6 +20,7 @@ from pllab.comm import (
     Travelling,
     all_gather_object,
     in_world,
+    link_is_open,
     map_shared_memory,
     one_way_groups,
     rank,
@@ -262,7 +263,7 @@ class Wires:
         worldwide = {(a, b): (in_world(a, group), in_world(b, group)) for a, b in used}
         one_way = one_way_groups(list(worldwide.values()))
         self._groups = {pair: one_way[there] for pair, there in worldwide.items()}
-        self._traffic: dict[tuple[int, int], Traffic] = {}
+        self._traffic: dict[tuple[int, int, bool], Traffic] = {}
 
     def run(
         self,
@@ -287,7 +288,7 @@ class Wires:
         Raises:
             PeerError: another rank went away or sent too late.
         """
-        key = schedule.num_actions, shape
+        key = schedule.num_actions, shape, link_is_open()  # ranks behind slow links share no memory
         if key not in self._traffic:
             wires = self._inward_wires(schedule), self._outward_wires(schedule)
             self._traffic[key] = Traffic(*wires, dict(self._headers), has_shared=bool(self._headers))

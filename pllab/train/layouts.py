@@ -169,11 +169,14 @@ def share_of(whole: dict[str, torch.Tensor], config: TrainConfig) -> dict[str, t
 
 
 def batch(number: int) -> dict[str, torch.Tensor]:
-    """Ids and labels, both (rows, time); row r has r targets fewer than the first."""
+    """Ids and labels, both (rows, time); row r has r targets fewer than the first, and the last half sometimes none."""
     generator = torch.Generator().manual_seed(number)
     ids = torch.randint(_VOCAB, (_ROWS, _TIME), generator=generator)
     places = torch.arange(_TIME)
-    return {"input_ids": ids, "labels": ids.where(places[None] < _TIME - places[:_ROWS, None], -100)}
+    has_target = places[None] < _TIME - places[:_ROWS, None]
+    if number % 3 == 1:
+        has_target[_ROWS // 2 :] = False
+    return {"input_ids": ids, "labels": ids.where(has_target, -100)}
 
 
 def _train_all(

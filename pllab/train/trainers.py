@@ -215,7 +215,7 @@ class Pipelined:
         total = global_sum(num_targets) * self.config.dp / comm.world_size() if self._replica else num_targets
         _check_targets(total, self.config)
         with unsent(self._replica):
-            loss, inside = self._run(batch, num_targets)
+            loss, inside = self._run(batch, num_targets) if num_targets else (0.0, ())  # a mean over none is no number
             self._weigh(self.config.dp * num_targets / total)
         self.watch.lap("work")
         if self._replica is not None:

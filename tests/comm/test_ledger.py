@@ -10,6 +10,7 @@ from torch.distributed import ProcessGroup
 
 from pllab import comm
 from pllab.comm import Message, all_reduce, all_reduce_async, barrier, broadcast, launch, record_messages
+from pllab.comm.ledger import uncounted
 
 
 def plain(messages):
@@ -156,6 +157,37 @@ def test_the_ledger_hears_other_threads():
         for thread in threads:
             thread.join()
     assert [message.order for message in ledger.messages] == list(range(200))
+
+
+def test_no_second_of_two_threads_is_lost(monkeypatch):
+    """Both wait for a second by the clock, and adding it takes so long that the other one adds meanwhile."""
+
+    class Slow(float):
+        def __add__(self, other):
+            time.sleep(0.02)
+            return Slow(float(self) + other)
+
+    clocks = threading.local()
+
+    def seconds():
+        clocks.now = getattr(clocks, "now", 0.0) + 1.0
+        return clocks.now
+
+    def wait():
+        start.wait()
+        with uncounted():
+            pass
+
+    start = threading.Barrier(4)
+    monkeypatch.setattr(time, "perf_counter", seconds)
+    with record_messages() as ledger:
+        ledger.seconds = Slow(0.0)
+        threads = [threading.Thread(target=wait) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert ledger.seconds == 4.0
 
 
 def test_the_last_ledger_to_close_puts_torch_back():

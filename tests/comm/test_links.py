@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ from pllab.comm import (
     slow_link,
     tree_broadcast,
 )
-from pllab.parallel import DataParallel
+from pllab.parallel import DataParallel, FullyShardedDataParallel
 
 LATENCY_S = 0.03
 
@@ -104,6 +105,8 @@ def behind_a_link(number, size):
         kinds[name] = time.monotonic() - start
 
     total, into = mine.clone(), mine.clone()
+    outside, inside = made_before(number, size)
+    assert inside == outside
     with slow_link(LATENCY_S) as link, record_messages() as ledger:
         timed("barrier", barrier)
         timed("all_reduce", lambda: all_reduce(total))
@@ -114,6 +117,32 @@ def behind_a_link(number, size):
         assert shared_buffer(4, torch.float32) is None
     counted = [message for message in ledger.messages if message.name != "receive"]
     return kinds, (total.tolist(), into.tolist(), mine.tolist()), len(counted) - len(link.messages)
+
+
+def made_before(number, size):
+    """What shared memory and its users give, without a link and behind one; every counted message took the link."""
+    buffer, whole, part = shared_buffer(4, torch.float32), torch.empty(4 * size), torch.empty(4 // size)
+    wide = whole.double()
+    torch.manual_seed(0)
+    models = DataParallel(Layers()), FullyShardedDataParallel(Layers(), zero=3)
+    rows = []
+    for phase in (nullcontext(), slow_link()):
+        with phase as link, record_messages() as ledger:
+            for into in (whole, wide):
+                buffer.tensor.fill_(number + 1)
+                barrier()
+                buffer.gather(into)
+                barrier()
+            buffer.reduce_scatter(part)
+            barrier()
+            buffer.all_reduce()
+            for model in models:
+                model.zero_grad()
+                model(torch.full((1, 32), number + 1.0, requires_grad=True)).backward()
+        assert link is None or len(ledger.messages) == len(link.messages)
+        grads = [parameter.grad.tolist() for model in models for parameter in model.parameters()]
+        rows.append((buffer.tensor.tolist(), whole.tolist(), wide.tolist(), part.tolist(), grads))
+    return rows
 
 
 def _pass_on(number, size):

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
 from pllab import comm
 from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm
@@ -26,7 +28,7 @@ def run_all(rank: int, world_size: int) -> dict[str, Any]:
         "data_parallel": _one_step(DataParallel(Chain(number), mesh=mesh), mesh),
         "sharded": _one_step(FullyShardedDataParallel(Chain(number), mesh=mesh), mesh),
         "by_messages": _one_step(FullyShardedDataParallel(Chain(number), mesh=mesh, share_memory=False), mesh),
-        "fsdp2": _norm_of_fsdp2(mesh),
+        "fsdp2": [_norm_of_fsdp2(mesh, splits) for splits in (False, True)],
         "stages": _stages(),
         "refusals": _refusals(mesh),
     }
@@ -54,9 +56,13 @@ def _one_step(model: DataParallel | FullyShardedDataParallel, mesh: comm.Mesh) -
     return {"norm": norm, "sent": sent, "weights": {n: value.detach().clone() for n, value in weights.items()}}
 
 
-def _norm_of_fsdp2(mesh: comm.Mesh) -> float:
+def _norm_of_fsdp2(mesh: comm.Mesh, splits: bool) -> float:
+    """The norm under PyTorch's classes; split over tp first, a weight is cut twice along the same dim."""
     chain = Chain()
     for block in chain.blocks:
+        if splits:
+            parallelize_module(block, mesh["tp"], {"linear": ColwiseParallel(output_layouts=Replicate())})
+            assert isinstance(block.linear.weight, DTensor)
         fully_shard(block, mesh=mesh["dp"])
     fully_shard(chain, mesh=mesh["dp"])
     loss_of(chain, *_share(mesh)).backward()

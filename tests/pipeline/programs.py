@@ -2,13 +2,14 @@
 
 import copy
 import time
+from contextlib import nullcontext
 from unittest.mock import patch
 
 import torch
 import torch.utils.checkpoint
 from torch import nn
 
-from pllab.comm import PeerError, all_reduce, map_shared_memory, record_messages
+from pllab.comm import PeerError, all_reduce, map_shared_memory, record_messages, slow_link
 from pllab.parallel import num_target_tokens
 from pllab.pipeline import (
     LaneExecutor,
@@ -74,14 +75,14 @@ def _against_the_plain_model(schedule: Schedule, rank: int) -> tuple[float, floa
 
 
 def messages(rank: int, size: int, shares: bool) -> list[list[tuple[str, int, int]]]:
-    """What one rank exchanges in a first, second and third step: name, number and bytes of each kind of message."""
+    """What one rank exchanges in three steps and one behind a link: name, number and bytes of each kind of message."""
     schedule = one_f_one_b(size, 4)
     stages = stages_of(tiny_gpt2(), size)
     executor = RankExecutor(schedule, own(schedule, stages, rank), next_token_loss)
     room = map_shared_memory if shares else lambda num_bytes, group: None
     steps = []
-    for _ in range(3):
-        with record_messages() as ledger, patch.object(wires, "map_shared_memory", room):
+    for link in (nullcontext, nullcontext, nullcontext, slow_link):
+        with link(), record_messages() as ledger, patch.object(wires, "map_shared_memory", room):
             executor.step(tokens(4), tokens(4))
         names = ("send", "receive", "all_reduce")
         steps.append([(name, ledger.count(name), ledger.num_bytes(name)) for name in names])

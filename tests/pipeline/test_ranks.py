@@ -51,6 +51,7 @@ def test_a_step_sends_each_packet_once_and_two_small_messages(shares: bool, pack
     assert second[0] == [("send", 8, headers + by_message), ("receive", 9, headers + by_message + shape), times]
     assert first[2] == [("send", 5, later + shape), ("receive", 4, later), times]
     assert second[2] == [("send", 4, later), ("receive", 5, later + shape), times]
+    assert (first[3], second[3]) == (first[0], second[0])  # behind a slow link no memory is shared
 
 
 @pytest.mark.ranks
