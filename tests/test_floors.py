@@ -16,6 +16,7 @@ PACKAGE = Path(pllab.__file__).parent
 FLOORS = {
     "arguments": -1,
     "memory": -1,
+    "accelerator": -2,
     "schedule": 0,
     "timeline": 0,
     "transfers": 0,

@@ -9,16 +9,18 @@ import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from pllab import comm
+from pllab import accelerator, comm
+from pllab.accelerator import Backend
 from pllab.bench.measure import Comparison, Implausible, check_rounds, compare
 from pllab.bench.workloads import Workload
+from pllab.comm.devices import gpu_backend, is_gpu
 from pllab.models import GPT2LMHeadModelParallel
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
 from pllab.show import Figure
@@ -110,7 +112,7 @@ def bench_data_parallel(
     world_size: int = 2,
     repeats: int = 9,
     warmup: int = 1,
-    backend: Literal["gloo", "nccl"] | None = None,
+    backend: Backend | None = None,
     with_memory: bool = True,
     timeout_s: float = 600.0,
 ) -> DataParallelBench:
@@ -132,7 +134,7 @@ def bench_data_parallel(
         ValueError: there are no rounds.
         Implausible: a check of the comparison failed, or the ways did not train the same model.
     """
-    ways = tuple(way for way in WAYS if way != SOCKETS or backend != "nccl")
+    ways = tuple(way for way in WAYS if way != SOCKETS or backend != gpu_backend())
     return _bench(ways, DDP, workload, world_size, repeats, warmup, backend, with_memory, timeout_s)
 
 
@@ -142,7 +144,7 @@ def bench_fsdp(
     world_size: int = 2,
     repeats: int = 9,
     warmup: int = 1,
-    backend: Literal["gloo", "nccl"] | None = None,
+    backend: Backend | None = None,
     with_memory: bool = True,
     timeout_s: float = 600.0,
 ) -> DataParallelBench:
@@ -173,7 +175,7 @@ def _bench(
     world_size: int,
     repeats: int,
     warmup: int,
-    backend: Literal["gloo", "nccl"] | None,
+    backend: Backend | None,
     with_memory: bool,
     timeout_s: float,
 ) -> DataParallelBench:
@@ -193,7 +195,7 @@ class _Trainer:
     """A model that trains in one way; every way starts from the same weights and sees the same batch."""
 
     def __init__(self, workload: Workload, way: str) -> None:
-        device = "cuda" if comm.backend_name() == "nccl" else "cpu"
+        device = comm.own_device().type
         self.way = way
         self.inner = workload.model(device)
         generator = torch.Generator().manual_seed(comm.rank())
@@ -238,7 +240,7 @@ def _time_ways(
 ) -> tuple[Comparison, str, int]:
     """Time all ways in turn, in step with the other ranks."""
     del rank
-    if comm.backend_name() == "nccl":
+    if is_gpu(comm.own_device()):
         ways = tuple(way for way in ways if way not in (SOCKETS, SHARDED_SOCKETS))
     gradient_bytes = sum(p.numel() * p.element_size() for p in workload.model("cpu").parameters())
     trainers = {way: _Trainer(workload, way) for way in ways}
@@ -288,9 +290,9 @@ def _peak_bytes(rank: int, world_size: int, workload: Workload, way: str, num_st
 
 def _watch_memory() -> int | None:
     """Reset the high-water mark and return the bytes held now; None if the kernel keeps no such mark."""
-    if torch.cuda.is_initialized():
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
+    if is_gpu(gpu := comm.own_device()):
+        accelerator.reset_peak_bytes(gpu)
+        return accelerator.allocated_bytes(gpu)
     reset = Path("/proc/self/clear_refs")
     if not reset.exists():
         return None
@@ -305,8 +307,8 @@ def _watch_memory() -> int | None:
 
 def _highest_memory() -> int:
     """The most bytes held since the mark was reset, less shared memory that other ranks count."""
-    if torch.cuda.is_initialized():
-        return torch.cuda.max_memory_allocated()
+    if is_gpu(gpu := comm.own_device()):
+        return accelerator.peak_bytes(gpu)
     return _status_bytes("VmHWM") - comm.held_for_others()
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab import comm
+from pllab.comm.devices import synchronize
 from pllab.comm.machine import describe_machine
 from pllab.show import Figure, figure
 from pllab.timeline import Engine
@@ -279,9 +280,3 @@ def _timed(run: Run, clock: Clock, in_step: bool) -> float:
     run()
     synchronize()
     return clock() - start
-
-
-def synchronize() -> None:
-    """Wait for the GPU if one is in use; torch refuses the question on a build without CUDA."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()

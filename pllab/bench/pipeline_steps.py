@@ -7,14 +7,16 @@ halves at the same time without waiting, and the time is multiplied by (m + p - 
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from pllab import comm
+from pllab import accelerator, comm
 from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_gradients, compare
 from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
+from pllab.comm.devices import num_gpus, synchronize
 from pllab.comm.machine import compute_threads, num_cores
 from pllab.pipeline import Pipe
 from pllab.pipeline.microbatches import single
@@ -81,7 +83,7 @@ class PipelineBench:
 def bench_pipeline(
     workload: PipelineWorkload = DEFAULT_WORKLOAD,
     *,
-    device: Literal["cpu", "cuda"] | None = None,
+    device: str | None = None,
     repeats: int = 9,
     warmup: int = 1,
     timeout_s: float = 600.0,
@@ -103,10 +105,10 @@ def bench_pipeline(
         Implausible: a check of the comparison failed, or the ways did not compute the same gradients.
     """
     check_rounds(repeats, warmup)
-    if device == "cuda" and not torch.cuda.is_available():
+    if device == "cuda" and not num_gpus():
         raise ValueError("device is 'cuda', and there is no GPU that torch can use here; leave it out")
-    if (device or ("cuda" if torch.cuda.is_available() else "cpu")) == "cuda":
-        comparison, timeline = _measure(0, 1, workload, "cuda", repeats, warmup)
+    if device != "cpu" and num_gpus():
+        comparison, timeline = _measure(0, 1, workload, accelerator.KIND, repeats, warmup)
     else:
         arguments, num_ranks = (workload, "cpu", repeats, warmup), 1 if workload.whole_model else 2
         comparison, timeline = comm.launch(_measure, num_ranks, *arguments, backend="gloo", timeout_s=timeout_s)[0]
@@ -144,8 +146,10 @@ class _TwoStages:
         self.kind = kind
         self.layers = Layers(work, kind)
         self.stages = self.layers.stages(2)
-        devices = ["cpu:0", "cpu:1"] if kind == "cpu" else ["cuda:0", "cuda:0"]
+        devices = ["cpu:0", "cpu:1"] if kind == "cpu" else [f"{kind}:0", f"{kind}:0"]
         self.pipe = Pipe.from_partitions(self.stages, devices, num_microbatches=work.num_microbatches)
+        # One for each stage, for good: a new stream has no memory of its own yet, and would ask for it in timed rounds.
+        self.streams = [torch.Stream(kind) if kind != "cpu" else nullcontext() for _ in self.stages]
         self.pool = ThreadPoolExecutor(2, initializer=torch.set_num_threads, initargs=(1,))
         with torch.no_grad():
             self.middle = [self.stages[0](part) for part in self.layers.parts]
@@ -177,14 +181,12 @@ class _TwoStages:
 
     def _alone(self, stage: int) -> None:
         """All forwards, then all backwards, as a lane does in GPipe; on a GPU, on a stream of its own."""
-        stream = torch.cuda.Stream() if self.kind == "cuda" else None
-        with torch.cuda.stream(stream):
+        with self.streams[stage]:
             inputs = [_leaf(part) for part in (self.middle if stage else self.layers.parts)]
             for output in reversed([self.stages[stage](value) for value in inputs]):
                 first = output[0] if isinstance(output, tuple) else output
                 (row_loss(first) if stage else first).backward(None if stage else torch.ones_like(first))
-        if stream is not None:
-            stream.synchronize()
+        synchronize()
 
 
 def _leaf(value: Any) -> Any:

@@ -7,7 +7,7 @@ agree. Optimizers are left out: they work on slices without a message, and PyTor
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,6 +16,7 @@ from torch.distributed.tensor.parallel import loss_parallel as sharded_loss
 from torch.nn import functional
 
 from pllab import comm
+from pllab.accelerator import Backend
 from pllab.arguments import whole_number
 from pllab.bench.measure import Comparison, check_rounds, check_same_gradients, compare
 from pllab.bench.workloads import Workload
@@ -77,7 +78,7 @@ def bench_tensor(
     world_size: int = 2,
     repeats: int = 9,
     warmup: int = 2,
-    backend: Literal["gloo", "nccl"] | None = None,
+    backend: Backend | None = None,
     timeout_s: float = 600.0,
 ) -> TensorBench:
     """Measure forward and backward of MLPs and of a GPT-2 whose layers are split over the ranks.
@@ -110,7 +111,7 @@ def _measure(
 ) -> dict[str, Comparison]:
     """Time all ways in turn, in step with the other ranks, first for the MLPs and then for the GPT-2."""
     del rank
-    device, mesh = "cuda" if comm.backend_name() == "nccl" else "cpu", comm.make_mesh(tp=world_size)
+    device, mesh = comm.own_device().type, comm.make_mesh(tp=world_size)
     models: dict[str, dict[str, _Model]] = {
         MLP: {way: _Mlps(way, mesh, device, **sizes) for way in WAYS},
         GPT2: {way: _Gpt2(way, mesh, device, workload) for way in WAYS},

@@ -14,7 +14,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining import schedules as torch_schedules
 
 from pllab.arguments import whole_number
-from pllab.bench.measure import synchronize
+from pllab.comm.devices import synchronize
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
 from pllab.models.layers import cut
 from pllab.pipeline import balance

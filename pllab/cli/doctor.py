@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from pllab import accelerator
 from pllab.cli.flags import parse
+from pllab.comm.devices import num_gpus
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PARTS = ("torch", "transformers", "datasets", "jupyterlab", "ipyparallel", "anywidget")
@@ -47,8 +49,6 @@ def run(words: Sequence[str]) -> int:
 
 def report() -> Iterator[tuple[str, str]]:
     """The lines of the report: name and text."""
-    import torch
-
     from pllab.comm import plan_backend
     from pllab.comm.machine import num_cores
 
@@ -58,7 +58,7 @@ def report() -> Iterator[tuple[str, str]]:
         yield part, _version(part)
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     yield "chromium", browser or "not found; tests that need a browser are skipped"
-    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    names = [accelerator.name_of(index) for index in range(num_gpus())]
     yield "GPUs", ", ".join(names) if names else "none; CPU lanes of one thread each take their place"
     yield "2 ranks", plan_backend(0, 2).reason
     yield "strays", "; ".join(find_strays()) or "none: no process of pllab runs"
@@ -87,8 +87,7 @@ def add_up(rank: int, world_size: int) -> float:  # noqa: ARG001 - what launch c
 
     from pllab import comm
 
-    device = "cuda" if comm.backend_name() == "nccl" else "cpu"
-    total = torch.tensor(float(rank + 1), device=device)
+    total = torch.tensor(float(rank + 1), device=comm.own_device())
     comm.all_reduce(total)
     return float(total)
 

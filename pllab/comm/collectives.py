@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from pllab.comm.devices import current_gpu, gpu_backend, is_gpu
 from pllab.comm.errors import in_words
 from pllab.comm.ledger import ledger_is_open, note, note_tensor
 from pllab.comm.links import carried, carried_later, link_is_open
@@ -56,9 +57,15 @@ def own_device() -> torch.device:
     The backend `fake` sends nothing, and so counts the messages of many ranks in one process; its device is `meta`,
     whose tensors have shapes and no values.
     """
-    if backend_name() == "nccl":
-        return torch.device("cuda", torch.cuda.current_device())
+    if backend_name() == gpu_backend():
+        bound = dist.distributed_c10d._get_default_group().bound_device_id  # the current GPU is each thread's own
+        return bound or current_gpu()
     return torch.device("meta" if backend_name() == "fake" else "cpu")
+
+
+def readable_device() -> torch.device:
+    """Where this rank sends numbers that it reads back: its own device, or the CPU where that has no values."""
+    return torch.device("cpu") if own_device().type == "meta" else own_device()
 
 
 def barrier(group: Group | None = None) -> None:
@@ -71,7 +78,7 @@ def barrier(group: Group | None = None) -> None:
     if not dist.is_initialized():
         return
     with in_words("barrier", rank()):
-        devices = [torch.cuda.current_device()] if backend_name() == "nccl" else None
+        devices = [own_device().index] if is_gpu(own_device()) else None
         carried(partial(dist.barrier, group, device_ids=devices), 0)
 
 
@@ -269,7 +276,7 @@ def one_way_groups(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Group 
     nccl queues all messages between two ranks, in both directions, one after the other. So two ranks that both start a
     receive before their send would wait for ever. A group for each direction prevents that; gloo needs none.
     """
-    if backend_name() != "nccl":
+    if backend_name() != gpu_backend():
         return dict.fromkeys(pairs)
     everywhere = sorted({pair for part in all_gather_object(pairs) for pair in part})
     groups = {pair: dist.new_group(list(pair)) for pair in everywhere}

@@ -24,7 +24,9 @@ import torch.distributed as dist
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed import distributed_c10d as c10d
 
+from pllab import accelerator
 from pllab.arguments import deadline, whole_number
+from pllab.comm.devices import gpu_backend, is_gpu, num_gpus
 from pllab.comm.errors import in_words
 
 _log = logging.getLogger(__name__)
@@ -65,19 +67,19 @@ def plan_backend(
         ValueError: rank or world out of range, an unknown backend, or nccl with fewer GPUs than ranks.
     """
     _check_rank(rank, world_size)
-    if backend not in (None, "nccl", "gloo"):
-        raise ValueError(f"backend {backend!r} is unknown; choose nccl, gloo, or leave it out")
+    if backend not in (None, gpu_backend(), "gloo"):
+        raise ValueError(f"backend {backend!r} is unknown; choose {gpu_backend()}, gloo, or leave it out")
     gpus = _usable_gpus() if num_gpus is None else num_gpus
     num_ranks = world_size if local_world_size is None else local_world_size
     counts = f"{_count(num_ranks, 'rank')} and {_count(gpus, 'GPU')}"
-    if backend == "nccl" and gpus < num_ranks:
+    if backend == gpu_backend() and gpus < num_ranks:
         raise ValueError(
-            f"nccl needs one GPU per rank, and this host has {counts}; leave the backend out, or ask for gloo"
+            f"{backend} needs one GPU per rank, and this host has {counts}; leave the backend out, or ask for gloo"
         )
     if backend == "gloo" or gpus < num_ranks:
         return BackendPlan("gloo", torch.device("cpu"), _why_gloo(backend, num_ranks, gpus))
-    device = torch.device("cuda", rank if local_rank is None else local_rank)
-    return BackendPlan("nccl", device, f"nccl on {device}, because each rank has its own GPU ({counts} here)")
+    device, name = accelerator.gpu(rank if local_rank is None else local_rank), gpu_backend()
+    return BackendPlan(name, device, f"{name} on {device}, because each rank has its own GPU ({counts} here)")
 
 
 def _check_rank(rank: int, world_size: int) -> None:
@@ -93,8 +95,8 @@ def _check_free() -> None:
 
 
 def _usable_gpus() -> int:
-    """GPUs that nccl can use here; 0 on a build without nccl."""
-    return torch.cuda.device_count() if torch.cuda.is_available() and dist.is_nccl_available() else 0
+    """GPUs whose tensors torch.distributed can send here; 0 on a build without their backend."""
+    return num_gpus() if dist.is_backend_available(gpu_backend()) else 0
 
 
 def _why_gloo(backend: str | None, num_ranks: int, gpus: int) -> str:
@@ -236,9 +238,9 @@ def _join(
     # torch gives a subgroup, also one of a mesh, half an hour whatever the group of all ranks has.
     _undo.callback(setattr, c10d, "_get_default_timeout", c10d._get_default_timeout)
     c10d._get_default_timeout = lambda backend: timeout  # noqa: ARG005
-    on_gpu = plan.device if plan.device.type == "cuda" else None
+    on_gpu = plan.device if is_gpu(plan.device) else None
     if on_gpu is not None:
-        torch.cuda.set_device(on_gpu)
+        torch.accelerator.set_device_index(on_gpu)
     with in_words(f"the meeting of {world_size} ranks", rank):
         store = _store_by_torchrun(rank, world_size, timeout) if place.by_torchrun else None
         dist.init_process_group(

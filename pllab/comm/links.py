@@ -15,6 +15,7 @@ from typing import Any
 import torch.distributed as dist
 
 from pllab.arguments import is_number, require
+from pllab.comm.devices import gpu_backend
 from pllab.comm.ledger import count_elsewhere
 
 _open: list["Link"] = []  # one at most
@@ -98,7 +99,7 @@ def slow_link(latency_s: float = 0.0, bytes_per_s: float = math.inf) -> Iterator
     require(is_number(latency_s) and 0 <= latency_s < math.inf, f"latency_s is {latency_s!r}; give seconds from 0")
     require(is_number(bytes_per_s) and bytes_per_s > 0, f"bytes_per_s is {bytes_per_s!r}; give a rate above 0")
     require(not _open, "a slow link is open already, and a rank has one; leave its block first")
-    nccl = dist.is_initialized() and dist.get_backend() == "nccl"
+    nccl = dist.is_initialized() and dist.get_backend() == gpu_backend()
     require(not nccl, "nccl sends from the GPU, where no link can be put before it; use gloo")
     link = Link(latency_s, bytes_per_s, time.monotonic, time.sleep)
     _open.append(link)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch
 
+from pllab import accelerator, devices
+
 
 def num_cores() -> int:
     """Cores this process may use."""
@@ -34,11 +36,11 @@ def describe_machine() -> dict[str, str | int]:
 
     Example: `describe_machine()["cores"]` is 2 on a laptop with two cores, and `["num_gpus"]` is 0 if it has no GPU.
     """
-    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    num_gpus = devices.num_gpus()
     return {
         "cpu": _processor(),
         "cores": num_cores(),
-        "device": torch.cuda.get_device_name() if num_gpus else "cpu",
+        "device": accelerator.name_of(0) if num_gpus else "cpu",
         "num_gpus": num_gpus,
         "threads_per_rank": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",

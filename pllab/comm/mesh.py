@@ -4,7 +4,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from pllab.arguments import whole_number
-from pllab.comm.collectives import Group, backend_name, world_size
+from pllab.comm.collectives import Group, readable_device, world_size
 
 Mesh = DeviceMesh
 
@@ -38,8 +38,7 @@ def make_mesh(dp: int = 1, tp: int = 1, pp: int = 1) -> Mesh:
             f"dp {dp} x tp {tp} x pp {pp} is {product}, and there are {world_size()} ranks; give sizes whose product "
             f"is {world_size()}"
         )
-    device = "cuda" if backend_name() == "nccl" else "cpu"
-    return init_device_mesh(device, tuple(sizes[axis] for axis in AXES), mesh_dim_names=AXES)
+    return init_device_mesh(readable_device().type, tuple(sizes[axis] for axis in AXES), mesh_dim_names=AXES)
 
 
 def group_of(mesh: Mesh | None, axis: str) -> Group | None:

@@ -9,6 +9,7 @@ import torch
 from pllab import transfers
 from pllab.arguments import require
 from pllab.comm.collectives import Group, backend_name, in_world, rank, receive_async, send_async, world_size
+from pllab.comm.devices import gpu_backend
 from pllab.transfers import Collective, Transfer
 
 _SEGMENT_BYTES = 2**20  # gloo's `kMaxSegmentSize`
@@ -92,4 +93,4 @@ def _check_place(collective: Collective, tensor: torch.Tensor, group: Group | No
     )
     require(tensor.is_contiguous(), f"a tensor of shape {tuple(tensor.shape)} has gaps; send tensor.contiguous()")
     # nccl runs messages of one rank one after the other, so a ring of them would wait for ever.
-    require(backend_name() != "nccl", f"{collective.name} by messages needs gloo, and this group is nccl's")
+    require(backend_name() != gpu_backend(), f"{collective.name} by messages needs gloo, and this group is nccl's")

@@ -12,6 +12,8 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.modeling_outputs import CausalLMOutputWithCrossAttentions
 
+from pllab import accelerator
+from pllab.comm.devices import num_gpus
 from pllab.data import IGNORED
 from pllab.models.layers import cut, layer_costs, layers_of
 from pllab.parallel import Split, slice_of, split_of
@@ -237,10 +239,10 @@ def made_real(model: GPT2LMHeadModelParallel, seed: int) -> GPT2LMHeadModelParal
 
 def default_devices() -> list[torch.device]:
     """All GPUs; with one GPU two stages share it; with none, two CPU lanes."""
-    num_gpus = torch.cuda.device_count()
-    if num_gpus == 0:
+    count = num_gpus()
+    if count == 0:
         return [torch.device("cpu", 0), torch.device("cpu", 1)]
-    return [torch.device("cuda", index % num_gpus) for index in range(max(2, num_gpus))]
+    return [accelerator.gpu(index % count) for index in range(max(2, count))]
 
 
 def _refuse(attention_mask: torch.Tensor | None, past_key_values: Any, kwargs: dict[str, Any]) -> None:

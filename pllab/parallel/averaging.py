@@ -147,8 +147,7 @@ def global_sum(number: float) -> float:
 
     It costs one message of 8 bytes.
     """
-    device = "cuda" if comm.backend_name() == "nccl" else "cpu"
-    total = torch.tensor([number], dtype=torch.float64, device=device)
+    total = torch.tensor([number], dtype=torch.float64, device=comm.readable_device())
     comm.all_reduce(total)
     return float(total)
 

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from pllab import comm
+from pllab.comm.devices import gpu_backend
 from pllab.parallel.averaging import broadcast_parameters, check_same_model
 from pllab.parallel.bucketing import Bucket, plan_buckets
 
@@ -254,7 +255,7 @@ class DataParallel(nn.Module):
 
 def _first_choice() -> Strategy:
     """Overlap if the network moves bytes by itself (nccl); share memory if ranks may be on one host (gloo)."""
-    choices: dict[str | None, Strategy] = {"nccl": "overlapped", "gloo": "shared"}
+    choices: dict[str | None, Strategy] = {gpu_backend(): "overlapped", "gloo": "shared"}
     return choices.get(comm.backend_name(), "flat")
 
 

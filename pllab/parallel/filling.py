@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pllab import comm
+from pllab.comm.devices import fork_rng
 from pllab.parallel.shards import Ranks, Unit
 
 Initialise = Callable[[nn.Module], None]
@@ -24,10 +25,10 @@ def device_of(module: nn.Module) -> torch.device:
 def fill(units: Sequence[Unit], root: nn.Module, initialise: Initialise | None, ranks: Ranks) -> None:
     """Give every rank its part of rank 0's parameters, one unit at a time; make those that are on the meta device."""
     inner = {id(part) for unit in units[:-1] for part in unit.layer.modules()}
-    seed = torch.randint(2**62, (), device="cuda" if comm.backend_name() == "nccl" else "cpu")
+    seed = torch.randint(2**62, (), device=comm.readable_device())
     comm.broadcast(seed, 0, ranks.group)
     has_values = ranks.device.type != "meta"
-    with torch.random.fork_rng():
+    with fork_rng(comm.readable_device()):
         torch.manual_seed(int(seed))  # so that all ranks make the same, and need not send it
         for unit in units:
             parts = [part for part in unit.layer.modules() if unit.layer is not root or id(part) not in inner]

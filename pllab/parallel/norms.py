@@ -51,12 +51,17 @@ def clip_grad_norm(model: nn.Module, max_norm: float, mesh: comm.Mesh | None = N
 
 
 def _norm(model: nn.Module, mesh: comm.Mesh | None) -> float:
-    total = torch.zeros((), dtype=torch.float64, device=comm.own_device())
+    squares = []
     for parameter in model.parameters():
         if parameter.grad is not None:
             grad = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
             wide = torch.promote_types(grad.dtype, torch.float32)
-            total += torch.linalg.vector_norm(grad, dtype=wide).double() ** 2 / _num_copies(parameter, mesh)
+            squares.append(torch.linalg.vector_norm(grad, dtype=wide).double() ** 2 / _num_copies(parameter, mesh))
+    is_alone = comm.backend_name() is None  # then the sum is where the first gradient is, so that no GPU is waited for
+    home = squares[0].device if squares and is_alone else comm.own_device()
+    total = torch.zeros((), dtype=torch.float64, device=home)
+    for square in squares:
+        total += square.to(home)
     comm.all_reduce(total)
     return math.nan if total.is_meta else float(total) ** 0.5
 

@@ -70,9 +70,8 @@ class Executor:
         """The loss of this batch, if this process has the last stage and that stage computes one."""
         if self._last not in self._stages or self._is_asleep(self._last) or self._loss is None:
             return None
-        device = self._stages[self._last].device
         parts = self._cut(targets, num_microbatches, "targets")
-        return Score(self._loss, [tuple(tensor.to(device) for tensor in part) for part in parts], self._mean_over)
+        return Score(self._loss, parts, self._mean_over, self._stages[self._last].device)
 
     def _check_rows(self, rows: int, targets: Batch | None) -> None:
         """Refuse targets with another number of rows: a loss might broadcast the shorter one."""
@@ -106,9 +105,18 @@ class Executor:
             if 0 in self._stages:
                 entering[Name(0, True, number)] = as_packet(micro_batches[number])
             if self._last in self._stages:
-                weight = NOTHING if score is None else Packet((torch.tensor(score.weights[number]),))
-                entering[Name(self._last, False, number)] = weight
+                # The gradient of the loss is made where the last stage is: a copy from the CPU would wait for a GPU.
+                weights = (
+                    []
+                    if score is None
+                    else [torch.full((), score.weights[number], device=self._stages[self._last].device)]
+                )
+                entering[Name(self._last, False, number)] = as_packet(weights) if weights else NOTHING
         return entering
+
+    def _weight(self, weight: float) -> torch.Tensor:
+        """The gradient of a loss, made where the last stage is: a copy from the CPU would wait for a GPU."""
+        return torch.full((), weight, device=self._stages[self._last].device)
 
     def _total(self, score: Score | None, leaving: Mapping[Name, Packet]) -> float:
         """The loss of the batch, from the packets that leave the last stage."""

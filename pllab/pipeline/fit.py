@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import nn
 
-from pllab.comm import Group, backend_name, rank, world_size
+from pllab.comm import Group, backend_name, own_device, rank, world_size
+from pllab.comm.devices import gpu_backend
 from pllab.pipeline.sleep import sleeper
 from pllab.schedule import Schedule
 
@@ -73,17 +74,17 @@ def place_on_rank(stages: Mapping[int, nn.Module]) -> torch.device:
     """
     place, backend = place_of(stages.values()), backend_name()
     numbers = f"the stages of rank {rank()}, {sorted(stages)},"
-    if backend == "nccl" and place.type == "cpu":
+    if backend == gpu_backend() and place.type == "cpu":
         if _are_real_without_parameters(stages.values()):
-            return torch.device("cuda", torch.cuda.current_device())
+            return own_device()
         raise ValueError(
-            f"{numbers} are on the CPU, or asleep, and nccl carries what is on GPUs; "
+            f"{numbers} are on the CPU, or asleep, and {backend} carries what is on GPUs; "
             "move them to this rank's GPU, or start the ranks with backend='gloo'"
         )
     if backend == "gloo" and place.type != "cpu" and world_size() > 1:
         raise ValueError(
             f"{numbers} are on {place} and gloo carries what is on the CPU; "
-            "leave them on the CPU, or start one rank for each GPU, which get nccl"
+            f"leave them on the CPU, or start one rank for each GPU, which get {gpu_backend()}"
         )
     return place
 

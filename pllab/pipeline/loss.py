@@ -26,15 +26,16 @@ class Score:
         ValueError: the batch has nothing to take a mean over.
     """
 
-    def __init__(self, loss: Loss, targets: Sequence[Tensors], mean_over: Count | None = None) -> None:
+    def __init__(self, loss: Loss, targets: Sequence[Tensors], mean_over: Count | None, device: torch.device) -> None:
         self._loss = loss
-        self._targets = targets
         counts = [_count(mean_over, part) for part in targets]
         if not sum(counts) > 0 or min(counts) < 0:
             raise ValueError(
                 f"mean_over counts {counts} in the micro-batches; a mean needs at least one, and none below 0"
             )
         self.weights = [count / sum(counts) for count in counts]
+        # Counted where the caller has them, then moved: to count on a GPU would wait for it.
+        self._targets = [tuple(tensor.to(device) for tensor in part) for part in targets]
 
     def of(self, microbatch: int, outputs: Tensors) -> torch.Tensor:
         """The loss of one micro-batch, a scalar.
@@ -59,7 +60,7 @@ class Score:
         """The loss of the batch from those of its micro-batches; waits for a GPU, and is nan on the meta device."""
         if any(loss.is_meta for loss in losses.values()):
             return math.nan
-        return sum(losses[number].item() * weight for number, weight in enumerate(self.weights))
+        return float(sum(losses[number].double() * weight for number, weight in enumerate(self.weights)))
 
 
 def check_loss(loss: object, mean_over: object) -> None:

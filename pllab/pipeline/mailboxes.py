@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 
 import torch
 
+from pllab import accelerator
 from pllab.pipeline.engine import Record, Transport, Work, interpret
 from pllab.pipeline.packets import NOTHING, Name, Packet, made_by, taken_by
 from pllab.pipeline.streams import HostStream, stream_for
@@ -115,7 +116,7 @@ class Ambient(NamedTuple):
     @classmethod
     def of_this_thread(cls) -> Self:
         """The settings of the calling thread."""
-        kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+        kinds = [kind for kind in ("cpu", accelerator.KIND) if torch.is_autocast_enabled(kind)]
         return cls(torch.is_grad_enabled(), tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds))
 
     @contextmanager

@@ -16,15 +16,16 @@ from typing import NamedTuple
 
 import torch
 
+from pllab.comm.devices import event_after, is_gpu
 from pllab.schedule import Action, Kind
 
 
 class Packet(NamedTuple):
-    """Tensors on their way, which of them need a gradient, and the CUDA event after which they may be read."""
+    """Tensors on their way, which of them need a gradient, and the event of a GPU after which they may be read."""
 
     tensors: Sequence[torch.Tensor | None]
     needs_grad: Sequence[bool] = ()
-    ready: torch.cuda.Event | None = None
+    ready: torch.Event | None = None
 
 
 NOTHING = Packet(())
@@ -61,6 +62,6 @@ def made_by(action: Action) -> Name | None:
 
 def as_packet(tensors: Sequence[torch.Tensor], needs_grad: Sequence[bool] | None = None) -> Packet:
     """The caller's tensors as a packet: detached, with the event after which they may be read."""
-    on_gpu = next((tensor for tensor in tensors if tensor.is_cuda), None)
-    ready = None if on_gpu is None else torch.cuda.current_stream(on_gpu.device).record_event()
+    on_gpu = next((tensor for tensor in tensors if is_gpu(tensor.device)), None)
+    ready = None if on_gpu is None else event_after(torch.accelerator.current_stream(on_gpu.device))
     return Packet([tensor.detach() for tensor in tensors], needs_grad or [False] * len(tensors), ready)

@@ -19,6 +19,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from pllab.arguments import deadline, whole_number
+from pllab.comm.devices import event_after, is_gpu
 from pllab.pipeline.engine import Record
 from pllab.pipeline.mailboxes import Ambient, Lanes
 from pllab.pipeline.microbatches import Batch, Tensors, as_tuple, gather, num_rows, scatter, scatter_evenly, single
@@ -202,7 +203,7 @@ class _Run:
         }
         self._opened: object = None
         self.grads: Sequence[torch.Tensor | None] = ()
-        self.ready: torch.cuda.Event | None = None
+        self.ready: torch.Event | None = None
 
     def forward(self, micro_batches: Sequence[Tensors]) -> tuple[Tensors, Sequence[bool]]:
         """Run the F's; return the outputs of the whole batch, and which of them need a gradient."""
@@ -211,8 +212,8 @@ class _Run:
         self._opened = self._pipe._lanes.opened
         packets = [leaving[Name(self._schedule.num_stages, True, i)] for i in range(len(micro_batches))]
         for tensor in (tensor for packet in packets for tensor in packet.tensors):
-            if tensor is not None and tensor.is_cuda:
-                tensor.record_stream(torch.cuda.current_stream(tensor.device))
+            if tensor is not None and is_gpu(tensor.device):
+                tensor.record_stream(torch.accelerator.current_stream(tensor.device))
         outputs = [as_tuple(tuple(packet.tensors), "the last stage") for packet in packets]
         _check_rows(outputs, self._sizes)
         return gather(outputs), packets[0].needs_grad
@@ -265,8 +266,8 @@ class _Attach(torch.autograd.Function):
         run: _Run = ctx.run
         run.grads = grads
         for grad in grads:
-            if grad is not None and grad.is_cuda:
-                run.ready = torch.cuda.current_stream(grad.device).record_event()
+            if grad is not None and is_gpu(grad.device):
+                run.ready = event_after(torch.accelerator.current_stream(grad.device))
         return None, None, torch.zeros(()), *(None for _ in grads)
 
 

@@ -18,6 +18,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pllab.comm.devices import is_gpu
+
 Flags = tuple[bool, ...]
 
 
@@ -38,7 +40,7 @@ class Draws:
     def __init__(self, stage: int, module: nn.Module, device: torch.device) -> None:
         self._stage = stage
         self._module = module
-        self._device = device if device.type == "cuda" else torch.device("cpu")
+        self._device = device if is_gpu(device) else torch.device("cpu")
         self._draws_more: dict[Flags, bool] = {}  # the key says which parts are in training mode
 
     @contextmanager

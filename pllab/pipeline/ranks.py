@@ -132,7 +132,8 @@ class RankExecutor(Executor):
         if forward_only:
             count = min(rows, count)
             schedule = schedule.only("F", count)
-        micro_batches = self._cut(batch, count, "the batch") if 0 in self._stages else []
+        on_device = None if batch is None else tuple(part.to(self._device) for part in as_tuple(batch, "the batch"))
+        micro_batches = self._cut(on_device, count, "the batch") if 0 in self._stages else []
         score = self._score(targets, count)
         if score is not None:
             self._check_rows(rows, targets)

@@ -11,7 +11,9 @@ from itertools import accumulate, groupby
 import torch
 from torch import nn
 
+from pllab import accelerator
 from pllab.arguments import is_number, whole_number
+from pllab.comm.devices import is_gpu, num_gpus
 
 
 class WithDevice(nn.Module):
@@ -70,14 +72,14 @@ def checked_device(device: torch.device | str) -> torch.device:
         parsed = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"{device!r} is no device; use 'cpu:0', 'cpu:1', ... for lanes or 'cuda:0', ...") from error
-    if parsed.type == "cuda" and (parsed.index or 0) >= torch.cuda.device_count():
+    if is_gpu(parsed) and (parsed.index or 0) >= num_gpus():
         raise ValueError(
-            f"device {str(parsed)!r} is not on this machine, which has {torch.cuda.device_count()} GPUs; "
+            f"device {str(parsed)!r} is not on this machine, which has {num_gpus()} GPUs; "
             "use CPU lanes ('cpu:0', 'cpu:1') instead"
         )
-    if parsed.type not in ("cpu", "cuda"):
+    if parsed.type != "cpu" and not is_gpu(parsed):
         raise ValueError(f"device {str(parsed)!r} is neither a CPU lane nor a CUDA GPU; use 'cpu:0' or 'cuda:0'")
-    return torch.device("cuda", 0) if parsed == torch.device("cuda") else parsed
+    return accelerator.gpu(parsed.index or 0) if is_gpu(parsed) else parsed
 
 
 def _located(modules: list[nn.Module]) -> list[tuple[torch.device, nn.Module]]:

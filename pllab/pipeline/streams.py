@@ -1,4 +1,4 @@
-"""Where a stage's work runs: directly on a CPU lane, on its own CUDA stream on a GPU.
+"""Where a stage's work runs: directly on a CPU lane, on a stream of its own on a GPU.
 
 On a GPU the worker only launches kernels. Each lane has a compute stream, copies run on copy streams, and events
 carry the order between them, so that a copy overlaps the compute of the next micro-batch.
@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 import torch
 
+from pllab.comm.devices import event_after, is_gpu
 from pllab.pipeline.packets import Packet
 
-Mark = float | torch.cuda.Event  # a point in time: host seconds, or an event on a stream
+Mark = float | torch.Event  # a point in time: host seconds, or an event on a stream
 
 
 class Base(NamedTuple):
     """Zero on a GPU's clock: an event, and the host's time when it was queued."""
 
-    event: torch.cuda.Event
+    event: torch.Event
     host_s: float
 
 
@@ -46,7 +47,7 @@ class HostStream:
             packet.ready.synchronize()
         return [None if tensor is None else tensor.to(device.type) for tensor in packet.tensors]
 
-    def ready(self) -> torch.cuda.Event | None:
+    def ready(self) -> torch.Event | None:
         """Results need no event."""
         return None
 
@@ -60,18 +61,19 @@ class HostStream:
         return mark
 
 
-class CudaStream(HostStream):
+class GpuStream(HostStream):
     """A stage's compute stream on a GPU, and a copy stream for what it receives."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.compute = torch.cuda.Stream(device)
-        self.copy = torch.cuda.Stream(device)
+        self.compute = torch.Stream(device)
+        self.copy = torch.Stream(device)
+        self._sources: dict[torch.device, torch.Stream] = {}
         self._base: Base | None = None
 
     def begin(self) -> None:
         """Run after all work that the caller has queued."""
-        self.compute.wait_stream(torch.cuda.current_stream(self.device))
+        self.compute.wait_stream(torch.accelerator.current_stream(self.device))
 
     def start_clock(self, first: Base | None) -> Base:
         """Take the first stage's zero, or on another GPU one right after it."""
@@ -80,19 +82,18 @@ class CudaStream(HostStream):
             return first
         if first is not None:
             self.compute.wait_event(first.event)
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(self.compute)
+        event = event_after(self.compute, is_timed=True)
         self._base = Base(event, time.perf_counter() if first is None else first.host_s)
         return first or self._base
 
     def end(self) -> None:
         """Let the work that the caller queues from now on run after this stage."""
-        torch.cuda.current_stream(self.device).wait_stream(self.compute)
+        torch.accelerator.current_stream(self.device).wait_stream(self.compute)
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Queue the work of this block on the compute stream."""
-        with torch.cuda.stream(self.compute):
+        with self.compute:
             yield
 
     def fetch(self, packet: Packet, device: torch.device) -> list[torch.Tensor | None]:
@@ -101,41 +102,43 @@ class CudaStream(HostStream):
         self.compute.wait_stream(self.copy)
         return fetched
 
-    def ready(self) -> torch.cuda.Event:
+    def ready(self) -> torch.Event:
         """An event after everything queued on the compute stream so far."""
-        event = torch.cuda.Event()
-        event.record(self.compute)
-        return event
+        return event_after(self.compute)
 
     def mark(self) -> Mark:
         """An event with a time, on the compute stream."""
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(self.compute)
-        return event
+        return event_after(self.compute, is_timed=True)
 
     def seconds(self, mark: Mark) -> float:
         """The event's time in host seconds, once the stream has reached it."""
-        assert isinstance(mark, torch.cuda.Event) and self._base is not None
+        assert isinstance(mark, torch.Event) and self._base is not None
         self._base.event.synchronize()  # it may be on the stream of another stage
         mark.synchronize()
         return self._base.host_s + self._base.event.elapsed_time(mark) / 1e3
 
-    def _copy(self, tensor: torch.Tensor, ready: torch.cuda.Event | None, device: torch.device) -> torch.Tensor:
+    def _copy(self, tensor: torch.Tensor, ready: torch.Event | None, device: torch.device) -> torch.Tensor:
         if ready is not None:
             self.copy.wait_event(ready)
         if tensor.device == device:
             tensor.record_stream(self.compute)  # freed by its stage only after this stage has read it
             return tensor
-        # Torch queues a copy between GPUs on the current stream of the source; give it one of its own there too.
-        source = torch.cuda.Stream(tensor.device) if tensor.is_cuda else None
-        with torch.cuda.stream(source), torch.cuda.stream(self.copy):
+        with self._source(tensor.device) as source, self.copy:
             copied = tensor.to(device, non_blocking=True)
         if source is not None:
             tensor.record_stream(source)
         copied.record_stream(self.compute)
         return copied
 
+    def _source(self, device: torch.device) -> AbstractContextManager[torch.Stream | None]:
+        """Torch queues a copy between GPUs on the current stream of the source; give it one of its own there too."""
+        if not is_gpu(device):
+            return nullcontext()
+        if device not in self._sources:  # torch has few streams and deals them out again: one for each source
+            self._sources[device] = torch.Stream(device)
+        return self._sources[device]
+
 
 def stream_for(device: torch.device) -> HostStream:
     """The stream of a stage on this device."""
-    return CudaStream(device) if device.type == "cuda" else HostStream()
+    return GpuStream(device) if is_gpu(device) else HostStream()

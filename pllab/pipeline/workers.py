@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pllab.comm.devices import is_gpu
+
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 Result = tuple[bool, Any]  # (True, what the task returned) or (False, the exception's ExcInfo)
 
@@ -103,8 +105,8 @@ def _work(device: torch.device, in_queue: InQueue, out_queue: OutQueue, ready: t
     """The life of a worker; `None` in the queue ends it."""
     torch.get_num_threads()  # the first such call on a thread sets torch up, and would undo the next line
     torch.set_num_threads(1)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    if is_gpu(device):
+        torch.accelerator.set_device_index(device)
     ready.set()
     while (task := in_queue.get()) is not None:
         out_queue.put(_run(task))

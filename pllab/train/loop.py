@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from pllab import comm
+from pllab.comm.devices import synchronize
 from pllab.data import Collate, Row, ShareLoader, partition_dataset
 from pllab.simulate import simulate
 from pllab.train.checkpoints import (
@@ -36,7 +37,7 @@ from pllab.train.metrics import (
     peak_memory_bytes,
 )
 from pllab.train.placing import meta_model
-from pllab.train.spending import Inside, Seconds, pipeline_time, replicas_time, wait_for_device
+from pllab.train.spending import Inside, Seconds, pipeline_time, replicas_time
 from pllab.train.trainers import StepRecord, Trainer, make_trainer
 from pllab.train.translation import bleu_score
 from pllab.train.validation import validation_loss
@@ -162,11 +163,11 @@ def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[St
     trainer, (_, count) = run.trainer, run.share
     run.loader.set_epoch(number)
     trainer.model.train()
-    wait_for_device(trainer.device)
+    synchronize()
     trainer.watch.restart()
     epoch = _Epoch(number, time.perf_counter(), done=done)
     _run_steps(run, epoch)
-    wait_for_device(trainer.device)
+    synchronize()
     seconds = epoch.seconds
     step_losses, training_loss = _losses_of_all(epoch.records, count)
     epoch.validation[len(epoch.records) - 1] = run.validate()
@@ -201,7 +202,7 @@ def _run_steps(run: _Run, epoch: _Epoch) -> None:
             _report(run, epoch)
         watch.lap("data")
         if interval and step < num_steps and (epoch.number * num_steps + step) % interval == 0:
-            wait_for_device(run.trainer.device)
+            synchronize()
             now = time.perf_counter()
             epoch.validation[len(epoch.records) - 1] = run.validate()
             epoch.apart_s += time.perf_counter() - now

@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 import torch
 
+from pllab import accelerator
+from pllab.comm.devices import is_gpu, synchronize, used_gpus
 from pllab.train.config import TrainConfig
-from pllab.train.spending import CAUSES, Cause, wait_for_device
+from pllab.train.spending import CAUSES, Cause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,21 +198,27 @@ def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, 
 
 def measured_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     """Floating-point operations per second of one device: the fastest of some products of two square matrices."""
-    size = 8192 if device.type == "cuda" else 1024
+    size = 8192 if is_gpu(device) else 1024
     matrix, seconds = torch.ones(size, size, dtype=dtype, device=device), []
     for _ in range(4):
-        wait_for_device(device)
+        synchronize()
         start = time.perf_counter()
         matrix @ matrix
-        wait_for_device(device)
+        synchronize()
         seconds.append(time.perf_counter() - start)
     return 2.0 * size**3 / min(seconds)
 
 
+def reset_peak_memory() -> None:
+    """Let `peak_memory_bytes` count from now on what this process holds on GPUs."""
+    for gpu in used_gpus():
+        accelerator.reset_peak_bytes(gpu)
+
+
 def peak_memory_bytes(device: torch.device) -> int:
     """The most bytes this process held: on its GPUs what torch allocated, else its resident set (0 on Windows)."""
-    if device.type == "cuda":
-        return sum(torch.cuda.max_memory_allocated(index) for index in range(torch.cuda.device_count()))
+    if is_gpu(device):
+        return sum(map(accelerator.peak_bytes, used_gpus()))
     if found := re.search(r"VmHWM:\s+(\d+) kB", _status()):  # getrusage would count the starting process's peak too
         return 1024 * int(found[1])
     with suppress(ImportError):  # on Windows

@@ -2,7 +2,7 @@
 
 import torch
 
-from pllab import comm
+from pllab import accelerator, comm, devices
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.models.gpt2 import made_real
 from pllab.train.config import TrainConfig
@@ -33,13 +33,13 @@ def devices_of(config: TrainConfig) -> list[torch.device]:
     Raises:
         ValueError: device is cuda and there is no GPU.
     """
-    num_gpus = torch.cuda.device_count()
+    num_gpus = devices.num_gpus()
     if config.device == "cuda" and not num_gpus:
         raise ValueError("device is 'cuda' and this machine has no CUDA GPU; use 'cpu' or 'auto'")
     on_cpu = config.device == "cpu" or not num_gpus
     if comm.backend_name() is not None:  # a rank computes where its group carries messages
         return [comm.own_device()]
     if config.is_split:
-        kind, number = ("cpu", config.world_size) if on_cpu else ("cuda", num_gpus)
+        kind, number = ("cpu", config.world_size) if on_cpu else (accelerator.KIND, num_gpus)
         return [torch.device(kind, stage % number) for stage in range(config.pp)]
-    return [torch.device("cpu") if on_cpu else torch.device("cuda", torch.cuda.current_device())]
+    return [torch.device("cpu") if on_cpu else devices.current_gpu()]

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pllab import comm
+from pllab.comm.devices import gpu_backend
 from pllab.comm.machine import compute_threads, describe_machine
 from pllab.train.checkpoints import checkpoints_in, progress_of
 from pllab.train.config import TrainConfig
@@ -140,7 +141,7 @@ def _in_rank(
 def _describe_backend(config: TrainConfig) -> str:
     """Say who computes and who carries messages; refuses devices that are not there."""
     if config.needs_ranks:
-        backend = {"cpu": "gloo", "cuda": "nccl", "auto": None}[config.device]
+        backend = {"cpu": "gloo", "cuda": gpu_backend(), "auto": None}[config.device]
         return comm.plan_backend(0, config.world_size, backend).reason
     devices = ", ".join(str(device) for device in devices_of(config))
     return f"one process on {devices}"

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple, Self, get_args
 
 import torch
 
+from pllab.comm.devices import event_after, is_gpu
 from pllab.schedule import Schedule
 from pllab.simulate import gaps, simulate
 from pllab.timeline import Timeline
@@ -25,7 +26,7 @@ from pllab.timeline import Timeline
 Cause = Literal["work", "bubble", "imbalance", "messages", "data", "optimizer"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 Seconds = dict[Cause, float]
-Mark = float | torch.cuda.Event
+Mark = float | torch.Event
 
 
 @dataclass
@@ -80,25 +81,16 @@ class Stopwatch:
         return steps
 
     def _now(self) -> Mark:
-        if self.device.type != "cuda":
+        if not is_gpu(self.device):
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
-        return event
+        return event_after(torch.accelerator.current_stream(self.device), is_timed=True)
 
 
 def _between(start: Mark, end: Mark) -> float:
-    if isinstance(start, torch.cuda.Event) and isinstance(end, torch.cuda.Event):
+    if isinstance(start, torch.Event) and isinstance(end, torch.Event):
         return start.elapsed_time(end) / 1e3
     assert isinstance(start, float) and isinstance(end, float)
     return end - start
-
-
-def wait_for_device(device: torch.device) -> None:
-    """Let the GPUs finish all queued work, so that the clock stops after it."""
-    if device.type == "cuda":
-        for index in range(torch.cuda.device_count()):
-            torch.cuda.synchronize(index)
 
 
 class Inside(NamedTuple):

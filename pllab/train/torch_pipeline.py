@@ -48,13 +48,15 @@ class TorchPipeline:
         self._num_targets = num_targets
         last, losses = self._schedule.num_stages - 1, list[torch.Tensor]()
         runtime = self._runtime(input_ids.shape)
+        input_ids, labels = input_ids.to(comm.own_device()), labels.to(comm.own_device())
         args = (input_ids,) if 0 in self._stages else ()
         with self._tied.summed():
             if last in self._stages:
                 runtime.step(*args, target=labels, losses=losses)
             else:
                 runtime.step(*args)
-        total = torch.stack(losses).sum().detach().double() if losses else torch.zeros((), dtype=torch.float64)
+        zero = torch.zeros((), dtype=torch.float64, device=comm.own_device())
+        total = torch.stack(losses).sum().detach().double() if losses else zero
         comm.all_reduce(total, self._group)
         return float(total)
 

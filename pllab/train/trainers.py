@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from pllab import comm
+from pllab.comm.devices import fork_rng, is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import (
     DataParallel,
@@ -119,7 +120,7 @@ class Plain:
         group = comm.group_of(mesh, "dp")
         self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config, group)
         self.watch = Stopwatch(self.device)
-        self._has_messages_last = self.device.type == "cuda" and isinstance(self._replica.module, DataParallel)
+        self._has_messages_last = is_gpu(self.device) and isinstance(self._replica.module, DataParallel)
         if self._has_messages_last:  # a GPU's queue has them after the last gradient; a CPU's calls are timed
             for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
                 parameter.register_post_accumulate_grad_hook(lambda _: self.watch.lap("work"))
@@ -223,7 +224,8 @@ class Pipelined:
         norm = None if (most := self.config.norm_limit) is None else clip_grad_norm(self._own, most, self.mesh)
         rate = self.updates.step(self._executor.on_each_lane if isinstance(self._executor, LaneExecutor) else None)
         self.watch.lap("optimizer")
-        return StepRecord(torch.tensor(loss * num_targets, dtype=torch.float64), num_targets, rate, norm, inside)
+        loss_sum = torch.tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
+        return StepRecord(loss_sum, num_targets, rate, norm, inside)
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
@@ -273,7 +275,7 @@ class Pipelined:
         ranks, parts = self.config.pp, max(self._num_parts, 2 * self.config.pp)
         rows = parts * max(1, self.config.batch_size // self.config.dp // self._num_parts)
         options: Any = {"num_microbatches": parts, "num_ranks": ranks, "repeats": 2}
-        with torch.random.fork_rng():
+        with fork_rng(self.device):
             ids = torch.randint(self.model.config.vocab_size, (rows, self.config.max_length))
             if self._on_ranks:
                 own = comm.rank(self._group)

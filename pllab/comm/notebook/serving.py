@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from pllab.comm.devices import gpu_backend
 from pllab.comm.group import BackendPlan, setup, teardown
 from pllab.comm.processes import answer_with_stack, on_byte
 
@@ -47,7 +48,7 @@ def cut_wires() -> None:
         with suppress(OSError), socket.socket(fileno=os.dup(number)) as wire:
             wire.getpeername()
             wire.shutdown(socket.SHUT_RDWR)
-    if dist.is_initialized() and dist.get_backend() == "nccl":
+    if dist.is_initialized() and dist.get_backend() == gpu_backend():
         dist.group.WORLD.abort()  # type: ignore[union-attr]
 
 
