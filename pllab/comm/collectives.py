@@ -236,7 +236,7 @@ class Travelling(Pending):
         if self._work is not None:
             with in_words(self._operation, rank()):
                 # With a time of its own nccl would hold up the host; its watchdog keeps the group's deadline.
-                deadline = () if self.tensor.is_cuda else (timedelta(seconds=timeout_s),)
+                deadline = () if is_gpu(self.tensor.device) else (timedelta(seconds=timeout_s),)
                 self._work.wait(*deadline)
         return self.tensor
 
