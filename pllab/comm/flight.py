@@ -91,7 +91,6 @@ class Flight:
         tensors = tensors_in(args[position]) if position is not None and position < len(args) else []
         named, peer = group_name(group), peer_of(group, method, args)
         puts_in = name != "receive" and (name not in _OF_ROOT or peer == dist.get_rank())
-        has_nan = puts_in and any(_has_nan(tensor) for tensor in tensors)
         with self._lock:
             order = self._orders.get(named, 0)
             call = Call(
@@ -101,7 +100,7 @@ class Flight:
                 dtype=str(tensors[0].dtype).removeprefix("torch.") if tensors else "",
                 peer=peer,
                 started_s=time.monotonic(),
-                has_nan=has_nan,
+                has_nan=False,
                 where=_line_of(sys._getframe()),
                 group=named,
                 order=order,
@@ -111,14 +110,33 @@ class Flight:
             self.calls.append(call)
             del self.calls[:-_MOST_CALLS]
         self.write()
+        if puts_in and any(_has_nan(tensor) for tensor in tensors):  # waits for a GPU, so the call is written before
+            self._change(call.number, has_nan=True)
+            self.write()
         return call.number
+
+    def waited(self, number: int, work: Any) -> None:
+        """Note that a call was waited for; under nccl that returns at once, so its result may come later."""
+        with self._lock:
+            self._works[number] = work
+            self._look()
 
     def ended(self, number: int) -> None:
         """Note that the result of a call is there."""
+        self._change(number, finished=True, finished_s=time.monotonic())
+
+    def _look(self) -> None:
+        """Note which of the calls that were waited for have their results."""
+        for number in [number for number, work in self._works.items() if work.is_completed()]:
+            del self._works[number]
+            self.ended(number)
+
+    def _change(self, number: int, **values: Any) -> None:
+        """Change what is known of a call, unless it has been forgotten or had ended before."""
         with self._lock:
             at = number - (self._made - len(self.calls))
             if at >= 0 and not self.calls[at].finished:
-                self.calls[at] = replace(self.calls[at], finished=True, finished_s=time.monotonic())
+                self.calls[at] = replace(self.calls[at], **values)
 
     def end(self, state: str) -> None:
         """Note how the program ended, and write for the last time."""
@@ -131,6 +149,7 @@ class Flight:
         frames = traceback.extract_stack(frame) if frame else []
         stack = tuple(_frame_line(one) for one in reversed(frames) if one.filename != __file__)
         with self._lock, suppress(OSError):  # the owner may have removed the folder
+            self._look()
             self.state = state or self.state
             with suppress(ValueError, RuntimeError):  # the group is not there yet, or no more: the last answer stays
                 self._rank, self._world_size = dist.get_rank(), dist.get_world_size()
@@ -173,7 +192,7 @@ class _Landing:
 
     def wait(self, *deadline: Any) -> Any:
         done = self._work.wait(*deadline)
-        self._flight.ended(self._number)
+        self._flight.waited(self._number, self._work)
         return done
 
     def is_completed(self) -> bool:

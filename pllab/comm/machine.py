@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from pllab import accelerator, devices
+from pllab import accelerator
+from pllab.comm import devices
 
 
 def num_cores() -> int:

@@ -354,7 +354,7 @@ def shards_of(slots: Sequence[Slot], compute: torch.dtype | None, ranks: Ranks) 
 def _like(parameter: nn.Parameter, data: torch.Tensor) -> nn.Parameter:
     """A parameter with other data, and with the marks that say how it is split."""
     like = nn.Parameter(data, parameter.requires_grad)
-    like.__dict__.update(parameter.__dict__)
+    like.__dict__.update({**parameter.__dict__, **like.__dict__})
     return like
 
 

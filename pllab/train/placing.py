@@ -2,7 +2,8 @@
 
 import torch
 
-from pllab import accelerator, comm, devices
+from pllab import accelerator, comm
+from pllab.comm import devices
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.models.gpt2 import made_real
 from pllab.train.config import TrainConfig

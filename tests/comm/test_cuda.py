@@ -3,15 +3,17 @@
 import pytest
 import torch
 
+from pllab import accelerator
 from pllab.comm import all_gather_object, all_reduce, all_reduce_async, barrier, launch, plan_backend, setup, teardown
+from pllab.comm.devices import gpu_backend, num_gpus
 
-pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs 1 GPU, found 0")]
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not num_gpus(), reason="needs 1 GPU, found 0")]
 
 
 def test_nccl_in_a_world_of_one():
     plan = setup(0, 1)
     try:
-        assert (plan.name, plan.device) == ("nccl", torch.device("cuda", 0))
+        assert (plan.name, plan.device) == (gpu_backend(), accelerator.gpu(0))
         x = torch.ones(3, device=plan.device)
         all_reduce(x)
         all_reduce_async(x).wait()
@@ -32,11 +34,12 @@ def sum_on_device(rank, world_size):
 @pytest.mark.ranks
 def test_two_ranks_share_what_there_is():
     """nccl with two GPUs or more; gloo on the CPU when two ranks would share one."""
-    expected = "cuda" if torch.cuda.device_count() >= 2 else "cpu"
+    expected = accelerator.KIND if num_gpus() >= 2 else "cpu"
     assert launch(sum_on_device, 2, timeout_s=120) == [(expected, [1.0, 1.0])] * 2
 
 
-@pytest.mark.skipif(torch.cuda.device_count() >= 2, reason="needs fewer than 2 GPUs")
+@pytest.mark.real_gpu
+@pytest.mark.skipif(num_gpus() >= 2, reason="needs fewer than 2 GPUs")
 def test_nccl_with_too_few_gpus_is_refused_before_anything_starts():
     with pytest.raises(ValueError, match="2 ranks and 1 GPU"):
         plan_backend(0, 2, "nccl")

@@ -16,7 +16,7 @@ def group(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(fit, "backend_name", lambda: backend)
         monkeypatch.setattr(fit, "world_size", lambda: size)
 
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(fit, "own_device", lambda: torch.device("cuda", 3))
     return pretend
 
 

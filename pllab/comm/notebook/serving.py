@@ -49,7 +49,7 @@ def cut_wires() -> None:
             wire.getpeername()
             wire.shutdown(socket.SHUT_RDWR)
     if dist.is_initialized() and dist.get_backend() == gpu_backend():
-        dist.group.WORLD.abort()  # type: ignore[union-attr]
+        dist.distributed_c10d._abort_process_group()  # every group, not that of all ranks alone
 
 
 def is_complete(connection_file: Path) -> bool:

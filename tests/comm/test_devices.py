@@ -1,0 +1,92 @@
+"""Which GPUs a process touches, by counted calls: none of these tests needs one."""
+
+import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from pllab import accelerator
+from pllab.comm import collectives, devices, setup, teardown
+from pllab.pipeline.streams import GpuStream
+
+OWN = torch.device(accelerator.KIND, 1)
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
+    """Four GPUs, of which this process has memory on the second; returns those that are synchronised."""
+    synchronised: list[torch.device] = []
+    monkeypatch.setattr(devices, "num_gpus", lambda: 4)
+    monkeypatch.setattr(accelerator, "peak_bytes", lambda device: 8 * (device == OWN))
+    monkeypatch.setattr(accelerator, "synchronize", synchronised.append)
+    return synchronised
+
+
+def test_a_process_waits_for_its_own_gpu_alone(four_gpus: list[torch.device]) -> None:
+    """To wait for another makes a context there, of hundreds of megabytes."""
+    devices.synchronize()
+    assert four_gpus == [OWN]
+
+
+def test_without_a_gpu_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "num_gpus", lambda: 0)
+    monkeypatch.setattr(accelerator, "synchronize", lambda device: pytest.fail(f"waited for {device}"))
+    devices.synchronize()
+
+
+def test_another_kind_of_accelerator_is_no_gpu_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mps"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    assert devices.num_gpus() == 0
+
+
+def test_random_state_is_forked_for_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = []
+    monkeypatch.setattr(torch.random, "fork_rng", lambda *args, **options: forked.append((args, options)))
+    devices.fork_rng(OWN)
+    devices.fork_rng(torch.device("cpu"))
+    assert forked == [(([1],), {"device_type": accelerator.KIND}), (([],), {})]
+
+
+def test_a_ranks_device_is_the_same_on_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current GPU is not: on a new thread it is the first."""
+    setup(0, 1, "gloo")
+    try:
+        monkeypatch.setattr(collectives, "backend_name", devices.gpu_backend)
+        monkeypatch.setattr(collectives, "current_gpu", lambda: accelerator.gpu(0))
+        torch.distributed.group.WORLD.bound_device_id = OWN
+        found: list[torch.device] = []
+        thread = threading.Thread(target=lambda: found.append(collectives.own_device()))
+        thread.start()
+        thread.join(10.0)
+        assert found == [OWN]
+    finally:
+        teardown()
+
+
+class Stream(nullcontext):  # type: ignore[type-arg]
+    """Counts itself; everything is ordered."""
+
+    made: list[torch.device]
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(self)
+        self.made.append(device)
+
+    def wait_stream(self, other: object) -> None: ...
+    def wait_event(self, event: object) -> None: ...
+
+
+def test_a_lane_makes_one_stream_for_each_gpu_it_copies_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch has 32 and deals them out again, so that a copy would now and then wait on a lane's computing."""
+    monkeypatch.setattr(torch, "Stream", Stream)
+    monkeypatch.setattr(Stream, "made", [], raising=False)
+    lane = GpuStream(OWN)
+    for index in (0, 2, 0, 2, 0):
+        tensor = SimpleNamespace(device=accelerator.gpu(index), record_stream=lambda stream: None)
+        tensor.to = lambda device, non_blocking, tensor=tensor: tensor
+        lane._copy(tensor, None, OWN)  # type: ignore[arg-type]
+    compute_and_copy = [OWN, OWN]
+    assert Stream.made == [*compute_and_copy, accelerator.gpu(0), accelerator.gpu(2)]

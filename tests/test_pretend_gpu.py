@@ -1,0 +1,52 @@
+"""Training on the pretended GPU equals training on the CPU, under every layout, from ranks to lanes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pretend_gpu import environment
+
+ROOT = Path(__file__).parents[1]
+DROPPED = ("dropout", "bfloat16")  # such rows draw or round in another order, and are to train, no more
+
+
+def rows_on_gpus(num_ranks: int, chosen: str, folder: Path) -> list[dict]:
+    """What came out of the rows, in a process with four GPUs."""
+    file = folder / "rows.json"
+    command = [sys.executable, "-m", "tests.gpu_rows", str(num_ranks), chosen, str(file)]
+    done = subprocess.run(command, cwd=ROOT, env=environment(4), capture_output=True, text=True, timeout=2400)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(file.read_text())
+
+
+def assert_equal(rows: list[dict]) -> None:
+    reference, *others = rows
+    for row in others:
+        if not any(word in row["label"] for word in DROPPED):
+            assert row["losses"] == pytest.approx(reference["losses"], rel=1e-5), row["label"]
+            assert row["validation"] == pytest.approx(reference["validation"], rel=1e-5), row["label"]
+
+
+@pytest.mark.parametrize("num_ranks", [1, pytest.param(2, marks=pytest.mark.ranks)])
+def test_layouts_train_on_gpus_as_on_the_cpu(num_ranks: int, tmp_path: Path) -> None:
+    assert_equal(rows_on_gpus(num_ranks, "quick", tmp_path))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "num_ranks", [1, pytest.param(2, marks=pytest.mark.ranks), pytest.param(4, marks=pytest.mark.ranks)]
+)
+def test_every_layout_trains_on_gpus_as_on_the_cpu(num_ranks: int, tmp_path: Path) -> None:
+    assert_equal(rows_on_gpus(num_ranks, "every", tmp_path))
+
+
+@pytest.mark.exhaustive
+def test_the_tests_of_gpus_pass_on_the_pretended_one() -> None:
+    """All but what it does not have: compilation, pinned memory, fused attention, a GPT-2 of 124M, several devices."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "cuda and not real_gpu"]
+    command += ["tests/test_cuda.py", "tests/comm/test_cuda.py"]
+    done = subprocess.run(command, cwd=ROOT, env=environment(4), capture_output=True, text=True, timeout=2400)
+    assert done.returncode == 0 and " passed" in done.stdout and "skipped" not in done.stdout, done.stdout[-4000:]
