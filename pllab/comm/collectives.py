@@ -226,15 +226,17 @@ class Travelling(Pending):
         self.tensor = tensor
 
     def wait_for(self, timeout_s: float) -> torch.Tensor:
-        """Wait at most `timeout_s` seconds and return the tensor; on CUDA, make the current stream wait for it.
+        """Wait at most `timeout_s` seconds and return the tensor.
+
+        For a tensor on a GPU only the current stream waits, and the group's deadline takes the place of `timeout_s`.
 
         Raises:
             PeerError: the other rank went away or did not come in time.
         """
         if self._work is not None:
             with in_words(self._operation, rank()):
-                # nccl would hold up the host; there the group's own watchdog keeps the deadline.
-                deadline = () if self.tensor.is_cuda else (timedelta(seconds=timeout_s),)
+                # With a time of its own nccl would hold up the host; its watchdog keeps the group's deadline.
+                deadline = () if is_gpu(self.tensor.device) else (timedelta(seconds=timeout_s),)
                 self._work.wait(*deadline)
         return self.tensor
 
@@ -298,10 +300,14 @@ def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
     number, size = rank(), world_size()
     if size == 1:
         return tensor.clone()
-    received = torch.empty_like(tensor)
-    sending = send_async(tensor, (number + 1) % size)  # do not wait yet: all ranks send at the same time
-    receive(received, (number - 1) % size)
-    sending.wait()
+    received, following, previous = torch.empty_like(tensor), (number + 1) % size, (number - 1) % size
+    note_tensor("send", tensor, following)
+    note_tensor("receive", received, previous)
+    # In one batch, because nccl makes single messages one after the other, and a ring of sends would wait for ever.
+    both = [dist.P2POp(dist.irecv, received, previous), dist.P2POp(dist.isend, tensor, following)]
+    with in_words("ring_pass", number):
+        for work in carried(partial(dist.batch_isend_irecv, both), tensor.nbytes):
+            work.wait()
     return received
 
 

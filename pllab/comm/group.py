@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import distributed_c10d as c10d
 
 from pllab import accelerator
 from pllab.arguments import deadline, whole_number
@@ -129,7 +130,7 @@ def setup(
         print(plan.reason)   # gloo on the CPU, because there is no GPU that nccl can use here
 
     `launch` and `Ranks` call it for their ranks and pass `init_file`. Every wait for another rank, here and in later
-    messages, ends after `timeout_s` seconds.
+    messages of all groups, ends after `timeout_s` seconds.
 
     Raises:
         ValueError: rank or world size is impossible or not torchrun's, the backend is, or the ranks cannot meet.
@@ -234,6 +235,9 @@ def _join(
     """Meet the other ranks; the environment is changed before gloo looks at it and restored by teardown."""
     if place.world_size == world_size:
         _keep_on_loopback()
+    # torch gives a subgroup, also one of a mesh, half an hour whatever the group of all ranks has.
+    _undo.callback(setattr, c10d, "_get_default_timeout", c10d._get_default_timeout)
+    c10d._get_default_timeout = lambda backend: timeout  # noqa: ARG005
     on_gpu = plan.device if is_gpu(plan.device) else None
     if on_gpu is not None:
         torch.accelerator.set_device_index(on_gpu)

@@ -194,7 +194,7 @@ def skip_one_call(rank: int, world_size: int, folder: str, deadline_s: float) ->
 
 def _see_hang(deadline_s: float = 2.0) -> Seen:
     with tempfile.TemporaryDirectory(prefix="pllab-moment-") as folder:
-        calls: list[Calls] = comm.launch(skip_one_call, 3, folder, deadline_s, timeout_s=90.0)
+        calls: list[Calls] = comm.launch(skip_one_call, 3, folder, deadline_s, backend="gloo", timeout_s=90.0)
     last_s = max(one.ended_s for one in calls)
     rows, curves = [], {}
     for rank, one in enumerate(calls):

@@ -6,6 +6,7 @@ import torch.distributed as dist
 
 from pllab.comm import (
     PeerError,
+    all_gather_async,
     all_gather_object,
     all_reduce,
     all_reduce_async,
@@ -17,12 +18,16 @@ from pllab.comm import (
     receive,
     receive_async,
     record_messages,
+    reduce_scatter_async,
     ring_pass,
     send,
     send_async,
+    teardown,
     world_size,
 )
 from pllab.comm.collectives import list_new_groups
+from pllab.comm.ends import watch_ends
+from pllab.parallel import DataParallel, average_gradients
 
 MEMBERS = [[0, 1], [1, 2], [0, 1, 2]]
 
@@ -51,7 +56,7 @@ def exchange(number, size):
 
 
 def in_rings_and_groups(number, size):
-    """Three ways around the ring, the ledger of two, the sums in the own groups, and the groups that are asked for."""
+    """Three ways around the ring, the ledger of two, the sums and deadlines in groups, and the groups asked for."""
     right, left = (number + 1) % size, (number - 1) % size
     out, into, late = torch.tensor([float(number)]), torch.empty(1), torch.empty(1)
     steps = [lambda: send(out, right), lambda: receive(into, left)]
@@ -62,17 +67,18 @@ def in_rings_and_groups(number, size):
     got = [into.item(), receiving.wait_for(60.0).item()]
     sending.wait()
     large = torch.full((250_000,), float(number))
-    with record_messages() as by_ring_pass:
+    with record_messages() as by_ring_pass, watch_ends() as ends:
         got += ring_pass(large).unique().tolist()
-    sums = []
-    for group in make_groups(MEMBERS):
+    sums, deadlines = [], []
+    for group in [*make_groups(MEMBERS), dist.new_group()]:
+        deadlines.append(group._get_backend(torch.device("cpu")).options._timeout.total_seconds())
         total = torch.tensor([10.0**number])
         all_reduce(total, group)
         sums.append(total.item())
     with list_new_groups() as asked:
         make_groups(MEMBERS)
     ledgers = [[(m.name, m.peer, m.num_bytes) for m in ledger.messages] for ledger in (by_hand, by_ring_pass)]
-    return got, large.unique().tolist(), ledgers, sums, asked
+    return got, large.unique().tolist(), ledgers, sums, asked, [end.name for end in ends], deadlines
 
 
 def peer_error(number, size):
@@ -107,6 +113,41 @@ def test_messages_to_nobody_are_refused():
         broadcast(x, 3)
 
 
+@pytest.fixture
+def group_for_gpus():
+    """A group of this process alone that carries tensors of GPUs and no others, as nccl's does."""
+    dist.init_process_group("cuda:gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    teardown()
+
+
+def test_a_cpu_tensor_in_a_group_for_gpus_is_one_sentence_with_the_way_out(group_for_gpus, monkeypatch):
+    monkeypatch.setattr("pllab.comm.collectives._check_other", lambda *_: None)  # one process has nobody else
+    monkeypatch.setattr("pllab.parallel.data_parallel.check_same_model", lambda *_: None)  # it needs a real GPU
+    x, linear = torch.ones(2), torch.nn.Linear(2, 1)
+    linear(x).backward()
+    calls = {
+        "all_reduce": [
+            lambda: all_reduce(x),
+            lambda: all_reduce_async(x),
+            lambda: average_gradients(linear),
+        ],
+        "broadcast": [lambda: broadcast(x), lambda: DataParallel(linear)],
+        "all_gather": [lambda: all_gather_async(torch.ones(2), x)],
+        "reduce_scatter": [lambda: reduce_scatter_async(torch.ones(2), x)],
+        "send to rank 0": [lambda: send(x, 0)],
+        "receive from rank 0": [lambda: receive(x, 0)],
+    }
+    for name, ways in calls.items():
+        for call in ways:
+            with pytest.raises(ValueError) as caught:
+                call()
+            assert str(caught.value) == (
+                f"{name} on rank 0 has a tensor on the device cpu, which the group's backend, cuda:gloo, does not "
+                "carry; make the tensor on pllab.comm.own_device(), or start the ranks with backend='gloo'"
+            )
+
+
 @pytest.mark.ranks
 @pytest.mark.parametrize("size", [1, 4])
 def test_same_as_torch(size, quick_ranks):
@@ -117,13 +158,15 @@ def test_same_as_torch(size, quick_ranks):
 @pytest.mark.ranks
 def test_rings_of_three_and_groups_that_overlap(quick_ranks):
     seen = launch(in_rings_and_groups, 3, backend="gloo", timeout_s=60)
-    for number, (got, sent, (by_hand, by_ring_pass), _, asked) in enumerate(seen):
+    for number, (got, sent, (by_hand, by_ring_pass), _, asked, ends, deadlines) in enumerate(seen):
         following, previous = (number + 1) % 3, (number - 1) % 3
         assert (got, sent) == ([previous] * 3, [number])
         assert by_hand == [("send", following, 4), ("receive", previous, 4)][:: 1 if number % 2 == 0 else -1]
         assert by_ring_pass == [("send", following, 1_000_000), ("receive", previous, 1_000_000)]
         assert asked == [tuple(ranks) for ranks in MEMBERS]
-    assert [one[3] for one in seen] == [[11.0, 111.0], [11.0, 110.0, 111.0], [110.0, 111.0]]
+        assert ends == ["receive", "send"]  # a send that waits for its receive would hold up the ring
+        assert set(deadlines) == {60.0}
+    assert [one[3] for one in seen] == [[11.0, 111.0, 111.0], [11.0, 110.0, 111.0, 111.0], [110.0, 111.0, 111.0]]
 
 
 @pytest.mark.ranks

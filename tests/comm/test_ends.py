@@ -32,5 +32,5 @@ def test_every_end_is_listed_with_its_state_and_nothing_outside_the_block(quick_
         send, receive = f"a send to {other}, through", f"a receive from {other}, through"
         blocking = [send, receive] if number else [receive, send]
         last = [f"a send to {other}, started", "a receive from anybody, through"]
-        assert ends == [send, receive, *blocking, send, receive, *last]
+        assert ends == [receive, send, *blocking, send, receive, *last]
         assert (later, sends) == (8, 4)

@@ -24,6 +24,7 @@ def run_all(rank: int, world_size: int) -> dict[str, Any]:
     return {
         "coordinates": mesh.get_coordinate(),
         "groups": {axis: torch.distributed.get_process_group_ranks(comm.group_of(mesh, axis)) for axis in comm.AXES},
+        "deadlines": {axis: _deadline_s(comm.group_of(mesh, axis)) for axis in comm.AXES},
         "sums": {axis: _sum_over(mesh, axis) for axis in comm.AXES},
         "data_parallel": _one_step(DataParallel(Chain(number), mesh=mesh), mesh),
         "sharded": _one_step(FullyShardedDataParallel(Chain(number), mesh=mesh), mesh),
@@ -32,6 +33,11 @@ def run_all(rank: int, world_size: int) -> dict[str, Any]:
         "stages": _stages(),
         "refusals": _refusals(mesh),
     }
+
+
+def _deadline_s(group: comm.Group | None) -> float:
+    assert group is not None
+    return float(group._get_backend(torch.device("cpu")).options._timeout.total_seconds())
 
 
 def _sum_over(mesh: comm.Mesh, axis: str) -> float:

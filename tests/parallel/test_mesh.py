@@ -21,6 +21,10 @@ def ranks(start_quickly: Any) -> list[dict[str, Any]]:
         return comm.launch(programs.run_all, 4, backend="gloo", timeout_s=200.0)
 
 
+def test_every_group_of_the_mesh_has_the_deadline_that_was_asked_for(ranks: list[dict[str, Any]]) -> None:
+    assert [result["deadlines"] for result in ranks] == [dict.fromkeys(comm.AXES, 200.0)] * 4
+
+
 def test_tp_is_innermost_and_pp_outermost(ranks: list[dict[str, Any]]) -> None:
     assert [result["coordinates"] for result in ranks] == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)]
     assert ranks[0]["groups"] == {"pp": [0], "dp": [0, 2], "tp": [0, 1]}
