@@ -104,6 +104,16 @@ def test_every_command_and_every_bench_is_there():
         assert callable(resolve_name(target)), target
 
 
+@pytest.mark.parametrize("words", [*([name] for name in _COMMANDS), *(["bench", name] for name in _BENCHES)], ids=" ".join)
+def test_the_help_of_every_command_is_made_from_its_real_functions(words, capsys):
+    try:
+        code = main([*words, "--help"])
+    except SystemExit as end:
+        code = end.code
+    assert not code
+    assert f"usage: python -m pllab {' '.join(words)}" in " ".join(capsys.readouterr().out.split())
+
+
 def test_traceback_on_request():
     with pytest.raises(ValueError, match="'trian'"):
         main(["trian", "--traceback"])
