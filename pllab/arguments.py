@@ -1,8 +1,9 @@
-"""Check a caller's numbers where they come in; the result is a Python int or float."""
+"""Check what a caller gives where it comes in: numbers, which become a Python int or float, and names of files."""
 
 import os
 from numbers import Real
 from operator import index
+from pathlib import Path
 
 _LONGEST_S = 2_000_000  # torch counts a deadline in milliseconds, in 32 bits
 
@@ -64,6 +65,19 @@ def deadline(timeout_s: float) -> float:
             f"timeout_s is {timeout_s!r}; give the longest wait in seconds, a number above 0 and up to {_LONGEST_S:,}"
         )
     return float(timeout_s)
+
+
+def plain_file(path: Path) -> Path:
+    """The path, unless reading it may never end, and replacing it would take a device away: `plain_file(path).open()`.
+
+    A file that is not there and a folder pass, for whoever opens them has better words.
+
+    Raises:
+        ValueError: it is a pipe, a device or a socket.
+    """
+    is_fine = not path.exists() or path.is_file() or path.is_dir()
+    require(is_fine, f"{str(path)!r} is a pipe or a device; give the name of a plain file")
+    return path
 
 
 def require(is_fine: bool, message: str) -> None:

@@ -1,8 +1,11 @@
 """The set-up files say one thing: dependencies once, versions once, two commands."""
 
+import ast
 import re
 import shlex
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,33 @@ def test_every_dependency_is_pinned_to_what_was_tested() -> None:
     wanted = {named(line) for line in [*PROJECT["dependencies"], *extras["lab"], *extras["test"]]} - {"pllab"}
     assert wanted <= set(pins()), f"not in constraints.txt: {wanted - set(pins())}"
     assert pins()["torch"] == "2.13.0"
+
+
+def test_every_package_that_the_code_imports_is_named() -> None:
+    """Also those that another package happens to bring: it may stop bringing them."""
+    sources = [path.read_text() for path in (ROOT / "pllab").rglob("*.py")]
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    modules = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+    modules += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    foreign = {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - {"pllab"}
+    lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
+    brought = packages_distributions()
+    wanted = {normal(name) for module in foreign for name in brought.get(module, [module])}
+    assert {"torch", "numpy"} <= wanted
+    assert wanted <= set(map(named, lines)), f"not in pyproject.toml: {wanted - set(map(named, lines))}"
+
+
+def test_the_readmes_words_for_other_codes_flags_are_typed_as_they_work() -> None:
+    table = (ROOT / "README.md").read_text().partition("| Other codes say | Here |")[2].partition("\n\n")[0]
+    ours = [words for row in table.splitlines() for words in re.findall(r"`(--[^`]+)`", row.rpartition(" | ")[2])]
+    commands = [
+        words.replace(" N", " 2").replace("tinyshakespeare\\|openwebtext", "tinyshakespeare")
+        for words in ours
+        if words.split()[0] not in ("--deferred-init", "--zero")  # flags that are named, and go with others
+    ]
+    assert len(commands) >= 9
+    for command in commands:
+        assert parse(TrainOptions, shlex.split(command), "train"), command
 
 
 def test_nothing_is_required_twice() -> None:

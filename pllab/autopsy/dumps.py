@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pllab.arguments import plain_file, require
 from pllab.autopsy.narrow import read_pickle
 from pllab.autopsy.records import MARK, Call, Record
 
@@ -46,14 +47,12 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
 def _read(path: Path) -> tuple[Record, bool]:
     """The record of a file, and whether it is one of ours."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES // 2**20} MiB, which no flight record has")
-        data = path.read_bytes()
+        size = plain_file(path).stat().st_size
+        data = path.read_bytes() if size <= _MOST_BYTES else b""
     except OSError as error:
         raise ValueError(f"{str(path)!r} cannot be read ({error.strerror}); give the dump of each rank") from None
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r} is no flight record: {error}") from None
     try:
+        require(size <= _MOST_BYTES, f"it has more than {_MOST_BYTES // 2**20} MiB, which no flight record has")
         values = _values(data)
         return _record(values, path), MARK in values
     except ValueError as error:
@@ -83,7 +82,7 @@ def _record(found: Any, path: Path) -> Record:
         raise ValueError("its name has no number, and torch writes the rank there alone; call it trace_0 for rank 0")
     try:
         return _of_torch(found, int(numbers[-1]))
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError) as error:
         raise ValueError(f"an entry has another form than torch's ({error!r})") from None
 
 
@@ -91,7 +90,7 @@ def _of_torch(found: Mapping[str, Any], rank: int) -> Record:
     """A dump of torch, which numbers collectives from 1 in each group, and messages between two ranks apart."""
     groups = found.get("pg_config") or {}
     sizes = [len(re.findall(r"\d+", str(group.get("ranks", "")))) for group in groups.values()]
-    entries = sorted(found["entries"], key=lambda entry: int(entry["record_id"]))
+    entries = sorted(found["entries"], key=lambda entry: _whole(entry["record_id"]))
     calls = tuple(_call(entry) for entry in entries)
     standing = next((entry for entry, call in zip(entries, calls, strict=True) if not call.finished), None)
     stack = tuple(map(_line, standing.get("frames") or ())) if standing else ()
@@ -108,18 +107,24 @@ def _call(entry: Mapping[str, Any]) -> Call:
     own = [line for line in frames if not line.startswith(("distributed_c10d.py", "c10d_logger.py"))]
     group = entry["process_group"]
     return Call(
-        number=int(entry["record_id" if is_p2p else "collective_seq_id"]),
+        number=_whole(entry["record_id" if is_p2p else "collective_seq_id"]),
         name=name,
         shape=_shape(sizes),
         dtype=str(dtypes[0]),
         peer=peer,
         finished=bool(entry.get("retired")) or entry["state"] == "completed" or bool(ended),
-        started_s=int(entry["time_created_ns"]) / 1e9,
-        finished_s=int(ended) / 1e9 or None,
+        started_s=_whole(entry["time_created_ns"]) / 1e9,
+        finished_s=_whole(ended) / 1e9 or None,
         where=own[0] if own else "",
         group=" ".join(map(str, group)) if isinstance(group, Sequence) and not isinstance(group, str) else str(group),
-        order=int(entry["collective_seq_id"]),
+        order=_whole(entry["collective_seq_id"]),
     )
+
+
+def _whole(value: Any) -> int:
+    number = int(value)
+    require(abs(number) < 1 << 63, "a number has more than 64 bits")
+    return number
 
 
 def _name_and_peer(text: str) -> tuple[str, int | None]:

@@ -4,12 +4,16 @@ A record is a value: it is written by `pllab.comm.record_flight` while a rank ru
 flight recorder, and nobody needs the rank any more to say what happened.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pllab.arguments import require, whole_number
+
 MARK = "pllab_flight"  # the first key of a record of ours
 VERSION = 1
+_MOST_RANKS = 1 << 20
 # The ranks of one such call may have tensors of different shapes: the root has all of them, the others one.
 _SHAPE_IS_OWN = frozenset({"scatter", "gather", "all_to_all"})
 _POINT_TO_POINT = frozenset({"send", "receive"})
@@ -119,7 +123,7 @@ class Record:
         try:
             return cls(
                 rank=_whole(found["rank"]),
-                world_size=_whole(found["world_size"]),
+                world_size=whole_number("world_size", _whole(found["world_size"]), most=_MOST_RANKS),
                 calls=tuple(_call(call) for call in found["calls"]),
                 state=str(found["state"]),
                 caught=tuple(
@@ -127,13 +131,14 @@ class Record:
                 ),
                 stack=tuple(map(str, found["stack"])),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"a part of the record is missing or has another form ({error!r})") from None
 
 
 def _call(found: Mapping[str, Any]) -> Call:
     made = Call(**{**found, "shape": tuple(_whole(size) for size in found["shape"])})
-    _whole(made.number), _whole(made.order), float(made.started_s), float(made.finished_s or 0)
+    _whole(made.number), _whole(made.order)
+    require(math.isfinite(made.started_s) and math.isfinite(made.finished_s or 0), "a time is not finite")
     if not isinstance(made.name, str) or not isinstance(made.group, str) or not isinstance(made.dtype, str):
         raise TypeError(made.name)
     if made.peer is not None:
@@ -141,11 +146,7 @@ def _call(found: Mapping[str, Any]) -> Call:
     return made
 
 
-def _caught(found: Mapping[str, Any]) -> Caught:
-    return Caught(str(found["text"]), str(found["where"]), _whole(found["before_call"]))
-
-
 def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{value!r} is no whole number")
+    if type(value) is not int or abs(value) >= 1 << 63:
+        raise TypeError(f"{str(value)[:40]!r} is no whole number of 64 bits")
     return value

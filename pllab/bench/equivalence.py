@@ -81,7 +81,7 @@ class Equivalence:
         return {**asdict(self), "rows": [{**asdict(row), "is_equal": row.is_equal} for row in self.rows]}
 
 
-def equivalence(*, num_ranks: int = 2, num_microbatches: int = 4, timeout_s: float = 300.0) -> Equivalence:
+def equivalence(*, num_ranks: int = 2, num_microbatches: int = 4, timeout_s: float = 600.0) -> Equivalence:
     """Run the same GPT-2 through pipe, lanes and ranks under every schedule they take.
 
     Example: `print(equivalence().table())` takes about half a minute on two cores.

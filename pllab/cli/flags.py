@@ -37,9 +37,11 @@ def bind(targets: Sequence[Callable[..., Any]], words: Sequence[str], command: s
     """
     summary = docstring_parser.parse_from_object(targets[0]).short_description
     parser = _Parser(prog=f"python -m pllab {command}", description=summary)
-    for target in targets:
-        for flag in _flags(target):
+    shared: set[str] = set()
+    for flag in (flag for target in targets for flag in _flags(target)):
+        if flag.name not in shared:  # the first target's help and default stand for all
             _add(parser, flag)
+        shared.add(flag.name)
     values = vars(parser.parse_args([_as_flag(word) for word in words]))
     return [_call(target, values) for target in targets]
 

@@ -4,12 +4,14 @@ The flags are the parameters of the measuring function, so each setting is writt
 """
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from pllab.arguments import plain_file, require
 from pllab.cli.flags import bind
 
 _BENCHES = {
@@ -60,17 +62,21 @@ def check_file(flag: str, path: Path | None) -> None:
     """Refuse a file that cannot be written once the numbers are there.
 
     Raises:
-        ValueError: the path is a folder, is in a folder that does not exist, or cannot be written.
+        ValueError: the path is a folder, a pipe or a device, is in a folder that does not exist, or cannot be written.
     """
     if path is None:
         return
     name = f"{flag} {str(path)!r}"
-    if path.is_dir():
+    if plain_file(path).is_dir():
         raise ValueError(f"{name} is a folder; name a file in it")
     if not path.parent.is_dir():
         raise ValueError(f"{name} lies in a folder that does not exist; make it first")
-    if not all(os.access(place, os.W_OK) for place in (path.parent, path) if place.exists()):
-        raise ValueError(f"{name} cannot be written; name a file in a folder of your own")
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()  # in /proc even root may not, whatever access says
+        can_write = not path.exists() or os.access(path, os.W_OK)
+    except OSError:
+        can_write = False
+    require(can_write, f"{name} cannot be written; name a file in a folder of your own")
 
 
 def run(words: Sequence[str]) -> int:

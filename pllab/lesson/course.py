@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pllab.arguments import plain_file
+
 Cell = Mapping[str, Any]  # a notebook's cell, as JSON or as nbformat has it
 
 COMPARED, IGNORED = "nbval-check-output", "nbval-ignore-output"  # every code cell has one of these tags
@@ -54,7 +56,7 @@ def read_lesson(path: Path) -> Lesson:
         ValueError: the file is no notebook, or does not say its title, minutes and promise.
     """
     try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
+        notebook = json.loads(plain_file(path).read_text(encoding="utf-8"))
         cells, about = notebook["cells"], notebook["metadata"].get("pllab", {})
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no notebook: {error}; restore it") from error

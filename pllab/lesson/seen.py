@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
+from pllab.arguments import plain_file
+
 Test = ElementTree.Element  # a test or a cell in a report
 
 _NOTEBOOK = re.compile(r"(?:.*\.)?(\d\d)_\w+\.ipynb")
@@ -78,7 +80,7 @@ def read_reports(folder: Path) -> Reports:
 def _suite(path: Path) -> tuple[str, str, ElementTree.Element]:
     """When a report's run began, its file's name, and its tests."""
     try:
-        suite = ElementTree.parse(path).getroot().find("testsuite")
+        suite = ElementTree.parse(plain_file(path)).getroot().find("testsuite")
     except ElementTree.ParseError as error:
         raise ValueError(f"{str(path)!r} is no report of pytest: {error}; remove it") from error
     if suite is None:

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from pllab.arguments import plain_file
 from pllab.lesson.exercise import find
 from pllab.lesson.verdict import Outcome, Verdict
 
@@ -37,7 +38,7 @@ def build(lessons: Path, folder: Path) -> list[str]:
         raise ValueError(f"{str(lessons)!r} has no notebooks; name the folder of the lessons with --notebooks")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{str(folder)!r} is not empty; name a new folder")
-    read = {path.name: nbformat.read(path, as_version=4) for path in paths}
+    read = {path.name: nbformat.read(plain_file(path), as_version=4) for path in paths}
     copies = {name: without_solutions(notebook) for name, notebook in read.items() if _has_exercise(notebook)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, notebook in copies.items():

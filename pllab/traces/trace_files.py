@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pllab.arguments import plain_file
+
 Event = Mapping[str, Any]
 
 _MOST_MICROSECONDS = 1e18  # some 30,000 years
@@ -78,7 +80,7 @@ def _is_time(value: Any) -> bool:
 
 def _text_of(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        content = plain_file(path).read_bytes()
         is_packed = content.startswith(_GZIP)
         if path.suffix == ".gz" and content and not is_packed:
             raise ValueError(f"{path.name} ends in .gz and is not compressed with gzip; name it .json or export again")

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pllab.arguments import plain_file
 from pllab.data.files import write_whole
 from pllab.train.config import TrainConfig
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary, mean_time_s, total_tokens_per_s
@@ -112,7 +113,7 @@ def load_results(workdir: str | Path) -> list[dict[str, Any]]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(plain_file(path).read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is no JSON ({error}); remove it or train again") from error
     return result if isinstance(result, dict) else {}

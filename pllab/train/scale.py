@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from pllab import comm
-from pllab.arguments import require
+from pllab.arguments import require, whole_number
 from pllab.models import layer_costs
 from pllab.models.gpt2 import SIZES
 from pllab.parallel.held import held_bytes
@@ -30,6 +30,7 @@ from pllab.train.trainers import Pipelined, Plain, make_trainer
 
 Size = Literal["tiny", "small", "gpt2", "medium", "large", "xl", "1B", "6.7B", "13B", "70B", "175B", "405B"]
 _GIB = 2**30
+_MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,10 +221,11 @@ def count_layout(config: TrainConfig, vocab_size: int, machine: Machine | None =
     """`scale` for any configuration of this package's classes.
 
     Raises:
-        ValueError: the configuration has no ranks to count, or recomputes, which compares values.
+        ValueError: the configuration has no ranks to count or more than 131,072, or recomputes, which compares values.
     """
     if config.implementation != "custom" or config.recompute or config.schedule == "zero_bubble":
         raise ValueError("messages are counted without values; leave out recompute, zero_bubble and PyTorch's classes")
+    whole_number("world_size", config.world_size, most=_MOST_RANKS)
     ranks = tuple(_count(coordinate, config, vocab_size) for coordinate in range(config.pp))
     num_parameters = sum(parameter.numel() for parameter in meta_model(config, vocab_size).parameters())
     return Scale(config, num_parameters, ranks, *_timed(config, vocab_size, ranks, machine or Machine()))

@@ -132,6 +132,35 @@ def test_what_is_no_record_is_told_in_a_sentence(tmp_path, content, sentence):
     assert sentence in str(error.value) and "\n" not in str(error.value)
 
 
+NO_NUMBERS = ["Infinity", "NaN", "1e999", "9" * 4000]
+
+
+def told_of(path: Path, content: dict, number: str) -> str:
+    """What is said of a record in which a number takes the place of "NUMBER"."""
+    path.write_text(json.dumps(content).replace('"NUMBER"', number))
+    with pytest.raises(ValueError, match=r"'.*trace_0' is no flight record: [^\n]{1,300}$") as error:
+        read_records([path])
+    return str(error.value)
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS)
+@pytest.mark.parametrize("name", ["time_created_ns", "time_discovered_completed_ns", "record_id", "collective_seq_id"])
+def test_a_number_of_torchs_that_is_none_is_told_in_a_sentence(tmp_path, name, number):
+    assert "form than torch's" in told_of(tmp_path / "trace_0", dump_of([entry(0) | {name: "NUMBER"}]), number)
+
+
+@pytest.mark.parametrize("number", [*NO_NUMBERS, "-1", "1000000000000"])
+def test_a_number_of_ours_that_is_none_is_told_in_a_sentence(tmp_path, number):
+    record = rehearse("straggler", 0)[0][0].to_json()
+    assert "a part of the record is missing or" in told_of(
+        tmp_path / "trace_0", record | {"world_size": "NUMBER"}, number
+    )
+    if number in NO_NUMBERS:
+        for name in ("started_s", "finished_s", "number", "order"):
+            calls = [record["calls"][0] | {name: "NUMBER"}]
+            assert "a part of the record" in told_of(tmp_path / "trace_0", record | {"calls": calls}, number)
+
+
 def test_a_missing_file_a_rank_twice_and_a_name_without_a_number(tmp_path):
     with pytest.raises(ValueError, match="cannot be read"):
         read_records([tmp_path / "trace_0"])

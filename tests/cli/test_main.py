@@ -1,6 +1,8 @@
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -102,6 +104,78 @@ def test_commands_and_help(capsys):
 def test_every_command_and_every_bench_is_there():
     for target in (*(target for target, _ in _COMMANDS.values()), *_BENCHES.values()):
         assert callable(resolve_name(target)), target
+
+
+@pytest.mark.parametrize("words", [*([name] for name in _COMMANDS), *(["bench", n] for n in _BENCHES)], ids=" ".join)
+def test_the_help_of_every_command_is_made_from_its_real_functions(words, capsys):
+    try:
+        code = main([*words, "--help"])
+    except SystemExit as end:
+        code = end.code
+    assert not code
+    assert f"usage: python -m pllab {' '.join(words)}" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    """A named pipe; whoever reads it reads nothing, and the test fails."""
+    path, opened = tmp_path / "00_pipe.ipynb", []
+    os.mkfifo(path)
+
+    def give_nothing():
+        os.close(os.open(path, os.O_WRONLY))  # returns when somebody reads
+        opened.append(path)
+
+    writer = threading.Thread(target=give_nothing, daemon=True)
+    writer.start()
+    yield path
+    is_read = bool(opened)
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    writer.join(10)
+    assert not is_read
+
+
+@pytest.mark.parametrize("is_device", [False, True])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "import PATH",
+        "import PATH -o run.html",
+        "autopsy PATH PATH",
+        "train --dataset PATH",
+        "grade PATH",
+        "course --json PATH",  # as a file to write it would be replaced
+    ],
+)
+def test_a_pipe_or_a_device_is_refused_before_anything_is_read(words, is_device, pipe, capsys):
+    if is_device and "--json" in words:
+        pytest.skip("whoever breaks this refusal and is root must not lose a device")
+    path = "/dev/null" if is_device else str(pipe)
+    sentence = refusal(capsys, *words.replace("PATH", path).split())
+    assert repr(path) in sentence
+    assert "is a pipe or a device" in sentence or "is no file" in sentence
+
+
+@pytest.mark.parametrize("words", ["course --notebooks FOLDER", "student NEW --notebooks FOLDER"])
+def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(words, pipe, capsys):
+    sentence = refusal(capsys, *words.replace("FOLDER", str(pipe.parent)).replace("NEW", f"{pipe.parent}/new").split())
+    assert "is a pipe or a device" in sentence
+
+
+def test_a_place_that_takes_no_file_is_named_before_anything_is_read(capsys, tmp_path):
+    for words in (
+        "import nowhere.json -o /proc/x.html",
+        "autopsy a b --json /proc/x.json",
+        "course --json /sys/x.json",
+    ):
+        sentence = refusal(capsys, *words.split())
+        assert f"{words.split()[-1]!r} cannot be written; name a file in a folder of your own" in sentence
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 2**31, 10**12])
+def test_a_world_that_no_machine_has_is_refused_at_once(size, capsys):
+    sentence = refusal(capsys, "scale", "--world-size", str(size), "--dp", str(size))
+    assert f"world_size is {size}; give a whole number from 1 to 131072" in sentence
 
 
 def test_traceback_on_request():
