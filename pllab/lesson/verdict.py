@@ -35,7 +35,7 @@ _SIGNS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one case found: passed, failed with its hint, or not tested (both are False)."""
+    """What one case found: passed, failed with its hint, or not judged yet (both are False)."""
 
     claim: str
     passed: bool = False
@@ -61,7 +61,7 @@ class Verdict:
           passed: there is one task for every pair of the schedule
           failed: task k computes pair k, even when it runs late
           hint (late_binding): All tasks computed the last pair.
-          not tested: the order in which the tasks run does not matter
+          not judged yet: the order in which the tasks run does not matter
           more help: open Hint 1 above the check, or run: from pllab.lesson import hints; hints("09.1", 1)
     """
 
@@ -100,16 +100,12 @@ class Verdict:
         return rows + ([("your function printed", self.printed)] if self.printed else [])
 
     def _rows_of_results(self) -> Iterator[tuple[str, str]]:
-        """A failure that repeats an earlier one has no hint of its own."""
-        said = set[str]()
+        """The first failure alone has a hint: what fails after it may follow from it, and would name a false cause."""
         for result in self.results:
-            if not result.failed:
-                yield ("passed" if result.passed else "not tested"), result.claim
+            if result is not self.first:
+                yield ("passed" if result.passed else "not judged yet"), result.claim
                 continue
             yield "failed", result.claim
-            if result.hint_id in said:
-                continue
-            said.add(result.hint_id)
             yield f"hint ({result.hint_id})", result.hint
             if result.where:
                 yield "where", result.where
