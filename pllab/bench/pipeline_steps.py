@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -83,7 +83,7 @@ class PipelineBench:
 def bench_pipeline(
     workload: PipelineWorkload = DEFAULT_WORKLOAD,
     *,
-    device: str | None = None,
+    device: Literal["cpu", "cuda"] | None = None,
     repeats: int = 9,
     warmup: int = 1,
     timeout_s: float = 600.0,
