@@ -9,7 +9,17 @@ from typing import Any, Self
 from tqdm import tqdm
 
 from pllab.cli.flags import parse
-from pllab.train import EpochMetrics, RunMetrics, Summary, TrainConfig, TrainResult, save_plots, train, train_as_rank
+from pllab.train import (
+    EpochMetrics,
+    NothingLeftError,
+    RunMetrics,
+    Summary,
+    TrainConfig,
+    TrainResult,
+    save_plots,
+    train,
+    train_as_rank,
+)
 
 _TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 
@@ -35,7 +45,13 @@ def run(words: Sequence[str]) -> int:
     options = parse(TrainOptions, words, "train")
     config = _with_devices(options.config, words)
     options = replace(options, config=config)
-    result = _run_under_torchrun(options) if _TORCHRUN <= os.environ.keys() else _run_here(options)
+    is_rank = _TORCHRUN <= os.environ.keys()
+    try:
+        result = _run_under_torchrun(options) if is_rank else _run_here(options)
+    except NothingLeftError as nothing:  # what a restarted job needs to hear is that it has ended well
+        if not is_rank or _from_torchrun("RANK") == 0:
+            print(nothing)
+        return 0
     if result is None:  # rank 0 prints it
         return 0
     print(summary_text(result))

@@ -10,12 +10,13 @@ from pllab.train.first_training import train_data_parallel
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
 from pllab.train.plots import plot_scaling, save_plots
 from pllab.train.results import TrainResult, load_results
-from pllab.train.running import train, train_as_rank
+from pllab.train.running import NothingLeftError, train, train_as_rank
 
 __all__ = [
     "MODES",
     "EpochMetrics",
     "Mode",
+    "NothingLeftError",
     "RunMetrics",
     "StepMetrics",
     "Summary",

@@ -16,6 +16,7 @@ removed.
 import copy
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -34,6 +35,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from pllab import comm
+from pllab.arguments import is_number, require
 from pllab.models import GPT2LMHeadModelParallel
 from pllab.models.linears import are_linears, of_linears, whole_name
 from pllab.parallel import part_of
@@ -94,12 +96,14 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
 
 
-def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, Progress]:
+def open_checkpoint(
+    folder: Path, identity: Mapping[str, Any], steps_per_epoch: int | None = None
+) -> tuple[Path, Progress]:
     """Check that the newest checkpoint is whole and of this run; return it with what lies behind it.
 
     Raises:
-        ValueError: there is none, it is damaged, or it is of a run with another identity; the sentence names the
-            difference.
+        ValueError: there is none, it is damaged, or it is of a run with another identity or with epochs of another
+            length; the sentence names the difference.
     """
     checkpoints = checkpoints_in(folder)
     if not checkpoints:
@@ -115,16 +119,11 @@ def open_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[Path, Pr
                 f"{str(path)!r} is of a run with {name} {saved!r}, and this one has {identity.get(name)!r}; "
                 f"give the same {name}, or train anew in another --workdir"
             )
-    return path, Progress(*about["progress"])
-
-
-def progress_of(path: Path) -> Progress:
-    """What lies behind a checkpoint.
-
-    Raises:
-        ValueError: it is damaged.
-    """
-    return Progress(*_read_about(path)["progress"])
+    progress = Progress(*about["progress"])
+    if steps_per_epoch not in (None, progress.steps_per_epoch):
+        has = f"{_ABOUT_FILE} has {progress.steps_per_epoch} steps in an epoch, and this run {steps_per_epoch}"
+        raise _damaged(path, has)
+    return path, progress
 
 
 def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None) -> None:
@@ -176,13 +175,23 @@ def spent_s(folder: Path) -> float:
 
     Where torchrun has started this attempt after a fault, they are all since the first one began; where a person has,
     only those that an attempt has written down.
+
+    Raises:
+        ValueError: they cannot be read.
     """
     file = folder / _SPENT_FILE
     if not file.exists():
         return 0.0
-    record = json.loads(file.read_text(encoding="utf-8"))
-    is_restarted = _job() is not None and record.get("job") == _job()
-    return float(time.time() - record["began"] if is_restarted else record["wall_s"])
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        is_restarted = _job() is not None and record.get("job") == _job()
+        seconds = time.time() - record["began"] if is_restarted else record["wall_s"]
+        require(is_number(seconds) and 0 <= seconds < math.inf, "no time")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"{str(file)!r} cannot be read ({type(error).__name__}); remove it, and goodput counts from now on"
+        ) from error
+    return float(seconds)
 
 
 def _job() -> str | None:
@@ -289,11 +298,12 @@ def _restore(part: Part, kind: str, whole: torch.Tensor, mesh: comm.Mesh | None)
 def _read_about(path: Path) -> dict[str, Any]:
     try:
         about: dict[str, Any] = json.loads((path / _ABOUT_FILE).read_text(encoding="utf-8"))
-        named = f"step-{Progress(*about['progress']).steps:08d}"
-        is_whole = "config.json" in about["sha256"] and isinstance(about["identity"], dict)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        steps, length = about["progress"]
+        is_whole = type(steps) is type(length) is int and length > 0 and f"step-{steps:08d}" == path.name
+        is_whole &= isinstance(about["identity"], dict) and isinstance(about["sha256"], dict)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, f"{_ABOUT_FILE} cannot be read ({type(error).__name__})") from error
-    if not is_whole or named != path.name:
+    if not is_whole or "config.json" not in about["sha256"]:
         raise _damaged(path, f"{_ABOUT_FILE} is not what was saved")
     return about
 
@@ -302,8 +312,8 @@ def _checksum(path: Path, name: str) -> str:
     try:
         with (path / name).open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
-    except OSError as error:
-        raise _damaged(path, f"{name}: {error.strerror or type(error).__name__}") from error
+    except (OSError, ValueError) as error:  # no file can have some names
+        raise _damaged(path, f"{name!r}: {getattr(error, 'strerror', None) or type(error).__name__}") from error
 
 
 def _damaged(path: Path, what: str) -> ValueError:

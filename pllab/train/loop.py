@@ -120,7 +120,8 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
             epochs.append(metrics)
             steps += steps_of_epoch
             if config.tensorboard and comm.rank() == 0:
-                log_epoch(folder / "tensorboard", metrics, steps_of_epoch)
+                first = (epoch + 1) * num_steps - len(steps_of_epoch)  # a resumed epoch has only its rest
+                log_epoch(folder / "tensorboard", metrics, steps_of_epoch, first)
         return _outcome(run, epochs, steps, start)
     finally:
         trainer.close()
@@ -149,15 +150,27 @@ def _prepare(
 
 def _resume(run: _Run) -> int:
     """Fill model and optimizer from a checkpoint, if asked to; return the number of steps behind it."""
-    if not run.config.resume or (run.config.checkpoint and not checkpoints_in(run.folder)):
+    if (found := find_checkpoint(run.config, run.corpus, run.folder)) is None:
         return 0
-    path, done = open_checkpoint(run.folder, _identity(run))
+    path, done = found
     load_checkpoint(path, run.trainer.updates, run.trainer.mesh)
     return done.steps
 
 
-def _identity(run: _Run) -> dict[str, Any]:
-    return run.config.identity | {"data": run.corpus.digest}
+def find_checkpoint(config: TrainConfig, corpus: Corpus, folder: Path) -> tuple[Path, Progress] | None:
+    """The checkpoint that a run goes on from, and what lies behind it; none if it begins anew.
+
+    Raises:
+        ValueError: as for `open_checkpoint`.
+    """
+    if not config.resume or (config.checkpoint and not checkpoints_in(folder)):
+        return None
+    num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
+    return open_checkpoint(folder, _identity(config, corpus), num_steps)
+
+
+def _identity(config: TrainConfig, corpus: Corpus) -> dict[str, Any]:
+    return config.identity | {"data": corpus.digest}
 
 
 def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
@@ -238,7 +251,9 @@ def _save(run: _Run, epoch: _Epoch, progress: Progress) -> None:
                 "with --resume and a smaller --learning-rate, or look at the data of that step"
             )
     trainer = run.trainer
-    save_checkpoint(run.folder, trainer.model, trainer.updates, progress, _identity(run), trainer.mesh)
+    save_checkpoint(
+        run.folder, trainer.model, trainer.updates, progress, _identity(run.config, run.corpus), trainer.mesh
+    )
 
 
 def _report(run: _Run, epoch: _Epoch) -> None:
@@ -300,6 +315,7 @@ def _outcome(run: _Run, epochs: Sequence[EpochMetrics], steps: Sequence[StepMetr
     """What this rank has measured, after it has translated."""
     config, trainer, schedule = run.config, run.trainer, run.trainer.schedule
     bleu, end = _translate(run), time.perf_counter()
+    most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))
     whole = meta_model(config, run.corpus.tokenizer.vocab_size)
     return RankOutcome(
@@ -311,7 +327,7 @@ def _outcome(run: _Run, epochs: Sequence[EpochMetrics], steps: Sequence[StepMetr
         num_updates=config.num_epochs * len(run.loader),
         wall_time_s=end - start,
         spent_s=end - run.began,
-        peak_memory_bytes=peak_memory_bytes(trainer.device),
+        peak_memory_bytes=most_bytes,
         peak_flops=peak * config.tp * (schedule.num_ranks if schedule else 1),
         predicted_bubble_fraction=simulate(schedule).bubble_fraction if schedule else None,
     )

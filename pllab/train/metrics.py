@@ -235,14 +235,13 @@ def _status() -> str:
     return status.read_text() if status.exists() else ""
 
 
-def log_epoch(folder: Path, metrics: EpochMetrics, steps: Sequence[StepMetrics]) -> None:
-    """Append one epoch to TensorBoard's files: the values of every step, rates and validation losses.
+def log_epoch(folder: Path, metrics: EpochMetrics, steps: Sequence[StepMetrics], first: int) -> None:
+    """Append one epoch to TensorBoard's files, its steps counted from `first`: losses, norms and rates.
 
     Watch them with `tensorboard --logdir FOLDER`.
     """
     from torch.utils.tensorboard import SummaryWriter  # a second to import, and only wanted here
 
-    first = metrics.epoch * len(steps)
     with SummaryWriter(str(folder)) as writer:
         for number, step in enumerate(steps, start=first):
             losses = {"loss/training": step.loss, "loss/validation": step.validation_loss}

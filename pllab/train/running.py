@@ -6,13 +6,17 @@ from pathlib import Path
 from pllab import comm
 from pllab.comm.devices import gpu_backend
 from pllab.comm.machine import compute_threads, describe_machine
-from pllab.train.checkpoints import checkpoints_in, progress_of
+from pllab.train.checkpoints import checkpoints_in
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus, load_corpus
-from pllab.train.loop import OnProgress, train_rank
+from pllab.train.loop import OnProgress, find_checkpoint, train_rank
 from pllab.train.metrics import RankOutcome, RunMetrics
 from pllab.train.placing import devices_of
 from pllab.train.results import TrainResult, open_workdir, save_result
+
+
+class NothingLeftError(ValueError):
+    """A run that was to go on is complete."""
 
 
 def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainResult:
@@ -31,11 +35,13 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
 
     Raises:
         ValueError: the data set, work folder, device or checkpoint is missing or does not fit.
+        NothingLeftError: a resumed run has all its epochs behind it.
         RankError: a rank failed; all others were ended.
     """
     backend = _describe_backend(config)
     folder = _open_run(config)
     corpus = load_corpus(config)
+    _check_left(config, corpus, folder)
     tokenizer_path = folder / "tokenizer.json"
     corpus.tokenizer.save(tokenizer_path)
     report = on_progress or (lambda _: None)
@@ -65,6 +71,7 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
         )
     folder = _open_run(config)
     corpus = load_corpus(config)  # other hosts may not see rank 0's tokenizer, and the same texts give the same one
+    _check_left(config, corpus, folder)
     if comm.rank() == 0:
         corpus.tokenizer.save(folder / "tokenizer.json")
     with compute_threads(config.num_threads):
@@ -83,7 +90,7 @@ def _open_run(config: TrainConfig) -> Path:
     """The folder of this run's own files; nothing of another run is touched.
 
     Raises:
-        ValueError: the work folder cannot be used, there is nothing to resume, or checkpoints of another run are there.
+        ValueError: the work folder cannot be used, or checkpoints of another run are there.
     """
     folder = open_workdir(config.workdir) / config.run_name
     result = folder.with_suffix(".json")
@@ -95,8 +102,6 @@ def _open_run(config: TrainConfig) -> Path:
             f"{str(folder)!r} holds checkpoints of an earlier run (up to {checkpoints[-1].name}); go on from them with "
             "--resume, or name another --workdir"
         )
-    if config.resume:
-        _check_resume(config, folder)
     return open_workdir(str(folder))
 
 
@@ -147,11 +152,15 @@ def _describe_backend(config: TrainConfig) -> str:
     return f"one process on {devices}"
 
 
-def _check_resume(config: TrainConfig, folder: Path) -> None:
-    checkpoints = checkpoints_in(folder)
-    done = progress_of(checkpoints[-1]) if checkpoints else None
-    if done and done.steps >= config.num_epochs * done.steps_per_epoch:
-        raise ValueError(
-            f"num_epochs is {config.num_epochs} and {str(checkpoints[-1])!r} has {done.steps // done.steps_per_epoch} "
-            "behind it; give more epochs, or leave resume out"
+def _check_left(config: TrainConfig, corpus: Corpus, folder: Path) -> None:
+    """Stop a complete run before it makes a model; its result stays as it is."""
+    if (found := find_checkpoint(config, corpus, folder)) is None:
+        return
+    path, done = found
+    if done.steps >= config.num_epochs * done.steps_per_epoch:
+        result = folder.with_suffix(".json")
+        raise NothingLeftError(
+            f"nothing left to do: num_epochs is {config.num_epochs}, and {str(path)!r} has "
+            f"{done.steps // done.steps_per_epoch} behind it; give more to go on"
+            + (f", or see the result {str(result)!r}" if result.exists() else "")
         )

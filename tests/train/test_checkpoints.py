@@ -1,14 +1,16 @@
 import json
 import resource
 import shutil
+import socket
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
-from pllab import comm
+from pllab import cli, comm
 from pllab.train import TrainConfig, train
 from pllab.train.checkpoints import (
     Progress,
@@ -17,6 +19,7 @@ from pllab.train.checkpoints import (
     open_checkpoint,
     plain_model,
     save_checkpoint,
+    spent_s,
 )
 from pllab.train.layouts import batch, layouts, loss_of_all, share_of, small
 from pllab.train.placing import build_model
@@ -147,6 +150,13 @@ DAMAGE = {
     "a record without checksums": lambda path: change(path, sha256={}),
     "a record whose checksums are a number": lambda path: change(path, sha256=3),
     "a record of nobody": lambda path: change(path, identity=3),
+    "a record of three numbers": lambda path: change(path, progress=[1, 1, 1]),
+    "a record of no steps in an epoch": lambda path: change(path, progress=[1, 0]),
+    "a record of an epoch of another length": lambda path: change(path, progress=[1, 5]),
+    "a record of half a step": lambda path: change(path, progress=[True, 1.0]),
+    "a record whose checksums are a word": lambda path: change(path, sha256="config.json"),
+    "a record of a file that nobody can name": lambda path: change(path, sha256={"\0": "", "config.json": ""}),
+    "a record too deep to read": lambda path: (path / "checkpoint.json").write_text('{"progress":' + "[" * 10**5),
     "nothing at all": lambda path: (shutil.rmtree(path), path.mkdir()),
 }
 
@@ -157,7 +167,38 @@ def test_every_kind_of_damage_is_one_sentence(tmp_path, damage):
     step(model, updates)
     damage(save(tmp_path, model, updates))
     with pytest.raises(ValueError, match=r"step-00000001' cannot be used \(.*\); restore the file") as refused:
-        open_checkpoint(tmp_path, WHOSE)
+        open_checkpoint(tmp_path, WHOSE, steps_per_epoch=1)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_record_with_any_value_changed_is_as_it_was_or_refused_in_a_sentence(tmp_path):
+    path = save(tmp_path, *tiny())
+    file = path / "checkpoint.json"
+    text = file.read_text()
+    for old, new in product(
+        json.loads(text), ("0", "[1, 1]", '"config.json"', "{}", "null", "[NaN, 1]", "1e999", "[[]]")
+    ):
+        file.write_text(json.dumps(json.loads(text) | {old: "?"}).replace('"?"', new))
+        _accept_or_refuse(tmp_path, path)
+    for cut in range(0, len(text), 37):
+        file.write_text(text[:cut] + text[cut + 3 :])
+        _accept_or_refuse(tmp_path, path)
+
+
+def _accept_or_refuse(folder, path):
+    try:
+        assert open_checkpoint(folder, WHOSE, steps_per_epoch=1) == (path, Progress(1, 1))
+    except ValueError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "record", ["", "{", "[1]", '{"wall_s": "x"}', '{"wall_s": NaN}', '{"wall_s": -1}', "{}", "3", "[" * 10**5, b"\xff"]
+)
+def test_a_damaged_record_of_time_is_one_sentence(tmp_path, record):
+    (tmp_path / "spent.json").write_bytes(record if isinstance(record, bytes) else record.encode())
+    with pytest.raises(ValueError, match=r"spent.json' cannot be read \(\w+\); remove it") as refused:
+        spent_s(tmp_path)
     assert "\n" not in str(refused.value)
 
 
@@ -371,7 +412,8 @@ def test_a_loss_that_is_no_number_is_not_saved(tmp_path):
 
 
 def test_a_run_stopped_within_an_epoch_goes_on_bit_by_bit(tmp_path):
-    """With dropout: nothing of its generators is saved."""
+    """With dropout: nothing of its generators is saved. TensorBoard counts on where the run was, too."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     class Fault(Exception):
         pass
@@ -385,10 +427,40 @@ def test_a_run_stopped_within_an_epoch_goes_on_bit_by_bit(tmp_path):
     saving = options | {"checkpoint": True, "resume": True, "checkpoint_interval": 2, "workdir": str(tmp_path / "cut")}
     with pytest.raises(Fault):
         train(TrainConfig(**saving), fail)
-    rest = train(TrainConfig(**saving))
+    rest = train(TrainConfig(**saving, tensorboard=True))
     assert rest.step_losses == whole.step_losses[-len(rest.step_losses) :]
     assert len(rest.step_losses) in (2, 4)  # progress is told ten times a second, so a step more may have been saved
     assert rest.validation_loss == whole.validation_loss
+    reader = EventAccumulator(str(tmp_path / "cut" / "single-1" / "tensorboard"))
+    reader.Reload()
+    logged = {event.step: event.value for event in reader.Scalars("loss/training")}
+    assert logged == {step: pytest.approx(whole.step_losses[step]) for step in range(8 - len(rest.step_losses), 8)}
+
+
+@pytest.mark.parametrize("under_torchrun", [False, True])
+def test_a_finished_run_has_nothing_left_to_do(tmp_path, monkeypatch, capsys, under_torchrun):
+    """A requeued job and a restarted one give the same command again; a job of other settings is still refused."""
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items() if name != "bleu"]
+    words = ["train", *words, "--num-epochs=1", "--checkpoint", "--resume", "--quiet", f"--workdir={tmp_path}"]
+    if under_torchrun:
+        words += ["--mode=data_parallel", "--world-size=1"]
+        monkeypatch.setattr("pllab.comm.processes.end_with_parent", lambda: None)
+        for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}.items():
+            monkeypatch.setenv(name, str(value))
+    assert cli.main(words) == 0
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert cli.main(words) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("nothing left to do: num_epochs is 1, and '") and line.endswith("-1.json'")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == kept
+    assert cli.main([*words, "--seed=9"]) == 2
+    assert "is of a run with seed 1234, and this one has 9" in capsys.readouterr().err
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
 def test_a_named_run_goes_on_under_other_axes(tmp_path):

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2LMHeadModel
 
 from pllab.models import gpt2_config
-from pllab.train import EpochMetrics, StepMetrics, Summary, TrainConfig, train
+from pllab.train import EpochMetrics, StepMetrics, Summary, TrainConfig, loop, train
 from pllab.train.metrics import (
     log_epoch,
     mean_time_s,
@@ -147,12 +147,21 @@ def test_the_peak_is_that_of_the_fastest_product(monkeypatch):
     assert peak == counter.get_total_flops() / 4 / 0.5
 
 
+def test_memory_is_read_before_a_product_measures_the_machine(tmp_path, monkeypatch):
+    """Its matrices, half a gigabyte on a GPU, are none of the model's."""
+    calls = []
+    for name in ("measured_peak_flops", "peak_memory_bytes"):
+        monkeypatch.setattr(loop, name, lambda *_, name=name: calls.append(name) or 1)
+    train(TrainConfig(**OPTIONS | {"num_epochs": 1}, workdir=str(tmp_path)))
+    assert calls == ["peak_memory_bytes", "measured_peak_flops"]
+
+
 def test_tensorboard_reads_back_every_value(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     steps = [StepMetrics(3.0, 0.5, 8, 1e-3, 2.0, None), StepMetrics(2.0, 0.5, 8, 5e-4, 1.5, 2.5)]
     for epoch in (0, 1):
-        log_epoch(tmp_path, metrics(0, epoch, 1.0, 100), steps)
+        log_epoch(tmp_path, metrics(0, epoch, 1.0, 100), steps, first=2 * epoch)
     reader = EventAccumulator(str(tmp_path))
     reader.Reload()
     found = {tag: [(event.step, event.value) for event in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}
