@@ -1,4 +1,4 @@
-"""Check what a caller gives where it comes in: numbers, which become a Python int or float, and names of files."""
+"""Check what a caller gives where it comes in: numbers, names of files, and texts that others wrote."""
 
 import os
 from numbers import Real
@@ -78,6 +78,16 @@ def plain_file(path: Path) -> Path:
     is_fine = not path.exists() or path.is_file() or path.is_dir()
     require(is_fine, f"{str(path)!r} is a pipe or a device; give the name of a plain file")
     return path
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with control characters as Python writes them, so that it moves no cursor and reads in one direction.
+
+    Args:
+        text: what somebody else wrote.
+        keep: characters to leave as they are, such as the ends of lines.
+    """
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 def require(is_fine: bool, message: str) -> None:

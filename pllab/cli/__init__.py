@@ -11,6 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pllab
+from pllab.arguments import printable
 
 __all__ = ["main"]
 
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, RuntimeError, OSError, OverflowError) as error:
         if words != all_words:
             raise
-        print(f"pllab: {_sentence(error, words)}", file=sys.stderr)
+        print(f"pllab: {printable(_sentence(error, words))}", file=sys.stderr)
         return 2
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pllab.arguments import printable
 from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_graph, wards
 from pllab.cli.flags import parse
 from pllab.cli.measuring import check_file
@@ -43,7 +44,7 @@ def run(words: Sequence[str]) -> int:
     options = parse(AutopsyOptions, _with_flags(words), "autopsy")
     records = read_records(options.records)
     found = diagnose(records)
-    print("\n".join(_lines(records, found)))
+    print("\n".join(map(printable, _lines(records, found))))
     if options.json is not None:
         options.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
         print(f"diagnosis in {options.json}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pllab.arguments import printable
 from pllab.cli.flags import gather, parse
 from pllab.cli.measuring import check_file
 from pllab.schedule import FAMILIES, Schedule
@@ -117,7 +118,7 @@ def run(words: Sequence[str]) -> int:
     options = parse(ImportOptions, gather(words, "--traces", short={"-o": "--output"}), "import")
     recorded = read_trace(options.traces, options.step)
     report = Report.of(recorded)
-    print("\n".join(report.lines()))
+    print("\n".join(map(printable, report.lines())))
     if options.json is not None:
         options.json.write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
         print(f"numbers in {options.json}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pllab.arguments import printable
 from pllab.cli.flags import gather, parse
 
 
@@ -57,7 +58,7 @@ class StudentOptions:
 
 
 def run(words: Sequence[str]) -> int:
-    """Grade the notebooks and print their sheets in order; returns 0 whatever the grades are.
+    """Grade the notebooks and print their sheets in order; returns 1 if one could not be read, whatever the grades.
 
     Raises:
         ValueError: an unknown flag, a value out of range, or a file that is not there.
@@ -71,15 +72,15 @@ def run(words: Sequence[str]) -> int:
     start = time.monotonic()
 
     def tell(sheet: Sheet) -> None:
-        print(f"{sheet.notebook} is graded", file=sys.stderr)
+        print(f"{printable(sheet.notebook)} is graded", file=sys.stderr)
 
     sheets = grade(options.notebooks, limits, options.jobs, tell)
     if options.json:
         print(json.dumps({"submissions": [sheet.to_json() for sheet in sheets]}, indent=1))
-        return 0
-    print("\n".join(line for sheet in sheets for line in sheet.lines()))
-    print(f"{len(sheets)} graded in {time.monotonic() - start:.0f} s")
-    return 0
+    else:
+        print("\n".join(line for sheet in sheets for line in sheet.lines()))
+        print(f"{len(sheets)} graded in {time.monotonic() - start:.0f} s")
+    return int(any(sheet.problem for sheet in sheets))
 
 
 def run_student(words: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
+from pllab.arguments import printable
 from pllab.comm.nursery import Nursery
 from pllab.comm.processes import end_children
 from pllab.lesson.checking import PRELOADED
@@ -93,11 +94,11 @@ class Sheet:
 
     def lines(self) -> Iterator[str]:
         """The submission for people: the sum, then a line per exercise."""
-        yield f"{self.notebook}   {self.problem or f'{self.points} of {self.of} points'}"
+        yield printable(f"{self.notebook}   {self.problem or f'{self.points} of {self.of} points'}")
         for grade in self.grades:
             exercise, verdict = grade.verdict.exercise, grade.verdict
             hint = grade.note or (f"{verdict.hint_id}: {verdict.first.hint}" if verdict.hint_id else "")
-            yield f"  {exercise.id}  {grade.points} of {grade.of}  {verdict.outcome:<16} {hint}".rstrip()
+            yield printable(f"  {exercise.id}  {grade.points} of {grade.of}  {verdict.outcome:<16} {hint}".rstrip())
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""

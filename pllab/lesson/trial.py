@@ -158,7 +158,7 @@ class Trial:
                 right = all(result.passed for result in results)
                 outcome = Outcome.RIGHT if right else Outcome.NOT_YET
             case _ if self._starved or last == "undecided":
-                outcome = Outcome.UNDECIDED
+                outcome = Outcome.NOT_YET if any(result.failed for result in results) else Outcome.UNDECIDED
             case _:  # the report stops in the middle: the deadline passed, or the process died
                 outcome = Outcome.NOT_YET
                 number = min(len(by_number), len(results) - 1)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
 
+from pllab.arguments import printable
 from pllab.lesson.exercise import Exercise
 
 
@@ -99,6 +100,10 @@ class Verdict:
         rows += [("kept", self.kept)] if self.kept else []
         return rows + ([("your function printed", self.printed)] if self.printed else [])
 
+    def _shown(self) -> list[tuple[str, str]]:
+        """The rows for a terminal or a page: what a learner's code said moves no cursor and hides nothing."""
+        return [(printable(label), printable(text, keep="\n\t")) for label, text in self.rows()]
+
     def _rows_of_results(self) -> Iterator[tuple[str, str]]:
         """The first failure alone has a hint: what fails after it may follow from it, and would name a false cause."""
         for result in self.results:
@@ -111,7 +116,7 @@ class Verdict:
                 yield "where", result.where
 
     def __str__(self) -> str:
-        return "\n".join([self.title, *(f"  {label}: {text}".replace("\n", "\n    ") for label, text in self.rows())])
+        return "\n".join([self.title, *(f"  {label}: {text}".replace("\n", "\n    ") for label, text in self._shown())])
 
     __repr__ = __str__
 
@@ -120,7 +125,7 @@ class Verdict:
         rows = "".join(
             f'<tr><th scope="row" style="{_CELL};white-space:nowrap">{escape(label)}</th>'
             f'<td style="{_CELL};white-space:pre-wrap">{escape(text)}</td></tr>'
-            for label, text in self.rows()
+            for label, text in self._shown()
         )
         return (
             f'<div role="status" style="border-left:6px solid {colour};padding:4px 12px">'

@@ -119,6 +119,16 @@ def test_a_pickle_that_would_run_something_is_refused_in_a_sentence(tmp_path, ca
     assert not made.exists()
 
 
+def test_what_a_record_says_is_printed_without_control_characters(tmp_path, capsys):
+    records = [replace(one, state="ValueError: \x1b[2J\nfinding") for one in rehearse("straggler", 0)[0]]
+    assert main(["autopsy", *write(tmp_path, records)]) == 0
+    output = capsys.readouterr().out
+    assert "\x1b" not in output and sum(line.startswith("finding") for line in output.splitlines()) == 1
+    (tmp_path / "\x1b[2J").write_text("")
+    assert main(["import", str(tmp_path / "\x1b[2J")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

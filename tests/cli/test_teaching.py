@@ -49,6 +49,18 @@ def test_the_table_and_the_json(capsys, tmp_path):
     assert lines[-1].startswith("2 graded in ")
 
 
+def test_what_is_no_notebook_is_a_sentence_and_a_failure(capsys, tmp_path):
+    """A script sees it by the exit code; the names of files are a learner's text too."""
+    odd = tmp_path / "a\x1b[2K.ipynb"
+    odd.write_text("root:x:0:0")
+    assert main(["grade", str(odd), "--jobs", "1"]) == 1
+    output = capsys.readouterr()
+    assert "it is no notebook; save it in JupyterLab" in output.out
+    assert "\x1b" not in output.out + output.err
+    assert main(["grade", str(odd), "--json"]) == 1
+    assert "it is no notebook" in json.loads(capsys.readouterr().out)["submissions"][0]["problem"]
+
+
 def test_the_student_build_says_where_it_is(capsys, tmp_path):
     folder = tmp_path / "lessons"
     assert main(["student", str(folder)]) == 0

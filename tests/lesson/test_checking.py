@@ -1,5 +1,6 @@
 """A check in its own process: every way student code can end is a verdict, and nothing of it is left behind."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -17,6 +19,7 @@ from pllab import comm
 from pllab.lesson import NotRight, Outcome, check, checking, hints, judging, trial
 from pllab.lesson.exercise import Case, Wrong, find
 from pllab.lesson.judging import run_on_ranks
+from pllab.lesson.verdict import Result, Verdict
 
 
 def _children() -> set[psutil.Process]:
@@ -196,6 +199,33 @@ def test_a_case_that_could_not_decide_decides_nothing():
     exercise = replace(find("00.1"), cases=(Case("it is tested", case),))
     judging.run_cases(exercise, max, lambda **event: events.append(event))
     assert events == [{"event": "undecided"}]
+
+
+@pytest.mark.parametrize("starved", [False, True], ids=["undecided", "late"])
+@pytest.mark.parametrize(("first", "outcome"), [("failed", Outcome.NOT_YET), ("passed", Outcome.UNDECIDED)])
+def test_a_case_that_failed_beside_one_that_could_not_decide_is_a_failure(tmp_path, starved, first, outcome):
+    """Whatever the other case would find, it cannot make the solution right."""
+    nursery = SimpleNamespace(door=SimpleNamespace(fileno=lambda: 0))
+    one = trial.Trial(find("00.1"), trial.Packed(b"", ()), nursery, tmp_path, 1.0)
+    one._late = one._starved = starved
+    told = {"event": first, "number": 0, "hint_id": "lost", "sentence": "An item is lost.", "where": ""}
+    events = [told] if starved else [told, {"event": "undecided"}]
+    (tmp_path / "report").write_text("".join(json.dumps(event | {"key": one._job.key}) + "\n" for event in events))
+    verdict = one._read("")
+    assert verdict.outcome is outcome
+    assert verdict.hint_id == ("lost" if first == "failed" else "")
+    assert [result.failed for result in verdict.results[1:]] == [False] * (len(verdict.results) - 1)
+
+
+def test_a_verdict_is_shown_without_control_characters():
+    """They would move a terminal's cursor, or write from right to left."""
+    result = Result(
+        claim="it is tested", hint_id="raised\x1b[2J", hint="Your function raised \x1b[1A\u202eright", where=""
+    )
+    verdict = Verdict(exercise=find("00.1"), outcome=Outcome.NOT_YET, results=(result,), printed="a\tb\r\x07\nc")
+    for shown in (str(verdict), verdict._repr_html_()):
+        assert not set(shown) & set("\x1b\u202e\r\x07")
+        assert "\\x1b[1A\\u202eright" in shown and "a\tb\\r\\x07\n" in shown
 
 
 def test_a_wrong_result_after_an_exception_points_at_the_students_line():

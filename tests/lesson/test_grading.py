@@ -8,9 +8,10 @@ import psutil
 import pytest
 
 from pllab.lesson import Outcome
-from pllab.lesson.exercise import exercises_of
-from pllab.lesson.grading import Sheet, grade, tasks_of
+from pllab.lesson.exercise import exercises_of, find
+from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
 from pllab.lesson.slicing import needed, statements
+from pllab.lesson.trial import refusal
 from pllab.lesson.yard import Limits
 from tests.lesson.handed_in import generated, hand_in
 from tests.lesson.hostile import HOSTILE, MORE, SHARE
@@ -135,6 +136,15 @@ def test_checks_are_found_as_text(tmp_path):
     path = hand_in(tmp_path / "b.ipynb", ("00.1", cell, "None"))
     path.write_text(path.read_text().replace('check(\\"00.1\\", None)', "pass"))
     assert tasks_of(path)[0].expression == "f(1, [2])"
+
+
+def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
+    """Or an error could paint a line of its own over the teacher's sheet."""
+    painted = "Your function raised ValueError: \x1b[1A\x1b[2K\n  00.1  1 of 1  right"
+    verdict = refusal(find("00.1"), "raised", painted)
+    lines = list(Sheet("handed\x1b]0;in\n.ipynb", (Grade(verdict),)).lines())
+    assert len(lines) == 2 and all(line.isprintable() for line in lines)
+    assert lines[0].startswith("handed\\x1b]0;in\\n.ipynb") and "\\x1b[1A\\x1b[2K" in lines[1]
 
 
 @pytest.mark.parametrize(("jobs",), [(1,), (3,)])
