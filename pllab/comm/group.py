@@ -236,8 +236,9 @@ def _join(
     if place.world_size == world_size:
         _keep_on_loopback()
     # torch gives a subgroup, also one of a mesh, half an hour whatever the group of all ranks has.
-    _undo.callback(setattr, c10d, "_get_default_timeout", c10d._get_default_timeout)
-    c10d._get_default_timeout = lambda backend: timeout  # noqa: ARG005
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        _undo.callback(setattr, c10d, name, getattr(c10d, name))
+        setattr(c10d, name, timeout)
     on_gpu = plan.device if is_gpu(plan.device) else None
     if on_gpu is not None:
         torch.accelerator.set_device_index(on_gpu)

@@ -48,7 +48,7 @@ def test_no_cell_raises_and_tensors_travel_between_gpus_where_the_lesson_does_no
     if on_ranks:
         notebook.cells.insert(on_ranks[-1] + 1, probe)
     folder = {"metadata": {"path": str(FOLDER)}}
-    NotebookClient(notebook, timeout=180, kernel_name="python3", resources=folder).execute(
+    NotebookClient(notebook, timeout=400, kernel_name="python3", resources=folder).execute(
         env=pretend_gpu.environment(NUM_GPUS)
     )
     asks = any(re.search(r"Ranks\(.*gloo", source) for source in starting(notebook))
