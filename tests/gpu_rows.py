@@ -10,6 +10,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def every_row(num_ranks: int) -> Iterator[Row]:
 
 def label(row: Row) -> str:
     """What a row says beyond the defaults."""
-    said = {name: value for name, value in row.items() if value not in (0, 1, False, "custom")}
+    usual = {field.name: field.default for field in fields(TrainConfig)}
+    said = {name: value for name, value in row.items() if name == "schedule" or value != usual[name]}
     if "pp" not in said and "mode" not in said:
         said.pop("schedule", None)
     return " ".join(f"{name}={value}" for name, value in said.items()) or "one process"

@@ -1,5 +1,6 @@
 """`pllab train`: one run with progress bars, a summary for people and JSON for the figures."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -108,12 +109,14 @@ def _run_under_torchrun(options: TrainOptions) -> TrainResult | None:
 class Bars:
     """Show the events of `pllab.train.train` as bars on stderr, one per rank: `train(config, on_progress=bars)`.
 
-    A context manager, so that the bars are always closed. In a log file they are drawn only every few seconds.
+    Before them stands in words which data set is read. A context manager, so that the bars are always closed. In a log
+    file they are drawn only every few seconds.
     """
 
     def __init__(self, num_epochs: int, is_hidden: bool = False) -> None:
         self._num_epochs = num_epochs
         self._is_hidden = is_hidden
+        self._reading, self._words = logging.getLogger("pllab.data"), logging.StreamHandler()
         self._bars: dict[int, tqdm[Any]] = {}
         self._names: dict[int, str] = {}
 
@@ -134,9 +137,13 @@ class Bars:
             bar.refresh()
 
     def __enter__(self) -> Self:
+        if not self._is_hidden:
+            self._reading.setLevel(logging.INFO)
+            self._reading.addHandler(self._words)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._reading.removeHandler(self._words)
         for bar in self._bars.values():
             bar.close()
 

@@ -175,12 +175,12 @@ class SharedBuffer:
         Raises:
             PeerError: another rank went away or did not come in time.
         """
+        if link_is_open():
+            return all_reduce(self.tensor, self._group)
         # Two barriers suffice. After the first, every rank has written its numbers and is in this call. Until the
         # second, a rank reads and writes only its own chunk of each tensor, and chunks are disjoint. After the second,
         # all chunks are summed. No rank touches a peer's tensor before the first barrier of the next call, which waits
         # for that peer, so the peer may use its tensor until then.
-        if link_is_open():
-            return all_reduce(self.tensor, self._group)
         note_tensor("all_reduce", self.tensor, group=self._group)
         with in_words("all_reduce", rank()), torch.no_grad():
             dist.barrier(self._group)

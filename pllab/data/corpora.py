@@ -7,9 +7,12 @@ no network.
 Whatever the origin, a set becomes a list of `Example`, so one trainer and one `Collate` serve them all.
 """
 
+import logging
 import os
 import random
 import re
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +21,9 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+_log = logging.getLogger(__name__)
+_EVERY_S = 5.0  # between two words on what is being read
 
 Row = Mapping[str, Any]
 Splits = Mapping[str, Iterable[Row]]
@@ -172,11 +178,33 @@ def load_examples(
         raise DatasetError(f"data set {name!r} is not known; {close[0]!r} is, {_USE_EMBEDDED}")
     names = (columns,) if isinstance(columns, str) else columns
     label = f"data set {name!r}" if path is None else f"data set {str(path)!r}"
-    with _one_sentence(label), TemporaryDirectory(prefix="pllab-") as scratch:  # datasets leaves lock files
-        examples = _load(name, split, None if path is None else Path(path), names, limit, label, scratch)
+    with _one_sentence(label):
+        if path is not None:
+            _check_readable(Path(path), label)
+        with _announced(f"{label}, split {split!r}"), TemporaryDirectory(prefix="pllab-") as scratch:  # for lock files
+            examples = _load(name, split, None if path is None else Path(path), names, limit, label, scratch)
         if not examples:
             raise DatasetError(f"{label} has no text for split {split!r}; give a larger set, {_USE_EMBEDDED}")
         return examples
+
+
+@contextmanager
+def _announced(what: str) -> Iterator[None]:
+    """Log what is read before it is, and every few seconds: datasets looks through a large folder without a word."""
+    _log.info("reading %s", what)
+    start, is_read = time.monotonic(), threading.Event()
+
+    def remind() -> None:
+        while not is_read.wait(_EVERY_S):
+            _log.info("still reading %s, for %.0f s now", what, time.monotonic() - start)
+
+    reminder = threading.Thread(target=remind, daemon=True)
+    reminder.start()
+    try:
+        yield
+    finally:
+        is_read.set()
+        reminder.join()
 
 
 @contextmanager
@@ -198,14 +226,13 @@ def _load(
     name: str, split: str, path: Path | None, columns: Sequence[str] | None, limit: int | None, label: str, scratch: str
 ) -> list[Example]:
     hub_set = _HUB_SETS.get(name, _HubSet(name))
-    splits = _open_hub(hub_set.repository, limit) if path is None else _open_local(path, label, scratch)
+    splits = _open_hub(hub_set.repository, limit) if path is None else _open_local(path, scratch)
     is_book = hub_set.is_book or (path is not None and path.suffix == ".txt")
     return list(islice(_read_split(splits, split, columns or hub_set.columns, is_book, label), limit))
 
 
-def _open_local(path: Path, label: str, scratch: str) -> Splits:
+def _open_local(path: Path, scratch: str) -> Splits:
     """The splits of a local file or folder, read in place; a single file is a train split."""
-    _check_readable(path, label)
     if path.suffix == ".txt":
         return {"train": [{"text": path.read_text(encoding="utf-8")}]}
 

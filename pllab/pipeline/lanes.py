@@ -73,7 +73,7 @@ class LaneExecutor(Executor):
 
         Raises:
             ValueError: the batch has fewer rows than the schedule has micro-batches, or not as many as the targets.
-            TimeoutError: a stage waited, or worked, longer than `timeout_s`.
+            TimeoutError: no stage finished an action for `timeout_s` seconds.
             RuntimeError: another thread runs a step of this executor.
             Exception: the first exception of a stage, with a note that names its action.
         """

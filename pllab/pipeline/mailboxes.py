@@ -5,6 +5,7 @@ Nothing keeps the workers in step. They share a process, so packets pass by refe
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,11 +26,11 @@ from pllab.schedule import Action, Schedule
 class Mailbox:
     """A slot for each packet; other lanes put, one lane takes.
 
-    Example: `put(name, packet)` never waits; `take(name)` waits for that packet, whatever else is there.
+    Example: `put(name, packet)` never waits; `take(name)` waits for that packet, whatever else is there. The deadline
+    is the run's, which alone sees whether any lane gets on, and ends the wait with `fail`.
     """
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self) -> None:
         self._slots: dict[Name, Packet] = {}
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -59,16 +60,12 @@ class Mailbox:
         """Wait for a packet and take it out.
 
         Raises:
-            Upstream: another lane failed.
-            TimeoutError: the packet did not come in time.
+            Upstream: another lane failed, or the run was stopped.
         """
         with self._changed:
-            self._changed.wait_for(lambda: name in self._slots or self._failure is not None, self._timeout_s)
+            self._changed.wait_for(lambda: name in self._slots or self._failure is not None)
             if self._failure is not None:
                 raise Upstream(f"the {name} never came: {self._failure}") from self._failure
-            if name not in self._slots:
-                late = f"the {name} did not come within {self._timeout_s:g} s"
-                raise TimeoutError(f"{late}; give a slower stage more time with timeout_s=")
             return self._slots.pop(name)
 
     def take_all(self) -> dict[Name, Packet]:
@@ -195,12 +192,14 @@ class Lanes:
             Exception: the first exception of a lane.
         """
         with self._in_use() as workers:
+            end = time.monotonic() + timeout_s
             for rank, lane in enumerate(workers):
                 lane.in_queues[0].put(Task(partial(work, rank)))
             try:
-                raise_first_cause([lane.out_queues[0].get(timeout=timeout_s) for lane in workers])
+                outcomes = [lane.out_queues[0].get(timeout=max(0.0, end - time.monotonic())) for lane in workers]
             except Empty:
                 raise TimeoutError(f"a lane is not done after {timeout_s:g} s; give it more with timeout_s=") from None
+            raise_first_cause(outcomes)
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
@@ -255,8 +254,8 @@ class _Run:
         self._streams = streams
         self._record = record
         self._timeout_s = timeout_s
-        self._mailboxes = [Mailbox(timeout_s) for _ in devices]
-        self._outside = Mailbox(timeout_s)
+        self._mailboxes = [Mailbox() for _ in devices]
+        self._outside = Mailbox()
         self._receivers = {stage: self._mailboxes[rank] for stage, rank in schedule.rank_of_stage.items()}
         self._transports: list[Transport] = [
             LaneTransport(mailbox, self._receivers, self._outside, stream, device)
@@ -279,7 +278,7 @@ class _Run:
                     walk = partial(self._walk, rank, works, ambient, through(self._transports[rank]))
                     workers.in_queues[0].put(Task(walk))
                 outcomes = [self._outcome(workers.out_queues[0]) for workers in self._workers]
-        except (KeyboardInterrupt, TimeoutError):
+        except BaseException:
             self._fail(Upstream("the run was stopped"))
             raise
         raise_first_cause(outcomes)
@@ -327,5 +326,6 @@ class _Run:
 
 
 def _close(workers: Sequence[Workers], patience_s: float = 10.0) -> None:
+    end = time.monotonic() + patience_s
     for each in workers:
-        each.close(patience_s)
+        each.close(max(0.0, end - time.monotonic()))

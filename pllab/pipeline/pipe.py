@@ -138,7 +138,7 @@ class Pipe(nn.Module):
         Raises:
             ValueError: the batch has no rows or fewer than the given schedule has micro-batches, or a stage does not
                 return one value per row.
-            TimeoutError: a stage took longer than `timeout_s`.
+            TimeoutError: no stage finished an action for `timeout_s` seconds.
             RuntimeError: another thread uses this pipe.
             Exception: the first exception of a stage, with a note that names its action.
         """

@@ -36,9 +36,12 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from pllab import comm
 from pllab.arguments import is_number, require
+from pllab.data import partition_dataset
 from pllab.models import GPT2LMHeadModelParallel
 from pllab.models.linears import are_linears, of_linears, whole_name
 from pllab.parallel import part_of
+from pllab.train.config import TrainConfig
+from pllab.train.corpus import Corpus
 from pllab.train.results import write_json
 from pllab.train.updates import Part, Updates
 from pllab.train.wholes import Tensors, name_of, tensors_to_write
@@ -94,6 +97,18 @@ def save_checkpoint(
 def checkpoints_in(folder: Path) -> list[Path]:
     """The checkpoints of a run, the oldest first; other names are ignored."""
     return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
+
+
+def find_checkpoint(config: TrainConfig, corpus: Corpus, folder: Path) -> tuple[Path, Progress] | None:
+    """The checkpoint that a run goes on from, and what lies behind it; none if it begins anew.
+
+    Raises:
+        ValueError: as for `open_checkpoint`.
+    """
+    if not config.resume or (config.checkpoint and not checkpoints_in(folder)):
+        return None
+    num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
+    return open_checkpoint(folder, corpus.identity(config), num_steps)
 
 
 def open_checkpoint(
@@ -186,8 +201,8 @@ def spent_s(folder: Path) -> float:
         record = json.loads(file.read_text(encoding="utf-8"))
         is_restarted = _job() is not None and record.get("job") == _job()
         seconds = time.time() - record["began"] if is_restarted else record["wall_s"]
-        require(is_number(seconds) and 0 <= seconds < math.inf, "no time")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        require(is_number(seconds) and 0 <= float(seconds) < math.inf, "no time")
+    except (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{str(file)!r} cannot be read ({type(error).__name__}); remove it, and goodput counts from now on"
         ) from error

@@ -116,7 +116,7 @@ class TrainConfig:
     num_threads: int = 1
     """Compute threads per CPU device."""
     timeout_s: float = 86400.0
-    """Seconds after which ranks that have not finished are ended."""
+    """Seconds after which ranks that have not finished are ended, and lanes that have not finished an action."""
     workdir: str = "workdir"
     """Folder of results, checkpoints and figures; made when missing."""
     checkpoint: bool = False

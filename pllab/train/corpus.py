@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pllab.data import Example, Tokenizer, load_examples, texts_of, train_tokenizer
 from pllab.data.corpora import FILE_TYPES, NAMES
@@ -30,6 +31,10 @@ class Corpus:
     def digest(self) -> str:
         """A checksum of the training examples, in twelve digits."""
         return hashlib.sha256("\0".join(texts_of(self.training)).encode()).hexdigest()[:12]
+
+    def identity(self, config: TrainConfig) -> dict[str, Any]:
+        """What decides what a run learns from these examples; a resumed run must have the same."""
+        return config.identity | {"data": self.digest}
 
 
 def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corpus:

@@ -19,9 +19,8 @@ from pllab.data import Collate, Row, ShareLoader, partition_dataset
 from pllab.simulate import simulate
 from pllab.train.checkpoints import (
     Progress,
-    checkpoints_in,
+    find_checkpoint,
     load_checkpoint,
-    open_checkpoint,
     record_spent,
     save_checkpoint,
     spent_s,
@@ -157,22 +156,6 @@ def _resume(run: _Run) -> int:
     return done.steps
 
 
-def find_checkpoint(config: TrainConfig, corpus: Corpus, folder: Path) -> tuple[Path, Progress] | None:
-    """The checkpoint that a run goes on from, and what lies behind it; none if it begins anew.
-
-    Raises:
-        ValueError: as for `open_checkpoint`.
-    """
-    if not config.resume or (config.checkpoint and not checkpoints_in(folder)):
-        return None
-    num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
-    return open_checkpoint(folder, _identity(config, corpus), num_steps)
-
-
-def _identity(config: TrainConfig, corpus: Corpus) -> dict[str, Any]:
-    return config.identity | {"data": corpus.digest}
-
-
 def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
     """Train what is left of one epoch, which is timed, then validate, which is not."""
     trainer, (_, count) = run.trainer, run.share
@@ -251,9 +234,8 @@ def _save(run: _Run, epoch: _Epoch, progress: Progress) -> None:
                 "with --resume and a smaller --learning-rate, or look at the data of that step"
             )
     trainer = run.trainer
-    save_checkpoint(
-        run.folder, trainer.model, trainer.updates, progress, _identity(run.config, run.corpus), trainer.mesh
-    )
+    whose = run.corpus.identity(run.config)
+    save_checkpoint(run.folder, trainer.model, trainer.updates, progress, whose, trainer.mesh)
 
 
 def _report(run: _Run, epoch: _Epoch) -> None:

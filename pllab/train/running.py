@@ -6,10 +6,10 @@ from pathlib import Path
 from pllab import comm
 from pllab.comm.devices import gpu_backend
 from pllab.comm.machine import compute_threads, describe_machine
-from pllab.train.checkpoints import checkpoints_in
+from pllab.train.checkpoints import checkpoints_in, find_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus, load_corpus
-from pllab.train.loop import OnProgress, find_checkpoint, train_rank
+from pllab.train.loop import OnProgress, train_rank
 from pllab.train.metrics import RankOutcome, RunMetrics
 from pllab.train.placing import devices_of
 from pllab.train.results import TrainResult, open_workdir, save_result

@@ -114,6 +114,8 @@ class Plain:
         self._replica = Replica(model, config, self.device, mesh)
         if config.mode == "model_parallel":
             model.parallelize(devices, time=config.max_length)
+            assert model.pipe is not None
+            model.pipe.timeout_s = config.timeout_s
         if config.compile:
             model.compile()
         self.reason = self._replica.reason
@@ -262,6 +264,7 @@ class Pipelined:
 
     def _make_executor(self, devices: list[torch.device]) -> LaneExecutor | RankExecutor:
         options: Any = {"mean_over": num_target_tokens, "recompute": self.config.recompute}
+        options["timeout_s"] = self.config.timeout_s
         if self._on_ranks:
             mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
             options |= {"tied": self._tied, "group": self._group}
@@ -274,7 +277,7 @@ class Pipelined:
         """`zero_bubble` for the costs of the stages on this machine, measured with random tokens."""
         ranks, parts = self.config.pp, max(self._num_parts, 2 * self.config.pp)
         rows = parts * max(1, self.config.batch_size // self.config.dp // self._num_parts)
-        options: Any = {"num_microbatches": parts, "num_ranks": ranks, "repeats": 2}
+        options: Any = {"num_microbatches": parts, "num_ranks": ranks, "repeats": 2, "timeout_s": self.config.timeout_s}
         with fork_rng(self.device):
             ids = torch.randint(self.model.config.vocab_size, (rows, self.config.max_length))
             if self._on_ranks:

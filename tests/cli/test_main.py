@@ -85,11 +85,14 @@ def test_an_unwritable_workdir_is_named(capsys, tmp_path):
 
 
 def test_columns_of_any_data_set_train(tmp_path, capsys):
-    there = tmp_path / "there.jsonl"
-    there.write_text('{"question": "was", "answer": "what is it"}\n' * 60)
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "train.jsonl").write_text('{"question": "was", "answer": "what is it"}\n' * 60)
     words = train("--workdir", str(tmp_path), "--dataset", str(there), "--columns", "question", "answer")
-    assert main(words) == 0
-    assert "BLEU" in capsys.readouterr().out
+    assert main([word for word in words if word != "--quiet"]) == 0
+    output = capsys.readouterr()
+    assert "BLEU" in output.out
+    assert output.err.startswith(f"reading data set {str(there)!r}, split 'train'\n")
 
 
 def test_commands_and_help(capsys):

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -304,6 +305,27 @@ def hub(monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *a, **k: None)
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     return asked
+
+
+def test_a_set_from_elsewhere_is_announced_before_it_is_read_and_again_while_it_takes_long(monkeypatch, caplog):
+    said_before = []
+
+    def slow(*_):
+        said_before.extend(caplog.messages)
+        until = time.monotonic() + 30
+        while len(caplog.messages) < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+        return TALKS
+
+    monkeypatch.setattr("pllab.data.corpora._EVERY_S", 0.01)
+    monkeypatch.setattr("pllab.data.corpora._load", slow)
+    caplog.set_level("INFO", "pllab.data")
+    assert load_examples("owner/set") == TALKS
+    assert said_before[0] == "reading data set 'owner/set', split 'train'"
+    assert caplog.messages[2].startswith("still reading data set 'owner/set', split 'train', for ")
+    num_said = len(caplog.messages)
+    time.sleep(0.05)
+    assert len(caplog.messages) == num_said, "it is read, and nobody says so any more"
 
 
 def test_hub_names_lead_to_their_repositories(hub):

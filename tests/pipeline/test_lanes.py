@@ -1,6 +1,7 @@
 import copy
 import gc
 import threading
+import time
 import weakref
 
 import pytest
@@ -173,6 +174,20 @@ def test_a_stage_that_is_too_slow_is_an_error_and_not_a_wait() -> None:
                     executor.step(torch.randn(2, 6), torch.randn(2, 6))
     finally:
         gate.set()
+
+
+def test_a_lane_waits_as_long_as_actions_end_elsewhere() -> None:
+    """Lane 0 waits for 30 actions of other lanes, 1.8 s, and no action takes longer than 0.06 s."""
+    with LaneExecutor(gpipe(16, 1), [SleepStage(0.06, 0.06)] * 16, timeout_s=1.2) as executor:
+        timeline = executor.step().timeline
+    assert timeline.makespan > 1.2 and len(timeline.spans) == 32
+
+
+def test_lanes_that_work_at_the_same_time_have_one_deadline_together() -> None:
+    """Each ends 0.1 s after the one before it, which is within 0.3 s, and the last 0.8 s after the start."""
+    with LaneExecutor(gpipe(8, 1), [SleepStage(0.0, 0.0)] * 8, timeout_s=0.3) as executor:
+        with pytest.raises(TimeoutError, match="a lane is not done after 0.3 s"):
+            executor.on_each_lane(lambda rank: time.sleep(0.1 * (rank + 1)))
 
 
 def test_nothing_is_left_after_close() -> None:

@@ -193,7 +193,20 @@ def _accept_or_refuse(folder, path):
 
 
 @pytest.mark.parametrize(
-    "record", ["", "{", "[1]", '{"wall_s": "x"}', '{"wall_s": NaN}', '{"wall_s": -1}', "{}", "3", "[" * 10**5, b"\xff"]
+    "record",
+    [
+        "",
+        "{",
+        "[1]",
+        '{"wall_s": "x"}',
+        '{"wall_s": NaN}',
+        '{"wall_s": -1}',
+        "{}",
+        "3",
+        '{"wall_s": 1%s}' % ("0" * 400),
+        "[" * 10**5,
+        b"\xff",
+    ],
 )
 def test_a_damaged_record_of_time_is_one_sentence(tmp_path, record):
     (tmp_path / "spent.json").write_bytes(record if isinstance(record, bytes) else record.encode())
