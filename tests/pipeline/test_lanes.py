@@ -314,6 +314,15 @@ def test_a_weight_tied_twice_within_a_later_stage_has_one_gradient(make) -> None
     torch.testing.assert_close(first.weight.grad, expected)
 
 
+def test_a_step_that_fails_leaves_the_earlier_gradient_of_a_tied_weight() -> None:
+    first, last = nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), Fails())
+    last[0].weight, first.weight.grad, x = first.weight, torch.ones(6, 6), torch.randn(3, 6)
+    with LaneExecutor(gpipe(2, 3), [first, last], mse, timeout_s=20) as executor:
+        with pytest.raises(KeyError, match="third"):
+            executor.step(x, x)
+    assert torch.equal(first.weight.grad, torch.ones(6, 6))
+
+
 def test_a_stage_that_wakes_after_the_step_was_given_up_adds_nothing() -> None:
     gate = threading.Event()
 
