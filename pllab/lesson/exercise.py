@@ -51,8 +51,9 @@ class Exercise:
 
     `id` is "09.1", `difficulty` goes from 1 to 3, `hints` are the symptom, where to look, and the idea in words.
     `package` names what the package has of it, such as "pllab.parallel.average_gradients": that is refused as a
-    solution, and the first one is what lessons use as long as the learner has none. `deadline_s` is how long all cases
-    together may take; an exercise that starts ranks needs more than the default.
+    solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
+    called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
+    more than the default.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Exercise:
     cases: tuple[Case, ...]
     hints: tuple[str, str, str]
     package: tuple[str, ...] = ()
+    lends: bool = True
     deadline_s: float = 20.0
 
     @property

@@ -2,7 +2,7 @@
 
     peeking     reading the stack or the collector from the learner's code, where the verdict's channel is in reach
     patched     a function of Python, PyTorch or pllab that is another one after the case
-    packaged    the package's own function, called by the learner's code or handed in
+    packaged    the package's own function, called by the learner's code, handed in or returned
     disguised   a result whose class decides for itself what it equals
 
 A learner who reads the source and pastes it passes: that is reading. The guard runs in the process of a check and in
@@ -10,6 +10,7 @@ its ranks, never in a notebook.
 """
 
 import functools
+import inspect
 import os
 import sys
 import sysconfig
@@ -98,10 +99,16 @@ def refuse_package(solution: Any, package: tuple[str, ...]) -> None:
         Refused: the solution is one of the names in `package`.
     """
     core = _core(solution)
-    for path in package:
-        asked = named(path)
+    for path, asked in _loaded(package):
         if core is _core(asked) or (isinstance(core, type) and isinstance(asked, type) and issubclass(core, asked)):
             raise Refused(_PACKAGED[0], _PACKAGED[1].format(name=path))
+
+
+def _loaded(package: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """What of the package can be handed back; what was never imported cannot, and importing it takes seconds."""
+    for path in package:
+        if path.rpartition(".")[0] in sys.modules:
+            yield path, named(path)
 
 
 def _core(thing: Any) -> Any:
@@ -118,13 +125,8 @@ def _core(thing: Any) -> Any:
 
 def watch(package: tuple[str, ...], refuse: Refuse) -> None:
     """From now on call `refuse` when the learner's code peeks or calls what is asked for; it cannot be switched off."""
-    codes = {code: path for path in package for code in codes_of(named(path))}
-
-    def profile(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code in codes and frame.f_back and is_theirs(frame.f_back.f_code):
-            refuse(_PACKAGED[0], _PACKAGED[1].format(name=codes[frame.f_code]))
-
-    if codes:
+    if package:
+        profile = _profile(package, refuse)
         threading.setprofile(profile)
         sys.setprofile(profile)
     busy = threading.local()
@@ -143,6 +145,27 @@ def watch(package: tuple[str, ...], refuse: Refuse) -> None:
             busy.now = False
 
     sys.addaudithook(hear)
+
+
+def _profile(package: tuple[str, ...], refuse: Refuse) -> Callable[[FrameType, str, Any], None]:
+    names = {path.rpartition(".")[2] for path in package}
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or frame.f_code.co_qualname.partition(".")[0] not in names or not _is_asked_for(frame):
+            return
+        for path, asked in _loaded(package):
+            if frame.f_code in codes_of(asked):
+                refuse(_PACKAGED[0], _PACKAGED[1].format(name=path))
+
+    return profile
+
+
+def _is_asked_for(frame: FrameType) -> bool:
+    """Whether the learner's code calls it, through a decorator of contextlib too; a generator runs where it is read."""
+    caller = frame.f_back
+    while caller is not None and caller.f_code.co_filename.endswith("contextlib.py"):
+        caller = caller.f_back
+    return caller is not None and (is_theirs(caller.f_code) or bool(frame.f_code.co_flags & inspect.CO_GENERATOR))
 
 
 def codes_of(thing: Any) -> Iterator[CodeType]:
@@ -229,8 +252,8 @@ def _callables(owner: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
             yield key, (value, value.__code__ if isinstance(value, FunctionType) else None)
 
 
-def undisguised(solution: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, whose results are refused if they decide for themselves what they equal; classes stay."""
+def undisguised(solution: Callable[..., Any], package: tuple[str, ...] = ()) -> Callable[..., Any]:
+    """The function, whose results may neither decide what they equal nor be what is asked for; classes stay."""
     if not isinstance(solution, FunctionType):
         return solution
 
@@ -240,6 +263,8 @@ def undisguised(solution: Callable[..., Any]) -> Callable[..., Any]:
         for leaf in _leaves(result, depth=3):
             if _disguises(leaf):
                 raise Refused(_DISGUISED[0], _DISGUISED[1].format(name=type(leaf).__name__))
+            if callable(leaf):
+                refuse_package(leaf, package)
         return result
 
     return call

@@ -105,7 +105,7 @@ def run_cases(exercise: Exercise, solution: Callable[..., Any], write: Write) ->
 
     A function that waits for ever in one case would do so in the next, so after a hang the others are not tested.
     """
-    solution = undisguised(solution)
+    solution = undisguised(solution, exercise.package)
     for number, test in enumerate([case.test for case in exercise.cases]):
         before = Fingerprint(exercise.cases)
         try:
@@ -196,11 +196,11 @@ def _enter(
         watch(package, _leave_rank)
         on_breach(_leave_rank)
     before = Fingerprint()
-    result = program(rank, world_size, cloudpickle.loads(packed), *args)
     try:
+        result = program(rank, world_size, cloudpickle.loads(packed), *args)
         before.compare()
     except Refused as refused:
-        report((refused.hint_id, refused.sentence))
+        _leave_rank(refused.hint_id, refused.sentence)
     return result
 
 

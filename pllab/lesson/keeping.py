@@ -78,7 +78,7 @@ def mine(exercise_id: str) -> Any:
     if (name := _names().get(exercise_id)) is not None:
         return getattr(_imported(), name)
     exercise = find(exercise_id)
-    if not exercise.package:
+    if not (exercise.package and exercise.lends):
         raise ValueError(f"my_pllab.py has no {exercise_id} ({exercise.title}) yet, and pllab has none to lend")
     return named(exercise.package[0])
 
@@ -121,7 +121,7 @@ def parts(*exercise_ids: str) -> Parts:
     rows = []
     for exercise in map(find, exercise_ids):
         whose = f"yours: {names[exercise.id]}" if exercise.id in names else "not there yet"
-        if exercise.id not in names and exercise.package:
+        if exercise.id not in names and exercise.package and exercise.lends:
             whose = f"borrowed from the package: {exercise.package[0]}"
         rows.append((f"{exercise.id} {exercise.title}", whose))
     return Parts(tuple(rows))

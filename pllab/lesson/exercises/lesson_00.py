@@ -130,5 +130,7 @@ EXERCISES = (
             "Every rank begins at the place that has its own number and from there takes one item in each round of "
             "dealing. A slice of a list has a start and a step, and that is all you need.",
         ),
+        package=("pllab.data.DataPartitioner",),
+        lends=False,
     ),
 )

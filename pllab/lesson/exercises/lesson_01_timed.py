@@ -187,4 +187,6 @@ TIMED = Exercise(
         "The calls that warm up may be timed too, if their times are dropped. The statistics module has the median; "
         "Python's time module has clocks that only go forward.",
     ),
+    package=("pllab.bench.compare",),
+    lends=False,
 )

@@ -37,6 +37,8 @@ EXERCISES = (
             "which is no number but a timedelta of that many seconds, from the module datetime.",
         ),
         deadline_s=120.0,
+        package=("pllab.comm.setup",),
+        lends=False,
     ),
     Exercise(
         id="02.3",

@@ -22,7 +22,7 @@ EXERCISES = (
             "rank; a rank from have to twice have receives from its number minus have. Only the peers of send and "
             "receive are turned back into ranks.",
         ),
-        package=("pllab.comm.tree_broadcast",),
+        package=("pllab.comm.tree_broadcast", "pllab.comm.run_transfers"),
         deadline_s=120.0,
     ),
     Exercise(
@@ -43,7 +43,7 @@ EXERCISES = (
             "exercise 02.1. All this sends to the next rank; the picture of the ring goes the other way, which is as "
             "good. A transpose is flattened into a copy, so copy the sum back at the end.",
         ),
-        package=("pllab.comm.ring_all_reduce",),
+        package=("pllab.comm.ring_all_reduce", "pllab.comm.run_transfers"),
         deadline_s=120.0,
     ),
     Exercise(
@@ -60,5 +60,7 @@ EXERCISES = (
             "weights one over the median minimises the squares of the relative errors, and returns beta before alpha. "
             "Count the different sizes before, and refuse fewer than two.",
         ),
+        package=("pllab.bench.message_costs.fit_cost",),
+        lends=False,
     ),
 )

@@ -24,7 +24,7 @@ EXERCISES = (
             "the plain numbers of a parameter: autograd refuses to see them overwritten. The state dict is no list of "
             "everything, since a buffer may be kept out of it.",
         ),
-        package=("pllab.parallel.broadcast_parameters",),
+        package=("pllab.parallel.broadcast_parameters", "pllab.parallel.DataParallel"),
     ),
     Exercise(
         id="05.2",

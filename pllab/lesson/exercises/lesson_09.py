@@ -40,6 +40,8 @@ EXERCISES = (
             "In the second loop take every answer, also after a failure. Store a good one in its place, remember the "
             "first bad one, and raise its exception with its traceback only after the loop.",
         ),
+        package=("pllab.pipeline.compute",),
+        lends=False,
     ),
     Exercise(
         id="09.3",

@@ -77,6 +77,6 @@ EXERCISES = (
             "micro-batches: behind the I of a micro-batch comes the W of the one that is r before it, if there is "
             "one, and the W's that are left come at the end.",
         ),
-        package=("pllab.schedule.zb_h1",),
+        package=("pllab.schedule.zb_h1", "pllab.schedule.zero_bubble", "pllab.schedule.optimal"),
     ),
 )

@@ -1,0 +1,98 @@
+"""What an exercise asks for is refused when the package's own is handed in, called, or returned; nothing else is."""
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import pytest
+
+from pllab import comm, data, parallel, pipeline, schedule, transfers
+from pllab.lesson import Outcome, check
+from pllab.lesson.exercise import Exercise, exercises_of, find
+from pllab.lesson.guard import Refused, codes_of, named, undisguised
+from pllab.lesson.trial import Packed, pack
+from pllab.parallel.tensor import copy_in, reduce_out
+from pllab.simulate import Costs
+
+EXERCISES = [exercise for lesson in range(18) for exercise in exercises_of(f"{lesson:02}")]
+PACKAGED = [exercise for exercise in EXERCISES if exercise.package]
+WRITTEN = {  # by the learner, though the package has it
+    "00.1", "01.2", "01.3", "02.1", "02.2", "02.3", "03.1", "03.2", "03.3", "04.1", "04.2", "05.1", "05.2", "05.3",
+    "05.4", "07.1", "07.2", "07.3", "08.1", "09.2", "10.1", "11.2", "11.3", "12.2", "12.4", "15.1", "15.2", "15.3",
+    "16.1", "16.2", "17.2", "17.3",
+}  # fmt: skip
+
+
+def texts(made: schedule.Schedule) -> list[list[str]]:
+    return [[str(action) for action in row] for row in made.rows]
+
+
+def fit(sizes: list[int], times: list[list[float]]) -> tuple[float, float]:
+    cost = named("pllab.bench.message_costs.fit_cost")(sizes, [median(some) for some in times])
+    return cost.alpha_s, cost.beta_s
+
+
+def winner(seconds: dict[str, Any], losses: dict[str, Any]) -> str | None:
+    named("pllab.bench.racing.check_same_losses")(losses)
+    return None
+
+
+def timed(fn: Callable[[], Any], synchronize: Callable[[], Any], *_: Any, **__: Any) -> Any:
+    return named("pllab.bench.compare")({"fn": fn}, before={"fn": synchronize}).seconds["fn"]
+
+
+# Each calls the package's own in a line or two, and all passed but 01.3 and 16.2.
+CALLS: list[tuple[str, Callable[..., Any]]] = [
+    ("00.1", lambda items, rank, size: list(data.DataPartitioner(items, [1 / size] * size).use(rank))),
+    ("01.2", timed),
+    ("01.3", lambda *asked, **more: tuple(named("pllab.bench.roofline.bound_of")(*asked, **more))),
+    ("02.2", lambda rank, size, file, s: comm.setup(rank, size, "gloo", init_file=file, timeout_s=s)),
+    ("03.1", lambda x, root=0: comm.run_transfers(transfers.tree_broadcast(comm.world_size(), root), x)),
+    ("03.3", fit),
+    ("05.1", lambda model: [parallel.DataParallel(model), None][1]),
+    ("08.1", lambda m, p: pipeline.clock_cycles(m, p)),
+    ("08.1", lambda m, p: map(list, pipeline.clock_cycles(m, p))),
+    ("09.2", lambda batches, cells, stages, _, *queues: pipeline.compute(lambda *_: 0, cells, *queues, 5.0)),
+    ("10.1", lambda p, m: [[str(action) for action in row] for row in schedule.one_f_one_b(p, m).rows]),
+    ("11.2", lambda p, m, v: texts(schedule.interleaved(p, m, v))),
+    ("11.3", lambda p, m: texts(schedule.zb_h1(p, m))),
+    ("11.3", lambda p, m: texts(schedule.zero_bubble(p, m, Costs(), p))),
+    ("12.2", lambda: (copy_in, reduce_out)),
+    ("12.2", lambda: (lambda x: copy_in(x), lambda x: reduce_out(x))),
+    ("16.2", winner),
+]
+FEW = {"08.1", "10.1"}  # a generator that the check reads, and a decorator between the learner and the function
+
+
+def test_every_exercise_that_the_package_answers_names_it():
+    assert {exercise.id for exercise in PACKAGED} == WRITTEN
+
+
+@pytest.mark.parametrize("exercise", PACKAGED, ids=lambda exercise: exercise.id)
+def test_the_packages_own_function_is_refused_before_anything_runs(exercise: Exercise):
+    for path in exercise.package:
+        verdict = pack(exercise, named(path))
+        assert not isinstance(verdict, Packed)
+        assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged")
+        codes = [*codes_of(named(path))]
+        name = path.rpartition(".")[2]
+        assert codes and {code.co_qualname.partition(".")[0] for code in codes} == {name}, "a call is known by this"
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "solution"),
+    [
+        pytest.param(*call, marks=[] if call[0] in FEW else pytest.mark.exhaustive, id=f"{call[0]}-{number}")
+        for number, call in enumerate(CALLS)
+    ],
+)
+def test_a_call_of_the_packages_own_function_is_refused(exercise_id, solution, sees):
+    sees(exercise_id, refused=1)
+    verdict = check(exercise_id, solution, deadline_s=90.0)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
+
+
+def test_the_packages_own_function_is_refused_as_a_result():
+    with pytest.raises(Refused, match="copy_in of the package"):
+        undisguised(lambda: (copy_in, reduce_out), find("12.2").package)()
+    assert undisguised(lambda: (copy_in, reduce_out))() == (copy_in, reduce_out)
