@@ -1,4 +1,4 @@
-"""README's commands run: each as it is typed, with the smallest sizes behind it, for the last of two equal flags counts.
+"""README's commands run as they are typed, with the smallest sizes behind them, for of two equal flags the last counts.
 
 Those for several machines are parsed, in tests/test_setup.py.
 """
