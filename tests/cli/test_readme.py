@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""README's commands run as they are typed, with the smallest sizes behind them: of two equal flags the last one counts.
-=======
 """README's commands run as they are typed, with the smallest sizes behind them, for of two equal flags the last counts.
->>>>>>> cli
 
 Those for several machines are parsed, in tests/test_setup.py.
 """
