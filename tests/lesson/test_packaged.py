@@ -1,6 +1,9 @@
 """What an exercise asks for is refused when the package's own is handed in, called, or returned; nothing else is."""
 
+import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -77,6 +80,18 @@ def test_the_packages_own_function_is_refused_before_anything_runs(exercise: Exe
         codes = [*codes_of(named(path))]
         name = path.rpartition(".")[2]
         assert codes and {code.co_qualname.partition(".")[0] for code in codes} == {name}, "a call is known by this"
+
+
+def test_the_statements_say_what_is_refused():
+    silent = set()
+    for path in sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb")):
+        cells = {cell["id"]: "".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]}
+        for exercise in exercises_of(path.name[:2]):
+            words = cells[exercise.id.replace(".", "-ex")].partition("<details>")[0]
+            for_all = "In each exercise the package's own is refused." in cells[f"{exercise.id[:2]}-ex1"]
+            if exercise.package and not (for_all or re.search(r"package.* (is|are) refused", words)):
+                silent.add(exercise.id)
+    assert silent == set()
 
 
 @pytest.mark.parametrize(
