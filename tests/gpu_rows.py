@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pllab.train.layouts import layouts
 from pllab.train.running import train_as_rank
 
 Row = dict[str, Any]
+TIMEOUT_S = 2400.0
 SMALL: Row = {
     "dataset": "numbers",
     "samples_per_epoch": 16,
@@ -118,10 +120,12 @@ def assert_on_gpu(model: torch.nn.Module, seen: list[dict[str, int]]) -> None:
 def on_rank(rank: int, world_size: int, rows: list[Row], folder: str) -> list[Row]:
     """All rows in one group; rank 0 has the outcomes."""
     assert comm.backend_name() == gpu_backend()
-    return [
+    outcomes = [
         watched(row, Path(folder) / str(number), lambda config: train_as_rank(config, "the double"))
         for number, row in enumerate(rows)
     ]
+    assert accelerator.deadlines == {timedelta(seconds=TIMEOUT_S)}, "of every group, also those of a mesh"
+    return outcomes
 
 
 def main(num_ranks: int, chosen: str) -> list[Row]:
@@ -133,7 +137,7 @@ def main(num_ranks: int, chosen: str) -> list[Row]:
         losses, validation = two_epochs(reference, Path(folder) / "cpu", train) or ([], 0.0)
         on_cpu = {"label": "one process on the CPU", "losses": losses, "validation": validation}
         if num_ranks > 1:
-            return [on_cpu, *comm.launch(on_rank, num_ranks, rows, folder, timeout_s=2400.0)[0]]
+            return [on_cpu, *comm.launch(on_rank, num_ranks, rows, folder, timeout_s=TIMEOUT_S)[0]]
         return [on_cpu, *(watched(row, Path(folder) / str(number), train) for number, row in enumerate(rows))]
 
 

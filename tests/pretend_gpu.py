@@ -17,6 +17,7 @@ import time
 import warnings
 import weakref
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -32,6 +33,7 @@ Backend = Literal["gloo", "pccl"]
 CPU = torch.device("cpu")
 NUM_GPUS = int(os.environ.get("PRETEND_GPUS", "0"))
 seen: Counter[str] = Counter()  # how often each operation ran on the GPU in this process
+deadlines: set[timedelta] = set()  # of the groups that were made
 bytes_held = {"now": 0, "peak": 0}
 aten = torch.ops.aten
 
@@ -263,6 +265,7 @@ def make_group(options: Any, _: object = None) -> Any:
     host = c10d.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     host._devices = [c10d.ProcessGroupGloo.create_default_device()]  # type: ignore[attr-defined]
     host._threads, host._timeout = 2, options.timeout
+    deadlines.add(options.timeout)
     inner = c10d.ProcessGroupGloo(options.store, options.group_rank, options.group_size, host)  # type: ignore[attr-defined]
     shadow = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
     shadow._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
