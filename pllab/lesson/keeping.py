@@ -59,12 +59,14 @@ def keep(exercise: Exercise, solution: Any) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         piece = _piece(solution)
         sections = read_sections(path)
-        sections[exercise.id] = _section(exercise, piece, sections)
+        earlier, new = sections.get(exercise.id), _section(exercise, piece, sections)
+        sections[exercise.id] = new
         head = _HEAD if not path.exists() else _MARK.split(path.read_text(encoding="utf-8"))[0]
         write_whole(path, "\n\n".join([head.rstrip(), *(sections[key].strip() for key in sorted(sections))]) + "\n")
     except (CannotKeep, OSError) as error:
         return f"not in my_pllab.py, because {error}"
-    return "in my_pllab.py"
+    replaces = earlier is not None and earlier.strip() != new.strip()
+    return "in my_pllab.py, in place of your earlier one" if replaces else "in my_pllab.py"
 
 
 def mine(exercise_id: str) -> Any:

@@ -25,13 +25,13 @@ from tests.traces.files import write_run
 
 ROOT = Path(__file__).parents[2]
 _MODEL = "--num-layers 2 --width 16 --num-heads 2 --vocab-size 64 --batch-size 4 --num-tokens 8 --repeats 2".split()
-_STAGES = [*_MODEL, "--num-microbatches", "2"]
+_STAGES = [*_MODEL, "--num-layers", "4", "--num-microbatches", "2"]  # interleaved, two stages a rank
 SMALL = {
     "autopsy": [],
     "bench collectives": ["--repeats", "2"],
-    "bench data-parallel": [*_MODEL, "--warmup", "1"],
+    "bench data-parallel": [*_MODEL, "--warmup", "1", "--no-with-memory"],
     "bench fidelity": [*_STAGES, "--microbatches", "2", "--sleep-ms", "2", "--sleeping-ranks", "2"],
-    "bench fsdp": [*_MODEL, "--warmup", "1"],
+    "bench fsdp": [*_MODEL, "--warmup", "1", "--no-with-memory"],
     "bench pipeline": _STAGES,
     "bench schedules": _STAGES,
     "bench simulate": "--num-ranks 2 --num-microbatches 4 --repeats 1 --warmup 1".split(),

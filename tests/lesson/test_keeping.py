@@ -58,6 +58,10 @@ def test_a_right_solution_is_kept_with_all_it_needs_and_runs_alone(folder):
 def test_a_wrong_solution_is_not_kept(folder):
     check("00.1", lambda items, rank, world_size: items)
     assert list(folder.iterdir()) == []
+    check("00.1", cell(SHARE)["my_share"])
+    kept = (folder / "my_pllab.py").read_text()
+    check("00.1", cell("def my_share(items, rank, world_size):\n    return items\n")["my_share"])
+    assert (folder / "my_pllab.py").read_text() == kept, "a wrong one leaves what was accepted before"
 
 
 def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(folder):
@@ -67,7 +71,9 @@ def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(fol
     )
     path = folder / "my_pllab.py"
     path.write_text(path.read_text().replace('"""\n\n', '"""\n\n# a word of mine\n\n', 1))
-    keep(find("00.1"), cell("def my_share(items, rank, world_size):\n    return items[rank::world_size]\n")["my_share"])
+    shorter = cell("def my_share(items, rank, world_size):\n    return items[rank::world_size]\n")["my_share"]
+    assert keep(find("00.1"), shorter) == "in my_pllab.py, in place of your earlier one"
+    assert keep(find("00.1"), shorter) == "in my_pllab.py"
     text = path.read_text()
     assert text.count("def my_share") == text.count("def average_gradients") == text.count("# a word of mine") == 1
     assert "Dealer" not in text
@@ -85,7 +91,7 @@ def test_a_solution_that_uses_an_earlier_one_does_not_repeat_it():
     assert (home() / "my_pllab.py").read_text().count("def average_gradients") == 1
     borrowed = mine("05.2")
     later = cell("def my_share(items, rank, world_size):\n    average(None)\n    return items\n", average=borrowed)
-    assert keep(find("00.1"), later["my_share"]) == "in my_pllab.py"
+    assert keep(find("00.1"), later["my_share"]) == "in my_pllab.py, in place of your earlier one"
     assert mine("00.1")([1], 0, 1) == [1]
 
 
