@@ -1,7 +1,8 @@
 """`python -m tests.gpu_rows NUM_RANKS quick|every|LABEL FILE`: train under layouts on the pretended GPU; write a table.
 
-For processes whose environment is `pretend_gpu.environment(n)`. Each row trains an epoch, saves, resumes and trains
-another. It fails if parameters, batch, loss or messages were elsewhere, or if a tensor of the CPU was taken in.
+For processes whose environment is `pretend_gpu.environment(n)`. Each row trains two epochs, the quick ones with a
+checkpoint and a resume in between. It fails if parameters, batch, loss or messages were elsewhere, or if a tensor of
+the CPU was taken in.
 """
 
 import json
@@ -10,7 +11,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,10 @@ SMALL: Row = {
     "eval_interval": 2,
     "gradient_clipping": 1.0,
     "peak_flops": 1e12,
-    "checkpoint": True,
     "name": "run",
 }
 LANES: Row = {"mode": "pipeline", "world_size": 2}
-FEW: Row = {"n_layer": 2}  # what `make test` has the time for
+FEW: Row = {"n_layer": 2, "checkpoint": True}  # what `make test` has the time for
 QUICK: dict[int, list[Row]] = {
     1: [{}, LANES | {"schedule": "1f1b"}, LANES | {"schedule": "zb_h1"}],
     2: [{"dp": 2}, {"dp": 2, "zero": 3}, {"tp": 2}, {"pp": 2, "schedule": "1f1b"}],
@@ -79,12 +79,12 @@ Outcome = tuple[list[float], float]
 
 
 def two_epochs(row: Row, folder: Path, run: Any) -> Outcome | None:
-    """Train an epoch, save, resume and train another."""
-    first: TrainResult | None = run(TrainConfig(**SMALL | row, num_epochs=1, workdir=str(folder)))
-    again: TrainResult | None = run(TrainConfig(**SMALL | row, num_epochs=2, workdir=str(folder), resume=True))
-    if first is None or again is None:
-        return None
-    return [step.loss for step in (*first.steps, *again.steps)], again.ranks[0][-1].validation_loss
+    """Train two epochs; with checkpoints, save after the first and resume for the second."""
+    config = TrainConfig(**SMALL | row, num_epochs=2, workdir=str(folder))
+    runs = [replace(config, num_epochs=1), replace(config, resume=True)] if config.checkpoint else [config]
+    results: list[TrainResult | None] = [run(each) for each in runs]
+    steps = [step for result in results if result for step in result.steps]
+    return ([step.loss for step in steps], results[-1].ranks[0][-1].validation_loss) if results[-1] else None
 
 
 def watched(row: Row, folder: Path, run: Any) -> Row:

@@ -36,6 +36,9 @@ def spread(count: int) -> list[str]:
     return [str(accelerator.gpu(index % max(1, NUM_GPUS))) for index in range(count)]
 
 
+PAIRS = [[GPU, GPU]] if spread(2) == [GPU, GPU] else [[GPU, GPU], spread(2)]
+
+
 def chain(width: int = 512, layers: int = 8, dropout: float = 0.0) -> list[nn.Sequential]:
     torch.manual_seed(0)
     blocks = [nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Dropout(dropout)) for _ in range(layers)]
@@ -46,7 +49,7 @@ def on(devices: list[str], parts: list[nn.Sequential]) -> list[nn.Sequential]:
     return [part.to(device) for part, device in zip(parts, devices, strict=True)]
 
 
-@pytest.mark.parametrize("devices", [[GPU, GPU], pytest.param(spread(2), marks=needs_two)])
+@pytest.mark.parametrize("devices", PAIRS)
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("start", ["cpu", GPU])
 def test_pipe_equals_the_plain_model_over_many_steps(devices: list[str], recompute: bool, start: str) -> None:
