@@ -15,8 +15,6 @@ from torch import nn
 from transformers import GPT2LMHeadModel
 
 from pllab import accelerator, comm
-from pllab.bench.pipeline_steps import _TwoStages
-from pllab.bench.workloads import PipelineWorkload
 from pllab.comm.devices import gpu_backend, num_gpus, synchronize
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config
 from pllab.parallel import DataParallel, average_gradients
@@ -312,6 +310,9 @@ def test_ranks_over_nccl_equal_the_plain_model(world_size: int, name: str) -> No
 
 def test_a_bench_makes_its_streams_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new stream has no memory yet, and would ask the driver for some in a timed round."""
+    from pllab.bench.pipeline_steps import _TwoStages  # needs matplotlib, and the other tests do not
+    from pllab.bench.workloads import PipelineWorkload
+
     bench = _TwoStages(PipelineWorkload(num_layers=2, width=64, num_tokens=16, batch_size=8), accelerator.KIND)
     try:
         monkeypatch.setattr(torch, "Stream", lambda *_: pytest.fail("a round made a stream"))
