@@ -15,9 +15,10 @@ import os
 import sys
 import sysconfig
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -30,6 +31,7 @@ Refuse = Callable[[str, str], None]  # told the hint id and the sentence
 _PEEKS = frozenset({"sys._getframe", "sys._current_frames", "gc.get_objects", "gc.get_referrers", "gc.get_referents"})
 _SWITCHES = frozenset({"sys.setprofile", "sys.settrace", "ctypes.dlopen"})
 _MAKES_CODE = frozenset({"compile", "code.__new__"})  # both with the name of the file
+_TRIES = 100  # a thread sets its profile in microseconds; on a busy machine it may be interrupted there
 _FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
 _OURS = tuple(
     f"{Path(place).resolve()}{os.sep}"
@@ -129,7 +131,7 @@ def watch(package: tuple[str, ...], refuse: Refuse) -> None:
     if package:
         profile = _profile(package, refuse)
         threading.setprofile(profile)
-        sys.setprofile(profile)
+        _set_profile(profile)
     busy = threading.local()
 
     def hear(event: str, args: tuple[Any, ...]) -> None:
@@ -199,15 +201,24 @@ def _asked_by_them(frame: FrameType | None) -> bool:
     return not prints
 
 
+def _set_profile(profile: Any) -> None:
+    """Set it again after an error: Python refuses while a thread that has just started is about to set its own."""
+    for _ in range(_TRIES):
+        with suppress(RuntimeError):
+            return sys.setprofile(profile)
+        time.sleep(0.001)
+    sys.setprofile(profile)
+
+
 @contextmanager
 def _unheard() -> Iterator[None]:
     """Without the profile: it would hear a hundred thousand calls of our own, and double the time of a check."""
     profile = sys.getprofile()
-    sys.setprofile(None)
+    _set_profile(None)
     try:
         yield
     finally:
-        sys.setprofile(profile)
+        _set_profile(profile)
 
 
 class Fingerprint:

@@ -5,6 +5,7 @@ import gc
 import importlib
 import inspect
 import os
+import subprocess
 import sys
 import traceback
 
@@ -235,3 +236,30 @@ def test_a_traceback_that_a_learner_prints_is_no_peeking():
         return items[rank::world_size]
 
     assert check("00.1", prints).outcome is Outcome.RIGHT
+
+
+_STARTING = """
+import sys, threading, time
+from pllab.lesson import guard
+
+inside, first = threading.Event(), [True]
+
+def interrupted(event, _):
+    if event == "sys.setprofile" and first and first.pop():
+        inside.set()
+        time.sleep(0.05)
+
+guard.watch(("pllab.comm.broadcast",), print)
+sys.addaudithook(interrupted)
+thread = threading.Thread(target=time.sleep, args=[0])
+thread.start()
+assert inside.wait(10)
+guard.Fingerprint()
+thread.join()
+assert sys.getprofile() is not None
+"""
+
+
+def test_a_thread_that_is_about_to_set_its_profile_does_not_end_the_check():
+    done = subprocess.run([sys.executable, "-c", _STARTING], capture_output=True, text=True, timeout=120)
+    assert not done.returncode, done.stderr
