@@ -50,7 +50,7 @@ notebooks-second: .venv/test.stamp
 exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, three parts at a time
 	$(MAKE) --no-print-directory --jobs=3 exhaustive-exercises exhaustive-solutions exhaustive-others
 
-EXERCISES := tests/lesson/test_exercises.py
+EXERCISES := tests/lesson/test_exercises.py tests/browser
 SOLUTIONS := $(addprefix tests/lesson/test_,strangers.py solutions.py machine.py grading.py)
 
 exhaustive-exercises: .venv/test.stamp
