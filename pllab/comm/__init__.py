@@ -18,7 +18,6 @@ from pllab.comm.collectives import (
     broadcast,
     in_world,
     make_groups,
-    one_way_groups,
     own_device,
     rank,
     readable_device,
@@ -34,11 +33,11 @@ from pllab.comm.errors import PeerError, RankError
 from pllab.comm.flight import Flight, record_flight
 from pllab.comm.group import BackendPlan, counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
-from pllab.comm.ledger import Ledger, Message, group_name, record_messages, traffic
+from pllab.comm.ledger import Ledger, Message, group_name, note_tensor, record_messages, traffic
 from pllab.comm.links import Link, link_is_open, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
 from pllab.comm.notebook.cells import Ranks, RanksInterrupted
-from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, map_shared_memory, shared_buffer
+from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, shared_buffer
 from pllab.comm.transferring import ring_all_reduce, run_transfers, tree_broadcast
 
 __all__ = [
@@ -75,8 +74,7 @@ __all__ = [
     "link_is_open",
     "make_groups",
     "make_mesh",
-    "map_shared_memory",
-    "one_way_groups",
+    "note_tensor",
     "own_device",
     "plan_backend",
     "rank",

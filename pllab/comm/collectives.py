@@ -270,19 +270,6 @@ def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None)
         return Travelling(operation, dist.irecv(tensor, src=source, group=group), tensor)
 
 
-def one_way_groups(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Group | None]:
-    """A group for each direction between two ranks, if the backend needs one; all ranks call it, each with its pairs.
-
-    nccl queues all messages between two ranks, in both directions, one after the other. So two ranks that both start a
-    receive before their send would wait for ever. A group for each direction prevents that; gloo needs none.
-    """
-    if backend_name() != gpu_backend():
-        return dict.fromkeys(pairs)
-    everywhere = sorted({pair for part in all_gather_object(pairs) for pair in part})
-    groups = {pair: dist.new_group(list(pair)) for pair in everywhere}
-    return {pair: groups[pair] for pair in pairs}
-
-
 def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
     """Send the tensor to the next rank and return the one that the previous rank sent; all ranks call it.
 

@@ -74,9 +74,15 @@ def in_words(operation: str, rank: int) -> Iterator[None]:
     Raises:
         ValueError: the backend does not carry tensors of this device, as nccl carries none of the CPU.
     """
+    with translated(operation, rank), uncounted():
+        yield
+
+
+@contextmanager
+def translated(operation: str, rank: int) -> Iterator[None]:
+    """`in_words` for messages that PyTorch's own classes exchange, which the ledger counts one by one."""
     try:
-        with uncounted():
-            yield
+        yield
     except RuntimeError as error:
         if found := _NOT_CARRIED.search(str(error)):
             raise ValueError(

@@ -7,7 +7,6 @@ stage.py           what a stage does with F, B, I and W (split_backward.py: a ba
 engine.py          interpret a row: take, perform, give (packets.py: what travels; microbatches.py: a batch cut along
                    its rows; streams.py: where a GPU's work is queued)
 lanes.py           rows on worker threads (mailboxes.py: how packets go from lane to lane)
-ranks.py           rows on the ranks of a group (wires.py: how packets go from rank to rank)
 executor.py        what both executors share (fit.py: whether stages fit a schedule; tied.py: weights that stages share)
 pipe.py            the engine behind autograd: a module like any other
 emulation.py       the engine on stages that sleep (sleep.py)
@@ -16,14 +15,13 @@ saved_bytes.py     how many bytes each stage keeps, over time
 torch_schedule.py  the same rows on torch.distributed.pipelining
 """
 
-from pllab.pipeline.calibration import calibrate, calibrate_ranks
+from pllab.pipeline.calibration import calibrate
 from pllab.pipeline.emulation import run_emulated
 from pllab.pipeline.engine import interpret
 from pllab.pipeline.executor import Step
 from pllab.pipeline.lanes import LaneExecutor
 from pllab.pipeline.microbatches import gather, scatter
 from pllab.pipeline.pipe import Pipe
-from pllab.pipeline.ranks import RankExecutor
 from pllab.pipeline.saved_bytes import SavedBytes, live_saved_bytes
 from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import WithDevice, balance, split_module
@@ -35,7 +33,6 @@ from pllab.pipeline.workers import Task, Workers, clock_cycles, compute, create_
 __all__ = [
     "LaneExecutor",
     "Pipe",
-    "RankExecutor",
     "SavedBytes",
     "SleepStage",
     "Step",
@@ -46,7 +43,6 @@ __all__ = [
     "backward_weight",
     "balance",
     "calibrate",
-    "calibrate_ranks",
     "clock_cycles",
     "compute",
     "create_workers",

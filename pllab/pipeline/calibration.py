@@ -3,25 +3,20 @@
 Stages are measured while all of them work, because neighbours share caches and memory.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
 from pllab.arguments import whole_number
-from pllab.comm import Group
 from pllab.pipeline.fit import check_stages
 from pllab.pipeline.lanes import LaneExecutor
 from pllab.pipeline.loss import Loss
 from pllab.pipeline.microbatches import Batch
-from pllab.pipeline.ranks import RankExecutor
 from pllab.schedule import Schedule, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
 from pllab.timeline import Timeline
-
-Making = AbstractContextManager[LaneExecutor] | AbstractContextManager[RankExecutor]
-Make = Callable[[Schedule], Making]
 
 
 def calibrate(
@@ -61,64 +56,26 @@ def calibrate(
     Lesson 11.
     """
     check_stages(stages)
-    schedule = _schedule(len(stages), len(stages) if num_ranks is None else num_ranks, num_microbatches)
-
-    def make(variant: Schedule) -> Making:
-        return LaneExecutor(variant, stages, loss, devices=devices, timeout_s=timeout_s)
-
-    return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages))
-
-
-def calibrate_ranks(
-    stages: Mapping[int, nn.Module],
-    num_stages: int,
-    batch: Batch | None = None,
-    targets: Batch | None = None,
-    loss: Loss | None = None,
-    *,
-    num_microbatches: int,
-    num_ranks: int,
-    repeats: int = 3,
-    group: Group | None = None,
-    timeout_s: float = 60.0,
-) -> Costs:
-    """`calibrate` on the ranks of a process group: `stages` are this rank's, and every rank gets the same costs.
-
-    Raises:
-        ValueError: the stages cannot be dealt evenly to the ranks.
-    """
-    schedule = _schedule(num_stages, num_ranks, num_microbatches)
-
-    def make(variant: Schedule) -> Making:
-        return nullcontext(RankExecutor(variant, stages, loss, group=group, timeout_s=timeout_s))
-
-    return _calibrate(schedule, make, batch, targets, repeats, nn.ModuleList(stages.values()))
-
-
-def _schedule(num_stages: int, num_ranks: int, num_microbatches: int) -> Schedule:
-    if num_ranks < 1 or num_stages % num_ranks:
-        raise ValueError(f"{num_stages} stages cannot be dealt evenly to {num_ranks} ranks; give a multiple of them")
-    return interleaved(num_ranks, num_microbatches, num_stages // num_ranks)
-
-
-def _calibrate(
-    schedule: Schedule,
-    make: Make,
-    batch: Batch | None,
-    targets: Batch | None,
-    repeats: int,
-    modules: nn.Module,
-) -> Costs:
+    num_ranks = len(stages) if num_ranks is None else num_ranks
+    if num_ranks < 1 or len(stages) % num_ranks:
+        raise ValueError(f"{len(stages)} stages cannot be dealt evenly to {num_ranks} ranks; give a multiple of them")
+    schedule = interleaved(num_ranks, num_microbatches, len(stages) // num_ranks)
     num_steps = 1 + whole_number("repeats", repeats)
-    gradients_before = [(parameter, parameter.grad) for parameter in modules.parameters()]
-    modules.zero_grad(set_to_none=True)
     runs: list[tuple[Schedule, Timeline]] = []
-    try:
+    with _gradients_kept(nn.ModuleList(stages)):
         for variant in (schedule, split_backwards(schedule)):
-            with make(variant) as executor:
+            with LaneExecutor(variant, stages, loss, devices=devices, timeout_s=timeout_s) as executor:
                 timelines = [executor.step(batch, targets).timeline for _ in range(num_steps)]
             runs += [(variant, timeline) for timeline in timelines[1:]]
-    finally:
-        for parameter, gradient in gradients_before:
-            parameter.grad = gradient
     return estimate(runs)
+
+
+@contextmanager
+def _gradients_kept(modules: nn.Module) -> Iterator[None]:
+    before = [(parameter, parameter.grad) for parameter in modules.parameters()]
+    modules.zero_grad(set_to_none=True)
+    try:
+        yield
+    finally:
+        for parameter, gradient in before:
+            parameter.grad = gradient

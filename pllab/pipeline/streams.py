@@ -64,9 +64,9 @@ class HostStream:
 class GpuStream(HostStream):
     """A stage's compute stream on a GPU, and a copy stream for what it receives."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, compute: torch.Stream | None = None) -> None:
         self.device = device
-        self.compute = torch.Stream(device)
+        self.compute = torch.Stream(device) if compute is None else compute
         self.copy = torch.Stream(device)
         self._sources: dict[torch.device, torch.Stream] = {}
         self._base: Base | None = None

@@ -10,11 +10,13 @@ import torch
 from torch import nn
 
 from pllab.comm import Group, all_gather_object, backend_name
+from pllab.pipeline.engine import Timing
 from pllab.pipeline.fit import check_ranks, place_on_rank
 from pllab.pipeline.loss import Loss, check_loss
-from pllab.schedule import Kind, Schedule, check
+from pllab.schedule import Action, Kind, Schedule, check
 
 if TYPE_CHECKING:
+    from torch.distributed.pipelining import PipelineStage
     from torch.distributed.pipelining.schedules import PipelineScheduleMulti
 
 
@@ -25,6 +27,7 @@ def to_torch(
     *,
     device: torch.device | str | None = None,
     group: Group | None = None,
+    timing: Timing | None = None,
 ) -> "PipelineScheduleMulti":
     """Make PyTorch's own executor of this schedule, for this rank of the process group.
 
@@ -42,7 +45,7 @@ def to_torch(
     divided by the number of micro-batches, so that `losses` add up to the loss of the batch, and the gradients are its
     gradients. (Its own `scale_grads` divides once for each stage, and so twice if two stages of a rank share a weight.)
     PyTorch needs the same number of stages on every rank and micro-batches of equal size. Gradients of weights tied
-    across ranks are for the caller to sum.
+    across ranks are for the caller to sum. `timing` is a stopwatch as of `Record.timing`, for each action.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -61,9 +64,8 @@ def to_torch(
         raise ValueError("there is no process group; call pllab.comm.setup(rank, world_size) first")
     _check_even(schedule)
     place = place_on_rank(stages) if device is None else torch.device(device)
-    torch_stages = [
-        PipelineStage(stages[number], number, schedule.num_stages, place, group=group) for number in sorted(stages)
-    ]
+    make = PipelineStage if timing is None else _timed_stage(timing)
+    torch_stages = [make(stages[number], number, schedule.num_stages, place, group=group) for number in sorted(stages)]
     share = partial(_share_of, loss, schedule.num_microbatches)
     runtime = _PipelineScheduleRuntime(torch_stages, schedule.num_microbatches, loss_fn=share, scale_grads=False)
     with tempfile.TemporaryDirectory(prefix="pllab-schedule-") as folder:
@@ -71,6 +73,41 @@ def to_torch(
         file.write_text(_with_whole_backwards(schedule, stages, group).to_csv())
         runtime._load_csv(str(file), format="compute_only")
     return runtime
+
+
+def forwards_of(runtime: "PipelineScheduleMulti") -> "PipelineScheduleMulti":
+    """Leave of a new runtime its forwards and their messages, for `eval()`, which runs whatever rows there are.
+
+    PyTorch's loader takes no rows without backwards, and its `eval` of a whole zbv stops inside a backward.
+    """
+    kept = {"FORWARD", "SEND_F", "RECV_F"}
+    runtime.pipeline_order_with_comms = {  # type: ignore[attr-defined]
+        rank: [action for action in row if action.computation_type.name in kept]
+        for rank, row in runtime.pipeline_order_with_comms.items()  # type: ignore[attr-defined]
+    }
+    return runtime
+
+
+def _timed_stage(timing: Timing) -> "type[PipelineStage]":
+    """PyTorch's stage, whose actions are timed; each one's time starts when its packet has come."""
+    from torch.distributed.pipelining import PipelineStage
+
+    class TimedStage(PipelineStage):
+        def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **options: Any) -> Any:
+            with timing(Action(self.stage_index, Kind.F, fwd_chunk_id)):
+                return super().forward_one_chunk(fwd_chunk_id, *args, **options)
+
+        def backward_one_chunk(
+            self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
+        ) -> None:
+            with timing(Action(self.stage_index, Kind.B if full_backward else Kind.I, bwd_chunk_id)):
+                super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
+
+        def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
+            with timing(Action(self.stage_index, Kind.W, bwd_chunk_id)):
+                super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
+
+    return TimedStage
 
 
 def _with_whole_backwards(schedule: Schedule, stages: Mapping[int, nn.Module], group: Group | None) -> Schedule:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from pllab.arguments import require
+from pllab.schedule import FAMILIES
 
 if TYPE_CHECKING:
     from pllab.train.config import TrainConfig
@@ -63,6 +64,7 @@ def check_axes(config: "TrainConfig") -> None:
     )
     require(not config.loss_parallel or tp > 1, "loss_parallel splits the loss over tp, which is 1; give tp 2 or more")
     _check_options(config)
+    _check_recompute(config)
     if config.implementation == "pytorch":
         _check_pytorch(config)
 
@@ -81,6 +83,16 @@ def _check_options(config: "TrainConfig") -> None:
     require(
         not (config.compile and (is_spread or config.is_split)),
         f"compile belongs to modes single and data_parallel without zero, not to {config.mode}; leave it out",
+    )
+
+
+def _check_recompute(config: "TrainConfig") -> None:
+    family = FAMILIES.get(config.schedule)
+    is_split = family is None or family.make(2, 2).is_split  # zero_bubble is no family, and splits too
+    require(
+        not (config.recompute and config.is_pipelined and config.needs_ranks and is_split),
+        f"recompute and schedule {config.schedule} do not go together between ranks, because each part of a split "
+        "backward would compute the forward again; take gpipe, 1f1b or interleaved, or leave recompute out",
     )
 
 

@@ -169,7 +169,7 @@ def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[St
     seconds = epoch.seconds
     step_losses, training_loss = _losses_of_all(epoch.records, count)
     epoch.validation[len(epoch.records) - 1] = run.validate()
-    inside = [each for record in epoch.records for each in record.inside]
+    inside = trainer.inside(epoch.records)
     metrics = EpochMetrics(
         rank=comm.rank(),
         epoch=number,

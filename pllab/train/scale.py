@@ -24,7 +24,7 @@ from pllab.simulate import Costs, MessageCost
 from pllab.train.config import TrainConfig
 from pllab.train.placing import meta_model
 from pllab.train.shapes import RememberedShapes
-from pllab.train.stages import packet_headers, stage_sizes
+from pllab.train.stages import packet_of, stage_sizes
 from pllab.train.step_time import Sent, StepTime, step_time, with_tp
 from pllab.train.trainers import Pipelined, Plain, make_trainer
 
@@ -318,6 +318,6 @@ def _costs(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Ma
     tokens = rows * config.max_length
     flops = [2 * tokens * sum(next(layers) for _ in range(size)) / config.tp for size in stage_sizes(model, config)]
     seconds = [machine.s_per_flop * each for each in flops]
-    packets = [sum(one.num_bytes for one in header if one) for header in packet_headers(schedule, config).values()]
+    packet = packet_of(config, schedule.num_microbatches).nbytes if schedule.num_stages > 1 else 0
     bandwidth = 1 / machine.beta_s if machine.beta_s else float("inf")
-    return Costs(seconds, seconds, seconds, machine.alpha_s, bandwidth, max(packets, default=0.0))
+    return Costs(seconds, seconds, seconds, machine.alpha_s, bandwidth, float(packet))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import product
 
 import torch
 from torch import nn
@@ -14,9 +13,6 @@ from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of
 from pllab.models.layers import cut
 from pllab.parallel import DataParallel, FullyShardedDataParallel
 from pllab.pipeline import balance
-from pllab.pipeline.packets import Name
-from pllab.pipeline.wires import Header, Outline
-from pllab.schedule import Schedule
 from pllab.train.config import TrainConfig
 
 
@@ -40,19 +36,11 @@ def owned(stages: Sequence[nn.Module]) -> Iterator[tuple[int, nn.Parameter]]:
                 yield number, parameter
 
 
-def packet_headers(schedule: Schedule, config: TrainConfig) -> dict[Name, Header]:
-    """What crosses from stage to stage, in full rows: hidden states with the labels up, and their gradient down.
-
-    Example: two rows of 8 tokens of width 64 for stage 1 are (2, 8, 64), which needs a gradient, and labels of (2, 8).
-    """
-    headers: dict[Name, Header] = {}
-    share, more = divmod(config.batch_size // config.dp, schedule.num_microbatches)
-    for number, stage in product(range(schedule.num_microbatches), range(1, schedule.num_stages)):
-        rows = share + (number < more), config.max_length
-        hidden = Outline((*rows, config.n_embd), getattr(torch, config.dtype), needs_grad=True)
-        headers[Name(stage, True, number)] = hidden, Outline(rows, torch.int64, needs_grad=False)
-        headers[Name(stage - 1, False, number)] = hidden._replace(needs_grad=False), None
-    return headers
+def packet_of(config: TrainConfig, num_microbatches: int) -> torch.Tensor:
+    """What crosses from stage to stage for a micro-batch, without values: hidden states (rows, time, width)."""
+    rows = -(-config.batch_size // config.dp // num_microbatches)
+    shape = rows, config.max_length, config.n_embd
+    return torch.empty(shape, dtype=getattr(torch, config.dtype), device="meta")
 
 
 def shared(
@@ -75,3 +63,21 @@ def unsent(replica: DataParallel | FullyShardedDataParallel | None) -> AbstractC
 def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """A pipeline's loss: the mean over targets of the losses that the last layer has summed per row."""
     return sums.sum() / (labels[:, 1:] != IGNORED).sum().clamp(min=1)  # counted where it is: nothing waits for a GPU
+
+
+def first_mean(outputs: tuple[torch.Tensor, torch.Tensor], _: torch.Tensor) -> torch.Tensor:
+    """Stands for the loss of a stage in the middle, which costs next to nothing."""
+    return outputs[0].float().mean()
+
+
+class Weightless(nn.Module):
+    """Passes hidden states and labels on, and needs a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.zero = nn.Parameter(torch.zeros(()))
+
+    def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The hidden states as they are."""
+        hidden, labels = value
+        return hidden + self.zero.to(hidden.dtype), labels

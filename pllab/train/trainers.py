@@ -7,6 +7,7 @@ divided by their number. In a mean of the ranks' means, the weight of a token wo
 its rank.
 """
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -24,14 +25,17 @@ from pllab.parallel import (
     num_target_tokens,
     token_weighted,
 )
-from pllab.pipeline import LaneExecutor, RankExecutor, calibrate, calibrate_ranks, tied_weights
+from pllab.pipeline import LaneExecutor, calibrate, tied_weights
+from pllab.pipeline.engine import Record
 from pllab.pipeline.microbatches import scatter_evenly
-from pllab.schedule import FAMILIES, Action, Schedule, zero_bubble
+from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
+from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
+from pllab.train.counted_pipeline import CountedPipeline
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.spending import Inside, Stopwatch
-from pllab.train.stages import mean_loss, owned, packet_headers, shared, stages_of, unsent
+from pllab.train.stages import Weightless, first_mean, mean_loss, owned, packet_of, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
 from pllab.train.wholes import whole_weights
@@ -52,6 +56,8 @@ class StepRecord:
     """Norm over all parameters before clipping, if the configuration asks for it."""
     inside: tuple[Inside, ...] = ()
     """The time of the devices of a split model, for each part of the batch."""
+    record: Record | None = None
+    """When this rank's actions of a pipeline between ranks ran; its devices' time is told by those of all ranks."""
 
     @property
     def mean_loss(self) -> float:
@@ -83,6 +89,9 @@ class Trainer(Protocol):
 
     def loss_sum(self, batch: Batch) -> float:
         """Cross-entropy summed over the target tokens of a batch, in nats, without training."""
+
+    def inside(self, records: Sequence[StepRecord]) -> list[Inside]:
+        """The time of the devices of a split model in some steps; all ranks call it."""
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """A whole model with the newest weights of all ranks; all ranks call it."""
@@ -166,6 +175,10 @@ class Plain:
         with torch.no_grad():
             return float(self._replica.loss_sum(batch["input_ids"], batch["labels"]))
 
+    def inside(self, records: Sequence[StepRecord]) -> list[Inside]:
+        """That of each part of a batch."""
+        return [each for record in records for each in record.inside]
+
     def gather(self) -> GPT2LMHeadModelParallel:
         """The model, where this rank has all of it, or another with the weights of all ranks."""
         return _whole(self, self._config) if self._config.zero or self._config.tp > 1 else self.model
@@ -204,11 +217,10 @@ class Pipelined:
         self._executor = self._make_executor(devices)
         self._own = nn.ModuleList(self._mine.values())
         self._replica = shared(self._own, self.config, self.mesh) if self.config.dp > 1 else None
-        self._by_torch = self._torch_executor() if self.config.implementation == "pytorch" else None
         self.updates = Updates(self.model, self._shares(), self.config)
         self.watch = Stopwatch(self.device)
         where = "ranks" if self._on_ranks else "lanes"
-        whose = " of torch.distributed.pipelining" if self._by_torch else ""
+        whose = " of torch.distributed.pipelining" if self._on_ranks else ""
         self.reason = f"{self.schedule.name} on {self.config.pp} {where}, {self._num_parts} micro-batches{whose}"
 
     def step(self, batch: Batch) -> StepRecord:
@@ -217,7 +229,8 @@ class Pipelined:
         total = global_sum(num_targets) * self.config.dp / comm.world_size() if self._replica else num_targets
         _check_targets(total, self.config)
         with unsent(self._replica):
-            loss, inside = self._run(batch, num_targets) if num_targets else (0.0, ())  # a mean over none is no number
+            # A mean over no targets is no number.
+            loss, inside, record = self._run(batch, num_targets) if num_targets else (0.0, (), None)
             self._weigh(self.config.dp * num_targets / total)
         self.watch.lap("work")
         if self._replica is not None:
@@ -227,14 +240,26 @@ class Pipelined:
         rate = self.updates.step(self._executor.on_each_lane if isinstance(self._executor, LaneExecutor) else None)
         self.watch.lap("optimizer")
         loss_sum = torch.tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
-        return StepRecord(loss_sum, num_targets, rate, norm, inside)
+        return StepRecord(loss_sum, num_targets, rate, norm, inside, record)
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
         num_targets = num_target_tokens(batch["labels"])
-        inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
+        inputs, labels = batch["input_ids"], batch["labels"]
         with unsent(self._replica):
-            return self._executor.evaluate(inputs, labels).loss * num_targets if num_targets else 0.0
+            if not num_targets:
+                return 0.0
+            if isinstance(self._executor, TorchPipeline):
+                return self._executor.evaluate(inputs, labels, num_targets) * num_targets
+            assert isinstance(self._executor, LaneExecutor), "counting evaluates nothing"
+            return self._executor.evaluate((inputs, labels), labels).loss * num_targets
+
+    def inside(self, records: Sequence[StepRecord]) -> list[Inside]:
+        """That of each batch."""
+        if not isinstance(self._executor, TorchPipeline):
+            return [each for record in records for each in record.inside]
+        mine = [record.record for record in records if record.record is not None]
+        return [Inside.of(self.schedule, timeline) for timeline in self._executor.timelines(mine)]
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """The model on lanes, or on ranks another with the weights of all."""
@@ -252,7 +277,7 @@ class Pipelined:
 
     def running(self) -> Action | None:
         """The action that this rank runs now, if ranks run the schedule."""
-        return self._executor.running() if isinstance(self._executor, RankExecutor) else None
+        return None if isinstance(self._executor, LaneExecutor) else self._executor.running()
 
     @property
     def _num_parts(self) -> int:
@@ -262,34 +287,48 @@ class Pipelined:
             return -(-rows // self.config.split_size)
         return self.config.num_microbatches or min(2 * self.config.pp, rows)
 
-    def _make_executor(self, devices: list[torch.device]) -> LaneExecutor | RankExecutor:
-        options: Any = {"mean_over": num_target_tokens, "recompute": self.config.recompute}
-        options["timeout_s"] = self.config.timeout_s
-        if self._on_ranks:
-            mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
-            options |= {"tied": self._tied, "group": self._group}
-            if self.device.type == "meta":
-                options["headers"] = packet_headers(self.schedule, self.config)
-            return RankExecutor(self.schedule, mine, mean_loss, **options)
-        return LaneExecutor(self.schedule, self._stages, mean_loss, devices=devices, **options)
+    def _make_executor(self, devices: list[torch.device]) -> LaneExecutor | TorchPipeline | CountedPipeline:
+        recompute, timeout_s = self.config.recompute, self.config.timeout_s
+        if not self._on_ranks:
+            options: Any = {"mean_over": num_target_tokens, "recompute": recompute, "timeout_s": timeout_s}
+            return LaneExecutor(self.schedule, self._stages, mean_loss, devices=devices, **options)
+        mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
+        if self.device.type == "meta":
+            return CountedPipeline(
+                self.schedule, mine, self._tied, self._group, packet_of(self.config, self._num_parts)
+            )
+        return TorchPipeline(self.schedule, mine, self._tied, self._group, recompute=recompute)
 
     def _searched(self) -> Schedule:
         """`zero_bubble` for the costs of the stages on this machine, measured with random tokens."""
         ranks, parts = self.config.pp, max(self._num_parts, 2 * self.config.pp)
         rows = parts * max(1, self.config.batch_size // self.config.dp // self._num_parts)
-        options: Any = {"num_microbatches": parts, "num_ranks": ranks, "repeats": 2, "timeout_s": self.config.timeout_s}
+        options: Any = {"num_microbatches": parts, "repeats": 2, "timeout_s": self.config.timeout_s}
         with fork_rng(self.device):
             ids = torch.randint(self.model.config.vocab_size, (rows, self.config.max_length))
             if self._on_ranks:
-                own = comm.rank(self._group)
-                mine = {own: self._stages[own].to(self.device)}
-                costs = calibrate_ranks(mine, ranks, (ids, ids), ids, mean_loss, group=self._group, **options)
-                costs = comm.all_gather_object(costs)[0]  # all pipelines take the same schedule
+                costs = self._costs_of_ranks(ids, options)
             else:
                 devices = devices_of(self.config)
-                costs = calibrate(self._stages, (ids, ids), ids, mean_loss, devices=devices, **options)
+                costs = calibrate(self._stages, (ids, ids), ids, mean_loss, devices=devices, num_ranks=ranks, **options)
         limit = float(ranks) if self.config.memory_limit is None else self.config.memory_limit
         return zero_bubble(ranks, self._num_parts, costs, limit)
+
+    def _costs_of_ranks(self, ids: torch.Tensor, options: dict[str, Any]) -> Costs:
+        """Each rank times its own stage alone, behind a layer that asks for the gradient of its input."""
+        own = comm.rank(self._group)
+        stage, hidden = self._stages[own].to(self.device), torch.randn(*ids.shape, self.config.n_embd)
+        stages = [stage] if own == 0 else [Weightless(), stage]
+        value = ids if own == 0 else hidden.to(getattr(torch, self.config.dtype))
+        loss = mean_loss if own == self.config.pp - 1 else first_mean
+        costs = calibrate(stages, (value, ids), ids, loss, num_ranks=1, devices=[self.device], **options)
+        kinds = (Kind.F, Kind.I, Kind.W, Kind.B)
+        mine = [costs.duration(len(stages) - 1, kind) for kind in kinds]
+        forward, backward_input, backward_weight, backward = zip(
+            *comm.all_gather_object(mine, self._group), strict=True
+        )
+        of_all = Costs(forward, backward_input, backward_weight, backward=backward)
+        return comm.all_gather_object(of_all)[0]  # all pipelines take the same schedule
 
     def _shares(self) -> list[list[str]]:
         """The names of the parameters that each optimizer of this process updates: one of each lane, or this rank's."""
@@ -301,25 +340,22 @@ class Pipelined:
             shares[self.schedule.rank_of_stage[number]].append(names[id(parameter)])
         return shares
 
-    def _run(self, batch: Batch, num_targets: int) -> tuple[float, tuple[Inside, ...]]:
+    def _run(self, batch: Batch, num_targets: int) -> tuple[float, tuple[Inside, ...], Record | None]:
         """Forward and backward of the schedule: the mean loss of this pipeline's rows, and where its time went."""
-        inputs, labels = (batch["input_ids"], batch["labels"]), batch["labels"]
-        if self._by_torch is not None:
-            return self._by_torch.step(batch["input_ids"], labels, num_targets), ()
-        loss, timeline = self._executor.step(inputs, labels)
-        if self.device.type == "meta":  # other ranks are not there, and have no times
-            return loss, ()
-        return loss, (Inside.of(self.schedule, timeline),)
+        inputs, labels = batch["input_ids"], batch["labels"]
+        if isinstance(self._executor, CountedPipeline):  # other ranks are not there, and have no times
+            return self._executor.step(inputs, labels), (), None
+        if isinstance(self._executor, TorchPipeline):
+            loss, record = self._executor.step(inputs, labels, num_targets)
+            return loss, (), record
+        loss, timeline = self._executor.step((inputs, labels), labels)
+        return loss, (Inside.of(self.schedule, timeline),), None
 
     def _weigh(self, weight: float) -> None:
         """Prepare the average over dp, in which a pipeline whose rows have more targets weighs more."""
         for parameter in self._own.parameters() if self._replica else ():
             if parameter.grad is not None:
                 parameter.grad.mul_(weight)
-
-    def _torch_executor(self) -> TorchPipeline:
-        mine = {number: stage.to(self.device) for number, stage in self._mine.items()}
-        return TorchPipeline(self.schedule, mine, self._tied, self._group)
 
 
 def _whole(trainer: Trainer, config: TrainConfig) -> GPT2LMHeadModelParallel:

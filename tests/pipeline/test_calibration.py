@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.comm import launch
-from pllab.pipeline import LaneExecutor, SleepStage, Step, calibrate, calibrate_ranks
+from pllab.pipeline import LaneExecutor, SleepStage, Step, calibrate
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
 
@@ -42,17 +41,6 @@ def test_what_is_measured_is_what_the_timelines_say(monkeypatch: pytest.MonkeyPa
 
 def test_sleeping_lanes_cost_what_they_sleep():
     assert_in_order(calibrate([sleeping(*s) for s in SLEEPS], num_microbatches=5, repeats=2))
-
-
-def on_a_rank(rank: int, world_size: int) -> Costs:
-    return calibrate_ranks({rank: sleeping(*SLEEPS[rank])}, world_size, num_microbatches=5, num_ranks=2, repeats=2)
-
-
-@pytest.mark.ranks
-def test_sleeping_ranks_cost_what_they_sleep_and_agree():
-    first, second = launch(on_a_rank, 2)
-    assert first == second
-    assert_in_order(first)
 
 
 def test_a_prediction_is_the_simulation_of_the_schedule_with_these_costs():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.pipeline import LaneExecutor, RankExecutor, SleepStage, fit
+from pllab.pipeline import LaneExecutor, SleepStage, fit
 from pllab.pipeline.fit import check_stages, place_on_rank
 from pllab.pipeline.loss import check_loss
 from pllab.schedule import gpipe
@@ -64,11 +64,6 @@ def test_what_is_no_list_of_modules_is_refused(stages: object, sentence: str) ->
         check_stages(stages)
     with pytest.raises(ValueError, match=sentence):
         LaneExecutor(gpipe(2, 2), stages, nn.functional.mse_loss)  # type: ignore[arg-type]
-
-
-def test_a_stage_of_a_rank_that_is_no_module_is_refused() -> None:
-    with pytest.raises(ValueError, match="stage 0 is of type str; give an nn.Module"):
-        RankExecutor(gpipe(1, 2), {0: "linear"}, nn.functional.mse_loss)  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(("given", "sentence"), [(("mse", None), "loss is 'mse'"), ((abs, 3), "mean_over is 3")])

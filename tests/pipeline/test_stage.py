@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.comm import launch
 from pllab.pipeline import LaneExecutor, Pipe, WithDevice
 from pllab.pipeline.randomness import _drops_nothing, _SeededDispatch
 from pllab.pipeline.stage import overwrites_input
@@ -46,13 +45,6 @@ def test_lanes_give_the_plain_models_loss_and_gradients_and_leave_the_batch(
         assert executor.step(x, y).loss == pytest.approx(loss, abs=1e-6)
     assert torch.equal(x, before)
     assert_gradients(stages, gradients)
-
-
-@pytest.mark.ranks
-def test_ranks_give_the_plain_models_loss_and_gradients() -> None:
-    """Two stages a rank, so that some receive a message and some a tensor of this process."""
-    for off in launch(programs.in_place_on_ranks, 2, backend="gloo", timeout_s=60):
-        assert set(off) == set(IN_PLACE) and max(off.values()) < 1e-6
 
 
 @pytest.mark.parametrize("recompute", [False, True])

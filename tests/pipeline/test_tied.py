@@ -1,7 +1,8 @@
 import torch
 from torch import nn
 
-from pllab.pipeline import tie_gradients
+from pllab.pipeline import tie_gradients, tied_weights
+from tests.pipeline.families import stages_of, tiny_gpt2
 
 
 def copies(*grads: float | None) -> list[nn.Parameter]:
@@ -45,3 +46,10 @@ def test_two_copies_train_like_one_weight() -> None:
             optimizer.step()
     assert torch.equal(first, last)
     torch.testing.assert_close(first, one)
+
+
+def test_tied_weights_are_found_by_their_places() -> None:
+    (places,) = tied_weights(stages_of(tiny_gpt2(), 4))
+    assert [stage for stage, _ in places] == [0, 3]
+    assert places[0][1].endswith("wte.weight") and places[1][1].endswith("lm_head.weight")
+    assert tied_weights([nn.Linear(2, 2), nn.Linear(2, 2)]) == ()

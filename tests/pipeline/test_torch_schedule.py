@@ -15,7 +15,16 @@ def assert_equal(per_rank: list[dict[str, tuple[float, float, bool]]]) -> None:
 
 @pytest.mark.ranks
 def test_pytorchs_runtime_runs_the_same_rows_with_the_same_loss_and_gradients() -> None:
-    assert_equal(launch(programs.both_executors, 2, backend="gloo", timeout_s=200))
+    assert_equal(launch(programs.every_family, 2, backend="gloo", timeout_s=200))
+
+
+@pytest.mark.ranks
+def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
+    for size, stages, text, listed in launch(programs.what_does_not_fit, 2, backend="gloo", timeout_s=60):
+        assert "3 ranks and the group 2" in size
+        assert "runs stages" in stages
+        assert "is of type str; give an nn.Module" in text
+        assert "the stages are a list; give this rank's by number" in listed
 
 
 @pytest.mark.ranks

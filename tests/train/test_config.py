@@ -85,6 +85,8 @@ from pllab.train import TrainConfig
         ({"dp": 2, "pp": 2, "zero": 2}, ["zero 2 and pp 2 do not go together", "give zero 1"]),
         ({"dp": 2, "pp": 2, "zero": 1, "deferred_init": True}, ["deferred_init and pp 2 do not go together"]),
         ({"dp": 2, "pp": 2, "zero": 1, "implementation": "pytorch"}, ["zero 1 and pp 2 with implementation pytorch"]),
+        ({"dp": 2, "pp": 2, "schedule": "zbv", "recompute": True}, ["recompute and schedule zbv", "take gpipe"]),
+        ({"dp": 2, "pp": 2, "schedule": "zero_bubble", "recompute": True}, ["recompute and schedule zero_bubble"]),
         ({"loss_parallel": True}, ["loss_parallel splits the loss over tp, which is 1"]),
         ({"dp": 2, "deferred_init": True}, ["deferred_init makes a model shard by shard"]),
         ({"dp": 2, "zero": 1, "deferred_init": True, "implementation": "pytorch"}, ["deferred_init"]),

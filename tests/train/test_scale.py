@@ -12,7 +12,7 @@ import torch
 
 from pllab import comm
 from pllab.cli import main
-from pllab.pipeline import LaneExecutor, RankExecutor
+from pllab.pipeline import LaneExecutor
 from pllab.pipeline.executor import Executor
 from pllab.schedule import gpipe, one_f_one_b
 from pllab.simulate import Costs, MessageCost, simulate
@@ -126,28 +126,22 @@ def test_tensor_parallel_sums_four_times_in_a_block(tp: int, loss_parallel: bool
 
 
 @pytest.mark.parametrize("parts", [2, 5])
-def test_a_pipeline_sends_hidden_states_up_with_labels_and_gradients_down(parts: int) -> None:
+def test_a_pipeline_sends_hidden_states_up_and_gradients_down(parts: int) -> None:
     rows = 2
     ranks = ranks_of(pp=2, schedule="1f1b", num_microbatches=parts, batch_size=rows * parts)
-    hidden, labels = 4 * rows * T * D, 8 * rows * T
-    shape, times = 16, 16 * (4 * parts + 1)  # what the first rank tells the others; start and end of all actions
-    shared = {("pp", "all_reduce"): (2, times + 8), ("tied", "all_reduce"): (1, 4 * V * D)}  # 8 of the norm
-    up, down = parts * (hidden + labels) + shape, parts * hidden
-    assert counts_of(ranks[0]) == shared | {("pp", "send"): (2 * parts + 1, up), ("pp", "receive"): (parts, down)}
-    assert counts_of(ranks[1]) == shared | {("pp", "receive"): (2 * parts + 1, up), ("pp", "send"): (parts, down)}
-    assert traffic_of(ranks[0], "pp", "send") == up and traffic_of(ranks[0], "pp", "receive") == 0
+    packets = parts, parts * 4 * rows * T * D
+    shared = {("pp", "all_reduce"): (2, 16), ("tied", "all_reduce"): (1, 4 * V * D)}  # of the loss, and of the norm
+    for rank in ranks:
+        assert counts_of(rank) == shared | {("pp", "send"): packets, ("pp", "receive"): packets}
+    assert traffic_of(ranks[0], "pp", "send") == packets[1] and traffic_of(ranks[0], "pp", "receive") == 0
 
 
 def test_an_interleaved_pipeline_crosses_three_boundaries() -> None:
     parts = 4
-    ranks = ranks_of(pp=2, schedule="interleaved", num_microbatches=parts, batch_size=parts)
-    hidden, labels = 4 * T * D, 8 * T
-    up, down = parts * (hidden + labels), parts * hidden
-    first = counts_of(ranks[0])  # stages 0 and 2
-    assert first["pp", "send"] == (2 * 2 * parts + parts + 1, 2 * up + down + 16)
-    assert first["pp", "receive"] == (2 * parts + 2 * parts, up + 2 * down)
-    assert first["pp", "all_reduce"] == (2, 16 * (8 * parts + 1) + 8)
-    assert counts_of(ranks[1])["pp", "send"] == (2 * parts + 2 * parts, up + 2 * down)
+    for rank in ranks_of(pp=2, schedule="interleaved", num_microbatches=parts, batch_size=parts):
+        found, packets = counts_of(rank), (3 * parts, 3 * parts * 4 * T * D)
+        assert found["pp", "send"] == found["pp", "receive"] == packets
+        assert found["pp", "all_reduce"] == (2, 16)
 
 
 @pytest.mark.parametrize("zero", [0, 1])
@@ -158,14 +152,12 @@ def test_all_axes_with_uneven_stages(zero: int) -> None:
     block = (12 * D * D + 7 * D) // tp + 6 * D  # norms and the biases of row-parallel layers are whole
     words = share(V, tp) * D
     ends = {0: (words + T * D, 2), 1: (words + 2 * D, 3)}  # numbers and tensors of embedding and head
-    logits = parts * (T - 1) * 4 * share(V, tp)
+    logits = parts * T * 4 * share(V, tp)
     for rank, layers in zip(ranks, (3, 2), strict=True):
         end, num_tensors = ends[rank.pp]
         found, sizes = counts_of(rank), [block] * layers + [end]
         sums = parts * (4 * layers + 1)
-        # The last stage's head sees all tokens of a row but the last.
-        num_bytes = sums * hidden - (parts * 4 * D if rank.pp else 0)
-        assert found["tp", "all_reduce"] == (sums, num_bytes)
+        assert found["tp", "all_reduce"] == (sums, sums * hidden)
         assert found.get(("tp", "all_gather")) == ((parts, logits) if rank.pp else None)
         assert found["tied", "all_reduce"] == (1, 4 * words)
         assert found["all", "all_reduce"] == (2, 16)
@@ -185,7 +177,6 @@ def _messages_of_a_step(rank: int, world_size: int, axes: list[dict[str, Any]]) 
     with pytest.MonkeyPatch.context() as patch:
         for module in ("shared_memory", "collectives"):
             patch.setattr(f"pllab.comm.{module}.map_shared_memory", lambda *_: None, raising=False)
-        patch.setattr("pllab.pipeline.wires.map_shared_memory", lambda *_: None)
         for each in axes:
             trainer = make_trainer(config(**each), V)
             rows = torch.zeros(each["batch_size"] // each.get("dp", 1), T, dtype=torch.int64)
@@ -341,7 +332,7 @@ def test_schedule_and_costs_of_a_layout_take_its_step_time(axes: dict[str, int])
 
 
 def test_the_deadline_of_a_run_is_that_of_every_executor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On lanes and on ranks, and those that measure what stages cost before a schedule is searched."""
+    """On lanes, and those that measure what stages cost before a schedule is searched."""
     made: list[Executor] = []
     init = Executor.__init__
 
@@ -356,6 +347,4 @@ def test_the_deadline_of_a_run_is_that_of_every_executor(monkeypatch: pytest.Mon
         assert trainer.model.pipe is None or trainer.model.pipe.timeout_s == 1234.0
         trainer.close()
     assert {type(executor) for executor in made} == {LaneExecutor} and len(made) == 1 + 3
-    count_layout(config(mode="pipeline", world_size=2, **options), V)
-    assert {type(executor) for executor in made} == {LaneExecutor, RankExecutor}
     assert {executor.timeout_s for executor in made} == {1234.0}
