@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from torch.profiler import record_function
+
 from pllab.pipeline.packets import Packet
 from pllab.pipeline.streams import HostStream, Mark
 from pllab.schedule import Action
@@ -53,6 +55,20 @@ def interpret(row: Iterable[Action], works: Mapping[int, Work], transport: Trans
                 packet = works[action.stage].perform(part, packet)
         transport.give(action, packet)
         del packet  # hold no memory while waiting for the next packet
+
+
+def marked(timing: Timing) -> Timing:
+    """The stopwatch, and a span of torch's profiler around each action, named as torch's own runtime names it.
+
+    Example: `PP:0F1`, which `pllab.traces` reads.
+    """
+
+    @contextmanager
+    def around(action: Action) -> Iterator[None]:
+        with record_function(f"PP:{action}"), timing(action):
+            yield
+
+    return around
 
 
 class _Entry(NamedTuple):

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 import torch
 
 from pllab import accelerator
-from pllab.pipeline.engine import Record, Transport, Work, interpret
+from pllab.pipeline.engine import Record, Transport, Work, interpret, marked
 from pllab.pipeline.packets import NOTHING, Name, Packet, made_by, taken_by
 from pllab.pipeline.streams import HostStream, stream_for
 from pllab.pipeline.workers import OutQueue, Result, Task, Upstream, Workers, create_workers, raise_first_cause
@@ -288,7 +288,7 @@ class _Run:
         stream = self._streams[rank]
         try:
             with ambient.entered(), stream.running():
-                interpret(self._rows[rank], works, transport, self._record.timing(rank, stream))
+                interpret(self._rows[rank], works, transport, marked(self._record.timing(rank, stream)))
         except BaseException as error:
             self._fail(error)
             raise

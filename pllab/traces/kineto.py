@@ -1,4 +1,4 @@
-"""The spans of one rank of a pipeline, as torch.profiler (Kineto) writes them.
+"""The spans of one rank of a pipeline, or of the lanes of one process, as torch.profiler (Kineto) writes them.
 
 The schedule runtime of torch.distributed.pipelining names its spans `PP:0F0`, and GPipe `Forward 0` and `Backward 0`.
 A span of the CPU also covers the wait for its input: the runtime receives in `PP:1RECV_F0`, and waits in `PP:1F0`. Gloo
@@ -13,6 +13,7 @@ Source: `_get_profiler_function_name` and `ScheduleGPipe` in torch.distributed.p
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -72,27 +73,46 @@ class RankTrace(NamedTuple):
     steps: tuple[RankStep, ...]
 
 
-def read_rank(file: TraceFile) -> RankTrace:
-    """Read the spans of one rank.
+def read_ranks(file: TraceFile) -> list[RankTrace]:
+    """Read the spans of one rank; or of several, where a process without a group runs lanes, one thread for each.
 
-    Example: `read_rank(read_file("rank1.json")).steps[0].work[0].actions` is `(1F0,)`.
+    Example: `read_ranks(read_file("rank1.json"))[0].steps[0].work[0].actions` is `(1F0,)`.
 
     Raises:
-        ValueError: the file does not say which rank wrote it, has no spans of a pipeline, or one has no time.
+        ValueError: the file does not say which rank wrote it and has no lanes, has no spans of a pipeline, or one has
+            no time.
     """
-    info = file.about.get("distributedInfo")
+    info, spans = file.about.get("distributedInfo"), file.spans.get("user_annotation", [])
     rank, size = (_count_in(info, name) for name in ("rank", "world_size"))
-    if rank is None or size is None:
+    if rank is not None and size is not None:
+        return [_rank_trace(file, spans, file.name, rank, size)]
+    lanes = _lanes(spans) if info is None else []
+    if len(lanes) < 2:
         problem = f"{file.name} does not say which rank wrote it (no distributedInfo)"
         raise ValueError(f"{problem}; start the profiler after torch.distributed.init_process_group")
-    spans = file.spans.get("user_annotation", [])
+    return [
+        _rank_trace(file, lane, f"{file.name}, lane {number}", number, len(lanes)) for number, lane in enumerate(lanes)
+    ]
+
+
+def _lanes(spans: list[Event]) -> list[list[Event]]:
+    """The spans of each thread that runs a pipeline's actions; the lane of stage 0 comes first."""
+    of_thread: dict[object, list[Event]] = defaultdict(list)
+    for event in spans:
+        if actions_of(event["name"]):
+            of_thread[event.get("tid")].append(event)
+    return sorted(of_thread.values(), key=lambda lane: min(actions_of(event["name"])[0].stage for event in lane))
+
+
+def _rank_trace(file: TraceFile, spans: list[Event], name: str, rank: int, size: int) -> RankTrace:
+    info = file.about.get("distributedInfo")
     found = _work(file, spans)
     windows = kernel_windows(file, [event for event, _ in found])
     pairs = zip(found, windows, strict=True)
     work = [each._replace(kernels=window) if window else each for (_, each), window in pairs]
     on_gpu = any(windows) or _is_on_gpu(file)
-    steps = tuple(_steps(work, _profiler_steps(file, spans)))
-    return RankTrace(file.name, rank, size, _groups(info), _count_in(file.about, "baseTimeNanoseconds"), on_gpu, steps)
+    steps = tuple(_steps(work, _profiler_steps(file, file.spans.get("user_annotation", []))))
+    return RankTrace(name, rank, size, _groups(info), _count_in(file.about, "baseTimeNanoseconds"), on_gpu, steps)
 
 
 def _is_on_gpu(file: TraceFile) -> bool:
@@ -109,7 +129,7 @@ def _count_in(values: Any, name: str) -> int | None:
 
 def _groups(info: Any) -> frozenset[frozenset[int]]:
     """The ranks of every process group, as far as the file has them."""
-    config = info.get("pg_config")
+    config = info.get("pg_config") if isinstance(info, dict) else None
     members = [group.get("ranks") for group in config if isinstance(group, dict)] if isinstance(config, list) else []
     ranks = (set(filter(lambda rank: isinstance(rank, int), each)) for each in members if isinstance(each, list))
     return frozenset(map(frozenset, ranks))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pllab.schedule import collector_paused
-from pllab.traces.kineto import read_rank
+from pllab.traces.kineto import read_ranks
 from pllab.traces.rank_files import join_ranks
 from pllab.traces.recorded import Recorded
 from pllab.traces.run_files import is_own, read_run
@@ -25,8 +25,8 @@ def read_trace(paths: Iterable[Path | str] | Path | str, step: int | None = None
     is a span of communication and the work is the rest of it.
 
     Args:
-        paths: one file per rank, as torch.profiler writes it for a pipeline of torch.distributed.pipelining; or one
-            file of the bubble studio. Either may be compressed with gzip.
+        paths: one file per rank, as torch.profiler writes it for a pipeline of torch.distributed.pipelining; one file
+            for all lanes of a process; or one file of the bubble studio. Each may be compressed with gzip.
         step: which step, by the profiler's number, or from 0 if it did not count; in a file of the studio, which run,
             from 1. By default the last complete step with a backward, and the last measured run.
 
@@ -46,5 +46,5 @@ def read_trace(paths: Iterable[Path | str] | Path | str, step: int | None = None
             if len(names) > 1:
                 raise ValueError(f"{file.name} has all ranks of a run in one file; give it alone, without the others")
             return read_run(file, step)
-        ranks.append(read_rank(file))
+        ranks += read_ranks(file)
     return join_ranks(ranks, step)

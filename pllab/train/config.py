@@ -131,6 +131,8 @@ class TrainConfig:
     """Translate validation examples at the end where the data has sources."""
     tensorboard: bool = False
     """Write losses, gradient norms and rates for TensorBoard too."""
+    profile: str | None = None
+    """Folder for torch's own trace of two steps of the first epoch, a file a rank; import reads those of a pipeline."""
 
     def __post_init__(self) -> None:
         _check_choices(self)

@@ -37,6 +37,7 @@ from pllab.train.metrics import (
     reset_peak_memory,
 )
 from pllab.train.placing import meta_model
+from pllab.train.profiling import profiled
 from pllab.train.spending import Inside, Seconds, pipeline_time, replicas_time
 from pllab.train.trainers import StepRecord, Trainer, make_trainer
 from pllab.train.translation import bleu_score
@@ -164,7 +165,8 @@ def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[St
     synchronize()
     trainer.watch.restart()
     epoch = _Epoch(number, time.perf_counter(), done=done)
-    _run_steps(run, epoch)
+    with profiled(run.config.profile if number == 0 else None, len(run.loader) - done) as end_step:
+        _run_steps(run, epoch, end_step)
     synchronize()
     seconds = epoch.seconds
     step_losses, training_loss = _losses_of_all(epoch.records, count)
@@ -184,7 +186,7 @@ def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[St
     return metrics, _steps(run, epoch, step_losses)
 
 
-def _run_steps(run: _Run, epoch: _Epoch) -> None:
+def _run_steps(run: _Run, epoch: _Epoch, end_step: Callable[[], None]) -> None:
     """Run every step of an epoch that is not done; report progress, validate, and save, now and then."""
     last_event, num_steps = 0.0, len(run.loader)
     watch, interval = run.trainer.watch, run.config.eval_interval
@@ -192,6 +194,7 @@ def _run_steps(run: _Run, epoch: _Epoch) -> None:
         watch.lap("data")
         torch.manual_seed(_seed_of(run, epoch.number * num_steps + step))
         epoch.records.append(run.trainer.step(batch))
+        end_step()
         epoch.num_rows.append(len(batch["labels"]))
         epoch.num_tokens += int((batch["input_ids"] != run.corpus.tokenizer.pad_id).sum())
         now = time.perf_counter()

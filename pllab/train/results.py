@@ -119,8 +119,8 @@ def _read(path: Path) -> dict[str, Any]:
     return result if isinstance(result, dict) else {}
 
 
-def open_workdir(workdir: str) -> Path:
-    """Make the work folder if it is missing, and check that a file can be written there.
+def open_workdir(workdir: str, flag: str = "workdir") -> Path:
+    """Make the work folder, or that of another flag, if it is missing, and check that a file can be written there.
 
     Raises:
         ValueError: no file can be written; the message names the folder and the reason.
@@ -133,7 +133,7 @@ def open_workdir(workdir: str) -> Path:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ValueError(
-            f"workdir {workdir!r} cannot be written ({reason}); name a folder of your own with --workdir"
+            f"{flag} {workdir!r} cannot be written ({reason}); name a folder of your own with --{flag}"
         ) from error
     return folder
 

@@ -1,0 +1,56 @@
+"""`--profile`: torch's own traces of a pipeline, read back by `pllab.traces`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pllab.schedule import FAMILIES
+from pllab.traces import read_trace
+from pllab.train import TrainConfig, train
+
+SMALL: dict[str, Any] = {
+    "dataset": "numbers",
+    "samples_per_epoch": 24,
+    "validation_samples": 4,
+    "batch_size": 8,
+    "n_layer": 4,
+    "n_embd": 16,
+    "n_head": 2,
+    "max_length": 32,
+    "vocab_size": 260,
+    "num_epochs": 1,
+    "num_microbatches": 4,
+    "device": "cpu",
+    "peak_flops": 1e9,
+    "timeout_s": 60.0,
+}
+LANES: dict[str, Any] = {"mode": "pipeline", "world_size": 2, "schedule": "zb_h1"}
+RANKS: dict[str, Any] = {"pp": 2, "schedule": "zbv", "implementation": "pytorch"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "num_files"), [(LANES, 1), pytest.param(RANKS, 2, marks=pytest.mark.ranks)], ids=["lanes", "ranks"]
+)
+def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int, tmp_path: Path) -> None:
+    folder = tmp_path / "traces"
+    train(TrainConfig(**SMALL | axes, profile=str(folder), workdir=str(tmp_path / "work")))
+    files = sorted(folder.iterdir())
+    assert [file.name for file in files] == [f"rank{rank}.json" for rank in range(num_files)]
+    recorded = read_trace(files)
+    assert recorded.schedule.rows == FAMILIES[axes["schedule"]].make(2, 4).rows
+    assert recorded.steps == (1, 2)
+    assert recorded.timeline.makespan > 0
+
+
+def test_an_epoch_with_too_few_steps_is_refused_before_they_run(tmp_path: Path) -> None:
+    few = TrainConfig(**SMALL | LANES | {"batch_size": 12}, profile=str(tmp_path / "traces"), workdir=str(tmp_path))
+    with pytest.raises(ValueError, match="profile records the second and third step, and an epoch has 2"):
+        train(few)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    wrong = TrainConfig(**SMALL | LANES, profile=str(tmp_path / "file" / "traces"), workdir=str(tmp_path))
+    with pytest.raises(ValueError, match=r"profile '.*traces' cannot be written .*; name a folder .* with --profile"):
+        train(wrong)
