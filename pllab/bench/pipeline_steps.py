@@ -8,20 +8,18 @@ halves at the same time without waiting, and the time is multiplied by (m + p - 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
 
 from pllab import accelerator, comm
-from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_gradients, compare
+from pllab.bench.measure import Comparison, check_rounds, check_same_gradients, compare
+from pllab.bench.rivals import Rivals
 from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
 from pllab.comm.devices import num_gpus, synchronize
 from pllab.comm.machine import compute_threads, num_cores
 from pllab.pipeline import Pipe
 from pllab.pipeline.microbatches import single
-from pllab.show import Figure, draw_timeline
-from pllab.timeline import Timeline
 
 SEQUENTIAL = "sequential micro-batches, one device"
 PIPE = "Pipe"
@@ -30,64 +28,17 @@ PLAIN = "plain model, all cores"
 TORCH = "torch GPipe, 2 ranks"
 
 
-DEFAULT_WORKLOAD = PipelineWorkload()
-
-
-@dataclass(frozen=True)
-class PipelineBench:
-    """Step times of all ways, and the timeline of one pipelined step."""
-
-    workload: PipelineWorkload
-    comparison: Comparison
-    timeline: Timeline
-
-    @property
-    def share_of_allowed(self) -> Spread:
-        """Per round, the time the machine allows over the pipe's; 1 is the limit, the aim is 0.97."""
-        m = self.workload.num_microbatches
-        return self.comparison.ratio(FREE, PIPE).scaled((m + 1) / m)
-
-    @property
-    def speedup(self) -> Spread:
-        """Per round, sequential micro-batches on one device over the pipe; the aim on two lanes is 1.45."""
-        return self.comparison.ratio(SEQUENTIAL, PIPE)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dump`; spans in seconds."""
-        return {
-            "workload": asdict(self.workload),
-            "share_of_allowed": self.share_of_allowed._asdict(),
-            "speedup_over_sequential": self.speedup._asdict(),
-            "bubble_fraction": self.timeline.bubble_fraction,
-            "timeline": {"engine": self.timeline.engine, "spans": self.timeline.to_rows()},
-            **self.comparison.to_json(),
-        }
-
-    def picture(self) -> Figure:
-        """The measured timeline of one pipelined step."""
-        return draw_timeline(self.timeline, titles=["Pipe, two stages"])
-
-    def table(self) -> str:
-        """The result as text: times and ratios, then the figures that count."""
-        return "\n".join(
-            [
-                self.comparison.table(),
-                f"Pipe reaches {self.share_of_allowed.text(3)} of what the machine allows ({FREE}, times (m + 1) / m)",
-                f"Pipe is {self.speedup.text(2, 'x')} as fast as {SEQUENTIAL}",
-                f"bubble fraction measured {self.timeline.bubble_fraction:.3f} (real), "
-                f"(p - 1) / (m + p - 1) = {1 / (self.workload.num_microbatches + 1):.3f}",
-            ]
-        )
+_WORKLOAD = PipelineWorkload()
 
 
 def bench_pipeline(
-    workload: PipelineWorkload = DEFAULT_WORKLOAD,
+    workload: PipelineWorkload = _WORKLOAD,
     *,
     device: Literal["cpu", "cuda"] | None = None,
     repeats: int = 9,
     warmup: int = 1,
     timeout_s: float = 600.0,
-) -> PipelineBench:
+) -> Rivals:
     """Measure one forward and backward of the layers in every way.
 
     Example: `print(bench_pipeline().table())` takes about a minute on two cores. On a GPU both stages share it and run
@@ -108,16 +59,31 @@ def bench_pipeline(
     if device == "cuda" and not num_gpus():
         raise ValueError("device is 'cuda', and there is no GPU that torch can use here; leave it out")
     if device != "cpu" and num_gpus():
-        comparison, timeline = _measure(0, 1, workload, accelerator.KIND, repeats, warmup)
+        comparison = _measure(0, 1, workload, accelerator.KIND, repeats, warmup)
     else:
         arguments, num_ranks = (workload, "cpu", repeats, warmup), 1 if workload.whole_model else 2
-        comparison, timeline = comm.launch(_measure, num_ranks, *arguments, backend="gloo", timeout_s=timeout_s)[0]
-    return PipelineBench(workload, comparison, timeline)
+        comparison = comm.launch(_measure, num_ranks, *arguments, backend="gloo", timeout_s=timeout_s)[0]
+    return rivals(workload, comparison)
 
 
-def _measure(
-    rank: int, world_size: int, work: PipelineWorkload, kind: str, repeats: int, warmup: int
-) -> tuple[Comparison, Timeline]:
+def rivals(workload: PipelineWorkload, comparison: Comparison) -> Rivals:
+    """The result, with what follows from the seconds: the share of what the machine allows, and the speed-up."""
+    m = workload.num_microbatches
+    about = (
+        f"forward and backward of {workload.num_layers} GPT-2 blocks of width {workload.width}, {workload.batch_size} x "
+        f"{workload.num_tokens} tokens in {m} micro-batches, two stages."
+    )
+    figures = {
+        f"of what the machine allows ({FREE}, times {m + 1}/{m}), a share": comparison.ratio(FREE, PIPE).scaled(
+            (m + 1) / m
+        ),
+        f"times as fast as {SEQUENTIAL}": comparison.ratio(SEQUENTIAL, PIPE),
+    }
+    theirs = TORCH if TORCH in comparison.seconds else PLAIN
+    return Rivals(about, workload, PIPE, theirs, comparison, figures)
+
+
+def _measure(rank: int, world_size: int, work: PipelineWorkload, kind: str, repeats: int, warmup: int) -> Comparison:
     """Run all ways on rank 0, and on rank 1 only its part of PyTorch's pipeline."""
     bench = _TwoStages(work, kind)
     ways: dict[str, Step] = {
@@ -134,9 +100,8 @@ def _measure(
         ways[TORCH] = bench.layers.torch_step("ScheduleGPipe", {rank: bench.stages[rank]}, 2)
     lanes = 2 if kind == "cpu" else None  # on one GPU a larger kernel may fill it better than any number of small ones
     comparison = compare(ways, repeats, warmup, num_devices=lanes, tokens=work.tokens, in_step=world_size > 1)
-    timeline = bench.pipe.last_timeline
     bench.close()
-    return comparison, timeline
+    return comparison
 
 
 class _TwoStages:

@@ -15,14 +15,11 @@ from pllab.arguments import plain_file, require
 from pllab.cli.flags import bind
 
 _BENCHES = {
-    "collectives": "pllab.bench.collective_steps:bench_collectives",
-    "data-parallel": "pllab.bench.gradient_steps:bench_data_parallel",
-    "fsdp": "pllab.bench.gradient_steps:bench_fsdp",
+    "data-parallel": "pllab.bench.rivals:bench_data_parallel",
+    "fsdp": "pllab.bench.rivals:bench_fsdp",
     "fidelity": "pllab.bench.fidelity:bench_fidelity",
     "pipeline": "pllab.bench.pipeline_steps:bench_pipeline",
-    "schedules": "pllab.bench.schedule_steps:bench_schedules",
-    "simulate": "pllab.bench.simulator:bench_simulate",
-    "tensor": "pllab.bench.tensor_steps:bench_tensor",
+    "tensor": "pllab.bench.rivals:bench_tensor",
 }
 
 

@@ -1,0 +1,271 @@
+"""Ours against what a user would pick instead: PyTorch's class for the same job, all ways alternating in one run.
+
+    data-parallel   DataParallel               torch DDP, and no communication at all
+    fsdp            FullyShardedDataParallel   torch FSDP2
+    tensor          tensor_parallel            torch DTensor, and the whole model on every rank
+    pipeline        Pipe                       torch GPipe, and what the machine allows (pipeline_steps.py)
+
+Before the ratio of two ways is believed, both must have computed the same loss or the same gradients.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import loss_parallel as sharded_loss
+from torch.nn.parallel import DistributedDataParallel
+
+from pllab import comm
+from pllab.accelerator import Backend
+from pllab.bench.measure import Comparison, Implausible, Spread, check_rounds, compare
+from pllab.bench.workloads import Step, Workload
+from pllab.comm.devices import is_gpu
+from pllab.models import GPT2LMHeadModelParallel, tensor_parallel, tensor_parallel_by_pytorch
+from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
+
+NO_COMMUNICATION = "no communication"
+OURS = "DataParallel"
+DDP = "torch DDP"
+SOCKETS = "DataParallel over sockets"
+PER_PARAMETER = "one all-reduce per parameter"
+SHARDED = "FullyShardedDataParallel"
+FSDP2 = "torch FSDP2"
+SHARDED_SOCKETS = "FullyShardedDataParallel over sockets"
+SPLIT = "tensor_parallel"
+DTENSOR = "torch DTensor"
+WHOLE = "whole model on every rank"
+
+_GRADIENTS = Workload()
+_SPLIT = Workload(batch_size=4, num_tokens=128)
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """The seconds of all ways, and the ratio that counts: ours to theirs, round by round."""
+
+    about: str
+    """What was measured, a sentence."""
+    workload: Workload
+    ours: str
+    theirs: str
+    comparison: Comparison
+    figures: Mapping[str, Spread] = field(default_factory=dict)
+    """What else follows from the seconds, by name."""
+
+    @property
+    def ratio(self) -> Spread:
+        """Time of our way over theirs; below 1 ours is faster."""
+        return self.comparison.ratio(self.ours, self.theirs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dump`."""
+        return {
+            "about": self.about,
+            "workload": asdict(self.workload),
+            "ours": self.ours,
+            "theirs": self.theirs,
+            "ratio": self.ratio._asdict(),
+            "figures": {name: spread._asdict() for name, spread in self.figures.items()},
+            **self.comparison.to_json(),
+        }
+
+    def table(self) -> str:
+        """The result as text: the sentence, times and ratios, then what counts."""
+        figures = {f"{self.ours} to {self.theirs}": self.ratio, **self.figures}
+        lines = (f"{name}: {spread.text(3)}" for name, spread in figures.items())
+        return "\n".join([self.about, self.comparison.table(), *lines])
+
+
+def bench_data_parallel(
+    workload: Workload = _GRADIENTS,
+    *,
+    world_size: int = 2,
+    repeats: int = 9,
+    warmup: int = 1,
+    backend: Backend | None = None,
+    timeout_s: float = 600.0,
+) -> Rivals:
+    """Measure one step (forward, backward, average, AdamW) of GPT-2 by ways to average gradients.
+
+    Example: `print(bench_data_parallel().table())` takes about half a minute on two cores.
+
+    Args:
+        workload: the model and the batch per rank; by default 6 layers of 256, 1 x 192 tokens, which is
+            little to compute for 21 MB of gradients, so that sending them shows.
+        world_size: the number of ranks, each with one thread on a CPU or one GPU.
+        repeats: rounds that count.
+        warmup: rounds before.
+        backend: gloo or nccl; by default planned from ranks and GPUs.
+        timeout_s: the most seconds that the measurement may take.
+
+    Raises:
+        ValueError: there are no rounds.
+        Implausible: a check of the comparison failed, or the ways did not train the same model.
+    """
+    ways = (NO_COMMUNICATION, OURS, DDP, SOCKETS, PER_PARAMETER)
+    return _steps(ways, workload, world_size, repeats, warmup, backend, timeout_s)
+
+
+def bench_fsdp(
+    workload: Workload = _GRADIENTS,
+    *,
+    world_size: int = 2,
+    repeats: int = 9,
+    warmup: int = 1,
+    backend: Backend | None = None,
+    timeout_s: float = 600.0,
+) -> Rivals:
+    """Measure one step of GPT-2 with parameters, gradients and optimizer sharded over the ranks, against FSDP2.
+
+    Example: `print(bench_fsdp().table())` takes about half a minute on two cores.
+
+    Args and errors are those of `bench_data_parallel`.
+    """
+    ways = (NO_COMMUNICATION, SHARDED, FSDP2, SHARDED_SOCKETS)
+    return _steps(ways, workload, world_size, repeats, warmup, backend, timeout_s)
+
+
+def bench_tensor(
+    workload: Workload = _SPLIT,
+    *,
+    world_size: int = 2,
+    repeats: int = 9,
+    warmup: int = 2,
+    backend: Backend | None = None,
+    timeout_s: float = 600.0,
+) -> Rivals:
+    """Measure forward and backward of a GPT-2 whose layers are split over the ranks, with the loss on split logits.
+
+    Example: `print(bench_tensor().table())` takes about half a minute on two cores. Updates are left out of the time:
+    they work on slices without a message.
+
+    Args and errors are those of `bench_data_parallel`; all ranks see the same batch.
+    """
+    ways = (SPLIT, DTENSOR, WHOLE)
+    return _steps(ways, workload, world_size, repeats, warmup, backend, timeout_s)
+
+
+def _steps(
+    ways: tuple[str, ...],
+    workload: Workload,
+    world_size: int,
+    repeats: int,
+    warmup: int,
+    backend: Backend | None,
+    timeout_s: float,
+) -> Rivals:
+    check_rounds(repeats, warmup)
+    given = (ways, workload, repeats, warmup)
+    comparison, reason = comm.launch(_alternate, world_size, *given, backend=backend, timeout_s=timeout_s)[0]
+    ours, theirs = next(way for way in ways if way in _OURS), next(way for way in ways if way in _THEIRS)
+    what = "forward and backward" if SPLIT in ways else "one training step"
+    about = (
+        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {world_size} ranks, "
+        f"{workload.batch_size} x {workload.num_tokens} tokens {'on all' if SPLIT in ways else 'each'}{reason}."
+    )
+    return Rivals(about, workload, ours, theirs, comparison)
+
+
+_OURS, _THEIRS = (OURS, SHARDED, SPLIT), (DDP, FSDP2, DTENSOR)
+
+
+def _alternate(
+    rank: int, world_size: int, ways: tuple[str, ...], workload: Workload, repeats: int, warmup: int
+) -> tuple[Comparison, str]:
+    """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes."""
+    is_split = SPLIT in ways
+    if is_gpu(comm.own_device()):
+        ways = tuple(way for way in ways if way not in (SOCKETS, SHARDED_SOCKETS))
+    models = {way: _Way(way, workload, seed=0 if is_split else rank) for way in ways}
+    theirs = next(way for way in ways if way in _THEIRS)
+    steps: dict[str, Step] = {way: model.both if is_split else model.step for way, model in models.items()}
+    updates: dict[str, Step] = {way: model.update if is_split else _nothing for way, model in models.items()}
+    tokens = workload.tokens * (1 if is_split else world_size)
+    comparison = compare(steps, repeats, warmup, baseline=theirs, tokens=tokens, before=updates, in_step=True)
+    check_same_work({way: model.loss.item() for way, model in models.items() if way != NO_COMMUNICATION}, theirs)
+    ours = next(model.model for way, model in models.items() if way in _OURS)
+    return comparison, f"; {ours.reason}" if hasattr(ours, "reason") else ""
+
+
+def _nothing() -> None:
+    """Nothing is to be done before the time runs."""
+
+
+class _Way:
+    """A GPT-2 in one way; every way starts from the same weights and sees the same batch."""
+
+    loss: torch.Tensor
+
+    def __init__(self, way: str, workload: Workload, *, seed: int) -> None:
+        device = comm.own_device().type
+        inner = workload.model(device)
+        self.model: Any = _MAKE.get(way, lambda model: model)(inner)
+        self._inner, self._way = inner, way
+        self._optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-4)
+        shape, generator = (workload.batch_size, workload.num_tokens), torch.Generator().manual_seed(seed)
+        self._tokens = torch.randint(workload.vocab_size, shape, generator=generator).to(device)
+
+    def step(self) -> None:
+        """Forward, backward and update."""
+        self.both()
+        self.update()
+
+    def both(self) -> None:
+        """Forward and backward."""
+        self._inner.zero_grad()
+        self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
+        if self._way == DTENSOR:
+            with sharded_loss():
+                self.loss.backward()
+        else:
+            self.loss.backward()
+        if self._way == PER_PARAMETER:
+            average_gradients(self._inner)
+
+    def update(self) -> None:
+        """A step of the optimizer; before the first backward nothing changes."""
+        self._optimizer.step()
+
+
+def _one_by_one(model: GPT2LMHeadModelParallel) -> nn.Module:
+    broadcast_parameters(model)
+    return model
+
+
+def _sharded_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
+    for block in model.transformer.h:
+        fully_shard(block)
+    fully_shard(model)
+    return model
+
+
+_MAKE: dict[str, Callable[[GPT2LMHeadModelParallel], nn.Module]] = {
+    OURS: DataParallel,
+    SOCKETS: lambda model: DataParallel(model, "flat"),
+    DDP: DistributedDataParallel,
+    PER_PARAMETER: _one_by_one,
+    SHARDED: FullyShardedDataParallel,
+    SHARDED_SOCKETS: lambda model: FullyShardedDataParallel(model, share_memory=False),
+    FSDP2: _sharded_by_torch,
+    SPLIT: lambda model: tensor_parallel(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True),
+    DTENSOR: lambda model: tensor_parallel_by_pytorch(
+        model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True
+    ),
+}
+
+
+def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
+    """Refuse losses that differ: ways to train the same model agree after as many steps.
+
+    Raises:
+        Implausible: a loss is further from the reference's than the tolerance.
+    """
+    for way, loss in losses.items():
+        if not abs(loss - losses[reference]) <= tolerance * abs(losses[reference]):
+            raise Implausible(
+                f"check of equal work failed: after the same steps {way} has loss {loss:.4f} and {reference} "
+                f"{losses[reference]:.4f}"
+            )
