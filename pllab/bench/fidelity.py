@@ -188,9 +188,11 @@ def _errors(work: Awake | Asleep, num_lanes: int, microbatches: Sequence[int], r
                 executors[Case(work.engine, family, count)] = closing.enter_context(executor)
         for number in range(repeats + 1):
             for family, make in _FAMILIES.items():
+                x, y = work.batch(_CALIBRATING)
                 costs = calibrate(
                     work.stages(make(num_lanes, 1).num_stages),
-                    *work.batch(_CALIBRATING),
+                    x,
+                    y,
                     work.loss,
                     num_ranks=num_lanes,
                     num_microbatches=_CALIBRATING,

@@ -70,8 +70,8 @@ def rivals(workload: PipelineWorkload, comparison: Comparison) -> Rivals:
     """The result, with what follows from the seconds: the share of what the machine allows, and the speed-up."""
     m = workload.num_microbatches
     about = (
-        f"forward and backward of {workload.num_layers} GPT-2 blocks of width {workload.width}, {workload.batch_size} x "
-        f"{workload.num_tokens} tokens in {m} micro-batches, two stages."
+        f"forward and backward of {workload.num_layers} GPT-2 blocks of width {workload.width}, "
+        f"{workload.batch_size} x {workload.num_tokens} tokens in {m} micro-batches, two stages."
     )
     figures = {
         f"of what the machine allows ({FREE}, times {m + 1}/{m}), a share": comparison.ratio(FREE, PIPE).scaled(

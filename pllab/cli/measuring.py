@@ -1,4 +1,4 @@
-"""`pllab bench NAME` and `pllab equivalence`: measure, print the table, write the numbers and the picture.
+"""`pllab bench NAME`, `compare`, `equivalence` and `scale`: measure, print the table, write the numbers.
 
 The flags are the parameters of the measuring function, so each setting is written once.
 """
@@ -87,7 +87,11 @@ def run(words: Sequence[str]) -> int:
         return 0 if words else 2
     if words[0] not in _BENCHES:
         raise ValueError(f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
-    return _measure(_BENCHES[words[0]], f"bench {words[0]}", words[1:])
+    command = f"bench {words[0]}"
+    measure, numbers = bind((resolve_name(_BENCHES[words[0]]), Numbers), words[1:], command)
+    json = numbers().json
+    _report(measure(), json, command, words[1:])
+    return 0
 
 
 def run_compare(words: Sequence[str]) -> int:
@@ -96,7 +100,15 @@ def run_compare(words: Sequence[str]) -> int:
     Raises:
         ValueError: as for `run`.
     """
-    return _measure("pllab.train.comparing:compare_strategies", "compare", words)
+    measure, numbers, drawing = bind(
+        (resolve_name("pllab.train.comparing:compare_strategies"), Numbers, Drawing), words, "compare"
+    )
+    json, picture = numbers().json, drawing().picture
+    result = measure()
+    _report(result, json, "compare", words)
+    if picture is not None:
+        print(f"picture in {result.picture().save(picture)}")
+    return 0
 
 
 def run_scale(words: Sequence[str]) -> int:
@@ -111,34 +123,16 @@ def run_scale(words: Sequence[str]) -> int:
     return 0
 
 
-def _measure(name: str, command: str, words: Sequence[str]) -> int:
-    measure, numbers, drawing = bind((resolve_name(name), Numbers, Drawing), words, command)
-    json, picture = numbers().json, drawing().picture
-    result = measure()
-    _report(result, json, command, words)
-    if picture is not None:
-        print(f"picture in {result.picture().save(picture)}")
-    return 0
-
-
-_EQUIVALENCES = ("pllab.bench.equivalence:equivalence", "pllab.train.layouts:layout_equivalence")
-
-
 def run_equivalence(words: Sequence[str]) -> int:
-    """Print both tables, of engines and of layouts; return 0 if all rows are equal and 1 if one is not.
+    """Compare all layouts in small; return 0 if all rows are equal and 1 if one is not.
 
     Raises:
         ValueError: an unknown flag, or no place for a file.
     """
-    *measures, numbers = bind((*map(resolve_name, _EQUIVALENCES), Numbers), words, "equivalence")
-    json, results = numbers().json, []
-    for measure in measures:
-        results.append(measure())
-        print(results[-1].table(), end="\n\n", flush=True)
-    if json is not None:
-        engines, layouts = (result.to_json() for result in results)
-        _write(json, "equivalence", words, {"engines": engines, "layouts": layouts})
-    return 0 if all(result.is_equal for result in results) else 1
+    measure, numbers = bind((resolve_name("pllab.train.comparing:equivalence"), Numbers), words, "equivalence")
+    json, result = numbers().json, measure()
+    _report(result, json, "equivalence", words)
+    return 0 if result.is_equal else 1
 
 
 def _report(result: Any, path: Path | None, command: str, words: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every strategy that some ranks allow, side by side: the time of a step against the memory of a rank.
+"""Every strategy that some ranks allow, side by side: the time of a step, the memory of a rank, and what was learned.
 
 All layouts take the same steps from the same weights, so their losses are equal, or the row says how far off. Steps of
 different layouts are minutes apart; differences of a few percent between rows mean nothing.
@@ -6,57 +6,71 @@ different layouts are minutes apart; differences of a few percent between rows m
 
 import gc
 import os
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pllab import comm
 from pllab.show import Figure, figure
 from pllab.train.config import TrainConfig
-from pllab.train.layouts import layouts, loss_of_all, share_of
+from pllab.train.layouts import FROZEN, Trained, batch, deviation, layouts, share_of, small, trained
 from pllab.train.trainers import make_trainer
 
-_VOCAB, _TIME = 1024, 64
-_SAME = 1e-4
+_WARMUP = 2
+"""Steps of each layout that are not timed."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One row: what a step took, what a rank held, and what was learned."""
+    """One row: what a step took, what a rank held, and how far it is from one process."""
 
     name: str
     step_s: float
     """Median seconds of a step, of the slowest rank."""
-    tokens_per_s: float
-    """Tokens of the whole batch over that time."""
     peak_bytes: int
     """The most bytes of tensors that a rank held at once, since before its model was made; the largest of all ranks."""
-    loss: float
-    """Loss of the last step over the whole batch."""
+    loss_off: float = 0.0
+    """The largest deviation of a step's loss, relative."""
+    parameters_off: float = 0.0
+    """The largest deviation of a parameter after the last step, relative to the largest of its tensor."""
 
 
 @dataclass(frozen=True)
 class StrategyComparison:
-    """All rows; the first is one rank alone."""
+    """All rows; the first is one process alone. `most` is the largest deviation that counts as equal.
 
-    num_ranks: int
+    Adam divides a gradient near zero by its own size, so parameters are held only against plain gradient descent's.
+    """
+
     num_steps: int
+    tokens: int
+    most: float
+    with_parameters: bool
     rows: tuple[Strategy, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether every row is equal."""
+        return all(map(self.holds, self.rows))
+
+    def holds(self, row: Strategy) -> bool:
+        """Whether a row deviates by no more than rounding; one that is not a number does not."""
+        return row.loss_off <= self.most and (row.parameters_off <= self.most or not self.with_parameters)
 
     def table(self) -> str:
         """One line per strategy."""
         width = max(len(row.name) for row in self.rows)
-        head = f"{'strategy':{width}}  step ms  tokens/s  over one  MiB a rank  loss"
-        return "\n".join([head, *(self._line(row, width) for row in self.rows), self._sentence()])
+        head = f"{'strategy':{width}}  step ms  tokens/s  over one  MiB a rank  loss off by  parameters off by"
+        held = "losses and parameters" if self.with_parameters else "losses"
+        tail = f"real; {self.num_steps} steps each, one after the other; {self.most:g} allowed for {held}, relative"
+        return "\n".join([head, *(self._line(row, width) for row in self.rows), tail])
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`."""
-        return asdict(self)
+        return {**asdict(self), "rows": [{**asdict(row), "is_equal": self.holds(row)} for row in self.rows]}
 
     def picture(self) -> Figure:
         """Time against memory, every strategy a point."""
@@ -74,19 +88,14 @@ class StrategyComparison:
         axes.set_ylim(bottom=0)
         axes.set_xlabel("milliseconds of a step (median)")
         axes.set_ylabel("MiB of tensors on a rank (largest)")
-        axes.set_title(f"Strategies of {self.num_ranks} ranks (real); circles ours, squares PyTorch's", loc="left")
+        axes.set_title("Strategies (real); circles ours, squares PyTorch's", loc="left")
         points = ", ".join(f"{r.name} {r.step_s * 1e3:.0f} ms {r.peak_bytes / 2**20:.1f} MiB" for r in self.rows)
         return figure(fig, f"Time against memory of {len(self.rows)} strategies: {points}")
 
     def _line(self, row: Strategy, width: int) -> str:
-        alone = self.rows[0]
-        off = abs(row.loss - alone.loss) / abs(alone.loss)
-        why = "" if off <= _SAME else f"   NOT EQUAL: {off:.1e} from one rank"
-        speed = f"{row.step_s * 1e3:7.1f}  {row.tokens_per_s:8,.0f}  {alone.step_s / row.step_s:7.2f}x"
-        return f"{row.name:{width}}  {speed}  {row.peak_bytes / 2**20:10.1f}  {row.loss:.5f}{why}"
-
-    def _sentence(self) -> str:
-        return f"real; {self.num_ranks} ranks on this host, {self.num_steps} steps each, one after the other"
+        speed = f"{row.step_s * 1e3:7.1f}  {self.tokens / row.step_s:8,.0f}  {self.rows[0].step_s / row.step_s:7.2f}x"
+        off = f"{row.loss_off:11.1e}  {row.parameters_off:17.1e}{'' if self.holds(row) else '   NOT EQUAL'}"
+        return f"{row.name:{width}}  {speed}  {row.peak_bytes / 2**20:10.1f}  {off}"
 
 
 def compare_strategies(
@@ -98,7 +107,7 @@ def compare_strategies(
     n_head: int = 4,
     timeout_s: float = 900.0,
 ) -> StrategyComparison:
-    """Take steps under every layout of some ranks, and of one rank alone.
+    """Take steps of AdamW under every layout of some ranks, and of one process alone.
 
     Example: `print(compare_strategies().table())` takes about a minute on two cores.
 
@@ -113,20 +122,53 @@ def compare_strategies(
     Raises:
         ValueError: the sizes do not fit the ranks.
     """
-    if num_ranks not in (2, 4) or num_steps < 3:
+    if num_ranks not in (2, 4) or num_steps <= _WARMUP:
         raise ValueError(f"num_ranks is {num_ranks} and num_steps {num_steps}; give 2 or 4 ranks and at least 3 steps")
-    fields: dict[str, Any] = {
-        "batch_size": batch_size,
-        "n_embd": n_embd,
-        "n_head": n_head,
-        "max_length": _TIME,
-        "device": "cpu",
-    }
-    alone, configs = TrainConfig(**fields), list(layouts(num_ranks, **fields))
-    options: Any = {"backend": "gloo", "num_threads": 1, "timeout_s": timeout_s}
-    rows = comm.launch(_rows, 1, [alone], num_steps, **options)[0]
-    rows += comm.launch(_rows, num_ranks, configs, num_steps, **options)[0]
-    return StrategyComparison(num_ranks, num_steps, tuple(rows))
+    sizes = {"batch_size": batch_size, "n_embd": n_embd, "n_head": n_head, "max_length": 64, "vocab_size": 1024}
+    fields: dict[str, Any] = {**sizes, "device": "cpu"}
+    groups = [[TrainConfig(**fields)], list(layouts(num_ranks, **fields))]
+    return _compared(groups, num_steps, timeout_s, most=1e-4, with_parameters=False)
+
+
+def equivalence(
+    *, ranks: tuple[int, ...] = (2, 4, 8), num_steps: int = 20, timeout_s: float = 600.0
+) -> StrategyComparison:
+    """The same run for every layout of some numbers of ranks, in small and by plain gradient descent.
+
+    Example: `print(equivalence(ranks=(2,)).table())`.
+
+    Args:
+        ranks: numbers of ranks, each 2, 4 or 8.
+        num_steps: steps of gradient descent.
+        timeout_s: the most seconds the ranks of one number may take.
+    """
+    groups = [[small()], *([small(config) for config in layouts(num_ranks)] for num_ranks in ranks)]
+    return _compared(groups, num_steps, timeout_s, most=1e-5, with_parameters=True)
+
+
+def compared(
+    groups: Sequence[Sequence[TrainConfig]], num_steps: int, timeout_s: float, frozen: tuple[str, ...] = FROZEN
+) -> tuple[Strategy, ...]:
+    """A row for each configuration against the first; those of a group have the same number of ranks."""
+    rows: list[Strategy] = []
+    reference: Trained | None = None
+    for configs in groups:
+        given, num_ranks = (configs, num_steps, frozen), configs[0].world_size
+        for row, outcome in comm.launch(_rows, num_ranks, *given, backend="gloo", timeout_s=timeout_s)[0]:
+            reference = reference or outcome
+            loss_off, parameters_off = deviation(outcome, reference)
+            rows.append(replace(row, loss_off=loss_off, parameters_off=parameters_off))
+    return tuple(rows)
+
+
+def _compared(
+    groups: Sequence[Sequence[TrainConfig]], num_steps: int, timeout_s: float, most: float, with_parameters: bool
+) -> StrategyComparison:
+    first, rows = groups[0][0], compared(groups, num_steps, timeout_s)
+    return StrategyComparison(num_steps, first.batch_size * first.max_length, most, with_parameters, rows)
+
+
+Measured = tuple[Strategy, Trained]
 
 
 def _rows(
@@ -134,44 +176,27 @@ def _rows(
     world_size: int,  # noqa: ARG001
     configs: Sequence[TrainConfig],
     num_steps: int,
-) -> list[Strategy]:
+    frozen: tuple[str, ...],
+) -> list[Measured]:
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler tells stderr when it starts and stops
-    return [_row(config, num_steps) for config in configs]
+    return [_row(config, num_steps, frozen) for config in configs]
 
 
-def _row(config: TrainConfig, num_steps: int) -> Strategy:
-    held = _peak_bytes(config)
-    seconds, loss = _timed(config, num_steps)
-    slowest = [max(times) for times in zip(*comm.all_gather_object(seconds), strict=True)]
-    step_s = median(slowest[2:])
-    tokens = config.batch_size * _TIME
-    return Strategy(config.label, step_s, tokens / step_s, max(comm.all_gather_object(held)), loss)
-
-
-def _timed(config: TrainConfig, num_steps: int) -> tuple[list[float], float]:
-    trainer = make_trainer(config, _VOCAB)
-    trainer.updates.begin(num_steps)
-    seconds, loss = [], 0.0
-    for number in range(num_steps):
-        batch = share_of(_batch(config, number), config)
-        comm.barrier()
-        start = time.perf_counter()
-        record = trainer.step(batch)
-        seconds.append(time.perf_counter() - start)
-        loss = loss_of_all(record)
-    trainer.close()
-    del trainer
+def _row(config: TrainConfig, num_steps: int, frozen: tuple[str, ...]) -> Measured:
+    held = max(comm.all_gather_object(_peak_bytes(config)))
+    outcome = trained(config, num_steps, frozen)
     gc.collect()
-    return seconds, loss
+    slowest = [max(times) for times in zip(*comm.all_gather_object(outcome.seconds), strict=True)]
+    return Strategy(config.label, median(slowest[_WARMUP:] or slowest), held), outcome
 
 
 def _peak_bytes(config: TrainConfig) -> int:
     """The most bytes of tensors while a trainer was made and took two steps; of shared memory, this rank's part."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        trainer = make_trainer(config, _VOCAB)
+        trainer = make_trainer(config, config.vocab_size)
         trainer.updates.begin(2)
         for number in range(2):
-            trainer.step(share_of(_batch(config, number), config))
+            trainer.step(share_of(batch(number, config), config))
         comm.barrier()
         elsewhere = comm.held_for_others()  # torch counts what is mapped on every rank that maps it
         comm.barrier()
@@ -184,9 +209,3 @@ def _peak_bytes(config: TrainConfig) -> int:
         held += event.nbytes()
         peak = max(peak, held)
     return peak - elsewhere
-
-
-def _batch(config: TrainConfig, number: int) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(number)
-    ids = torch.randint(_VOCAB, (config.batch_size, _TIME), generator=generator)
-    return {"input_ids": ids, "labels": ids}

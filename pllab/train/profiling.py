@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from torch.profiler import _ExperimentalConfig, profile, schedule, supported_activities
+from torch._C._profiler import _ExperimentalConfig
+from torch.profiler import profile, schedule, supported_activities
 
 from pllab import comm
 from pllab.arguments import require

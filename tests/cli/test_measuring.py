@@ -1,16 +1,13 @@
 import json
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import pytest
 
 from pllab.arguments import whole_number
-from pllab.bench.equivalence import Equivalence, Row
 from pllab.cli import main
-from pllab.train.layouts import LayoutEquivalence, LayoutRow
+from pllab.train.comparing import Strategy, StrategyComparison
 
 
 @dataclass(frozen=True)
@@ -65,13 +62,6 @@ def test_the_table_is_printed_and_the_numbers_written(capsys, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["numbers.json"]
 
 
-def test_the_picture_is_drawn_and_no_file_is_in_the_stored_command(capsys, tmp_path):
-    words = ["bench", "pipeline", "--picture", str(tmp_path / "x.png"), f"--json={tmp_path / 'x.json'}", "--width", "2"]
-    assert main(words) == 0
-    assert (tmp_path / "x.png").read_text() == "picture"
-    assert json.loads((tmp_path / "x.json").read_text())["command"] == "python -m pllab bench pipeline --width 2"
-
-
 @pytest.mark.parametrize(
     ("flag", "name", "sentence"),
     [
@@ -83,7 +73,7 @@ def test_the_picture_is_drawn_and_no_file_is_in_the_stored_command(capsys, tmp_p
     ],
 )
 def test_a_file_that_could_not_be_written_is_found_before_measuring(flag, name, sentence, capsys, tmp_path):
-    assert main(["bench", "pipeline", flag, f"{tmp_path}/{name}"]) == 2
+    assert main(["compare", flag, f"{tmp_path}/{name}"]) == 2
     output = capsys.readouterr()
     assert sentence in output.err and str(tmp_path) in output.err and output.err.count("\n") == 1
     assert output.out == ""
@@ -105,33 +95,29 @@ def test_help_lists_the_parameters_with_their_docstrings_and_defaults(capsys):
     assert "--json PATH File for the numbers, the machine and the command." in output
 
 
-def unequal(*, num_ranks: int = 2, gradient: float = 0.5) -> Equivalence:
-    """Stand in for half a minute of steps of which one went wrong."""
-    row = Row("ranks", "gpipe", "plain model", loss=1e-7, gradient=gradient, follows_rows=True)
-    return Equivalence(num_ranks, 4, (row,))
+@pytest.mark.parametrize("off", [0.5, 1e-7])
+def test_equivalence_prints_the_table_and_fails_where_a_row_is_not_equal(monkeypatch, capsys, tmp_path, off):
+    def equivalence(*, num_steps: int = 20) -> StrategyComparison:
+        """Stand in for minutes of training."""
+        return StrategyComparison(num_steps, 8, 1e-5, True, (Strategy("pipeline-2", 0.1, 1, 1e-7, off),))
 
-
-def of_layouts(deviation: float) -> Callable[..., LayoutEquivalence]:
-    """Stand in for minutes of training."""
-
-    def equivalence(*, num_steps: int = 20) -> LayoutEquivalence:
-        return LayoutEquivalence(num_steps, (LayoutRow("pipeline-2", 1e-7, deviation),))
-
-    return equivalence
-
-
-@pytest.mark.parametrize("engines, layouts", [(0.5, 1e-7), (1e-7, 0.5), (1e-7, 1e-7)])
-def test_equivalence_prints_both_tables_and_fails_where_a_row_is_not_equal(
-    monkeypatch, capsys, tmp_path, engines, layouts
-):
-    monkeypatch.setattr("pllab.bench.equivalence.equivalence", partial(unequal, gradient=engines))
-    monkeypatch.setattr("pllab.train.layouts.layout_equivalence", of_layouts(layouts))
+    monkeypatch.setattr("pllab.train.comparing.equivalence", equivalence)
     file = tmp_path / "x.json"
-    assert main(["equivalence", "--num-ranks", "3", "--json", str(file)]) == (max(engines, layouts) > 1e-5)
-    output = capsys.readouterr().out
-    assert ("5.0e-01  plain model   NOT EQUAL" in output) == (engines == 0.5)
-    assert ("1.0e-07    5.0e-01   NOT EQUAL" in output) == (layouts == 0.5)
+    assert main(["equivalence", "--num-steps", "3", "--json", str(file)]) == (off > 1e-5)
+    assert ("NOT EQUAL" in capsys.readouterr().out) == (off == 0.5)
     numbers = json.loads(file.read_text())
-    assert numbers["command"] == "python -m pllab equivalence --num-ranks 3"
-    assert numbers["layouts"]["rows"][0]["name"] == "pipeline-2" and numbers["engines"]["num_ranks"] == 3
+    assert numbers["command"] == "python -m pllab equivalence --num-steps 3"
+    assert numbers["rows"][0]["name"] == "pipeline-2" and numbers["rows"][0]["is_equal"] == (off != 0.5)
     assert main(["equivalence", "--picture", str(tmp_path / "x.png")]) == 2
+
+
+def test_compare_draws_its_picture_and_no_file_is_in_the_stored_command(monkeypatch, tmp_path):
+    def compare_strategies(*, num_ranks: int = 2) -> Table:
+        """Stand in for a minute of training."""
+        return Table(1, num_ranks)
+
+    monkeypatch.setattr("pllab.train.comparing.compare_strategies", compare_strategies)
+    words = ["compare", "--picture", str(tmp_path / "x.png"), f"--json={tmp_path / 'x.json'}", "--num-ranks", "4"]
+    assert main(words) == 0
+    assert (tmp_path / "x.png").read_text() == "picture"
+    assert json.loads((tmp_path / "x.json").read_text())["command"] == "python -m pllab compare --num-ranks 4"

@@ -1,4 +1,6 @@
-"""README's commands run as they are typed, with the smallest sizes behind them, for of two equal flags the last counts.
+"""README's commands, and those of the pages under docs, run as they are typed.
+
+The smallest sizes stand behind them, for of two equal flags the last counts.
 
 Those for several machines are parsed, in tests/test_setup.py.
 """
@@ -28,18 +30,15 @@ _MODEL = "--num-layers 2 --width 16 --num-heads 2 --vocab-size 64 --batch-size 4
 _STAGES = [*_MODEL, "--num-layers", "4", "--num-microbatches", "2"]  # interleaved, two stages a rank
 SMALL = {
     "autopsy": [],
-    "bench collectives": ["--repeats", "2"],
-    "bench data-parallel": [*_MODEL, "--warmup", "1", "--no-with-memory"],
-    "bench fidelity": [*_STAGES, "--microbatches", "2", "--sleep-ms", "2", "--sleeping-ranks", "2"],
-    "bench fsdp": [*_MODEL, "--warmup", "1", "--no-with-memory"],
+    "bench data-parallel": [*_MODEL, "--warmup", "1"],
+    "bench fidelity": [*_STAGES, "--microbatches", "2", "--sleep-ms", "2", "--sleeping-lanes", "2"],
+    "bench fsdp": [*_MODEL, "--warmup", "1"],
     "bench pipeline": [*_STAGES, "--num-microbatches", "1"],  # two small ones take over twice as long as the whole
-    "bench schedules": _STAGES,
-    "bench simulate": "--num-ranks 2 --num-microbatches 4 --repeats 1 --warmup 1".split(),
-    "bench tensor": [*_MODEL, "--mlp-pairs", "1", "--mlp-rows", "8"],
+    "bench tensor": _MODEL,
     "compare": "--num-steps 3 --batch-size 8 --n-embd 16 --n-head 2".split(),
     "course": ["--notebooks", str(ROOT / "notebooks")],
     "doctor": [],
-    "equivalence": "--num-microbatches 2 --ranks 2 --num-steps 1".split(),
+    "equivalence": "--ranks 2 --num-steps 1".split(),
     "grade": ["--jobs", "1"],
     "import": [],
     "record": ["--moments", "golf"],
@@ -52,7 +51,8 @@ STARTS_PROCESSES = r"grade|record|compare|equivalence|bench (?!simulate)|train .
 
 def commands() -> list[tuple[str, str]]:
     """What stands in front of each `-m pllab`, such as torchrun with its flags, and its words."""
-    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    pages = (ROOT / "README.md", ROOT / "docs" / "measured.md")
+    text = "\n".join(page.read_text() for page in pages).replace("\\\n", " ")
     found = re.findall(r"(?:(torchrun [^`\n]*?)|python) -m pllab ([a-z][^`\n#]*)", text)
     return [
         (launcher, " ".join(words.split())) for launcher, words in dict.fromkeys(found) if "--nnodes 2" not in launcher

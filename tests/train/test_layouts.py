@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from pllab.train import TrainConfig
-from pllab.train.layouts import LayoutRow, deviation, layout_equivalence, layouts, on_ranks, small, trained
+from pllab.train.comparing import Strategy, compared, equivalence
+from pllab.train.layouts import FROZEN, Trained, deviation, layouts, small
 
 pytestmark = pytest.mark.ranks
 SAMPLE_OF_2: list[dict[str, Any]] = [
@@ -29,11 +30,18 @@ SAMPLE_OF_4: list[dict[str, Any]] = [
 ]
 
 
+def unequal(
+    configs: list[TrainConfig], base: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZEN
+) -> list[Strategy]:
+    """The rows that are not what one process with the base's options trains; all configurations have as many ranks."""
+    _, *rows = compared([[base], configs], num_steps, 300.0, frozen)
+    assert len(rows) == len(configs)
+    return [row for row in rows if not max(row.loss_off, row.parameters_off) <= 1e-5]
+
+
 @pytest.mark.parametrize("sample", [SAMPLE_OF_2, SAMPLE_OF_4], ids=["2 ranks", "4 ranks"])
 def test_a_sample_trains_what_one_process_trains(sample: list[dict[str, Any]], quick_ranks: None) -> None:
-    configs = [small(TrainConfig(**axes)) for axes in sample]
-    rows = on_ranks(configs, trained(small(), 5), num_steps=5, timeout_s=300.0)
-    assert [row.name for row in rows if not row.is_equal] == [] and len(rows) == len(sample)
+    assert unequal([small(TrainConfig(**axes)) for axes in sample], small(), 5) == []
 
 
 @pytest.mark.parametrize("is_all", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
@@ -42,25 +50,22 @@ def test_a_frozen_beginning_trains_what_one_process_trains(is_all: bool, quick_r
     frozen = tuple(f"transformer.{layer}." for layer in ("wte", "wpe", "h.0", "h.1"))
     sample = [TrainConfig(pp=2, schedule=name, implementation="pytorch") for name in ("zb_h1", "zbv")]
     configs = [small(config) for config in (layouts(2) if is_all else sample)]
-    rows = on_ranks(configs, trained(small(), 2, frozen), num_steps=2, timeout_s=300.0, frozen=frozen)
-    assert [row for row in rows if not row.is_equal] == []
+    assert unequal(configs, small(), 2, frozen) == []
 
 
 @pytest.mark.exhaustive
 def test_every_layout_trains_what_one_process_trains(quick_ranks: None) -> None:
-    result = layout_equivalence()
+    result = equivalence()
     assert result.is_equal, result.table()
-    assert len(result.rows) == len([config for ranks in (2, 4, 8) for config in layouts(ranks)]) > 60
+    assert len(result.rows) == 1 + len([config for ranks in (2, 4, 8) for config in layouts(ranks)]) > 60
 
 
 def test_a_clipped_step_is_the_same_on_every_axis(quick_ranks: None) -> None:
     """The norm counts each parameter once: clipped to a tenth, one counted twice would shrink all others."""
     base = replace(small(), gradient_clipping=0.05)
-    reference = trained(base, 3)
     for sample in (SAMPLE_OF_2, SAMPLE_OF_4):
         configs = [replace(small(TrainConfig(**axes)), gradient_clipping=0.05) for axes in sample]
-        rows = on_ranks(configs, reference, num_steps=3, timeout_s=300.0)
-        assert [row for row in rows if not row.is_equal] == []
+        assert unequal(configs, base, 3) == []
 
 
 @pytest.mark.exhaustive
@@ -68,17 +73,15 @@ def test_a_clipped_step_is_the_same_under_pytorchs_dp_and_tp(quick_ranks: None) 
     """PyTorch cuts a weight over tp and then over dp, mostly along one dim."""
     axes: dict[str, Any] = {"dp": 2, "tp": 2, "zero": 2, "implementation": "pytorch", "loss_parallel": True}
     config = replace(small(TrainConfig(**axes)), gradient_clipping=0.05)
-    rows = on_ranks([config], trained(replace(small(), gradient_clipping=0.05), 3), num_steps=3, timeout_s=300.0)
-    assert [row for row in rows if not row.is_equal] == []
+    assert unequal([config], replace(small(), gradient_clipping=0.05), 3) == []
 
 
 def test_the_comparison_sees_a_wrong_loss_a_wrong_parameter_and_a_missing_one() -> None:
-    right = [2.0], {"w": torch.tensor([4.0, 1.0])}
+    right = Trained([2.0], [0.1], {"w": torch.tensor([4.0, 1.0])})
     assert deviation(right, right) == (0.0, 0.0)
-    assert deviation(([2.2], right[1]), right)[0] == pytest.approx(0.1)
-    assert deviation(([2.0], {"w": torch.tensor([4.0, 2.0])}), right)[1] == 0.25
-    assert deviation(([2.0], {}), right)[1] == float("inf")
-    assert not LayoutRow("x", 0.0, 2e-5).is_equal and not LayoutRow("x", float("nan"), 0.0).is_equal
+    assert deviation(right._replace(losses=[2.2]), right)[0] == pytest.approx(0.1)
+    assert deviation(right._replace(parameters={"w": torch.tensor([4.0, 2.0])}), right)[1] == 0.25
+    assert deviation(right._replace(parameters={}), right)[1] == float("inf")
 
 
 def test_the_layouts_cover_every_axis_and_both_implementations() -> None:

@@ -1,0 +1,62 @@
+"""The figures of docs/measured.md are those of the recorded results."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pllab.bench.document import fill, main
+from pllab.bench.measure import Comparison, Spread
+from pllab.bench.rivals import Rivals
+from pllab.bench.workloads import Workload
+
+ROOT = Path(__file__).parent.parent.parent
+RESULTS = ROOT / "assets" / "results"
+PAGE = ROOT / "docs" / "measured.md"
+
+
+def test_the_page_says_what_the_results_say() -> None:
+    text = PAGE.read_text()
+    assert fill(text, RESULTS) == text, "run python -m pllab.bench.document docs/measured.md assets/results"
+
+
+def test_every_bench_has_its_place() -> None:
+    for name in ("data_parallel", "faults", "fidelity", "fsdp", "pipeline", "tensor"):
+        assert f"<!-- measured: {name} -->\n" in PAGE.read_text(), name
+
+
+def written(name: str, record: object, folder: Path) -> str:
+    (folder / f"{name}_cpu2.json").write_text(json.dumps(record))
+    file = folder / "page.md"
+    file.write_text(f"before\n<!-- measured: {name} -->\nwhat was there\n<!-- end -->\nafter\n")
+    assert main([str(file), str(folder)]) == 0
+    text = file.read_text()
+    assert text.startswith("before\n") and text.endswith("\n<!-- end -->\nafter\n") and "what was there" not in text
+    assert main([str(file), str(folder)]) == 0 and file.read_text() == text
+    return text
+
+
+def test_ratios_are_taken_round_by_round_and_stand_with_their_spread(tmp_path: Path) -> None:
+    comparison = Comparison({"ours": (2.0, 4.0, 3.0), "theirs": (2.5, 5.0, 2.5), "one": (4.0, 8.0, 4.0)}, "one")
+    result = Rivals("a step.", Workload(), "ours", "theirs", comparison, {"a share": Spread(0.9, 0.8, 1.0)})
+    text = written("rivals", {"command": "python -m pllab bench rivals", **result.to_json()}, tmp_path)
+    assert "`python -m pllab bench rivals`: a step. a share: 0.900 (0.800-1.000)." in text
+    assert "| **`ours`** | 3.000 (2.500-3.500) | 0.800 (0.800-1.000) |" in text
+    assert "| theirs | 2.500 (2.500-3.750) | 1.000 (1.000-1.000) |" in text
+
+
+def test_fidelity_is_a_line_per_engine(tmp_path: Path) -> None:
+    record = {
+        "command": "python -m pllab bench fidelity",
+        "cases": [{"engine": engine} for engine in ("real", "real", "real", "emulated")],
+        "median_error": {"real": 0.02, "emulated": 0.001},
+        "largest_error": {"real": 0.04, "emulated": 0.001},
+    }
+    text = " ".join(written("fidelity", record, tmp_path).split())
+    assert "real, median error 2.00 %, largest 4.00 % of 3 cases; emulated, median error 0.10 %" in text
+
+
+def test_what_is_not_recorded_is_refused_with_the_way_to_record_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'weather' is not recorded; run its bench with --json .*weather_cpu2.json"):
+        fill("<!-- measured: weather -->\n<!-- end -->", tmp_path)
+    assert main(["page.md"]) == 2

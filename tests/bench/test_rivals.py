@@ -1,0 +1,45 @@
+"""The rivals on a model small enough to say nothing about speed: that all ways run and are told apart."""
+
+import json
+
+import pytest
+
+from pllab.bench import rivals
+from pllab.bench.measure import Comparison, Implausible
+from pllab.bench.rivals import Rivals, bench_data_parallel, bench_fsdp, bench_tensor, check_same_work
+from pllab.bench.workloads import Workload
+
+TINY = Workload(num_layers=1, width=8, num_heads=2, vocab_size=34, batch_size=2, num_tokens=8)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    ("bench", "ours", "theirs", "num_ways", "tokens"),
+    [
+        (bench_data_parallel, rivals.OURS, rivals.DDP, 5, 2 * 2 * 8),  # ranks, rows, tokens of a row
+        (bench_fsdp, rivals.SHARDED, rivals.FSDP2, 4, 2 * 2 * 8),
+        (bench_tensor, rivals.SPLIT, rivals.DTENSOR, 3, 2 * 8),  # all ranks see the same rows
+    ],
+)
+def test_all_ways_run_and_train_the_same_model(bench, ours: str, theirs: str, num_ways: int, tokens: int) -> None:
+    result = bench(TINY, repeats=2, backend="gloo", timeout_s=120.0)
+    assert (result.ours, result.theirs, result.comparison.tokens) == (ours, theirs, tokens)
+    assert len(result.comparison.seconds) == num_ways
+    assert {len(seconds) for seconds in result.comparison.seconds.values()} == {2}
+    read = json.loads(json.dumps(result.to_json()))
+    assert read["workload"]["num_layers"] == 1 and read["ratio"]["median"] == result.ratio.median
+    assert f"{ours} to {theirs}: " in result.table()
+
+
+def test_a_way_that_trains_another_model_is_refused() -> None:
+    seen = {rivals.DDP: 2.0, rivals.OURS: 2.5}
+    with pytest.raises(Implausible, match="DataParallel has loss 2.5000 and torch DDP 2.0000"):
+        check_same_work(seen, rivals.DDP)
+    with pytest.raises(Implausible):
+        check_same_work({rivals.DDP: 2.0, rivals.OURS: float("nan")}, rivals.DDP)
+    check_same_work({rivals.DDP: 2.0, rivals.OURS: 2.001}, rivals.DDP)
+
+
+def test_the_ratio_is_ours_to_theirs_round_by_round() -> None:
+    comparison = Comparison({"ours": (0.5, 1.2), "theirs": (1.0, 2.0), "alone": (2.0, 2.0)}, "alone")
+    assert Rivals("", TINY, "ours", "theirs", comparison).ratio.median == pytest.approx(0.55)
