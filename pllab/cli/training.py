@@ -170,9 +170,8 @@ def summary_text(result: TrainResult) -> str:
 
 
 def _metrics_lines(metrics: RunMetrics) -> list[str]:
-    """Where the time went, and what came of it; each measure is explained in `pllab.train.metrics`."""
-    shares = ", ".join(f"{cause} {share:.1%}" for cause, share in metrics.time_shares.items() if share)
-    lines = [f"time went to     {shares}"]
+    """What came of the time; each measure is explained in `pllab.train.metrics`."""
+    lines = []
     if metrics.bubble_fraction is not None:
         lines.append(
             f"bubble fraction  {metrics.bubble_fraction:.3f} measured in the steps, "
@@ -182,8 +181,8 @@ def _metrics_lines(metrics: RunMetrics) -> list[str]:
     return [
         *lines,
         f"goodput          {metrics.goodput:.2f} updates/s over {metrics.wall_time_s:.1f} s of wall time",
-        f"utilisation      {metrics.utilisation:.1%} of the devices' time, "
-        f"{metrics.model_flops_utilisation:.1%} of their FLOP/s; at most {memory:,.0f} MiB on a rank",
+        f"utilisation      {metrics.model_flops_utilisation:.1%} of the devices' FLOP/s; "
+        f"at most {memory:,.0f} MiB on a rank",
     ]
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from pllab import comm
-from pllab.comm.devices import synchronize
+from pllab.comm.devices import is_gpu, synchronize
 from pllab.data import Collate, Row, ShareLoader, partition_dataset
+from pllab.pipeline.streams import GpuStream, HostStream, Mark
 from pllab.simulate import simulate
 from pllab.train.checkpoints import (
     Progress,
@@ -38,7 +39,6 @@ from pllab.train.metrics import (
 )
 from pllab.train.placing import meta_model
 from pllab.train.profiling import profiled
-from pllab.train.spending import Inside, Seconds, pipeline_time, replicas_time
 from pllab.train.trainers import StepRecord, Trainer, make_trainer
 from pllab.train.translation import bleu_score
 from pllab.train.validation import validation_loss
@@ -86,6 +86,9 @@ class _Epoch:
     """Steps of this epoch behind an earlier run."""
     num_tokens: int = 0
     """On this rank, without padding."""
+    clock: HostStream = field(default_factory=HostStream)
+    marks: list[tuple[Mark, Mark]] = field(default_factory=list)
+    """Begin and end of each step on that clock, from the making of its batch."""
     validation: dict[int, float] = field(default_factory=dict)
     """The validation losses in between, by the step before them, from 0."""
     apart_s: float = 0.0
@@ -163,7 +166,6 @@ def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[St
     run.loader.set_epoch(number)
     trainer.model.train()
     synchronize()
-    trainer.watch.restart()
     epoch = _Epoch(number, time.perf_counter(), done=done)
     with profiled(run.config.profile if number == 0 else None, len(run.loader) - done) as end_step:
         _run_steps(run, epoch, end_step)
@@ -171,7 +173,7 @@ def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[St
     seconds = epoch.seconds
     step_losses, training_loss = _losses_of_all(epoch.records, count)
     epoch.validation[len(epoch.records) - 1] = run.validate()
-    inside = trainer.inside(epoch.records)
+    times = trainer.device_time(epoch.records)
     metrics = EpochMetrics(
         rank=comm.rank(),
         epoch=number,
@@ -180,18 +182,17 @@ def _run_epoch(run: _Run, number: int, done: int) -> tuple[EpochMetrics, list[St
         num_samples=sum(epoch.num_rows),
         training_loss=training_loss,
         validation_loss=epoch.validation[len(epoch.records) - 1],
-        device_s=_device_s(run, inside),
-        bubble_fraction=1 - sum(each.busy for each in inside) / sum(each.total for each in inside) if inside else None,
+        bubble_fraction=1 - sum(each.busy for each in times) / sum(each.total for each in times) if times else None,
     )
     return metrics, _steps(run, epoch, step_losses)
 
 
 def _run_steps(run: _Run, epoch: _Epoch, end_step: Callable[[], None]) -> None:
     """Run every step of an epoch that is not done; report progress, validate, and save, now and then."""
-    last_event, num_steps = 0.0, len(run.loader)
-    watch, interval = run.trainer.watch, run.config.eval_interval
+    last_event, num_steps, interval = 0.0, len(run.loader), run.config.eval_interval
+    clock = epoch.clock = _clock_of(run.trainer.device)
+    start = clock.mark()
     for step, batch in islice(enumerate(run.loader, start=1), epoch.done, None):
-        watch.lap("data")
         torch.manual_seed(_seed_of(run, epoch.number * num_steps + step))
         epoch.records.append(run.trainer.step(batch))
         end_step()
@@ -201,19 +202,23 @@ def _run_steps(run: _Run, epoch: _Epoch, end_step: Callable[[], None]) -> None:
         if step == num_steps or now - last_event > _SECONDS_BETWEEN_EVENTS:
             last_event = now
             _report(run, epoch)
-        watch.lap("data")
+        epoch.marks.append((start, clock.mark()))
+        now = time.perf_counter()
         if interval and step < num_steps and (epoch.number * num_steps + step) % interval == 0:
             synchronize()
             now = time.perf_counter()
             epoch.validation[len(epoch.records) - 1] = run.validate()
-            epoch.apart_s += time.perf_counter() - now
-            watch.lap(None)
         if run.config.checkpoint and (step == num_steps or _is_due(step, run.config.checkpoint_interval)):
-            now = time.perf_counter()
             _save(run, epoch, Progress(epoch.number * num_steps + step, num_steps))
-            epoch.apart_s += time.perf_counter() - now
-            watch.lap(None)
-        watch.end_step()
+        epoch.apart_s += time.perf_counter() - now
+        start = clock.mark()
+
+
+def _clock_of(device: torch.device) -> HostStream:
+    """The host's clock, or events on the current stream of a GPU, so that a mark does not wait for it."""
+    clock = GpuStream(device, torch.accelerator.current_stream(device)) if is_gpu(device) else HostStream()
+    clock.start_clock(None)
+    return clock
 
 
 def _is_due(step: int, interval: int) -> bool:
@@ -260,28 +265,20 @@ def _report(run: _Run, epoch: _Epoch) -> None:
     )
 
 
-def _device_s(run: _Run, inside: Sequence[Inside]) -> Seconds:
-    """What the time of this process's devices went to."""
-    steps, schedule = run.trainer.watch.steps(), run.trainer.schedule
-    if schedule is not None:
-        return pipeline_time(steps, schedule, inside)
-    messages = [step["messages"] for step in steps]
-    return replicas_time(steps, comm.all_gather_object(messages))
-
-
 def _steps(run: _Run, epoch: _Epoch, losses: Sequence[float]) -> list[StepMetrics]:
     """The steps of an epoch over all ranks, on this rank's clock."""
-    table = zip(losses, run.trainer.watch.steps(), epoch.num_rows, epoch.records, strict=True)
+    seconds = [epoch.clock.seconds(end) - epoch.clock.seconds(start) for start, end in epoch.marks]
+    table = zip(losses, seconds, epoch.num_rows, epoch.records, strict=True)
     return [
         StepMetrics(
             loss=loss,
-            training_time_s=sum(seconds.values()),
+            training_time_s=step_s,
             num_samples=num_rows * run.share[1],
             learning_rate=record.learning_rate,
             gradient_norm=None if record.gradient_norm is None else float(record.gradient_norm),
             validation_loss=epoch.validation.get(step),
         )
-        for step, (loss, seconds, num_rows, record) in enumerate(table)
+        for step, (loss, step_s, num_rows, record) in enumerate(table)
     ]
 
 

@@ -7,19 +7,31 @@ epochs the first is dropped, because it includes the warm-up. Over ranks rates a
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 
 from pllab import accelerator
 from pllab.comm.devices import is_gpu, synchronize, used_gpus
+from pllab.timeline import Timeline
 from pllab.train.config import TrainConfig
-from pllab.train.spending import CAUSES, Cause
+
+
+class DeviceTime(NamedTuple):
+    """The device-seconds of one batch in a pipeline, from its first action to its last, and those of its actions."""
+
+    total: float
+    busy: float
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> Self:
+        """Add up the timeline of a batch."""
+        return cls(timeline.num_ranks * timeline.makespan, timeline.busy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +50,6 @@ class EpochMetrics:
     """Mean over the target tokens of all ranks, measured before each step's update."""
     validation_loss: float
     """Mean over the target tokens of the validation examples of all ranks."""
-    device_s: Mapping[Cause, float] = field(default_factory=dict)
-    """What the time of this process's devices went to, in device-seconds, see `pllab.train.spending`."""
     bubble_fraction: float | None = None
     """Share of the devices' time in which a pipeline was idle, from the first action of a step to the last."""
 
@@ -108,14 +118,10 @@ class RunMetrics:
     """Cross-entropy of the last epoch, nats per target token."""
     peak_memory_bytes: tuple[int, ...]
     """Per rank; on a GPU what torch has allocated, else the resident set of the process since it started."""
-    time_shares: dict[Cause, float]
-    """What the devices' training time went to; the shares add up to 1, see `pllab.train.spending`."""
     bubble_fraction: float | None
     """Idle share of a pipeline in its steps, and none without one. Source: (p-1)/(m+p-1), Huang et al. 2019."""
     predicted_bubble_fraction: float | None
     """The same in a simulation of the schedule where F, I and W take equally long."""
-    utilisation: float
-    """Share of the devices' training time in which they computed: work and optimizer."""
     model_flops_utilisation: float
     """Operations that the model needs (`model_flops`) over those the devices could do in the training time.
     Source: PaLM, Chowdhery et al. 2022, section 4.1."""
@@ -125,8 +131,6 @@ class RunMetrics:
         """Compute all from what the ranks measured."""
         first, ranks = outcomes[0], [outcome.epochs for outcome in outcomes]
         counted = [epoch for epochs in ranks for epoch in (epochs[1:] or epochs)]
-        spent = {cause: sum(epoch.device_s[cause] for epoch in counted) for cause in CAUSES}
-        shares = {cause: seconds / sum(spent.values()) for cause, seconds in spent.items()}
         fractions = [epoch.bubble_fraction for epoch in counted if epoch.bubble_fraction is not None]
         samples, tokens = sum(e.num_samples for e in counted), sum(e.num_tokens for e in counted)
         needed = model_flops(first.num_parameters, config.n_layer, config.n_embd, tokens, samples)
@@ -137,10 +141,8 @@ class RunMetrics:
             wall_time_s=first.wall_time_s,
             loss=first.epochs[-1].training_loss,
             peak_memory_bytes=tuple(outcome.peak_memory_bytes for outcome in outcomes),
-            time_shares=shares,
             bubble_fraction=fmean(fractions) if fractions else None,
             predicted_bubble_fraction=first.predicted_bubble_fraction,
-            utilisation=shares["work"] + shares["optimizer"],
             model_flops_utilisation=needed / seconds / sum(outcome.peak_flops for outcome in outcomes),
         )
 

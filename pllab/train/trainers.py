@@ -16,10 +16,9 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.comm.devices import fork_rng, is_gpu
+from pllab.comm.devices import fork_rng
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import (
-    DataParallel,
     clip_grad_norm,
     global_sum,
     num_target_tokens,
@@ -32,9 +31,9 @@ from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
 from pllab.train.counted_pipeline import CountedPipeline
+from pllab.train.metrics import DeviceTime
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
-from pllab.train.spending import Inside, Stopwatch
 from pllab.train.stages import Weightless, first_mean, mean_loss, owned, packet_of, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
@@ -54,7 +53,7 @@ class StepRecord:
     learning_rate: float
     gradient_norm: float | torch.Tensor | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
-    inside: tuple[Inside, ...] = ()
+    device_time: tuple[DeviceTime, ...] = ()
     """The time of the devices of a split model, for each part of the batch."""
     record: Record | None = None
     """When this rank's actions of a pipeline between ranks ran; its devices' time is told by those of all ranks."""
@@ -71,8 +70,6 @@ class Trainer(Protocol):
     model: GPT2LMHeadModelParallel
     updates: Updates
     """The optimizers of this process."""
-    watch: Stopwatch
-    """Counts what the steps spend their time on."""
     device: torch.device
     """The device that the loop waits for, and that makes the translations."""
     mesh: comm.Mesh | None
@@ -90,7 +87,7 @@ class Trainer(Protocol):
     def loss_sum(self, batch: Batch) -> float:
         """Cross-entropy summed over the target tokens of a batch, in nats, without training."""
 
-    def inside(self, records: Sequence[StepRecord]) -> list[Inside]:
+    def device_time(self, records: Sequence[StepRecord]) -> list[DeviceTime]:
         """The time of the devices of a split model in some steps; all ranks call it."""
 
     def gather(self) -> GPT2LMHeadModelParallel:
@@ -130,11 +127,6 @@ class Plain:
         self.reason = self._replica.reason
         group = comm.group_of(mesh, "dp")
         self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config, group)
-        self.watch = Stopwatch(self.device)
-        self._has_messages_last = is_gpu(self.device) and isinstance(self._replica.module, DataParallel)
-        if self._has_messages_last:  # a GPU's queue has them after the last gradient; a CPU's calls are timed
-            for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
-                parameter.register_post_accumulate_grad_hook(lambda _: self.watch.lap("work"))
 
     @property
     def schedule(self) -> Schedule | None:
@@ -150,34 +142,27 @@ class Plain:
         """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
         num_targets = num_target_tokens(batch["labels"])
         total = global_sum(num_targets)  # before the forward is queued, so that a GPU is not waited for
-        self.watch.lap("messages")
         _check_targets(total, self._config)
-        sums, pipe = [], self.model.pipe
-        inside = list[Inside]()
+        sums, times, pipe = list[torch.Tensor](), list[DeviceTime](), self.model.pipe
         parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
-        with comm.record_messages() as ledger:
-            for part in parts:
-                with nullcontext() if part is parts[-1] else self._replica.unsent():
-                    loss_sum = self._replica.loss_sum(*part)
-                    self._replica.backward(token_weighted(loss_sum, num_targets, total=total))
-                sums.append(loss_sum.detach())
-                inside += [Inside.of(pipe.schedule, pipe.last_timeline)] if pipe else []
-        self.watch.lap("messages" if self._has_messages_last else "work")
-        if self.device.type == "cpu":
-            self.watch.within("messages", ledger.seconds)
+        for part in parts:
+            with nullcontext() if part is parts[-1] else self._replica.unsent():
+                loss_sum = self._replica.loss_sum(*part)
+                self._replica.backward(token_weighted(loss_sum, num_targets, total=total))
+            sums.append(loss_sum.detach())
+            times += [DeviceTime.of(pipe.last_timeline)] if pipe else []
         norm = None if (most := self._config.norm_limit) is None else self._replica.clip(most)
         rate = self.updates.step()
-        self.watch.lap("optimizer")
-        return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm, tuple(inside))
+        return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm, tuple(times))
 
     def loss_sum(self, batch: Batch) -> float:
         """Forward without gradients, so without messages about them."""
         with torch.no_grad():
             return float(self._replica.loss_sum(batch["input_ids"], batch["labels"]))
 
-    def inside(self, records: Sequence[StepRecord]) -> list[Inside]:
+    def device_time(self, records: Sequence[StepRecord]) -> list[DeviceTime]:
         """That of each part of a batch."""
-        return [each for record in records for each in record.inside]
+        return [each for record in records for each in record.device_time]
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """The model, where this rank has all of it, or another with the weights of all ranks."""
@@ -218,7 +203,6 @@ class Pipelined:
         self._own = nn.ModuleList(self._mine.values())
         self._replica = shared(self._own, self.config, self.mesh) if self.config.dp > 1 else None
         self.updates = Updates(self.model, self._shares(), self.config)
-        self.watch = Stopwatch(self.device)
         where = "ranks" if self._on_ranks else "lanes"
         whose = " of torch.distributed.pipelining" if self._on_ranks else ""
         self.reason = f"{self.schedule.name} on {self.config.pp} {where}, {self._num_parts} micro-batches{whose}"
@@ -230,17 +214,14 @@ class Pipelined:
         _check_targets(total, self.config)
         with unsent(self._replica):
             # A mean over no targets is no number.
-            loss, inside, record = self._run(batch, num_targets) if num_targets else (0.0, (), None)
+            loss, times, record = self._run(batch, num_targets) if num_targets else (0.0, (), None)
             self._weigh(self.config.dp * num_targets / total)
-        self.watch.lap("work")
         if self._replica is not None:
             self._replica.average_now()
-            self.watch.lap("messages")
         norm = None if (most := self.config.norm_limit) is None else clip_grad_norm(self._own, most, self.mesh)
         rate = self.updates.step(self._executor.on_each_lane if isinstance(self._executor, LaneExecutor) else None)
-        self.watch.lap("optimizer")
         loss_sum = torch.tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
-        return StepRecord(loss_sum, num_targets, rate, norm, inside, record)
+        return StepRecord(loss_sum, num_targets, rate, norm, times, record)
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
@@ -254,12 +235,12 @@ class Pipelined:
             assert isinstance(self._executor, LaneExecutor), "counting evaluates nothing"
             return self._executor.evaluate((inputs, labels), labels).loss * num_targets
 
-    def inside(self, records: Sequence[StepRecord]) -> list[Inside]:
+    def device_time(self, records: Sequence[StepRecord]) -> list[DeviceTime]:
         """That of each batch."""
         if not isinstance(self._executor, TorchPipeline):
-            return [each for record in records for each in record.inside]
+            return [each for record in records for each in record.device_time]
         mine = [record.record for record in records if record.record is not None]
-        return [Inside.of(self.schedule, timeline) for timeline in self._executor.timelines(mine)]
+        return [DeviceTime.of(timeline) for timeline in self._executor.timelines(mine)]
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """The model on lanes, or on ranks another with the weights of all."""
@@ -340,7 +321,7 @@ class Pipelined:
             shares[self.schedule.rank_of_stage[number]].append(names[id(parameter)])
         return shares
 
-    def _run(self, batch: Batch, num_targets: int) -> tuple[float, tuple[Inside, ...], Record | None]:
+    def _run(self, batch: Batch, num_targets: int) -> tuple[float, tuple[DeviceTime, ...], Record | None]:
         """Forward and backward of the schedule: the mean loss of this pipeline's rows, and where its time went."""
         inputs, labels = batch["input_ids"], batch["labels"]
         if isinstance(self._executor, CountedPipeline):  # other ranks are not there, and have no times
@@ -349,7 +330,7 @@ class Pipelined:
             loss, record = self._executor.step(inputs, labels, num_targets)
             return loss, (), record
         loss, timeline = self._executor.step((inputs, labels), labels)
-        return loss, (Inside.of(self.schedule, timeline),), None
+        return loss, (DeviceTime.of(timeline),), None
 
     def _weigh(self, weight: float) -> None:
         """Prepare the average over dp, in which a pipeline whose rows have more targets weighs more."""

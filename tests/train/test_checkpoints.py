@@ -317,7 +317,7 @@ def moments(like=None):
 def losses(trainer, config, first):
     """Of some steps, over the whole batch."""
     trainer.updates.begin(2 * STEPS, first)
-    return [loss_of_all(trainer.step(share_of(batch(first + number), config))) for number in range(STEPS)]
+    return [loss_of_all(trainer.step(share_of(batch(first + number, config), config))) for number in range(STEPS)]
 
 
 def stopped(rank, world_size, folder, axes):

@@ -5,7 +5,6 @@ import pytest
 from pllab.train import EpochMetrics, TrainConfig, TrainResult, load_results, plot_scaling, save_plots
 from pllab.train.metrics import RankOutcome, RunMetrics, StepMetrics
 from pllab.train.results import open_workdir, save_result
-from pllab.train.spending import CAUSES
 
 
 def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.0)):
@@ -20,7 +19,6 @@ def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.
                 num_samples=10,
                 training_loss=loss,
                 validation_loss=loss,
-                device_s=dict.fromkeys(CAUSES, time / len(CAUSES)),
             )
             for epoch, time in enumerate(seconds)
         )
