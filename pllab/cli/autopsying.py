@@ -10,6 +10,7 @@ from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_gr
 from pllab.autopsy.diagnosis import SHAPE
 from pllab.cli.flags import parse
 from pllab.cli.measuring import check_file
+from pllab.files import write_whole
 
 _FRAMES = 4  # of a stack; the innermost ones are those of a library that waits
 _ENDED = (
@@ -47,7 +48,7 @@ def run(words: Sequence[str]) -> int:
     found = diagnose(records)
     print("\n".join(map(printable, _lines(records, found))))
     if options.json is not None:
-        options.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+        write_whole(options.json, json.dumps(asdict(found), indent=1) + "\n")
         print(f"diagnosis in {options.json}")
     return 0
 
