@@ -15,6 +15,7 @@ import pllab
 PACKAGE = Path(pllab.__file__).parent
 FLOORS = {
     "arguments": -1,
+    "files": -1,
     "memory": -1,
     "accelerator": -2,
     "schedule": 0,

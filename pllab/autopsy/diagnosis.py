@@ -12,23 +12,33 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pllab.autopsy import wards
-from pllab.autopsy.habits import Kind, expected
-from pllab.autopsy.records import Call, Record
-from pllab.autopsy.waiting import lateness
+from pllab.autopsy.records import Call, Kind, Record
 
+SKIPPED = "skipped collective"
+SWAPPED = "swapped collectives"
+SHAPE = "wrong shape"
+UNEVEN = "uneven batches"
+SWALLOWED = "swallowed exception"
+SENDS = "send-send deadlock"
+NAN = "NaN on one rank"
+STRAGGLER = "straggler"
+CAUSES = (SKIPPED, SWAPPED, SHAPE, UNEVEN, SWALLOWED, SENDS, NAN, STRAGGLER)
+"""The eight causes, in the order in which lesson 15 practises them."""
+
+# What a diagnosis says where the records name no cause.
 NO_FAULT = "no fault found"
 OTHER_CALLS = "different calls"
 ABSENT = "never came"
+
 _LATE_S = 0.15  # less is the noise of a busy machine
 _LEAST_TIMES = 4  # one pause of a rank makes it late to all calls of a step that are started together
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The rank, the number of its call and the cause, as in `pllab.autopsy.WARDS`, and a sentence for people.
+    """The rank, the number of its call and the cause, one of `pllab.autopsy.CAUSES`, and a sentence for people.
 
-    `rank` and `call` are None where nothing was found.
+    `rank` and `call` are None where nothing was found; then, and where the records name no cause, `cause` says so.
     """
 
     rank: int | None
@@ -90,16 +100,16 @@ def _explain_parting(
 
 
 _SENTENCES = {
-    wards.SKIPPED: "Rank {rank} skipped a collective",
-    wards.SWAPPED: "Rank {rank} swapped two collectives",
-    wards.SHAPE: "Rank {rank} has a tensor of another shape or dtype",
-    wards.UNEVEN: "Rank {rank} had fewer batches and has left the loop",
+    SKIPPED: "Rank {rank} skipped a collective",
+    SWAPPED: "Rank {rank} swapped two collectives",
+    SHAPE: "Rank {rank} has a tensor of another shape or dtype",
+    UNEVEN: "Rank {rank} had fewer batches and has left the loop",
     OTHER_CALLS: "Rank {rank} made another call than the others",
 }
 
 
 def _minority(by_rank: dict[int, dict[int, Call]], made: dict[int, Call], place: int) -> int:
-    """The rank that parted: the one of the fewest; of as many, the one that broke the habit of the calls before."""
+    """The rank that made the rarest call; on a tie, the rank that broke its own habit."""
     counts = Counter(call.kind for call in made.values())
     fewest = [rank for rank in made if counts[made[rank].kind] == min(counts.values())]
     before = [call for at, call in sorted(by_rank[fewest[0]].items()) if at < place]
@@ -115,11 +125,11 @@ def _cause_of_parting(by_rank: dict[int, dict[int, Call]], culprit: int, right: 
     by_habit = expected(before, len(wanted) + 1)
     after = [*wanted[1:], *by_habit[len(wanted) :]]  # what comes after the call that the others made
     if after and mine[0] == after[0]:
-        return wards.SWAPPED if len(mine) > 1 and mine[1] == wanted[0] and mine[1:2] != after[1:2] else wards.SKIPPED
+        return SWAPPED if len(mine) > 1 and mine[1] == wanted[0] and mine[1:2] != after[1:2] else SKIPPED
     if mine[0][0] == wanted[0][0]:
-        return wards.SHAPE
+        return SHAPE
     if before and mine[0] not in [call.kind for call in before]:
-        return wards.UNEVEN
+        return UNEVEN
     return OTHER_CALLS
 
 
@@ -152,7 +162,7 @@ def _explain_circle(circle: list[Record]) -> Diagnosis:
     places = ", ".join(f"rank {number} in {call} (call {call.number})" for number, call in stands.items())
     why = "made another call here in the steps before" if unusual else "is the last of them, and no habit tells more"
     sentence = f"Every rank of a circle stands in a send, so nobody receives: {places}; rank {rank} {why}."
-    return Diagnosis(rank, stands[rank].number, wards.SENDS, sentence)
+    return Diagnosis(rank, stands[rank].number, SENDS, sentence)
 
 
 def _absence(records: Sequence[Record]) -> Diagnosis | None:
@@ -171,7 +181,7 @@ def _explain_absence(record: Record, waiting: Record, call: Call) -> Diagnosis:
         return _swallowed(record.rank, record.next_number, record, f", and {told}")
     if record.state == "returned":
         sentence = f"Rank {record.rank} had fewer batches and has returned, and {told}."
-        return Diagnosis(record.rank, record.next_number, wards.UNEVEN, sentence)
+        return Diagnosis(record.rank, record.next_number, UNEVEN, sentence)
     where = f" It was at {record.stack[0]}." if record.stack else ""
     ended = "" if record.state == "running" else f" It ended: {record.state}."
     sentence = f"Rank {record.rank} never came to its call {record.next_number}, and {told}.{where}{ended}"
@@ -194,7 +204,7 @@ def _without_record(records: Sequence[Record]) -> Diagnosis | None:
 def _swallowed(rank: int, call: int, record: Record, told: str = "") -> Diagnosis:
     caught = record.caught[-1]
     sentence = f"Rank {rank} swallowed an exception before its call {call}: {caught.text} at {caught.where}{told}."
-    return Diagnosis(rank, call, wards.SWALLOWED, sentence)
+    return Diagnosis(rank, call, SWALLOWED, sentence)
 
 
 def _not_a_number(records: Sequence[Record]) -> Diagnosis | None:
@@ -204,7 +214,7 @@ def _not_a_number(records: Sequence[Record]) -> Diagnosis | None:
         return None
     number, rank, call = min(found, key=lambda one: one[:2])
     sentence = f"Rank {rank} put a value that is not a number into {call}, its call {number}, as the first of all."
-    return Diagnosis(rank, number, wards.NAN, sentence)
+    return Diagnosis(rank, number, NAN, sentence)
 
 
 def _straggler(records: Sequence[Record]) -> Diagnosis | None:
@@ -218,7 +228,7 @@ def _straggler(records: Sequence[Record]) -> Diagnosis | None:
     calls = next([call for call in record.calls if call.is_collective] for record in records if record.rank == rank)
     call = calls[_change([late[rank].get(call.number, 0.0) > most / 2 for call in calls])]
     told = f"from {call}, its call {call.number}, on the others wait up to {most:.2f} s"
-    return Diagnosis(rank, call.number, wards.STRAGGLER, f"Rank {rank} is a straggler: {told}.")
+    return Diagnosis(rank, call.number, STRAGGLER, f"Rank {rank} is a straggler: {told}.")
 
 
 def _change(is_late: Sequence[bool]) -> int:
@@ -229,3 +239,63 @@ def _change(is_late: Sequence[bool]) -> int:
     share = sum(is_late) / len(is_late)
     above = [sum(is_late[at:]) - share * (len(is_late) - at) for at in range(len(is_late))]
     return max((at for at, late in enumerate(is_late) if late), key=lambda at: (above[at], -at))
+
+
+def _period(kinds: Sequence[Kind]) -> int | None:
+    """After how many calls a sequence repeats itself: 2 for A B A B A; None if it has not repeated itself in full.
+
+    A start that comes once, such as the broadcast of the weights, is left out: only the end has to repeat.
+    """
+    for period in range(1, len(kinds) // 2 + 1):
+        if all(kinds[-1 - back] == kinds[-1 - back - period] for back in range(period)):
+            return period
+    return None
+
+
+def expected(calls: Sequence[Call], ahead: int = 1) -> list[Kind]:
+    """The kinds of the next calls by habit, `ahead` of them; none without a habit."""
+    kinds = [call.kind for call in calls]
+    period = _period(kinds)
+    return [] if period is None else [kinds[len(kinds) - period + step % period] for step in range(ahead)]
+
+
+def lateness(records: Sequence[Record]) -> dict[int, dict[int, float]]:
+    """For each rank the calls to which it came as the last one, with the seconds after the one before it.
+
+    Worked example: ranks 0 and 1 came to call 4 at 1.0 s and 1.1 s, and rank 2 at 1.5 s:
+
+        {0: {}, 1: {}, 2: {4: 0.4}}
+
+    Of each rank's first group, and of the calls that all made. The ranks' clocks must be one, as on one machine.
+    """
+    late: dict[int, dict[int, float]] = {record.rank: {} for record in records}
+    calls = {record.rank: record.collectives(call.group) for record in records for call in record.calls[:1]}
+    if len(calls) < len(records):
+        return late
+    for place in sorted(set.intersection(*map(set, calls.values()))):
+        (before, _), (last, rank) = sorted((calls[rank][place].started_s, rank) for rank in calls)[-2:]
+        late[rank][calls[rank][place].number] = last - before
+    return late
+
+
+def wait_for_graph(records: Sequence[Record]) -> dict[int, set[int]]:
+    """For each rank the ranks that its first unfinished call waits for; empty for one that waits for nobody.
+
+    Worked example: ranks 0 and 2 stand in all_reduce(768), their call 8, and rank 1 has made seven calls:
+
+        {0: {1}, 1: set(), 2: {1}}
+
+    In a send or receive a rank waits for the other end. In a collective it waits for every rank of the group that has
+    not made the same call at this place.
+    """
+    graph: dict[int, set[int]] = {}
+    for record in sorted(records, key=lambda one: one.rank):
+        call = record.standing
+        if call is None or not call.is_collective:
+            graph[record.rank] = set() if call is None or call.peer is None else {call.peer}
+            continue
+        others = {one.rank: one.collectives(call.group) for one in records if one.rank != record.rank}
+        members = {rank: calls for rank, calls in others.items() if calls} or others
+        same = {rank for rank, calls in members.items() if call.order in calls and calls[call.order].kind == call.kind}
+        graph[record.rank] = set(members) - same
+    return graph

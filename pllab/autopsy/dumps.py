@@ -1,16 +1,16 @@
 """Read records from files: ours, and what torch's flight recorder dumps on any machine, as JSON or as a pickle."""
 
+import io
 import json
+import pickle
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pllab.arguments import plain_file, require
-from pllab.autopsy.narrow import read_pickle
-from pllab.autopsy.records import MARK, Call, Record
+from pllab.arguments import plain_file
+from pllab.autopsy.records import MARK, Call, Record, whole
 
-_MOST_BYTES = 256 * 2**20
 _NAMES = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
@@ -36,25 +36,20 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
     for one, other in zip(records, records[1:], strict=False):
         if one.rank == other.rank:
             raise ValueError(f"two of the files are of rank {one.rank}; give one file of each rank")
-    ours = [(record.world_size, str(path)) for record, is_ours, path in found if is_ours]  # torch's may not know it
-    for size, path in ours[1:]:
-        if size != ours[0][0]:
-            told = f"{ours[0][1]!r} is of a job of {ours[0][0]} ranks and {path!r} of one of {size}"
-            raise ValueError(f"{told}; give the files of one job")
+    sizes = {record.world_size: path for record, is_ours, path in found if is_ours}  # torch's may not know it
+    if len(sizes) > 1:
+        told = " and ".join(f"{str(path)!r} is of a job of {size} ranks" for size, path in sizes.items())
+        raise ValueError(f"{told}; give the files of one job")
     return records
 
 
 def _read(path: Path) -> tuple[Record, bool]:
     """The record of a file, and whether it is one of ours."""
     try:
-        size = plain_file(path).stat().st_size
-        data = path.read_bytes() if size <= _MOST_BYTES else b""
+        values = _values(plain_file(path).read_bytes())
+        return _record(values, path), MARK in values
     except OSError as error:
         raise ValueError(f"{str(path)!r} cannot be read ({error.strerror}); give the dump of each rank") from None
-    try:
-        require(size <= _MOST_BYTES, f"it has more than {_MOST_BYTES // 2**20} MiB, which no flight record has")
-        values = _values(data)
-        return _record(values, path), MARK in values
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no flight record: {error}") from None
 
@@ -68,6 +63,34 @@ def _values(data: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         kind = "JSON" if data.lstrip()[:1] == b"{" else "JSON or a pickle"
         raise ValueError(f"it is not {kind} ({str(error).partition(chr(10))[0]})") from None
+
+
+class _NamedError(ValueError):
+    """A pickle names a class or a function."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise _NamedError(f"the pickle asks for {module}.{name}, and a dump holds plain values only; nothing of it ran")
+
+
+def read_pickle(data: bytes) -> Any:
+    """The dictionaries, lists, tuples, words and numbers of a pickle; nothing in it is run.
+
+    Example: `read_pickle(pickle.dumps({"entries": [1, 2]}))` is `{"entries": [1, 2]}`.
+
+    A pickle is a program that may call whatever it names, and torch's own reader of its dumps would do so. What torch
+    writes into them needs no name at all, so here every name is refused before anything is called.
+
+    Raises:
+        ValueError: it names a class or a function, or it is no whole pickle.
+    """
+    try:
+        return _PlainUnpickler(io.BytesIO(data)).load()
+    except _NamedError:
+        raise
+    except Exception as error:  # a damaged pickle raises nearly anything
+        raise ValueError(f"it is no whole pickle ({type(error).__name__}: {error})") from None
 
 
 def _record(found: Any, path: Path) -> Record:
@@ -90,7 +113,7 @@ def _of_torch(found: Mapping[str, Any], rank: int) -> Record:
     """A dump of torch, which numbers collectives from 1 in each group, and messages between two ranks apart."""
     groups = found.get("pg_config") or {}
     sizes = [len(re.findall(r"\d+", str(group.get("ranks", "")))) for group in groups.values()]
-    entries = sorted(found["entries"], key=lambda entry: _whole(entry["record_id"]))
+    entries = sorted(found["entries"], key=lambda entry: whole(entry["record_id"]))
     calls = tuple(_call(entry) for entry in entries)
     standing = next((entry for entry, call in zip(entries, calls, strict=True) if not call.finished), None)
     stack = tuple(map(_line, standing.get("frames") or ())) if standing else ()
@@ -107,24 +130,18 @@ def _call(entry: Mapping[str, Any]) -> Call:
     own = [line for line in frames if not line.startswith(("distributed_c10d.py", "c10d_logger.py"))]
     group = entry["process_group"]
     return Call(
-        number=_whole(entry["record_id" if is_p2p else "collective_seq_id"]),
+        number=whole(entry["record_id" if is_p2p else "collective_seq_id"]),
         name=name,
         shape=_shape(sizes),
         dtype=str(dtypes[0]),
         peer=peer,
         finished=bool(entry.get("retired")) or entry["state"] == "completed" or bool(ended),
-        started_s=_whole(entry["time_created_ns"]) / 1e9,
-        finished_s=_whole(ended) / 1e9 or None,
+        started_s=whole(entry["time_created_ns"]) / 1e9,
+        finished_s=whole(ended) / 1e9 or None,
         where=own[0] if own else "",
         group=" ".join(map(str, group)) if isinstance(group, Sequence) and not isinstance(group, str) else str(group),
-        order=_whole(entry["collective_seq_id"]),
+        order=whole(entry["collective_seq_id"]),
     )
-
-
-def _whole(value: Any) -> int:
-    number = int(value)
-    require(abs(number) < 1 << 63, "a number has more than 64 bits")
-    return number
 
 
 def _name_and_peer(text: str) -> tuple[str, int | None]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from pllab.arguments import require, whole_number
 
+Kind = tuple[Any, ...]
+"""What must be the same on all ranks that take part in a call: name, shape, dtype and root."""
 MARK = "pllab_flight"  # the first key of a record of ours
 VERSION = 1
 _MOST_RANKS = 1 << 20
@@ -52,7 +54,7 @@ class Call:
         return self.name not in _POINT_TO_POINT
 
     @property
-    def kind(self) -> tuple[Any, ...]:
+    def kind(self) -> Kind:
         """What must be the same on all ranks that take part: name, shape, dtype and root."""
         own = self.name in _SHAPE_IS_OWN
         return (self.name, () if own else self.shape, "" if own else self.dtype, self.peer)
@@ -122,13 +124,11 @@ class Record:
             raise ValueError(f"it is a record of version {found.get(MARK)!r}, and this pllab reads version {VERSION}")
         try:
             return cls(
-                rank=_whole(found["rank"]),
-                world_size=whole_number("world_size", _whole(found["world_size"]), most=_MOST_RANKS),
+                rank=whole(found["rank"]),
+                world_size=whole_number("world_size", whole(found["world_size"]), most=_MOST_RANKS),
                 calls=tuple(_call(call) for call in found["calls"]),
                 state=str(found["state"]),
-                caught=tuple(
-                    Caught(str(c["text"]), str(c["where"]), _whole(c["before_call"])) for c in found["caught"]
-                ),
+                caught=tuple(Caught(str(c["text"]), str(c["where"]), whole(c["before_call"])) for c in found["caught"]),
                 stack=tuple(map(str, found["stack"])),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -136,17 +136,22 @@ class Record:
 
 
 def _call(found: Mapping[str, Any]) -> Call:
-    made = Call(**{**found, "shape": tuple(_whole(size) for size in found["shape"])})
-    _whole(made.number), _whole(made.order)
+    made = Call(**{**found, "shape": tuple(whole(size) for size in found["shape"])})
+    whole(made.number), whole(made.order)
     require(math.isfinite(made.started_s) and math.isfinite(made.finished_s or 0), "a time is not finite")
     if not isinstance(made.name, str) or not isinstance(made.group, str) or not isinstance(made.dtype, str):
         raise TypeError(made.name)
     if made.peer is not None:
-        _whole(made.peer)
+        whole(made.peer)
     return made
 
 
-def _whole(value: Any) -> int:
+def whole(value: Any) -> int:
+    """The value, if it is a whole number of 64 bits.
+
+    Raises:
+        TypeError: it is not.
+    """
     if type(value) is not int or abs(value) >= 1 << 63:
         raise TypeError(f"{str(value)[:40]!r} is no whole number of 64 bits")
     return value

@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pllab.arguments import printable
-from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_graph, wards
+from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_graph
+from pllab.autopsy.diagnosis import SHAPE
 from pllab.cli.flags import parse
 from pllab.cli.measuring import check_file
+from pllab.files import write_whole
 
 _FRAMES = 4  # of a stack; the innermost ones are those of a library that waits
 _ENDED = (
@@ -46,7 +48,7 @@ def run(words: Sequence[str]) -> int:
     found = diagnose(records)
     print("\n".join(map(printable, _lines(records, found))))
     if options.json is not None:
-        options.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+        write_whole(options.json, json.dumps(asdict(found), indent=1) + "\n")
         print(f"diagnosis in {options.json}")
     return 0
 
@@ -82,7 +84,7 @@ def _at_the_finding(records: Sequence[Record], found: Diagnosis) -> Iterator[str
     made = ", ".join(f"rank {rank} {call or 'nothing'}" for rank, call in calls.items())
     yield _line(f"call {theirs.number}", made)
     earlier = [one for one in records if one.standing is not None and one.standing.order < theirs.order]
-    if found.cause == wards.SHAPE and earlier:
+    if found.cause == SHAPE and earlier:
         yield _line("", _ENDED.format(", ".join(str(one.rank) for one in earlier), theirs.number))
 
 

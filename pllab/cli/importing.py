@@ -9,6 +9,7 @@ from typing import Any
 from pllab.arguments import printable
 from pllab.cli.flags import gather, parse
 from pllab.cli.measuring import check_file
+from pllab.files import write_whole
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, IdleCause, estimate, idle_causes, simulate
 from pllab.timeline import Timeline
@@ -120,7 +121,7 @@ def run(words: Sequence[str]) -> int:
     report = Report.of(recorded)
     print("\n".join(map(printable, report.lines())))
     if options.json is not None:
-        options.json.write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
+        write_whole(options.json, json.dumps(report.to_json(), indent=1) + "\n")
         print(f"numbers in {options.json}")
     if options.output is not None:
         from pllab.show import BubbleStudio  # with the widget libraries, which the report does not need

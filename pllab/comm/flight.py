@@ -24,6 +24,7 @@ from torch.distributed import ProcessGroup
 
 from pllab.autopsy import Call, Caught, Record
 from pllab.comm.ledger import METHODS, group_name, peer_of, shape_of, tensors_in
+from pllab.files import write_whole
 
 _EVERY_S = 0.1
 _LAST_S = 60.0  # for the thread's last write; it ends in a tenth of a second on a machine that is not busy
@@ -161,21 +162,15 @@ class Flight:
                 caught=tuple(self.caught),
                 stack=() if self.state != "running" else stack,
             )
-            _write_whole(self.path, json.dumps(record.to_json()).encode())
+            write_whole(self.path, json.dumps(record.to_json()))
 
     def keep_writing(self) -> None:
         """In a thread of its own: write until the program has ended."""
         while not self._ended.is_set():
             self.write()
             if self.torchs is not None:
-                _write_whole(self.torchs, _dump_of_torch())
+                write_whole(self.torchs, _dump_of_torch())
             self._ended.wait(_EVERY_S)
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    draft = path.with_suffix(".draft")
-    draft.write_bytes(data)
-    draft.replace(path)
 
 
 def _dump_of_torch() -> bytes:

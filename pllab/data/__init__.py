@@ -3,14 +3,13 @@
 `partition.py` cuts, `loader.py` keeps the ranks in step, `corpora.py` has the texts, `tokens.py` makes batches of them.
 """
 
-from pllab.data.corpora import DatasetError, Example, docs_examples, load_examples, number_examples, texts_of
+from pllab.data.corpora import DatasetError, Example, load_examples, texts_of
 from pllab.data.loader import ShareLoader, partition_dataset
-from pllab.data.partition import DataPartitioner, Partition, share_counts
-from pllab.data.tokens import IGNORED, Block, Collate, Row, Tokenizer, pack_text, prompt_tokens, train_tokenizer
+from pllab.data.partition import DataPartitioner, Partition
+from pllab.data.tokens import IGNORED, Collate, Row, Tokenizer, pack_text, prompt_tokens, train_tokenizer
 
 __all__ = [
     "IGNORED",
-    "Block",
     "Collate",
     "DataPartitioner",
     "DatasetError",
@@ -19,13 +18,10 @@ __all__ = [
     "Row",
     "ShareLoader",
     "Tokenizer",
-    "docs_examples",
     "load_examples",
-    "number_examples",
     "pack_text",
     "partition_dataset",
     "prompt_tokens",
-    "share_counts",
     "texts_of",
     "train_tokenizer",
 ]

@@ -8,19 +8,19 @@ Whatever the origin, a set becomes a list of `Example`, so one trainer and one `
 """
 
 import logging
-import os
 import random
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from pllab.arguments import plain_file
 
 _log = logging.getLogger(__name__)
 _EVERY_S = 5.0  # between two words on what is being read
@@ -78,7 +78,7 @@ def docs_examples(split: str = "train") -> list[Example]:
     ]
 
 
-def number_examples(split: str = "train", limit: int | None = None, seed: int = 1234) -> list[Example]:
+def number_examples(split: str = "train", limit: int | None = None) -> list[Example]:
     """Number words in German and in English, for numbers from 0 to 999,999.
 
     Example: `Example("dreiundzwanzig", "twenty-three")`. Train has 8,000 numbers, validation and test 1,000
@@ -90,7 +90,7 @@ def number_examples(split: str = "train", limit: int | None = None, seed: int = 
     from num2words import num2words  # here, so that a GPU node without num2words can use the rest of the room
 
     _require_split("data set 'numbers'", split, tuple(_NUMBER_SPLITS))
-    rng = random.Random(seed)
+    rng = random.Random(1234)
     numbers = list(range(_SMALL)) + rng.sample(range(_SMALL, _LIMIT), _LARGE)
     rng.shuffle(numbers)
     chosen = numbers[_NUMBER_SPLITS[split]][:limit]
@@ -134,7 +134,7 @@ _HUB_SETS = {
     "tinyshakespeare": _HubSet("karpathy/tiny_shakespeare", ("text",), is_book=True),
     "openwebtext": _HubSet("Skylion007/openwebtext", ("text",)),
 }
-_BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".arrow": "arrow"}
+_BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}
 FILE_TYPES = (*_BUILDERS, ".txt")
 """The endings by which a file says what it is."""
 NAMES = ("docs", "numbers", *_HUB_SETS)
@@ -161,12 +161,13 @@ def load_examples(
         openwebtext        web pages                                   network or path
         owner/set          any set of the hub; owner/set:config too    network
 
-    `path` is a local .jsonl, .json, .csv, .parquet, .arrow or .txt file, a folder of them, or a folder made by
-    `save_to_disk`. `columns` names one column of text, or source and target, where they are not `text` or `de` and
-    `en`. A set without a validation split gives every twentieth example of train to validation.
+    `path` is a local .jsonl, .json, .csv, .parquet or .txt file, or a folder of such files. `columns` names one column
+    of text, or source and target, where they are not `text` or `de` and `en`. A set without a validation split gives
+    every twentieth example of train to validation.
 
     Raises:
         DatasetError: the set cannot be found or reached, or does not have this split or these columns.
+        ValueError: the path is a pipe or a device.
     """
     if limit is not None and limit < 1:
         raise DatasetError(f"limit {limit} asks for no examples; use at least 1, or None for all")
@@ -174,18 +175,26 @@ def load_examples(
         return docs_examples(split)[:limit]
     if path is None and name == "numbers":
         return number_examples(split, limit)
-    if path is None and name not in NAMES and (close := get_close_matches(name, NAMES, 1, cutoff=0.8)):
-        raise DatasetError(f"data set {name!r} is not known; {close[0]!r} is, {_USE_EMBEDDED}")
-    names = (columns,) if isinstance(columns, str) else columns
+    columns = (columns,) if isinstance(columns, str) else columns
     label = f"data set {name!r}" if path is None else f"data set {str(path)!r}"
-    with _one_sentence(label):
-        if path is not None:
-            _check_readable(Path(path), label)
-        with _announced(f"{label}, split {split!r}"), TemporaryDirectory(prefix="pllab-") as scratch:  # for lock files
-            examples = _load(name, split, None if path is None else Path(path), names, limit, label, scratch)
+    _check_origin(name, None if path is None else Path(path), label)
+    with _announced(f"{label}, split {split!r}"), _one_sentence(label):
+        examples = _load(name, split, None if path is None else Path(path), columns, limit, label)
         if not examples:
             raise DatasetError(f"{label} has no text for split {split!r}; give a larger set, {_USE_EMBEDDED}")
         return examples
+
+
+def _check_origin(name: str, path: Path | None, label: str) -> None:
+    """Refuse what is nowhere before anything is read: errors of other libraries do not say what to give instead."""
+    if path is None and name not in NAMES and "/" not in name:
+        known = ", ".join(NAMES)
+        raise DatasetError(f"{label} is not known; give one of {known}, a set of the hub as owner/set, or a local file")
+    if path is not None and not plain_file(path).exists():
+        raise DatasetError(f"{label} does not exist; check the path, {_USE_EMBEDDED}")
+    if path is not None and path.is_file() and path.suffix not in FILE_TYPES:
+        known = ", ".join(FILE_TYPES)
+        raise DatasetError(f"{label} is of no known kind; give a file ending in {known}, {_USE_EMBEDDED}")
 
 
 @contextmanager
@@ -223,12 +232,13 @@ def _one_sentence(label: str) -> Iterator[None]:
 
 
 def _load(
-    name: str, split: str, path: Path | None, columns: Sequence[str] | None, limit: int | None, label: str, scratch: str
+    name: str, split: str, path: Path | None, columns: Sequence[str] | None, limit: int | None, label: str
 ) -> list[Example]:
     hub_set = _HUB_SETS.get(name, _HubSet(name))
-    splits = _open_hub(hub_set.repository, limit) if path is None else _open_local(path, scratch)
     is_book = hub_set.is_book or (path is not None and path.suffix == ".txt")
-    return list(islice(_read_split(splits, split, columns or hub_set.columns, is_book, label), limit))
+    with TemporaryDirectory(prefix="pllab-") as scratch:  # for lock files
+        splits = _open_hub(hub_set.repository, limit) if path is None else _open_local(path, scratch)
+        return list(islice(_read_split(splits, split, columns or hub_set.columns, is_book, label), limit))
 
 
 def _open_local(path: Path, scratch: str) -> Splits:
@@ -238,37 +248,17 @@ def _open_local(path: Path, scratch: str) -> Splits:
 
     import datasets  # here: a GPU node with torch and transformers runs this room without datasets
 
-    options: dict[str, Any] = {"streaming": True, "cache_dir": scratch}
-    if path.is_file():
-        return datasets.load_dataset(_BUILDERS[path.suffix], data_files={"train": str(path)}, **options)
-    if (path / "dataset_dict.json").exists() or (path / "state.json").exists():  # made by save_to_disk
-        saved = datasets.load_from_disk(str(path))
-        return saved if isinstance(saved, dict) else {"train": saved}
-    return datasets.load_dataset(str(path), **options)
-
-
-def _check_readable(path: Path, label: str) -> None:
-    """Refuse a path that cannot be read: a pipe would block, and errors of other libraries do not name the file."""
-    if not path.exists():
-        raise DatasetError(f"{label} does not exist; check the path, {_USE_EMBEDDED}")
-    if not (path.is_file() or path.is_dir()):
-        raise DatasetError(f"{label} is a pipe or a device; give a file or a folder, {_USE_EMBEDDED}")
-    if not os.access(path, os.R_OK):
-        raise DatasetError(f"{label} cannot be read by this user; change its permissions, {_USE_EMBEDDED}")
-    if path.is_file() and path.suffix not in FILE_TYPES:
-        known = ", ".join(FILE_TYPES)
-        raise DatasetError(f"{label} is of no known kind; give a file ending in {known}, {_USE_EMBEDDED}")
+    options: dict[str, Any] = {"streaming": True, "cache_dir": scratch}  # streamed, so that it is not copied
+    if path.is_dir():
+        return datasets.load_dataset(str(path), **options)
+    return datasets.load_dataset(_BUILDERS[path.suffix], data_files={"train": str(path)}, **options)
 
 
 def _open_hub(repository: str, limit: int | None) -> Splits:
     """The splits of a set on the hub, streamed if there is a limit."""
     import datasets
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import OfflineModeIsEnabled
 
     repository, _, config = repository.partition(":")
-    with suppress(OfflineModeIsEnabled):  # then only the cache is left
-        HfApi().dataset_info(repository, timeout=10.0)  # asked once; datasets would try for twenty seconds
     options: dict[str, Any] = {"name": config or None, "streaming": limit is not None}
     try:
         return datasets.load_dataset(repository, **options)

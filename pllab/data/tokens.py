@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import torch
 
 from pllab.data.corpora import Example
+from pllab.files import write_whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as BPE
@@ -74,7 +75,7 @@ class Tokenizer:
 
     def save(self, file: str | Path) -> None:
         """Write the tokenizer as JSON, which transformers' PreTrainedTokenizerFast reads too."""
-        Path(file).write_text(self.bpe.to_str(pretty=True), encoding="utf-8")
+        write_whole(Path(file), self.bpe.to_str(pretty=True))
 
     @classmethod
     def load(cls, file: str | Path) -> Self:

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 
-from pllab.autopsy import WARDS, Fault, Record, Truth, read_records
+from pllab.autopsy import CAUSES, Record, read_records
 from pllab.comm.processes import Started, end_children, how_it_ended
 from pllab.lesson.checking import warm_nursery
+from pllab.lesson.faults import Fault, Truth
 
 _PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
 _BEATS = 6  # how often each record must have been written meanwhile
@@ -89,7 +90,7 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
         ValueError: there is no such ward.
         RuntimeError: the ranks did not start, because other programs had the machine.
     """
-    chosen = random.Random(f"clinic {seed}").choice(WARDS) if ward is None else ward
+    chosen = random.Random(f"clinic {seed}").choice(CAUSES) if ward is None else ward
     fault = Fault.drawn(chosen, seed)
     with tempfile.TemporaryDirectory(prefix="pllab-clinic-", ignore_cleanup_errors=True) as name:
         folder, ranks = Path(name), list[Started]()
@@ -184,8 +185,8 @@ def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:
     Raises:
         ValueError: the cause is none of the eight.
     """
-    if cause not in WARDS:
-        raise ValueError(f"there is no cause {cause!r}; choose one of {', '.join(WARDS)}")
+    if cause not in CAUSES:
+        raise ValueError(f"there is no cause {cause!r}; choose one of {', '.join(CAUSES)}")
     truth = visit._truth
     assert truth is not None, "a visit comes from admit"
     return Mark(rank == truth.rank, call == truth.call, cause == truth.cause)

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from pllab.data.files import write_whole
+from pllab.files import write_whole
 from pllab.lesson.keeping import home
 from pllab.show import Figure, figure
 from pllab.show.figures import chart

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from pllab.data.files import write_whole
+from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.guard import codes_of, named
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from pllab import comm
 from pllab.comm.machine import describe_machine
-from pllab.data.files import write_whole
+from pllab.files import write_whole
 from pllab.lesson.recordings import MOMENTS, MOST_BYTES, Run, Staircase
 from pllab.pipeline import LaneExecutor, Task, clock_cycles, create_workers, live_saved_bytes, run_emulated
 from pllab.schedule import Schedule, gpipe, one_f_one_b, peak_in_flight, zb_h1, zero_bubble

@@ -18,7 +18,8 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.autopsy import Fault, wards
+from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
+from pllab.lesson.faults import NUM_STEPS, Fault
 
 _SLOW_S = 0.4  # what the straggler takes longer for each step
 _TIMEOUT_S = 60.0  # the owner ends the ranks long before
@@ -28,7 +29,7 @@ def train(fault: Fault, rank: int) -> None:
     """Data parallel: every rank has its own batches, and all apply the same gradient."""
     model = nn.Linear(47, 16)  # 768 numbers
     for step, batch in enumerate(_batches(fault, rank)):
-        if fault.ward == wards.STRAGGLER and rank == fault.rank and step >= fault.step:
+        if fault.ward == STRAGGLER and rank == fault.rank and step >= fault.step:
             time.sleep(_SLOW_S)
         loss = model(batch).square().mean()
         gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, [*model.parameters()])])
@@ -38,7 +39,7 @@ def train(fault: Fault, rank: int) -> None:
             one.wait()
         _descend(model, mine[0] / fault.world_size)
         _say(f"step {step}: loss {loss.item():.3f}")
-        if not (fault.hits(wards.SKIPPED, rank, step) and fault.place == 3):
+        if not (fault.hits(SKIPPED, rank, step) and fault.place == 3):
             comm.barrier()
     comm.broadcast(nn.utils.parameters_to_vector(model.parameters()).detach())
     _say("trained")
@@ -52,7 +53,7 @@ def _descend(model: nn.Module, gradient: torch.Tensor) -> None:
 def _calls(mine: list[torch.Tensor], fault: Fault, rank: int, step: int) -> list[Callable[[], comm.Pending]]:
     """The collectives of a step, each to be started by a call, with the fault in them if it is here."""
     at = fault.place
-    if fault.hits(wards.SHAPE, rank, step):
+    if fault.hits(SHAPE, rank, step):
         mine[at] = torch.cat([mine[at], mine[at][:1]])
 
     def sum_gradients() -> comm.Pending:
@@ -65,9 +66,9 @@ def _calls(mine: list[torch.Tensor], fault: Fault, rank: int, step: int) -> list
         return comm.all_reduce_async(mine[2])
 
     calls = [sum_gradients, gather_losses, count_rows]
-    if fault.hits(wards.SKIPPED, rank, step):
+    if fault.hits(SKIPPED, rank, step):
         del calls[at : at + 1]  # the fourth place is the barrier
-    if fault.hits(wards.SWAPPED, rank, step):
+    if fault.hits(SWAPPED, rank, step):
         calls[at], calls[at + 1] = calls[at + 1], calls[at]
     return calls
 
@@ -83,8 +84,8 @@ def _batches(fault: Fault, rank: int) -> Iterator[torch.Tensor]:
 def _load(ready: "queue.Queue[torch.Tensor | None]", fault: Fault, rank: int) -> None:
     draw = torch.Generator().manual_seed(rank)
     try:
-        for step in range(wards.NUM_STEPS):
-            if fault.hits(wards.UNEVEN, rank, step):
+        for step in range(NUM_STEPS):
+            if fault.hits(UNEVEN, rank, step):
                 break
             ready.put(_batch(torch.randn(4, 47, generator=draw), fault, rank, step))
         ready.put(None)
@@ -93,9 +94,9 @@ def _load(ready: "queue.Queue[torch.Tensor | None]", fault: Fault, rank: int) ->
 
 
 def _batch(rows: torch.Tensor, fault: Fault, rank: int, step: int) -> torch.Tensor:
-    if fault.hits(wards.NAN, rank, step):
+    if fault.hits(NAN, rank, step):
         rows[0, 0] = torch.nan
-    if fault.hits(wards.SWALLOWED, rank, step):
+    if fault.hits(SWALLOWED, rank, step):
         raise ValueError("row 3 of the file has no label")
     return rows
 
@@ -110,8 +111,8 @@ def train_in_pairs(fault: Fault, rank: int) -> None:
     def receive() -> None:
         comm.receive(received, rank ^ 1)
 
-    for step in range(wards.NUM_STEPS):
-        sends_first = rank % 2 == 0 or fault.hits(wards.SENDS, rank, step)
+    for step in range(NUM_STEPS):
+        sends_first = rank % 2 == 0 or fault.hits(SENDS, rank, step)
         for exchange in (send, receive) if sends_first else (receive, send):
             exchange()
         comm.all_reduce(torch.zeros(768))
@@ -134,7 +135,7 @@ def run_rank() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     comm.setup(rank, fault.world_size, "gloo", init_file=folder / "meeting", timeout_s=_TIMEOUT_S)
-    program: Any = train_in_pairs if fault.ward == wards.SENDS else train
+    program: Any = train_in_pairs if fault.ward == SENDS else train
     try:
         with comm.record_flight(folder / f"flight-{rank}.json", __file__, folder / f"gloo_trace_{rank}.json"):
             program(fault, rank)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pllab.arguments import plain_file
-from pllab.data.files import write_whole
+from pllab.files import write_whole
 from pllab.train.config import TrainConfig
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary, mean_time_s, total_tokens_per_s
 

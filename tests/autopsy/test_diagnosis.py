@@ -4,10 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from pllab.autopsy import WARDS, Call, Caught, Diagnosis, Fault, Record, diagnose, rehearse
-from pllab.autopsy.diagnosis import ABSENT, NO_FAULT, OTHER_CALLS
-from pllab.autopsy.habits import expected
-from pllab.autopsy.wards import NUM_STEPS, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
+from pllab.autopsy import CAUSES, Call, Caught, Diagnosis, Record, diagnose
+from pllab.autopsy.diagnosis import (
+    ABSENT,
+    NO_FAULT,
+    OTHER_CALLS,
+    SENDS,
+    SHAPE,
+    SKIPPED,
+    STRAGGLER,
+    SWALLOWED,
+    SWAPPED,
+    UNEVEN,
+    expected,
+)
+from pllab.lesson.faults import NUM_STEPS, Fault, rehearse
 
 STEP = ["all_reduce 768", "all_gather 1", "barrier"]
 
@@ -27,7 +38,7 @@ def named(diagnosis: Diagnosis):
     return diagnosis.rank, diagnosis.call, diagnosis.cause
 
 
-@pytest.mark.parametrize("ward", WARDS)
+@pytest.mark.parametrize("ward", CAUSES)
 def test_each_ward_is_diagnosed_right_over_fifty_seeds(ward):
     for seed in range(50):
         records, truth = rehearse(ward, seed)
@@ -35,7 +46,7 @@ def test_each_ward_is_diagnosed_right_over_fifty_seeds(ward):
         assert named(diagnose(records[::-1])) == truth, "the order of the files does not matter"
 
 
-@pytest.mark.parametrize("ward", WARDS)
+@pytest.mark.parametrize("ward", CAUSES)
 def test_faults_are_spread_over_ranks_and_steps_and_a_seed_is_always_the_same(ward):
     faults = [Fault.drawn(ward, seed) for seed in range(50)]
     assert faults == [Fault.drawn(ward, seed) for seed in range(50)]
@@ -45,7 +56,7 @@ def test_faults_are_spread_over_ranks_and_steps_and_a_seed_is_always_the_same(wa
 
 
 def test_stuck_wards_are_stuck_and_the_other_two_come_to_their_end():
-    for ward in WARDS:
+    for ward in CAUSES:
         records, _ = rehearse(ward, 1)
         ended = all(one.state == "returned" for one in records)
         assert ended == (ward in (STRAGGLER, "NaN on one rank")), ward

@@ -46,7 +46,7 @@ def train(*words):
         (["--wrold-size", "2"], ["--wrold-size"]),
         (["--vocab-size", "8"], ["vocab_size 8"]),
         (["--dataset", "numbers", "--max-length", "2"], ["max_length 2"]),
-        (["--dataset", "shakespeare"], ["'shakespeare' is not known", "'tinyshakespeare' is"]),
+        (["--dataset", "shakespeare"], ["'shakespeare' is not known", "one of docs, numbers", "tinyshakespeare"]),
         (["--model", "huge"], ["'huge'", "1B"]),
         (["--accumulation", "3"], ["accumulation 3", "8 rows"]),
         (["--mode", "pipeline", "--accumulation", "2"], ["accumulation is 2", "num_microbatches"]),

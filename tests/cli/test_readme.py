@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from pllab.autopsy import rehearse
 from pllab.cli import main
+from pllab.lesson.faults import rehearse
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
 from tests.cli.test_main import TINY

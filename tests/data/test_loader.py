@@ -20,7 +20,7 @@ import sys
 import pllab.data
 loader = pllab.data.partition_dataset(0, 2, list(range(8)), 4)
 assert len(list(loader)) == 2
-assert pllab.data.docs_examples()
+assert pllab.data.load_examples("docs")
 forbidden = "datasets tokenizers num2words transformers huggingface_hub ipywidgets anywidget ipyparallel"
 print(sorted({name.split(".")[0] for name in sys.modules} & set(forbidden.split())))
 """

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pllab.data import DataPartitioner, Partition, share_counts
+from pllab.data import DataPartitioner, Partition
+from pllab.data.partition import share_counts
 
 
 def all_shares(num_samples, sizes, seed=1234):

@@ -11,24 +11,24 @@ from hypothesis import strategies as st
 
 from pllab.data import (
     IGNORED,
-    Block,
     Collate,
     Example,
     Tokenizer,
-    docs_examples,
     pack_text,
     partition_dataset,
     prompt_tokens,
     texts_of,
     train_tokenizer,
 )
+from pllab.data.corpora import docs_examples
+from pllab.data.tokens import Block
 
 words = st.text(alphabet="abcde ", min_size=1, max_size=12)
 
 TRAIN = """
 import hashlib
-from pllab.data import docs_examples, texts_of, train_tokenizer
-tokenizer = train_tokenizer(texts_of(docs_examples()[:200]), 400)
+from pllab.data import load_examples, texts_of, train_tokenizer
+tokenizer = train_tokenizer(texts_of(load_examples("docs")[:200]), 400)
 print(hashlib.sha256(tokenizer.bpe.to_str().encode()).hexdigest())
 """
 

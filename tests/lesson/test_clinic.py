@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from pllab.autopsy import WARDS, diagnose, read_records, wait_for_graph
-from pllab.autopsy.wards import SENDS, SKIPPED, STRAGGLER, SWAPPED
+from pllab.autopsy import CAUSES, diagnose, read_records, wait_for_graph
+from pllab.autopsy.diagnosis import SENDS, SKIPPED, STRAGGLER, SWAPPED
 from pllab.cli import main
 from pllab.lesson.clinic import Visit, admit, mark
 
@@ -48,7 +48,7 @@ def test_an_unknown_ward_and_an_unknown_cause_are_refused():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("ward", WARDS)
+@pytest.mark.parametrize("ward", CAUSES)
 def test_each_ward_on_real_ranks_is_diagnosed_from_its_records_alone(ward):
     wrong = []
     for seed in range(SEEDS):

@@ -4,21 +4,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pllab.autopsy import WARDS, Record, Truth, lateness, wards
+from pllab.autopsy import CAUSES, Record, lateness
+from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_15_records import of_ward, told, whole_numbers
+from pllab.lesson.faults import Truth
 
 DiagnoseVisit = Callable[[list[Record]], Any]
 _WHY = {
-    wards.SKIPPED: "It made the call that comes after the missing one, and did not make the missing one after it.",
-    wards.SWAPPED: "It made the two calls in the other order.",
-    wards.SHAPE: "Its call has the right name and another shape.",
-    wards.UNEVEN: "It made a call that is in no step: it has left the loop.",
-    wards.STRAGGLER: "Nobody is stuck; it came {late:.2f} s after all others to its call {call}, and nobody came 0.2 s "
+    SKIPPED: "It made the call that comes after the missing one, and did not make the missing one after it.",
+    SWAPPED: "It made the two calls in the other order.",
+    SHAPE: "Its call has the right name and another shape.",
+    UNEVEN: "It made a call that is in no step: it has left the loop.",
+    STRAGGLER: "Nobody is stuck; it came {late:.2f} s after all others to its call {call}, and nobody came 0.2 s "
     "late to an earlier one.",
-    wards.NAN: "Nobody is stuck; it put in the first value that is NaN, and the sums carry NaN to all ranks.",
-    wards.SWALLOWED: "It made no wrong call; its record has an exception that it caught.",
-    wards.SENDS: "Two ranks stand in a send to each other, and this one received first in the steps before.",
+    NAN: "Nobody is stuck; it put in the first value that is NaN, and the sums carry NaN to all ranks.",
+    SWALLOWED: "It made no wrong call; its record has an exception that it caught.",
+    SENDS: "Two ranks stand in a send to each other, and this one received first in the steps before.",
 }
 _KILLED = "was killed by signal 6 (SIGABRT)"
 _MISSED = "raised PeerError: all_gather on rank {} failed because another rank went away"
@@ -26,9 +28,9 @@ _MISSED = "raised PeerError: all_gather on rank {} failed because another rank w
 
 def parted(diagnose_visit: DiagnoseVisit) -> None:
     """Skipped, swapped, of another shape, and a loop that ended early."""
-    for ward in (wards.SKIPPED, wards.SWAPPED, wards.SHAPE, wards.UNEVEN):
+    for ward in (SKIPPED, SWAPPED, SHAPE, UNEVEN):
         _judge(diagnose_visit, ward)
-    for records, truth in of_ward(wards.SHAPE, 20):
+    for records, truth in of_ward(SHAPE, 20):
         _ask(diagnose_visit, _ended_by_gloo(records, truth), truth)
 
 
@@ -40,18 +42,18 @@ def _ended_by_gloo(records: list[Record], truth: Truth) -> list[Record]:
 
 def in_sends(diagnose_visit: DiagnoseVisit) -> None:
     """Both ends send."""
-    _judge(diagnose_visit, wards.SENDS)
+    _judge(diagnose_visit, SENDS)
 
 
 def swallowed(diagnose_visit: DiagnoseVisit) -> None:
     """A rank that never came, with an exception in its record."""
-    _judge(diagnose_visit, wards.SWALLOWED)
+    _judge(diagnose_visit, SWALLOWED)
 
 
 def not_stuck(diagnose_visit: DiagnoseVisit) -> None:
     """Nobody hangs: the values and the times tell."""
-    _judge(diagnose_visit, wards.NAN)
-    _judge(diagnose_visit, wards.STRAGGLER)
+    _judge(diagnose_visit, NAN)
+    _judge(diagnose_visit, STRAGGLER)
 
 
 def _judge(diagnose_visit: DiagnoseVisit, ward: str) -> None:
@@ -69,8 +71,8 @@ def _ask(diagnose_visit: DiagnoseVisit, records: list[Record], truth: Truth) -> 
 
 
 def _compare(found: Truth, truth: Truth, where: str, why: str) -> None:
-    if found.cause not in WARDS:
-        raise Wrong("no_cause", f"You named the cause {found.cause!r}; the eight causes are {', '.join(WARDS)}.")
+    if found.cause not in CAUSES:
+        raise Wrong("no_cause", f"You named the cause {found.cause!r}; the eight causes are {', '.join(CAUSES)}.")
     right = f"the cause is {truth.cause}, on rank {truth.rank}. {why}"
     if found.cause != truth.cause:
         raise Wrong(f"not_{truth.cause.split()[0].lower()}", f"{where}\nYou named {found.cause}; {right}")

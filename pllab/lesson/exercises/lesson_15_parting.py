@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pllab.autopsy import Record, wards
+from pllab.autopsy import Record
+from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, SWALLOWED, SWAPPED, UNEVEN
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_15_records import changed, healthy, of_ward, told, whole_numbers
 
@@ -13,7 +14,7 @@ FirstDifference = Callable[[list[Record]], Any]
 
 def other_calls(first_difference: FirstDifference) -> None:
     """A skipped and two swapped collectives: from the fault on, nearly every call differs."""
-    for ward in (wards.SKIPPED, wards.SWAPPED, wards.UNEVEN):
+    for ward in (SKIPPED, SWAPPED, UNEVEN):
         for records, truth in of_ward(ward):
             _judge(first_difference, records, (truth.rank, truth.call))
     stopped = healthy(4, 9)
@@ -24,7 +25,7 @@ def other_calls(first_difference: FirstDifference) -> None:
 
 def other_shapes(first_difference: FirstDifference) -> None:
     """The name alone says too little: another shape, dtype or root is another call."""
-    for records, truth in of_ward(wards.SHAPE):
+    for records, truth in of_ward(SHAPE):
         _judge(first_difference, records, (truth.rank, truth.call), "shape_unseen")
     for parts in ({"dtype": "float16"}, {"peer": 1}, {"shape": (384, 2)}):
         records = healthy(3, 9)
@@ -40,8 +41,8 @@ def no_difference(first_difference: FirstDifference) -> None:
     half[0] = changed(half[0], 7, finished=False, started_s=9.0, has_nan=True, where="train.py:3 in step")
     none = healthy(3, 6)
     none[0] = replace(none[0], calls=())
-    swallowed = next(of_ward(wards.SWALLOWED))[0]
-    for records in (healthy(3, 9), few, half, none, swallowed, next(of_ward(wards.NAN))[0]):
+    swallowed = next(of_ward(SWALLOWED))[0]
+    for records in (healthy(3, 9), few, half, none, swallowed, next(of_ward(NAN))[0]):
         answer = first_difference(list(records))
         if answer is not None:
             raise Wrong(
@@ -53,7 +54,7 @@ def no_difference(first_difference: FirstDifference) -> None:
 
 def by_number(first_difference: FirstDifference) -> None:
     """A ring buffer: the older calls of some ranks are gone, so that a place in the list is no number."""
-    for records, truth in of_ward(wards.SKIPPED):
+    for records, truth in of_ward(SKIPPED):
         cut = [replace(one, calls=one.calls[2 * at :]) for at, one in enumerate(records)]
         _judge(first_difference, cut, (truth.rank, truth.call), "place_for_number")
     late = healthy(4, 11)
@@ -69,7 +70,7 @@ def by_number(first_difference: FirstDifference) -> None:
 
 def not_messages(first_difference: FirstDifference) -> None:
     """One rank sends where the other receives, as it should be."""
-    for records, _ in of_ward(wards.SENDS):
+    for records, _ in of_ward(SENDS):
         answer = first_difference(list(records))
         if answer is not None:
             raise Wrong(

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pllab.autopsy import Call, Record, Truth, rehearse
+from pllab.autopsy import Call, Record
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.faults import Truth, rehearse
 
 NUM_SEEDS = 8
 

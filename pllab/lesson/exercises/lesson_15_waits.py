@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pllab.autopsy import WARDS, Record, wait_for_graph, wards
+from pllab.autopsy import CAUSES, Record, wait_for_graph
+from pllab.autopsy.diagnosis import SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_15_records import changed, healthy, of_ward, told
 
@@ -14,13 +15,13 @@ WhoWaits = Callable[[list[Record]], Any]
 def nobody(who_waits: WhoWaits) -> None:
     """All is finished, or nothing was called: an empty set for each rank."""
     idle = [replace(one, calls=()) for one in healthy(2, 1)]
-    for records in (healthy(3, 8, finished=8), idle, next(of_ward(wards.STRAGGLER))[0]):
+    for records in (healthy(3, 8, finished=8), idle, next(of_ward(STRAGGLER))[0]):
         _judge(who_waits, records, "waits_for_nothing")
 
 
 def for_the_absent(who_waits: WhoWaits) -> None:
     """One rank, or two, never came to the call."""
-    for records, _ in of_ward(wards.SWALLOWED):
+    for records, _ in of_ward(SWALLOWED):
         _judge(who_waits, records, "absent_unseen")
     two = healthy(4, 7)
     for rank in (0, 3):
@@ -30,14 +31,14 @@ def for_the_absent(who_waits: WhoWaits) -> None:
 
 def for_the_different(who_waits: WhoWaits) -> None:
     """A rank that made another call of that number is waited for, and waits for all the others."""
-    for ward in (wards.SKIPPED, wards.UNEVEN, wards.SHAPE):
+    for ward in (SKIPPED, UNEVEN, SHAPE):
         for records, _ in of_ward(ward, 4):
             _judge(who_waits, records, "different_unseen")
 
 
 def for_the_other_end(who_waits: WhoWaits) -> None:
     """In a send or a receive: for one rank, whatever the others do."""
-    for records, _ in of_ward(wards.SENDS):
+    for records, _ in of_ward(SENDS):
         _judge(who_waits, records, "not_the_peer")
     three = healthy(3, 5)
     three[1] = changed(three[1], 4, name="receive", shape=(4,), peer=2)
@@ -46,7 +47,7 @@ def for_the_other_end(who_waits: WhoWaits) -> None:
 
 def from_the_first(who_waits: WhoWaits) -> None:
     """Several calls are under way: the first unfinished one holds the rank up."""
-    for records, _ in of_ward(wards.SWAPPED):
+    for records, _ in of_ward(SWAPPED):
         _judge(who_waits, records, "not_the_first")
     late = healthy(3, 8)
     late[0] = changed(late[0], 5, finished=False)
@@ -56,10 +57,10 @@ def from_the_first(who_waits: WhoWaits) -> None:
 
 def everywhere(who_waits: WhoWaits) -> None:
     """The eight wards, and ranks whose older calls are gone."""
-    for ward in WARDS:
+    for ward in CAUSES:
         for records, _ in of_ward(ward, 4):
             _judge(who_waits, records, "other_graph")
-    for records, _ in of_ward(wards.SKIPPED, 4):
+    for records, _ in of_ward(SKIPPED, 4):
         _judge(who_waits, [replace(one, calls=one.calls[2 * at :]) for at, one in enumerate(records)], "other_graph")
 
 

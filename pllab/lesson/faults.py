@@ -1,23 +1,75 @@
-"""The wards without ranks: the records that a fault leaves, made on a virtual clock in a millisecond.
+"""Eight faults, each placed by a seed: which rank, which step, which call; and the records that they leave.
 
-Each rank is a list of acts. The clock lets every rank go on as far as it can: a collective is finished when all ranks
-have come with the same call, a send when its receive is there. What cannot go on is stuck, as in a real world.
+Every step of the small training makes the same four calls on every rank, so a rank has a habit:
+
+    data parallel     all_reduce(768)   all_gather(1)   all_reduce(2)     barrier
+    pairs of ranks    send, receive     receive, send   all_reduce(768)   barrier
+
+The first three of data parallel are started together and waited for afterwards. After the last step comes a broadcast.
+
+`ward_training.py` runs a fault on real ranks. `rehearse` makes its records on a virtual clock in a millisecond: each
+rank is a list of acts, and goes on as far as it can. A collective is finished when all ranks have come with the same
+call, a send when its receive is there. What cannot go on is stuck, as in a real world.
 """
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pllab.autopsy import wards
-from pllab.autopsy.records import Call, Caught, Record
-from pllab.autopsy.wards import NUM_STEPS, Fault
+from pllab.autopsy import CAUSES, Call, Caught, Record
+from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
 
+NUM_STEPS = 6
+CALLS_PER_STEP = 4
 _SLOW_S = 0.5  # what a straggler takes longer for each step
-_STUCK_IN = {
-    wards.SWALLOWED: ("queue.py:171 in get", "training.py:31 in train"),
-    "": ("training.py:40 in train",),
-}
+_PLACES = {SKIPPED: 4, SWAPPED: 2, SHAPE: 3}  # at how many calls of a step the fault may be
+_STUCK_IN = {SWALLOWED: ("queue.py:171 in get", "training.py:31 in train"), "": ("training.py:40 in train",)}
+
+
+class Truth(NamedTuple):
+    """What a diagnosis names: the rank, the number of its call, and the cause."""
+
+    rank: int
+    call: int
+    cause: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault and where it is: the step and the place in it of the call; a straggler is slow from its step on."""
+
+    ward: str
+    world_size: int
+    rank: int
+    step: int
+    place: int = 0
+
+    @classmethod
+    def drawn(cls, ward: str, seed: int) -> "Fault":
+        """The fault of a ward under a seed; the first two steps are always healthy.
+
+        Raises:
+            ValueError: there is no such ward.
+        """
+        if ward not in CAUSES:
+            raise ValueError(f"there is no ward {ward!r}; choose one of {', '.join(CAUSES)}")
+        draw = random.Random(f"{ward} {seed}")
+        size = draw.choice((2, 4) if ward == SENDS else (3, 4))
+        rank = draw.randrange(1, size, 2) if ward == SENDS else draw.randrange(size)
+        # After the last barrier comes the broadcast: who skips that barrier looks like one who has left the loop.
+        last = {SKIPPED: NUM_STEPS - 1, STRAGGLER: NUM_STEPS - 2}.get(ward, NUM_STEPS)
+        step = NUM_STEPS - 1 if ward == UNEVEN else draw.randrange(2, last)
+        return cls(ward, size, rank, step, draw.randrange(_PLACES.get(ward, 1)))
+
+    def hits(self, ward: str, rank: int, step: int) -> bool:
+        """Whether this ward's fault is on this rank in this step."""
+        return (self.ward, self.rank, self.step) == (ward, rank, step)
+
+    @property
+    def truth(self) -> Truth:
+        """What the right diagnosis names."""
+        return Truth(self.rank, self.step * CALLS_PER_STEP + self.place, self.ward)
 
 
 class Act(NamedTuple):
@@ -34,7 +86,7 @@ class Act(NamedTuple):
 WAIT = Act("wait")
 
 
-def rehearse(ward: str, seed: int) -> tuple[list[Record], wards.Truth]:
+def rehearse(ward: str, seed: int) -> tuple[list[Record], Truth]:
     """The records of all ranks of a ward under a seed, and the truth.
 
     Example: `records, truth = rehearse("straggler", 3)`.
@@ -52,17 +104,17 @@ def _program(fault: Fault, rank: int, draw: random.Random) -> Iterator[Act]:
     """The acts of one rank with the fault in them."""
     spoiled = False
     for step in range(NUM_STEPS):
-        if fault.hits(wards.UNEVEN, rank, step):
+        if fault.hits(UNEVEN, rank, step):
             break
-        if fault.hits(wards.SWALLOWED, rank, step):
+        if fault.hits(SWALLOWED, rank, step):
             yield Act("lost")
-        slow = fault.ward == wards.STRAGGLER and rank == fault.rank and step >= fault.step
+        slow = fault.ward == STRAGGLER and rank == fault.rank and step >= fault.step
         yield Act("compute", seconds=draw.uniform(0.004, 0.03) + (_SLOW_S if slow else 0.0))
-        if fault.ward == wards.SENDS:
+        if fault.ward == SENDS:
             yield from _pair(fault, rank, step)
             continue
-        spoiled = spoiled or fault.hits(wards.NAN, rank, step)
-        everywhere = fault.ward == wards.NAN and step > fault.step
+        spoiled = spoiled or fault.hits(NAN, rank, step)
+        everywhere = fault.ward == NAN and step > fault.step
         yield from _step(fault, rank, step, spoiled or everywhere)
     yield Act("start", "broadcast", (768,), peer=0)
     yield WAIT
@@ -76,12 +128,12 @@ def _step(fault: Fault, rank: int, step: int, has_nan: bool) -> Iterator[Act]:
         Act("start", "barrier"),
     ]
     at = fault.place
-    if fault.hits(wards.SHAPE, rank, step):
+    if fault.hits(SHAPE, rank, step):
         acts[at] = acts[at]._replace(shape=(acts[at].shape[0] + 1,))
-    if fault.hits(wards.SWAPPED, rank, step):
+    if fault.hits(SWAPPED, rank, step):
         acts[at], acts[at + 1] = acts[at + 1], acts[at]
     acts.insert(3, WAIT)
-    if fault.hits(wards.SKIPPED, rank, step):
+    if fault.hits(SKIPPED, rank, step):
         del acts[at if at < 3 else 4]
     yield from acts
     yield WAIT
@@ -89,7 +141,7 @@ def _step(fault: Fault, rank: int, step: int, has_nan: bool) -> Iterator[Act]:
 
 def _pair(fault: Fault, rank: int, step: int) -> Iterator[Act]:
     acts = [Act("start", "send", (8, 16), peer=rank ^ 1), Act("start", "receive", (8, 16), peer=rank ^ 1)]
-    if rank % 2 and not fault.hits(wards.SENDS, rank, step):
+    if rank % 2 and not fault.hits(SENDS, rank, step):
         acts.reverse()
     for act in [*acts, Act("start", "all_reduce", (768,)), Act("start", "barrier")]:
         yield act
@@ -161,7 +213,7 @@ def _run(programs: Sequence[Sequence[Act]]) -> list[_Clock]:
 def _record(fault: Fault, clock: _Clock) -> Record:
     ended = clock.at == len(clock.acts)
     caught = (Caught("ValueError: batch 17 has no label", "training.py:22 in load", len(clock.calls)),)
-    stack = () if ended else _STUCK_IN[wards.SWALLOWED if clock.lost else ""]
+    stack = () if ended else _STUCK_IN[SWALLOWED if clock.lost else ""]
     return Record(
         rank=clock.rank,
         world_size=fault.world_size,
