@@ -15,7 +15,7 @@ forward to the end of backward. `zero` says how much is sharded, in the words of
     zero=2   and gradients                      a unit's gradients reduced as soon as it has them
     zero=3   and parameters                     a unit whole only while it computes
 
-One rank's step under zero=3, with the messages of one unit (ranks of one host exchange them in shared memory):
+One rank's step under zero=3, with the messages of one unit (ranks of one host reduce in shared memory):
 
     forward    gather 0 | 0 | free, gather 1 | 1 | free, gather 2 | 2 |
     backward   | 2 | reduce 2, free, gather 1 | 1 | reduce 1, free, gather 0 | 0 | reduce 0, free
@@ -62,7 +62,7 @@ class FullyShardedDataParallel(nn.Module):
         mixed_precision: the type in which the model computes and gradients travel; shards keep their own.
         initialise: called with each module of a model on the meta device, children first, when its parameters are
             there; by default it calls `reset_parameters`. The random numbers are the same on every rank.
-        share_memory: whether gloo ranks of one host exchange in shared memory, or always by messages.
+        share_memory: whether gloo ranks of one host sum gradients in shared memory, or always by messages.
 
     Raises:
         ValueError: zero is none of 1, 2, 3, there is no layer of a class, or the ranks have different models.
@@ -94,9 +94,8 @@ class FullyShardedDataParallel(nn.Module):
         fill_buffers(module, group)
         fill(self._all, module, initialise, ranks)
         self._scratch = Scratch(self._all, ranks)
-        self._is_shared = any(shard.is_shared for unit in self._all for shard in unit.shards)
-        kind = "in shared memory, as all ranks are on this host" if self._is_shared else "by messages"
-        self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gathered and reduced {kind}"
+        kind = "in shared memory, as all ranks are on this host" if self._scratch.is_shared else "by messages"
+        self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gradients summed {kind}"
         self._is_synchronizing, self._is_held = True, False
         self.most_gathered = 0
         """The most units besides the root that were whole, or on their way to be, at the same time."""
@@ -110,7 +109,6 @@ class FullyShardedDataParallel(nn.Module):
         hook = register_optimizer_step_post_hook(_on_step(weakref.WeakMethod(self._stepped)))
         weakref.finalize(self, hook.remove)
         self._begin()
-        comm.barrier(group)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the wrapped model on this rank's share of the batch."""
@@ -180,7 +178,6 @@ class FullyShardedDataParallel(nn.Module):
             if write:
                 shard.keep(parameters)
             shard.show(shard.pieces)
-        comm.barrier(self._group)  # who writes next would write into what another rank still copies
 
     def temporary(self) -> dict[str, list[torch.Tensor]]:
         """What a rank holds for a time besides its pieces: whole parameters with their gradients, and what travels."""
@@ -195,13 +192,11 @@ class FullyShardedDataParallel(nn.Module):
         is_changed = [self._was_stepped, *(unit.notice_change() for unit in self._all)]  # every unit is to notice
         self._was_stepped = False
         if any(is_changed):
-            if self._is_shared:
-                comm.barrier(self._group)  # every rank has changed its part
             for unit in self._all:
                 unit.forget()
 
     def _stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        """Another model's optimizer may step on one rank alone, which must not wait at a barrier alone."""
+        """Another model's optimizer may step on one rank alone, which must not gather alone."""
         mine = {id(piece) for unit in self._all for piece in unit.pieces}
         self._was_stepped |= any(id(p) in mine for group in optimizer.param_groups for p in group["params"])
 
@@ -210,7 +205,7 @@ class FullyShardedDataParallel(nn.Module):
         self._count_gathered()
 
     def _prefetch(self, index: int) -> None:
-        """Start to gather the unit that comes next; shared memory has no message to start."""
+        """Start to gather the unit that comes next."""
         for unit in self._units[index : index + 1] if index >= 0 else ():
             unit.start_gathering()
         self._count_gathered()
@@ -309,7 +304,7 @@ class FullyShardedDataParallel(nn.Module):
         self._begin()
 
     def _drop_unused(self) -> None:
-        """Leave parameters that no rank used without gradient. The sum is also the barrier after the last reading."""
+        """Leave parameters that no rank used without gradient."""
         mine = [flag for unit in self._all for flag in unit.used]
         used = torch.tensor(mine, dtype=torch.float32, device=self._ranks.device)
         comm.all_reduce(used, self._group)

@@ -56,10 +56,7 @@ class Shard:
         device, self._group, self._number = ranks.device, ranks.group, comm.rank(ranks.group)
         self.slots = tuple(slots)
         self.numel = -(-sum(sizes) // ranks.size)
-        self._shared = ranks.buffer(self.numel, first.dtype)
-        self.is_shared = self._shared is not None
-        own = torch.zeros(0 if self._shared else self.numel, dtype=first.dtype, device=device)
-        self._part = self._shared.tensor if self._shared else own
+        self._part = torch.zeros(self.numel, dtype=first.dtype, device=device)
         dtype = compute if compute is not None and first.dtype.is_floating_point else first.dtype
         whole = torch.empty(self.numel * ranks.size, dtype=dtype, device=device)
         self._storage, self._num_bytes = whole.untyped_storage(), whole.untyped_storage().nbytes()
@@ -91,19 +88,15 @@ class Shard:
         self._storage.resize_(self._num_bytes)
 
     def start_gathering(self) -> None:
-        """Send the message that fills the whole; in shared memory there is none."""
-        if self._shared is None and self._pending is None:
+        """Send the message that fills the whole, unless it is under way."""
+        if self._pending is None:
             self.allocate()
             self._pending = comm.all_gather_async(self._whole, self._part.to(self._whole.dtype), self._group)
 
     def gather(self) -> None:
         """Fill the whole from the parts of all ranks."""
-        if self._shared is None:
-            self.start_gathering()
-            self.wait()
-        else:
-            self.allocate()
-            self._shared.gather(self._whole)
+        self.start_gathering()
+        self.wait()
 
     def wait(self) -> None:
         """Let a message under way arrive."""
@@ -124,10 +117,7 @@ class Shard:
     def values(self) -> list[nn.Parameter]:
         """The parameters, whole and in their own type."""
         whole = torch.empty(self.whole_numel, dtype=self._part.dtype, device=self._part.device)
-        if self._shared is None:
-            comm.all_gather_async(whole, self._part, self._group).wait()
-        else:
-            self._shared.gather(whole)
+        comm.all_gather_async(whole, self._part, self._group).wait()
         return self._views(whole)
 
     @torch.no_grad()
@@ -279,6 +269,7 @@ class Scratch:
             pair = [ranks.buffer(numel, dtype) for _ in range(2)]
             if None not in pair:
                 self._shared[dtype] = [buffer for buffer in pair if buffer is not None]
+        self.is_shared = bool(self._shared)
 
     def reduce(self, shard: Shard) -> list[bool]:
         """Sum the gradients of a shard over the ranks; return which parameters have one on this rank."""
