@@ -109,7 +109,7 @@ class SharedBuffer:
             dist.barrier(self._group)
 
     def reduce_scatter(self, part: torch.Tensor) -> None:
-        """Fill `part` with this rank's share of the sum of all tensors; ranks write theirs again after a barrier.
+        """Fill `part` with this rank's share of the sum of all tensors, each of which stays as it is.
 
         Worked example with two ranks: [1, 2] and [10, 20] give [11] on rank 0 and [22] on rank 1. A shorter part is
         the share of the first numbers only.
@@ -128,6 +128,7 @@ class SharedBuffer:
             torch.add(first, second, out=part)
             for other in others:
                 part.add_(other)
+            dist.barrier(self._group)  # all have read, so each may write to its tensor
 
     def _sum_chunk(self) -> None:
         """Add up this rank's share of the numbers over all ranks and give everyone the sum, block by block."""

@@ -1,9 +1,8 @@
 """Ways to share one model's training that know no model: replicated, sharded, split.
 
-Read `averaging.py` first, then `bucketing.py` and `data_parallel.py`: the same model on every rank. `shards.py` and
-`sharded.py` keep a part of it on each, `filling.py` makes its first values, and `tensor.py` splits its layers.
-`norms.py` adds up what is spread over ranks, `resharding.py` joins it for a checkpoint, and `held.py` counts the bytes
-that a rank holds.
+Read `averaging.py` first, then `bucketing.py` and `data_parallel.py`: the same model on every rank. `tensor.py` splits
+its layers. `shards.py` and `sharded.py` keep a part of it on each rank, and say where the pieces lie and when they
+travel. `norms.py` adds up what is spread over ranks, and `held.py` counts the bytes that a rank holds.
 """
 
 from pllab.parallel.averaging import (
@@ -19,8 +18,8 @@ from pllab.parallel.bucketing import Bucket, plan_buckets
 from pllab.parallel.data_parallel import DataParallel
 from pllab.parallel.held import held_bytes
 from pllab.parallel.norms import clip_grad_norm
-from pllab.parallel.resharding import join, part_of
 from pllab.parallel.sharded import FullyShardedDataParallel
+from pllab.parallel.shards import join, part_of
 from pllab.parallel.tensor import (
     ColumnParallelLinear,
     RowParallelLinear,

@@ -132,7 +132,7 @@ class DataParallel(nn.Module):
                 "nothing to average; unfreeze one, or train without DataParallel"
             )
         self._hooks = [
-            parameter.register_post_accumulate_grad_hook(_hook(weakref.WeakMethod(self._arrived), number, index))
+            parameter.register_post_accumulate_grad_hook(weak_hook(self._arrived, number, index))
             for number, bucket in enumerate(self.buckets)
             for index, parameter in enumerate(bucket.parameters)
         ]
@@ -197,7 +197,7 @@ class DataParallel(nn.Module):
         for bucket in self.buckets:
             bucket.empty()
 
-    def _arrived(self, number: int, index: int) -> None:
+    def _arrived(self, number: int, index: int, _: torch.Tensor) -> None:
         """A gradient is ready: put it into its bucket, and send the bucket if its turn has come."""
         bucket = self.buckets[number]
         if not self._is_synchronizing:
@@ -264,13 +264,15 @@ def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]
     return [(id(p), p.dtype, p.device) for p in module.parameters() if p.requires_grad]
 
 
-def _hook(
-    arrived: weakref.WeakMethod[Callable[[int, int], None]], number: int, index: int
-) -> Callable[[torch.Tensor], None]:
-    """A hook that keeps neither wrapper nor buckets alive, and does nothing once they are gone."""
+def weak_hook(method: Callable[..., None], *first: Any) -> Callable[..., None]:
+    """A hook that calls a method as long as its object is alive, and does not keep it alive.
 
-    def hook(_: torch.Tensor) -> None:
-        if (method := arrived()) is not None:
-            method(number, index)
+    What a tensor's hooks hold is no garbage to Python, however it is tied into circles.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def hook(*arguments: Any) -> None:
+        if (bound := reference()) is not None:
+            bound(*first, *arguments)
 
     return hook

@@ -129,7 +129,6 @@ def made_before(number, size):
         with phase as link, record_messages() as ledger:
             buffer.tensor.fill_(number + 1)
             buffer.reduce_scatter(part)
-            barrier()
             buffer.all_reduce()
             for model in models:
                 model.zero_grad()
