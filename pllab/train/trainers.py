@@ -32,13 +32,13 @@ from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
 from pllab.train.counted_pipeline import CountedPipeline
+from pllab.train.joining import whole_weights
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.spending import Inside, Stopwatch
 from pllab.train.stages import Weightless, first_mean, mean_loss, owned, packet_of, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
-from pllab.train.wholes import whole_weights
 
 Batch = dict[str, torch.Tensor]
 
@@ -128,8 +128,7 @@ class Plain:
         if config.compile:
             model.compile()
         self.reason = self._replica.reason
-        group = comm.group_of(mesh, "dp")
-        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config, group)
+        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config)
         self.watch = Stopwatch(self.device)
         self._has_messages_last = is_gpu(self.device) and isinstance(self._replica.module, DataParallel)
         if self._has_messages_last:  # a GPU's queue has them after the last gradient; a CPU's calls are timed
