@@ -38,7 +38,7 @@ from pllab import comm
 from pllab.arguments import is_number, require
 from pllab.data import partition_dataset
 from pllab.models import GPT2LMHeadModelParallel
-from pllab.parallel import part_of
+from pllab.parallel.shards import part_of
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus
 from pllab.train.joining import Tensors, name_of, tensors_to_write

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from pllab import comm
-from pllab.parallel import join
+from pllab.parallel.shards import join
 from pllab.train.updates import Part, Updates
 
 _EMBEDDING, _TIED_HEAD = "transformer.wte.weight", "lm_head.weight"
