@@ -20,10 +20,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pllab import comm
 from pllab.accelerator import Backend
+from pllab.bench.dtensor import tensor_parallel_by_pytorch
 from pllab.bench.measure import Comparison, Implausible, Spread, check_rounds, compare
 from pllab.bench.workloads import Step, Workload
 from pllab.comm.devices import is_gpu
-from pllab.models import GPT2LMHeadModelParallel, tensor_parallel, tensor_parallel_by_pytorch
+from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
 
 NO_COMMUNICATION = "no communication"

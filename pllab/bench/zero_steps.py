@@ -16,7 +16,7 @@ from pllab.arguments import whole_number
 from pllab.bench.measure import Implausible
 from pllab.bench.workloads import Workload
 from pllab.parallel import DataParallel, FullyShardedDataParallel
-from pllab.parallel.held import held_bytes
+from pllab.parallel.byte_count import held_bytes
 
 STAGES = (0, 1, 2, 3)
 DEFAULT_WORKLOAD = Workload(num_layers=12, width=64, num_heads=4, vocab_size=256, batch_size=4, num_tokens=32)

@@ -1,4 +1,4 @@
-"""Memory that the ranks of one host share: mapped by all of them, and a sum that never leaves it.
+"""Memory that the ranks of one host share, for one use: the sum of their gradients.
 
 gloo sends every byte through a loopback socket, which copies it into the kernel and out again. Ranks of one host need
 no socket: a file in memory, mapped by all, is memory that they share. The files have no name, so a killed rank leaves
@@ -12,15 +12,13 @@ import os
 import re
 import socket
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from pllab.arguments import whole_number
 from pllab.comm.collectives import (
-    all_gather_async,
     all_gather_object,
     all_reduce,
     backend_name,
@@ -41,112 +39,35 @@ _BLOCK = 2**18  # numbers per block: 1 MiB of float32 is still in a core's cache
 _ALIGN = 2**10  # chunks begin at multiples of this many numbers, so that no two ranks write into one cache line
 
 
-@dataclass(frozen=True)
-class _Offer:
-    """Where the other ranks find the memory of one rank, and how they check that it is the right one."""
+def shared_buffer(
+    numel: int, dtype: torch.dtype, device: torch.device | None = None, group: dist.ProcessGroup | None = None
+) -> "SharedBuffer | None":
+    """Make a flat tensor of zeros that all ranks of the group can sum in memory; None if they cannot.
 
-    num_bytes: int
-    host_id: str
-    pid: int
-    descriptor: int
-    file_id: tuple[int, int]
+    Every rank calls it with the same size and type, and all get a buffer or all get None. They can share memory if the
+    group is gloo's with more than one rank, all on one Linux host and behind no slow link, with enough free space in
+    /dev/shm, and the `device` of each is the CPU (None means the CPU).
 
+    Example, on two ranks:
 
-def map_shared_memory(num_bytes: int, group: dist.ProcessGroup | None = None) -> list[torch.Tensor] | None:
-    """Map memory of every rank into every rank; all ranks call it, each with the number of bytes it wants of its own.
-
-    Drawn, for two ranks that ask for 3 and for 2 bytes; both get a list of the same two tensors:
-
-        rank 0   | a a a |   tensor 0, shape (3,), uint8
-        rank 1   | b b |     tensor 1, shape (2,), uint8
-
-    The bytes begin as zeros. All ranks see what one rank writes, so they must agree on who writes when. A tensor's
-    memory is freed when no rank has a view of it any more.
-
-    Returns None, on every rank, if the ranks cannot share memory. They can if the group is gloo's with more than one
-    rank, all on one Linux host and behind no slow link, with enough free space in /dev/shm.
+        buffer = shared_buffer(2, torch.float32)
+        buffer.tensor.fill_(rank() + 1)
+        buffer.all_reduce()                        # buffer.tensor is [3., 3.] on both
 
     Raises:
-        ValueError: `num_bytes` is not a whole number of at least 0.
+        ValueError: the ranks ask for different sizes or types; raised on every rank.
         PeerError: another rank went away or did not come in time.
     """
-    num_bytes = whole_number("num_bytes", num_bytes, least=0)
     if backend_name() != "gloo" or world_size(group) == 1 or link_is_open():
         return None
     with ExitStack() as until_all_have_mapped:
-        offers = all_gather_object(_offer(num_bytes, until_all_have_mapped), group)
-        tensors = _map_all(offers)
-        has_worked = all_gather_object(tensors is not None, group)
-    return tensors if all(has_worked) else None
-
-
-def held_for_others(smaps: str | None = None) -> int:
-    """Bytes of shared memory that are resident here and counted elsewhere, from /proc/self/smaps or a text like it.
-
-    Example: two ranks map 8 MiB of /dev/shm each, and each other's: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB. `Pss` is the
-    proportional set size: a page that two ranks have mapped counts half in each.
-    """
-    if smaps is None:
-        smaps = _SMAPS.read_text() if _SMAPS.exists() else ""
-    num_kib, is_shared = 0, False
-    for line in smaps.splitlines():
-        if _MAPPING.match(line):
-            is_shared = " /dev/shm/" in line
-        elif is_shared and line.startswith(("Rss:", "Pss:")):
-            num_kib += int(line.split()[1]) * (1 if line.startswith("Rss:") else -1)
-    return num_kib * 1024
-
-
-def host_id() -> str:
-    """An identity of this host: on Linux the random number of its last boot, elsewhere its name."""
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return socket.gethostname()
-
-
-def _offer(num_bytes: int, until_all_have_mapped: ExitStack) -> _Offer | None:
-    """Reserve the memory of this rank; None if that fails."""
-    if not hasattr(os, "O_TMPFILE"):
-        return None
-    try:
-        descriptor = os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_EXCL, 0o600)
-        until_all_have_mapped.callback(os.close, descriptor)
-        # Reserved now: a full /dev/shm is an error here, and would be a killed process at the first write.
-        os.posix_fallocate(descriptor, 0, max(1, num_bytes))
-        return _Offer(num_bytes, host_id(), os.getpid(), descriptor, _file_id(descriptor))
-    except (OSError, OverflowError) as error:
-        _log.info("rank %d cannot share %d bytes: %s", rank(), num_bytes, error)
-        return None
-
-
-def _map_all(offers: list[_Offer | None]) -> list[torch.Tensor] | None:
-    """The memory of all ranks in this process; None if a rank offers none or runs on another host."""
-    if len({offer and offer.host_id for offer in offers}) > 1:
-        return None
-    try:
-        return [_map(offer) for offer in offers if offer is not None] or None
-    except (OSError, RuntimeError) as error:  # torch raises the latter when there is no room for the mapping
-        _log.info("rank %d cannot map the memory of another rank: %s", rank(), error)
-        return None
-
-
-def _map(offer: _Offer) -> torch.Tensor:
-    """The memory of one rank as a tensor of this process."""
-    descriptor = os.open(f"/proc/{offer.pid}/fd/{offer.descriptor}", os.O_RDWR)
-    try:
-        if _file_id(descriptor) != offer.file_id:  # in another container the same pid is another process
-            raise FileNotFoundError(f"process {offer.pid} has another file at descriptor {offer.descriptor}")
-        name, size = f"/proc/self/fd/{descriptor}", max(1, offer.num_bytes)
-        return torch.from_file(name, shared=True, size=size, dtype=torch.uint8)[: offer.num_bytes]
-    finally:
-        os.close(descriptor)
-
-
-def _file_id(descriptor: int) -> tuple[int, int]:
-    """An identity of a file on this host."""
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino
+        is_on_cpu = device is None or device.type == "cpu"
+        file = _new_file(numel * dtype.itemsize, until_all_have_mapped) if is_on_cpu else None
+        offers = all_gather_object(_Offer(numel, str(dtype), host_id(), os.getpid(), file), group)
+        _check_equal(offers)
+        tensors = _map_all(offers, dtype)
+        have_mapped = all_gather_object(tensors is not None, group)
+    return SharedBuffer(tensors, group) if tensors and all(have_mapped) else None
 
 
 class SharedBuffer:
@@ -187,19 +108,8 @@ class SharedBuffer:
             self._sum_chunk()
             dist.barrier(self._group)
 
-    def gather(self, whole: torch.Tensor) -> None:
-        """Copy the tensors of all ranks, side by side, into `whole`; nothing is sent.
-
-        Who writes to its tensor later waits at a barrier first, and who has written before this, too.
-        """
-        if link_is_open():
-            return all_gather_async(whole, self.tensor.to(whole.dtype), self._group).wait()
-        note_tensor("all_gather", self.tensor, group=self._group)
-        with in_words("all_gather", rank()):
-            torch.cat(self._tensors, out=whole) if whole.dtype == self.tensor.dtype else self._cast_into(whole)
-
     def reduce_scatter(self, part: torch.Tensor) -> None:
-        """Fill `part` with this rank's share of the sum of all tensors; ranks write theirs again after a barrier.
+        """Fill `part` with this rank's share of the sum of all tensors, each of which stays as it is.
 
         Worked example with two ranks: [1, 2] and [10, 20] give [11] on rank 0 and [22] on rank 1. A shorter part is
         the share of the first numbers only.
@@ -218,10 +128,7 @@ class SharedBuffer:
             torch.add(first, second, out=part)
             for other in others:
                 part.add_(other)
-
-    def _cast_into(self, whole: torch.Tensor) -> None:
-        for piece, tensor in zip(whole.chunk(len(self._tensors)), self._tensors, strict=True):
-            piece.copy_(tensor)
+            dist.barrier(self._group)  # all have read, so each may write to its tensor
 
     def _sum_chunk(self) -> None:
         """Add up this rank's share of the numbers over all ranks and give everyone the sum, block by block."""
@@ -239,39 +146,103 @@ class SharedBuffer:
         return [self.tensor[where], *others]
 
 
-def shared_buffer(
-    numel: int, dtype: torch.dtype, device: torch.device | None = None, group: dist.ProcessGroup | None = None
-) -> SharedBuffer | None:
-    """Make a flat tensor of zeros that all ranks of the group can sum in memory; None if they cannot.
-
-    Every rank calls it with the same size and type, and all get a buffer or all get None. They get None if
-    `map_shared_memory` returns None, or if the `device` of a rank is not the CPU (None means the CPU).
-
-    Example, on two ranks:
-
-        buffer = shared_buffer(2, torch.float32)
-        buffer.tensor.fill_(rank() + 1)
-        buffer.all_reduce()                        # buffer.tensor is [3., 3.] on both
-
-    Raises:
-        ValueError: the ranks ask for different sizes or types; raised on every rank.
-        PeerError: another rank went away or did not come in time.
-    """
-    if backend_name() != "gloo" or world_size(group) == 1:
-        return None
-    on_cpu = device is None or device.type == "cpu"
-    wishes = all_gather_object((numel, str(dtype), on_cpu), group)
-    for number, wish in enumerate(wishes):
-        if wish[:2] != wishes[0][:2]:
-            raise ValueError(
-                f"rank {number} asks for a shared buffer of {wish[0]} x {wish[1]}, rank 0 for {wishes[0][0]} x "
-                f"{wishes[0][1]}; ask for the same on every rank"
-            )
-    tensors = map_shared_memory(numel * dtype.itemsize, group) if all(wish[2] for wish in wishes) else None
-    return None if tensors is None else SharedBuffer([tensor.view(dtype) for tensor in tensors], group)
-
-
 def _chunk(numel: int, number: int, num_ranks: int) -> tuple[int, int]:
     """The numbers that one rank adds up: 5000 by 2 ranks are 0 to 3072 and 3072 to 5000."""
     size = -(-numel // (num_ranks * _ALIGN)) * _ALIGN
     return min(number * size, numel), min((number + 1) * size, numel)
+
+
+class _File(NamedTuple):
+    """The memory of one rank: a descriptor of that process, and the identity by which others know the file."""
+
+    descriptor: int
+    identity: tuple[int, int]
+
+
+class _Offer(NamedTuple):
+    """What a rank wants, and where the others find its memory; no file if it has none to share."""
+
+    numel: int
+    dtype: str
+    host_id: str
+    pid: int
+    file: _File | None
+
+
+def _new_file(num_bytes: int, until_all_have_mapped: ExitStack) -> _File | None:
+    """Reserve the memory of this rank; None if that fails."""
+    if not hasattr(os, "O_TMPFILE"):
+        return None
+    try:
+        descriptor = os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_EXCL, 0o600)
+        until_all_have_mapped.callback(os.close, descriptor)
+        # Reserved now: a full /dev/shm is an error here, and would be a killed process at the first write.
+        os.posix_fallocate(descriptor, 0, max(1, num_bytes))
+        return _File(descriptor, _identity(descriptor))
+    except OSError as error:
+        _log.info("rank %d cannot share %d bytes: %s", rank(), num_bytes, error)
+        return None
+
+
+def _check_equal(offers: list[_Offer]) -> None:
+    for number, offer in enumerate(offers):
+        if offer[:2] != offers[0][:2]:
+            raise ValueError(
+                f"rank {number} asks for a shared buffer of {offer.numel} x {offer.dtype}, rank 0 for "
+                f"{offers[0].numel} x {offers[0].dtype}; ask for the same on every rank"
+            )
+
+
+def _map_all(offers: list[_Offer], dtype: torch.dtype) -> list[torch.Tensor] | None:
+    """The memory of all ranks in this process; None if a rank offers none or runs on another host."""
+    if len({offer.host_id for offer in offers}) > 1 or any(offer.file is None for offer in offers):
+        return None
+    try:
+        return [_map(offer.pid, offer.file, offer.numel, dtype) for offer in offers if offer.file is not None]
+    except (OSError, RuntimeError) as error:  # torch raises the latter when there is no room for the mapping
+        _log.info("rank %d cannot map the memory of another rank: %s", rank(), error)
+        return None
+
+
+def _map(pid: int, file: _File, numel: int, dtype: torch.dtype) -> torch.Tensor:
+    """The memory of one rank as a tensor of this process."""
+    descriptor = os.open(f"/proc/{pid}/fd/{file.descriptor}", os.O_RDWR)
+    try:
+        if _identity(descriptor) != file.identity:  # in another container the same pid is another process
+            raise FileNotFoundError(f"process {pid} has another file at descriptor {file.descriptor}")
+        name = f"/proc/self/fd/{descriptor}"
+        mapped = torch.from_file(name, shared=True, size=max(1, numel * dtype.itemsize), dtype=torch.uint8)
+        return mapped[: numel * dtype.itemsize].view(dtype)
+    finally:
+        os.close(descriptor)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    """An identity of a file on this host."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def held_for_others(smaps: str | None = None) -> int:
+    """Bytes of shared memory that are resident here and counted elsewhere, from /proc/self/smaps or a text like it.
+
+    Example: two ranks map 8 MiB of /dev/shm each, and each other's: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB. `Pss` is the
+    proportional set size: a page that two ranks have mapped counts half in each.
+    """
+    if smaps is None:
+        smaps = _SMAPS.read_text() if _SMAPS.exists() else ""
+    num_kib, is_shared = 0, False
+    for line in smaps.splitlines():
+        if _MAPPING.match(line):
+            is_shared = " /dev/shm/" in line
+        elif is_shared and line.startswith(("Rss:", "Pss:")):
+            num_kib += int(line.split()[1]) * (1 if line.startswith("Rss:") else -1)
+    return num_kib * 1024
+
+
+def host_id() -> str:
+    """An identity of this host: on Linux the random number of its last boot, elsewhere its name."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return socket.gethostname()

@@ -2,7 +2,7 @@
 
 from pllab.models.gpt2 import GPT2LMHeadModelParallel, gpt2_config
 from pllab.models.layers import Block, Embed, Head, layer_costs, layers_of
-from pllab.models.slices import tensor_parallel, tensor_parallel_by_pytorch
+from pllab.models.slices import tensor_parallel
 
 __all__ = [
     "Block",
@@ -13,5 +13,4 @@ __all__ = [
     "layer_costs",
     "layers_of",
     "tensor_parallel",
-    "tensor_parallel_by_pytorch",
 ]

@@ -16,7 +16,7 @@ from pllab import accelerator
 from pllab.comm.devices import num_gpus
 from pllab.data import IGNORED
 from pllab.models.layers import cut, layer_costs, layers_of
-from pllab.parallel import Split, slice_of, split_of
+from pllab.parallel.tensor import Split, slice_of, split_of
 from pllab.pipeline import Pipe, balance
 
 # name: layers, width, heads. From gpt2 to xl as published; 1B has heads that 2, 4, 8 and 16 ranks can share. The larger

@@ -1,4 +1,4 @@
-"""GPT-2 cut into slices: tensor parallelism, ours and PyTorch's.
+"""GPT-2 cut into slices: tensor parallelism.
 
 Every rank has the heads, the features of the MLP and the words of the vocabulary that are its own; norms, positions and
 the biases of row-parallel layers are whole. Drawn, a block and what it sends:
@@ -12,22 +12,12 @@ front of each pair and a reduce-scatter after it take the place of the all-reduc
 parameters stay those of transformers.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    ParallelStyle,
-    PrepareModuleInput,
-    RowwiseParallel,
-    parallelize_module,
-)
-from torch.distributed.tensor.parallel import loss_parallel as sharded_loss
 from torch.nn import functional
 from transformers import GPT2LMHeadModel
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
@@ -80,7 +70,7 @@ def tensor_parallel(
     Source: Shoeybi et al., Megatron-LM, 2019; Korthikanti et al. 2022 for the sequence. Lesson 12.
     """
     group = group_of(mesh, "tp")
-    _check(model, group, sequence_parallel)
+    check_can_be_split(model, group, sequence_parallel)
     body: Any = model.transformer
     for block in body.h:
         _split_block(block, group)
@@ -97,8 +87,12 @@ def tensor_parallel(
     return model
 
 
-def _check(model: nn.Module, group: Group | None, sequence_parallel: bool) -> None:
-    """Refuse what cannot be split, before any rank sends a message."""
+def check_can_be_split(model: nn.Module, group: Group | None, sequence_parallel: bool = False) -> None:
+    """Refuse what cannot be split, before any rank sends a message.
+
+    Raises:
+        ValueError: as `tensor_parallel`.
+    """
     name = type(model).__name__
     if not isinstance(model, GPT2LMHeadModel):
         raise ValueError(f"a {name} is no GPT-2, whose layers we know; give a GPT2LMHeadModel")
@@ -153,7 +147,7 @@ def _split_sequence(model: GPT2LMHeadModel, group: Group | None) -> None:
 
 
 class _OwnDraws:
-    """Draws of a module that drops on split values: of a seed that the ranks share, and of the rank's number.
+    """The random numbers of a module that drops split values: each rank draws its own, from a seed that all share.
 
     The seed comes from the generator that draws at this place: torch's own, or in a pipeline the stage's.
     """
@@ -166,6 +160,7 @@ class _OwnDraws:
         """A block in which draws are this rank's own; if nothing is dropped, none is made."""
         if not self._dropout.training or not self._dropout.p:
             return nullcontext()
+        # The rank takes the place of the stage: what draws apart is numbered.
         draws = self._by_device.setdefault(device, Draws(rank(self._group), self._module, device))
         return draws.seeded(draw_seed(device), 0)
 
@@ -225,90 +220,3 @@ def _loss(
         shift_labels = functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
     total = token_losses(head, logits, shift_labels, ignore_index).sum()
     return total / ((shift_labels != ignore_index).sum() if num_items_in_batch is None else num_items_in_batch)
-
-
-def tensor_parallel_by_pytorch(model: GPT2LMHeadModel, *, mesh: Mesh, loss_parallel: bool = False) -> GPT2LMHeadModel:
-    """Split a GPT-2 over the tp axis of the mesh with PyTorch's own classes; in place, and called like ours.
-
-    Example; with `loss_parallel`, and only then, backward has to be inside PyTorch's context of that name:
-
-        from torch.distributed.tensor.parallel import loss_parallel
-
-        model = tensor_parallel_by_pytorch(model, mesh=mesh, loss_parallel=True)
-        loss = model(input_ids, labels=labels).loss
-        with loss_parallel():
-            loss.backward()
-
-    Parameters are DTensors. PyTorch splits `nn.Linear` alone, so every `Conv1D` becomes one, with its weight
-    transposed, and `c_attn` becomes three, `c_attn.q`, `.k` and `.v`. Ranks that are seeded equally draw equal masks
-    for their heads, so give attention no dropout.
-
-    Raises:
-        ValueError: as `tensor_parallel`.
-
-    Source: torch.distributed.tensor.parallel.
-    """
-    group = group_of(mesh, "tp")
-    _check(model, group, sequence_parallel=False)
-    body: Any = model.transformer
-    is_tied = model.lm_head.weight is body.wte.weight
-    plan: dict[str, ParallelStyle] = {
-        "transformer.wte": RowwiseParallel(input_layouts=Replicate()),
-        "lm_head": ColwiseParallel(
-            output_layouts=Shard(-1) if loss_parallel else Replicate(), use_local_output=not loss_parallel
-        ),
-    }
-    for number, block in enumerate(body.h):
-        _use_linears(block, group)
-        plan |= {f"transformer.h.{number}.{name}": style for name, style in _block_plan().items()}
-    parallelize_module(model, mesh["tp"], plan)
-    if is_tied:
-        model.lm_head.weight = body.wte.weight
-    if loss_parallel:
-        model.loss_function = partial(_sharded_loss, model.loss_function)
-    return model
-
-
-def _block_plan() -> dict[str, ParallelStyle]:
-    # The input of c_attn becomes one DTensor, so that the gradients of q, k and v are added up in one message.
-    whole = PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate())
-    columns = {f"attn.c_attn.{name}": ColwiseParallel() for name in "qkv"} | {"mlp.c_fc": ColwiseParallel()}
-    return {"attn.c_attn": whole, "attn.c_proj": RowwiseParallel(), "mlp.c_proj": RowwiseParallel(), **columns}
-
-
-class _QueryKeyValue(nn.Module):
-    """The three linear layers in a `c_attn`, whose outputs stand side by side."""
-
-    def __init__(self, whole: Conv1D) -> None:
-        super().__init__()
-        parts = zip(whole.weight.chunk(3, 1), whole.bias.chunk(3), strict=True)
-        self.q, self.k, self.v = (_linear(weight, bias) for weight, bias in parts)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([self.q(x), self.k(x), self.v(x)], -1)
-
-
-def _use_linears(block: Any, group: Group | None) -> None:
-    attention, mlp = block.attn, block.mlp
-    attention.c_attn = _QueryKeyValue(attention.c_attn)
-    attention.c_proj, mlp.c_fc, mlp.c_proj = (
-        _linear(whole.weight, whole.bias) for whole in (attention.c_proj, mlp.c_fc, mlp.c_proj)
-    )
-    attention.num_heads //= world_size(group)
-    attention.split_size //= world_size(group)
-
-
-def _linear(weight: torch.Tensor, bias: torch.Tensor) -> nn.Linear:
-    """A linear layer with the weight of a `Conv1D`, which is (in, out)."""
-    linear = nn.Linear(weight.shape[0], weight.shape[1], device="meta")
-    linear.weight = nn.Parameter(
-        weight.detach().t().clone(memory_format=torch.contiguous_format), requires_grad=weight.requires_grad
-    )
-    linear.bias = nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
-    return linear
-
-
-def _sharded_loss(loss: Callable[..., Any], logits: torch.Tensor, labels: torch.Tensor, **options: Any) -> torch.Tensor:
-    """The model's own loss, from logits that are a DTensor split over the vocabulary."""
-    with sharded_loss():
-        return loss(logits, labels, **options).to_local()

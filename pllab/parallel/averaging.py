@@ -54,7 +54,7 @@ def average_gradients(model: nn.Module) -> None:
     A frozen parameter has no gradient, so it sends nothing, and a tied one is sent once. A parameter without
     a gradient is skipped, and **every rank must skip the same ones**: ranks pair messages by order and know
     no names, so if one rank skips a parameter that another sends, all later sums mix up parameters and the
-    last one waits until its deadline. `check_same_gradients` finds such a parameter; `DataParallel` copes.
+    last one waits until its deadline. `check_same_parameters_used` finds such a parameter; `DataParallel` copes.
 
     Source: Li et al., PyTorch Distributed, VLDB 2020, section 2.2; gloo has no mean, so sum and then divide.
     """
@@ -101,7 +101,7 @@ def _difference(rank: int, model: dict[str, str], model_0: dict[str, str]) -> st
     )
 
 
-def check_same_gradients(model: nn.Module) -> None:
+def check_same_parameters_used(model: nn.Module) -> None:
     """Refuse gradients that exist on some ranks only: the reason why `average_gradients` hangs.
 
     Example: "head.bias has a gradient on rank 0 and none on rank 1; ...".

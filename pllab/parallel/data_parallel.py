@@ -54,7 +54,7 @@ class DataParallel(nn.Module):
     Args:
         module: the same model on each rank.
         strategy: when and how to sum; by default "overlapped" for nccl, "shared" for gloo where all ranks can
-            share memory (`pllab.comm.shared_buffer`), else "flat". `.reason` says why.
+            share memory (`pllab.comm.shared_buffer`), else "flat". `.reason` has it in words.
         bucket_bytes: the most bytes in one message of the overlapped strategy.
         mesh: average over its axis dp; by default over all ranks.
 
@@ -132,7 +132,7 @@ class DataParallel(nn.Module):
                 "nothing to average; unfreeze one, or train without DataParallel"
             )
         self._hooks = [
-            parameter.register_post_accumulate_grad_hook(_hook(weakref.WeakMethod(self._arrived), number, index))
+            parameter.register_post_accumulate_grad_hook(weak_hook(self._arrived, number, index))
             for number, bucket in enumerate(self.buckets)
             for index, parameter in enumerate(bucket.parameters)
         ]
@@ -144,42 +144,28 @@ class DataParallel(nn.Module):
         self._shared: list[comm.SharedBuffer] = []
         if self.strategy == "shared":
             self.buckets = plan_buckets(parameters, float("inf"), self._new_shared)
-            if len(self._shared) < len(self.buckets):
-                self._shared.clear()
-                self.strategy = self._without_sharing()
-        if self.strategy != "shared":
-            limit = self.bucket_bytes if self.strategy == "overlapped" else float("inf")
-            self.buckets = plan_buckets(parameters, limit)
-        self.reason = f"{self.strategy}: {self._in_words()}"
+            if len(self._shared) == len(self.buckets):
+                return
+            if self._strategy_argument == "shared":
+                num_bytes = sum(bucket.num_bytes for bucket in self.buckets)
+                raise ValueError(
+                    "strategy 'shared' needs two or more gloo ranks, all on one Linux host and with the model on the "
+                    f"CPU, and {num_bytes / _MIB:.3g} MiB per rank in /dev/shm; leave strategy out to use what works "
+                    "here"
+                )
+            self._shared.clear()
+            self.strategy = "flat"
+        self.buckets = plan_buckets(parameters, self.bucket_bytes if self.strategy == "overlapped" else float("inf"))
 
-    def _without_sharing(self) -> Strategy:
-        """The strategy if the ranks cannot share that much memory: one message, or an error if "shared" was given."""
-        if self._strategy_argument == "shared":
-            num_bytes = sum(bucket.num_bytes for bucket in self.buckets)
-            raise ValueError(
-                "strategy 'shared' needs two or more gloo ranks, all on one Linux host and with the model on the CPU, "
-                f"and {num_bytes / _MIB:.3g} MiB per rank in /dev/shm; leave strategy out to use what works here"
-            )
-        return "flat"
-
-    def _in_words(self) -> str:
-        """Describe the strategy, and why it was chosen."""
-        backend, world_size = comm.backend_name(), self._num_ranks
+    @property
+    def reason(self) -> str:
+        """The strategy in words, and the backend that it was chosen for."""
         what = {
             "flat": "one flat message after backward",
             "overlapped": f"messages of up to {self.bucket_bytes / _MIB:.3g} MiB while backward still runs",
-            "shared": "one sum in memory after backward",
+            "shared": "one sum in the memory of this host after backward",
         }[self.strategy]
-        if self._strategy_argument is not None:
-            return f"{what}, as asked"
-        if self.strategy == "shared":
-            return f"{what}, because all {world_size} ranks are on this host"
-        if self.strategy == "overlapped":
-            return f"{what}, because {backend} moves them beside the computation on the GPU"
-        if backend is None:
-            return f"{what}, which stays here because this process has no group"
-        apart = ", and the ranks cannot share memory" if world_size > 1 else ""
-        return f"{what}, because {backend} sends with the same processor cores that compute backward{apart}"
+        return f"{self.strategy}: {what}, {comm.backend_name() or 'with no group'}"
 
     def _new_shared(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Shared memory for a bucket; if there is none, other memory for a plan that is thrown away."""
@@ -197,7 +183,7 @@ class DataParallel(nn.Module):
         for bucket in self.buckets:
             bucket.empty()
 
-    def _arrived(self, number: int, index: int) -> None:
+    def _arrived(self, number: int, index: int, _: torch.Tensor) -> None:
         """A gradient is ready: put it into its bucket, and send the bucket if its turn has come."""
         bucket = self.buckets[number]
         if not self._is_synchronizing:
@@ -264,13 +250,15 @@ def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]
     return [(id(p), p.dtype, p.device) for p in module.parameters() if p.requires_grad]
 
 
-def _hook(
-    arrived: weakref.WeakMethod[Callable[[int, int], None]], number: int, index: int
-) -> Callable[[torch.Tensor], None]:
-    """A hook that keeps neither wrapper nor buckets alive, and does nothing once they are gone."""
+def weak_hook(method: Callable[..., None], *first: Any) -> Callable[..., None]:
+    """A hook that calls a method as long as its object is alive, and does not keep it alive.
 
-    def hook(_: torch.Tensor) -> None:
-        if (method := arrived()) is not None:
-            method(number, index)
+    What a tensor's hooks hold is no garbage to Python, however it is tied into circles.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def hook(*arguments: Any) -> None:
+        if (bound := reference()) is not None:
+            bound(*first, *arguments)
 
     return hook

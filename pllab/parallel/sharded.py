@@ -15,7 +15,7 @@ forward to the end of backward. `zero` says how much is sharded, in the words of
     zero=2   and gradients                      a unit's gradients reduced as soon as it has them
     zero=3   and parameters                     a unit whole only while it computes
 
-One rank's step under zero=3, with the messages of one unit (ranks of one host exchange them in shared memory):
+One rank's step under zero=3, with the messages of one unit (ranks of one host reduce in shared memory):
 
     forward    gather 0 | 0 | free, gather 1 | 1 | free, gather 2 | 2 |
     backward   | 2 | reduce 2, free, gather 1 | 1 | reduce 1, free, gather 0 | 0 | reduce 0, free
@@ -24,8 +24,9 @@ Source: Rajbhandari et al. 2020 (ZeRO); Zhao et al. 2023 (PyTorch FSDP); torch.d
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,8 +37,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pllab import comm
 from pllab.parallel.averaging import check_same_model
-from pllab.parallel.filling import Initialise, device_of, fill, fill_buffers
-from pllab.parallel.shards import Ranks, Scratch, Unit, layers_of_classes, owned_slots, shards_of
+from pllab.parallel.data_parallel import weak_hook
+from pllab.parallel.shards import Initialise, Shard, Unit, give_first_values, units_of
 
 
 class FullyShardedDataParallel(nn.Module):
@@ -62,7 +63,7 @@ class FullyShardedDataParallel(nn.Module):
         mixed_precision: the type in which the model computes and gradients travel; shards keep their own.
         initialise: called with each module of a model on the meta device, children first, when its parameters are
             there; by default it calls `reset_parameters`. The random numbers are the same on every rank.
-        share_memory: whether gloo ranks of one host exchange in shared memory, or always by messages.
+        share_memory: whether gloo ranks of one host sum gradients in shared memory, or always by messages.
 
     Raises:
         ValueError: zero is none of 1, 2, 3, there is no layer of a class, or the ranks have different models.
@@ -87,30 +88,29 @@ class FullyShardedDataParallel(nn.Module):
         self.module, self.zero, self.mixed_precision = module, zero, mixed_precision
         self._group = group = comm.group_of(mesh, "dp")
         check_same_model(module, group)
-        self._ranks = ranks = Ranks(group, device_of(module), share_memory)
-        owned = owned_slots(module, layers_of_classes(module, units))
-        self._all = [Unit(layer, shards_of(slots, mixed_precision, ranks)) for layer, slots in owned]
+        device = next(module.parameters()).device
+        self._device = device if device.type != "meta" else comm.own_device()
+        self._all = units_of(module, units, mixed_precision, self._device, group)
         *self._units, self._root = self._all
-        fill_buffers(module, group)
-        fill(self._all, module, initialise, ranks)
-        self._scratch = Scratch(self._all, ranks)
-        self._is_shared = any(shard.is_shared for unit in self._all for shard in unit.shards)
-        kind = "in shared memory, as all ranks are on this host" if self._is_shared else "by messages"
-        self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gathered and reduced {kind}"
+        give_first_values(self._all, initialise, group)
+        trained = [shard for unit in self._all for shard in unit.trained]
+        self._sums = _GradientSums(trained, self._device, group, share_memory)
+        where = "in shared memory, as all ranks are on this host" if self._sums.is_shared else "by messages"
+        self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gradients summed {where}"
         self._is_synchronizing, self._is_held = True, False
         self.most_gathered = 0
         """The most units besides the root that were whole, or on their way to be, at the same time."""
         for index, unit in enumerate(self._units):
-            unit.layer.register_forward_pre_hook(self._before_forward(index))
-            unit.layer.register_forward_hook(self._after_forward(index), always_call=True)
+            unit.layer.register_forward_pre_hook(partial(self._before_forward, index))
+            unit.layer.register_forward_hook(partial(self._after_forward, index), always_call=True)
         for index, unit in enumerate(self._all):
-            unit.on_gradient(_hook(weakref.WeakMethod(self._arrived), index))
+            for whole in (whole for shard in unit.trained for whole in shard.wholes):
+                whole.register_post_accumulate_grad_hook(weak_hook(self._arrived, index))
         self._was_stepped = False
         # Not from the pieces' version counters alone: a fused optimizer leaves them as they are.
-        hook = register_optimizer_step_post_hook(_on_step(weakref.WeakMethod(self._stepped)))
+        hook = register_optimizer_step_post_hook(weak_hook(self._stepped))
         weakref.finalize(self, hook.remove)
         self._begin()
-        comm.barrier(group)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the wrapped model on this rank's share of the batch."""
@@ -165,28 +165,24 @@ class FullyShardedDataParallel(nn.Module):
         self._finish()
 
     @contextmanager
-    def gathered(self, write: bool = False) -> Iterator[nn.Module]:
-        """Make the model whole inside the block, on every rank, in its own type; with `write` keep rank 0's changes.
+    def gathered(self) -> Iterator[nn.Module]:
+        """Make the model whole inside the block, on every rank, in its own type; what is written there is lost.
 
         Example: `with model.gathered() as whole: state = whole.state_dict()`; copy what you keep.
         """
-        self._refresh()
-        shards = [shard for unit in self._all for shard in unit.shards]
-        values = [shard.values() for shard in shards]
-        for shard, parameters in zip(shards, values, strict=True):
-            shard.show(parameters)
-        yield self.module
-        for shard, parameters in zip(shards, values, strict=True):
-            if write:
-                shard.keep(parameters)
-            shard.show(shard.pieces)
-        comm.barrier(self._group)  # who writes next would write into what another rank still copies
+        for shard in (shard for unit in self._all for shard in unit.shards):
+            shard.show(shard.values())
+        try:
+            yield self.module
+        finally:
+            for unit in self._all:
+                unit.show(is_whole=False)
 
     def temporary(self) -> dict[str, list[torch.Tensor]]:
         """What a rank holds for a time besides its pieces: whole parameters with their gradients, and what travels."""
         wholes = [whole for unit in self._all for shard in unit.shards for whole in shard.wholes]
         grads = [whole.grad for whole in wholes if whole.grad is not None]
-        return {"gathered": list[torch.Tensor](wholes), "gradients": grads, "messages": self._scratch.messages}
+        return {"gathered": list[torch.Tensor](wholes), "gradients": grads, "messages": self._sums.messages}
 
     # Forward: gather before, free after.
 
@@ -195,13 +191,11 @@ class FullyShardedDataParallel(nn.Module):
         is_changed = [self._was_stepped, *(unit.notice_change() for unit in self._all)]  # every unit is to notice
         self._was_stepped = False
         if any(is_changed):
-            if self._is_shared:
-                comm.barrier(self._group)  # every rank has changed its part
             for unit in self._all:
                 unit.forget()
 
-    def _stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        """Another model's optimizer may step on one rank alone, which must not wait at a barrier alone."""
+    def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Another model's optimizer may step on one rank alone, which must not gather alone."""
         mine = {id(piece) for unit in self._all for piece in unit.pieces}
         self._was_stepped |= any(id(p) in mine for group in optimizer.param_groups for p in group["params"])
 
@@ -210,7 +204,7 @@ class FullyShardedDataParallel(nn.Module):
         self._count_gathered()
 
     def _prefetch(self, index: int) -> None:
-        """Start to gather the unit that comes next; shared memory has no message to start."""
+        """Start to gather the unit that comes next."""
         for unit in self._units[index : index + 1] if index >= 0 else ():
             unit.start_gathering()
         self._count_gathered()
@@ -222,29 +216,23 @@ class FullyShardedDataParallel(nn.Module):
         if self.zero == 3:
             unit.free()
 
-    def _before_forward(self, index: int) -> Callable[..., None]:
-        def hook(*_: Any) -> None:
-            if self._is_held:
-                return
-            unit = self._units[index]
-            self._gather(unit)
-            if not self._is_in_backward:  # where a checkpoint computes it again
-                self._prefetch(index + 1)
-            unit.show(is_whole=True)
+    def _before_forward(self, index: int, *_: Any) -> None:
+        if self._is_held:
+            return
+        unit = self._units[index]
+        self._gather(unit)
+        if not self._is_in_backward:  # where a checkpoint computes it again
+            self._prefetch(index + 1)
+        unit.show(is_whole=True)
 
-        return hook
-
-    def _after_forward(self, index: int) -> Callable[..., None]:
-        def hook(_: nn.Module, __: Any, result: Any) -> None:
-            if self._is_held:
-                return
-            unit = self._units[index]
-            unit.show(is_whole=False)
-            is_next = self._watch(result, index) and index == len(self._units) - 1  # its backward comes first
-            if not is_next and not self._is_in_backward:
-                self._free(unit)
-
-        return hook
+    def _after_forward(self, index: int, _: nn.Module, __: Any, result: Any) -> None:
+        if self._is_held:
+            return
+        unit = self._units[index]
+        unit.show(is_whole=False)
+        is_next = self._watch(result, index) and index == len(self._units) - 1  # its backward comes first
+        if not is_next and not self._is_in_backward:
+            self._free(unit)
 
     def _watch(self, result: Any, index: int) -> bool:
         """Call `_before_backward` when the first gradient of a result is known; False if there will be none."""
@@ -267,7 +255,7 @@ class FullyShardedDataParallel(nn.Module):
         self._is_in_backward = False
         self._reduced = 0
         for unit in self._all:
-            unit.begin()
+            unit.num_missing = sum(len(shard.wholes) for shard in unit.trained)
 
     def _before_backward(self, index: int) -> None:
         if not self._is_in_backward:
@@ -279,7 +267,7 @@ class FullyShardedDataParallel(nn.Module):
         self._gather(self._all[index])
         self._prefetch(index - 1)
 
-    def _arrived(self, index: int) -> None:
+    def _arrived(self, index: int, _: torch.Tensor) -> None:
         """A gradient is there. After its last one a unit is freed, and reduced if its turn has come."""
         unit = self._all[index]
         unit.num_missing -= 1
@@ -294,7 +282,9 @@ class FullyShardedDataParallel(nn.Module):
 
     def _reduce_next(self) -> None:
         """From the last unit to the first, then the root."""
-        [*self._units[::-1], self._root][self._reduced].reduce(self._scratch)
+        unit = [*self._units[::-1], self._root][self._reduced]
+        unit.was_none = [piece.grad is None for shard in unit.trained for piece in shard.pieces]
+        unit.used = [flag for shard in unit.trained for flag in self._sums.add(shard)]
         self._reduced += 1
 
     def _finish(self) -> None:
@@ -302,16 +292,16 @@ class FullyShardedDataParallel(nn.Module):
         if self._is_synchronizing:
             while self._reduced < len(self._all):
                 self._reduce_next()
-            self._scratch.wait()
+            self._sums.wait()
             self._drop_unused()
         for unit in self._all:
             self._free(unit)
         self._begin()
 
     def _drop_unused(self) -> None:
-        """Leave parameters that no rank used without gradient. The sum is also the barrier after the last reading."""
+        """Leave parameters that no rank used without gradient."""
         mine = [flag for unit in self._all for flag in unit.used]
-        used = torch.tensor(mine, dtype=torch.float32, device=self._ranks.device)
+        used = torch.tensor(mine, dtype=torch.float32, device=self._device)
         comm.all_reduce(used, self._group)
         if all(mine):  # on a GPU the next lines wait
             return
@@ -326,19 +316,42 @@ def _with_grad(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
 
-def _on_step(stepped: weakref.WeakMethod[Callable[[torch.optim.Optimizer], None]]) -> Callable[..., None]:
-    def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if (method := stepped()) is not None:
-            method(optimizer)
+class _GradientSums:
+    """Sums of gradients over the ranks: in shared memory, made once, or by a message for each shard."""
 
-    return hook
+    def __init__(
+        self, shards: Sequence[Shard], device: torch.device, group: comm.Group | None, share_memory: bool
+    ) -> None:
+        self._group = group
+        self._under_way: list[tuple[Shard, torch.Tensor, comm.Pending]] = []
+        self.messages: list[torch.Tensor] = []
+        """What travels now, the part of a sum and the whole that is summed."""
+        sizes: dict[torch.dtype, int] = {}
+        for shard in shards if share_memory else ():
+            sizes[shard.dtype] = max(sizes.get(shard.dtype, 0), shard.whole_numel)
+        self._shared = {dtype: comm.shared_buffer(numel, dtype, device, group) for dtype, numel in sizes.items()}
+        self.is_shared = any(self._shared.values())
 
+    def add(self, shard: Shard) -> list[bool]:
+        """Sum the gradients of a shard; return which parameters have one on this rank."""
+        part = torch.empty(shard.numel, dtype=shard.dtype, device=shard.device)
+        if (buffer := self._shared.get(shard.dtype)) is not None:
+            shard.copy_gradients(buffer.tensor[: shard.whole_numel])
+            used = shard.drop_gradients()
+            buffer.reduce_scatter(part)
+            shard.add_gradient(part)
+            return used
+        self.wait()
+        flat = torch.empty(shard.whole_numel, dtype=shard.dtype, device=shard.device)
+        shard.copy_gradients(flat)
+        self.messages = [part, flat]
+        self._under_way.append((shard, part, comm.reduce_scatter_async(part, flat, self._group)))
+        return shard.drop_gradients()
 
-def _hook(arrived: weakref.WeakMethod[Callable[[int], None]], index: int) -> Callable[[torch.Tensor], None]:
-    """A hook that keeps no model alive: what a tensor's hooks hold is no garbage to Python."""
-
-    def hook(_: torch.Tensor) -> None:
-        if (method := arrived()) is not None:
-            method(index)
-
-    return hook
+    def wait(self) -> None:
+        """Wait for the message under way; one at a time bounds the memory."""
+        for shard, part, pending in self._under_way:
+            pending.wait()
+            shard.add_gradient(part)
+        self._under_way.clear()
+        self.messages = []

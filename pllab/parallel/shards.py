@@ -1,4 +1,4 @@
-"""The parameters of a unit, cut over the ranks: where each one is, as pieces or whole, and how they come and go.
+"""Where the parameters of a sharded model lie: those of a unit side by side in a flat tensor, cut over the ranks.
 
 Drawn, for a unit of a weight of 5 numbers and a bias of 2, on two ranks:
 
@@ -6,7 +6,8 @@ Drawn, for a unit of a weight of 5 numbers and a bias of 2, on two ranks:
     rank 0  | w w w w |                   weight: a piece of 4 numbers, bias: of none
     rank 1            | w b b . |         weight: 1 number, bias: 2, and one of padding
 
-This file says where parameters are; `sharded.py` decides when they are gathered, reduced and freed.
+In order: a parameter's piece, the shard of several, the unit that is gathered at once, how a model is cut into units,
+the first values, and how pieces become a whole again for a checkpoint. `sharded.py` decides when they travel.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,30 +15,30 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from pllab import comm
-from pllab.parallel.resharding import Piece
+from pllab.comm.devices import fork_rng
+from pllab.parallel.tensor import gather_slices, slice_of, split_of, whole_of
 
-_LEAST = 2**16  # numbers that a turn of shared memory holds at least; fewer would only mean more barriers
-
-_TURNS = 4  # in which the largest unit is reduced
+Initialise = Callable[[nn.Module], None]
 
 
-class Ranks(NamedTuple):
-    """Who shares a model, on which device this rank has its part, and whether parts may lie in shared memory."""
+class Piece(NamedTuple):
+    """Where the pieces of a parameter are: it begins at `start` of a shard of which every rank has `part` numbers.
 
-    group: comm.Group | None
-    device: torch.device
-    shares_memory: bool
+    Example: the weight drawn above is `Piece((5,), start=0, part=4)`; rank 1 has its numbers 4 to 5.
+    """
 
-    @property
-    def size(self) -> int:
-        """How many ranks there are."""
-        return comm.world_size(self.group)
+    shape: torch.Size
+    start: int
+    part: int
 
-    def buffer(self, numel: int, dtype: torch.dtype) -> comm.SharedBuffer | None:
-        """Memory that the ranks share, if they can and may."""
-        return comm.shared_buffer(numel, dtype, self.device, self.group) if self.shares_memory else None
+    def range_of(self, number: int) -> tuple[int, int]:
+        """The numbers of the parameter that a rank has, from and to."""
+        edges = (number * self.part - self.start, (number + 1) * self.part - self.start)
+        low, high = (min(max(edge, 0), self.shape.numel()) for edge in edges)
+        return low, high
 
 
 class Slot(NamedTuple):
@@ -51,17 +52,16 @@ class Slot(NamedTuple):
 class Shard:
     """Parameters of one type side by side: this rank's part of them, and room for the whole."""
 
-    def __init__(self, slots: Sequence[Slot], compute: torch.dtype | None, ranks: Ranks) -> None:
+    def __init__(
+        self, slots: Sequence[Slot], compute: torch.dtype | None, device: torch.device, group: comm.Group | None
+    ) -> None:
         first, sizes = slots[0].piece, [slot.shape.numel() for slot in slots]
-        device, self._group, self._number = ranks.device, ranks.group, comm.rank(ranks.group)
+        self._group, self._number, num_ranks = group, comm.rank(group), comm.world_size(group)
         self.slots = tuple(slots)
-        self.numel = -(-sum(sizes) // ranks.size)
-        self._shared = ranks.buffer(self.numel, first.dtype)
-        self.is_shared = self._shared is not None
-        own = torch.zeros(0 if self._shared else self.numel, dtype=first.dtype, device=device)
-        self._part = self._shared.tensor if self._shared else own
+        self.numel = -(-sum(sizes) // num_ranks)
+        self._part = torch.zeros(self.numel, dtype=first.dtype, device=device)
         dtype = compute if compute is not None and first.dtype.is_floating_point else first.dtype
-        whole = torch.empty(self.numel * ranks.size, dtype=dtype, device=device)
+        whole = torch.empty(self.numel * num_ranks, dtype=dtype, device=device)
         self._storage, self._num_bytes = whole.untyped_storage(), whole.untyped_storage().nbytes()
         self.dtype, self.device, self.whole_numel = dtype, device, whole.numel()
         self._sizes = [*sizes, whole.numel() - sum(sizes)]
@@ -86,24 +86,11 @@ class Shard:
             for module, name in slot.places:
                 module._parameters[name] = parameter
 
-    def allocate(self) -> None:
-        """Make room for the whole."""
-        self._storage.resize_(self._num_bytes)
-
     def start_gathering(self) -> None:
-        """Send the message that fills the whole; in shared memory there is none."""
-        if self._shared is None and self._pending is None:
-            self.allocate()
+        """Make room for the whole and send the message that fills it, unless it is under way."""
+        if self._pending is None:
+            self._storage.resize_(self._num_bytes)
             self._pending = comm.all_gather_async(self._whole, self._part.to(self._whole.dtype), self._group)
-
-    def gather(self) -> None:
-        """Fill the whole from the parts of all ranks."""
-        if self._shared is None:
-            self.start_gathering()
-            self.wait()
-        else:
-            self.allocate()
-            self._shared.gather(self._whole)
 
     def wait(self) -> None:
         """Let a message under way arrive."""
@@ -116,56 +103,42 @@ class Shard:
         self.wait()
         self._storage.resize_(0)
 
-    def real(self) -> list[nn.Parameter]:
-        """The parameters before they are cut; memory for those on the meta device."""
-        device = self._part.device
-        return [_like(p, torch.empty_like(p, device=device)) if p.is_meta else p for p in self.pieces]
-
     def values(self) -> list[nn.Parameter]:
         """The parameters, whole and in their own type."""
-        whole = torch.empty(self.whole_numel, dtype=self._part.dtype, device=self._part.device)
-        if self._shared is None:
-            comm.all_gather_async(whole, self._part, self._group).wait()
-        else:
-            self._shared.gather(whole)
+        whole = torch.empty(self.whole_numel, dtype=self._part.dtype, device=self.device)
+        comm.all_gather_async(whole, self._part, self._group).wait()
         return self._views(whole)
 
+    def real(self) -> list[nn.Parameter]:
+        """The parameters before they are cut; memory for those on the meta device."""
+        return [_like(p, torch.empty_like(p, device=self.device)) if p.is_meta else p for p in self.pieces]
+
     @torch.no_grad()
-    def keep(self, parameters: Sequence[nn.Parameter], are_equal: bool = False) -> None:
-        """Take this rank's part of the parameters; of rank 0's, unless all ranks have the same."""
-        padding = self._part.new_zeros(self._sizes[-1])
-        whole = torch.cat([*(parameter.flatten() for parameter in parameters), padding])
+    def cut(self, parameters: Sequence[nn.Parameter], are_equal: bool) -> None:
+        """Let every parameter of the model be its piece of this rank's part; of rank 0's, unless all have the same."""
+        whole = torch.cat([*(parameter.flatten() for parameter in parameters), self._part.new_zeros(self._sizes[-1])])
         if not are_equal:
             comm.broadcast(whole, 0, self._group)
         self._part.copy_(whole[self._number * self.numel :][: self.numel])
-
-    def cut(self) -> None:
-        """Let every parameter of the model be its piece of this rank's part."""
         start, taken = 0, 0
         for slot, size in zip(self.slots, self._sizes, strict=False):
             piece = Piece(slot.shape, start, self.numel)
             low, high = piece.range_of(self._number)
             _become(slot.piece, self._part[taken : taken + high - low])
-            slot.piece.piece_of = piece  # type: ignore[attr-defined]  # read by `norms.py` and `resharding.py`
+            slot.piece.piece_of = piece  # type: ignore[attr-defined]  # read below and by `norms.py`
             start, taken = start + size, taken + high - low
 
     def _views(self, whole: torch.Tensor) -> list[nn.Parameter]:
         views = zip(whole.split(self._sizes), self.slots, strict=False)
         return [_like(slot.piece, view.view(slot.shape)) for view, slot in views]
 
-    def copy_gradients(self, rows: torch.Tensor, low: int) -> None:
-        """Copy the gradients for all ranks, (ranks, numbers) from number `low` of each part on; zeros where is none."""
-        for number, row in enumerate(rows):
-            self._copy_range(number * self.numel + low, row)
-
-    def _copy_range(self, start: int, out: torch.Tensor) -> None:
-        before = 0
-        for grad, size in zip([*(whole.grad for whole in self.wholes), None], self._sizes, strict=True):
-            low, high = max(start, before), min(start + out.numel(), before + size)
-            if low < high:
-                view = out[low - start : high - start]
-                view.zero_() if grad is None else view.copy_(grad.reshape(-1)[low - before : high - before])
-            before += size
+    @torch.no_grad()
+    def copy_gradients(self, flat: torch.Tensor) -> None:
+        """Copy the whole gradients side by side into a flat tensor, zeros where is none."""
+        *views, padding = flat.split(self._sizes)
+        padding.zero_()
+        for whole, view in zip(self.wholes, views, strict=True):
+            view.zero_() if whole.grad is None else view.copy_(whole.grad.flatten())
 
     def drop_gradients(self) -> list[bool]:
         """Free the whole gradients; return where there was one."""
@@ -193,6 +166,7 @@ class Unit:
         self.trained = [shard for shard in shards if shard.wholes[0].requires_grad]
         self.has_frozen = len(self.trained) < len(shards)
         self.is_whole = False
+        self.num_missing = 0  # gradients of this backward that are not there yet
         self.used: list[bool] = []
         self.was_none: list[bool] = []
         self._version = -1
@@ -207,15 +181,6 @@ class Unit:
         """Whether any shard has room for its whole."""
         return any(shard.is_allocated for shard in self.shards)
 
-    def begin(self) -> None:
-        """Begin a new backward: every gradient is missing."""
-        self.num_missing = sum(len(shard.wholes) for shard in self.trained)
-
-    def on_gradient(self, then: Callable[[torch.Tensor], None]) -> None:
-        """Call a function after each gradient of a backward."""
-        for whole in (whole for shard in self.trained for whole in shard.wholes):
-            whole.register_post_accumulate_grad_hook(then)
-
     def show(self, is_whole: bool) -> None:
         """Let the modules have the whole parameters, or the pieces."""
         for shard in self.shards:
@@ -229,7 +194,8 @@ class Unit:
     def gather(self) -> None:
         """Make the unit whole, unless it is."""
         for shard in self.shards if not self.is_whole else ():
-            shard.gather()
+            shard.start_gathering()
+            shard.wait()
         self.is_whole = True
 
     def free(self) -> None:
@@ -245,72 +211,27 @@ class Unit:
         return is_changed
 
     def forget(self) -> None:
-        """Take the whole for out of date."""
+        """Gather again before the next use, because the whole is out of date."""
         for shard in self.shards:
             shard.wait()
         self.is_whole = False
 
-    def reduce(self, scratch: "Scratch") -> None:
-        """Replace the whole gradients by this rank's part of their mean."""
-        self.used, self.was_none = [], []
-        for shard in self.trained:
-            self.was_none += [piece.grad is None for piece in shard.pieces]
-            self.used += scratch.reduce(shard)
 
-
-class Scratch:
-    """Where whole gradients meet to be summed: shared memory, made once, or a message for each shard.
-
-    Two shared buffers take turns. Who is at the barrier of one turn has read all of the turn before. A buffer holds a
-    quarter of the largest unit: more would hold memory, less would wait at more barriers.
-    """
-
-    def __init__(self, units: Sequence[Unit], ranks: Ranks) -> None:
-        self._ranks = ranks
-        self._under_way: list[tuple[Shard, torch.Tensor, comm.Pending]] = []
-        self.messages: list[torch.Tensor] = []
-        """What travels now, the part of a sum and the whole that is summed."""
-        self._shared: dict[torch.dtype, list[comm.SharedBuffer]] = {}
-        sizes: dict[torch.dtype, list[int]] = {}
-        for shard in (shard for unit in units for shard in unit.trained):
-            sizes.setdefault(shard.dtype, []).append(shard.whole_numel)
-        for dtype in sorted(sizes, key=str):
-            numel = min(max(_LEAST, -(-max(sizes[dtype][:-1] or [0]) // _TURNS)), max(sizes[dtype]))
-            pair = [ranks.buffer(numel, dtype) for _ in range(2)]
-            if None not in pair:
-                self._shared[dtype] = [buffer for buffer in pair if buffer is not None]
-
-    def reduce(self, shard: Shard) -> list[bool]:
-        """Sum the gradients of a shard over the ranks; return which parameters have one on this rank."""
-        part = torch.empty(shard.numel, dtype=shard.dtype, device=shard.device)
-        if buffers := self._shared.get(shard.dtype):
-            self._reduce_in_turns(shard, part, buffers)
-            used = shard.drop_gradients()
-            shard.add_gradient(part)
-            return used
-        self.wait()
-        flat = torch.empty(shard.whole_numel, dtype=shard.dtype, device=shard.device)
-        shard.copy_gradients(flat.view(-1, shard.numel), 0)
-        self.messages = [part, flat]
-        self._under_way.append((shard, part, comm.reduce_scatter_async(part, flat, self._ranks.group)))
-        return shard.drop_gradients()
-
-    def _reduce_in_turns(self, shard: Shard, part: torch.Tensor, buffers: list[comm.SharedBuffer]) -> None:
-        num_ranks = self._ranks.size
-        width = buffers[0].tensor.numel() // num_ranks
-        for low in range(0, shard.numel, width):
-            piece = part[low : low + width]
-            buffers.reverse()
-            shard.copy_gradients(buffers[0].tensor[: num_ranks * piece.numel()].view(num_ranks, -1), low)
-            buffers[0].reduce_scatter(piece)
-
-    def wait(self) -> None:
-        """Wait for the messages under way; one at a time bounds the memory."""
-        for shard, part, pending in self._under_way:
-            pending.wait()
-            shard.add_gradient(part)
-        self._under_way.clear()
-        self.messages = []
+def units_of(
+    module: nn.Module,
+    classes: Sequence[type[nn.Module]] | None,
+    compute: torch.dtype | None,
+    device: torch.device,
+    group: comm.Group | None,
+) -> list[Unit]:
+    """The layers of these classes as units, and the root, with one shard for each data type and for what is frozen."""
+    units = []
+    for layer, slots in owned_slots(module, layers_of_classes(module, classes)):
+        kinds: dict[tuple[torch.dtype, bool], list[Slot]] = {}
+        for slot in slots:
+            kinds.setdefault((slot.piece.dtype, slot.piece.requires_grad), []).append(slot)
+        units.append(Unit(layer, [Shard(kind, compute, device, group) for kind in kinds.values()]))
+    return units
 
 
 def layers_of_classes(module: nn.Module, classes: Sequence[type[nn.Module]] | None) -> list[nn.Module]:
@@ -343,12 +264,54 @@ def owned_slots(module: nn.Module, layers: Sequence[nn.Module]) -> list[tuple[nn
     return list(zip([*layers, module], slots, strict=True))
 
 
-def shards_of(slots: Sequence[Slot], compute: torch.dtype | None, ranks: Ranks) -> list[Shard]:
-    """One shard for each data type, the frozen parameters in shards of their own."""
-    kinds: dict[tuple[torch.dtype, bool], list[Slot]] = {}
-    for slot in slots:
-        kinds.setdefault((slot.piece.dtype, slot.piece.requires_grad), []).append(slot)
-    return [Shard(kind, compute, ranks) for kind in kinds.values()]
+def give_first_values(units: Sequence[Unit], initialise: Initialise | None, group: comm.Group | None) -> None:
+    """Give every rank its part of the first values, one unit at a time, and the buffers; the last unit is the root.
+
+    Parameters that are there come from rank 0. Those on the meta device are made here, the same on every rank, so that
+    no rank ever holds all of a model and nothing is sent. A group that only counts messages has no values at all.
+
+    Raises:
+        ValueError: a buffer is on the meta device, or a layer there has no `reset_parameters`.
+    """
+    root = units[-1].layer
+    for name, buffer in root.named_buffers():
+        if buffer.is_meta and comm.own_device().type != "meta":
+            raise ValueError(f"buffer {name} is on the meta device, and nothing says its values; make it on a real one")
+        comm.broadcast(buffer, 0, group)
+    inner = {id(part) for unit in units[:-1] for part in unit.layer.modules()}
+    seed = torch.randint(2**62, (), device=comm.readable_device())
+    comm.broadcast(seed, 0, group)
+    with fork_rng(comm.readable_device()):
+        torch.manual_seed(int(seed))  # so that all ranks make the same, and need not send it
+        for unit in units:
+            parts = [part for part in unit.layer.modules() if unit.layer is not root or id(part) not in inner]
+            _make_and_cut(unit, parts, initialise or _reset)
+
+
+def _make_and_cut(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise) -> None:
+    real = [shard.real() for shard in unit.shards]
+    for shard, parameters in zip(unit.shards, real, strict=True):
+        shard.show(parameters)
+    is_made_here = any(piece.is_meta for piece in unit.pieces)
+    has_values = all(shard.device.type != "meta" for shard in unit.shards)
+    for part in reversed(parts if is_made_here and has_values else []):
+        initialise(part)
+    for shard, parameters in zip(unit.shards, real, strict=True):
+        shard.cut(parameters, are_equal=is_made_here)
+    unit.show(is_whole=False)
+    unit.notice_change()
+
+
+def _reset(module: nn.Module) -> None:
+    """The initialisation of torch's own layers."""
+    reset = getattr(module, "reset_parameters", None)
+    if reset is not None:
+        reset()
+    elif next(module.parameters(recurse=False), None) is not None:
+        raise ValueError(
+            f"{type(module).__name__} has parameters on the meta device and no reset_parameters; say with initialise= "
+            "how to make them"
+        )
 
 
 def _like(parameter: nn.Parameter, data: torch.Tensor) -> nn.Parameter:
@@ -365,3 +328,48 @@ def _become(parameter: nn.Parameter, data: torch.Tensor) -> None:
         torch.utils.swap_tensors(parameter, _like(parameter, data))
     else:
         parameter.data = data
+
+
+@torch.no_grad()
+def join(parameter: nn.Parameter, part: torch.Tensor, mesh: comm.Mesh | None = None) -> torch.Tensor:
+    """The whole tensor of which each rank has a part, cut as this parameter is; all ranks of the mesh call it.
+
+    It works for a parameter and for whatever has its shape, such as its moments in an optimizer, so a checkpoint does
+    not depend on how ranks share a model. The marks on a parameter say how it was cut: `split_over` by tensor
+    parallelism, `piece_of` by `FullyShardedDataParallel`; DTensors know it.
+
+    Example: with ZeRO on 2 ranks, the parts of a bias of 5 numbers are 4 and 1 long, and both ranks get 5.
+
+    Raises:
+        PeerError: another rank went away or did not come in time.
+    """
+    if isinstance(part, DTensor):
+        return part.full_tensor()
+    piece: Piece | None = getattr(parameter, "piece_of", None)
+    if piece is not None:
+        group = comm.group_of(mesh, "dp")
+        ranges = map(piece.range_of, range(comm.world_size(group)))
+        part = gather_slices(part, [high - low for low, high in ranges], 0, group).view(piece.shape)
+    split = split_of(parameter)
+    return part if split is None else whole_of(part, split, comm.group_of(mesh, "tp"))
+
+
+@torch.no_grad()
+def part_of(parameter: nn.Parameter, whole: torch.Tensor, mesh: comm.Mesh | None = None) -> torch.Tensor:
+    """This rank's part of a whole tensor that it has, cut as this parameter is; nothing is sent.
+
+    Raises:
+        ValueError: the whole is not of the parameter's shape.
+    """
+    if isinstance(parameter, DTensor):
+        return distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    split, piece = split_of(parameter), getattr(parameter, "piece_of", None)
+    if split is not None:
+        whole = slice_of(whole, split, comm.group_of(mesh, "tp"))
+    expected = parameter.shape if piece is None else piece.shape
+    if whole.shape != expected:
+        raise ValueError(f"it has shape {tuple(whole.shape)}, not {tuple(expected)}")
+    if piece is None:
+        return whole
+    low, high = piece.range_of(comm.rank(comm.group_of(mesh, "dp")))
+    return whole.flatten()[low:high]

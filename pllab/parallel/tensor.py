@@ -14,7 +14,7 @@ Source: Shoeybi et al., Megatron-LM, 2019; Korthikanti et al., Reducing Activati
 Models, 2022, for slices of the sequence. Lesson 12.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -131,12 +131,18 @@ def _sliced(x: torch.Tensor, dim: int, group: comm.Group | None) -> torch.Tensor
 
 def _gathered(x: torch.Tensor, dim: int, group: comm.Group | None, size: int | None = None) -> torch.Tensor:
     count = comm.world_size(group)
-    lengths = [bounds(size or x.shape[dim] * count, number, count)[1] for number in range(count)]
-    if x.shape[dim] < lengths[0]:  # a message has one length, so a shorter slice is filled up
-        x = torch.cat([x, x.narrow(dim, 0, 1)], dim)
-    whole = x.new_empty(count * len(x), *x.shape[1:])
+    return gather_slices(x, [bounds(size or x.shape[dim] * count, n, count)[1] for n in range(count)], dim, group)
+
+
+def gather_slices(x: torch.Tensor, lengths: Sequence[int], dim: int, group: comm.Group | None) -> torch.Tensor:
+    """Put the ranks' slices together along a dim: [1, 2] and [3] of `lengths` 2 and 1 are [1, 2, 3] on both."""
+    if missing := max(lengths) - x.shape[dim]:  # a message has one length, so a shorter slice is filled up
+        padding = list(x.shape)
+        padding[dim] = missing
+        x = torch.cat([x, x.new_zeros(padding)], dim)
+    whole = x.new_empty(len(lengths) * len(x), *x.shape[1:])
     comm.all_gather_async(whole, x.contiguous(), group).wait()
-    slices = zip(whole.chunk(count), lengths, strict=True)
+    slices = zip(whole.chunk(len(lengths)), lengths, strict=True)
     return torch.cat([slice_.narrow(dim, 0, length) for slice_, length in slices], dim)
 
 

@@ -97,27 +97,17 @@ def _check_recompute(config: "TrainConfig") -> None:
 
 
 def _check_pytorch(config: "TrainConfig") -> None:
-    dp, tp, zero = config.dp, config.tp, config.zero
     require(
         config.mode != "model_parallel",
         "mode model_parallel runs on lanes, which PyTorch has not; leave implementation out, or take mode pipeline",
     )
     require(
-        tp == 1 or dp == 1 or zero > 1,
-        f"dp {dp} and tp {tp} with implementation pytorch need zero 2 or 3, because DistributedDataParallel takes no "
-        "DTensor; give zero 2",
+        config.tp == 1,
+        f"tp {config.tp} has no implementation pytorch here, which replicates (DistributedDataParallel), shards "
+        "(fully_shard) and pipelines; take implementation custom",
     )
     require(
-        tp == 1 or config.pp == 1,
-        f"tp {tp} and pp {config.pp} with implementation pytorch do not go together here, because DTensors do not run "
-        "as our chain of layers; take implementation custom",
-    )
-    require(
-        not zero or config.pp == 1,
-        f"zero {zero} and pp {config.pp} with implementation pytorch do not go together here, because its optimizer of "
-        "zero 1 knows no stages; take implementation custom",
-    )
-    require(
-        not config.deferred_init or (tp == 1 and zero > 1),
-        "deferred_init with implementation pytorch needs fully_shard alone; give zero 2 or 3 and no tp",
+        config.zero != 1,
+        "zero 1 has no implementation pytorch here, whose fully_shard begins with the gradients; give zero 2 or 3, or "
+        "take implementation custom",
     )

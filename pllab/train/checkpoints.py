@@ -38,13 +38,12 @@ from pllab import comm
 from pllab.arguments import is_number, require
 from pllab.data import partition_dataset
 from pllab.models import GPT2LMHeadModelParallel
-from pllab.models.linears import are_linears, of_linears, whole_name
-from pllab.parallel import part_of
+from pllab.parallel.shards import part_of
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus
+from pllab.train.joining import Tensors, name_of, tensors_to_write
 from pllab.train.results import write_json
 from pllab.train.updates import Part, Updates
-from pllab.train.wholes import Tensors, name_of, tensors_to_write
 
 _ABOUT_FILE = "checkpoint.json"
 _OPTIMIZER = "optimizer"
@@ -152,19 +151,18 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
     try:
         parts: dict[str, list[Part]] = {}
         for part in updates.parts():
-            parts.setdefault(whole_name(name_of(part)), []).append(part)
-        turns = are_linears(part.name for those in parts.values() for part in those)
+            parts.setdefault(name_of(part), []).append(part)
         missing = set(parts)
         for name, whole in _read(path, lambda key: key in parts):
             for part in parts[name]:
-                _fill(part, of_linears(part.name, whole) if turns else whole, mesh)
+                _fill(part, whole, mesh)
             missing.remove(name)
         if missing:
             raise KeyError(f"{min(missing)} is missing")
         for key, whole in _read(path / _OPTIMIZER, lambda key: key.rpartition(".")[0] in parts):
             name, _, kind = key.rpartition(".")
             for part in parts[name]:
-                _restore(part, kind, of_linears(part.name, whole) if turns and whole.ndim else whole, mesh)
+                _restore(part, kind, whole, mesh)
     except (OSError, RuntimeError, KeyError, ValueError, SafetensorError, CheckpointException) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
 
@@ -302,12 +300,10 @@ def _fill(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
 
 
 def _restore(part: Part, kind: str, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
-    if part.state is None:
-        return
     if whole.ndim:
         part.state[kind] = part_of(part.parameter, whole, mesh).to(part.parameter.device).clone()
     else:  # a fused optimizer counts steps where its parameters are
-        part.state[kind] = whole.to(part.parameter.device).clone()  # and the parts of c_attn count one by one
+        part.state[kind] = whole.to(part.parameter.device).clone()
 
 
 def _read_about(path: Path) -> dict[str, Any]:

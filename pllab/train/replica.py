@@ -5,9 +5,9 @@ around the model:
 
     --implementation    custom                               pytorch
     --dp 2              DataParallel                         DistributedDataParallel
-    --zero 1            FullyShardedDataParallel(zero=1)     DistributedDataParallel, ZeroRedundancyOptimizer
+    --zero 1            FullyShardedDataParallel(zero=1)     -
     --zero 2, 3         FullyShardedDataParallel(zero=...)   fully_shard, without and with reshard_after_forward
-    --tp 2              models.tensor_parallel               parallelize_module (DTensor)
+    --tp 2              models.tensor_parallel               -
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,10 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.parallel import DistributedDataParallel
 
 from pllab import comm
-from pllab.models import GPT2LMHeadModelParallel, tensor_parallel, tensor_parallel_by_pytorch
+from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.models.gpt2 import initial_value, initialise
 from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm
 from pllab.train.config import TrainConfig
@@ -45,17 +44,15 @@ class Replica:
         self, model: GPT2LMHeadModelParallel, config: TrainConfig, device: torch.device, mesh: comm.Mesh | None
     ) -> None:
         self._config, self._mesh, self.device = config, mesh, device
-        self._is_ours = config.implementation == "custom"
         if not config.deferred_init:
             nn.Module.to(model, device)
         if config.tp > 1:
             assert mesh is not None
-            split = tensor_parallel if self._is_ours else tensor_parallel_by_pytorch
-            split(model, mesh=mesh, loss_parallel=config.loss_parallel)
+            tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
         self.model = model
         self.module: nn.Module = model
         if config.dp > 1 or config.zero:
-            self.module = self._shared() if self._is_ours else self._shared_by_pytorch()
+            self.module = self._shared() if config.implementation == "custom" else self._shared_by_pytorch()
 
     @property
     def reason(self) -> str:
@@ -71,8 +68,7 @@ class Replica:
 
     def backward(self, loss: torch.Tensor) -> None:
         """Backward of a loss; gradients are means over dp afterwards."""
-        with loss_parallel() if self._config.loss_parallel and not self._is_ours else nullcontext():
-            loss.backward()
+        loss.backward()
 
     @contextmanager
     def unsent(self) -> Iterator[None]:
@@ -98,7 +94,7 @@ class Replica:
 
     def _shared_by_pytorch(self) -> nn.Module:
         assert self._mesh is not None
-        if self._config.zero < 2:
+        if not self._config.zero:
             return DistributedDataParallel(self.model, process_group=comm.group_of(self._mesh, "dp"))
         mesh, frees = self._mesh["dp"], self._config.zero == 3
         for layer in (*self.model.transformer.h, self.model):

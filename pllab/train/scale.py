@@ -18,7 +18,7 @@ from pllab import comm
 from pllab.arguments import require, whole_number
 from pllab.models import layer_costs
 from pllab.models.gpt2 import SIZES
-from pllab.parallel.held import held_bytes
+from pllab.parallel.byte_count import held_bytes
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, MessageCost
 from pllab.train.config import TrainConfig

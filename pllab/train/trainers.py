@@ -31,13 +31,13 @@ from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
 from pllab.train.counted_pipeline import CountedPipeline
+from pllab.train.joining import whole_weights
 from pllab.train.metrics import DeviceTime
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.stages import Weightless, first_mean, mean_loss, owned, packet_of, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
-from pllab.train.wholes import whole_weights
 
 Batch = dict[str, torch.Tensor]
 
@@ -125,8 +125,7 @@ class Plain:
         if config.compile:
             model.compile()
         self.reason = self._replica.reason
-        group = comm.group_of(mesh, "dp")
-        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config, group)
+        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config)
 
     @property
     def schedule(self) -> Schedule | None:

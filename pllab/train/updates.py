@@ -13,18 +13,17 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from pllab import comm
 from pllab.train.config import TrainConfig
 
 OnEach = Callable[[Callable[[int], object]], None]
 
 
 class Part(NamedTuple):
-    """What a process has of a parameter; the state is none if another one's optimizer updates it."""
+    """What a process has of a parameter, and its state in the optimizer."""
 
     name: str
     parameter: nn.Parameter
-    state: dict[str, torch.Tensor] | None
+    state: dict[str, torch.Tensor]
 
 
 class Updates:
@@ -38,12 +37,10 @@ class Updates:
         updates.step(executor.on_each_lane)
     """
 
-    def __init__(
-        self, model: nn.Module, shares: Sequence[Iterable[str]], config: TrainConfig, group: comm.Group | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, shares: Sequence[Iterable[str]], config: TrainConfig) -> None:
         self._config = config
         self.names = [sorted(share) for share in shares]
-        self.optimizers = [make_optimizer(model, names, config, group) for names in self.names]
+        self.optimizers = [make_optimizer(model, names, config) for names in self.names]
         self._schedulers: list[LambdaLR] = []
 
     def begin(self, num_steps: int, done: int = 0) -> None:
@@ -71,33 +68,22 @@ class Updates:
     def parts(self) -> Iterator[Part]:
         """Every parameter of this process with its name and its optimizer's state, which is filled to restore it."""
         for optimizer, names in zip(self.optimizers, self.names, strict=True):
-            inner = getattr(optimizer, "optim", optimizer)  # ZeroRedundancyOptimizer has another, for some of them
-            mine = {id(parameter) for group in inner.param_groups for parameter in group["params"]}
             for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True):
-                yield Part(name, parameter, inner.state[parameter] if id(parameter) in mine else None)
+                yield Part(name, parameter, optimizer.state[parameter])
 
     def _update(self, number: int) -> None:
         self.optimizers[number].step()
         self.optimizers[number].zero_grad()
 
 
-def make_optimizer(
-    model: nn.Module, names: Iterable[str], config: TrainConfig, group: comm.Group | None = None
-) -> torch.optim.Optimizer:
-    """Make the optimizer for the named parameters; fused, it is one call of torch for all of them.
-
-    PyTorch's form of ZeRO 1 is an optimizer: every rank of the group updates some parameters and sends them on.
-    """
+def make_optimizer(model: nn.Module, names: Iterable[str], config: TrainConfig) -> torch.optim.Optimizer:
+    """Make the optimizer for the named parameters; fused, it is one call of torch for all of them."""
     parameters = dict(model.named_parameters())
     chosen = [parameters[name] for name in names]
     kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
     options: Any = {"lr": config.learning_rate, "weight_decay": 0.0, "fused": True}
     if any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in chosen):  # for which torch has neither
         options |= {"fused": False, "foreach": False}
-    if config.zero == 1 and config.implementation == "pytorch":
-        from torch.distributed.optim import ZeroRedundancyOptimizer  # its import warns of what torch.jit will lose
-
-        return ZeroRedundancyOptimizer(chosen, kind, process_group=group, **options)
     return kind(chosen, **options)
 
 

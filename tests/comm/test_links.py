@@ -121,27 +121,21 @@ def behind_a_link(number, size):
 
 def made_before(number, size):
     """What shared memory and its users give, without a link and behind one; every counted message took the link."""
-    buffer, whole, part = shared_buffer(4, torch.float32), torch.empty(4 * size), torch.empty(4 // size)
-    wide = whole.double()
+    buffer, part = shared_buffer(4, torch.float32), torch.empty(4 // size)
     torch.manual_seed(0)
     models = DataParallel(Layers()), FullyShardedDataParallel(Layers(), zero=3)
     rows = []
     for phase in (nullcontext(), slow_link()):
         with phase as link, record_messages() as ledger:
-            for into in (whole, wide):
-                buffer.tensor.fill_(number + 1)
-                barrier()
-                buffer.gather(into)
-                barrier()
+            buffer.tensor.fill_(number + 1)
             buffer.reduce_scatter(part)
-            barrier()
             buffer.all_reduce()
             for model in models:
                 model.zero_grad()
                 model(torch.full((1, 32), number + 1.0, requires_grad=True)).backward()
         assert link is None or len(ledger.messages) == len(link.messages)
         grads = [parameter.grad.tolist() for model in models for parameter in model.parameters()]
-        rows.append((buffer.tensor.tolist(), whole.tolist(), wide.tolist(), part.tolist(), grads))
+        rows.append((buffer.tensor.tolist(), part.tolist(), grads))
     return rows
 
 

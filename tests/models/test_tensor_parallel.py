@@ -10,13 +10,8 @@ from torch.distributed.tensor.parallel import loss_parallel
 from transformers import GPT2LMHeadModel
 
 from pllab import comm
-from pllab.models import (
-    GPT2LMHeadModelParallel,
-    gpt2_config,
-    layers_of,
-    tensor_parallel,
-    tensor_parallel_by_pytorch,
-)
+from pllab.bench.dtensor import tensor_parallel_by_pytorch
+from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of, tensor_parallel
 from pllab.parallel.tensor import split_of, whole_state
 from pllab.pipeline.stage import Stage
 
@@ -199,17 +194,13 @@ def seeded_loss(model: nn.Module) -> torch.Tensor:
 
 def refusals(rank: int) -> dict[str, str]:
     ids, _ = batch()
-    mesh = comm.make_mesh(tp=2)
     sliced = tensor_parallel(plain(), sequence_parallel=True)
-    theirs = tensor_parallel_by_pytorch(plain(), mesh=mesh)
     lanes = plain()
     lanes.parallelize(["cpu:0", "cpu:1"])
     actions: dict[str, Callable[[], object]] = {
         "heads": lambda: tensor_parallel(plain(n_head=1, n_embd=WIDTH)),
-        "heads for pytorch": lambda: tensor_parallel_by_pytorch(plain(n_head=1), mesh=mesh),
         "other": lambda: tensor_parallel(nn.Linear(2, 2)),
         "twice": lambda: tensor_parallel(sliced),
-        "twice, by pytorch first": lambda: tensor_parallel(theirs),
         "lanes": lambda: tensor_parallel(lanes),
         "eager": lambda: tensor_parallel(plain(attn_implementation="eager"), sequence_parallel=True),
         "time": lambda: sliced(ids[:, :-1]),
@@ -412,9 +403,9 @@ def test_refusals_are_one_sentence_before_any_message(ranks: Results) -> None:
     for result in ranks:
         said = result["refusals"]
         heads = "the number of heads is 1, which 2 ranks cannot share equally; give a multiple of 2"
-        assert said["heads"] == said["heads for pytorch"] == heads
+        assert said["heads"] == heads
         assert said["other"] == "a Linear is no GPT-2, whose layers we know; give a GPT2LMHeadModel"
-        assert "is tensor parallel already" in said["twice"] and said["twice"] == said["twice, by pytorch first"]
+        assert "is tensor parallel already" in said["twice"]
         assert "runs on lanes" in said["lanes"]
         assert "attention is 'eager'" in said["eager"] and "attn_implementation='sdpa'" in said["eager"]
         assert said["time"].startswith("the time of a row under sequence_parallel is 7, which 2 ranks cannot")

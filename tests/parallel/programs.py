@@ -17,12 +17,12 @@ from pllab.parallel import (
     DataParallel,
     average_gradients,
     broadcast_parameters,
-    check_same_gradients,
-    check_same_model,
+    check_same_parameters_used,
     global_sum,
     num_target_tokens,
     token_weighted,
 )
+from pllab.parallel.averaging import check_same_model
 
 NUM_STEPS = 3
 STRATEGIES = ("flat", "overlapped", *(["shared"] if sys.platform == "linux" else []))
@@ -321,7 +321,7 @@ def refusals(rank: int, world_size: int) -> dict[str, str]:
     sparse = DataParallel(nn.Embedding(4, 2, sparse=True))
     return {
         "model": _sentence(lambda: check_same_model(nn.Linear(4, 2 + rank))),
-        "gradients": _sentence(lambda: check_same_gradients(uneven)),
+        "gradients": _sentence(lambda: check_same_parameters_used(uneven)),
         "sparse": _sentence(lambda: sparse(torch.tensor([1])).sum().backward()),
         "no targets": _sentence(lambda: token_weighted(torch.zeros(()), 0)),
     }

@@ -203,12 +203,13 @@ def evaluated(rank: int, world_size: int) -> dict[str, Any]:
     return {"loss": loss, "left": left}
 
 
-def written(rank: int, world_size: int) -> dict[str, torch.Tensor]:
-    """What is written while the model is whole is kept."""
+def whole_until_an_error(rank: int, world_size: int) -> list[bool]:
+    """Whether all parameters have one dim, as pieces do: while the model is whole, and after an error there."""
     model = FullyShardedDataParallel(Chain())
-    with model.gathered(write=True) as inner:
-        inner.load_state_dict(Chain(seed=5).state_dict())
-    return whole(model)
+    with pytest.raises(KeyError), model.gathered() as inner:
+        seen = [all(parameter.dim() == 1 for parameter in inner.parameters())]
+        raise KeyError
+    return [*seen, all(parameter.dim() == 1 for parameter in model.parameters())]
 
 
 def deferred(rank: int, world_size: int) -> dict[str, Any]:
@@ -324,7 +325,7 @@ PROGRAMS = (
     used_by_one,
     after_error,
     evaluated,
-    written,
+    whole_until_an_error,
     deferred,
     forgotten,
     beside_another,

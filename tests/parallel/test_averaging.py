@@ -13,7 +13,7 @@ from pllab import comm
 from pllab.parallel import (
     average_gradients,
     broadcast_parameters,
-    check_same_gradients,
+    check_same_parameters_used,
     global_sum,
     num_target_tokens,
     token_weighted,
@@ -37,7 +37,7 @@ def test_one_message_per_gradient_and_none_for_frozen_tied_or_unused() -> None:
         average_gradients(model)
     assert [message.shape for message in ledger.messages] == [(11, 6), (6, 6), (6,)]
     assert all(torch.equal(before[n], p.grad) for n, p in model.named_parameters() if p.grad is not None)
-    check_same_gradients(model)
+    check_same_parameters_used(model)
 
 
 def test_broadcast_sends_parameters_once_and_buffers() -> None:

@@ -373,9 +373,8 @@ def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_oth
 @pytest.mark.parametrize(
     "axes",
     [
-        {"dp": 2, "tp": 2, "zero": 3, "implementation": "pytorch"},
-        {"tp": 4, "implementation": "pytorch"},
-        {"dp": 4, "zero": 1, "implementation": "pytorch"},
+        {"dp": 4, "zero": 3, "implementation": "pytorch"},
+        {"dp": 4, "implementation": "pytorch"},
         {"dp": 2, "pp": 2, "zero": 1, "schedule": "zbv"},
         {"tp": 2, "pp": 2, "schedule": "interleaved"},
     ],
@@ -385,7 +384,7 @@ def test_whoever_saved_it_all_can_go_on(tmp_path, quick_ranks, axes):
     expected = comm.launch(stopped, 4, tmp_path, axes, backend="gloo", timeout_s=300.0)[0]
     configs = [moments(TrainConfig(**each)) for each in (axes, SAVED, {"dp": 2, "pp": 2})]
     own, *others = comm.launch(resumed, 4, tmp_path, configs, backend="gloo", timeout_s=300.0)[0]
-    is_ddp = axes.get("implementation") == "pytorch" and axes.get("zero") == 1
+    is_ddp = axes.get("implementation") == "pytorch" and not axes.get("zero")
     # DDP cuts its buckets anew after its first step, so 4 ranks add up in another order.
     assert own == (pytest.approx(expected, rel=1e-6) if is_ddp else expected)
     for row in others:

@@ -175,8 +175,7 @@ def _messages_of_a_step(rank: int, world_size: int, axes: list[dict[str, Any]]) 
     """By name, what a real rank sends in its third step, without shared memory."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("shared_memory", "collectives"):
-            patch.setattr(f"pllab.comm.{module}.map_shared_memory", lambda *_: None, raising=False)
+        patch.setattr("pllab.comm.shared_buffer", lambda *_: None)
         for each in axes:
             trainer = make_trainer(config(**each), V)
             rows = torch.zeros(each["batch_size"] // each.get("dp", 1), T, dtype=torch.int64)

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from pllab.parallel.held import KINDS, held_bytes
+from pllab.parallel.byte_count import KINDS, held_bytes
 
 
 def test_parameters_gradients_and_moments_of_adam():

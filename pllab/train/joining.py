@@ -3,14 +3,12 @@
 The names and the layout are those of transformers, however the model is shared.
 """
 
-import re
 from collections.abc import Mapping
 
 import torch
 
 from pllab import comm
-from pllab.models.linears import are_linears, of_conv1ds, whole_name
-from pllab.parallel import join
+from pllab.parallel.shards import join
 from pllab.train.updates import Part, Updates
 
 _EMBEDDING, _TIED_HEAD = "transformer.wte.weight", "lm_head.weight"
@@ -20,7 +18,6 @@ Tensors = dict[str, torch.Tensor]
 def whole_weights(updates: Updates, mesh: comm.Mesh | None) -> Tensors:
     """All weights on every rank; all ranks call it."""
     mine = {name_of(part): join(part.parameter, part.parameter.detach(), mesh) for part in updates.parts()}
-    mine = of_conv1ds(mine) if are_linears(mine) else mine
     group = comm.group_of(mesh, "pp")
     outlines = comm.all_gather_object({name: (value.shape, value.dtype) for name, value in mine.items()}, group)
     known: set[str] = set()
@@ -41,36 +38,22 @@ def tensors_to_write(updates: Updates, mesh: comm.Mesh | None) -> tuple[Tensors,
     for part in parts:
         for key, value in _tensors(part).items():
             whole = join(part.parameter, value, mesh) if value.ndim else value
-            if writers[whole_name(key)] == comm.rank():
+            if writers[key] == comm.rank():
                 (weights if key == name_of(part) else states)[key] = whole.cpu().clone()
-    return (_turned(weights), _turned(states)) if are_linears(part.name for part in parts) else (weights, states)
-
-
-def _turned(tensors: Tensors) -> Tensors:
-    """Under transformers' names, for each kind of state; c_attn counts its steps once."""
-    kinds: dict[str, Tensors] = {}
-    for key, value in tensors.items():
-        name, kind = re.fullmatch(r"(.*?\.(?:weight|bias))\.?(.*)", key).groups()  # type: ignore[union-attr]
-        kinds.setdefault(kind, {})[name] = value
-    return {
-        f"{name}.{kind}".rstrip("."): v.contiguous()
-        for kind, those in kinds.items()
-        for name, v in of_conv1ds(those).items()
-    }
+    return weights, states
 
 
 def _writers(mine: Mapping[str, int]) -> dict[str, int]:
-    """The rank that writes each tensor, of those that have it the one that writes the fewest numbers so far."""
+    """Which rank writes each tensor: among those that have it, the one with the fewest numbers to write so far."""
     sizes, holders = dict[str, int](), dict[str, list[int]]()
     for rank, of_rank in enumerate(comm.all_gather_object(mine)):
         sizes |= of_rank
         for key in of_rank:
             holders.setdefault(key, []).append(rank)
-    groups = {whole_name(key): key for key in holders}  # one rank joins the three parts of c_attn
     writers, load = dict[str, int](), [0] * comm.world_size()
-    for key, first in groups.items():
-        writers[key] = min(holders[first], key=load.__getitem__)
-        load[writers[key]] += sizes[first]
+    for key, those in holders.items():
+        writers[key] = min(those, key=load.__getitem__)
+        load[writers[key]] += sizes[key]
     return writers
 
 
@@ -81,5 +64,5 @@ def name_of(part: Part) -> str:
 
 def _tensors(part: Part) -> Tensors:
     """What a rank has of a parameter: its weight, and its state in the optimizer."""
-    states = {f"{name_of(part)}.{kind}": value for kind, value in (part.state or {}).items()}
+    states = {f"{name_of(part)}.{kind}": value for kind, value in part.state.items()}
     return {name_of(part): part.parameter.detach(), **states}
