@@ -1,4 +1,4 @@
-"""PyTorch's tensor parallelism for a GPT-2, by DTensors: the rival of `pllab.models.tensor_parallel`, and its oracle."""
+"""PyTorch's tensor parallelism for a GPT-2, by DTensors: the rival of `tensor_parallel`, and its oracle in tests."""
 
 from collections.abc import Callable
 from functools import partial
