@@ -113,7 +113,6 @@ class HeardWork:
         self._work, self._on_step = work, on_step
 
     def wait(self, *deadline: Any) -> Any:
-        """As torch's."""
         """Wait as torch does, with or without a deadline."""
         self._on_step("waiting")
         done = self._work.wait(*deadline)
@@ -121,7 +120,6 @@ class HeardWork:
         return done
 
     def is_completed(self) -> bool:
-        """As torch's."""
         """Whether the result is there; never waits."""
         if done := bool(self._work.is_completed()):
             self._on_step("completed")

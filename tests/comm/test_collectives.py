@@ -16,16 +16,14 @@ from pllab.comm import (
     make_groups,
     rank,
     receive,
-    receive_async,
     record_messages,
     reduce_scatter_async,
     ring_pass,
     send,
-    send_async,
     teardown,
     world_size,
 )
-from pllab.comm.collectives import list_new_groups
+from pllab.comm.collectives import list_new_groups, receive_async, send_async
 from pllab.comm.group_calls import hear_calls
 from pllab.parallel import DataParallel, average_gradients
 
