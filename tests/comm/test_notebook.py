@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("ipyparallel")
 
 from pllab.comm import RankError, Ranks
-from pllab.comm.notebook.cells import RanksInterrupted
+from pllab.comm.notebook.notebook_ranks import RanksInterrupted
 
 pytestmark = pytest.mark.ranks
 

@@ -22,7 +22,7 @@ from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import ANSI, RankError, sounds_like_echo
 from pllab.comm.group import plan_backend
 from pllab.comm.notebook.cluster import Cluster, start_cluster
-from pllab.comm.notebook.serving import enter_group
+from pllab.comm.notebook.rank_engine import enter_group
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
