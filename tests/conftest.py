@@ -25,7 +25,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def start_quickly() -> Iterator[Callable[..., Any]]:
     """Start a process from one that has imported what ranks need; takes the place of `processes.start_child`."""
-    from pllab.comm.nursery import Nursery  # a GPU machine may read these tests without it
+    from pllab.lesson.nursery import Nursery  # a GPU machine may read these tests without it
 
     modules = ["torch", "torch.distributed", "torch.distributed.pipelining", "pllab.lesson.judging", "pllab.train"]
     nursery = Nursery(*modules)

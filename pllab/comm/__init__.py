@@ -8,7 +8,6 @@ from pllab.comm.collectives import (
     MAX,
     Group,
     Pending,
-    Travelling,
     all_gather_async,
     all_gather_object,
     all_reduce,
@@ -22,29 +21,25 @@ from pllab.comm.collectives import (
     rank,
     readable_device,
     receive,
-    receive_async,
     reduce_scatter_async,
     ring_pass,
     send,
-    send_async,
     world_size,
 )
 from pllab.comm.errors import PeerError, RankError
-from pllab.comm.flight import Flight, record_flight
-from pllab.comm.group import BackendPlan, counted_rank, plan_backend, setup, teardown
+from pllab.comm.flight import record_flight
+from pllab.comm.group import counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, group_name, note_tensor, record_messages, traffic
-from pllab.comm.links import Link, link_is_open, slow_link
+from pllab.comm.links import Link, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
-from pllab.comm.notebook.cells import Ranks, RanksInterrupted
+from pllab.comm.notebook.notebook_ranks import Ranks
 from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, shared_buffer
 from pllab.comm.transferring import ring_all_reduce, run_transfers, tree_broadcast
 
 __all__ = [
     "AXES",
     "MAX",
-    "BackendPlan",
-    "Flight",
     "Group",
     "Ledger",
     "Link",
@@ -54,9 +49,7 @@ __all__ = [
     "Pending",
     "RankError",
     "Ranks",
-    "RanksInterrupted",
     "SharedBuffer",
-    "Travelling",
     "all_gather_async",
     "all_gather_object",
     "all_reduce",
@@ -71,7 +64,6 @@ __all__ = [
     "host_id",
     "in_world",
     "launch",
-    "link_is_open",
     "make_groups",
     "make_mesh",
     "note_tensor",
@@ -80,7 +72,6 @@ __all__ = [
     "rank",
     "readable_device",
     "receive",
-    "receive_async",
     "record_flight",
     "record_messages",
     "reduce_scatter_async",
@@ -89,7 +80,6 @@ __all__ = [
     "ring_pass",
     "run_transfers",
     "send",
-    "send_async",
     "setup",
     "shared_buffer",
     "slow_link",

@@ -12,7 +12,6 @@ In order: who is here, collectives, messages between two ranks, groups inside th
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -218,31 +217,8 @@ def receive(tensor: torch.Tensor, source: int) -> None:
     receive_async(tensor, source).wait()
 
 
-class Travelling(Pending):
-    """A message to or from one rank, with its tensor, which stays alive until the message is through."""
-
-    def __init__(self, operation: str, work: dist.Work | None, tensor: torch.Tensor) -> None:
-        super().__init__(operation, work)
-        self.tensor = tensor
-
-    def wait_for(self, timeout_s: float) -> torch.Tensor:
-        """Wait at most `timeout_s` seconds and return the tensor.
-
-        For a tensor on a GPU only the current stream waits, and the group's deadline takes the place of `timeout_s`.
-
-        Raises:
-            PeerError: the other rank went away or did not come in time.
-        """
-        if self._work is not None:
-            with in_words(self._operation, rank()):
-                # With a time of its own nccl would hold up the host; its watchdog keeps the group's deadline.
-                deadline = () if is_gpu(self.tensor.device) else (timedelta(seconds=timeout_s),)
-                self._work.wait(*deadline)
-        return self.tensor
-
-
-def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Travelling:
-    """Start to send a contiguous tensor to rank `to`; do not change it before `wait_for` has returned.
+def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Pending:
+    """Start to send a contiguous tensor to rank `to`; do not change it before `wait()` has returned.
 
     Raises:
         ValueError: there is no rank `to`, or it is this one.
@@ -253,10 +229,10 @@ def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Tra
     operation = f"send to rank {to}"
     with in_words(operation, rank()):
         sending = carried_later(partial(dist.isend, tensor, dst=to, group=group), tensor.nbytes)
-        return Travelling(operation, sending, tensor)
+        return Pending(operation, sending)
 
 
-def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None) -> Travelling:
+def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None) -> Pending:
     """Start to receive a tensor from rank `source`; messages of one sender arrive in order.
 
     Raises:
@@ -267,7 +243,7 @@ def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None)
     note_tensor("receive", tensor, source, group)
     operation = f"receive from rank {source}"
     with in_words(operation, rank()):
-        return Travelling(operation, dist.irecv(tensor, src=source, group=group), tensor)
+        return Pending(operation, dist.irecv(tensor, src=source, group=group))
 
 
 def ring_pass(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,16 +14,17 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import ProcessGroup
 
 from pllab.autopsy import Call, Caught, Record
-from pllab.comm.ledger import METHODS, group_name, peer_of, shape_of, tensors_in
+from pllab.comm.group_calls import GroupCall, HeardWork, Step, hear_calls
+from pllab.comm.ledger import group_name
 from pllab.files import write_whole
 
 _EVERY_S = 0.1
@@ -49,12 +50,12 @@ def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> It
         torchs: a file for what torch's own flight recorder knows of gloo's calls; by default it is not asked.
     """
     flight = Flight(path, threading.main_thread().ident or 0, torchs)
-    restore = _replace_methods(flight)
     unwatch = _watch(watch, flight, sys._getframe()) if watch else None
     writer = threading.Thread(target=flight.keep_writing, name="pllab-flight", daemon=True)
     writer.start()
     try:
-        yield flight
+        with hear_calls(flight.heard):
+            yield flight
         flight.end("returned")
     except BaseException as error:
         told = _told(error)
@@ -64,7 +65,6 @@ def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> It
     finally:
         if unwatch is not None:
             unwatch()
-        restore()
         writer.join(_LAST_S)  # it asks for the rank, which is gone once the group is
 
 
@@ -86,18 +86,21 @@ class Flight:
     _ended: threading.Event = field(default_factory=threading.Event)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def began(self, method: str, group: ProcessGroup, args: tuple[Any, ...]) -> int:
-        """Note a call that is about to be made; returns its number."""
-        name, position = METHODS[method]
-        tensors = tensors_in(args[position]) if position is not None and position < len(args) else []
-        named, peer = group_name(group), peer_of(group, method, args)
+    def heard(self, made: GroupCall) -> Callable[[Any], HeardWork]:
+        """Note a call that is about to be made, and later how it goes on."""
+        number = self._began(made)
+        return lambda work: HeardWork(work, partial(self._went_on, number, work))
+
+    def _began(self, made: GroupCall) -> int:
+        """Write a call down; returns its number."""
+        name, tensors, named, peer = made.name, made.tensors, group_name(made.group), made.peer
         puts_in = name != "receive" and (name not in _OF_ROOT or peer == dist.get_rank())
         with self._lock:
             order = self._orders.get(named, 0)
             call = Call(
                 number=self._made,
                 name=name,
-                shape=shape_of(tensors),
+                shape=made.shape,
                 dtype=str(tensors[0].dtype).removeprefix("torch.") if tensors else "",
                 peer=peer,
                 started_s=time.monotonic(),
@@ -116,21 +119,23 @@ class Flight:
             self.write()
         return call.number
 
-    def waited(self, number: int, work: Any) -> None:
-        """Note that a call was waited for; under nccl that returns at once, so its result may come later."""
+    def _went_on(self, number: int, work: Any, step: Step) -> None:
+        """Note that a call was waited for, or has its result; under nccl a wait returns before the result is there."""
         with self._lock:
-            self._works[number] = work
-            self._look()
-
-    def ended(self, number: int) -> None:
-        """Note that the result of a call is there."""
-        self._change(number, finished=True, finished_s=time.monotonic())
+            if step == "waited":
+                self._works[number] = work
+                self._look()
+            elif step == "completed":
+                self._has_result(number)
 
     def _look(self) -> None:
         """Note which of the calls that were waited for have their results."""
         for number in [number for number, work in self._works.items() if work.is_completed()]:
             del self._works[number]
-            self.ended(number)
+            self._has_result(number)
+
+    def _has_result(self, number: int) -> None:
+        self._change(number, finished=True, finished_s=time.monotonic())
 
     def _change(self, number: int, **values: Any) -> None:
         """Change what is known of a call, unless it has been forgotten or had ended before."""
@@ -177,47 +182,6 @@ def _dump_of_torch() -> bytes:
     """What torch's recorder of gloo's calls knows, as JSON; from torch 2.9 on, with room for the last 2000 calls."""
     dump = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
     return bytes(dump(True, False)) if dump is not None else b""
-
-
-class _Landing:
-    """Torch's handle of a call; it notes when the result is there."""
-
-    def __init__(self, work: Any, flight: Flight, number: int) -> None:
-        self._work, self._flight, self._number = work, flight, number
-
-    def wait(self, *deadline: Any) -> Any:
-        done = self._work.wait(*deadline)
-        self._flight.waited(self._number, self._work)
-        return done
-
-    def is_completed(self) -> bool:
-        if done := bool(self._work.is_completed()):
-            self._flight.ended(self._number)
-        return done
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._work, name)
-
-
-def _replace_methods(flight: Flight) -> Callable[[], None]:
-    """Tell the flight of every call, from whatever function of torch; returns how to put the methods back."""
-    methods = {name: vars(ProcessGroup)[name] for name in METHODS if name in vars(ProcessGroup)}
-
-    def heard(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(group: ProcessGroup, *args: Any, **options: Any) -> Any:
-            number = flight.began(name, group, args)
-            return _Landing(method(group, *args, **options), flight, number)
-
-        return call
-
-    for name, method in methods.items():
-        setattr(ProcessGroup, name, heard(name, method))
-
-    def restore() -> None:
-        for name, method in methods.items():
-            setattr(ProcessGroup, name, method)
-
-    return restore
 
 
 def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Callable[[], None]:

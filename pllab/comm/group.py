@@ -265,11 +265,11 @@ def _store(world_size: int, init_file: str | os.PathLike[str] | None, timeout: t
 
 
 def _store_by_torchrun(rank: int, world_size: int, timeout: timedelta) -> Store | None:
-    """The store of torchrun's agent, under a name of this attempt's own; none if the environment says all.
+    """The store of torchrun's agent, under a prefix for this attempt; None if the environment says all.
 
-    The agent keeps its store when it starts the ranks again, with the addresses of those that are gone, and tells them
-    nothing that all agents number alike (pytorch issue 135712). So rank 0 makes a name, and the others take it only if
-    rank 0 answers under it.
+    When the agent restarts the ranks it keeps its store, which still holds the addresses of the ended ranks, and it
+    gives the new ranks no attempt number that is the same on every host (pytorch issue 135712). So rank 0 makes up a
+    name, and another rank uses it only once rank 0 has answered under it.
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None

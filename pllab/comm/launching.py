@@ -27,7 +27,7 @@ import torch
 from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import RankError, is_echo
 from pllab.comm.group import plan_backend, setup, teardown
-from pllab.comm.payload import pack, pack_value
+from pllab.comm.pickling import pack, pack_value
 from pllab.comm.processes import (
     Started,
     answer_with_stack,

@@ -1,50 +1,26 @@
 """Count the messages that a rank sends while a ledger is open.
 
 A lesson that says "one all-reduce per parameter" shows the ledger, and a test asserts it. The functions of this room
-write into every open ledger. Direct calls of torch.distributed are counted too: they all end in a method of torch's
-process group, and those methods are replaced while a ledger is open. Without an open ledger nothing is slower.
-(CommDebugMode reads the calls at the dispatcher, and its first use imports sympy on every rank, which takes seconds.)
+write into every open ledger. Direct calls of torch.distributed are counted too: `hear_calls` tells of them.
 
 Open ledgers belong to the process, not to a thread, because hooks send from autograd's threads.
 """
 
-import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
-_open: list["Ledger"] = []
-_restore: list[Callable[[], None]] = []  # one while a ledger is open
-_opening = threading.Lock()  # to open and close one ledger at a time
-_thread = threading.local()  # `.is_counted`: whether this thread is in a call of this room, which is noted already
+from pllab.comm.group_calls import GroupCall, hear_calls
 
-# The methods of a process group: the name in the ledger, and the position of the argument with this rank's tensors.
-METHODS = {
-    "allreduce": ("all_reduce", 0),
-    "allreduce_coalesced": ("all_reduce", 0),
-    "broadcast": ("broadcast", 0),
-    "reduce": ("reduce", 0),
-    "allgather": ("all_gather", 1),
-    "all_gather_single": ("all_gather", 1),
-    "gather": ("gather", 1),
-    "scatter": ("scatter", 1),
-    "reduce_scatter": ("reduce_scatter", 1),
-    "reduce_scatter_single": ("reduce_scatter", 1),
-    "alltoall": ("all_to_all", 1),
-    "all_to_all_single": ("all_to_all", 1),
-    "barrier": ("barrier", None),
-    "send": ("send", 0),
-    "recv": ("receive", 0),
-    "recv_anysource": ("receive", 0),
-}
+_open: list["Ledger"] = []
+_thread = threading.local()  # `.is_counted`: whether this thread is in a call of this room, which is noted already
 
 
 @dataclass(frozen=True)
@@ -124,17 +100,12 @@ def record_messages(on_message: Callable[[Message], None] | None = None) -> Iter
         on_message: called with each message before it is sent; an exception in it stops the message.
     """
     ledger = Ledger(on_message=on_message)
-    with _opening:
+    with hear_calls(_note_direct_call):
         _open.append(ledger)
-        if not _restore:
-            _restore.append(_replace_methods())
-    try:
-        yield ledger
-    finally:
-        with _opening:
+        try:
+            yield ledger
+        finally:
             _open.remove(ledger)
-            if not _open:
-                _restore.pop()()
 
 
 def group_name(group: ProcessGroup | None = None) -> str:
@@ -195,52 +166,8 @@ def count_elsewhere() -> None:
     _thread.is_counted = True
 
 
-def _replace_methods() -> Callable[[], None]:
-    """Note every direct call before it is made; return a function that puts the methods back."""
-    # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.
-    methods = {name: vars(ProcessGroup)[name] for name in METHODS if name in vars(ProcessGroup)}
-    for name, method in methods.items():
-        setattr(ProcessGroup, name, _noted(name, method))
-
-    def stop() -> None:
-        for name, method in methods.items():
-            setattr(ProcessGroup, name, method)
-
-    return stop
-
-
-def _noted(method_name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    name, position = METHODS[method_name]
-
-    def call(group: ProcessGroup, *args: Any, **options: Any) -> Any:
-        if not getattr(_thread, "is_counted", False):
-            tensors = tensors_in(args[position]) if position is not None and position < len(args) else []
-            num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-            note(name, shape_of(tensors), num_bytes, peer_of(group, method_name, args), group)
-        return method(group, *args, **options)
-
-    return call
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors in an argument of a process group's method, which may nest them in lists."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [tensor for each in value for tensor in tensors_in(each)] if isinstance(value, list | tuple) else []
-
-
-def shape_of(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """The shape of one tensor, of several equal ones stacked, or the number of elements of different ones."""
-    shapes = {tuple(tensor.shape) for tensor in tensors}
-    if len(shapes) > 1:
-        return (sum(math.prod(tensor.shape) for tensor in tensors),)
-    shape = shapes.pop() if shapes else ()
-    return shape if len(tensors) < 2 else (len(tensors), *shape)
-
-
-def peer_of(group: ProcessGroup, method_name: str, args: Sequence[Any]) -> int | None:
-    """The other end of a message, or the root of a collective, as a rank of the world; None if there is none."""
-    if method_name in ("send", "recv"):
-        return dist.get_global_rank(group, args[1])
-    root = getattr(args[-1], "rootRank", None) if args else None
-    return None if root is None else dist.get_global_rank(group, root)
+def _note_direct_call(call: GroupCall) -> None:
+    """Write a call into every open ledger, if it is not one of this room's."""
+    if not getattr(_thread, "is_counted", False):
+        num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in call.tensors)
+        note(call.name, call.shape, num_bytes, call.peer, call.group)

@@ -71,8 +71,8 @@ class _Carried:
     def __init__(self, leaving: "Future[dist.Work]") -> None:
         self._leaving = leaving
 
-    def wait(self, *deadline: Any) -> None:
-        self._leaving.result().wait(*deadline)  # the link itself is no peer to wait for in vain
+    def wait(self) -> None:
+        self._leaving.result().wait()
 
     def is_completed(self) -> bool:
         return self._leaving.done() and self._leaving.result().is_completed()

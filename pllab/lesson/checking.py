@@ -19,9 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pllab.comm.nursery import Nursery
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.keeping import keep
+from pllab.lesson.nursery import Nursery
 from pllab.lesson.trial import Trial, pack
 from pllab.lesson.verdict import NotRight, Outcome, Verdict
 

@@ -29,7 +29,8 @@ from pkgutil import resolve_name
 from types import FrameType
 from typing import Any, NoReturn
 
-from pllab.comm import nursery, processes
+from pllab.comm import processes
+from pllab.lesson import nursery
 from pllab.lesson.guard import is_theirs
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -21,10 +21,10 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from pllab.arguments import printable
-from pllab.comm.nursery import Nursery
 from pllab.comm.processes import end_children
 from pllab.lesson.checking import PRELOADED
 from pllab.lesson.exercise import Exercise, exercises_of
+from pllab.lesson.nursery import Nursery
 from pllab.lesson.trial import Packed, Trial, refusal, text_of
 from pllab.lesson.verdict import Outcome, Verdict
 from pllab.lesson.yard import Limits, Yard

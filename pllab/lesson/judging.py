@@ -21,11 +21,11 @@ import cloudpickle
 
 from pllab.comm import RankError, launch, report
 from pllab.comm.launching import StartChild
-from pllab.comm.nursery import ask
 from pllab.comm.processes import answer_with_stack, start_child
 from pllab.lesson.exercise import Exercise, Wrong, find
 from pllab.lesson.fence import on_breach
 from pllab.lesson.guard import Fingerprint, Refused, refuse_package, their_line, undisguised, watch
+from pllab.lesson.nursery import ask
 
 Program = Callable[..., Any]  # program(rank, world_size, solution, *args)
 Write = Callable[..., None]

@@ -22,12 +22,12 @@ from typing import Any
 
 import cloudpickle
 
-from pllab.comm.nursery import Nursery, Nursling
 from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of
 from pllab.lesson.exercise import Exercise
 from pllab.lesson.guard import Refused, codes_of, is_theirs, refuse_package
 from pllab.lesson.judging import Job
 from pllab.lesson.keeping import namespace_of
+from pllab.lesson.nursery import Nursery, Nursling
 from pllab.lesson.verdict import Outcome, Result, Verdict
 
 _START_S = 120.0  # importing torch on a busy machine; the student's deadline starts after it

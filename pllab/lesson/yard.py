@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from pllab.comm.nursery import Nursery
 from pllab.lesson.fence import Ground
+from pllab.lesson.nursery import Nursery
 
 _LOOK_S = 0.05
 _LEAVE_S = 10.0

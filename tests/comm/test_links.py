@@ -20,11 +20,11 @@ from pllab.comm import (
     receive,
     record_messages,
     ring_all_reduce,
-    send_async,
     shared_buffer,
     slow_link,
     tree_broadcast,
 )
+from pllab.comm.collectives import send_async
 from pllab.parallel import DataParallel, FullyShardedDataParallel
 
 LATENCY_S = 0.03

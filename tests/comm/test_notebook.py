@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("ipyparallel")
 
-from pllab.comm import RankError, Ranks, RanksInterrupted
+from pllab.comm import RankError, Ranks
+from pllab.comm.notebook.notebook_ranks import RanksInterrupted
 
 pytestmark = pytest.mark.ranks
 

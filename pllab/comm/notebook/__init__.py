@@ -1,4 +1,4 @@
 """Ranks that run the cells of a notebook.
 
-`cells.py` has `Ranks` for a lesson, `cluster.py` owns the processes, `serving.py` runs in each of them.
+`notebook_ranks.py` has `Ranks` for a lesson, `cluster.py` owns the processes, `rank_engine.py` runs in each of them.
 """

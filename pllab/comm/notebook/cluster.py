@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pllab.comm.errors import ANSI, RankError
-from pllab.comm.notebook.serving import CUT, is_complete
+from pllab.comm.notebook.rank_engine import CUT, is_complete
 from pllab.comm.processes import Child, end_children, how_it_ended, is_stopped, stack_of, start_child
 
 
@@ -86,7 +86,9 @@ def start_cluster(num_ranks: int, backend: str | None, num_threads: int, timeout
         started.append(_start(folder, "controller", "ipyparallel.controller.app:main", *_controller_arguments(folder)))
         for rank in range(num_ranks):
             job = json.dumps([rank, num_ranks, backend, num_threads, timeout_s])
-            started.append(_start(folder, f"engine-{rank}", "pllab.comm.notebook.serving:serve_rank", job, str(folder)))
+            started.append(
+                _start(folder, f"engine-{rank}", "pllab.comm.notebook.rank_engine:serve_rank", job, str(folder))
+            )
     except BaseException:
         end_children(started)
         shutil.rmtree(folder, ignore_errors=True)

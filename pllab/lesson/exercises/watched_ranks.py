@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from pllab import comm
-from pllab.comm.ends import End, watch_ends
 from pllab.comm.errors import is_echo
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.watched_waits import End, watch_ends
 from pllab.lesson.judging import Undecided, run_on_ranks
 
 Plan = tuple[tuple[int, ...], ...]

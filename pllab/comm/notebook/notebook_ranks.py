@@ -15,17 +15,19 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import ANSI, RankError, sounds_like_echo
 from pllab.comm.group import plan_backend
 from pllab.comm.notebook.cluster import Cluster, start_cluster
-from pllab.comm.notebook.serving import enter_group
+from pllab.comm.notebook.rank_engine import enter_group
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
 _HEAR_S = 1.0  # how long Python takes at most to notice an interrupt
+_STOPPED = "these ranks have been stopped; make new ones, for example ranks = Ranks(2)"
 
 
 class RanksInterrupted(KeyboardInterrupt):
@@ -154,7 +156,7 @@ class Ranks:
 
     def _check_running(self) -> None:
         if self.stopped:
-            raise RuntimeError("these ranks have been stopped; make new ones, for example ranks = Ranks(2)")
+            raise RuntimeError(_STOPPED)
 
     def _attend(self, replies: dict[int, Any]) -> None:
         """Wait until all ranks are done, or a moment after one failed, or until one died."""
@@ -204,7 +206,15 @@ class Ranks:
 
         view = self._client[:]
         view.block = True
-        shell.register_magics(RanksMagics(shell, view, self))
+        shell.register_magics(RanksMagics(shell, view, partial(_execute_of, weakref.ref(self))))
+
+
+def _execute_of(reference: "weakref.ref[Ranks]") -> Callable[..., None]:
+    """What runs a cell on these ranks: the shell keeps its magics, and the ranks must still end with their name."""
+    ranks = reference()
+    if ranks is None or ranks.stopped:
+        raise RuntimeError(_STOPPED)
+    return ranks.execute
 
 
 def _connect(cluster: Cluster, end: float) -> Any:

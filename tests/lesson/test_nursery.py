@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pllab.comm.nursery import Nursery, ask
+from pllab.lesson.nursery import Nursery, ask
 
 PROGRAM = """
 import os, socket, subprocess, sys, time
@@ -39,7 +39,7 @@ def writes_to(): # what the owner has open under this number
     os.write(int(sys.argv[1]), b"here")
 
 def asks():
-    from pllab.comm.nursery import ask
+    from pllab.lesson.nursery import ask
     door = socket.socket(fileno=int(sys.argv[1]))
     print("grandchild", ask(door, Path(sys.argv[2]), "program:leaves").wait(10), flush=True)
 """
@@ -134,7 +134,7 @@ def test_a_nursery_that_has_ended_says_so(folder):
 
 
 def test_it_ends_with_its_owner(tmp_path):
-    words = "import sys; from pllab.comm.nursery import Nursery; print(Nursery()._process.pid, flush=True); input()"
+    words = "import sys; from pllab.lesson.nursery import Nursery; print(Nursery()._process.pid, flush=True); input()"
     owner = subprocess.Popen([sys.executable, "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     number = int(owner.stdout.readline())
     owner.kill()

@@ -82,7 +82,7 @@ class Nursery:
     def __init__(
         self,
         *words: str,
-        entry: str = "pllab.comm.nursery:serve",
+        entry: str = "pllab.lesson.nursery:serve",
         start: Callable[..., Started] = processes.start_child,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pllab-nursery-")
