@@ -135,23 +135,20 @@ def _cause_of_parting(by_rank: dict[int, dict[int, Call]], culprit: int, right: 
 
 def _circle_of_sends(records: Sequence[Record]) -> Diagnosis | None:
     """Ranks of which each stands in a send to the next."""
-    sending = {
-        record.rank: record for record in records if record.standing is not None and record.standing.name == "send"
-    }
-    for start in sending:
-        circle, at = [start], sending[start].standing.peer  # type: ignore[union-attr]
-        while at in sending and at not in circle:
+    sends = {one.rank: call for one in records if (call := one.standing) is not None and call.name == "send"}
+    for start in sends:
+        circle, at = [start], sends[start].peer
+        while at in sends and at not in circle:
             circle.append(at)
-            at = sending[at].standing.peer  # type: ignore[union-attr]
+            at = sends[at].peer
         if at == start:
-            return _explain_circle([sending[rank] for rank in circle])
+            return _explain_circle([one for one in records if one.rank in circle], sends)
     return None
 
 
-def _explain_circle(circle: list[Record]) -> Diagnosis:
+def _explain_circle(circle: list[Record], sends: dict[int, Call]) -> Diagnosis:
     """The one to blame is the rank whose habit is another call at this place; without habits, the last one."""
-    circle = sorted(circle, key=lambda record: record.rank)
-    stands = {record.rank: call for record in circle if (call := record.standing) is not None}
+    stands = {record.rank: sends[record.rank] for record in circle}
     unusual = [
         record.rank
         for record in circle

@@ -147,14 +147,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     return Tokenizer(bpe)
 
 
-class Block(NamedTuple):
-    """A row of tokens, made by `pack_text`; every token is to be predicted."""
-
-    tokens: tuple[int, ...]
-
-
 class Row(NamedTuple):
-    """An example as numbers, cut to its longest: `Collate.encode` makes it once, for the batches of every epoch."""
+    """A row of a batch as numbers: `Collate.encode` makes it of an example, `pack_text` of many texts, each once."""
 
     tokens: list[int]
     labels: list[int]
@@ -162,7 +156,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Collate:
-    """Make a batch of examples or blocks: `collate_fn=Collate(tokenizer, max_length=40)`.
+    """Make a batch of examples or rows: `collate_fn=Collate(tokenizer, max_length=40)`.
 
     Translation is predicted on the target side only; plain text everywhere. With `|` for the separator, `$`
     for the end and `.` for padding or -100:
@@ -189,7 +183,7 @@ class Collate:
         if self.max_length < 2:
             raise ValueError(f"max_length {self.max_length} leaves no next token to predict; use at least 2")
 
-    def __call__(self, rows: Sequence[Example | Block | Row]) -> dict[str, torch.Tensor]:
+    def __call__(self, rows: Sequence[Example | Row]) -> dict[str, torch.Tensor]:
         """Encode what is not yet encoded, mask, cut and pad."""
         encoded = [self.encode(row) for row in rows]
         return {
@@ -197,15 +191,12 @@ class Collate:
             "labels": _rectangle([row.labels for row in encoded], IGNORED),
         }
 
-    def encode(self, row: Example | Block | Row) -> Row:
+    def encode(self, row: Example | Row) -> Row:
         """Tokens and labels of one row; a row that is encoded already stays as it is."""
         if isinstance(row, Row):
             return row
-        if isinstance(row, Block):
-            prompt, predicted = [], list(row.tokens)
-        else:
-            prompt = prompt_tokens(self.tokenizer, row.source)
-            predicted = [*self.tokenizer.encode(row.target), self.tokenizer.end_id]
+        prompt = prompt_tokens(self.tokenizer, row.source)
+        predicted = [*self.tokenizer.encode(row.target), self.tokenizer.end_id]
         tokens = (prompt + predicted)[: self.max_length]
         labels = ([IGNORED] * len(prompt) + predicted)[: self.max_length]
         return Row(tokens, labels)
@@ -216,14 +207,14 @@ def prompt_tokens(tokenizer: Tokenizer, source: str) -> list[int]:
     return [*tokenizer.encode(source), tokenizer.separator_id] if source else []
 
 
-def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int) -> list[Block]:
+def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int) -> list[Row]:
     """Put plain texts one after another and cut them into rows of equal length, so that nothing is padding.
 
     Texts `six` and `ten`, `block_size=3`, `$` the end of a text:
 
         s i x | $ t e | n $          the last row is not full and is left out
 
-    The blocks go through `Collate(tokenizer, block_size)` like examples do.
+    Every token is to be predicted. The rows go through `Collate(tokenizer, block_size)` like examples do.
 
     Raises:
         ValueError: an example has a source, `block_size` is below 2, or the text does not fill one block.
@@ -244,7 +235,8 @@ def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int
             f"{len(stream)} tokens do not fill one block of block_size {block_size}; use a smaller block or more text"
         )
     starts = range(0, len(stream) - block_size + 1, block_size)
-    return [Block(tuple(stream[start : start + block_size])) for start in starts]
+    blocks = [stream[start : start + block_size] for start in starts]
+    return [Row(block, labels=block) for block in blocks]
 
 
 def _rectangle(rows: Sequence[Sequence[int]], fill: int) -> torch.Tensor:

@@ -72,7 +72,7 @@ class TrainConfig:
     gradient_clipping: float | None = None
     """Largest gradient norm over all parameters; none leaves gradients as they are."""
     dataset: str = "docs"
-    """docs, numbers, iwslt14-de-en, tinyshakespeare, openwebtext, or the name or path of any data set."""
+    """docs, numbers, iwslt14-de-en, tinyshakespeare, openwebtext, owner/set of the hub, or a path."""
     columns: tuple[str, ...] | None = None
     """Column of the text, or columns of source and target, of a data set that is not known by name."""
     max_length: int = 64

@@ -13,6 +13,7 @@ from pllab.data import (
     IGNORED,
     Collate,
     Example,
+    Row,
     Tokenizer,
     pack_text,
     partition_dataset,
@@ -21,7 +22,6 @@ from pllab.data import (
     train_tokenizer,
 )
 from pllab.data.corpora import docs_examples
-from pllab.data.tokens import Block
 
 words = st.text(alphabet="abcde ", min_size=1, max_size=12)
 
@@ -39,7 +39,7 @@ def tokenizer():
 
 
 def test_encoded_rows_make_the_batch_of_their_examples(tokenizer):
-    rows = [Example("drei", "three"), Example("", "a longer text than the other"), Block((7, 8, 9))]
+    rows = [Example("drei", "three"), Example("", "a longer text than the other"), Row([7, 8, 9], [7, 8, 9])]
     collate = Collate(tokenizer, 6)
     encoded = [collate.encode(row) for row in rows]
     assert [collate.encode(row) for row in encoded] == encoded
@@ -189,9 +189,9 @@ def test_the_loss_does_not_see_the_source_or_the_padding(letters):
     torch.testing.assert_close(model(**batch).loss, torch.stack(expected).mean())
 
 
-def test_collate_takes_blocks_too_and_travels_to_another_process(letters):
+def test_collate_takes_rows_too_and_travels_to_another_process(letters):
     collate = pickle.loads(pickle.dumps(Collate(letters, 3)))
-    batch = collate([Block((5, 6, 7)), Block((8, 9, 10))])
+    batch = collate([Row([5, 6, 7], [5, 6, 7]), Row([8, 9, 10], [8, 9, 10])])
     assert batch["input_ids"].tolist() == batch["labels"].tolist() == [[5, 6, 7], [8, 9, 10]]
 
 
@@ -201,6 +201,7 @@ def test_pack_text_loses_only_the_last_ragged_block(letters):
     for block_size in range(2, len(stream) + 1):
         blocks = pack_text([Example("", text) for text in texts], letters, block_size)
         assert all(len(block.tokens) == block_size for block in blocks)
+        assert all(block.labels == block.tokens for block in blocks)
         packed = [token for block in blocks for token in block.tokens]
         assert packed == stream[: len(stream) // block_size * block_size]
 

@@ -11,9 +11,10 @@ import time
 import pytest
 
 from pllab.autopsy import CAUSES, diagnose, read_records, wait_for_graph
-from pllab.autopsy.diagnosis import SENDS, SKIPPED, STRAGGLER, SWAPPED
+from pllab.autopsy.diagnosis import SENDS, SKIPPED, STRAGGLER, SWAPPED, UNEVEN
 from pllab.cli import main
 from pllab.lesson.clinic import Visit, admit, mark
+from pllab.lesson.faults import NUM_STEPS, Fault, rehearse
 
 SEEDS = int(os.environ.get("PLLAB_CLINIC_SEEDS", "2"))
 
@@ -38,6 +39,27 @@ def test_a_ward_ends_is_diagnosed_marked_and_shown_and_leaves_nothing(tmp_path, 
     assert page.count('scope="col"') == len(visit.records) and told.count("last calls") == len(visit.records)
     assert "ward_training.py" in told
     assert not [*tmp_path.glob("pllab-clinic-*")]
+
+
+@pytest.mark.parametrize("ward", CAUSES)
+def test_faults_are_spread_over_ranks_and_steps_and_a_seed_is_always_the_same(ward):
+    faults = [Fault.drawn(ward, seed) for seed in range(50)]
+    assert faults == [Fault.drawn(ward, seed) for seed in range(50)]
+    assert len({fault.rank for fault in faults}) > 1
+    assert len({fault.step for fault in faults}) > 1 or ward == UNEVEN
+    assert all(2 <= fault.step < NUM_STEPS and fault.rank < fault.world_size for fault in faults)
+
+
+def test_stuck_wards_are_stuck_and_the_other_two_come_to_their_end():
+    for ward in CAUSES:
+        records, _ = rehearse(ward, 1)
+        ended = all(one.state == "returned" for one in records)
+        assert ended == (ward in (STRAGGLER, "NaN on one rank")), ward
+
+
+def test_an_unknown_ward_is_refused():
+    with pytest.raises(ValueError, match="there is no ward 'flu'; choose one of skipped collective"):
+        rehearse("flu", 0)
 
 
 def test_an_unknown_ward_and_an_unknown_cause_are_refused():
