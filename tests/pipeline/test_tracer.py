@@ -26,14 +26,14 @@ def through_an_executor(num_microbatches: int) -> Way:
 
 def test_a_batch_goes_through_a_pipe_in_a_short_way() -> None:
     short, long = through_a_pipe(2), through_a_pipe(4)
-    assert len(short.files) <= 12 and len(short.functions) <= 72 and short.changes <= 174
-    assert (long.changes - short.changes) / 8 <= 13  # two further micro-batches are eight actions
+    assert len(short.files) <= 9 and len(short.functions) <= 56 and short.changes <= 87
+    assert (long.changes - short.changes) / 8 <= 3  # two further micro-batches are eight actions
 
 
 def test_a_step_of_an_executor_takes_no_longer_way() -> None:
     short, long = through_an_executor(2), through_an_executor(4)
-    assert len(short.files) <= 15 and len(short.functions) <= 73 and short.changes <= 151
-    assert (long.changes - short.changes) / 8 <= 14
+    assert len(short.files) <= 11 and len(short.functions) <= 58 and short.changes <= 61
+    assert (long.changes - short.changes) / 8 <= 3.5
 
 
 def test_the_tracer_sees_both_threads_in_order_and_no_lambda() -> None:
