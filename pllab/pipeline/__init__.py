@@ -2,12 +2,12 @@
 
 split.py           a model cut into stages
 workers.py         one thread per device, and the clock that feeds it
-stage.py           what a stage does with F, B, I and W (split_backward.py: a backward in two halves; loss.py: the loss
-                   of a batch from its micro-batches; randomness.py: the same draws whatever the threads do)
-engine.py          interpret a row: take, perform, give (packets.py: what travels; microbatches.py: a batch cut along
-                   its rows; streams.py: where a GPU's work is queued)
-lanes.py           rows on worker threads (mailboxes.py: how packets go from lane to lane)
-executor.py        what both executors share (fit.py: whether stages fit a schedule; tied.py: weights that stages share)
+microbatches.py    a batch cut along its rows, and its loss from those of the parts
+stage.py           what a stage does with F, B, I and W (split_backward.py: a backward in two halves; randomness.py: the
+                   same draws whatever the threads do; tied.py: weights that stages share)
+engine.py          interpret a row: take, perform, give; the packets that travel (streams.py: where a GPU's work is)
+lanes.py           rows on worker threads
+executor.py        a batch through any schedule, with its loss
 pipe.py            the engine behind autograd: a module like any other
 emulation.py       the engine on stages that sleep (sleep.py)
 calibration.py     what stages cost on this machine
@@ -18,8 +18,7 @@ torch_schedule.py  the same rows on torch.distributed.pipelining
 from pllab.pipeline.calibration import calibrate
 from pllab.pipeline.emulation import run_emulated
 from pllab.pipeline.engine import interpret
-from pllab.pipeline.executor import Step
-from pllab.pipeline.lanes import LaneExecutor
+from pllab.pipeline.executor import LaneExecutor, Step
 from pllab.pipeline.microbatches import gather, scatter
 from pllab.pipeline.pipe import Pipe
 from pllab.pipeline.saved_bytes import SavedBytes, live_saved_bytes

@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from pllab.arguments import whole_number
-from pllab.pipeline.fit import check_stages
-from pllab.pipeline.lanes import LaneExecutor
-from pllab.pipeline.loss import Loss
-from pllab.pipeline.microbatches import Batch
+from pllab.pipeline.executor import LaneExecutor
+from pllab.pipeline.microbatches import Batch, Loss
+from pllab.pipeline.split import check_stages
 from pllab.schedule import Schedule, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
 from pllab.timeline import Timeline

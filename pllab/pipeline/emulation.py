@@ -12,9 +12,8 @@ from typing import Self
 
 import torch
 
-from pllab.pipeline.engine import Record, Transport, Work
-from pllab.pipeline.mailboxes import Lanes
-from pllab.pipeline.packets import NOTHING, Name, Packet, taken_by
+from pllab.pipeline.engine import NOTHING, Name, Packet, Record, Transport, Work, taken_by
+from pllab.pipeline.lanes import Lanes
 from pllab.pipeline.sleep import SleepStage, SleepWork
 from pllab.schedule import Action, Kind, Schedule, check
 from pllab.simulate import Costs, simulate

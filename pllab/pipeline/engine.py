@@ -1,20 +1,152 @@
-"""The one engine: a row of a schedule, the stages' work, and the wires between them.
+"""The one engine: a row of a schedule, the stages' work, and the packets between them.
 
 A schedule is data. GPipe, 1F1B, ZB-H1 and the rest differ only in their rows. How a row is run is written here, once:
-for lanes and for ranks, for real and for sleeping stages, for an executor and for each half of a pipe.
+for real and for sleeping stages, for an executor and for each half of a pipe.
+
+An action takes one packet and makes one. A packet is named by the stage that takes it, so that both ends know its name
+from the schedule alone:
+
+    batch --> [0F0] --> [1F0] --> [2F0] --> outputs, or the loss        names (stage, forward, micro-batch):
+              (0,F,0)   (1,F,0)   (2,F,0)   (3,F,0)                     the upper row goes up
+    (-1,B,0)  (0,B,0)   (1,B,0)   (2,B,0)                               the lower row comes down
+    input  <-- [0B0] <-- [1B0] <-- [2B0] <-- gradients of the outputs
+
+A pipe or an executor puts in the packets that enter at both ends, and takes out those that leave.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache, partial
 from typing import NamedTuple, Protocol
 
+import torch
 from torch.profiler import record_function
 
-from pllab.pipeline.packets import Packet
-from pllab.pipeline.streams import HostStream, Mark
-from pllab.schedule import Action
+from pllab.comm.devices import event_after, is_gpu
+from pllab.pipeline.streams import GpuStream, HostStream, Mark
+from pllab.pipeline.workers import Upstream
+from pllab.schedule import Action, Kind
 from pllab.timeline import Engine, Span, Timeline
+
+
+class Packet(NamedTuple):
+    """Tensors on their way, which of them need a gradient, and the event of a GPU after which they may be read."""
+
+    tensors: Sequence[torch.Tensor | None]
+    needs_grad: Sequence[bool] = ()
+    ready: torch.Event | None = None
+
+
+NOTHING = Packet(())
+
+
+class Name(NamedTuple):
+    """The name of a packet: the stage that takes it, activations (forward) or their gradients, micro-batch."""
+
+    stage: int
+    forward: bool
+    microbatch: int
+
+    def __str__(self) -> str:
+        what = "activations" if self.forward else "gradients"
+        return f"{what} of micro-batch {self.microbatch} for stage {self.stage}"
+
+
+def taken_by(action: Action) -> Name | None:
+    """The packet an action takes; None for W, whose stage kept all it needs from I.
+
+    Example: `2F0` takes the activations for stage 2 that `1F0` makes.
+    """
+    return None if action.kind is Kind.W else Name(action.stage, action.kind is Kind.F, action.microbatch)
+
+
+def made_by(action: Action) -> Name | None:
+    """The packet an action makes; None for W.
+
+    Example: `1B0` and `1I0` make the gradients for stage 0.
+    """
+    receiver = action.stage + 1 if action.kind is Kind.F else action.stage - 1
+    return None if action.kind is Kind.W else Name(receiver, action.kind is Kind.F, action.microbatch)
+
+
+def as_packet(tensors: Sequence[torch.Tensor], needs_grad: Sequence[bool] | None = None) -> Packet:
+    """The caller's tensors as a packet: detached, with the event after which they may be read."""
+    on_gpu = next((tensor for tensor in tensors if is_gpu(tensor.device)), None)
+    ready = None if on_gpu is None else event_after(torch.accelerator.current_stream(on_gpu.device))
+    return Packet([tensor.detach() for tensor in tensors], needs_grad or [False] * len(tensors), ready)
+
+
+class Packets:
+    """The packets of one run that nobody has taken yet: each a future, which one lane sets and another waits for.
+
+    Example: `put(name, packet)` never waits; `take(name)` waits for that packet, whatever else is there. The deadline
+    is the run's, which alone sees whether any lane gets on, and ends the wait with `fail`.
+    """
+
+    def __init__(self, entering: Mapping[Name, Packet]) -> None:
+        self._futures: dict[Name, Future[Packet]] = {}
+        self._failure: BaseException | None = None
+        for name, packet in entering.items():
+            self.put(name, packet)
+
+    def put(self, name: Name, packet: Packet) -> None:
+        """Hand over a packet; after a failure nobody wants it."""
+        with suppress(InvalidStateError):
+            self._future(name).set_result(packet)
+
+    def take(self, name: Name | None) -> Packet:
+        """Wait for a packet and take it out; without a name there is nothing to wait for.
+
+        Raises:
+            Upstream: another lane failed, or the run was stopped.
+        """
+        future = None if name is None else self._future(name)
+        if self._failure is not None:  # looked up after the future is there: `fail` sees one of the two
+            raise Upstream(f"another lane failed: {self._failure}") from self._failure
+        if name is None or future is None:
+            return NOTHING
+        try:
+            packet = future.result()
+        except CancelledError:
+            raise Upstream(f"the {name} never came: {self._failure}") from self._failure
+        del self._futures[name]
+        return packet
+
+    def fail(self, error: BaseException) -> None:
+        """End every wait, now and later, with this error as the cause."""
+        self._failure = self._failure or error
+        for future in list(self._futures.values()):
+            future.cancel()
+
+    def left(self) -> dict[Name, Packet]:
+        """The packets that no lane took, once all lanes have ended."""
+        return {name: future.result() for name, future in self._futures.items()}
+
+    def _future(self, name: Name) -> Future[Packet]:
+        return self._futures.setdefault(name, Future())  # one step of the interpreter, so both ends get the same
+
+
+class Wire:
+    """How one lane takes and gives: by reference or, where a GPU is at one end, as copies."""
+
+    def __init__(self, packets: Packets, stream: HostStream, device: torch.device) -> None:
+        self._packets = packets
+        self._stream = stream
+        self._device = device
+        self._gpu = stream if isinstance(stream, GpuStream) else None
+
+    def take(self, action: Action) -> Packet:
+        """Wait for the packet and bring it to this lane's device."""
+        packet = self._packets.take(taken_by(action))
+        if packet.ready is None and self._device.type == "cpu":
+            return packet
+        return Packet(self._stream.fetch(packet.tensors, packet.ready, self._device), packet.needs_grad)
+
+    def give(self, action: Action, packet: Packet) -> None:
+        """Hand over the packet that this action made."""
+        if (name := made_by(action)) is not None:
+            self._packets.put(name, packet if self._gpu is None else packet._replace(ready=self._gpu.ready()))
 
 
 class Work(Protocol):
@@ -65,10 +197,15 @@ def marked(timing: Timing) -> Timing:
 
     @contextmanager
     def around(action: Action) -> Iterator[None]:
-        with record_function(f"PP:{action}"), timing(action):
+        with record_function(_span_name(action)), timing(action):
             yield
 
     return around
+
+
+@cache
+def _span_name(action: Action) -> str:
+    return f"PP:{action}"
 
 
 class _Entry(NamedTuple):

@@ -1,108 +1,142 @@
-"""A schedule on worker threads, one for each of its ranks: CPU lanes, or GPUs."""
+"""Worker threads that interpret the rows of a schedule, one for each rank: CPU lanes, or GPUs.
 
-from collections.abc import Callable, Sequence
-from typing import Self
+Nothing keeps the workers in step. They share a process, so packets pass by reference, and between GPUs as copies.
+"""
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from queue import Empty
+from typing import NamedTuple, Self
 
 import torch
-from torch import nn
 
-from pllab.pipeline.engine import Record
-from pllab.pipeline.executor import Executor, Step
-from pllab.pipeline.fit import check_lanes, lanes_of
-from pllab.pipeline.loss import Count, Loss
-from pllab.pipeline.mailboxes import Lanes
-from pllab.pipeline.microbatches import Batch, as_tuple
-from pllab.pipeline.split import checked_device
-from pllab.pipeline.tied import Shadows, shared_parameters
-from pllab.schedule import Schedule, check
+from pllab import accelerator
+from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret, marked
+from pllab.pipeline.streams import GpuStream, stream_for
+from pllab.pipeline.workers import OutQueue, Result, Task, Upstream, Workers, create_workers, raise_first_cause
+from pllab.schedule import Schedule
 
 
-class LaneExecutor(Executor):
-    """Run any checked schedule in this process, on one worker thread per rank of the schedule.
+class Ambient(NamedTuple):
+    """The grad mode and autocast of one thread, for another to enter: in torch both belong to a thread."""
 
-    Example, four stages on two lanes:
+    grad: bool
+    autocast: tuple[tuple[str, torch.dtype], ...]
 
-        with LaneExecutor(interleaved(2, 8), stages, cross_entropy) as executor:
-            loss, timeline = executor.step(x, y)    # both with the same number of rows, at least 8
-            optimizer.step()                         # the gradients are in .grad, as after a plain backward
+    @classmethod
+    def of_this_thread(cls) -> Self:
+        """The settings of the calling thread."""
+        kinds = [kind for kind in ("cpu", accelerator.KIND) if torch.is_autocast_enabled(kind)]
+        return cls(torch.is_grad_enabled(), tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds))
 
-    `stages[s]` is stage s; `devices[r]` is the device of rank r, by default the GPU of its stages, else `cpu:r`.
-    `loss(output, target)` is a mean over its rows, as PyTorch's losses are. For a mean over tokens, give
-    `mean_over=num_target_tokens` or another count of the targets. Stages may share parameters. With `recompute` a
-    stage keeps only its inputs and runs forward again before its backward. The batch gets no gradient. With
-    `SleepStage` stages the engine is `emulated`; then loss, batch and targets may be left out.
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Work under these settings, on any thread."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(self.grad))
+            for kind, dtype in self.autocast:
+                stack.enter_context(torch.autocast(kind, dtype=dtype))
+            yield
 
-    Raises:
-        ScheduleError: the schedule is illegal.
-        ValueError: stages, loss or devices do not fit the schedule.
 
-    Lesson 11.
+class Lanes:
+    """Worker threads that interpret the rows of schedules, one thread for each rank; they start with the first run.
+
+    Example: `Lanes(["cpu:0", "cpu:1"]).run(gpipe(2, 8), works, entering, record, timeout_s=60)` runs the two rows at
+    the same time and returns the packets that left the pipeline.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        stages: Sequence[nn.Module],
-        loss: Loss | None = None,
-        *,
-        mean_over: Count | None = None,
-        recompute: bool = False,
-        devices: Sequence[torch.device | str] | None = None,
-        timeout_s: float = 60.0,
-    ) -> None:
-        check(schedule)
-        check_lanes(schedule, stages, devices)
-        numbered = dict(enumerate(stages))
-        self._lanes = Lanes([*map(checked_device, devices or lanes_of(schedule, numbered))])
-        homes = {stage: self._lanes.devices[rank] for stage, rank in schedule.rank_of_stage.items()}
-        super().__init__(schedule, numbered, homes, loss, mean_over, recompute, timeout_s)
-        if self._is_asleep(schedule.num_stages - 1) and self.engine == "real":
-            awake = next(stage for stage in numbered if not self._is_asleep(stage))
-            raise ValueError(f"the last stage sleeps and stage {awake} does not; let all sleep, or the last one not")
-        self._shared = shared_parameters([self._stages[stage].module for stage in numbered])
-        for stage in reversed(numbered):  # a shared parameter ends up on the device of its first stage
-            self._stages[stage].module.to(self._stages[stage].device)
+    def __init__(self, devices: Sequence[torch.device | str]) -> None:
+        self.devices = [torch.device(device) for device in devices]
+        self._streams = [stream_for(device) for device in self.devices]
+        self._workers: list[Workers] = []
+        self._process = 0
+        self._close_at_end = weakref.finalize(self, _close, [])
+        self._at_work = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
+        return type(self), (self.devices,)  # a copy starts its own workers
 
     @property
-    def devices(self) -> list[torch.device]:
-        """Where each rank runs."""
-        return self._lanes.devices
+    def opened(self) -> object:
+        """The same object until the workers end."""
+        return self._workers
 
-    def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
-        """Run every action of the schedule once; add to the parameters' `.grad`.
+    def run(
+        self,
+        schedule: Schedule,
+        works: Mapping[int, Work],
+        entering: Mapping[Name, Packet],
+        record: Record,
+        timeout_s: float,
+        *,
+        ambient: Ambient | None = None,
+        through: Callable[[Transport], Transport] = lambda transport: transport,
+    ) -> dict[Name, Packet]:
+        """Interpret all rows, and wait for all of them to end.
+
+        Args:
+            schedule: a legal schedule, or the F's or the B's of one.
+            works: the work of every stage.
+            entering: the packets from outside the pipeline.
+            record: where the times of actions are noted.
+            timeout_s: the longest time in which no action ends.
+            ambient: the torch settings to work under; by default those of the calling thread.
+            through: a wrapper around each lane's transport, for emulated wires.
+
+        Returns:
+            The packets that leave the pipeline.
 
         Raises:
-            ValueError: the batch has fewer rows than the schedule has micro-batches, or not as many as the targets.
-            TimeoutError: no stage finished an action for `timeout_s` seconds.
-            RuntimeError: another thread runs a step of this executor.
-            Exception: the first exception of a stage, with a note that names its action.
+            TimeoutError: no action ended for `timeout_s` seconds; the lanes are closed.
+            RuntimeError: another thread is in a run of these lanes.
+            Exception: the failure of the lane that made the others fail.
         """
-        with torch.enable_grad():
-            return self._run(self.schedule, batch, targets)
+        packets, ambient = Packets(entering), ambient or Ambient.of_this_thread()
+        with self._in_use() as workers:
+            try:
+                with self._gpus_ordered():
+                    for rank, lane in enumerate(workers):
+                        wire = through(Wire(packets, self._streams[rank], self.devices[rank]))
+                        timing = record.timing(rank, self._streams[rank])
+                        walk = partial(interpret, schedule.rows[rank], works, wire, marked(timing))
+                        lane.in_queues[0].put(Task(partial(self._walk, rank, walk, ambient, packets)))
+                    outcomes = [_outcome(lane.out_queues[0], record, timeout_s) for lane in workers]
+            except BaseException:
+                packets.fail(Upstream("the run was stopped"))
+                raise
+        raise_first_cause(outcomes)
+        return packets.left()
 
-    def evaluate(self, batch: Batch, targets: Batch) -> Step:
-        """Run only the forwards, and save nothing for a backward; a short batch gets one micro-batch per row.
+    def each(self, work: Callable[[int], object], timeout_s: float) -> None:
+        """Call `work(rank)` on the thread of every lane at the same time, and wait until all have returned.
 
         Raises:
-            ValueError: batch and targets differ in their number of rows.
-        """
-        rows = len(as_tuple(batch, "batch")[0])
-        with torch.no_grad():
-            return self._run(self.schedule.only("F", min(rows, self.schedule.num_microbatches)), batch, targets)
-
-    def on_each_lane(self, work: Callable[[int], object]) -> None:
-        """Call `work(rank)` on the worker of every rank at the same time, for example an optimizer of its stages.
-
-        Raises:
-            TimeoutError: a lane took longer than `timeout_s`.
-            RuntimeError: another thread runs a step of this executor.
+            TimeoutError: a lane took longer than `timeout_s`; the lanes are closed.
+            RuntimeError: another thread is in a run of these lanes.
             Exception: the first exception of a lane.
         """
-        self._lanes.each(work, self.timeout_s)
+        with self._in_use() as workers:
+            end = time.monotonic() + timeout_s
+            for rank, lane in enumerate(workers):
+                lane.in_queues[0].put(Task(partial(work, rank)))
+            try:
+                outcomes = [lane.out_queues[0].get(timeout=max(0.0, end - time.monotonic())) for lane in workers]
+            except Empty:
+                raise TimeoutError(f"a lane is not done after {timeout_s:g} s; give it more with timeout_s=") from None
+            raise_first_cause(outcomes)
 
-    def close(self) -> None:
-        """End the workers; the next step starts new ones."""
-        self._lanes.close()
+    def close(self, patience_s: float = 10.0) -> None:
+        """End the workers; the next run starts new ones."""
+        self._close_at_end.detach()
+        workers, self._workers = self._workers, []
+        if self._process == os.getpid():
+            _close(workers, patience_s)
 
     def __enter__(self) -> Self:
         return self
@@ -110,20 +144,67 @@ class LaneExecutor(Executor):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, schedule: Schedule, batch: Batch | None, targets: Batch | None) -> Step:
-        if self.engine == "real":
-            for name, value in (("batch", batch), ("targets", targets)):
-                if value is None:
-                    raise ValueError(
-                        f"{name} is None; give step(batch, targets), only sleeping stages run without them"
-                    )
-        count = schedule.num_microbatches
-        micro_batches, score = self._cut(batch, count, "batch"), self._score(targets, count)
-        if score is not None:
-            self._check_rows(len(as_tuple(batch, "batch")[0]), targets)
-        shadows = Shadows(self._shared, self._stages.values())
-        record = Record(self.engine, schedule.num_ranks)
-        works, entering = self._works(score, shadows.of_stage), self._entering(micro_batches, score, count)
-        leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
-        shadows.add_gradients()
-        return Step(self._total(score, leaving), record.timeline())
+    @contextmanager
+    def _in_use(self) -> Iterator[list[Workers]]:
+        """The workers, for one thread at a time."""
+        if not self._at_work.acquire(blocking=False):
+            raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
+        try:
+            yield self._started()
+        except (KeyboardInterrupt, TimeoutError):
+            self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
+            raise
+        finally:
+            self._at_work.release()
+
+    def _started(self) -> list[Workers]:
+        if self._process != os.getpid():  # threads do not follow a process into its fork
+            self._workers, self._process = [], os.getpid()
+        if not self._workers:
+            # One worker per rank, so that two ranks on one GPU have two.
+            self._workers = [create_workers([device]) for device in self.devices]
+            self._close_at_end = weakref.finalize(self, _close, self._workers)
+        return self._workers
+
+    def _walk(self, rank: int, walk: Callable[[], None], ambient: Ambient, packets: Packets) -> None:
+        try:
+            with ambient.entered(), self._streams[rank].compute:
+                walk()
+        except BaseException as error:
+            packets.fail(error)
+            raise
+
+    @contextmanager
+    def _gpus_ordered(self) -> Iterator[None]:
+        """Run after the work that the caller has queued on GPUs, and before the work that it queues later."""
+        base, gpus = None, [stream for stream in self._streams if isinstance(stream, GpuStream)]
+        for gpu in gpus:
+            gpu.begin()
+            base = gpu.start_clock(base)
+        try:
+            yield
+        finally:
+            for gpu in gpus:
+                gpu.end()
+
+
+def _outcome(out_queue: OutQueue, record: Record, timeout_s: float) -> Result:
+    while True:
+        ended = len(record)
+        try:
+            return out_queue.get(timeout=timeout_s)
+        except Empty:
+            if len(record) == ended:
+                raise TimeoutError(_too_slow(record, timeout_s)) from None
+
+
+def _too_slow(record: Record, timeout_s: float) -> str:
+    late = [f"stage {each.stage} has not finished micro-batch {each.microbatch}" for each in record.running()]
+    problem = " and ".join(late) or "no stage has finished an action"
+    return f"{problem} after {timeout_s:g} s; give a slower stage more time with timeout_s="
+
+
+def _close(workers: Sequence[Workers], patience_s: float = 10.0) -> None:
+    end = time.monotonic() + patience_s
+    for each in workers:
+        each.close(max(0.0, end - time.monotonic()))

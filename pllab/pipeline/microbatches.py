@@ -1,11 +1,20 @@
-"""Cut a batch into micro-batches along its rows, and put them together again."""
+"""Cut a batch into micro-batches along its rows, and put them and their losses together again.
 
-from collections.abc import Sequence
+A loss is a mean over its rows, or over what `mean_over` counts in the targets. The weight of a micro-batch is its share
+of the batch, so that the weighted losses add up to the loss of the batch. Backward begins with these weights as
+gradients.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
 Tensors = tuple[torch.Tensor, ...]
 Batch = torch.Tensor | Tensors
+Loss = Callable[[Any, Any], torch.Tensor]
+Count = Callable[[Any], float]
 
 
 def scatter(batch: Tensors, split_size: int) -> list[Tensors]:
@@ -70,3 +79,71 @@ def as_tuple(value: object, where: str) -> Tensors:
 def single(values: Tensors) -> Batch:
     """The argument of a layer: one tensor as it is, several as a tuple, as `nn.Sequential` passes them on."""
     return values[0] if len(values) == 1 else values
+
+
+class Score:
+    """The loss at the end of a pipeline, for one batch.
+
+    Example: micro-batches of 3 and 1 rows with mean losses 1.0 and 5.0 have the weights 0.75 and 0.25 and the total
+    loss 2.0.
+
+    Raises:
+        ValueError: the batch has nothing to take a mean over.
+    """
+
+    def __init__(self, loss: Loss, targets: Sequence[Tensors], mean_over: Count | None, device: torch.device) -> None:
+        self._loss = loss
+        counts = [_count(mean_over, part) for part in targets]
+        if not sum(counts) > 0 or min(counts) < 0:
+            raise ValueError(
+                f"mean_over counts {counts} in the micro-batches; a mean needs at least one, and none below 0"
+            )
+        self.weights = [count / sum(counts) for count in counts]
+        # Counted where the caller has them, then moved: to count on a GPU would wait for it.
+        self._targets = [tuple(tensor.to(device) for tensor in part) for part in targets]
+
+    def of(self, microbatch: int, outputs: Tensors) -> torch.Tensor:
+        """The loss of one micro-batch, a scalar.
+
+        Raises:
+            ValueError: the loss is not a tensor of one real number, or does not depend on the outputs.
+        """
+        if not self.weights[microbatch]:  # a mean over nothing is not a number, and neither is its gradient
+            return torch.stack([output.sum() for output in outputs]).sum() * 0
+        loss = self._loss(single(outputs), single(self._targets[microbatch]))
+        if not isinstance(loss, torch.Tensor):
+            raise ValueError(f"the loss is of type {type(loss).__name__}; return a tensor, the mean over the rows")
+        if loss.numel() != 1:
+            raise ValueError(f"the loss has shape {tuple(loss.shape)}; return one number, the mean over the rows")
+        if loss.is_complex():
+            raise ValueError(f"the loss is complex, {loss.item():g}; return a real number, such as its abs()")
+        if any(output.requires_grad for output in outputs) and not loss.requires_grad:
+            raise ValueError(
+                f"the loss, {loss.item():g}, leads back to no output; compute it with torch from the output"
+            )
+        return loss.reshape(())
+
+    def total(self, losses: Mapping[int, torch.Tensor]) -> float:
+        """The loss of the batch from those of its micro-batches; waits for a GPU, and is nan on the meta device."""
+        if any(loss.is_meta for loss in losses.values()):
+            return math.nan
+        return float(sum(losses[number].double() * weight for number, weight in enumerate(self.weights)))
+
+
+def check_loss(loss: object, mean_over: object) -> None:
+    """Refuse a loss or a count that cannot be called.
+
+    Raises:
+        ValueError: one of them is not a function.
+    """
+    for name, value in (("loss", loss), ("mean_over", mean_over)):
+        if value is not None and not callable(value):
+            raise ValueError(f"{name} is {value!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
+
+
+def _count(mean_over: Count | None, part: Tensors) -> float:
+    count = mean_over(single(part)) if mean_over else len(part[0])
+    try:
+        return float(count)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"mean_over gives {count!r} for a micro-batch; return how many the mean is over") from error

@@ -20,15 +20,13 @@ from torch.autograd.function import once_differentiable
 
 from pllab.arguments import deadline, whole_number
 from pllab.comm.devices import event_after, is_gpu
-from pllab.pipeline.engine import Record
-from pllab.pipeline.mailboxes import Ambient, Lanes
+from pllab.pipeline.engine import Name, Packet, Record, as_packet
+from pllab.pipeline.lanes import Ambient, Lanes
 from pllab.pipeline.microbatches import Batch, Tensors, as_tuple, gather, num_rows, scatter, scatter_evenly, single
-from pllab.pipeline.packets import Name, Packet, as_packet
 from pllab.pipeline.randomness import draw_seed
-from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import checked_device, split_module
 from pllab.pipeline.stage import Stage, StageWork
-from pllab.pipeline.tied import Shadows, shared_parameters
+from pllab.pipeline.tied import shared_parameters
 from pllab.schedule import Kind, Schedule, breadth_first, check
 from pllab.timeline import Timeline
 
@@ -70,43 +68,7 @@ class Pipe(nn.Module):
         timeout_s: float = 300.0,
     ) -> None:
         super().__init__()
-        self._set_up(*split_module(sequential), split_size, num_microbatches, schedule, recompute, timeout_s)
-
-    @classmethod
-    def from_partitions(
-        cls,
-        partitions: Sequence[nn.Sequential],
-        devices: Sequence[torch.device | str],
-        split_size: int | None = None,
-        *,
-        num_microbatches: int | None = None,
-        schedule: Schedule | None = None,
-        recompute: bool = False,
-        timeout_s: float = 300.0,
-    ) -> Self:
-        """Make a pipe from partitions and their devices; a device named twice has two stages.
-
-        Raises:
-            ValueError: the numbers of partitions and devices differ.
-        """
-        if len(partitions) != len(devices):
-            raise ValueError(f"{len(partitions)} partitions need as many devices, not {len(devices)}")
-        pipe = cls.__new__(cls)
-        nn.Module.__init__(pipe)
-        checked = [checked_device(device) for device in devices]
-        pipe._set_up(list(partitions), checked, split_size, num_microbatches, schedule, recompute, timeout_s)
-        return pipe
-
-    def _set_up(
-        self,
-        partitions: list[nn.Sequential],
-        devices: list[torch.device],
-        split_size: int | None,
-        num_microbatches: int | None,
-        schedule: Schedule | None,
-        recompute: bool,
-        timeout_s: float,
-    ) -> None:
+        partitions, devices = sequential.cut if isinstance(sequential, _Cut) else split_module(sequential)
         self.split_size, self.num_microbatches = _checked_split(split_size, num_microbatches, schedule)
         self.partitions = nn.ModuleList(partitions)
         self.devices = devices
@@ -115,12 +77,30 @@ class Pipe(nn.Module):
         self._lanes = Lanes(list(dict.fromkeys(devices)))
         self._ranks = [self._lanes.devices.index(device) for device in devices]
         self._has_fixed_schedule = schedule is not None
-        self._schedule = _checked(schedule or breadth_first(self._ranks, self.num_microbatches or 1), self._ranks)
-        self._stages = [
-            Stage(*numbered, device) for numbered, device in zip(enumerate(partitions), devices, strict=True)
-        ]
+        self._take_schedule(schedule or breadth_first(self._ranks, self.num_microbatches or 1))
         self._shared = shared_parameters(partitions)
-        self._record = self._new_record()
+        self._stages = [
+            Stage(number, partition, device, self._shared)
+            for number, (partition, device) in enumerate(zip(partitions, devices, strict=True))
+        ]
+        self._record = Record("real", self._schedule.num_ranks)
+
+    @classmethod
+    def from_partitions(
+        cls,
+        partitions: Sequence[nn.Sequential],
+        devices: Sequence[torch.device | str],
+        split_size: int | None = None,
+        **options: Any,
+    ) -> Self:
+        """Make a pipe from partitions and their devices; a device named twice has two stages.
+
+        The options are those of `Pipe`.
+
+        Raises:
+            ValueError: the numbers of partitions and devices differ.
+        """
+        return cls(_Cut(partitions, devices), split_size, **options)
 
     @property
     def schedule(self) -> Schedule:
@@ -144,7 +124,9 @@ class Pipe(nn.Module):
         """
         batch = as_tuple(x, "the input of the pipe")
         micro_batches = self._cut(batch)
-        run = _Run(self, self._schedule_for(len(micro_batches)), batch, [len(part[0]) for part in micro_batches])
+        if len(micro_batches) != self._schedule.num_microbatches:
+            self._take_schedule(breadth_first(self._ranks, len(micro_batches)))
+        run = _Run(self, batch, [len(part[0]) for part in micro_batches])
         outputs, needs_grad = run.forward(micro_batches)
         if torch.is_grad_enabled() and any(needs_grad):
             parameters = [shared.parameter for shared in self._shared]
@@ -174,33 +156,34 @@ class Pipe(nn.Module):
             )
         return scatter_evenly(batch, count)
 
-    def _schedule_for(self, num_microbatches: int) -> Schedule:
-        if num_microbatches != self._schedule.num_microbatches:
-            self._schedule = _checked(breadth_first(self._ranks, num_microbatches), self._ranks)
-        return self._schedule
+    def _take_schedule(self, schedule: Schedule) -> None:
+        self._schedule = _checked(schedule, self._ranks)
+        self._forwards, self._backwards = schedule.only("F"), schedule.only("BIW")
 
-    def _new_record(self) -> Record:
-        is_asleep = any(isinstance(module, SleepStage) for module in self.modules())
-        return Record("emulated" if is_asleep else "real", self._schedule.num_ranks)
+
+class _Cut(nn.Sequential):
+    """Layers that somebody has cut into partitions already."""
+
+    def __init__(self, partitions: Sequence[nn.Sequential], devices: Sequence[torch.device | str]) -> None:
+        if len(partitions) != len(devices):
+            raise ValueError(f"{len(partitions)} partitions need as many devices, not {len(devices)}")
+        super().__init__(*partitions)
+        self.cut = list(partitions), [checked_device(device) for device in devices]
 
 
 class _Run:
     """One batch through a pipe: what its two autograd functions share, and what is kept from forward to backward."""
 
-    def __init__(self, pipe: Pipe, schedule: Schedule, batch: Tensors, sizes: Sequence[int]) -> None:
+    def __init__(self, pipe: Pipe, batch: Tensors, sizes: Sequence[int]) -> None:
         self._pipe = pipe
-        self._schedule = schedule
+        self._backwards = pipe._backwards  # the next batch may have another schedule
         self._sizes = sizes
         self._flags = [tensor.requires_grad for tensor in batch]
         self._homes = [tensor.device for tensor in batch]
         self._ambient = Ambient.of_this_thread()
-        self._record = pipe._record = pipe._new_record()
-        self._shadows = Shadows(pipe._shared, pipe._stages)
-        seed, of_stage = draw_seed(), self._shadows.of_stage
-        self._works = {
-            stage.number: StageWork(stage, seed, shadows=of_stage.get(stage.number), recompute=pipe.recompute)
-            for stage in pipe._stages
-        }
+        self._record = pipe._record = Record("real", pipe._schedule.num_ranks)
+        seed = draw_seed()
+        self._works = {stage.number: StageWork(stage, seed, recompute=pipe.recompute) for stage in pipe._stages}
         self._opened: object = None
         self.grads: Sequence[torch.Tensor | None] = ()
         self.ready: torch.Event | None = None
@@ -208,9 +191,9 @@ class _Run:
     def forward(self, micro_batches: Sequence[Tensors]) -> tuple[Tensors, Sequence[bool]]:
         """Run the F's; return the outputs of the whole batch, and which of them need a gradient."""
         entering = {Name(0, True, i): as_packet(part, self._flags) for i, part in enumerate(micro_batches)}
-        leaving = self._interpret("F", self._works, entering)
+        leaving = self._run(self._pipe._forwards, self._works, entering)
         self._opened = self._pipe._lanes.opened
-        packets = [leaving[Name(self._schedule.num_stages, True, i)] for i in range(len(micro_batches))]
+        packets = [leaving[Name(len(self._works), True, i)] for i in range(len(micro_batches))]
         for tensor in (tensor for packet in packets for tensor in packet.tensors):
             if tensor is not None and is_gpu(tensor.device):
                 tensor.record_stream(torch.accelerator.current_stream(tensor.device))
@@ -227,20 +210,19 @@ class _Run:
                 "this batch went backward before and its activations are gone; call the pipe again for a new graph"
             )
         rows = [[None] * len(self._sizes) if grad is None else grad.split(self._sizes) for grad in self.grads]
-        last = self._schedule.num_stages - 1
+        last = len(self._works) - 1
         entering = {Name(last, False, i): Packet(row, (), self.ready) for i, row in enumerate(zip(*rows, strict=True))}
         works, self._works, self.grads = self._works, {}, ()
-        leaving = self._interpret("BIW", works, entering)
+        leaving = self._run(self._backwards, works, entering)
         columns = zip(*(leaving[Name(-1, False, i)].tensors for i in range(len(self._sizes))), strict=True)
         # A gradient must be on its tensor's device, which may not be the first stage's.
         inputs = [_together(column, home) for column, home in zip(columns, self._homes, strict=True)]
-        return inputs, self._shadows.gradients()
+        return inputs, [works[shared.stage].gradient_of(shared) for shared in self._pipe._shared]
 
-    def _interpret(
-        self, kinds: str, works: Mapping[int, StageWork], entering: Mapping[Name, Packet]
+    def _run(
+        self, part: Schedule, works: Mapping[int, StageWork], entering: Mapping[Name, Packet]
     ) -> dict[Name, Packet]:
         lanes, timeout_s = self._pipe._lanes, self._pipe.timeout_s
-        part = self._schedule.only(kinds)
         return lanes.run(part, works, entering, self._record, timeout_s, ambient=self._ambient)
 
 

@@ -10,7 +10,7 @@ first forward, by a dispatch mode; from then on every operation of that stage go
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -20,7 +20,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab.comm.devices import is_gpu
 
-Flags = tuple[bool, ...]
+
+class Mode(NamedTuple):
+    """Which parts of a stage are in training mode, and whether an `nn.Dropout` among them drops."""
+
+    flags: tuple[bool, ...]
+    drops: bool
 
 
 def draw_seed(device: torch.device | None = None) -> int:
@@ -41,26 +46,31 @@ class Draws:
         self._stage = stage
         self._module = module
         self._device = device if is_gpu(device) else torch.device("cpu")
-        self._draws_more: dict[Flags, bool] = {}  # the key says which parts are in training mode
+        self._draws_more: dict[tuple[bool, ...], bool] = {}  # the key says which parts are in training mode
+
+    def mode(self) -> Mode:
+        """What decides how the stage draws; a walk over its modules, which a caller of many forwards takes once."""
+        parts = list(self._module.modules())
+        drops = any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in parts)
+        return Mode(tuple(part.training for part in parts), drops)
 
     @contextmanager
-    def seeded(self, batch_seed: int, micro_batch: int) -> Iterator[None]:
+    def seeded(self, batch_seed: int, micro_batch: int, mode: Mode | None = None) -> Iterator[None]:
         """Inside the block, on this thread, draw from a generator that belongs to this micro-batch.
 
         Raises:
             ValueError: an operation draws inside a kernel that takes no generator.
         """
-        parts = list(self._module.modules())
-        flags = tuple(part.training for part in parts)
-        has_dropout = any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in parts)
-        if not has_dropout and not self._draws_more.get(flags, True):
+        flags, has_dropout = mode or self.mode()
+        may_draw_more = self._draws_more.get(flags, True)
+        if not has_dropout and not may_draw_more:
             yield
             return
         generator = torch.Generator(self._device)
         generator.manual_seed(_seed_of(batch_seed, self._stage, micro_batch))
         with ExitStack() as modes:
             dispatch = None
-            if self._draws_more.get(flags, True):
+            if may_draw_more:
                 dispatch = modes.enter_context(_SeededDispatch(generator, f"stage {self._stage}"))
             if has_dropout:
                 modes.enter_context(_SeededDropout(generator))

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from pllab.pipeline.fit import check_stages
+from pllab.pipeline.split import check_stages
 
 
 class Change(NamedTuple):

@@ -6,20 +6,20 @@ show the true bubble.
 
 import math
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
 
-from pllab.pipeline.packets import Packet
+from pllab.pipeline.engine import Packet
 from pllab.schedule import Action, Kind
 
 
 class SleepStage(nn.Module):
-    """Pass the input on after `forward_s` seconds, and its gradient after `backward_s` seconds.
+    """A stage of a `LaneExecutor` whose forward takes `forward_s` seconds and whose backward takes `backward_s`.
 
-    Example: `Pipe(nn.Sequential(*(WithDevice(SleepStage(0.01, 0.02), f"cpu:{i}") for i in range(8))))` is an
-    eight-stage pipeline on any laptop.
+    Example: `LaneExecutor(one_f_one_b(8, 16), [SleepStage(0.01, 0.02)] * 8).step().timeline` is that of an eight-stage
+    pipeline on any laptop.
 
     A split backward takes `backward_input_s` and then `backward_weight_s`, by default half of `backward_s` each. If
     only these two are given, `backward_s` is their sum.
@@ -52,9 +52,15 @@ class SleepStage(nn.Module):
             if not 0 <= seconds < math.inf:
                 raise ValueError(f"a stage cannot sleep {seconds} s; give finite times of at least 0")
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Sleep, then return the input unchanged."""
-        return _Sleep.apply(x, self.forward_s, self.backward_s)
+    def forward(self, *_: Any) -> NoReturn:
+        """Refuse to run: who sleeps computes nothing, so there is nothing to differentiate.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "a SleepStage passes nothing on; run it as a whole stage of a LaneExecutor, or a schedule with run_emulated"
+        )
 
 
 class SleepWork:
@@ -92,16 +98,3 @@ def sleeper(module: nn.Module) -> SleepStage | None:
     inside = [part for part in module.modules() if next(part.children(), None) is None]
     alone = inside[0] if len(inside) == 1 else None
     return alone if isinstance(alone, SleepStage) else None
-
-
-class _Sleep(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, forward_s: float, backward_s: float) -> torch.Tensor:
-        ctx.backward_s = backward_s
-        time.sleep(forward_s)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        time.sleep(ctx.backward_s)
-        return grads[0], None, None

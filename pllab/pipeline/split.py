@@ -5,7 +5,7 @@ lane, because torch forgets the index of a CPU device.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
 
 import torch
@@ -101,6 +101,39 @@ def _device_of(index: int, module: nn.Module) -> torch.device | None:
         names = " and ".join(sorted(map(str, devices)))
         raise ValueError(f"layer {index} ({type(module).__name__}) lives on {names}; move it to one device")
     return devices.pop() if devices else None
+
+
+def check_stages(stages: object) -> None:
+    """Refuse stages that are not a list of modules.
+
+    Raises:
+        ValueError: they are something else.
+    """
+    if not isinstance(stages, Sequence | nn.ModuleList | nn.Sequential):
+        raise ValueError(f"the stages are a {type(stages).__name__}; give a list of modules, one for each stage")
+    check_modules(dict(enumerate(stages)))
+
+
+def check_modules(stages: Mapping[int, nn.Module]) -> None:
+    """Refuse stages that are not modules.
+
+    Raises:
+        ValueError: one is something else.
+    """
+    for number, stage in stages.items():
+        if not isinstance(stage, nn.Module):
+            raise ValueError(f"stage {number} is of type {type(stage).__name__}; give an nn.Module")
+
+
+def as_sequential(module: nn.Module) -> nn.Sequential:
+    """A stage as a chain of layers: itself, or a chain of one."""
+    return module if isinstance(module, nn.Sequential) else nn.Sequential(module)
+
+
+def place_of(stages: Iterable[nn.Module]) -> torch.device:
+    """The device of the first parameter; the CPU for stages without parameters."""
+    devices = (parameter.device for stage in stages for parameter in stage.parameters())
+    return next(devices, torch.device("cpu"))
 
 
 def balance(costs: Sequence[float], num_stages: int) -> list[int]:

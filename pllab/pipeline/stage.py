@@ -5,7 +5,7 @@ W) goes back through it, from the gradients of the outputs to those of the input
 inputs, and R makes the piece of graph again just before the backward.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -13,60 +13,29 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from pllab.pipeline.loss import Score
-from pllab.pipeline.microbatches import Tensors, as_tuple, single
-from pllab.pipeline.packets import NOTHING, Packet
+from pllab.pipeline.engine import NOTHING, Packet
+from pllab.pipeline.microbatches import Score, Tensors, as_tuple, single
 from pllab.pipeline.randomness import Draws
-from pllab.pipeline.split import WithDevice
+from pllab.pipeline.split import WithDevice, as_sequential
 from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
+from pllab.pipeline.tied import Shared
 from pllab.schedule import Action, Kind
 
 _SAME = 1e-5  # relative; kernels of a GPU may add up in another order
 
 
 class Stage:
-    """Consecutive layers on one device; made once, run for every micro-batch."""
+    """Consecutive layers on one device; made once, run for every batch.
 
-    def __init__(self, number: int, module: nn.Module, device: torch.device) -> None:
+    `shared` are the parameters of earlier stages that are in this one too (tied weights).
+    """
+
+    def __init__(self, number: int, module: nn.Module, device: torch.device, shared: Sequence[Shared] = ()) -> None:
         self.number = number
         self.module = as_sequential(module)
         self.device = torch.device("cpu") if device.type == "cpu" else device  # torch knows lanes as the CPU
-        self._draws = Draws(number, self.module, self.device)
-
-    def run(
-        self, inputs: Sequence[torch.Tensor], shadows: Mapping[str, torch.Tensor], seed: int, microbatch: int
-    ) -> Tensors:
-        """Run the layers; a stage that begins in place works on a copy of its input.
-
-        Args:
-            inputs: a single tensor goes in as it is, several as one tuple.
-            shadows: leaves that stand for parameters of an earlier stage (tied weights), by name.
-            seed: the seed of the batch.
-            microbatch: its number; seed, stage and micro-batch decide the random draws.
-
-        Raises:
-            ValueError: the layers do not return tensors, or they mix the rows of a batch.
-        """
-        _check_rows_stay_apart(self.number, self.module)
-        if overwrites_input(self.module):
-            inputs = [tensor.clone() for tensor in inputs]
-        with self._draws.seeded(seed, microbatch), self._explained():
-            value = single(tuple(inputs))
-            result = functional_call(self.module, dict(shadows), (value,)) if shadows else self.module(value)
-        return as_tuple(result, f"stage {self.number}")
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Add to autograd's error about an overwritten leaf which leaf it was, and what to do."""
-        try:
-            yield
-        except RuntimeError as error:
-            if "a leaf Variable that requires grad" in str(error):
-                error.add_note(
-                    f"if it is the input of stage {self.number}, begin the stage with x = x.clone(), "
-                    "or write x = x + y for x += y"
-                )
-            raise
+        self.shared = [one for one in shared if one.stage == number]
+        self.draws = Draws(number, self.module, self.device)
 
 
 class _Saved(NamedTuple):
@@ -81,29 +50,35 @@ class StageWork:
     """One stage in one batch: it owns the activations, and frees them as backward uses them.
 
     The last stage of an executor has a `score`, which turns its outputs into the loss. With `recompute` a backward is
-    two actions, `R` and then itself. Without autograd (`torch.no_grad`) nothing is kept.
+    two actions, `R` and then itself. Without autograd (`torch.no_grad`) nothing is kept. What is asked of all modules
+    of a stage is asked here, once for all micro-batches. In place of an earlier stage's parameter stands a leaf of the
+    same values, its shadow.
+
+    Raises:
+        ValueError: the layers mix the rows of a batch.
     """
 
-    def __init__(
-        self,
-        stage: Stage,
-        seed: int,
-        *,
-        score: Score | None = None,
-        shadows: Mapping[str, torch.Tensor] | None = None,
-        recompute: bool = False,
-    ) -> None:
+    def __init__(self, stage: Stage, seed: int, *, score: Score | None = None, recompute: bool = False) -> None:
+        _check_rows_stay_apart(stage.number, stage.module)
         self._stage = stage
         self._seed = seed
         self._score = score
-        self._shadows = shadows or {}
         self._recompute = recompute
+        self._begins_in_place = overwrites_input(stage.module)
+        self._mode = stage.draws.mode()
+        self._shadows = {one.name: one.shadow(stage.device) for one in stage.shared}
         self._saved: dict[int, _Saved] = {}
         self._rests: dict[int, list[Rest]] = {}
 
+    def gradient_of(self, shared: Shared) -> torch.Tensor | None:
+        """What this batch adds to the gradient of an earlier stage's parameter, on the parameter's device."""
+        gradient = self._shadows[shared.name].grad
+        return None if gradient is None else gradient.to(shared.parameter.device)
+
     def parts(self, action: Action) -> tuple[Action, ...]:
-        """The action itself, after an R if its forward is computed again."""
-        return parts_of(action, self._recompute)
+        """The action itself, after an R if its forward is computed again: `0R1` and `0B1` for `0B1`."""
+        again = self._recompute and action.kind in (Kind.B, Kind.I)
+        return (action._replace(kind=Kind.R), action) if again else (action,)
 
     def perform(self, action: Action, packet: Packet) -> Packet:
         """Run one part on the packet that the action takes; return the packet that it makes."""
@@ -117,6 +92,23 @@ class StageWork:
             case _:
                 return self._backward(action.microbatch, packet, whole=action.kind is Kind.B)
 
+    def run(self, microbatch: int, inputs: Sequence[torch.Tensor]) -> Tensors:
+        """Run the layers, and the loss if there is a score; a single tensor goes in as it is, several as one tuple.
+
+        Seed, stage and micro-batch decide the random draws. A stage that begins in place works on a copy of its input.
+
+        Raises:
+            ValueError: the layers do not return tensors, or the loss is not one real number.
+        """
+        stage = self._stage
+        if self._begins_in_place:
+            inputs = [tensor.clone() for tensor in inputs]
+        with stage.draws.seeded(self._seed, microbatch, self._mode), _explained(stage.number):
+            value = single(tuple(inputs))
+            result = functional_call(stage.module, self._shadows, (value,)) if self._shadows else stage.module(value)
+        outputs = as_tuple(result, f"stage {stage.number}")
+        return outputs if self._score is None else (self._score.of(microbatch, outputs),)
+
     def _forward(self, microbatch: int, packet: Packet) -> Packet:
         pairs = zip(packet.tensors, packet.needs_grad, strict=True)
         # Fresh leaves: the graph of each stage begins here.
@@ -124,11 +116,11 @@ class StageWork:
         keeps = torch.is_grad_enabled()
         if keeps and self._recompute:
             with torch.no_grad(), _unchanged(inputs, self._stage):
-                outputs = self._run(microbatch, inputs)
+                outputs = self.run(microbatch, inputs)
             needs_grad = [_may_have_grad(output) and self._leads_back(inputs) for output in outputs]
             self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
         else:
-            outputs = self._run(microbatch, inputs)
+            outputs = self.run(microbatch, inputs)
             needs_grad = [keeps and output.requires_grad for output in outputs]
             if keeps:
                 self._saved[microbatch] = _Saved(inputs, outputs)
@@ -137,7 +129,7 @@ class StageWork:
     def _forward_again(self, microbatch: int, packet: Packet) -> Packet:
         inputs, _, sums = self._saved[microbatch]
         with torch.enable_grad():
-            outputs = self._run(microbatch, inputs)
+            outputs = self.run(microbatch, inputs)
         for before, now in zip(sums, _sums(outputs), strict=True):
             if not torch.allclose(before, now, rtol=_SAME, atol=0.0, equal_nan=True):
                 raise ValueError(
@@ -161,25 +153,10 @@ class StageWork:
         backward_weight(self._rests.pop(microbatch))
         return NOTHING
 
-    def _run(self, microbatch: int, inputs: Sequence[torch.Tensor]) -> Tensors:
-        outputs = self._stage.run(inputs, self._shadows, self._seed, microbatch)
-        return outputs if self._score is None else (self._score.of(microbatch, outputs),)
-
     def _leads_back(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Whether a backward of this stage would find anything to do; before recomputation no graph can say so."""
         trained = any(parameter.requires_grad for parameter in self._stage.module.parameters())
         return trained or any(tensor.requires_grad for tensor in inputs)
-
-
-def parts_of(action: Action, recompute: bool) -> tuple[Action, ...]:
-    """The parts of an action: `0B1` is `0R1` and `0B1` if forward is computed again, else `0B1` alone."""
-    again = recompute and action.kind in (Kind.B, Kind.I)
-    return (action._replace(kind=Kind.R), action) if again else (action,)
-
-
-def as_sequential(module: nn.Module) -> nn.Sequential:
-    """A stage as a chain of layers: itself, or a chain of one."""
-    return module if isinstance(module, nn.Sequential) else nn.Sequential(module)
 
 
 def overwrites_input(stage: nn.Module) -> bool:
@@ -202,6 +179,20 @@ def _in_order(layers: Iterable[nn.Module]) -> Iterator[nn.Module]:
             yield from _in_order(layer.children())
         else:
             yield layer
+
+
+@contextmanager
+def _explained(stage: int) -> Iterator[None]:
+    """Add to autograd's error about an overwritten leaf which leaf it was, and what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "a leaf Variable that requires grad" in str(error):
+            error.add_note(
+                f"if it is the input of stage {stage}, begin the stage with x = x.clone(), "
+                "or write x = x + y for x += y"
+            )
+        raise
 
 
 @contextmanager

@@ -5,14 +5,13 @@ carry the order between them, so that a copy overlaps the compute of the next mi
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
 
 from pllab.comm.devices import event_after, is_gpu
-from pllab.pipeline.packets import Packet
 
 Mark = float | torch.Event  # a point in time: host seconds, or an event on a stream
 
@@ -27,33 +26,16 @@ class Base(NamedTuple):
 class HostStream:
     """A CPU lane: work is done when its call returns, so there is nothing to order."""
 
-    def begin(self) -> None:
-        """Nothing to wait for."""
+    compute: AbstractContextManager[object] = nullcontext()  # what to work under
+    mark: Callable[[], Mark] = staticmethod(time.perf_counter)  # now, in seconds of the host's monotonic clock
 
-    def start_clock(self, first: Base | None) -> Base | None:
-        """The host's clock always runs."""
-        return first
-
-    def end(self) -> None:
-        """Nothing to wait for."""
-
-    def running(self) -> AbstractContextManager[None]:
-        """No stream to switch to."""
-        return nullcontext()
-
-    def fetch(self, packet: Packet, device: torch.device) -> list[torch.Tensor | None]:
+    def fetch(
+        self, tensors: Sequence[torch.Tensor | None], ready: torch.Event | None, device: torch.device
+    ) -> list[torch.Tensor | None]:
         """Bring the tensors to this lane; between lanes that copies nothing."""
-        if packet.ready is not None:
-            packet.ready.synchronize()
-        return [None if tensor is None else tensor.to(device.type) for tensor in packet.tensors]
-
-    def ready(self) -> torch.Event | None:
-        """Results need no event."""
-        return None
-
-    def mark(self) -> Mark:
-        """Now, in seconds of the host's monotonic clock."""
-        return time.perf_counter()
+        if ready is not None:
+            ready.synchronize()
+        return [None if tensor is None else tensor.to(device.type) for tensor in tensors]
 
     def seconds(self, mark: Mark) -> float:
         """A mark is in seconds already."""
@@ -66,7 +48,7 @@ class GpuStream(HostStream):
 
     def __init__(self, device: torch.device, compute: torch.Stream | None = None) -> None:
         self.device = device
-        self.compute = torch.Stream(device) if compute is None else compute
+        self.compute: torch.Stream = torch.Stream(device) if compute is None else compute
         self.copy = torch.Stream(device)
         self._sources: dict[torch.device, torch.Stream] = {}
         self._base: Base | None = None
@@ -90,15 +72,11 @@ class GpuStream(HostStream):
         """Let the work that the caller queues from now on run after this stage."""
         torch.accelerator.current_stream(self.device).wait_stream(self.compute)
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Queue the work of this block on the compute stream."""
-        with self.compute:
-            yield
-
-    def fetch(self, packet: Packet, device: torch.device) -> list[torch.Tensor | None]:
+    def fetch(
+        self, tensors: Sequence[torch.Tensor | None], ready: torch.Event | None, device: torch.device
+    ) -> list[torch.Tensor | None]:
         """Copy the tensors to the device on the copy streams of both sides; compute waits for the copy."""
-        fetched = [None if tensor is None else self._copy(tensor, packet.ready, device) for tensor in packet.tensors]
+        fetched = [None if tensor is None else self._copy(tensor, ready, device) for tensor in tensors]
         self.compute.wait_stream(self.copy)
         return fetched
 

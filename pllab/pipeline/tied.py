@@ -6,7 +6,7 @@ timing. On ranks each process has a copy, and what a step adds to the copies is 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pllab.comm import Group, all_gather_object, all_reduce, in_world, make_groups, rank
-from pllab.pipeline.stage import Stage, as_sequential
+from pllab.pipeline.split import as_sequential
 from pllab.schedule import Schedule
 
 Place = tuple[int, str]  # a stage, and the name of the weight in it
@@ -46,27 +46,6 @@ def shared_parameters(stages: Sequence[nn.Module]) -> list[Shared]:
         shared += [Shared(number, name, parameter) for name, parameter in named if id(parameter) in owned]
         owned |= {id(parameter) for _, parameter in named}
     return shared
-
-
-class Shadows:
-    """The shadows of all shared parameters in one batch; `of_stage` has those of a stage by name."""
-
-    def __init__(self, shared: Sequence[Shared], stages: Iterable[Stage]) -> None:
-        devices = {stage.number: stage.device for stage in stages}
-        self._pairs = [(one.parameter, one.shadow(devices[one.stage])) for one in shared]
-        self.of_stage: defaultdict[int, dict[str, torch.Tensor]] = defaultdict(dict)
-        for one, (_, shadow) in zip(shared, self._pairs, strict=True):
-            self.of_stage[one.stage][one.name] = shadow
-
-    def gradients(self) -> list[torch.Tensor | None]:
-        """The gradient of each shadow, on the device of its parameter."""
-        return [None if leaf.grad is None else leaf.grad.to(parameter.device) for parameter, leaf in self._pairs]
-
-    def add_gradients(self) -> None:
-        """Add the gradients of the shadows to those of their parameters."""
-        for (parameter, _), gradient in zip(self._pairs, self.gradients(), strict=True):
-            if gradient is not None:
-                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
 
 def tie_gradients(first: nn.Parameter, last: nn.Parameter) -> None:

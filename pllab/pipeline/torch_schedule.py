@@ -1,7 +1,7 @@
 """The same schedule on torch.distributed.pipelining, for those who outgrow one machine."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from pllab.comm import Group, all_gather_object, backend_name
+from pllab.comm import Group, all_gather_object, backend_name, own_device, rank, world_size
+from pllab.comm.devices import gpu_backend
 from pllab.pipeline.engine import Timing
-from pllab.pipeline.fit import check_ranks, place_on_rank
-from pllab.pipeline.loss import Loss, check_loss
+from pllab.pipeline.microbatches import Loss, check_loss
+from pllab.pipeline.sleep import sleeper
+from pllab.pipeline.split import check_modules, place_of
 from pllab.schedule import Action, Kind, Schedule, check
 
 if TYPE_CHECKING:
@@ -86,6 +88,52 @@ def forwards_of(runtime: "PipelineScheduleMulti") -> "PipelineScheduleMulti":
         for rank, row in runtime.pipeline_order_with_comms.items()  # type: ignore[attr-defined]
     }
     return runtime
+
+
+def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module], group: Group | None = None) -> None:
+    """Refuse a group of another size than the schedule, or the stages of another rank.
+
+    Raises:
+        ValueError: the group or the stages do not fit.
+    """
+    if not isinstance(stages, Mapping):
+        raise ValueError(f"the stages are a {type(stages).__name__}; give this rank's by number, as {{0: module}}")
+    check_modules(stages)
+    if world_size(group) != schedule.num_ranks:
+        raise ValueError(
+            f"the schedule has {schedule.num_ranks} ranks and the group {world_size(group)}; "
+            "start as many ranks as it has"
+        )
+    expected, actual = schedule.stages_of_rank(rank(group)), tuple(sorted(stages))
+    if actual != expected:
+        raise ValueError(f"rank {rank(group)} of the schedule runs stages {expected}, not {actual}; give it those")
+
+
+def place_on_rank(stages: Mapping[int, nn.Module]) -> torch.device:
+    """The device of this rank's stages and messages; without parameters, the device that the group's backend needs.
+
+    Raises:
+        ValueError: the group's backend carries no tensors of that device.
+    """
+    place, backend = place_of(stages.values()), backend_name()
+    numbers = f"the stages of rank {rank()}, {sorted(stages)},"
+    if backend == gpu_backend() and place.type == "cpu":
+        if _are_real_without_parameters(stages.values()):
+            return own_device()
+        raise ValueError(
+            f"{numbers} are on the CPU, or asleep, and {backend} carries what is on GPUs; "
+            "move them to this rank's GPU, or start the ranks with backend='gloo'"
+        )
+    if backend == "gloo" and place.type != "cpu" and world_size() > 1:
+        raise ValueError(
+            f"{numbers} are on {place} and gloo carries what is on the CPU; "
+            f"leave them on the CPU, or start one rank for each GPU, which get {gpu_backend()}"
+        )
+    return place
+
+
+def _are_real_without_parameters(stages: Iterable[nn.Module]) -> bool:
+    return not any(sleeper(stage) is not None or next(stage.parameters(), None) is not None for stage in stages)
 
 
 def _timed_stage(timing: Timing) -> "type[PipelineStage]":

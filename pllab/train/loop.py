@@ -216,7 +216,9 @@ def _run_steps(run: _Run, epoch: _Epoch, end_step: Callable[[], None]) -> None:
 
 def _clock_of(device: torch.device) -> HostStream:
     """The host's clock, or events on the current stream of a GPU, so that a mark does not wait for it."""
-    clock = GpuStream(device, torch.accelerator.current_stream(device)) if is_gpu(device) else HostStream()
+    if not is_gpu(device):
+        return HostStream()
+    clock = GpuStream(device, torch.accelerator.current_stream(device))
     clock.start_clock(None)
     return clock
 

@@ -131,10 +131,10 @@ class TorchPipeline:
         return total * self._schedule.num_microbatches / self._num_targets
 
     def _new_record(self) -> Record:
-        is_on_gpu = is_gpu(self._device)
-        stream = torch.accelerator.current_stream(self._device) if is_on_gpu else None
-        self._stream = HostStream() if stream is None else GpuStream(self._device, stream)
-        self._stream.start_clock(None)
+        self._stream = HostStream()
+        if is_gpu(self._device):
+            self._stream = gpu = GpuStream(self._device, torch.accelerator.current_stream(self._device))
+            gpu.start_clock(None)
         return Record("real", self._schedule.num_ranks)
 
     def _timed(self, action: Action) -> Any:

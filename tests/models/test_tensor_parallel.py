@@ -13,7 +13,7 @@ from pllab import comm
 from pllab.bench.dtensor import tensor_parallel_by_pytorch
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of, tensor_parallel
 from pllab.parallel.tensor import split_of, whole_state
-from pllab.pipeline.stage import Stage
+from pllab.pipeline.stage import Stage, StageWork
 
 Results = list[dict[str, Any]]
 ROWS, TIME, WIDTH, VOCABULARY, LAYERS = 3, 8, 64, 301, 2  # two ranks have 151 and 150 words
@@ -162,9 +162,9 @@ def dropout(rank: int) -> dict[str, Any]:
     results["heads"], results["whole"] = heads()[:], features()[:]
     results["generator"] = torch.get_rng_state()
     heads().clear(), features().clear()
-    stage, hidden = Stage(0, layers_of(model)[1], torch.device("cpu")), torch.randn(ROWS, TIME, WIDTH)
+    work, hidden = _work(layers_of(model)[1]), torch.randn(ROWS, TIME, WIDTH)
     for microbatch in (0, 0, 1):
-        stage.run([hidden], {}, 7, microbatch)
+        work.run(microbatch, [hidden])
     results["heads in a stage"], results["whole in a stage"] = heads()[:], features()[:]
 
     model = tensor_parallel(plain(dropout=0.5, attn_implementation="sdpa"), sequence_parallel=True)
@@ -173,11 +173,15 @@ def dropout(rank: int) -> dict[str, Any]:
     torch.manual_seed(5)
     model(ids, labels=labels)
     results["slices"] = [seen()[0] for seen in slices]
-    stage = Stage(0, nn.Sequential(*layers_of(model)[:2]), torch.device("cpu"))
+    work = _work(nn.Sequential(*layers_of(model)[:2]))
     for microbatch in (0, 0, 1):
-        stage.run([ids], {}, 7, microbatch)
+        work.run(microbatch, [ids])
     results["slices in a stage"] = [seen()[1:] for seen in slices]
     return results
+
+
+def _work(layers: nn.Module) -> StageWork:
+    return StageWork(Stage(0, layers, torch.device("cpu")), 7)
 
 
 def residual_dropout(rank: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pllab.schedule
 from pllab.pipeline import interpret
-from pllab.pipeline.packets import NOTHING, Name, Packet, made_by, taken_by
+from pllab.pipeline.engine import NOTHING, Name, Packet, made_by, taken_by
 from pllab.schedule import Action, Kind, one_f_one_b
 from tests.pipeline.families import GENERATORS, any_legal
 

@@ -4,19 +4,20 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.pipeline import LaneExecutor, SleepStage, fit
-from pllab.pipeline.fit import check_stages, place_on_rank
-from pllab.pipeline.loss import check_loss
+from pllab.pipeline import LaneExecutor, SleepStage, torch_schedule
+from pllab.pipeline.microbatches import check_loss
+from pllab.pipeline.split import check_stages
+from pllab.pipeline.torch_schedule import place_on_rank
 from pllab.schedule import gpipe
 
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch):
     def pretend(backend: str | None, size: int = 2) -> None:
-        monkeypatch.setattr(fit, "backend_name", lambda: backend)
-        monkeypatch.setattr(fit, "world_size", lambda: size)
+        monkeypatch.setattr(torch_schedule, "backend_name", lambda: backend)
+        monkeypatch.setattr(torch_schedule, "world_size", lambda: size)
 
-    monkeypatch.setattr(fit, "own_device", lambda: torch.device("cuda", 3))
+    monkeypatch.setattr(torch_schedule, "own_device", lambda: torch.device("cuda", 3))
     return pretend
 
 
