@@ -74,10 +74,10 @@ def rivals(workload: PipelineWorkload, comparison: Comparison) -> Rivals:
         f"{workload.batch_size} x {workload.num_tokens} tokens in {m} micro-batches, two stages."
     )
     figures = {
-        f"of what the machine allows ({FREE}, times {m + 1}/{m}), a share": comparison.ratio(FREE, PIPE).scaled(
+        f"What the machine allows ({FREE}, times {m + 1}/{m}) over {PIPE}": comparison.ratio(FREE, PIPE).scaled(
             (m + 1) / m
         ),
-        f"times as fast as {SEQUENTIAL}": comparison.ratio(SEQUENTIAL, PIPE),
+        f"One lane over {PIPE}": comparison.ratio(SEQUENTIAL, PIPE),
     }
     theirs = TORCH if TORCH in comparison.seconds else PLAIN
     return Rivals(about, workload, PIPE, theirs, comparison, figures)

@@ -197,7 +197,7 @@ def marked(timing: Timing) -> Timing:
 
     @contextmanager
     def around(action: Action) -> Iterator[None]:
-        with record_function(_span_name(action)), timing(action):
+        with timing(action), record_function(_span_name(action)):
             yield
 
     return around
