@@ -85,6 +85,24 @@ def test_a_room_imports_itself_and_the_floors_below() -> None:
     assert not wrong
 
 
+def test_no_file_is_in_a_circle_of_imports() -> None:
+    """Also of imports inside functions; what is imported for types alone is none when the program runs."""
+    names = {".".join(["pllab", *path.relative_to(PACKAGE).with_suffix("").parts]): path for path in FILES}
+    reached = {path: {names[name] for name in imports(path) if name in names} for path in FILES}
+    for path in FILES:
+        for_types = [
+            node for node in tree(path).body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ]
+        modules = {each.module for node in for_types for each in ast.walk(node) if isinstance(each, ast.ImportFrom)}
+        reached[path] -= {names[name] for name in modules if name in names}
+    for _ in names:  # each round goes twice as far
+        further = {path: of.union(*(reached[other] for other in of)) for path, of in reached.items()}
+        if further == reached:
+            break
+        reached = further
+    assert [path for path, of in reached.items() if path in of] == []
+
+
 def test_imports_are_written_with_the_whole_name() -> None:
     assert not [(path, name) for path in FILES for name in imports(path) if name.startswith(".")]
 
