@@ -1,5 +1,9 @@
+import inspect
+
 import pytest
+import torch
 from torch import nn
+from torch.distributed.pipelining import PipelineStage, schedules
 
 from pllab.comm import launch
 from pllab.pipeline import to_torch
@@ -31,6 +35,25 @@ def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
 def test_what_comes_after_a_frozen_beginning_has_the_plain_models_gradients_under_split_backwards() -> None:
     """PyTorch's I looks for weights on the way to the stage's input, and there is no way to one without a gradient."""
     assert_equal(launch(programs.frozen_beginning, 2, backend="gloo", timeout_s=200))
+
+
+def test_torch_still_has_the_private_names_that_this_rests_on() -> None:
+    """They stand in one file, `torch_schedule.py`; the sentence says what another torch has changed."""
+    wanted = {
+        schedules._PipelineScheduleRuntime._load_csv: ("filename", "format"),
+        schedules._PipelineScheduleRuntime.step: ("args", "target", "losses"),
+        schedules._PipelineScheduleRuntime.eval: ("args", "target", "losses"),
+        PipelineStage.forward_one_chunk: ("fwd_chunk_id", "args"),
+        PipelineStage.backward_one_chunk: ("bwd_chunk_id", "loss", "full_backward", "last_backward"),
+        PipelineStage.backward_weight_one_chunk: ("bwd_chunk_id", "last_backward"),
+    }
+    for method, names in wanted.items():
+        missing = set(names) - set(inspect.signature(method).parameters)
+        assert not missing, f"{method.__qualname__} of torch {torch.__version__} takes no {missing} any more"
+    source = inspect.getsource(schedules._PipelineScheduleRuntime)
+    assert "pipeline_order_with_comms" in source, f"the runtime of torch {torch.__version__} keeps its rows elsewhere"
+    kinds = {kind.name for kind in schedules._ComputationType}
+    assert {"FORWARD", "SEND_F", "RECV_F"} <= kinds, f"torch {torch.__version__} names its actions {kinds}"
 
 
 def test_without_a_group_it_is_said_what_to_call() -> None:
