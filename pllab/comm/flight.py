@@ -170,9 +170,11 @@ class Flight:
             write_whole(self.path, json.dumps(record.to_json()))
 
     def keep_writing(self) -> None:
-        """In a thread of its own: write until the program has ended."""
-        while not self._ended.is_set():
-            self.write()
+        """In a thread of its own: write until the program has ended, and what torch knows once more then."""
+        is_over = False
+        while not is_over:
+            if not (is_over := self._ended.is_set()):  # `end` has written our own
+                self.write()
             if self.torchs is not None:
                 write_whole(self.torchs, _dump_of_torch())
             self._ended.wait(_EVERY_S)

@@ -119,9 +119,4 @@ def test_torchs_own_record_lies_beside_it(group, tmp_path):
     torchs = tmp_path / "gloo_trace_0.json"
     with comm.record_flight(group, torchs=torchs):
         comm.all_reduce(torch.ones(5))
-        until = threading.Event()
-        for _ in range(300):
-            until.wait(0.1)
-            if torchs.exists() and b"all_reduce" in torchs.read_bytes():
-                break
     assert "all_reduce(5)" in [str(call) for call in read(torchs).calls]
