@@ -27,7 +27,7 @@ unit: .venv/test.stamp # two halves of about the same length at a time
 
 SEEN = --junitxml=build/seen/$@.xml # a report for python -m pllab course
 
-WAITING := tests/browser tests/comm tests/show tests/lesson/test_exercises.py # for browsers and processes, and pictures
+WAITING := tests/browser tests/cli tests/comm tests/show tests/lesson/test_exercises.py # for browsers and processes
 
 unit-waiting: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) $(WAITING)
@@ -50,14 +50,14 @@ notebooks-second: .venv/test.stamp
 exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, three parts at a time
 	$(MAKE) --no-print-directory --jobs=3 exhaustive-exercises exhaustive-solutions exhaustive-others
 
-EXERCISES := tests/lesson/test_exercises.py tests/browser
-SOLUTIONS := $(addprefix tests/lesson/test_,strangers.py solutions.py machine.py grading.py)
+EXERCISES := tests/lesson/test_exercises.py tests/browser/test_lessons.py
+SOLUTIONS := $(addprefix tests/lesson/test_,strangers.py solutions.py machine.py grading.py) tests/browser
 
 exhaustive-exercises: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(EXERCISES)
 
 exhaustive-solutions: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(SOLUTIONS)
+	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive --ignore=tests/browser/test_lessons.py $(SOLUTIONS)
 
 exhaustive-others: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(addprefix --ignore=,$(EXERCISES) $(SOLUTIONS))

@@ -18,7 +18,5 @@ document.py        docs/measured.md from the recorded results (marked.py: sectio
 """
 
 from pllab.bench.measure import Comparison, Implausible, compare
-from pllab.bench.pipeline_steps import bench_pipeline
-from pllab.bench.rivals import bench_data_parallel
 
-__all__ = ["Comparison", "Implausible", "bench_data_parallel", "bench_pipeline", "compare"]
+__all__ = ["Comparison", "Implausible", "compare"]

@@ -15,7 +15,6 @@ import torch
 from pllab import comm
 from pllab.comm.devices import synchronize
 from pllab.comm.machine import describe_machine
-from pllab.show import Figure, figure
 from pllab.timeline import Engine
 
 Run = Callable[[], object]
@@ -134,21 +133,6 @@ class Comparison:
             "runs": runs,
             "notes": list(self.notes),
         }
-
-    def picture(self, title: str) -> Figure:
-        """Median seconds as bars, with the quartiles as whiskers; the sentence names every run."""
-        from matplotlib.figure import Figure as Canvas
-
-        times = {name: self.time(name) for name in self.seconds}
-        fig = Canvas(figsize=(8.0, 0.5 * len(times) + 1.4), layout="constrained")
-        axes = fig.add_subplot()
-        medians = [time.median for time in times.values()]
-        whiskers = [[t.median - t.low for t in times.values()], [t.high - t.median for t in times.values()]]
-        axes.barh(list(times), medians, xerr=whiskers, color="#0072B2", edgecolor="black", capsize=4)
-        axes.invert_yaxis()
-        axes.set_xlabel("seconds (median, quartiles)")
-        axes.set_title(f"{title} ({self.machine.get('engine', 'real')})", loc="left")
-        return figure(fig, f"{title}: " + ", ".join(f"{name} {time.median:.3f} s" for name, time in times.items()))
 
     def table(self) -> str:
         """The comparison as text, one line per run and one per note."""

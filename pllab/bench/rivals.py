@@ -80,15 +80,33 @@ class Rivals:
         return "\n".join([self.about, self.comparison.table(), *lines])
 
 
-def bench_data_parallel(
-    workload: Workload = _GRADIENTS,
-    *,
-    world_size: int = 2,
-    repeats: int = 9,
-    warmup: int = 1,
-    backend: Backend | None = None,
-    timeout_s: float = 600.0,
-) -> Rivals:
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """On how many ranks the ways take turns, and how often.
+
+    Raises:
+        ValueError: there are no rounds.
+    """
+
+    world_size: int = 2
+    """Ranks, each with one thread on a CPU or one GPU."""
+    repeats: int = 9
+    """Rounds that count."""
+    warmup: int = 1
+    """Rounds before."""
+    backend: Backend | None = None
+    """gloo or nccl; by default planned from ranks and GPUs."""
+    timeout_s: float = 600.0
+    """The most seconds that the measurement may take."""
+
+    def __post_init__(self) -> None:
+        check_rounds(self.repeats, self.warmup)
+
+
+_ROUNDS, _SPLIT_ROUNDS = Rounds(), Rounds(warmup=2)
+
+
+def bench_data_parallel(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Rivals:
     """Measure one step (forward, backward, average, AdamW) of GPT-2 by ways to average gradients.
 
     Example: `print(bench_data_parallel().table())` takes about half a minute on two cores.
@@ -96,75 +114,45 @@ def bench_data_parallel(
     Args:
         workload: the model and the batch per rank; by default 6 layers of 256, 1 x 192 tokens, which is
             little to compute for 21 MB of gradients, so that sending them shows.
-        world_size: the number of ranks, each with one thread on a CPU or one GPU.
-        repeats: rounds that count.
-        warmup: rounds before.
-        backend: gloo or nccl; by default planned from ranks and GPUs.
-        timeout_s: the most seconds that the measurement may take.
+        rounds: ranks and repetitions.
 
     Raises:
-        ValueError: there are no rounds.
         Implausible: a check of the comparison failed, or the ways did not train the same model.
     """
-    ways = (NO_COMMUNICATION, OURS, DDP, SOCKETS, PER_PARAMETER)
-    return _steps(ways, workload, world_size, repeats, warmup, backend, timeout_s)
+    return _alternating((NO_COMMUNICATION, OURS, DDP, SOCKETS, PER_PARAMETER), workload, rounds)
 
 
-def bench_fsdp(
-    workload: Workload = _GRADIENTS,
-    *,
-    world_size: int = 2,
-    repeats: int = 9,
-    warmup: int = 1,
-    backend: Backend | None = None,
-    timeout_s: float = 600.0,
-) -> Rivals:
+def bench_fsdp(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Rivals:
     """Measure one step of GPT-2 with parameters, gradients and optimizer sharded over the ranks, against FSDP2.
 
     Example: `print(bench_fsdp().table())` takes about half a minute on two cores.
 
-    Args and errors are those of `bench_data_parallel`.
+    Raises:
+        Implausible: as for `bench_data_parallel`.
     """
-    ways = (NO_COMMUNICATION, SHARDED, FSDP2, SHARDED_SOCKETS)
-    return _steps(ways, workload, world_size, repeats, warmup, backend, timeout_s)
+    return _alternating((NO_COMMUNICATION, SHARDED, FSDP2, SHARDED_SOCKETS), workload, rounds)
 
 
-def bench_tensor(
-    workload: Workload = _SPLIT,
-    *,
-    world_size: int = 2,
-    repeats: int = 9,
-    warmup: int = 2,
-    backend: Backend | None = None,
-    timeout_s: float = 600.0,
-) -> Rivals:
+def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) -> Rivals:
     """Measure forward and backward of a GPT-2 whose layers are split over the ranks, with the loss on split logits.
 
-    Example: `print(bench_tensor().table())` takes about half a minute on two cores. Updates are left out of the time:
-    they work on slices without a message.
+    Example: `print(bench_tensor().table())` takes about half a minute on two cores. All ranks see the same batch.
+    Updates are left out of the time: they work on slices without a message.
 
-    Args and errors are those of `bench_data_parallel`; all ranks see the same batch.
+    Raises:
+        Implausible: as for `bench_data_parallel`.
     """
-    ways = (SPLIT, DTENSOR, WHOLE)
-    return _steps(ways, workload, world_size, repeats, warmup, backend, timeout_s)
+    return _alternating((SPLIT, DTENSOR, WHOLE), workload, rounds)
 
 
-def _steps(
-    ways: tuple[str, ...],
-    workload: Workload,
-    world_size: int,
-    repeats: int,
-    warmup: int,
-    backend: Backend | None,
-    timeout_s: float,
-) -> Rivals:
-    check_rounds(repeats, warmup)
-    given = (ways, workload, repeats, warmup)
-    comparison, reason = comm.launch(_alternate, world_size, *given, backend=backend, timeout_s=timeout_s)[0]
+def _alternating(ways: tuple[str, ...], workload: Workload, rounds: Rounds) -> Rivals:
+    given, size = (ways, workload, rounds), rounds.world_size
+    options: Any = {"backend": rounds.backend, "timeout_s": rounds.timeout_s}
+    comparison, reason = comm.launch(_alternate, size, *given, **options)[0]
     ours, theirs = next(way for way in ways if way in _OURS), next(way for way in ways if way in _THEIRS)
     what = "forward and backward" if SPLIT in ways else "one training step"
     about = (
-        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {world_size} ranks, "
+        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
         f"{workload.batch_size} x {workload.num_tokens} tokens {'on all' if SPLIT in ways else 'each'}{reason}."
     )
     return Rivals(about, workload, ours, theirs, comparison)
@@ -174,7 +162,7 @@ _OURS, _THEIRS = (OURS, SHARDED, SPLIT), (DDP, FSDP2, DTENSOR)
 
 
 def _alternate(
-    rank: int, world_size: int, ways: tuple[str, ...], workload: Workload, repeats: int, warmup: int
+    rank: int, world_size: int, ways: tuple[str, ...], workload: Workload, rounds: Rounds
 ) -> tuple[Comparison, str]:
     """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes."""
     is_split = SPLIT in ways
@@ -185,7 +173,8 @@ def _alternate(
     steps: dict[str, Step] = {way: model.both if is_split else model.step for way, model in models.items()}
     updates: dict[str, Step] = {way: model.update if is_split else _nothing for way, model in models.items()}
     tokens = workload.tokens * (1 if is_split else world_size)
-    comparison = compare(steps, repeats, warmup, baseline=theirs, tokens=tokens, before=updates, in_step=True)
+    about: Any = {"baseline": theirs, "tokens": tokens, "before": updates, "in_step": True}
+    comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
     check_same_work({way: model.loss.item() for way, model in models.items() if way != NO_COMMUNICATION}, theirs)
     ours = next(model.model for way, model in models.items() if way in _OURS)
     return comparison, f"; {ours.reason}" if hasattr(ours, "reason") else ""

@@ -7,7 +7,6 @@ Open ledgers belong to the process, not to a thread, because hooks send from aut
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,9 +51,6 @@ class Ledger:
     """
 
     messages: list[Message] = field(default_factory=list)
-    seconds: float = 0.0
-    """What the calls of this room took, waiting for others included; a message started ahead counts where it is
-    waited for."""
     on_message: Callable[[Message], None] | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -76,11 +72,6 @@ class Ledger:
             self.messages.append(message)
             if self.on_message is not None:
                 self.on_message(message)
-
-    def add_seconds(self, seconds: float) -> None:
-        """Count what a call took; safe from several threads."""
-        with self._lock:
-            self.seconds += seconds
 
     def _named(self, name: str | None) -> list[Message]:
         return [message for message in list(self.messages) if name in (None, message.name)]
@@ -148,17 +139,13 @@ def note(
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """A call of this room: it has noted its message under a better name, and its time goes to every open ledger."""
-    before, start = getattr(_thread, "is_counted", False), time.perf_counter()
+    """A call of this room, which has noted its message under a better name."""
+    before = getattr(_thread, "is_counted", False)
     _thread.is_counted = True
     try:
         yield
     finally:
         _thread.is_counted = before
-        if not before:
-            seconds = time.perf_counter() - start
-            for ledger in list(_open):
-                ledger.add_seconds(seconds)
 
 
 def count_elsewhere() -> None:

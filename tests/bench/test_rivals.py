@@ -6,7 +6,7 @@ import pytest
 
 from pllab.bench import rivals
 from pllab.bench.measure import Comparison, Implausible
-from pllab.bench.rivals import Rivals, bench_data_parallel, bench_fsdp, bench_tensor, check_same_work
+from pllab.bench.rivals import Rivals, Rounds, bench_data_parallel, bench_fsdp, bench_tensor, check_same_work
 from pllab.bench.workloads import Workload
 
 TINY = Workload(num_layers=1, width=8, num_heads=2, vocab_size=34, batch_size=2, num_tokens=8)
@@ -22,7 +22,7 @@ TINY = Workload(num_layers=1, width=8, num_heads=2, vocab_size=34, batch_size=2,
     ],
 )
 def test_all_ways_run_and_train_the_same_model(bench, ours: str, theirs: str, num_ways: int, tokens: int) -> None:
-    result = bench(TINY, repeats=2, backend="gloo", timeout_s=120.0)
+    result = bench(TINY, Rounds(repeats=2, backend="gloo", timeout_s=120.0))
     assert (result.ours, result.theirs, result.comparison.tokens) == (ours, theirs, tokens)
     assert len(result.comparison.seconds) == num_ways
     assert {len(seconds) for seconds in result.comparison.seconds.values()} == {2}

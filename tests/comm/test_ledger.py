@@ -1,7 +1,6 @@
 """The ledger counts what was sent while it was open, hears torch.distributed called directly, and nothing twice."""
 
 import threading
-import time
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from torch.distributed import ProcessGroup
 
 from pllab import comm
 from pllab.comm import Message, all_reduce, all_reduce_async, barrier, broadcast, launch, record_messages
-from pllab.comm.ledger import uncounted
 
 
 def plain(messages):
@@ -69,20 +67,6 @@ def through_the_room(number, size):
     return [message.name for message in outer.messages]
 
 
-def timed(number, size):
-    """What a ledger says that calls took while rank 1 came late to a sum, and how long the block was."""
-    barrier()
-    start = time.perf_counter()
-    with record_messages() as ledger:
-        time.sleep(0.2 * number)
-        all_reduce(torch.ones(2))
-        waited = ledger.seconds
-        buffer = comm.shared_buffer(8, torch.float32)  # its calls make others
-        if buffer is not None:
-            buffer.all_reduce()
-    return waited, ledger.seconds, time.perf_counter() - start
-
-
 def refuse(message):
     raise KeyError(message.peer)
 
@@ -118,15 +102,6 @@ def test_calls_of_this_room_are_not_heard_a_second_time(quick_ranks):
         assert names.count("barrier") == 1  # those of the shared buffer are its own
 
 
-@pytest.mark.ranks
-def test_the_seconds_of_calls_hold_the_wait_for_others_and_nothing_twice(quick_ranks):
-    early, late = launch(timed, 2, backend="gloo", timeout_s=60)
-    assert early[0] > 0.1 + late[0]
-    for waited, total, elapsed in (early, late):
-        assert waited < total <= elapsed
-    assert late[1] <= late[2] - 0.2  # its own sleep is none
-
-
 def test_the_ledger_counts_what_was_sent_while_it_was_open():
     x = torch.ones(3, dtype=torch.float64)
     all_reduce(x)
@@ -157,37 +132,6 @@ def test_the_ledger_hears_other_threads():
         for thread in threads:
             thread.join()
     assert [message.order for message in ledger.messages] == list(range(200))
-
-
-def test_no_second_of_two_threads_is_lost(monkeypatch):
-    """Both wait for a second by the clock, and adding it takes so long that the other one adds meanwhile."""
-
-    class Slow(float):
-        def __add__(self, other):
-            time.sleep(0.02)
-            return Slow(float(self) + other)
-
-    clocks = threading.local()
-
-    def seconds():
-        clocks.now = getattr(clocks, "now", 0.0) + 1.0
-        return clocks.now
-
-    def wait():
-        start.wait()
-        with uncounted():
-            pass
-
-    start = threading.Barrier(4)
-    monkeypatch.setattr(time, "perf_counter", seconds)
-    with record_messages() as ledger:
-        ledger.seconds = Slow(0.0)
-        threads = [threading.Thread(target=wait) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert ledger.seconds == 4.0
 
 
 def test_the_last_ledger_to_close_puts_torch_back():
