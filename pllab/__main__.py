@@ -1,9 +1,14 @@
 """`python -m pllab`: the command line, kept to one call so that Ctrl-C is caught from the first moment."""
 
+import os
 import sys
+
+_NOTHING = "99"
 
 
 def _run() -> int:
+    # Read when torch is loaded, here and in the ranks: its profiler would tell stderr when it starts and stops.
+    os.environ.setdefault("KINETO_LOG_LEVEL", _NOTHING)
     try:
         from pllab.cli import main
 

@@ -5,7 +5,6 @@ different layouts are minutes apart; differences of a few percent between rows m
 """
 
 import gc
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
@@ -178,7 +177,6 @@ def _rows(
     num_steps: int,
     frozen: tuple[str, ...],
 ) -> list[Measured]:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # torch's profiler tells stderr when it starts and stops
     return [_row(config, num_steps, frozen) for config in configs]
 
 

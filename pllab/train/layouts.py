@@ -31,7 +31,8 @@ def layouts(num_ranks: int, **fields: Any) -> Iterator[TrainConfig]:
         fields: other fields of each `TrainConfig`.
     """
     for axes in _axes(num_ranks):
-        for implementation in ("custom", "pytorch"):
+        # Between ranks a pipeline is PyTorch's under either name, so one that is not shared over dp or tp comes once.
+        for implementation in ("pytorch",) if axes.get("pp") == num_ranks else ("custom", "pytorch"):
             with suppress(ValueError):  # what PyTorch's classes do not do together; see `check_axes`
                 yield TrainConfig(**fields, **axes, implementation=implementation)
 

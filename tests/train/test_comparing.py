@@ -10,7 +10,8 @@ from pllab.train import TrainConfig, comparing
 from pllab.train.comparing import Strategy, StrategyComparison, compare_strategies
 from pllab.train.layouts import layouts
 
-SOME = {"data_parallel-2", "data_parallel-2-zero3", "data_parallel-2-pytorch", "pipeline-2", "pipeline-2-1f1b"}
+GPIPE, ONE_F_ONE_B = "pipeline-2-pytorch", "pipeline-2-1f1b-pytorch"
+SOME = {"data_parallel-2", "data_parallel-2-zero3", "data_parallel-2-pytorch", GPIPE, ONE_F_ONE_B}
 
 
 @pytest.mark.ranks
@@ -29,7 +30,7 @@ def test_every_layout_has_a_row_with_an_equal_loss_and_sharding_takes_less_memor
     assert result.tokens == 8 * 64
     held = {row.name: row.peak_bytes for row in result.rows}
     assert held["data_parallel-2-zero3"] < held["data_parallel-2"]
-    assert held["pipeline-2-1f1b"] < held["pipeline-2"] < held["single-1"]  # half the micro-batches, and half the model
+    assert held[ONE_F_ONE_B] < held[GPIPE] < held["single-1"]  # half the micro-batches, and half the model
     assert json.loads(json.dumps(result.to_json()))["rows"][0]["name"] == "single-1"
     assert "strategies" in result.picture().alt
 

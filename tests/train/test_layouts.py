@@ -56,7 +56,7 @@ def test_a_frozen_beginning_trains_what_one_process_trains(is_all: bool, quick_r
 def test_every_layout_trains_what_one_process_trains(quick_ranks: None) -> None:
     result = equivalence()
     assert result.is_equal, result.table()
-    assert len(result.rows) == 1 + len([config for ranks in (2, 4, 8) for config in layouts(ranks)]) > 60
+    assert len(result.rows) == 1 + len([config for ranks in (2, 4, 8) for config in layouts(ranks)]) > 50
 
 
 def test_a_clipped_step_is_the_same_on_every_axis(quick_ranks: None) -> None:
