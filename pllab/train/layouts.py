@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -32,7 +32,8 @@ def layouts(num_ranks: int, **fields: Any) -> Iterator[TrainConfig]:
     """
     for axes in _axes(num_ranks):
         # Between ranks a pipeline is PyTorch's under either name, so one that is not shared over dp or tp comes once.
-        for implementation in ("pytorch",) if axes.get("pp") == num_ranks else ("custom", "pytorch"):
+        both: tuple[Literal["custom", "pytorch"], ...] = ("custom", "pytorch")
+        for implementation in both[axes.get("pp") == num_ranks :]:
             with suppress(ValueError):  # what PyTorch's classes do not do together; see `check_axes`
                 yield TrainConfig(**fields, **axes, implementation=implementation)
 
