@@ -48,7 +48,7 @@ def against_the_plain_model(rank: int, size: int, name: str, frozen: bool, recom
     schedule, model = FAMILIES[name].make(size, 4), tiny_gpt2()
     for parameter_name, parameter in model.named_parameters():
         parameter.requires_grad_(not (frozen and parameter_name.startswith(FROZEN)))
-    batches = [tokens(8, 1), tokens(7, 2), tokens(3, 3)]
+    batches = [tokens(8, 1), tokens(7, 2), tokens(3, 3), tokens(9, 4)]
     plain, losses = plain_copy(model, *batches)
     engine = pipeline(schedule, model, rank, recompute=recompute)
     steps = [engine.step(ids, ids, num_target_tokens(ids)) for ids in batches]
