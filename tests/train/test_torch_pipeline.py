@@ -21,7 +21,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "frozen", "recompute"), CASES)
 def test_losses_gradients_and_evaluations_are_the_plain_models(name: str, frozen: bool, recompute: bool) -> None:
-    """Of 8, 7, 3 and 9 rows in 4 micro-batches: three shapes, for training and evaluation; the newest 4 runtimes stay."""
+    """Of 8, 7, 3 and 9 rows in 4 micro-batches: three shapes, to train and to evaluate; the newest 4 runtimes stay."""
     for seen in launch(pipelines.against_the_plain_model, 2, name, frozen, recompute, backend="gloo", timeout_s=100):
         assert max(seen.loss, seen.evaluation) < 1e-5 and seen.gradient < 1e-6
         assert seen.num_runtimes == 4
