@@ -18,14 +18,7 @@ from pllab.comm.devices import is_gpu, synchronize
 from pllab.data import Collate, Row, ShareLoader, partition_dataset
 from pllab.pipeline.streams import GpuStream, HostStream, Mark
 from pllab.simulate import simulate
-from pllab.train.checkpoints import (
-    Progress,
-    find_checkpoint,
-    load_checkpoint,
-    record_spent,
-    save_checkpoint,
-    spent_s,
-)
+from pllab.train.checkpoints import Progress, find_checkpoint, load_checkpoint, save_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus
 from pllab.train.metrics import (
@@ -60,8 +53,6 @@ class _Run:
     validation: Sequence[Row]
     share: tuple[int, int]
     on_progress: OnProgress
-    began: float
-    """When this run would have begun had it not been interrupted."""
 
     @property
     def rows_per_share(self) -> int:
@@ -111,10 +102,9 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
     """
     start = time.perf_counter()
     reset_peak_memory()  # what an earlier run in this process held is not this one's
-    began = start - (spent_s(folder) if config.resume else 0.0)
     trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
-        run = _prepare(config, corpus, folder, trainer, on_progress, began)
+        run = _prepare(config, corpus, folder, trainer, on_progress)
         done, num_steps = _resume(run), len(run.loader)
         trainer.updates.begin(config.num_epochs * num_steps, done)
         epochs, steps = [], []
@@ -130,9 +120,7 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
         trainer.close()
 
 
-def _prepare(
-    config: TrainConfig, corpus: Corpus, folder: Path, trainer: Trainer, on_progress: OnProgress, began: float
-) -> _Run:
+def _prepare(config: TrainConfig, corpus: Corpus, folder: Path, trainer: Trainer, on_progress: OnProgress) -> _Run:
     """Encode every text once, before the clock of the epochs runs."""
     share = (config.share_of(comm.rank()), config.dp)
     collate = Collate(corpus.tokenizer, config.max_length)
@@ -147,7 +135,6 @@ def _prepare(
         validation=[collate.encode(example) for example in corpus.validation],
         share=share,
         on_progress=on_progress,
-        began=began,
     )
 
 
@@ -249,9 +236,7 @@ def _save(run: _Run, epoch: _Epoch, progress: Progress) -> None:
 
 
 def _report(run: _Run, epoch: _Epoch) -> None:
-    """Tell the caller how far this epoch is, and the next attempt how long this one lived."""
-    if run.config.checkpoint and comm.rank() == 0:
-        record_spent(run.folder, time.perf_counter() - run.began)
+    """Tell the caller how far this epoch is."""
     run.on_progress(
         {
             "name": run.config.run_name,
@@ -308,9 +293,8 @@ def _outcome(run: _Run, epochs: Sequence[EpochMetrics], steps: Sequence[StepMetr
         bleu=bleu,
         reason=trainer.reason,
         num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
-        num_updates=config.num_epochs * len(run.loader),
+        num_updates=len(steps),
         wall_time_s=end - start,
-        spent_s=end - run.began,
         peak_memory_bytes=most_bytes,
         peak_flops=peak * config.tp * (schedule.num_ranks if schedule else 1),
         predicted_bubble_fraction=simulate(schedule).bubble_fraction if schedule else None,

@@ -35,7 +35,6 @@ def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.
             num_parameters=1000,
             num_updates=30,
             wall_time_s=20.0,
-            spent_s=60.0,
             peak_memory_bytes=2**20,
             peak_flops=1e9,
             predicted_bubble_fraction=None,
