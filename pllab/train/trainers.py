@@ -31,7 +31,7 @@ from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
-from pllab.train.counted_pipeline import CountedPipeline
+from pllab.train.counting import CountedPipeline
 from pllab.train.metrics import DeviceTime
 from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
