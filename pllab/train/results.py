@@ -63,7 +63,7 @@ class TrainResult:
     def to_json(self) -> dict[str, Any]:
         """The result as plain values; numbers that are not finite, as in a diverged run, become null."""
         plain = {
-            "config": self.config.to_json(),
+            "config": asdict(self.config),
             "machine": self.machine,
             "backend": self.backend,
             "training_time_s": asdict(self.training_time_s),

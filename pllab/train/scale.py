@@ -143,7 +143,7 @@ class Scale:
             for rank in self.ranks
         ]
         time = asdict(self.time) | {"engine": "simulated", "total_s": self.time.total_s}
-        return {"config": self.config.to_json(), "num_parameters": self.num_parameters, "ranks": ranks, "time": time}
+        return {"config": asdict(self.config), "num_parameters": self.num_parameters, "ranks": ranks, "time": time}
 
     def _distinct(self) -> Iterator[tuple[str, RankCount]]:
         """Runs of neighbours with equal counts, as `1-6` and the first of them."""

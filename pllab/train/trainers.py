@@ -263,8 +263,6 @@ class Pipelined:
     def _num_parts(self) -> int:
         """Micro-batches of a step."""
         rows = self.config.batch_size // self.config.dp
-        if self.config.split_size is not None:
-            return -(-rows // self.config.split_size)
         return self.config.num_microbatches or min(2 * self.config.pp, rows)
 
     def _make_executor(self, devices: list[torch.device]) -> LaneExecutor | TorchPipeline | CountedPipeline:
