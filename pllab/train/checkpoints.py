@@ -40,7 +40,7 @@ from pllab.data import partition_dataset
 from pllab.models import GPT2LMHeadModelParallel
 from pllab.parallel.shards import part_of
 from pllab.train.config import TrainConfig
-from pllab.train.corpus import Corpus
+from pllab.train.inputs import Corpus
 from pllab.train.joining import Tensors, name_of, tensors_to_write
 from pllab.train.results import write_json
 from pllab.train.updates import Part, Updates

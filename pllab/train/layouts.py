@@ -14,7 +14,7 @@ import torch
 from pllab import comm
 from pllab.comm.devices import synchronize
 from pllab.train.config import TrainConfig
-from pllab.train.placing import build_model
+from pllab.train.inputs import build_model
 from pllab.train.trainers import StepRecord, make_trainer
 
 FROZEN = ("transformer.h.1.ln_1.weight",)

@@ -31,9 +31,9 @@ from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
 from pllab.train.counted_pipeline import CountedPipeline
+from pllab.train.inputs import build_model, devices_of
 from pllab.train.joining import whole_weights
 from pllab.train.metrics import DeviceTime
-from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.stages import Weightless, first_mean, mean_loss, owned, packet_of, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline

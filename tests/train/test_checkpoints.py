@@ -21,8 +21,8 @@ from pllab.train.checkpoints import (
     save_checkpoint,
     spent_s,
 )
+from pllab.train.inputs import build_model
 from pllab.train.layouts import batch, layouts, loss_of_all, share_of, small
-from pllab.train.placing import build_model
 from pllab.train.trainers import make_trainer
 from pllab.train.updates import Updates
 
