@@ -83,12 +83,11 @@ def _faults(record: Record) -> tuple[str, str]:
     rows = []
     for moment in dict.fromkeys(each["moment"] for each in tries):
         those = [each for each in tries if each["moment"] == moment]
-        off = max(abs(each["goodput_counted"] / each["goodput_injected"] - 1) for each in those)
         waits = [each["recovery_s"] for each in those]
         lost = sum(not each["is_complete"] for each in those)
         sums = [sum(each[name] for each in those) for name in ("repeated_steps", "orphans")]
         hangs = sum(wait > _HANG_S for wait in waits)
-        rows.append((moment, *map(str, (len(those), lost, *sums, hangs)), f"{max(waits):.1f}", f"{off:.2%}"))
+        rows.append((moment, *map(str, (len(those), lost, *sums, hangs)), f"{max(waits):.1f}"))
     head = (
         "Killed in",
         "Tries",
@@ -97,12 +96,11 @@ def _faults(record: Record) -> tuple[str, str]:
         "Orphans",
         "Hangs",
         "Longest s to go on",
-        "Goodput off",
     )
     about = (
         "training under torchrun on one agent with 2 ranks or two agents with one each, a checkpoint every 3 steps; a "
-        "rank or an agent is killed once. Goodput is compared with a log that the ranks write of begin, steps and end. "
-        "In set-up, a rank that waits for one of another agent goes on at its deadline, here 60 s."
+        "rank or an agent is killed once. In set-up, a rank that waits for one of another agent goes on at its "
+        "deadline, here 60 s."
     )
     return about, table(head, rows)
 

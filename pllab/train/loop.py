@@ -17,14 +17,7 @@ from pllab import comm
 from pllab.comm.devices import synchronize
 from pllab.data import Collate, partition_dataset
 from pllab.simulate import simulate
-from pllab.train.checkpoints import (
-    Progress,
-    find_checkpoint,
-    load_checkpoint,
-    record_spent,
-    save_checkpoint,
-    spent_s,
-)
+from pllab.train.checkpoints import Progress, find_checkpoint, load_checkpoint, save_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.evaluation import bleu_score, validation_loss
 from pllab.train.inputs import Corpus, meta_model
@@ -55,10 +48,9 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
     """
     start = time.perf_counter()
     reset_peak_memory()  # what an earlier run in this process held is not this one's
-    began = start - (spent_s(folder) if config.resume else 0.0)
     trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
-        loop = _Loop(config, corpus, folder, on_progress, trainer, began)
+        loop = _Loop(config, corpus, folder, on_progress, trainer)
         epochs, steps = loop.run()
         return _outcome(loop, epochs, steps, start)
     finally:
@@ -86,8 +78,6 @@ class _Loop:
     folder: Path
     on_progress: OnProgress
     trainer: Trainer
-    began: float
-    """When this run would have begun had it not been interrupted."""
 
     def __post_init__(self) -> None:
         """Encode every text once, before the clock of the epochs runs."""
@@ -150,9 +140,7 @@ class _Loop:
         self.steps.append(_Step(record, num_rows, int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum())))
 
     def report(self) -> None:
-        """Tell the caller how far this epoch is, and the next attempt how long this one lived."""
-        if self.config.checkpoint and comm.rank() == 0:
-            record_spent(self.folder, time.perf_counter() - self.began)
+        """Tell the caller how far this epoch is."""
         self.on_progress(
             {
                 "rank": comm.rank(),
@@ -256,9 +244,7 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
         bleu=bleu,
         reason=trainer.reason,
         num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
-        num_updates=config.num_epochs * len(loop.loader),
         wall_time_s=end - start,
-        spent_s=end - loop.began,
         peak_memory_bytes=most_bytes,
         peak_flops=peak * config.tp * (schedule.num_ranks if schedule else 1),
         predicted_bubble_fraction=simulate(schedule).bubble_fraction if schedule else None,

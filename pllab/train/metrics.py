@@ -87,12 +87,8 @@ class RankOutcome:
     """How the work is shared, in a sentence; empty for one device."""
     num_parameters: int
     """Parameters of the whole model that are multiplied with, so not those of positions."""
-    num_updates: int
-    """Steps whose updates are in the weights, those before a resume included."""
     wall_time_s: float
     """Seconds from the making of the model to the end of the translations."""
-    spent_s: float
-    """The same with the attempts before a resume, also the time of updates that were lost."""
     peak_memory_bytes: int
     peak_flops: float
     """Floating-point operations per second that its devices could do."""
@@ -107,8 +103,8 @@ class RunMetrics:
     samples_per_s: float
     """Throughput: examples trained on over training time."""
     goodput: float
-    """Updates in the final weights over the wall time of all attempts, updates/s: a step that was lost and repeated
-    counts once, its time twice. Source: ML Productivity Goodput, Google Cloud 2024."""
+    """Updates of this run over all of its wall time, updates/s: what throughput leaves out counts here.
+    Source: ML Productivity Goodput, Google Cloud 2024."""
     wall_time_s: float
     """Seconds from the making of the model to the end, with validation, checkpoints and translation."""
     peak_memory_bytes: tuple[int, ...]
@@ -132,7 +128,7 @@ class RunMetrics:
         seconds = fmean(sum(e.training_time_s for e in epochs[1:] or epochs) for epochs in ranks)
         return cls(
             samples_per_s=samples / seconds,
-            goodput=first.num_updates / first.spent_s,
+            goodput=len(first.steps) / first.wall_time_s,
             wall_time_s=first.wall_time_s,
             peak_memory_bytes=tuple(outcome.peak_memory_bytes for outcome in outcomes),
             bubble_fraction=fmean(fractions) if fractions else None,

@@ -29,10 +29,10 @@ from pllab.pipeline.engine import Record
 from pllab.pipeline.microbatches import scatter_evenly
 from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
+from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
 from pllab.train.counted_pipeline import CountedPipeline
 from pllab.train.inputs import build_model, devices_of
-from pllab.train.joining import whole_weights
 from pllab.train.metrics import DeviceTime
 from pllab.train.replica import Replica
 from pllab.train.stages import Weightless, first_mean, mean_loss, owned, packet_of, shared, stages_of, unsent
@@ -339,10 +339,10 @@ class Pipelined:
 def _whole(trainer: Trainer, config: TrainConfig) -> GPT2LMHeadModelParallel:
     """A model with the newest weights of all ranks, on this rank's device."""
     whole = build_model(replace(config, deferred_init=False), trainer.model.config.vocab_size)
-    weights = whole_weights(trainer.updates, trainer.mesh)
+    parameters = dict(whole.named_parameters())
     with torch.no_grad():
-        for name, parameter in whole.named_parameters():
-            parameter.copy_(weights[name])
+        for name, weight in whole_weights(trainer.updates, trainer.mesh):
+            parameters[name].copy_(weight)
     return nn.Module.to(whole, trainer.device)
 
 
