@@ -5,17 +5,14 @@ results; `save_plots` draws what several runs measured. Losses agree between mod
 To read it, begin with `first_training.py`: data-parallel training in forty lines.
 """
 
-from pllab.train.config import MODES, Mode, TrainConfig
+from pllab.train.config import TrainConfig
 from pllab.train.first_training import train_data_parallel
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
-from pllab.train.plots import plot_scaling, save_plots
-from pllab.train.results import TrainResult, load_results
+from pllab.train.results import TrainResult, load_results, plot_scaling, save_plots
 from pllab.train.running import NothingLeftError, train, train_as_rank
 
 __all__ = [
-    "MODES",
     "EpochMetrics",
-    "Mode",
     "NothingLeftError",
     "RunMetrics",
     "StepMetrics",

@@ -32,7 +32,7 @@ from pllab.data import partition_dataset
 from pllab.models import GPT2LMHeadModelParallel
 from pllab.parallel.shards import join, part_of
 from pllab.train.config import TrainConfig
-from pllab.train.corpus import Corpus
+from pllab.train.inputs import Corpus
 from pllab.train.updates import Part, Updates
 
 _WEIGHTS, _STATES, _ABOUT = "model.safetensors", "optimizer.safetensors", "checkpoint.json"

@@ -185,7 +185,7 @@ def _row(config: TrainConfig, num_steps: int, frozen: tuple[str, ...]) -> Measur
     outcome = trained(config, num_steps, frozen)
     gc.collect()
     slowest = [max(times) for times in zip(*comm.all_gather_object(outcome.seconds), strict=True)]
-    return Strategy(config.label, median(slowest[_WARMUP:] or slowest), held), outcome
+    return Strategy(config.run_name, median(slowest[_WARMUP:] or slowest), held), outcome
 
 
 def _peak_bytes(config: TrainConfig) -> int:

@@ -1,12 +1,14 @@
 """What to train and on how many devices: one frozen record, checked before anything starts.
 
-A wrong value is refused here, in the calling process, and not ten seconds later by one of four ranks. The command line
-makes its flags from these fields, so each has its meaning below it.
+Ranks share a run over three axes, dp x tp x pp; the modes are names for them. A wrong value is refused here, in the
+calling process, and not ten seconds later by one of four ranks. The command line makes its flags from these fields, so
+each has its meaning below it.
 """
 
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -14,14 +16,19 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pllab.arguments import deadline, is_number, require, thread_count, whole_number
 from pllab.models.gpt2 import SIZES
 from pllab.schedule import FAMILIES
-from pllab.train.axes import check_axes, settled
 
-Mode = Literal["single", "data_parallel", "model_parallel", "pipeline", "tensor_parallel", "hybrid"]
-MODES: tuple[Mode, ...] = get_args(Mode)
-PipelineSchedule = Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble"]
-ModelSize = Literal["tiny", "gpt2", "medium", "large", "xl", "1B"]
+_AXIS_OF = {"data_parallel": "dp", "tensor_parallel": "tp", "pipeline": "pp", "model_parallel": "pp"}
 _OF_MODEL: int = None  # type: ignore[assignment]  # until __post_init__ has looked it up
 _USUAL_SIZE = (4, 128, 4)
+_MAY_BE_ZERO = ("seed", "warmup_steps", "eval_interval", "checkpoint_interval")
+# Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
+_MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_size": 10_000_000, "seed": 2**63 - 1}
+_IDENTITY = frozenset(
+    (
+        "dataset columns max_length samples_per_epoch batch_size optimizer"
+        " n_layer n_embd n_head vocab_size dropout dtype seed"
+    ).split()
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +42,7 @@ class TrainConfig:
         ValueError: a value is out of range or contradicts another; the message names it and the way out.
     """
 
-    mode: Mode = "single"
+    mode: Literal["single", "data_parallel", "model_parallel", "pipeline", "tensor_parallel", "hybrid"] = "single"
     """A name for the axes: none, dp alone, pp alone with its layers in turn or as a pipeline, tp alone, or several."""
     world_size: int = 1
     """Number of devices, the product of the axes: with a mode instead of axes, the size of the mode's axis."""
@@ -85,15 +92,13 @@ class TrainConfig:
     """Steps from one validation loss to the next, besides that after every epoch; 0 for no others."""
     num_microbatches: int | None = None
     """Micro-batches per batch of the pipeline; none makes twice as many as there are stages."""
-    split_size: int | None = None
-    """Rows per micro-batch of the pipeline, instead of num_microbatches."""
-    schedule: PipelineSchedule = "gpipe"
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble"] = "gpipe"
     """Order of forwards and backwards of the pipeline; zero_bubble is searched for what this machine costs."""
     memory_limit: float | None = None
     """Micro-batches a rank may hold under zero_bubble; none allows as many as there are ranks."""
     recompute: bool = False
     """Compute a stage's forward again in its backward instead of keeping activations (pipeline)."""
-    model: ModelSize | None = None
+    model: Literal["tiny", "gpt2", "medium", "large", "xl", "1B"] | None = None
     """Size of the GPT-2 by name, as published; 1B has 18 blocks of width 2048; none is 4 blocks of width 128."""
     n_layer: int = _OF_MODEL
     """Transformer blocks of the GPT-2, instead of the model's."""
@@ -135,17 +140,19 @@ class TrainConfig:
     """Folder for torch's own trace of two steps of the first epoch, a file a rank; import reads those of a pipeline."""
 
     def __post_init__(self) -> None:
-        _check_choices(self)
-        sizes = _USUAL_SIZE if self.model is None else SIZES[self.model]
+        sizes = SIZES.get(str(self.model), _USUAL_SIZE)
         for name, size in zip(("n_layer", "n_embd", "n_head"), sizes, strict=True):
             if getattr(self, name) is None:  # a given size wins over the model's
                 object.__setattr__(self, name, size)
-        _check_ranges(self)
-        for name, value in settled(self).items():
+        for name, hint in get_type_hints(TrainConfig).items():
+            _check_value(name, hint, getattr(self, name))
+        thread_count(self.num_threads)
+        deadline(self.timeout_s)
+        for name, value in _settled_axes(self).items():
             object.__setattr__(self, name, value)
-        check_axes(self)
-        _check_devices(self)
-        _check_microbatches(self)
+        for contradictions in (_in_the_model, _between_axes, _in_the_pipeline, _with_pytorch):
+            for is_so, sentence in contradictions(self):
+                require(not is_so, sentence)
 
     @property
     def run_name(self) -> str:
@@ -155,13 +162,8 @@ class TrainConfig:
         axes = [f"{axis}{getattr(self, axis)}" for axis in ("dp", "tp", "pp") if getattr(self, axis) > 1]
         parts = [self.mode, str(self.world_size), *(axes if self.mode == "hybrid" else [])]
         parts += [f"zero{self.zero}"] * bool(self.zero) + [self.schedule] * (self.schedule != "gpipe")
-        return "-".join([*parts, *["pytorch"] * (self.implementation == "pytorch")])
-
-    @property
-    def label(self) -> str:
-        """The name with the options that it leaves out, for tables: `tensor_parallel-2 loss_parallel`."""
-        options = [option for option in ("loss_parallel", "deferred_init") if getattr(self, option)]
-        return " ".join([self.run_name, *options])
+        parts += ["pytorch"] * (self.implementation == "pytorch")
+        return "-".join([*parts, *(option for option in ("loss_parallel", "deferred_init") if getattr(self, option))])
 
     @property
     def is_split(self) -> bool:
@@ -199,113 +201,113 @@ class TrainConfig:
         """The fields that decide what is learned, as plain values; a resumed run must have the same."""
         return {name: value for name, value in json.loads(json.dumps(asdict(self))).items() if name in _IDENTITY}
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields as plain values."""
-        return asdict(self)
+
+def _check_value(name: str, hint: Any, value: Any) -> None:
+    """Refuse a value that is none of its field's, whatever the other fields are."""
+    kinds = get_args(hint) if NoneType in get_args(hint) else (hint,)
+    kind = kinds[0]
+    if value is None and NoneType in kinds:
+        return
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        require(value in choices, f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}")
+    elif kind is int:
+        whole_number(name, value, least=0 if name in _MAY_BE_ZERO else 1, most=_MOST.get(name))
+    elif name == "dropout":
+        require(is_number(value) and 0 <= value < 1, f"dropout is {value}; give a probability from 0 to less than 1")
+    elif kind is float:
+        require(is_number(value) and 0 < value < math.inf, f"{name} is {value}; give a finite number above 0")
+    elif kind is str:
+        is_fine = isinstance(value, str) and value != "" and "\0" not in value
+        require(is_fine, f"{name} is {value!r}; give a name without NUL characters")
 
 
-_IDENTITY = frozenset(
-    (
-        "dataset columns max_length samples_per_epoch batch_size optimizer"
-        " n_layer n_embd n_head vocab_size dropout dtype seed"
-    ).split()
-)
-_COUNTS = (
-    "world_size dp tp pp batch_size num_epochs max_length samples_per_epoch validation_samples"
-    " n_layer n_embd n_head vocab_size num_threads num_microbatches split_size accumulation"
-)
-# Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
-_MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_size": 10_000_000}
+def _settled_axes(config: TrainConfig) -> dict[str, Any]:
+    """Mode, world size and axes that agree, where some of them are given.
+
+    Example, what is given and what follows:
+
+        mode data_parallel, world_size 4     dp 4
+        mode pipeline, world_size 2          pp 2
+        dp 2, tp 2                           mode hybrid, world_size 4
+        dp 2                                 mode data_parallel, world_size 2
+    """
+    sizes = {axis: getattr(config, axis) for axis in ("dp", "tp", "pp")}
+    product, mode, world_size = math.prod(sizes.values()), config.mode, config.world_size
+    if product == 1:
+        require(mode != "hybrid", "mode is 'hybrid', which has several axes; give two of them, such as dp=2, tp=2")
+        return {_AXIS_OF[mode]: world_size} if mode in _AXIS_OF else {}
+    alone = (name for name, axis in _AXIS_OF.items() if sizes[axis] == product)
+    named = mode if (mode, config.pp) == ("model_parallel", product) else next(alone, "hybrid")
+    in_words = " x ".join(f"{axis} {size}" for axis, size in sizes.items())
+    require(mode in ("single", named), f"{in_words} is mode {named}, not {mode}; leave the mode out")
+    wrong_size = f"{in_words} is {product}, not world_size {world_size}; give world_size {product} or none"
+    require(world_size in (1, product), wrong_size)
+    return {"mode": named, "world_size": product}
 
 
-def _check_choices(config: TrainConfig) -> None:
-    for name, hint in get_type_hints(TrainConfig).items():
-        choices = next((get_args(kind) for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal), None)
-        value = getattr(config, name)
-        if choices and value not in choices and not (value is None and NoneType in get_args(hint)):
-            raise ValueError(f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}")
+# What does not go together: whether it is so, and the sentence.
+_Contradictions = Iterator[tuple[bool, str]]
 
 
-def _check_ranges(config: TrainConfig) -> None:
-    for name in _COUNTS.split():
-        value, default = getattr(config, name), getattr(TrainConfig, name)
-        if value is not None or default is not None:
-            whole_number(name, value, most=_MOST.get(name))
-    for name in ("warmup_steps", "eval_interval", "checkpoint_interval"):
-        whole_number(name, getattr(config, name), least=0)
-    thread_count(config.num_threads)
-    for name in ("learning_rate", "gradient_clipping", "peak_flops"):
-        value = getattr(config, name)
-        is_fine = value is None or (is_number(value) and 0 < value < math.inf)
-        require(is_fine, f"{name} is {value}; give a finite number above 0")
-    deadline(config.timeout_s)
-    is_seed = isinstance(config.seed, int) and 0 <= config.seed < 2**63
-    require(is_seed, f"seed is {config.seed}; give a whole number from 0 to 2**63 - 1")
-    for name, what in (("workdir", "a folder for results and checkpoints"), ("dataset", "a data set, or its path")):
-        value = getattr(config, name)
-        is_name = isinstance(value, str) and value != "" and "\0" not in value
-        require(is_name, f"{name} is {value!r}; name {what}")
+def _in_the_model(config: TrainConfig) -> _Contradictions:
+    width, heads, length, stages = config.n_embd, config.n_head, config.max_length, config.num_stages
     is_file = config.name is None or bool(re.fullmatch(r"[\w.-]*\w[\w.-]*", config.name))
-    require(is_file, f"name is {config.name!r}; give letters, digits, dots, dashes and underscores")
-    is_probability = is_number(config.dropout) and 0 <= config.dropout < 1
-    require(is_probability, f"dropout is {config.dropout}; give a probability from 0 to less than 1")
-    require(
-        config.n_embd % config.n_head == 0,
-        f"n_embd {config.n_embd} is not divisible by n_head {config.n_head}; every head takes an equal share",
-    )
-    require(config.max_length >= 2, f"max_length is {config.max_length}; give 2 or more, one to predict")
-    require(
-        config.columns is None or len(config.columns) in (1, 2),
-        f"columns are {config.columns}; give one (text) or two (source and target)",
-    )
+    yield not is_file, f"name is {config.name!r}; give letters, digits, dots, dashes and underscores"
+    yield width % heads > 0, f"n_embd {width} is not divisible by n_head {heads}; every head takes an equal share"
+    yield length < 2, f"max_length is {length}; give 2 or more, one to predict"
+    too_many = f"{stages} stages are more than the {config.n_layer} layers of the model"
+    yield config.is_split and stages > config.n_layer, f"{too_many}; give a smaller world_size or a larger n_layer"
 
 
-def _check_devices(config: TrainConfig) -> None:
-    world_size, rows = config.world_size, config.batch_size // config.dp
-    require(
-        config.mode != "single" or world_size == 1,
-        f"world_size is {world_size} in mode single; give 1, or choose data_parallel, model_parallel or pipeline",
-    )
-    require(
-        rows % config.accumulation == 0,
-        f"accumulation {config.accumulation} does not divide the {rows} rows of a device; give a number that does",
-    )
-    require(
-        not config.is_split or config.num_stages <= config.n_layer,
-        f"{config.num_stages} stages are more than the {config.n_layer} layers of the model; "
-        "give a smaller world_size or a larger n_layer",
-    )
+def _between_axes(config: TrainConfig) -> _Contradictions:
+    rows, dp, tp, pp, zero = config.batch_size, config.dp, config.tp, config.pp, config.zero
+    mode, world_size, parts = config.mode, config.world_size, config.accumulation
+    others = "give 1, or choose data_parallel, model_parallel or pipeline"
+    yield mode == "single" and world_size > 1, f"world_size is {world_size} in mode single; {others}"
+    uneven = f"batch_size {rows} is {'smaller than' if rows < dp else 'not divisible by'} dp {dp}"
+    yield rows % dp > 0, f"{uneven}; it counts the examples of all ranks together, so give a multiple"
+    uneven = f"accumulation {parts} does not divide the {rows // dp} rows of a device"
+    yield rows // dp % parts > 0, f"{uneven}; give a number that does"
+    uneven = f"n_head {config.n_head} is not divisible by tp {tp}"
+    yield config.n_head % tp > 0, f"{uneven}; every rank takes an equal share of the heads"
+    yield config.loss_parallel and tp == 1, "loss_parallel splits the loss over tp, which is 1; give tp 2 or more"
+    yield zero > 0 and dp == 1, f"zero {zero} shards over dp, which is 1; give dp 2 or more"
+    again = "because every micro-batch would send every gradient or parameter again; give zero 1"
+    yield zero >= 2 and pp > 1, f"zero {zero} and pp {pp} do not go together, {again}"
+    deferred, is_whole = config.deferred_init, zero == 0 and tp == 1 and not config.is_split
+    yield deferred and zero == 0, "deferred_init makes a model shard by shard; give zero 1, 2 or 3, or leave it out"
+    cut = "because stages are cut from whole models; leave one out"
+    yield deferred and pp > 1, f"deferred_init and pp {pp} do not go together, {cut}"
+    for_whole = f"compile belongs to modes single and data_parallel without zero, not to {mode}; leave it out"
+    yield config.compile and not is_whole, for_whole
 
 
-def _check_microbatches(config: TrainConfig) -> None:
-    count, size = config.num_microbatches, config.split_size
-    require(
-        count is None or size is None,
-        f"num_microbatches {count} and split_size {size} say the same thing twice; "
-        "give the count or the rows of one micro-batch",
-    )
-    require(
-        not config.is_pipelined or config.accumulation == 1,
-        f"accumulation is {config.accumulation} in a pipeline, where micro-batches are the accumulation; "
-        "give num_microbatches instead",
-    )
-    options = {"num_microbatches": count, "split_size": size, "recompute": config.recompute}
-    options["schedule"] = config.schedule != "gpipe"
-    only = [name for name, value in options.items() if value]
-    require(
-        config.is_pipelined or not only,
-        f"{' and '.join(only)} belong to mode pipeline, not to {config.mode}; leave them out",
-    )
-    require(
-        config.memory_limit is None or config.schedule == "zero_bubble",
-        f"memory_limit {config.memory_limit} belongs to schedule zero_bubble, not to {config.schedule}; leave it out",
-    )
-    require(
-        config.memory_limit is None or (is_number(config.memory_limit) and 1 <= config.memory_limit < math.inf),
-        f"memory_limit is {config.memory_limit}; one micro-batch counts 1, so give at least 1",
-    )
-    require(
-        count is None or count <= config.batch_size // config.dp,
-        f"num_microbatches {count} is more than the {config.batch_size // config.dp} rows of a pipeline's batch; "
-        "give fewer micro-batches or a larger batch_size",
-    )
+def _in_the_pipeline(config: TrainConfig) -> _Contradictions:
+    rows, schedule, parts = config.batch_size // config.dp, config.schedule, config.num_microbatches
+    options = {"num_microbatches": parts, "recompute": config.recompute, "schedule": schedule != "gpipe"}
+    only = [name for name, value in options.items() if value and not config.is_pipelined]
+    yield bool(only), f"{' and '.join(only)} belong to mode pipeline, not to {config.mode}; leave them out"
+    twice = f"accumulation is {config.accumulation} in a pipeline, where micro-batches are the accumulation"
+    yield config.is_pipelined and config.accumulation > 1, f"{twice}; give num_microbatches instead"
+    too_many = f"num_microbatches {parts} is more than the {rows} rows of a pipeline's batch"
+    yield (parts or 1) > rows, f"{too_many}; give fewer micro-batches or a larger batch_size"
+    if (limit := config.memory_limit) is not None:
+        other = f"memory_limit {limit} belongs to schedule zero_bubble, not to {schedule}; leave it out"
+        yield schedule != "zero_bubble", other
+        yield limit < 1, f"memory_limit is {limit}; one micro-batch counts 1, so give at least 1"
+    family = FAMILIES.get(schedule)  # zero_bubble is none, and splits its backwards too
+    is_twice = config.recompute and config.needs_ranks and (family is None or family.make(2, 2).is_split)
+    again = "because each part of a split backward would compute the forward again"
+    between = f"recompute and schedule {schedule} do not go together between ranks, {again}"
+    yield is_twice, f"{between}; take gpipe, 1f1b or interleaved, or leave recompute out"
+
+
+def _with_pytorch(config: TrainConfig) -> _Contradictions:
+    if config.implementation == "pytorch":
+        on_lanes = "mode model_parallel runs on lanes, which PyTorch has not"
+        yield config.mode == "model_parallel", f"{on_lanes}; leave implementation out, or take mode pipeline"
+        has = "replicates (DistributedDataParallel), shards (fully_shard) and pipelines; take implementation custom"
+        yield config.tp > 1, f"tp {config.tp} has no implementation pytorch here, which {has}"
+        has = "whose fully_shard begins with the gradients; give zero 2 or 3, or take implementation custom"
+        yield config.zero == 1, f"zero 1 has no implementation pytorch here, {has}"

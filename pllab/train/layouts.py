@@ -14,7 +14,7 @@ import torch
 from pllab import comm
 from pllab.comm.devices import synchronize
 from pllab.train.config import TrainConfig
-from pllab.train.placing import build_model
+from pllab.train.inputs import build_model
 from pllab.train.trainers import StepRecord, make_trainer
 
 FROZEN = ("transformer.h.1.ln_1.weight",)
@@ -34,7 +34,7 @@ def layouts(num_ranks: int, **fields: Any) -> Iterator[TrainConfig]:
         # Between ranks a pipeline is PyTorch's under either name, so one that is not shared over dp or tp comes once.
         both: tuple[Literal["custom", "pytorch"], ...] = ("custom", "pytorch")
         for implementation in both[axes.get("pp") == num_ranks :]:
-            with suppress(ValueError):  # what PyTorch's classes do not do together; see `check_axes`
+            with suppress(ValueError):  # what PyTorch's classes do not do together
                 yield TrainConfig(**fields, **axes, implementation=implementation)
 
 

@@ -60,16 +60,13 @@ class EpochMetrics:
 
 
 class StepMetrics(NamedTuple):
-    """One optimizer step; all steps together are the statistical efficiency of a run.
+    """One optimizer step; all steps together are the statistical efficiency of a run: the loss against the samples.
 
-    That is how much the loss falls with each sample and each second: the loss against the sums of the other columns.
     Source: Qiao et al., Pollux, OSDI 2021, tells it from throughput; their product decides.
     """
 
     loss: float
     """Nats per target token over the whole batch, before the update."""
-    training_time_s: float
-    """Seconds of the step."""
     num_samples: int
     """Examples of the step, over all ranks."""
     learning_rate: float
@@ -90,8 +87,6 @@ class RankOutcome:
     """How the work is shared, in a sentence; empty for one device."""
     num_parameters: int
     """Parameters of the whole model that are multiplied with, so not those of positions."""
-    num_updates: int
-    """Steps of this run."""
     wall_time_s: float
     """Seconds from the making of the model to the end of the translations."""
     peak_memory_bytes: int
@@ -112,8 +107,6 @@ class RunMetrics:
     Source: ML Productivity Goodput, Google Cloud 2024."""
     wall_time_s: float
     """Seconds from the making of the model to the end, with validation, checkpoints and translation."""
-    loss: float
-    """Cross-entropy of the last epoch, nats per target token."""
     peak_memory_bytes: tuple[int, ...]
     """Per rank; on a GPU what torch has allocated, else the resident set of the process since it started."""
     bubble_fraction: float | None
@@ -135,9 +128,8 @@ class RunMetrics:
         seconds = fmean(sum(e.training_time_s for e in epochs[1:] or epochs) for epochs in ranks)
         return cls(
             samples_per_s=samples / seconds,
-            goodput=first.num_updates / first.wall_time_s,
+            goodput=len(first.steps) / first.wall_time_s,
             wall_time_s=first.wall_time_s,
-            loss=first.epochs[-1].training_loss,
             peak_memory_bytes=tuple(outcome.peak_memory_bytes for outcome in outcomes),
             bubble_fraction=fmean(fractions) if fractions else None,
             predicted_bubble_fraction=first.predicted_bubble_fraction,

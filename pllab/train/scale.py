@@ -22,7 +22,7 @@ from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, MessageCost
 from pllab.train.config import TrainConfig
 from pllab.train.counting import RememberedShapes
-from pllab.train.placing import meta_model
+from pllab.train.inputs import meta_model
 from pllab.train.stages import packet_of, stage_sizes
 from pllab.train.step_time import Sent, StepTime, step_time, with_tp
 from pllab.train.trainers import Pipelined, Plain, make_trainer

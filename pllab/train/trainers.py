@@ -32,8 +32,8 @@ from pllab.simulate import Costs
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
 from pllab.train.counting import CountedPipeline
+from pllab.train.inputs import build_model, devices_of
 from pllab.train.metrics import DeviceTime
-from pllab.train.placing import build_model, devices_of
 from pllab.train.replica import Replica
 from pllab.train.stages import Weightless, first_mean, mean_loss, owned, packet_of, shared, stages_of, unsent
 from pllab.train.torch_pipeline import TorchPipeline
@@ -263,8 +263,6 @@ class Pipelined:
     def _num_parts(self) -> int:
         """Micro-batches of a step."""
         rows = self.config.batch_size // self.config.dp
-        if self.config.split_size is not None:
-            return -(-rows // self.config.split_size)
         return self.config.num_microbatches or min(2 * self.config.pp, rows)
 
     def _make_executor(self, devices: list[torch.device]) -> LaneExecutor | TorchPipeline | CountedPipeline:

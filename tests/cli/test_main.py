@@ -36,8 +36,6 @@ def train(*words):
     [
         (["--mode", "tensor"], ["'tensor'", "pipeline"]),
         (["--mode", "pipeline", "--num-microbatches", "0"], ["num_microbatches is 0", "whole number of at least 1"]),
-        (["--mode", "pipeline", "--split-size", "0"], ["split_size is 0"]),
-        (["--mode", "pipeline", "--split-size", "2", "--num-microbatches", "4"], ["split_size 2", "microbatches 4"]),
         (["--mode", "pipeline", "--world-size", "3"], ["3 stages", "2 layers"]),
         (["--mode", "data_parallel", "--world-size", "16"], ["batch_size 8", "smaller", "dp 16"]),
         (["--mode", "data_parallel", "--world-size", "3"], ["batch_size 8", "not divisible", "dp 3"]),

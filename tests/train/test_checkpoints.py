@@ -20,8 +20,8 @@ from pllab.train.checkpoints import (
     plain_model,
     save_checkpoint,
 )
+from pllab.train.inputs import build_model
 from pllab.train.layouts import batch, layouts, loss_of_all, share_of, small
-from pllab.train.placing import build_model
 from pllab.train.trainers import make_trainer
 from pllab.train.updates import Updates
 
@@ -341,9 +341,9 @@ def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_oth
     for number, those in configs.items():
         rows = comm.launch(resumed, number, tmp_path, those, **options)[0]
         for config, row in zip(those, rows, strict=True):
-            assert row == pytest.approx(expected, rel=1e-5), config.label
+            assert row == pytest.approx(expected, rel=1e-5), config.run_name
             if (config.dp, config.tp, config.zero) == (2, 2, 3) and config.loss_parallel:
-                assert row == expected, config.label
+                assert row == expected, config.run_name
     assert GPT2LMHeadModel.from_pretrained(checkpoints_in(tmp_path)[-1]).num_parameters() > 0
 
 
@@ -357,7 +357,7 @@ def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_oth
         {"dp": 2, "pp": 2, "zero": 1, "schedule": "zbv"},
         {"tp": 2, "pp": 2, "schedule": "interleaved"},
     ],
-    ids=lambda axes: TrainConfig(**axes).label,
+    ids=lambda axes: TrainConfig(**axes).run_name,
 )
 def test_whoever_saved_it_all_can_go_on(tmp_path, quick_ranks, axes):
     expected = comm.launch(stopped, 4, tmp_path, axes, backend="gloo", timeout_s=300.0)[0]

@@ -20,12 +20,12 @@ def test_every_layout_has_a_row_with_an_equal_loss_and_sharding_takes_less_memor
     quick_ranks: None, monkeypatch: pytest.MonkeyPatch, every: bool
 ) -> None:
     def chosen(num_ranks: int, **fields: Any) -> list[TrainConfig]:
-        return [config for config in layouts(num_ranks, **fields) if every or config.label in SOME]
+        return [config for config in layouts(num_ranks, **fields) if every or config.run_name in SOME]
 
     monkeypatch.setattr(comparing, "layouts", chosen)
     result = compare_strategies(num_steps=3, batch_size=8, n_embd=64)
     names = [row.name for row in result.rows]
-    assert names == ["single-1", *(config.label for config in chosen(2))] and len(names) >= 6
+    assert names == ["single-1", *(config.run_name for config in chosen(2))] and len(names) >= 6
     assert result.is_equal and "NOT EQUAL" not in result.table()
     assert result.tokens == 8 * 64
     held = {row.name: row.peak_bytes for row in result.rows}

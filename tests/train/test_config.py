@@ -20,11 +20,6 @@ from pllab.train import TrainConfig
         ),
         ({"mode": "data_parallel", "world_size": 4, "batch_size": 30}, ["batch_size 30", "not divisible"]),
         ({"mode": "pipeline", "num_microbatches": 0}, ["num_microbatches is 0"]),
-        ({"mode": "pipeline", "split_size": 0}, ["split_size is 0"]),
-        (
-            {"mode": "pipeline", "num_microbatches": 4, "split_size": 8},
-            ["num_microbatches 4", "split_size 8"],
-        ),
         ({"mode": "pipeline", "num_microbatches": 33}, ["33", "32 rows"]),
         ({"mode": "pipeline", "schedule": "zb_h3"}, ["'zb_h3'", "1f1b", "zero_bubble"]),
         ({"schedule": "1f1b"}, ["schedule", "belong to mode pipeline", "single"]),
@@ -39,12 +34,11 @@ from pllab.train import TrainConfig
         ({"learning_rate": 0.0}, ["learning_rate is 0.0"]),
         ({"learning_rate": float("nan")}, ["learning_rate is nan"]),
         ({"learning_rate": float("inf")}, ["learning_rate is inf"]),
-        ({"seed": 10**23}, ["seed is 1000", "2**63 - 1"]),
+        ({"seed": 10**23}, ["seed is 1000", "from 0 to 9223372036854775807"]),
         ({"workdir": ""}, ["workdir is ''"]),
         ({"workdir": "a\0b"}, ["workdir is 'a"]),
         ({"timeout_s": 3e6}, ["timeout_s is 3000000.0"]),
         ({"gradient_clipping": -1.0}, ["gradient_clipping is -1.0"]),
-        ({"columns": ("a", "b", "c")}, ["'c'"]),
         ({"max_length": 1}, ["max_length is 1"]),
         ({"samples_per_epoch": 0}, ["samples_per_epoch is 0"]),
         ({"timeout_s": 0}, ["timeout_s is 0"]),
@@ -110,9 +104,7 @@ def test_a_wrong_value_is_refused_by_name(fields, words):
 
 def test_every_mode_has_a_valid_default():
     for mode in ("data_parallel", "model_parallel", "pipeline"):
-        config = TrainConfig(mode=mode, world_size=2)
-        assert config.run_name == f"{mode}-2"
-        assert config.to_json()["mode"] == mode
+        assert TrainConfig(mode=mode, world_size=2).run_name == f"{mode}-2"
 
 
 PUBLISHED = {"gpt2": 124_439_808, "medium": 354_823_168, "large": 774_030_080, "xl": 1_557_611_200}
@@ -127,7 +119,7 @@ def test_a_model_by_name_has_the_published_number_of_parameters(name):
         assert count == GPT2LMHeadModel(gpt2_config("tiny", vocab_size=50257, **sizes)).num_parameters()
     assert count == PUBLISHED.get(name, pytest.approx(1.0e9, rel=0.02))
     assert config.n_head == {"gpt2": 12, "medium": 16, "large": 20, "xl": 25, "1B": 16}[name]
-    assert config.to_json()["n_embd"] == config.identity["n_embd"] == config.n_embd
+    assert config.identity["n_embd"] == config.n_embd
 
 
 def test_a_given_size_wins_over_the_models():

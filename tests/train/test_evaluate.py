@@ -5,8 +5,8 @@ import torch
 
 from pllab.data import Collate, Example, train_tokenizer
 from pllab.train import TrainConfig
+from pllab.train.evaluation import batches, validation_loss
 from pllab.train.trainers import make_trainer
-from pllab.train.validation import batches, validation_loss
 
 EXAMPLES = [Example("", "a " * length + "end") for length in (1, 9, 3, 14, 5)]
 

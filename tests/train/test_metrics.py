@@ -133,8 +133,7 @@ def test_a_run_is_measured_against_a_given_machine(mode, tmp_path):
     assert metrics.goodput == pytest.approx(3 * 2 / metrics.wall_time_s)
     assert (metrics.bubble_fraction is not None) == (mode.get("mode") == "pipeline")
     assert len(metrics.peak_memory_bytes) == len(result.ranks) and min(metrics.peak_memory_bytes) > 2**26
-    assert metrics.wall_time_s > sum(step.training_time_s for step in result.steps)
-    assert metrics.loss == result.ranks[0][-1].training_loss
+    assert metrics.wall_time_s > max(sum(epoch.training_time_s for epoch in epochs) for epochs in result.ranks)
     assert sum(step.num_samples for step in result.steps) == 3 * 16
 
 
@@ -158,7 +157,7 @@ def test_memory_is_read_before_a_product_measures_the_machine(tmp_path, monkeypa
 def test_tensorboard_reads_back_every_value(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    steps = [StepMetrics(3.0, 0.5, 8, 1e-3, 2.0, None), StepMetrics(2.0, 0.5, 8, 5e-4, 1.5, 2.5)]
+    steps = [StepMetrics(3.0, 8, 1e-3, 2.0, None), StepMetrics(2.0, 8, 5e-4, 1.5, 2.5)]
     for epoch in (0, 1):
         log_epoch(tmp_path, metrics(0, epoch, 1.0, 100), steps, first=2 * epoch)
     reader = EventAccumulator(str(tmp_path))

@@ -25,7 +25,7 @@ def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.
         for rank in range(num_ranks)
     ]
     config = TrainConfig(mode=mode, world_size=world_size, workdir=str(workdir))
-    steps = (StepMetrics(loss, 0.5, 10, 1e-3),)
+    steps = (StepMetrics(loss, 10, 1e-3),)
     outcomes = [
         RankOutcome(
             epochs=of_rank,
@@ -33,7 +33,6 @@ def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.
             bleu=None,
             reason="",
             num_parameters=1000,
-            num_updates=30,
             wall_time_s=20.0,
             peak_memory_bytes=2**20,
             peak_flops=1e9,

@@ -22,7 +22,7 @@ SGD = {**TINY, "optimizer": "sgd", "learning_rate": 0.1, "num_epochs": 2}
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble")
 MODES = {
     "model_parallel": {"mode": "model_parallel", "world_size": 2},
-    "pipeline, ragged": {"mode": "pipeline", "world_size": 2, "split_size": 3, "recompute": True},
+    "pipeline, ragged": {"mode": "pipeline", "world_size": 2, "num_microbatches": 3, "recompute": True},
 } | {name: {"mode": "pipeline", "world_size": 2, "schedule": name} for name in SCHEDULES}
 
 

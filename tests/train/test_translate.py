@@ -3,7 +3,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from pllab.data import Collate, Example, train_tokenizer
-from pllab.train.translation import translate
+from pllab.train.evaluation import translate
 
 PAIRS = [Example("eins", "one"), Example("dreizehn", "thirteen"), Example("zwei", "two")]
 

@@ -1,14 +1,59 @@
-"""Greedy translation and its BLEU: does the model translate, and not only predict its prompt?"""
+"""What a model is worth: the loss over the validation examples, and greedy translations with their BLEU.
 
-from collections.abc import Sequence
+The loss is the same on any axes, because every target token has the same weight. BLEU asks whether the model
+translates, and does not only predict its prompt.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from pllab import comm
-from pllab.data import Example, Tokenizer, prompt_tokens
+from pllab.data import Collate, Example, Row, Tokenizer
 from pllab.models import GPT2LMHeadModelParallel
+from pllab.parallel import global_sum, num_target_tokens
 from pllab.train.checkpoints import plain_model
+from pllab.train.trainers import Trainer
+
+
+def validation_loss(
+    trainer: Trainer,
+    examples: Sequence[Example | Row],
+    collate: Collate,
+    batch_size: int,
+    share: tuple[int, int] = (0, 1),
+) -> float:
+    """Mean loss per target token over all examples, in nats. NaN without targets.
+
+    Args:
+        trainer: computes the losses, with dropout off.
+        examples: all examples, the same on every rank; each rank takes its share.
+        collate: makes `input_ids` and `labels` from a list of examples.
+        batch_size: rows at a time, on this rank.
+        share: the number of this rank's share of the data, and the count of shares.
+    """
+    number, count = share
+    loss_sum, num_targets = 0.0, 0
+    mine, most = list(batches(examples[number::count], batch_size)), list(batches(examples[::count], batch_size))
+    trainer.model.eval()
+    with torch.random.fork_rng(devices=[]):  # a pipeline draws a seed for every batch, and training goes on after this
+        for rows in mine:
+            batch = collate(rows)
+            loss_sum += trainer.loss_sum(batch)
+            num_targets += num_target_tokens(batch["labels"])
+        if len(mine) < len(most):
+            trainer.loss_sum(collate(list(examples[:1])))  # ranks that share a model run forward equally often
+    trainer.model.train()
+    if count > 1:
+        loss_sum, num_targets = global_sum(loss_sum), int(global_sum(num_targets))
+    return loss_sum / num_targets if num_targets else float("nan")
+
+
+def batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
+    """Cut a sequence into lists of `size`, the last one shorter: 5 items by 2 -> 2, 2, 1."""
+    for start in range(0, len(items), size):
+        yield list(items[start : start + size])
 
 
 def bleu_score(
@@ -25,11 +70,9 @@ def bleu_score(
     """
     import sacrebleu  # a second to import, and only translation needs it
 
-    share = examples[comm.rank() :: comm.world_size()]
     single = plain_model(model).to(device).eval()
     pairs = []
-    for start in range(0, len(share), batch_size):
-        rows = share[start : start + batch_size]
+    for rows in batches(examples[comm.rank() :: comm.world_size()], batch_size):
         texts = translate(single, tokenizer, [row.source for row in rows], max_length)
         pairs += list(zip(texts, [row.target for row in rows], strict=True))
     everywhere = [pair for of_rank in comm.all_gather_object(pairs) for pair in of_rank]
@@ -48,7 +91,8 @@ def translate(model: Any, tokenizer: Tokenizer, sources: Sequence[str], max_leng
         sources: a batch of sentences.
         max_length: of source, separator and translation together, in tokens.
     """
-    prompts = [_prompt(tokenizer, source, max_length) for source in sources]
+    # A long source is cut, so that one token can follow the separator.
+    prompts = [[*tokenizer.encode(source)[: max_length - 2], tokenizer.separator_id] for source in sources]
     width = max(map(len, prompts))
     rows = [[tokenizer.pad_id] * (width - len(prompt)) + prompt for prompt in prompts]
     mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
@@ -62,11 +106,6 @@ def translate(model: Any, tokenizer: Tokenizer, sources: Sequence[str], max_leng
         pad_token_id=tokenizer.pad_id,
     )
     return [_text(tokenizer, row[width:].tolist()) for row in output]
-
-
-def _prompt(tokenizer: Tokenizer, source: str, max_length: int) -> list[int]:
-    """Source and separator, cut so that one token can follow."""
-    return [*prompt_tokens(tokenizer, source)[:-1][: max_length - 2], tokenizer.separator_id]
 
 
 def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
