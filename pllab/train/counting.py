@@ -5,13 +5,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab import comm
 from pllab.models.layers import token_losses
-from pllab.pipeline.tied import Place, Tied
-from pllab.schedule import Action, Kind, Schedule
+from pllab.pipeline.engine import Record
+from pllab.schedule import Action, Kind
+from pllab.train.torch_pipeline import TorchPipeline
 
 
 class _Outline(NamedTuple):
@@ -88,33 +88,30 @@ def _made(outlined: Any) -> Any:
 Saved = tuple[torch.Tensor, torch.Tensor]
 
 
-class CountedPipeline:
+class CountedPipeline(TorchPipeline):
     """A rank's part of a pipelined step on the meta device: its stages run, and the ledger is told of its packets.
 
     PyTorch's runtime needs values, because its ranks vote before the first step. What stages send to each other follows
-    from the schedule and the size of a packet. `hidden` is like the packet of a micro-batch, and losses are nan.
+    from the schedule and the size of a packet. `packet` is like that of a micro-batch; losses are nan.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        stages: Mapping[int, nn.Sequential],
-        tied: Sequence[Sequence[Place]],
-        group: comm.Group | None,
-        hidden: torch.Tensor,
-    ) -> None:
-        self._schedule, self._stages, self._group, self._hidden = schedule, stages, group, hidden
-        self._tied = Tied(tied, schedule, stages, group)
-        self._own, self._last = comm.rank(group), schedule.num_stages - 1
+    def __init__(self, *args: Any, packet: torch.Tensor) -> None:
+        super().__init__(*args)
+        self._packet, self._own = packet, comm.rank(self._group)
         self._current: Action | None = None
 
     def running(self) -> Action | None:
         """The action that runs now."""
         return self._current
 
-    def step(self, input_ids: torch.Tensor, labels: torch.Tensor) -> float:
+    def step(
+        self,
+        input_ids: torch.Tensor,
+        labels: torch.Tensor,
+        num_targets: int,  # noqa: ARG002 - nothing is divided
+    ) -> tuple[torch.Tensor, Record]:
         """Run this rank's actions, on micro-batches of equal size."""
-        rows = len(self._hidden)
+        rows = len(self._packet)
         saved: dict[tuple[int, int], Saved] = {}
         with self._tied.summed():
             for action in self._schedule.rows[self._own]:
@@ -125,15 +122,14 @@ class CountedPipeline:
                     self._backward(action.stage, *saved.pop(key))
             self._current = None
         comm.all_reduce(torch.zeros((), dtype=torch.float64, device="meta"), self._group)  # of the loss
-        return float("nan")
+        return torch.tensor(float("nan")), self._record
 
     def _forward(self, number: int, input_ids: torch.Tensor, labels: torch.Tensor) -> Saved:
-        value = input_ids if number == 0 else torch.empty_like(self._hidden, requires_grad=True)
+        value = input_ids if number == 0 else torch.empty_like(self._packet, requires_grad=True)
         self._note("receive", number - 1, value)
         output = self._stages[number](value)
         if number == self._last:
-            head: Any = self._stages[number][-1].lm_head
-            return value, token_losses(head, output[:, :-1], labels[:, 1:]).sum()
+            return value, token_losses(self._head, output[:, :-1], labels[:, 1:]).sum()
         self._note("send", number + 1, output)
         return value, output
 
