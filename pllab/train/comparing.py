@@ -1,25 +1,31 @@
 """Every strategy that some ranks allow, side by side: the time of a step, the memory of a rank, and what was learned.
 
-All layouts take the same steps from the same weights, so their losses are equal, or the row says how far off. Steps of
-different layouts are minutes apart; differences of a few percent between rows mean nothing.
+All layouts take the same steps from the same weights, whose embedding is tied and of which one is frozen. So their
+losses are equal, or the row says how far off. Steps of different layouts are minutes apart; differences of a few
+percent between rows mean nothing.
 """
 
 import gc
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pllab import comm
+from pllab.comm.devices import synchronize
 from pllab.show import Figure, figure
 from pllab.train.config import TrainConfig
-from pllab.train.layouts import FROZEN, Trained, batch, deviation, layouts, share_of, small, trained
-from pllab.train.trainers import make_trainer
+from pllab.train.inputs import build_model
+from pllab.train.layouts import batch, layouts, loss_of_all, share_of, small
+from pllab.train.trainers import Trainer, make_trainer
 
+FROZEN = ("transformer.h.1.ln_1.weight",)
 _WARMUP = 2
-"""Steps of each layout that are not timed."""
+"""Steps of each layout in which its memory is recorded; they are not timed."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +131,8 @@ def compare_strategies(
         raise ValueError(f"num_ranks is {num_ranks} and num_steps {num_steps}; give 2 or 4 ranks and at least 3 steps")
     sizes = {"batch_size": batch_size, "n_embd": n_embd, "n_head": n_head, "max_length": 64, "vocab_size": 1024}
     fields: dict[str, Any] = {**sizes, "device": "cpu"}
-    groups = [[TrainConfig(**fields)], list(layouts(num_ranks, **fields))]
-    return _compared(groups, num_steps, timeout_s, most=1e-4, with_parameters=False)
+    rows = compared([[TrainConfig(**fields)], list(layouts(num_ranks, **fields))], num_steps, timeout_s)
+    return StrategyComparison(num_steps, batch_size * 64, 1e-4, False, rows)
 
 
 def equivalence(
@@ -141,8 +147,9 @@ def equivalence(
         num_steps: steps of gradient descent.
         timeout_s: the most seconds the ranks of one number may take.
     """
-    groups = [[small()], *([small(config) for config in layouts(num_ranks)] for num_ranks in ranks)]
-    return _compared(groups, num_steps, timeout_s, most=1e-5, with_parameters=True)
+    alone, groups = small(), [[small(config) for config in layouts(num_ranks)] for num_ranks in ranks]
+    rows = compared([[alone], *groups], num_steps, timeout_s)
+    return StrategyComparison(num_steps, alone.batch_size * alone.max_length, 1e-5, True, rows)
 
 
 def compared(
@@ -160,14 +167,72 @@ def compared(
     return tuple(rows)
 
 
-def _compared(
-    groups: Sequence[Sequence[TrainConfig]], num_steps: int, timeout_s: float, most: float, with_parameters: bool
-) -> StrategyComparison:
-    first, rows = groups[0][0], compared(groups, num_steps, timeout_s)
-    return StrategyComparison(num_steps, first.batch_size * first.max_length, most, with_parameters, rows)
+class Trained(NamedTuple):
+    """What a rank learned from the loss of the whole batch in each step, and what it took."""
+
+    losses: list[float]
+    seconds: list[float]
+    peak_bytes: int
+    parameters: Mapping[str, torch.Tensor]
+    """After the last step, whole."""
 
 
-Measured = tuple[Strategy, Trained]
+def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZEN) -> Trained:
+    """Train a layout on the batches of all.
+
+    Args:
+        config: the layout.
+        num_steps: steps.
+        frozen: how the names of the parameters begin that do not train.
+    """
+    losses, seconds = list[float](), list[float]()
+
+    def take(trainer: Trainer, number: int) -> None:
+        share = share_of(batch(number, config), config)
+        comm.barrier()
+        start = time.perf_counter()
+        record = trainer.step(share)
+        synchronize()
+        seconds.append(time.perf_counter() - start)
+        losses.append(loss_of_all(record))
+
+    gc.collect()  # what is freed in the recording would count there
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        model = build_model(config, config.vocab_size)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(not name.startswith(frozen))
+        trainer = make_trainer(config, config.vocab_size, model)
+        trainer.updates.begin(num_steps)
+        for number in range(min(_WARMUP, num_steps)):
+            take(trainer, number)
+    elsewhere = comm.held_for_others()  # torch counts what is mapped on every rank that maps it
+    for number in range(_WARMUP, num_steps):
+        take(trainer, number)
+    parameters = {name: value.detach().clone() for name, value in trainer.gather().state_dict().items()}
+    trainer.close()
+    return Trained(losses, seconds, _peak_bytes(recorded) - elsewhere, parameters)
+
+
+def _peak_bytes(recorded: Any) -> int:
+    """The most bytes of tensors that were there at once since a recording began."""
+    events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:
+    """How far losses and parameters are from the reference's, relative; infinite if a parameter is missing."""
+    off = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(outcome.losses, reference.losses, strict=True)]
+    far = [
+        float((ours - value).abs().max() / value.abs().max())
+        if (ours := outcome.parameters.get(name)) is not None
+        else float("inf")
+        for name, value in reference.parameters.items()
+    ]
+    return max(off), max(far)
 
 
 def _rows(
@@ -176,34 +241,13 @@ def _rows(
     configs: Sequence[TrainConfig],
     num_steps: int,
     frozen: tuple[str, ...],
-) -> list[Measured]:
-    return [_row(config, num_steps, frozen) for config in configs]
-
-
-def _row(config: TrainConfig, num_steps: int, frozen: tuple[str, ...]) -> Measured:
-    held = max(comm.all_gather_object(_peak_bytes(config)))
-    outcome = trained(config, num_steps, frozen)
-    gc.collect()
-    slowest = [max(times) for times in zip(*comm.all_gather_object(outcome.seconds), strict=True)]
-    return Strategy(config.run_name, median(slowest[_WARMUP:] or slowest), held), outcome
-
-
-def _peak_bytes(config: TrainConfig) -> int:
-    """The most bytes of tensors while a trainer was made and took two steps; of shared memory, this rank's part."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        trainer = make_trainer(config, config.vocab_size)
-        trainer.updates.begin(2)
-        for number in range(2):
-            trainer.step(share_of(batch(number, config), config))
-        comm.barrier()
-        elsewhere = comm.held_for_others()  # torch counts what is mapped on every rank that maps it
-        comm.barrier()
-        trainer.close()
-        del trainer
-        gc.collect()  # what is freed in the next recording would count there
-    events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
-    held = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak - elsewhere
+) -> list[tuple[Strategy, Trained]]:
+    """A row and what was learned for each configuration; seconds and bytes are those of the rank that has most."""
+    rows = []
+    for config in configs:
+        outcome = trained(config, num_steps, frozen)
+        of_ranks = comm.all_gather_object((outcome.seconds, outcome.peak_bytes))
+        slowest = [max(times) for times in zip(*(seconds for seconds, _ in of_ranks), strict=True)]
+        step_s = median(slowest[_WARMUP:] or slowest)
+        rows.append((Strategy(config.run_name, step_s, max(held for _, held in of_ranks)), outcome))
+    return rows

@@ -1,23 +1,19 @@
-"""Every way to share a model among some ranks, and what all of them have to learn from the same batches.
+"""Every way to share a model among some ranks, and the batches that all of them learn from.
 
-The batches have rows with unequally many targets, the embedding is tied, and a parameter is frozen.
+The rows of a batch have unequally many targets, and a rank's rows sometimes none.
 """
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
 from pllab import comm
-from pllab.comm.devices import synchronize
 from pllab.train.config import TrainConfig
-from pllab.train.inputs import build_model
-from pllab.train.trainers import StepRecord, make_trainer
+from pllab.train.trainers import StepRecord
 
-FROZEN = ("transformer.h.1.ln_1.weight",)
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble")
 
 
@@ -54,42 +50,6 @@ def _axes(num_ranks: int) -> Iterator[dict[str, Any]]:
         yield from ({"tp": 2, "pp": 2, "schedule": name, "loss_parallel": name == "1f1b"} for name in ("gpipe", "1f1b"))
 
 
-class Trained(NamedTuple):
-    """The loss of each step over the whole batch, this rank's seconds of each, and the parameters after the last."""
-
-    losses: list[float]
-    seconds: list[float]
-    parameters: Mapping[str, torch.Tensor]
-
-
-def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZEN) -> Trained:
-    """Train a layout on the batches of all.
-
-    Args:
-        config: the layout.
-        num_steps: steps.
-        frozen: how the names of the parameters begin that do not train.
-    """
-    model, losses, seconds = build_model(config, config.vocab_size), list[float](), list[float]()
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not name.startswith(frozen))
-    trainer = make_trainer(config, config.vocab_size, model)
-    try:
-        trainer.updates.begin(num_steps)
-        for number in range(num_steps):
-            share = share_of(batch(number, config), config)
-            comm.barrier()
-            start = time.perf_counter()
-            record = trainer.step(share)
-            synchronize()
-            seconds.append(time.perf_counter() - start)
-            losses.append(loss_of_all(record))
-        parameters = {name: value.detach().clone() for name, value in trainer.gather().state_dict().items()}
-        return Trained(losses, seconds, parameters)
-    finally:
-        trainer.close()
-
-
 def loss_of_all(record: StepRecord) -> float:
     """The loss of a step over the whole batch."""
     pair = torch.tensor([float(record.loss_sum), float(record.num_targets)], dtype=torch.float64)
@@ -111,18 +71,6 @@ def batch(number: int, config: TrainConfig) -> dict[str, torch.Tensor]:
     if number % 3 == 1:
         has_target[rows // 2 :] = False
     return {"input_ids": ids, "labels": ids.where(has_target, -100)}
-
-
-def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:
-    """How far losses and parameters are from the reference's, relative; infinite if a parameter is missing."""
-    off = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(outcome.losses, reference.losses, strict=True)]
-    far = [
-        float((ours - value).abs().max() / value.abs().max())
-        if (ours := outcome.parameters.get(name)) is not None
-        else float("inf")
-        for name, value in reference.parameters.items()
-    ]
-    return max(off), max(far)
 
 
 def small(like: TrainConfig | None = None) -> TrainConfig:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pllab.train import TrainConfig
-from pllab.train.comparing import Strategy, compared, equivalence
-from pllab.train.layouts import FROZEN, Trained, deviation, layouts, small
+from pllab.train.comparing import FROZEN, Strategy, Trained, compared, deviation, equivalence
+from pllab.train.layouts import layouts, small
 
 pytestmark = pytest.mark.ranks
 SAMPLE_OF_2: list[dict[str, Any]] = [
@@ -68,7 +68,7 @@ def test_a_clipped_step_is_the_same_on_every_axis(quick_ranks: None) -> None:
 
 
 def test_the_comparison_sees_a_wrong_loss_a_wrong_parameter_and_a_missing_one() -> None:
-    right = Trained([2.0], [0.1], {"w": torch.tensor([4.0, 1.0])})
+    right = Trained([2.0], [0.1], 4, {"w": torch.tensor([4.0, 1.0])})
     assert deviation(right, right) == (0.0, 0.0)
     assert deviation(right._replace(losses=[2.2]), right)[0] == pytest.approx(0.1)
     assert deviation(right._replace(parameters={"w": torch.tensor([4.0, 2.0])}), right)[1] == 0.25
