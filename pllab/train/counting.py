@@ -9,8 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab import comm
 from pllab.models.layers import token_losses
-from pllab.pipeline.engine import Record
-from pllab.schedule import Action, Kind
+from pllab.schedule import Kind
 from pllab.train.torch_pipeline import TorchPipeline
 
 
@@ -98,31 +97,27 @@ class CountedPipeline(TorchPipeline):
     def __init__(self, *args: Any, packet: torch.Tensor) -> None:
         super().__init__(*args)
         self._packet, self._own = packet, comm.rank(self._group)
-        self._current: Action | None = None
 
-    def running(self) -> Action | None:
-        """The action that runs now."""
-        return self._current
-
-    def step(
+    def _run(
         self,
         input_ids: torch.Tensor,
         labels: torch.Tensor,
         num_targets: int,  # noqa: ARG002 - nothing is divided
-    ) -> tuple[torch.Tensor, Record]:
+        trains: bool,  # noqa: ARG002 - a step is what is counted
+    ) -> torch.Tensor:
         """Run this rank's actions, on micro-batches of equal size."""
         rows = len(self._packet)
         saved: dict[tuple[int, int], Saved] = {}
-        with self._tied.summed():
-            for action in self._schedule.rows[self._own]:
-                self._current, key = action, (action.stage, action.microbatch)
+        for action in self._schedule.rows[self._own]:
+            with self._timed(action):
                 if action.kind is Kind.F:
-                    saved[key] = self._forward(action.stage, input_ids[:rows], labels[:rows])
+                    saved[action.stage, action.microbatch] = self._forward(
+                        action.stage, input_ids[:rows], labels[:rows]
+                    )
                 elif action.kind is not Kind.W:  # what I leaves to W sends nothing more
-                    self._backward(action.stage, *saved.pop(key))
-            self._current = None
+                    self._backward(action.stage, *saved.pop((action.stage, action.microbatch)))
         comm.all_reduce(torch.zeros((), dtype=torch.float64, device="meta"), self._group)  # of the loss
-        return torch.tensor(float("nan")), self._record
+        return torch.tensor(float("nan"))
 
     def _forward(self, number: int, input_ids: torch.Tensor, labels: torch.Tensor) -> Saved:
         value = input_ids if number == 0 else torch.empty_like(self._packet, requires_grad=True)

@@ -1,7 +1,6 @@
 """The model of one rank when ranks share it: split over tp, then replicated or sharded over dp, ours or PyTorch's.
 
-A step asks a replica for the loss of its rows; what is sent in its backward, and when, is in the classes around the
-model:
+What is sent in a backward, and when, is in the classes around the model:
 
     --implementation    custom                               pytorch
     --dp 2              DataParallel                         DistributedDataParallel
@@ -27,10 +26,12 @@ from pllab.parallel import DataParallel, FullyShardedDataParallel
 from pllab.train.config import TrainConfig
 
 
-class Replica:
+def replica_of(
+    model: GPT2LMHeadModelParallel, config: TrainConfig, device: torch.device, mesh: comm.Mesh | None
+) -> nn.Module:
     """A GPT-2 of which this rank has its part, called and trained like the whole one.
 
-    Example: `replica.loss_sum(ids, labels).backward()` on this rank's rows; gradients are means over dp afterwards.
+    Example: after `replica(input_ids=ids, labels=labels).loss.backward()` gradients are means over dp.
 
     Args:
         model: the whole model, on the meta device if `config.deferred_init`.
@@ -38,61 +39,59 @@ class Replica:
         device: where this rank computes.
         mesh: the ranks; none for a process alone.
     """
+    if not config.deferred_init:
+        nn.Module.to(model, device)
+    if config.tp > 1:
+        tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
+    if config.dp == 1:
+        return model
+    if config.implementation == "pytorch":
+        assert mesh is not None
+        return _shared_by_pytorch(model, config, device, mesh)
+    if not config.zero:
+        return DataParallel(model, mesh=mesh)
+    return FullyShardedDataParallel(model, zero=config.zero, mesh=mesh, initialise=initialise(model, config.seed))
 
-    def __init__(
-        self, model: GPT2LMHeadModelParallel, config: TrainConfig, device: torch.device, mesh: comm.Mesh | None
-    ) -> None:
-        self._config, self._mesh, self.device = config, mesh, device
-        if not config.deferred_init:
-            nn.Module.to(model, device)
-        if config.tp > 1:
-            assert mesh is not None
-            tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
-        self.model = model
-        self.module: nn.Module = model
-        if config.dp > 1 or config.zero:
-            self.module = self._shared() if config.implementation == "custom" else self._shared_by_pytorch()
 
-    @property
-    def reason(self) -> str:
-        """How the ranks share the model, in a sentence."""
-        return str(getattr(self.module, "reason", ""))
+def replica_of_stages(
+    stages: nn.ModuleList, config: TrainConfig, mesh: comm.Mesh | None
+) -> DataParallel | FullyShardedDataParallel | None:
+    """A rank's stages shared over dp, their gradients sent once in a step; under zero a layer is a unit."""
+    if config.dp == 1:
+        return None
+    if not config.zero:
+        return DataParallel(stages, mesh=mesh)
+    units = {type(layer): None for stage in stages.children() for layer in stage.children()}
+    return FullyShardedDataParallel(stages, zero=config.zero, units=list(units), mesh=mesh)
 
-    def loss_sum(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy summed over the target tokens of this rank's rows, in nats."""
-        ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
-        mask = ids.new_empty(1, 1, *ids.shape[1:] * 2, dtype=torch.bool) if ids.is_meta else None
-        # Without a mask transformers reads the positions to make one, and the meta device has none to read.
-        return self.module(input_ids=ids, labels=targets, num_items_in_batch=1, attention_mask=mask).loss
 
-    @contextmanager
-    def unsent(self) -> Iterator[None]:
-        """Backwards inside the block send nothing; the next one outside sends the sum."""
-        if isinstance(self.module, FSDPModule):
-            self.module.set_requires_gradient_sync(False)
-            yield
-            self.module.set_requires_gradient_sync(True)
-            return
-        no_sync: Any = getattr(self.module, "no_sync", nullcontext)
-        with no_sync():
-            yield
+@contextmanager
+def unsent(replica: nn.Module | None, *, is_held: bool = False) -> Iterator[None]:
+    """Backwards inside the block send nothing over dp; the next one outside sends the sum.
 
-    def _shared(self) -> nn.Module:
-        if not self._config.zero:
-            return DataParallel(self.model, mesh=self._mesh)
-        init = initialise(self.model, self._config.seed)
-        return FullyShardedDataParallel(self.model, zero=self._config.zero, mesh=self._mesh, initialise=init)
+    With `is_held` weights stay whole as long, for the forwards and backwards of a schedule.
+    """
+    if isinstance(replica, FSDPModule):
+        replica.set_requires_gradient_sync(False)
+        yield
+        replica.set_requires_gradient_sync(True)
+        return
+    is_held &= isinstance(replica, FullyShardedDataParallel)
+    block: Any = getattr(replica, "held" if is_held else "no_sync", nullcontext)
+    with block():
+        yield
 
-    def _shared_by_pytorch(self) -> nn.Module:
-        assert self._mesh is not None
-        if not self._config.zero:
-            return DistributedDataParallel(self.model, process_group=comm.group_of(self._mesh, "dp"))
-        mesh, frees = self._mesh["dp"], self._config.zero == 3
-        for layer in (*self.model.transformer.h, self.model):
-            fully_shard(layer, mesh=mesh, reshard_after_forward=frees)
-        if self._config.deferred_init:
-            _make_real(self.model, self._config.seed, self.device)
-        return self.model
+
+def _shared_by_pytorch(
+    model: GPT2LMHeadModelParallel, config: TrainConfig, device: torch.device, mesh: comm.Mesh
+) -> nn.Module:
+    if not config.zero:
+        return DistributedDataParallel(model, process_group=comm.group_of(mesh, "dp"))
+    for layer in (*model.transformer.h, model):
+        fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=config.zero == 3)
+    if config.deferred_init:
+        _make_real(model, config.seed, device)
+    return model
 
 
 def _make_real(model: GPT2LMHeadModelParallel, seed: int, device: torch.device) -> None:

@@ -1,7 +1,6 @@
-"""A GPT-2 as the stages of a pipeline: where it is cut, what works when and on which lanes, and how dp shares it."""
+"""A GPT-2 as the stages of a pipeline: where it is cut, what works when, and on which lanes."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from pllab.comm.devices import fork_rng
 from pllab.data import IGNORED
 from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of
 from pllab.models.layers import cut
-from pllab.parallel import DataParallel, FullyShardedDataParallel, num_target_tokens
+from pllab.parallel import num_target_tokens
 from pllab.pipeline import LaneExecutor, balance, calibrate
 from pllab.schedule import FAMILIES, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
@@ -128,20 +127,3 @@ def packet_of(config: TrainConfig, num_microbatches: int) -> torch.Tensor:
     rows = -(-config.batch_size // config.dp // num_microbatches)
     shape = rows, config.max_length, config.n_embd
     return torch.empty(shape, dtype=getattr(torch, config.dtype), device="meta")
-
-
-def shared(
-    stages: nn.ModuleList, config: TrainConfig, mesh: comm.Mesh | None
-) -> DataParallel | FullyShardedDataParallel:
-    """A rank's stages shared over dp, their gradients sent once in a step; under zero a layer is a unit."""
-    if not config.zero:
-        return DataParallel(stages, mesh=mesh)
-    units = {type(layer): None for stage in stages.children() for layer in stage.children()}
-    return FullyShardedDataParallel(stages, zero=config.zero, units=list(units), mesh=mesh)
-
-
-def unsent(replica: DataParallel | FullyShardedDataParallel | None) -> AbstractContextManager[None]:
-    """A block for the forwards and backwards of a schedule: on whole weights, and nothing is sent over dp."""
-    if isinstance(replica, FullyShardedDataParallel):
-        return replica.held()
-    return replica.no_sync() if replica else nullcontext()

@@ -5,12 +5,10 @@ Every number here is simulated: from what work costs, measured or assumed, and f
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pllab.schedule import Schedule
 from pllab.simulate import Costs, MessageCost, simulate
-
-_FREE = MessageCost(0.0, 0.0)
 
 
 class Sent(NamedTuple):
@@ -18,6 +16,9 @@ class Sent(NamedTuple):
 
     num_messages: float = 0
     traffic: float = 0
+
+
+_FREE, _NOTHING = MessageCost(0.0, 0.0), Sent()
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ def step_time(
     *,
     tp_forward: Sequence[Sent] | None = None,
     tp_backward: Sequence[Sent] | None = None,
-    tp_link: MessageCost | None = None,
-    after: Sent | None = None,
-    link: MessageCost | None = None,
+    tp_link: MessageCost = _FREE,
+    after: Sent = _NOTHING,
+    link: MessageCost = _FREE,
 ) -> StepTime:
     """Simulate a step of a layout: a pipeline whose stages are split over tp and shared over dp.
 
@@ -75,12 +76,11 @@ def step_time(
     Raises:
         ValueError: the schedule is illegal, or there are costs or messages for another number of stages.
     """
-    link = link or _FREE
     split = with_tp(costs, schedule.num_stages, tp_forward, tp_backward, tp_link)
     alone = simulate(schedule, replace(costs, p2p=0.0, activation_bytes=0.0)).makespan
     together = simulate(schedule, costs).makespan
     waiting = simulate(schedule, split).makespan
-    return StepTime(alone, together - alone, waiting - together, link.seconds(*(after or Sent())))
+    return StepTime(alone, together - alone, waiting - together, link.seconds(*after))
 
 
 def with_tp(
@@ -88,7 +88,7 @@ def with_tp(
     num_stages: int,
     forward: Sequence[Sent] | None = None,
     backward: Sequence[Sent] | None = None,
-    link: MessageCost | None = None,
+    link: MessageCost = _FREE,
 ) -> Costs:
     """The costs of stages that are split over tp: F and the first half of a backward also wait for their messages.
 
@@ -97,20 +97,12 @@ def with_tp(
     Raises:
         ValueError: there are messages for another number of stages.
     """
-    link = link or _FREE
-    more_forward, more_backward = (
-        [link.seconds(*sent) for sent in each or [Sent()] * num_stages] for each in (forward, backward)
-    )
-    for seconds in (more_forward, more_backward):
-        if len(seconds) != num_stages:
-            raise ValueError(f"messages are given for {len(seconds)} stages of {num_stages}; give each one")
-    split = replace(costs, forward=_sum(costs.forward, more_forward))
-    if costs.backward is None:
-        return replace(split, backward_input=_sum(costs.backward_input, more_backward))
-    return replace(split, backward=_sum(costs.backward, more_backward))
-
-
-def _sum(cost: object, more: Sequence[float]) -> tuple[float, ...]:
-    """A cost of `Costs`, one for all stages or one for each, and what is added to it."""
-    each = cost if isinstance(cost, tuple) else (cost,) * len(more)
-    return tuple(one + extra for one, extra in zip(each, more, strict=True))
+    changed: dict[str, Any] = {}
+    later = "backward_input" if costs.backward is None else "backward"
+    for name, messages in (("forward", forward), (later, backward)):
+        each, cost = messages or [_NOTHING] * num_stages, getattr(costs, name)
+        if len(each) != num_stages:
+            raise ValueError(f"messages are given for {len(each)} stages of {num_stages}; give each one")
+        alone = cost if isinstance(cost, tuple) else (cost,) * num_stages
+        changed[name] = tuple(one + link.seconds(*sent) for one, sent in zip(alone, each, strict=True))
+    return replace(costs, **changed)

@@ -27,8 +27,8 @@ from pllab.train.config import TrainConfig
 from pllab.train.counting import CountedPipeline
 from pllab.train.inputs import build_model, devices_of
 from pllab.train.metrics import DeviceTime
-from pllab.train.replica import Replica
-from pllab.train.stages import LanePipeline, packet_of, schedule_of, shared, shares_of, stages_of, unsent
+from pllab.train.replica import replica_of, replica_of_stages, unsent
+from pllab.train.stages import LanePipeline, packet_of, schedule_of, shares_of, stages_of
 from pllab.train.torch_pipeline import TorchPipeline
 from pllab.train.updates import Updates
 
@@ -78,8 +78,8 @@ class Plain:
     def __init__(self, model: GPT2LMHeadModelParallel, config: TrainConfig, mesh: comm.Mesh | None = None) -> None:
         devices = devices_of(config)
         self.model, self.device, self.mesh, self._config = model, devices[0], mesh, config
-        self._replica = Replica(model, config, self.device, mesh)
-        self.shared, self.reason = self._replica.module, self._replica.reason
+        self.shared = replica_of(model, config, self.device, mesh)
+        self.reason = str(getattr(self.shared, "reason", ""))
         if config.mode == "model_parallel":
             model.parallelize(devices, time=config.max_length)
             assert model.pipe is not None
@@ -100,8 +100,8 @@ class Plain:
         sums, timings, pipe = list[torch.Tensor](), list[DeviceTime](), self.model.pipe
         parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
         for part in parts:
-            with nullcontext() if part is parts[-1] else self._replica.unsent():
-                loss_sum = self._replica.loss_sum(*part)
+            with nullcontext() if part is parts[-1] else unsent(self.shared):
+                loss_sum = self._loss_sum(*part)
                 token_weighted(loss_sum, num_targets, total=total).backward()
             sums.append(loss_sum.detach())
             timings += [DeviceTime.of(pipe.last_timeline)] if pipe else []
@@ -112,7 +112,7 @@ class Plain:
     def loss_sum(self, batch: Batch) -> float:
         """Cross-entropy summed over the target tokens of a batch, in nats, without training."""
         with torch.no_grad():
-            return float(self._replica.loss_sum(batch["input_ids"], batch["labels"]))
+            return float(self._loss_sum(batch["input_ids"], batch["labels"]))
 
     def device_time(self, records: Sequence[StepRecord]) -> list[DeviceTime]:
         """The time of the devices of a split model in some steps, for each part of a batch."""
@@ -125,6 +125,12 @@ class Plain:
     def close(self) -> None:
         """End the workers of the model's pipe."""
         self.model.close()
+
+    def _loss_sum(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
+        mask = ids.new_empty(1, 1, *ids.shape[1:] * 2, dtype=torch.bool) if ids.is_meta else None
+        # Without a mask transformers reads the positions to make one, and the meta device has none to read.
+        return self.shared(input_ids=ids, labels=targets, num_items_in_batch=1, attention_mask=mask).loss
 
 
 class Pipelined:
@@ -152,7 +158,7 @@ class Pipelined:
                 "torch.distributed.pipelining"
             )
         modules = nn.ModuleList(mine.values())
-        self._replica = shared(modules, config, mesh) if config.dp > 1 else None
+        self._replica = replica_of_stages(modules, config, mesh)
         self.shared: nn.Module = self._replica or modules
         self.updates = Updates(model, shares_of(model, mine, schedule), config)
         self.model, self.device, self.mesh, self.schedule, self._config = model, devices[0], mesh, schedule, config
@@ -164,7 +170,7 @@ class Pipelined:
         total = _targets_of_all(num_targets, self._config, self.mesh if self._replica else None)
         loss: float | torch.Tensor = 0.0
         timings: list[DeviceTime | Record] = []
-        with unsent(self._replica):
+        with unsent(self._replica, is_held=True):
             if num_targets:  # a mean over no targets is no number
                 loss, timing = self._executor.step(inputs, labels, num_targets)
                 timings.append(timing)
@@ -179,7 +185,7 @@ class Pipelined:
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
         num_targets = num_target_tokens(batch["labels"])
-        with unsent(self._replica):
+        with unsent(self._replica, is_held=True):
             if not num_targets:
                 return 0.0
             return self._executor.evaluate(batch["input_ids"], batch["labels"], num_targets) * num_targets

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch._C._profiler import _ExperimentalConfig
 
 from pllab.schedule import FAMILIES
 from pllab.traces import read_trace
@@ -27,6 +28,10 @@ SMALL: dict[str, Any] = {
 }
 LANES: dict[str, Any] = {"mode": "pipeline", "world_size": 2, "schedule": "zb_h1"}
 RANKS: dict[str, Any] = {"pp": 2, "schedule": "zbv", "implementation": "pytorch"}
+
+
+def test_torch_still_has_the_private_name_that_records_the_threads_of_lanes() -> None:
+    assert "profile_all_threads" in str(_ExperimentalConfig.__init__.__doc__)
 
 
 @pytest.mark.parametrize(
