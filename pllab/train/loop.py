@@ -201,15 +201,10 @@ class _Loop:
             validation_loss=validation,
             bubble_fraction=1 - sum(each.busy for each in times) / sum(each.total for each in times) if times else None,
         )
+        norms = [None if record.gradient_norm is None else float(record.gradient_norm) for record in records]
         return metrics, [
-            StepMetrics(
-                loss=loss,
-                num_samples=step.num_rows * count,
-                learning_rate=step.record.learning_rate,
-                gradient_norm=None if (norm := step.record.gradient_norm) is None else float(norm),
-                validation_loss=step.validation_loss,
-            )
-            for loss, step in zip(losses, steps, strict=True)
+            StepMetrics(loss, step.num_rows * count, step.record.learning_rate, norm, step.validation_loss)
+            for loss, step, norm in zip(losses, steps, norms, strict=True)
         ]
 
 
