@@ -227,8 +227,7 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
     """What this rank has measured, after it has translated."""
     config, corpus, trainer, bleu = loop.config, loop.corpus, loop.trainer, None
     if config.bleu and corpus.is_translation:
-        model, rows = trainer.gather(), config.batch_size // config.dp
-        bleu = bleu_score(model, corpus.validation, corpus.tokenizer, config.max_length, rows, trainer.device)
+        bleu = bleu_score(trainer, corpus, config.max_length, config.batch_size // config.dp)
     end, schedule = time.perf_counter(), trainer.schedule
     most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))

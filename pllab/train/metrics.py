@@ -150,12 +150,7 @@ class Summary:
         """Summarise the values of consecutive epochs, the first dropped when there are several.
 
         Example: `Summary.of([9.0, 2.0, 4.0])` has mean 3.0.
-
-        Raises:
-            ValueError: there is no value.
         """
-        if not values:
-            raise ValueError("there is no epoch to summarise; train for at least one")
         counted = values[1:] if len(values) > 1 else values
         return cls(fmean(counted), stdev(counted) if len(counted) > 1 else 0.0)
 

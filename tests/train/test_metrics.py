@@ -39,11 +39,6 @@ def test_a_single_epoch_is_kept():
     assert Summary.of([7.0]) == Summary(7.0, 0.0)
 
 
-def test_no_epoch_is_refused():
-    with pytest.raises(ValueError, match="no epoch"):
-        Summary.of([])
-
-
 def test_rates_are_summed_and_times_averaged_over_ranks():
     ranks = [
         [metrics(0, 0, 50.0, 1), metrics(0, 1, 2.0, 100), metrics(0, 2, 4.0, 100)],
