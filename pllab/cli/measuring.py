@@ -115,11 +115,10 @@ def run_scale(words: Sequence[str]) -> int:
     """Count a layout as the flags say and print its table; returns 0.
 
     Raises:
-        ValueError: an unknown flag, axes that contradict each other, or no place for a file.
+        ValueError: an unknown flag, or axes that contradict each other.
     """
-    count, numbers = bind((resolve_name("pllab.train.scale:scale"), Numbers), words, "scale")
-    json = numbers().json
-    _report(count(), json, "scale", words)
+    (count,) = bind((resolve_name("pllab.train.scale:scale"),), words, "scale")
+    print(count().table())
     return 0
 
 

@@ -1,7 +1,7 @@
 """The model of one rank when ranks share it: split over tp, then replicated or sharded over dp, ours or PyTorch's.
 
-A step asks a replica for the loss of its rows, calls `backward`, and clips; what is sent, and when, is in the classes
-around the model:
+A step asks a replica for the loss of its rows; what is sent in its backward, and when, is in the classes around the
+model:
 
     --implementation    custom                               pytorch
     --dp 2              DataParallel                         DistributedDataParallel
@@ -23,15 +23,14 @@ from torch.nn.parallel import DistributedDataParallel
 from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.models.gpt2 import initial_value, initialise
-from pllab.parallel import DataParallel, FullyShardedDataParallel, clip_grad_norm
+from pllab.parallel import DataParallel, FullyShardedDataParallel
 from pllab.train.config import TrainConfig
 
 
 class Replica:
     """A GPT-2 of which this rank has its part, called and trained like the whole one.
 
-    Example: `replica.loss_sum(ids, labels)` on this rank's rows, `replica.backward(loss)`, `optimizer.step()` on
-    `replica.parameters()`, which are this rank's.
+    Example: `replica.loss_sum(ids, labels).backward()` on this rank's rows; gradients are means over dp afterwards.
 
     Args:
         model: the whole model, on the meta device if `config.deferred_init`.
@@ -66,10 +65,6 @@ class Replica:
         # Without a mask transformers reads the positions to make one, and the meta device has none to read.
         return self.module(input_ids=ids, labels=targets, num_items_in_batch=1, attention_mask=mask).loss
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Backward of a loss; gradients are means over dp afterwards."""
-        loss.backward()
-
     @contextmanager
     def unsent(self) -> Iterator[None]:
         """Backwards inside the block send nothing; the next one outside sends the sum."""
@@ -81,10 +76,6 @@ class Replica:
         no_sync: Any = getattr(self.module, "no_sync", nullcontext)
         with no_sync():
             yield
-
-    def clip(self, most: float) -> float:
-        """Scale the gradients of all ranks together to a norm of at most `most`; return the norm before."""
-        return clip_grad_norm(self.module, most, self._mesh)
 
     def _shared(self) -> nn.Module:
         if not self._config.zero:

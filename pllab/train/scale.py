@@ -6,29 +6,27 @@ the messages. So the counts are those of the code, not of a formula; tests hold 
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from itertools import groupby
 from typing import Any, Literal
 
 import torch
 
 from pllab import comm
 from pllab.arguments import require, whole_number
-from pllab.models import layer_costs
-from pllab.models.gpt2 import SIZES
+from pllab.models import gpt2_config, layer_costs
 from pllab.parallel.byte_count import held_bytes
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, MessageCost
 from pllab.train.config import TrainConfig
+from pllab.train.counting import RememberedShapes
 from pllab.train.inputs import meta_model
-from pllab.train.shapes import RememberedShapes
 from pllab.train.stages import packet_of, stage_sizes
 from pllab.train.step_time import Sent, StepTime, step_time, with_tp
 from pllab.train.trainers import Pipelined, Plain, make_trainer
 
-Size = Literal["tiny", "small", "gpt2", "medium", "large", "xl", "1B", "6.7B", "13B", "70B", "175B", "405B"]
 _GIB = 2**30
 _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
 
@@ -131,34 +129,17 @@ class Scale:
             lines.append(f"{where:>6}  peak {rank.peak_bytes / _GIB:.2f} GiB without activations: {kinds}")
         return "\n".join([*lines, self.time.text()])
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dump`."""
-        ranks = [
-            {
-                "rank": rank.rank,
-                "pp": rank.pp,
-                "messages": [asdict(count) | {"traffic": float(count.traffic)} for count in rank.counts],
-                "peak_bytes": rank.peak,
-            }
-            for rank in self.ranks
-        ]
-        time = asdict(self.time) | {"engine": "simulated", "total_s": self.time.total_s}
-        return {"config": asdict(self.config), "num_parameters": self.num_parameters, "ranks": ranks, "time": time}
-
     def _distinct(self) -> Iterator[tuple[str, RankCount]]:
         """Runs of neighbours with equal counts, as `1-6` and the first of them."""
-        start = 0
-        for end in range(1, len(self.ranks) + 1):
-            first = self.ranks[start]
-            if end == len(self.ranks) or _numbers(self.ranks[end]) != _numbers(first):
-                yield f"{first.pp}" if end - start == 1 else f"{first.pp}-{end - 1}", first
-                start = end
+        for _, equal in groupby(self.ranks, key=lambda rank: (rank.counts, rank.peak)):
+            first, *others = equal
+            yield f"{first.pp}-{others[-1].pp}" if others else f"{first.pp}", first
 
 
 def scale(
     machine: Machine = Machine(),  # noqa: B008 - it is frozen
     *,
-    model: Size = "gpt2",
+    model: str = "gpt2",
     world_size: int = 1,
     dp: int = 1,
     tp: int = 1,
@@ -178,7 +159,7 @@ def scale(
 
     Args:
         machine: what work and messages cost.
-        model: GPT-2 by size; 405B has 126 layers of width 16384.
+        model: GPT-2 by size, tiny, small, gpt2, medium, large, xl, 1B, 6.7B, 13B, 70B, 175B or 405B.
         world_size: number of ranks; 1 takes the product of the axes.
         dp: ranks that share the batch.
         tp: ranks that split each layer.
@@ -195,26 +176,13 @@ def scale(
     Raises:
         ValueError: the axes contradict each other, or the model.
     """
-    n_layer, n_embd, n_head = SIZES[model]
+    size = gpt2_config(model)
     parts = num_microbatches or (2 * pp if pp > 1 else 1)
     of_pipeline: Any = {"num_microbatches": parts, "schedule": schedule} if pp > 1 else {"accumulation": parts}
-    config = TrainConfig(
-        world_size=world_size,
-        dp=dp,
-        tp=tp,
-        pp=pp,
-        zero=zero,
-        loss_parallel=loss_parallel,
-        n_layer=n_layer,
-        n_embd=n_embd,
-        n_head=n_head,
-        batch_size=dp * rows * parts,
-        max_length=max_length,
-        dtype=dtype,
-        gradient_clipping=1.0,
-        **of_pipeline,
-    )
-    return count_layout(config, vocab_size, machine)
+    axes: Any = {"world_size": world_size, "dp": dp, "tp": tp, "pp": pp, "zero": zero, "loss_parallel": loss_parallel}
+    sizes: Any = {"n_layer": size.n_layer, "n_embd": size.n_embd, "n_head": size.n_head, "max_length": max_length}
+    shape = axes | sizes | of_pipeline | {"batch_size": dp * rows * parts, "dtype": dtype}
+    return count_layout(TrainConfig(**shape, gradient_clipping=1.0), vocab_size, machine)
 
 
 def count_layout(config: TrainConfig, vocab_size: int, machine: Machine | None = None) -> Scale:
@@ -281,14 +249,9 @@ class _Watch:
 
     def counts(self) -> Iterator[Count]:
         """The messages by axis and name."""
-        kinds = Counter((axis, message.name) for axis, message in self._messages)
-        for (axis, name), number in sorted(kinds.items()):
+        for axis, name in sorted({(axis, message.name) for axis, message in self._messages}):
             mine = [message for where, message in self._messages if (where, message.name) == (axis, name)]
-            yield Count(axis, name, number, sum(m.num_bytes for m in mine), sum(map(comm.traffic, mine), Fraction()))
-
-
-def _numbers(rank: RankCount) -> tuple[object, ...]:
-    return rank.counts, rank.peak
+            yield Count(axis, name, len(mine), sum(m.num_bytes for m in mine), sum(map(comm.traffic, mine), Fraction()))
 
 
 def _timed(
@@ -298,16 +261,16 @@ def _timed(
     parts = config.num_microbatches or config.accumulation
     schedule = FAMILIES[config.schedule].make(config.pp, parts) if config.pp > 1 else FAMILIES["gpipe"].make(1, parts)
     link, tp_link = MessageCost(machine.alpha_s, machine.beta_s), MessageCost(machine.tp_alpha_s, machine.tp_beta_s)
-    sent = {key: value for rank in ranks for key, value in rank.actions.items()}
-    each = [[_part(sent.get((stage, is_f)), parts) for stage in range(schedule.num_stages)] for is_f in (True, False)]
+    sent = {
+        key: Sent(all_parts.num_messages / parts, all_parts.traffic / parts)
+        for rank in ranks
+        for key, all_parts in rank.actions.items()
+    }
+    each = [[sent.get((stage, is_f), Sent()) for stage in range(schedule.num_stages)] for is_f in (True, False)]
     after = max((rank.sent("dp", "tied", "all") for rank in ranks), key=lambda sent: link.seconds(*sent))
     costs = _costs(config, vocab_size, schedule, machine)
     time = step_time(schedule, costs, tp_forward=each[0], tp_backward=each[1], tp_link=tp_link, after=after, link=link)
     return time, schedule, with_tp(costs, schedule.num_stages, each[0], each[1], tp_link)
-
-
-def _part(sent: Sent | None, parts: int) -> Sent:
-    return Sent() if sent is None else Sent(sent.num_messages / parts, sent.traffic / parts)
 
 
 def _costs(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> Costs:

@@ -1,19 +1,24 @@
-"""A GPT-2 as the stages of a pipeline: where it is cut, which stage owns a weight, and how dp shares a stage."""
+"""A GPT-2 as the stages of a pipeline: where it is cut, what works when and on which lanes, and how dp shares it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import nn
 from transformers import GPT2Config
 
 from pllab import comm
+from pllab.comm.devices import fork_rng
 from pllab.data import IGNORED
 from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of
 from pllab.models.layers import cut
-from pllab.parallel import DataParallel, FullyShardedDataParallel
-from pllab.pipeline import balance
+from pllab.parallel import DataParallel, FullyShardedDataParallel, num_target_tokens
+from pllab.pipeline import LaneExecutor, balance, calibrate
+from pllab.schedule import FAMILIES, Kind, Schedule, zero_bubble
+from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
+from pllab.train.metrics import DeviceTime
 
 
 def stages_of(model: GPT2LMHeadModelParallel, config: TrainConfig) -> list[nn.Sequential]:
@@ -26,14 +31,96 @@ def stage_sizes(settings: GPT2Config, config: TrainConfig) -> list[int]:
     return balance(layer_costs(settings, config.max_length), config.num_stages)
 
 
-def owned(stages: Sequence[nn.Module]) -> Iterator[tuple[int, nn.Parameter]]:
-    """Each parameter once, with the first stage that has it."""
-    counted: set[int] = set()
-    for number, stage in enumerate(stages):
-        for parameter in stage.parameters():
-            if id(parameter) not in counted:
-                counted.add(id(parameter))
-                yield number, parameter
+def schedule_of(
+    stages: Sequence[nn.Sequential],
+    config: TrainConfig,
+    vocab_size: int,
+    devices: Sequence[torch.device],
+    mesh: comm.Mesh | None,
+) -> Schedule:
+    """The order of work of a configuration; `zero_bubble` is searched for what the stages cost on this machine.
+
+    Args:
+        stages: all of them, whose costs are measured with random tokens.
+        config: names the schedule.
+        vocab_size: entries of the vocabulary.
+        devices: the lanes, or the device of this rank.
+        mesh: the ranks, all of which call it; none for lanes.
+    """
+    rows = config.batch_size // config.dp
+    num_parts = config.num_microbatches or min(2 * config.pp, rows)
+    family = FAMILIES.get(config.schedule)
+    if family is not None:
+        return family.make(config.pp, num_parts)
+    measured = max(num_parts, 2 * config.pp)
+    options: Any = {"num_microbatches": measured, "repeats": 2, "timeout_s": config.timeout_s, "devices": devices}
+    with fork_rng(devices[0]):
+        ids = torch.randint(vocab_size, (measured * max(1, rows // num_parts), config.max_length))
+        if mesh is None:
+            costs = calibrate(stages, (ids, ids), ids, mean_loss, num_ranks=config.pp, **options)
+        else:
+            costs = _costs_of_ranks(stages, ids, options, comm.group_of(mesh, "pp"))
+    limit = float(config.pp) if config.memory_limit is None else config.memory_limit
+    return zero_bubble(config.pp, num_parts, costs, limit)
+
+
+def _costs_of_ranks(
+    stages: Sequence[nn.Sequential], ids: torch.Tensor, options: dict[str, Any], group: comm.Group | None
+) -> Costs:
+    """Each rank times its own stage, behind the embedding and before the head, which make its input and its loss."""
+    own, last = comm.rank(group), len(stages) - 1
+    before, after = [stages[0][:1]] if own > 0 else [], [stages[last][-1:]] if own < last else []
+    chain = [stage.to(options["devices"][0]) for stage in (*before, stages[own], *after)]
+    costs = calibrate(chain, (ids, ids), ids, mean_loss, num_ranks=1, **options)
+    mine = [costs.duration(len(before), kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)]
+    forward, backward_input, backward_weight, backward = zip(*comm.all_gather_object(mine, group), strict=True)
+    of_ranks = Costs(forward, backward_input, backward_weight, backward=backward)
+    return comm.all_gather_object(of_ranks)[0]  # all pipelines take the same schedule
+
+
+class LanePipeline:
+    """The lanes of this process that run all stages, called as the ranks of `TorchPipeline` are."""
+
+    def __init__(
+        self, schedule: Schedule, stages: Sequence[nn.Module], config: TrainConfig, devices: Sequence[torch.device]
+    ) -> None:
+        options: Any = {"mean_over": num_target_tokens, "recompute": config.recompute, "timeout_s": config.timeout_s}
+        lanes = LaneExecutor(schedule, stages, mean_loss, devices=devices, **options)
+        self._lanes, self.on_each_lane, self.close = lanes, lanes.on_each_lane, lanes.close
+
+    def step(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> tuple[float, DeviceTime]:  # noqa: ARG002
+        """Forward and backward of a batch, (rows, time) both: its mean loss over the targets."""
+        loss, timeline = self._lanes.step((input_ids, labels), labels)
+        return loss, DeviceTime.of(timeline)
+
+    def evaluate(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> float:  # noqa: ARG002
+        """The mean loss over the targets of a batch, without training."""
+        return self._lanes.evaluate((input_ids, labels), labels).loss
+
+    def device_times(self, timings: Sequence[Any]) -> list[DeviceTime]:
+        """Those of some steps, which are known already."""
+        return list(timings)
+
+    def running(self) -> None:
+        """Nothing: lanes run several actions at a time."""
+
+
+def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A pipeline's loss: the mean over targets of the losses that the last layer has summed per row."""
+    return sums.sum() / (labels[:, 1:] != IGNORED).sum().clamp(min=1)  # counted where it is: nothing waits for a GPU
+
+
+def shares_of(model: nn.Module, stages: Mapping[int, nn.Module], schedule: Schedule) -> list[list[str]]:
+    """The names of the parameters that each rank of the schedule updates: of those stages that it is first to have.
+
+    Example: a lane's list for each lane of this process; of one rank's stages, a single list.
+    """
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    shares: dict[int, list[str]] = {}
+    for number, stage in stages.items():
+        mine = shares.setdefault(schedule.rank_of_stage[number], [])
+        mine += [names.pop(id(parameter)) for parameter in stage.parameters() if id(parameter) in names]
+    return [shares[rank] for rank in sorted(shares)]
 
 
 def packet_of(config: TrainConfig, num_microbatches: int) -> torch.Tensor:
@@ -58,26 +145,3 @@ def unsent(replica: DataParallel | FullyShardedDataParallel | None) -> AbstractC
     if isinstance(replica, FullyShardedDataParallel):
         return replica.held()
     return replica.no_sync() if replica else nullcontext()
-
-
-def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """A pipeline's loss: the mean over targets of the losses that the last layer has summed per row."""
-    return sums.sum() / (labels[:, 1:] != IGNORED).sum().clamp(min=1)  # counted where it is: nothing waits for a GPU
-
-
-def first_mean(outputs: tuple[torch.Tensor, torch.Tensor], _: torch.Tensor) -> torch.Tensor:
-    """Stands for the loss of a stage in the middle, which costs next to nothing."""
-    return outputs[0].float().mean()
-
-
-class Weightless(nn.Module):
-    """Passes hidden states and labels on, and needs a gradient."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.zero = nn.Parameter(torch.zeros(()))
-
-    def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The hidden states as they are."""
-        hidden, labels = value
-        return hidden + self.zero.to(hidden.dtype), labels

@@ -6,7 +6,7 @@ evaluation that has forwards alone, batches whose rows the micro-batches do not 
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,15 +24,9 @@ from pllab.pipeline.tied import Place, Tied
 from pllab.pipeline.torch_schedule import forwards_of, to_torch
 from pllab.schedule import Action, Schedule
 from pllab.timeline import Span, Timeline
+from pllab.train.metrics import DeviceTime
 
 _MOST_RUNTIMES = 4  # each keeps buffers for the packets of all its micro-batches
-
-
-class _Kind(NamedTuple):
-    """What a runtime is made for: the shape of a batch, and whether it has backwards."""
-
-    shape: torch.Size
-    trains: bool
 
 
 class TorchPipeline:
@@ -57,16 +51,24 @@ class TorchPipeline:
         self._head: Any = stages[self._last][-1].lm_head if self._last in stages else None
         self._tied = Tied(tied, schedule, stages, group)
         self._is_one_host = len(set(comm.all_gather_object(comm.host_id(), group))) == 1
-        self._runtimes: dict[_Kind, Any] = {}
+        self._runtimes: dict[tuple[torch.Size, bool], Any] = {}
         self._num_targets = 1
         self._record = self._new_record()
+
+    on_each_lane = None
+    """A rank updates its stages itself."""
+
+    def close(self) -> None:
+        """Nothing: what a rank runs ends with it."""
 
     def running(self) -> Action | None:
         """The action that this rank runs now."""
         return next(iter(self._record.running()), None)
 
-    def step(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> tuple[float, Record]:
-        """Forward and backward of a batch, (rows, time) both; the record has this rank's actions.
+    def step(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> tuple[torch.Tensor, Record]:
+        """Forward and backward of a batch, (rows, time) both: its mean loss, and a record of this rank's actions.
+
+        A GPU may still be computing the loss.
 
         Raises:
             PeerError: another rank of the pipeline went away or did not come in time.
@@ -90,6 +92,10 @@ class TorchPipeline:
         spans = ([Span(*span) for part in step for span in part] for step in steps)
         return [Timeline.of(each, "real", self._schedule.num_ranks).from_zero() for each in spans]
 
+    def device_times(self, timings: Sequence[Any]) -> list[DeviceTime]:
+        """The time of all ranks in some steps, given this rank's records of them; all ranks call it."""
+        return [DeviceTime.of(timeline) for timeline in self.timelines(timings)]
+
     def evaluate(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> float:
         """The mean loss over the targets of a batch, without training.
 
@@ -98,29 +104,29 @@ class TorchPipeline:
         """
         self._record = self._new_record()  # so that its actions are not taken for those of the last step
         with translated("the forwards of the pipeline", comm.rank()), torch.no_grad():
-            return self._run(input_ids, labels, num_targets, trains=False)
+            return float(self._run(input_ids, labels, num_targets, trains=False))
 
-    def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int, trains: bool) -> float:
+    def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int, trains: bool) -> torch.Tensor:
         missing = -len(input_ids) % self._schedule.num_microbatches  # PyTorch cuts a batch into equal parts
         input_ids = functional.pad(input_ids, (0, 0, 0, missing)).to(self._device)
         labels = functional.pad(labels, (0, 0, 0, missing), value=IGNORED).to(self._device)
         self._num_targets = num_targets
-        runtime, losses = self._runtime(_Kind(input_ids.shape, trains)), list[torch.Tensor]()
+        runtime, losses = self._runtime(input_ids.shape, trains), list[torch.Tensor]()
         args = (input_ids,) if 0 in self._stages else ()
         options = {"target": labels, "losses": losses} if self._last in self._stages else {}
         (runtime.step if trains else runtime.eval)(*args, **options)
         zero = torch.zeros((), dtype=torch.float64, device=self._device)
         total = torch.stack(losses).sum().detach().double() if losses else zero
         comm.all_reduce(total, self._group)
-        return float(total)
+        return total
 
-    def _runtime(self, kind: _Kind) -> Any:
+    def _runtime(self, shape: torch.Size, trains: bool) -> Any:
         """PyTorch fixes the shapes of packets at the first step, so each shape has its own; the newest are kept."""
-        runtime = self._runtimes.pop(kind, None)
+        runtime = self._runtimes.pop((shape, trains), None)
         if runtime is None:
             runtime = to_torch(self._schedule, self._stages, self._loss, group=self._group, timing=self._timed)
-            runtime = runtime if kind.trains else forwards_of(runtime)
-        self._runtimes[kind] = runtime
+            runtime = runtime if trains else forwards_of(runtime)
+        self._runtimes[shape, trains] = runtime
         for oldest in list(self._runtimes)[:-_MOST_RUNTIMES]:
             del self._runtimes[oldest]
         return runtime

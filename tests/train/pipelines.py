@@ -55,7 +55,7 @@ def against_the_plain_model(rank: int, size: int, name: str, frozen: bool, recom
     evaluations = [engine.evaluate(ids, ids, num_target_tokens(ids)) for ids in batches]
     timelines = engine.timelines([record for _, record in steps])
     return Seen(
-        max(abs(loss - expected) for (loss, _), expected in zip(steps, losses, strict=True)),
+        max(abs(float(loss) - expected) for (loss, _), expected in zip(steps, losses, strict=True)),
         worst(model, plain, trained_here(schedule, model, rank)),
         max(abs(loss - expected) for loss, expected in zip(evaluations, losses, strict=True)),
         all(in_order(timeline) == in_order(simulate(schedule)) for timeline in timelines),
@@ -76,7 +76,7 @@ def mean_over_tokens(rank: int, size: int) -> tuple[float, float]:
     loss = next_token_loss(plain(ids).logits, labels)
     loss.backward()
     mine, _ = pipeline(schedule, model, rank).step(ids, labels, num_target_tokens(labels))
-    return abs(mine - loss.item()), worst(model, plain, trained_here(schedule, model, rank))
+    return abs(float(mine) - loss.item()), worst(model, plain, trained_here(schedule, model, rank))
 
 
 def one_dies(rank: int, size: int) -> str:

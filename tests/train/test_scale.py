@@ -1,6 +1,5 @@
 """Counts on meshes of any size, against forms written out here in full and against two real ranks."""
 
-import json
 import subprocess
 import sys
 from fractions import Fraction
@@ -16,8 +15,8 @@ from pllab.pipeline import LaneExecutor
 from pllab.schedule import gpipe, one_f_one_b
 from pllab.simulate import Costs, MessageCost, simulate
 from pllab.train import TrainConfig
+from pllab.train.counting import RememberedShapes
 from pllab.train.scale import Machine, RankCount, count_layout, scale
-from pllab.train.shapes import RememberedShapes
 from pllab.train.step_time import Sent, step_time
 from pllab.train.trainers import make_trainer
 
@@ -261,14 +260,13 @@ def test_a_step_time_refuses_messages_of_another_number_of_stages() -> None:
         Machine(alpha_s=-1.0)
 
 
-def test_the_command_prints_a_table_and_refuses_what_a_run_refuses(capsys: Any, tmp_path: Any) -> None:
-    file = tmp_path / "numbers.json"
+def test_the_command_prints_a_table_and_refuses_what_a_run_refuses(capsys: Any) -> None:
     words = "scale --model tiny --dp 512 --tp 2 --pp 2 --zero 1 --world-size 2048 --max-length 8 --vocab-size 33"
-    assert main([*words.split(), "--json", str(file)]) == 0
+    assert main(words.split()) == 0
     shown = capsys.readouterr().out
     assert "2,048 ranks = dp 512 x tp 2 x pp 2, zero 1" in shown and "reduce_scatter" in shown and "simulated" in shown
-    numbers = json.loads(file.read_text())
-    assert [rank["rank"] for rank in numbers["ranks"]] == [0, 1024] and numbers["time"]["engine"] == "simulated"
+    assert [rank.rank for rank in ranks_of(dp=512, tp=2, pp=2, num_microbatches=2, batch_size=1024)] == [0, 1024]
+    assert main("scale --model huge".split()) == 2 and "'huge' is none of tiny, small" in capsys.readouterr().err
     assert main("scale --dp 4 --pp 2 --zero 3".split()) == 2 and "give zero 1" in capsys.readouterr().err
     assert main("scale --dp 4 --world-size 5".split()) == 2 and "give world_size 4" in capsys.readouterr().err
     with pytest.raises(ValueError, match="without values"):
