@@ -23,12 +23,8 @@ _USUAL_SIZE = (4, 128, 4)
 _MAY_BE_ZERO = ("seed", "warmup_steps", "eval_interval", "checkpoint_interval")
 # Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
 _MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_size": 10_000_000, "seed": 2**63 - 1}
-_IDENTITY = frozenset(
-    (
-        "dataset columns max_length samples_per_epoch batch_size optimizer"
-        " n_layer n_embd n_head vocab_size dropout dtype seed"
-    ).split()
-)
+_SIZES = ("n_layer", "n_embd", "n_head")
+_LEARNED_FROM = "dataset columns max_length samples_per_epoch batch_size optimizer vocab_size dropout dtype seed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +137,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         sizes = SIZES.get(str(self.model), _USUAL_SIZE)
-        for name, size in zip(("n_layer", "n_embd", "n_head"), sizes, strict=True):
+        for name, size in zip(_SIZES, sizes, strict=True):
             if getattr(self, name) is None:  # a given size wins over the model's
                 object.__setattr__(self, name, size)
         for name, hint in get_type_hints(TrainConfig).items():
@@ -152,7 +148,8 @@ class TrainConfig:
             object.__setattr__(self, name, value)
         for contradictions in (_in_the_model, _between_axes, _in_the_pipeline, _with_pytorch):
             for is_so, sentence in contradictions(self):
-                require(not is_so, sentence)
+                if is_so:
+                    raise ValueError(sentence)
 
     @property
     def run_name(self) -> str:
@@ -199,7 +196,8 @@ class TrainConfig:
     @property
     def identity(self) -> dict[str, Any]:
         """The fields that decide what is learned, as plain values; a resumed run must have the same."""
-        return {name: value for name, value in json.loads(json.dumps(asdict(self))).items() if name in _IDENTITY}
+        plain = json.loads(json.dumps(asdict(self)))
+        return {name: plain[name] for name in (*_SIZES, *_LEARNED_FROM.split())}
 
 
 def _check_value(name: str, hint: Any, value: Any) -> None:

@@ -11,9 +11,9 @@ import torch
 
 from pllab import comm
 from pllab.data import Collate, Example, Row, Tokenizer
-from pllab.models import GPT2LMHeadModelParallel
 from pllab.parallel import global_sum, num_target_tokens
 from pllab.train.checkpoints import plain_model
+from pllab.train.inputs import Corpus
 from pllab.train.trainers import Trainer
 
 
@@ -56,24 +56,19 @@ def batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
         yield list(items[start : start + size])
 
 
-def bleu_score(
-    model: GPT2LMHeadModelParallel,
-    examples: Sequence[Example],
-    tokenizer: Tokenizer,
-    max_length: int,
-    batch_size: int,
-    device: torch.device,
-) -> float:
-    """Corpus BLEU (0 to 100, sacrebleu's defaults) of greedy translations; the ranks share the work.
+def bleu_score(trainer: Trainer, corpus: Corpus, max_length: int, batch_size: int) -> float:
+    """Corpus BLEU (0 to 100, sacrebleu's defaults) of greedy translations of all validation examples.
+
+    All ranks call it, for they share the work, and each gets the score.
 
     Source: Papineni et al. 2002; Post, A Call for Clarity in Reporting BLEU Scores, 2018.
     """
     import sacrebleu  # a second to import, and only translation needs it
 
-    single = plain_model(model).to(device).eval()
+    single = plain_model(trainer.gather()).to(trainer.device).eval()
     pairs = []
-    for rows in batches(examples[comm.rank() :: comm.world_size()], batch_size):
-        texts = translate(single, tokenizer, [row.source for row in rows], max_length)
+    for rows in batches(corpus.validation[comm.rank() :: comm.world_size()], batch_size):
+        texts = translate(single, corpus.tokenizer, [row.source for row in rows], max_length)
         pairs += list(zip(texts, [row.target for row in rows], strict=True))
     everywhere = [pair for of_rank in comm.all_gather_object(pairs) for pair in of_rank]
     return float(sacrebleu.corpus_bleu([text for text, _ in everywhere], [[target for _, target in everywhere]]).score)

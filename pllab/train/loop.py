@@ -201,15 +201,10 @@ class _Loop:
             validation_loss=validation,
             bubble_fraction=1 - sum(each.busy for each in times) / sum(each.total for each in times) if times else None,
         )
+        norms = [None if record.gradient_norm is None else float(record.gradient_norm) for record in records]
         return metrics, [
-            StepMetrics(
-                loss=loss,
-                num_samples=step.num_rows * count,
-                learning_rate=step.record.learning_rate,
-                gradient_norm=None if (norm := step.record.gradient_norm) is None else float(norm),
-                validation_loss=step.validation_loss,
-            )
-            for loss, step in zip(losses, steps, strict=True)
+            StepMetrics(loss, step.num_rows * count, step.record.learning_rate, norm, step.validation_loss)
+            for loss, step, norm in zip(losses, steps, norms, strict=True)
         ]
 
 
@@ -232,8 +227,7 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
     """What this rank has measured, after it has translated."""
     config, corpus, trainer, bleu = loop.config, loop.corpus, loop.trainer, None
     if config.bleu and corpus.is_translation:
-        model, rows = trainer.gather(), config.batch_size // config.dp
-        bleu = bleu_score(model, corpus.validation, corpus.tokenizer, config.max_length, rows, trainer.device)
+        bleu = bleu_score(trainer, corpus, config.max_length, config.batch_size // config.dp)
     end, schedule = time.perf_counter(), trainer.schedule
     most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))

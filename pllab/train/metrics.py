@@ -139,40 +139,24 @@ class RunMetrics:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and standard deviation of a number over epochs: `Summary(2.0, 0.5, 4)` reads 2.00 +- 0.50."""
+    """Mean and standard deviation of a number over epochs: `Summary(2.0, 0.5)` reads 2.00 +- 0.50."""
 
     mean: float
     deviation: float
     """Sample standard deviation, 0 for one epoch."""
-    num_epochs: int
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Summary":
         """Summarise the values of consecutive epochs, the first dropped when there are several.
 
         Example: `Summary.of([9.0, 2.0, 4.0])` has mean 3.0.
-
-        Raises:
-            ValueError: there is no value.
         """
-        if not values:
-            raise ValueError("there is no epoch to summarise; train for at least one")
         counted = values[1:] if len(values) > 1 else values
-        return cls(fmean(counted), stdev(counted) if len(counted) > 1 else 0.0, len(counted))
+        return cls(fmean(counted), stdev(counted) if len(counted) > 1 else 0.0)
 
     def text(self, digits: int = 2) -> str:
         """The two numbers for people: `3.00 +- 1.41`."""
         return f"{self.mean:,.{digits}f} +- {self.deviation:,.{digits}f}"
-
-
-def mean_time_s(ranks: Sequence[Sequence[EpochMetrics]]) -> Summary:
-    """Seconds per epoch: averaged over ranks, then summarised over epochs."""
-    return Summary.of([fmean(epoch.training_time_s for epoch in epochs) for epochs in zip(*ranks, strict=True)])
-
-
-def total_tokens_per_s(ranks: Sequence[Sequence[EpochMetrics]]) -> Summary:
-    """Tokens/s of all ranks together: summed over ranks, then summarised over epochs."""
-    return Summary.of([sum(epoch.tokens_per_s for epoch in epochs) for epochs in zip(*ranks, strict=True)])
 
 
 def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, num_samples: int) -> float:
@@ -211,7 +195,8 @@ def peak_memory_bytes(device: torch.device) -> int:
     """The most bytes this process held: on its GPUs what torch allocated, else its resident set (0 on Windows)."""
     if is_gpu(device):
         return sum(map(accelerator.peak_bytes, used_gpus()))
-    if found := re.search(r"VmHWM:\s+(\d+) kB", _status()):  # getrusage would count the starting process's peak too
+    status = Path("/proc/self/status")  # on Linux, where getrusage would count the starting process's peak too
+    if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
         return 1024 * int(found[1])
     with suppress(ImportError):  # on Windows
         import resource
@@ -219,12 +204,6 @@ def peak_memory_bytes(device: torch.device) -> int:
         unit = 1 if sys.platform == "darwin" else 1024
         return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return 0
-
-
-def _status() -> str:
-    """What Linux says of this process, else nothing."""
-    status = Path("/proc/self/status")
-    return status.read_text() if status.exists() else ""
 
 
 def log_epoch(folder: Path, metrics: EpochMetrics, steps: Sequence[StepMetrics], first: int) -> None:
@@ -236,11 +215,9 @@ def log_epoch(folder: Path, metrics: EpochMetrics, steps: Sequence[StepMetrics],
 
     with SummaryWriter(str(folder)) as writer:
         for number, step in enumerate(steps, start=first):
-            losses = {"loss/training": step.loss, "loss/validation": step.validation_loss}
-            others = {"learning_rate": step.learning_rate, "gradient_norm": step.gradient_norm}
-            for tag, value in (losses | others).items():
-                if value is not None:
-                    writer.add_scalar(tag, value, number)
-        last = first + len(steps) - 1
-        writer.add_scalar("tokens_per_s/rank_0", metrics.tokens_per_s, last)
-        writer.add_scalar("training_time_s", metrics.training_time_s, last)
+            values = step._asdict() | {"loss/training": step.loss, "loss/validation": step.validation_loss}
+            for tag in ("loss/training", "loss/validation", "learning_rate", "gradient_norm"):
+                if values[tag] is not None:
+                    writer.add_scalar(tag, values[tag], number)
+        writer.add_scalar("tokens_per_s/rank_0", metrics.tokens_per_s, first + len(steps) - 1)
+        writer.add_scalar("training_time_s", metrics.training_time_s, first + len(steps) - 1)

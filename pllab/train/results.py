@@ -5,11 +5,11 @@ that means can be computed again.
 """
 
 import json
-import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pllab.arguments import plain_file
@@ -17,7 +17,7 @@ from pllab.files import write_whole
 from pllab.show import Figure, figure
 from pllab.show.theme import LIGHT, write_number
 from pllab.train.config import TrainConfig
-from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary, mean_time_s, total_tokens_per_s
+from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
 
 # Every mode keeps its colour in both figures: that of a kind of work; its name stands below its bar.
 _COLOURS = {"data_parallel": "F", "model_parallel": "B", "pipeline": "W", "tensor_parallel": "C", "hybrid": "U"}
@@ -57,13 +57,13 @@ class TrainResult:
 
     @property
     def training_time_s(self) -> Summary:
-        """Mean over ranks of the seconds per epoch, summarised over epochs (see `Summary`)."""
-        return mean_time_s(self.ranks)
+        """Seconds per epoch, averaged over ranks, then summarised over epochs."""
+        return Summary.of([fmean(epoch.training_time_s for epoch in ranks) for ranks in zip(*self.ranks, strict=True)])
 
     @property
     def tokens_per_s(self) -> Summary:
-        """Sum over ranks of the tokens/s, summarised over epochs (see `Summary`)."""
-        return total_tokens_per_s(self.ranks)
+        """Tokens/s of all ranks together, summarised over epochs."""
+        return Summary.of([sum(epoch.tokens_per_s for epoch in ranks) for ranks in zip(*self.ranks, strict=True)])
 
     @property
     def validation_loss(self) -> float:
@@ -85,17 +85,17 @@ class TrainResult:
             "ranks": [[asdict(e) | {"tokens_per_s": e.tokens_per_s} for e in epochs] for epochs in self.ranks],
             "steps": dict(zip(StepMetrics._fields, map(list, zip(*self.steps, strict=True)), strict=True)),
         }
-        return _finite(plain)
+        finite: dict[str, Any] = json.loads(json.dumps(plain), parse_constant=lambda _: None)  # JSON has no NaN
+        return finite
 
 
 def save_result(result: TrainResult) -> TrainResult:
-    """Write `WORKDIR/<mode>-<world size>.json` atomically and return the result with its path.
+    """Write `WORKDIR/NAME.json` atomically and return the result with its path.
 
     Raises:
         ValueError: the work folder cannot be made or written.
     """
-    folder = open_workdir(result.config.workdir)
-    path = folder / f"{result.config.run_name}.json"
+    path = open_workdir(result.config.workdir) / f"{result.config.run_name}.json"
     write_json(path, result.to_json())
     return replace(result, path=path)
 
@@ -148,19 +148,8 @@ def open_workdir(workdir: str, flag: str = "workdir") -> Path:
     return folder
 
 
-def _finite(value: Any) -> Any:
-    """Replace numbers that are not finite by null, at every depth: JSON has no NaN."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
-
-
 def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
-    """Draw one metric of several results.
+    """Draw one metric of several results, a bar with its deviation for each.
 
     Example: `plot_scaling(load_results("workdir"), "tokens_per_s")` draws a bar for every run in the folder.
 
@@ -173,19 +162,27 @@ def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
     from matplotlib.figure import Figure as Drawing  # imported here because it takes half a second
 
     drawing = Drawing(figsize=(1.8 + 1.3 * len(results), 3.6), layout="constrained")
-    axes = drawing.add_subplot()
+    axes, said = drawing.add_subplot(), []
     for place, result in enumerate(results):
         kind = _COLOURS.get(result["config"]["mode"])  # one device has none
         fill, line = (LIGHT.fill_of(kind), LIGHT.outline_of(kind)) if kind else (LIGHT.held, LIGHT.held_line)
-        summary = result[metric]
-        bar = axes.bar(place, summary["mean"], yerr=summary["deviation"], capsize=4, color=fill, edgecolor=line)
+        mean, deviation = result[metric]["mean"], result[metric]["deviation"]
+        bar = axes.bar(place, mean, yerr=deviation, capsize=4, color=fill, edgecolor=line)
         axes.bar_label(bar, fmt=write_number, padding=3)
-    axes.set_xticks(range(len(results)), [_name(result) for result in results])
+        said.append(f"{' on '.join(_names(result))} {write_number(mean)} +- {write_number(deviation)}")
+    axes.set_xticks(range(len(results)), ["\n".join(_names(result)) for result in results])
     axes.set_title(title)
     axes.set_ylabel(unit)
     axes.margins(y=0.15)
     axes.spines[["top", "right"]].set_visible(False)
-    return figure(drawing, _alternative(results, metric))
+    return figure(drawing, f"{title} in {unit}: {'; '.join(said)}.")
+
+
+def _names(result: dict[str, Any]) -> tuple[str, str]:
+    """What was run, and on how many devices."""
+    mode, count, schedule = (result["config"][name] for name in ("mode", "world_size", "schedule"))
+    order = "" if schedule == "gpipe" else f", {schedule}"
+    return f"{mode.replace('_', ' ')}{order}", "1 device" if count == 1 else f"{count} devices"
 
 
 def save_plots(workdir: str | Path) -> tuple[Path, Path]:
@@ -194,27 +191,7 @@ def save_plots(workdir: str | Path) -> tuple[Path, Path]:
     Raises:
         ValueError: the folder holds no results.
     """
-    results = load_results(workdir)
-    folder = Path(workdir) / "figures"
+    results, folder = load_results(workdir), Path(workdir) / "figures"
     folder.mkdir(exist_ok=True)
-    time, rate = (
-        plot_scaling(results, metric).save(folder / f"{metric}.png") for metric in ("training_time_s", "tokens_per_s")
-    )
-    return time, rate
-
-
-def _name(result: dict[str, Any]) -> str:
-    config = result["config"]
-    devices = "1 device" if config["world_size"] == 1 else f"{config['world_size']} devices"
-    schedule = config.get("schedule", "gpipe")
-    order = "" if schedule == "gpipe" else f", {schedule}"
-    return f"{config['mode'].replace('_', ' ')}{order}\n{devices}"
-
-
-def _alternative(results: Sequence[dict[str, Any]], metric: str) -> str:
-    title, unit = _TITLES[metric]
-    names = [_name(result).replace("\n", " on ") for result in results]
-    numbers = [
-        f"{write_number(result[metric]['mean'])} +- {write_number(result[metric]['deviation'])}" for result in results
-    ]
-    return f"{title} in {unit}: {'; '.join(map(' '.join, zip(names, numbers, strict=True)))}."
+    seconds, rate = (plot_scaling(results, metric).save(folder / f"{metric}.png") for metric in _TITLES)
+    return seconds, rate

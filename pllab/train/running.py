@@ -101,7 +101,7 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, Path]:
         NothingLeftError: the run is complete; its result stays as it is.
     """
     folder = open_workdir(config.workdir) / config.run_name
-    result = folder.with_suffix(".json")
+    result = folder.with_name(f"{folder.name}.json")
     if result.is_dir():
         raise ValueError(f"{str(result)!r} is a folder, and the results go into a file of that name; move it away")
     if config.checkpoint and not config.resume and (checkpoints := checkpoints_in(folder)):

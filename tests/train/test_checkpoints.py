@@ -11,7 +11,7 @@ import torch
 from transformers import GPT2LMHeadModel
 
 from pllab import cli, comm
-from pllab.train import TrainConfig, train
+from pllab.train import NothingLeftError, TrainConfig, train
 from pllab.train.checkpoints import (
     Progress,
     checkpoints_in,
@@ -455,8 +455,11 @@ def free_port():
 
 
 def test_a_named_run_goes_on_under_other_axes(tmp_path):
-    options = OPTIONS | {"name": "one", "checkpoint": True, "resume": True, "workdir": str(tmp_path)}
+    """The dot of its name is no suffix."""
+    options = OPTIONS | {"name": "v1.5", "checkpoint": True, "resume": True, "workdir": str(tmp_path)}
     train(TrainConfig(**options, num_epochs=1))
     result = train(TrainConfig(**options, num_epochs=2, pp=2))
-    assert len(result.step_losses) == 2 and result.path == tmp_path / "one.json"
-    assert [path.name for path in checkpoints_in(tmp_path / "one")] == ["step-00000004"]
+    assert len(result.step_losses) == 2 and result.path == tmp_path / "v1.5.json"
+    assert [path.name for path in checkpoints_in(tmp_path / "v1.5")] == ["step-00000004"]
+    with pytest.raises(NothingLeftError, match=r"or see the result '.*v1\.5\.json'"):
+        train(TrainConfig(**options, num_epochs=2, pp=2))
