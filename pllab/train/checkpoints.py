@@ -77,7 +77,7 @@ def save_checkpoint(
         config = GPT2Config.from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
         try:
             _write(target, files, config, {"progress": progress, "identity": dict(identity)})
-        except (OSError, SafetensorError) as error:
+        except (OSError, RuntimeError, SafetensorError) as error:
             problem = str(error)
     problem = comm.all_gather_object(problem)[0]
     if problem is not None:
@@ -156,15 +156,18 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
     for part in updates.parts():
         parts.setdefault(_name_of(part), []).append(part)
     try:
-        with safe_open(path / _WEIGHTS, "pt") as weights:
+        with torch.no_grad(), safe_open(path / _WEIGHTS, "pt") as weights, safe_open(path / _STATES, "pt") as states:
             for name, copies in parts.items():
+                whole = weights.get_tensor(name)
+                if not whole.isfinite().all():
+                    raise ValueError(f"{name} holds numbers that are not finite, so the run had diverged")
                 for part in copies:
-                    _fill(part, weights.get_tensor(name), mesh)
-        with safe_open(path / _STATES, "pt") as states:
+                    part.parameter.copy_(_mine(part, whole, mesh))
             for key in states.keys():  # noqa: SIM118 - it is a file and no dictionary
                 name, _, kind = key.rpartition(".")
                 for part in parts.get(name, []):
-                    _restore(part, kind, states.get_tensor(key), mesh)
+                    mine = _mine(part, states.get_tensor(key), mesh)
+                    part.state[kind] = mine.to(part.parameter.device).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
 
@@ -232,20 +235,12 @@ def _write(
         shutil.rmtree(older, ignore_errors=True)
 
 
-def _fill(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
-    if not whole.isfinite().all():
-        raise ValueError(f"{part.name} holds numbers that are not finite, so the run had diverged")
+def _mine(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:
+    """This rank's part of a tensor; a count of steps is everyone's."""
     try:
-        mine = part_of(part.parameter, whole, mesh)
+        return part_of(part.parameter, whole, mesh) if whole.ndim else whole
     except ValueError as error:
         raise ValueError(f"{part.name}: {error}") from error
-    with torch.no_grad():
-        part.parameter.copy_(mine)
-
-
-def _restore(part: Part, kind: str, whole: torch.Tensor, mesh: comm.Mesh | None) -> None:
-    mine = part_of(part.parameter, whole, mesh) if whole.ndim else whole
-    part.state[kind] = mine.to(part.parameter.device).clone()  # a fused optimizer counts steps there too
 
 
 def _read_about(path: Path) -> tuple[Progress, dict[str, Any]]:
