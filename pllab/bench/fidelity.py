@@ -8,18 +8,19 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from pllab import comm
-from pllab.arguments import whole_number
+from pllab.arguments import require, whole_number
 from pllab.bench.measure import Spread
 from pllab.bench.workloads import Layers, PipelineWorkload, row_loss
-from pllab.comm.machine import describe_machine
+from pllab.comm.machine import compute_threads, describe_machine
 from pllab.pipeline import LaneExecutor, SleepStage, calibrate
+from pllab.pipeline.microbatches import Loss
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
 from pllab.simulate import simulate
 from pllab.timeline import Engine
@@ -43,47 +44,43 @@ class Case(NamedTuple):
     num_microbatches: int
 
 
+Errors = dict[Case, tuple[float, ...]]
+
+
 @dataclass(frozen=True)
 class FidelityBench:
     """Measured less predicted makespan as a share of the measured, round by round: above 0 the run was slower."""
 
     workload: PipelineWorkload
-    errors: Mapping[Case, tuple[float, ...]]
-    machine: Mapping[str, str | int] = field(default_factory=dict)
-
-    def error(self, case: Case) -> Spread:
-        """The signed error of a case: the median of its rounds, and the quartiles."""
-        return Spread.of(self.errors[case])
+    errors: Errors
+    machine: Mapping[str, str | int]
 
     def of_engine(self, engine: Engine) -> list[float]:
-        """The size of the error of each case of an engine."""
-        return [abs(self.error(case).median) for case in self.errors if case.engine == engine]
+        """The size of the error of each case of an engine, of which each is the median of its rounds."""
+        return [abs(statistics.median(rounds)) for case, rounds in self.errors.items() if case.engine == engine]
+
+    def figures(self) -> list[str]:
+        """Median and largest error of each engine, in words."""
+        sizes = {engine: self.of_engine(engine) for engine in dict.fromkeys(case.engine for case in self.errors)}
+        return [
+            f"{engine}, median error {100 * statistics.median(errors):.2f} %, largest {100 * max(errors):.2f} % of "
+            f"{len(errors)} cases"
+            for engine, errors in sizes.items()
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dump`."""
-        engines = self._engines()
-        return {
-            "machine": dict(self.machine),
-            "workload": asdict(self.workload),
-            "median_error": {engine: statistics.median(self.of_engine(engine)) for engine in engines},
-            "largest_error": {engine: max(self.of_engine(engine)) for engine in engines},
-            "cases": [{**case._asdict(), "error": self.error(case)._asdict()} for case in self.errors],
-        }
+        cases = [{**case._asdict(), "error": Spread.of(rounds)._asdict()} for case, rounds in self.errors.items()]
+        about = {"machine": dict(self.machine), "workload": asdict(self.workload)}
+        return {"figures": self.figures(), **about, "cases": cases}
 
     def table(self) -> str:
         """A line per case, then median and largest error of each engine."""
         lines = ["engine    schedule      m  measured less predicted, in % of measured (quartiles)"]
-        for case in self.errors:
-            spread = " ".join(f"{value:+.2f}" for value in self.error(case).scaled(100))
+        for case, rounds in self.errors.items():
+            spread = " ".join(f"{value:+.2f}" for value in Spread.of(rounds).scaled(100))
             lines.append(f"{case.engine:8}  {case.family:11}  {case.num_microbatches:2}  {spread}")
-        for engine in self._engines():
-            sizes = [100 * error for error in self.of_engine(engine)]
-            middle, largest = statistics.median(sizes), max(sizes)
-            lines.append(f"{engine}: median error {middle:.2f} %, largest {largest:.2f} % of {len(sizes)} cases")
-        return "\n".join(lines)
-
-    def _engines(self) -> list[Engine]:
-        return list(dict.fromkeys(case.engine for case in self.errors))
+        return "\n".join([*lines, *self.figures()])
 
 
 def bench_fidelity(
@@ -113,70 +110,54 @@ def bench_fidelity(
     """
     whole_number("sleeping_lanes", sleeping_lanes)
     whole_number("repeats", repeats)
-    if not microbatches:
-        raise ValueError("microbatches is empty; give at least one number of micro-batches")
+    require(bool(microbatches), "microbatches is empty; give at least one number of micro-batches")
     for count in microbatches:
         whole_number("microbatches", count)
-    asleep = Asleep(sleep_ms / 1000)
-    asleep.stages(1)  # refuses a time that is negative or infinite
+    asleep = _asleep(sleep_ms / 1000)
     # In a process of its own, because the layers compute with one thread.
     given = (workload, microbatches, repeats)
     real, machine = comm.launch(_measure_real, 1, *given, backend="gloo", timeout_s=timeout_s)[0]
     return FidelityBench(workload, {**real, **_errors(asleep, sleeping_lanes, microbatches, repeats)}, machine)
 
 
-class Awake:
-    """GPT-2's layers in any number of stages, and batches of any number of micro-batches."""
+class _Work(NamedTuple):
+    """What an engine runs: stages of any number, and batches with targets for any number of micro-batches."""
 
-    engine: Engine = "real"
-    calibrating_steps = 3
-    steps = 2  # the second counts, as in a calibration: the first has to allocate its memory again
-    loss = staticmethod(row_loss)
-
-    def __init__(self, workload: PipelineWorkload) -> None:
-        torch.set_num_threads(1)
-        self.layers = Layers(workload)
-        self.stages = self.layers.stages
-
-    def batch(self, num_microbatches: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A batch and its targets."""
-        rows, num_rows = self.layers.batch[0], self.layers.work.rows * num_microbatches
-        return torch.cat([rows] * -(-num_rows // len(rows)))[:num_rows], torch.zeros(num_rows)
+    engine: Engine
+    stages: Callable[[int], Sequence[nn.Module]]
+    batch: Callable[[int], tuple[torch.Tensor | None, torch.Tensor | None]]
+    loss: Loss | None
+    calibrating_steps: int
+    steps: int
+    """Of a case; the last counts."""
 
 
-class Asleep:
-    """Stages that sleep, and need no batch."""
+def _awake(workload: PipelineWorkload) -> _Work:
+    """GPT-2's layers; the second step counts, as in a calibration: the first has to allocate its memory again."""
+    layers = Layers(workload)
 
-    engine: Engine = "emulated"
-    calibrating_steps = 1  # calibrations are many, and sleep is always the same
-    steps = 1
-    loss = None
+    def batch(num_microbatches: int) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = layers.batch[: workload.rows].repeat(num_microbatches, 1, 1)
+        return rows, torch.zeros(len(rows))
 
-    def __init__(self, sleep_s: float) -> None:
-        self.sleep_s = sleep_s
-
-    def stages(self, count: int) -> Sequence[nn.Module]:
-        """A sleeper for each stage."""
-        times = {"backward_input_s": self.sleep_s, "backward_weight_s": self.sleep_s / 2}
-        return [SleepStage(self.sleep_s, **times) for _ in range(count)]
-
-    def batch(self, _: int) -> tuple[None, None]:
-        """No batch and no targets."""
-        return None, None
+    return _Work("real", layers.stages, batch, row_loss, calibrating_steps=3, steps=2)
 
 
-Errors = dict[Case, tuple[float, ...]]
+def _asleep(sleep_s: float) -> _Work:
+    """Stages that sleep, and need no batch; sleep is always the same, so one step will do."""
+    stage = SleepStage(sleep_s, backward_input_s=sleep_s, backward_weight_s=sleep_s / 2)
+    return _Work("emulated", lambda count: [stage] * count, lambda _: (None, None), None, calibrating_steps=1, steps=1)
 
 
 def _measure_real(
     rank: int, world_size: int, workload: PipelineWorkload, microbatches: Sequence[int], repeats: int
 ) -> tuple[Errors, dict[str, Any]]:
     del rank, world_size
-    errors = _errors(Awake(workload), _REAL_LANES, microbatches, repeats)
-    return errors, {**describe_machine(), "engine": "real"}
+    with compute_threads(1):
+        return _errors(_awake(workload), _REAL_LANES, microbatches, repeats), {**describe_machine(), "engine": "real"}
 
 
-def _errors(work: Awake | Asleep, num_lanes: int, microbatches: Sequence[int], repeats: int) -> Errors:
+def _errors(work: _Work, num_lanes: int, microbatches: Sequence[int], repeats: int) -> Errors:
     """Family by family: calibrate, predict its cases, measure them; `repeats` times after a round that warms up."""
     found: defaultdict[Case, list[float]] = defaultdict(list)
     with ExitStack() as closing:
@@ -188,11 +169,9 @@ def _errors(work: Awake | Asleep, num_lanes: int, microbatches: Sequence[int], r
                 executors[Case(work.engine, family, count)] = closing.enter_context(executor)
         for number in range(repeats + 1):
             for family, make in _FAMILIES.items():
-                x, y = work.batch(_CALIBRATING)
                 costs = calibrate(
                     work.stages(make(num_lanes, 1).num_stages),
-                    x,
-                    y,
+                    *work.batch(_CALIBRATING),
                     work.loss,
                     num_ranks=num_lanes,
                     num_microbatches=_CALIBRATING,

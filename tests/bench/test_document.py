@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from pllab.bench.document import fill, main
+from pllab.bench.fidelity import Case, FidelityBench
 from pllab.bench.measure import Comparison, Spread
 from pllab.bench.rivals import Rivals
-from pllab.bench.workloads import Workload
+from pllab.bench.workloads import PipelineWorkload, Workload
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "assets" / "results"
@@ -46,14 +47,12 @@ def test_ratios_are_taken_round_by_round_and_stand_with_their_spread(tmp_path: P
 
 
 def test_fidelity_is_a_line_per_engine(tmp_path: Path) -> None:
-    record = {
+    record: dict[str, object] = {
         "command": "python -m pllab bench fidelity",
-        "cases": [{"engine": engine} for engine in ("real", "real", "real", "emulated")],
-        "median_error": {"real": 0.02, "emulated": 0.001},
-        "largest_error": {"real": 0.04, "emulated": 0.001},
+        **FidelityBench(PipelineWorkload(), {Case("real", "GPipe", 2): (0.02, 0.03)}, {}).to_json(),
     }
     text = " ".join(written("fidelity", record, tmp_path).split())
-    assert "real, median error 2.00 %, largest 4.00 % of 3 cases; emulated, median error 0.10 %" in text
+    assert "as it ran: real, median error 2.50 %, largest 2.50 % of 1 cases." in text
 
 
 def test_what_is_not_recorded_is_refused_with_the_way_to_record_it(tmp_path: Path) -> None:
