@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pllab.bench.measure import Comparison, Spread
-
-Record = Mapping[str, Any]
+from pllab.bench.measure import Comparison
 
 
 def fill(text: str, results: Path) -> str:
@@ -68,50 +66,22 @@ def _section(name: str, results: Path) -> str:
     if not path.exists():
         raise ValueError(f"{name!r} is not recorded; run its bench with --json {path}, or take the mark out")
     record = json.loads(path.read_text())
-    write = _faults if "tries" in record else _fidelity if "cases" in record else _rivals
-    about, *tables = write(record)
-    sentence = textwrap.fill(f"`{record['command']}`: {about}", 120, break_on_hyphens=False, break_long_words=False)
-    return "\n\n".join([sentence, *tables])
+    tables = [table(record["head"], record["rows"])] if "rows" in record else []
+    if "comparison" in record:
+        tables = [_rivals(record)]
+    sentence = f"`{record['command']}`: {record['about']}"
+    return "\n\n".join([textwrap.fill(sentence, 120, break_on_hyphens=False, break_long_words=False), *tables])
 
 
-def _rivals(record: Record) -> tuple[str, str]:
+def _rivals(record: Mapping[str, Any]) -> str:
     """Every way's seconds, over those of PyTorch's class, as they were measured round by round."""
     comparison = Comparison(**record["comparison"])
     ours, theirs = record["ours"], record["theirs"]
-    figures = [f"{name}: {Spread(*spread).text(3)}." for name, spread in record["figures"].items()]
     rows = [
         (f"**`{way}`**" if way == ours else way, comparison.time(way).text(3), comparison.ratio(way, theirs).text(3))
         for way in comparison.seconds
     ]
-    return " ".join([record["about"], *figures]), table(("Way", "Seconds", f"Over {theirs}"), rows)
-
-
-def _fidelity(record: Record) -> tuple[str]:
-    figures = "; ".join(record["figures"])
-    return (f"a step predicted from costs calibrated on the machine, against the step as it ran: {figures}.",)
-
-
-def _faults(record: Record) -> tuple[str, str]:
-    tries: list[dict[str, Any]] = record["tries"]
-    rows = []
-    for moment in dict.fromkeys(each["moment"] for each in tries):
-        those = [each for each in tries if each["moment"] == moment]
-        off = max(abs(each["goodput_counted"] / each["goodput_injected"] - 1) for each in those)
-        waits = [each["recovery_s"] for each in those]
-        lost = sum(not each["is_complete"] for each in those)
-        sums = [sum(each[name] for each in those) for name in ("repeated_steps", "orphans")]
-        hangs = sum(wait > _HANG_S for wait in waits)
-        rows.append((moment, *map(str, (len(those), lost, *sums, hangs)), f"{max(waits):.1f}", f"{off:.2%}"))
-    counts = ("Tries", "With other losses", "Steps repeated", "Orphans", "Hangs")
-    about = (
-        "training under torchrun on one agent with 2 ranks or two agents with one each, a checkpoint every 3 steps; a "
-        "rank or an agent is killed once. Goodput is compared with a log that the ranks write of begin, steps and end. "
-        "In set-up, a rank that waits for one of another agent goes on at its deadline, here 60 s."
-    )
-    return about, table(("Killed in", *counts, "Longest s to go on", "Goodput off"), rows)
-
-
-_HANG_S = 70.0  # the ranks' deadline and ten seconds
+    return table(("Way", "Seconds", f"Over {theirs}"), rows)
 
 
 if __name__ == "__main__":

@@ -71,17 +71,15 @@ def bench_pipeline(
 def rivals(workload: PipelineWorkload, comparison: Comparison) -> Rivals:
     """The result, with what follows from the seconds: the share of what the machine allows, and the speed-up."""
     m = workload.num_microbatches
+    allowed = comparison.ratio(FREE, PIPE).scaled((m + 1) / m)
     about = (
         f"forward and backward of {workload.num_layers} GPT-2 blocks of width {workload.width}, "
-        f"{workload.batch_size} x {workload.num_tokens} tokens in {m} micro-batches, two stages."
+        f"{workload.batch_size} x {workload.num_tokens} tokens in {m} micro-batches, two stages. "
+        f"What the machine allows ({FREE}, times {m + 1}/{m}) over {PIPE}: {allowed.text(3)}. "
+        f"One lane over {PIPE}: {comparison.ratio(SEQUENTIAL, PIPE).text(3)}."
     )
-    allowed = comparison.ratio(FREE, PIPE).scaled((m + 1) / m)
-    figures = {
-        f"What the machine allows ({FREE}, times {m + 1}/{m}) over {PIPE}": allowed,
-        f"One lane over {PIPE}": comparison.ratio(SEQUENTIAL, PIPE),
-    }
     theirs = TORCH if TORCH in comparison.seconds else PLAIN
-    return Rivals(about, workload, PIPE, theirs, comparison, figures)
+    return Rivals(about, workload, PIPE, theirs, comparison)
 
 
 def _measure(rank: int, world_size: int, work: PipelineWorkload, kind: str, repeats: int, warmup: int) -> Comparison:

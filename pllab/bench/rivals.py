@@ -10,7 +10,7 @@ Before the ratio of two ways is believed, both must have computed the same loss 
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -50,13 +50,11 @@ class Rivals:
     """The seconds of all ways, and the ratio that counts: ours to theirs, round by round."""
 
     about: str
-    """What was measured, a sentence."""
+    """What was measured, in a sentence, and what else follows from the seconds."""
     workload: Workload
     ours: str
     theirs: str
     comparison: Comparison
-    figures: Mapping[str, Spread] = field(default_factory=dict)
-    """What else follows from the seconds, by name."""
 
     @property
     def ratio(self) -> Spread:
@@ -68,10 +66,8 @@ class Rivals:
         return asdict(self)
 
     def table(self) -> str:
-        """The result as text: the sentence, times and ratios, then what counts."""
-        figures = {f"{self.ours} to {self.theirs}": self.ratio, **self.figures}
-        lines = (f"{name}: {spread.text(3)}" for name, spread in figures.items())
-        return "\n".join([self.about, self.comparison.table(), *lines])
+        """The result as text: what was measured, times and ratios, then the ratio that counts."""
+        return f"{self.about}\n{self.comparison.table()}\n{self.ours} to {self.theirs}: {self.ratio.text(3)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +161,7 @@ def _alternate(
     tokens = workload.tokens * (1 if is_split else world_size)
     about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
     comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
-    check_same_model({name: way.loss.item() for name, way in made.items()}, theirs)
+    check_same_work({name: way.loss.item() for name, way in made.items()}, theirs)
     reason = getattr(made[ours].model, "reason", "")
     return comparison, f"; {reason}" if reason else ""
 
@@ -230,7 +226,7 @@ _MAKE: dict[str, Callable[[GPT2LMHeadModelParallel], nn.Module]] = {
 }
 
 
-def check_same_model(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
+def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
     """Refuse losses that differ by more than a part of the reference's: ways to train one model agree.
 
     Raises:

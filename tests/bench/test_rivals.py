@@ -6,7 +6,7 @@ import pytest
 
 from pllab.bench import rivals
 from pllab.bench.measure import Comparison, Implausible
-from pllab.bench.rivals import Rivals, Rounds, bench_data_parallel, bench_fsdp, bench_tensor, check_same_model
+from pllab.bench.rivals import Rivals, Rounds, bench_data_parallel, bench_fsdp, bench_tensor, check_same_work
 from pllab.bench.workloads import Workload
 
 TINY = Workload(num_layers=1, width=8, num_heads=2, vocab_size=34, batch_size=2, num_tokens=8)
@@ -35,11 +35,11 @@ def test_all_ways_run_and_train_the_same_model(bench, ours: str, theirs: str, nu
 def test_a_way_that_trains_another_model_is_refused() -> None:
     seen = {rivals.DDP: 2.0, rivals.OURS: 2.5}
     with pytest.raises(Implausible, match="2.5000 for DataParallel and 2.0000 for torch DDP"):
-        check_same_model(seen, rivals.DDP)
+        check_same_work(seen, rivals.DDP)
     for loss in (float("nan"), 2.021):
         with pytest.raises(Implausible):
-            check_same_model({rivals.OURS: loss, rivals.DDP: 2.0}, rivals.DDP)
-    check_same_model({rivals.OURS: 2.019, rivals.DDP: 2.0, rivals.NO_COMMUNICATION: 3.0}, rivals.DDP)
+            check_same_work({rivals.OURS: loss, rivals.DDP: 2.0}, rivals.DDP)
+    check_same_work({rivals.OURS: 2.019, rivals.DDP: 2.0, rivals.NO_COMMUNICATION: 3.0}, rivals.DDP)
 
 
 def test_the_ratio_is_ours_to_theirs_round_by_round() -> None:
