@@ -11,9 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
-
-from torch import nn
 
 from pllab import comm
 from pllab.bench.entrants import Entrant, Track
@@ -213,32 +212,6 @@ def race(
     return RaceResult(comparison, losses, cpu_s)
 
 
-class _Laps:
-    """One entrant in one rank: a fresh model before each training, then losses and processor time."""
-
-    def __init__(self, name: str, entrant: Entrant, track: Track, start: nn.Sequential, rank: int) -> None:
-        self.name, self.track, self.rank = name, track, rank
-        self._entrant, self._start = entrant, start
-        self.losses: list[float] = []
-        self.cpu_s: list[float] = []
-
-    def prepare(self) -> None:
-        """A copy of the first weights; not timed."""
-        self._model = deepcopy(self._start)
-
-    def run(self) -> None:
-        """One training, or nothing if this rank has no part in it."""
-        began, start = time.perf_counter(), time.process_time()
-        if self.rank < self._entrant.num_ranks:
-            track, size = self.track, len(self.track.dataset)
-            steps = (track.num_steps, size, track.lr)
-            losses = self._entrant.train(self.rank, self._entrant.num_ranks, self._model, track.dataset, *steps)
-            self.losses = [float(loss) for loss in losses]
-        self.cpu_s.append(time.process_time() - start)
-        if self.rank == 0:
-            comm.report((self.name, len(self.cpu_s), time.perf_counter() - began))
-
-
 def _run_in_rank(
     rank: int,
     world_size: int,  # noqa: ARG001 - what launch calls
@@ -246,10 +219,25 @@ def _run_in_rank(
     track: Track,
     num_rounds: int,
 ) -> tuple[Comparison, dict[str, list[float]], dict[str, list[float]]]:
-    start = track.model()
-    laps = {name: _Laps(name, entrant, track, start, rank) for name, entrant in entrants.items()}
-    runs = {name: lap.run for name, lap in laps.items()}
-    before = {name: lap.prepare for name, lap in laps.items()}
+    """All rounds; the seconds of the slowest rank, and the losses and the processor time of this one."""
+    first = model = track.model()
+    losses: dict[str, list[float]] = {}
+    cpu_s: dict[str, list[float]] = {name: [] for name in entrants}
+
+    def prepare() -> None:
+        nonlocal model
+        model = deepcopy(first)
+
+    def train(name: str) -> None:
+        began, start, entrant = time.perf_counter(), time.process_time(), entrants[name]
+        if rank < entrant.num_ranks:  # the others have no part in it
+            steps = (track.num_steps, len(track.dataset), track.lr)
+            losses[name] = list(map(float, entrant.train(rank, entrant.num_ranks, model, track.dataset, *steps)))
+        cpu_s[name].append(time.process_time() - start)
+        if rank == 0:
+            comm.report((name, len(cpu_s[name]), time.perf_counter() - began))
+
+    runs = {name: partial(train, name) for name in entrants}
+    before = dict.fromkeys(entrants, prepare)
     comparison = compare(runs, num_rounds, 1, tokens=track.tokens, before=before, in_step=True)
-    losses = {name: lap.losses for name, lap in laps.items()}
-    return comparison, losses, {name: lap.cpu_s[1:] for name, lap in laps.items()}
+    return comparison, losses, {name: seconds[1:] for name, seconds in cpu_s.items()}

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
-from pllab.comm.machine import compute_threads
+from pllab.comm.machine import compute_threads, large_product
 from pllab.show import Figure, chart, figure
 from pllab.show.theme import LIGHT, write_number
 
@@ -34,7 +34,7 @@ ADAMW_FLOPS = 14  # decay 1, first moment 3, second moment 4, corrected root 3, 
 PRODUCT, COPY = "large product", "large copy"  # the two kernels whose best rounds are the roof
 _MARKS = {"compute": ("o", "#0072B2"), "memory": ("s", "#E69F00")}
 _CAPTION = "Circle: bounded by compute. Square: bounded by memory. An operation without FLOP is in the table only."
-_SIDE, _NUM_COPIED = 1024, 2**24  # numbers: the product is N x N by N x N
+_NUM_COPIED = 2**24  # numbers of the large copy
 
 
 class Machine(NamedTuple):
@@ -246,24 +246,13 @@ def measure_roofline(
         ValueError: there are no rounds, or no such number of threads.
     """
     operations = gpt2_operations() if operations is None else operations
-    kernels = _kernels()
-    with compute_threads(num_threads), torch.no_grad():
-        runs = {name: each.run for name, each in {**kernels, **operations}.items()}
-        times = compare(runs, repeats, 2)
-    product, copy = kernels[PRODUCT], kernels[COPY]
-    machine = Machine(product.flops / min(times.seconds[PRODUCT]), copy.num_bytes / min(times.seconds[COPY]), latency_s)
-    return Roofline(machine, operations, times)
-
-
-def _kernels() -> dict[str, Operation]:
-    """A large product and a large copy, into tensors that are there already."""
-    left, right, product = (torch.ones(_SIDE, _SIDE) for _ in range(3))
+    flops, multiply = large_product(torch.device("cpu"), torch.float32)
     source, target = (torch.ones(_NUM_COPIED) for _ in range(2))
-    num_bytes = left.nbytes + right.nbytes + product.nbytes
-    return {
-        PRODUCT: Operation(2 * _SIDE**3, num_bytes, lambda: torch.mm(left, right, out=product)),
-        COPY: Operation(0, source.nbytes + target.nbytes, lambda: target.copy_(source)),
-    }
+    kernels: dict[str, Callable[[], object]] = {PRODUCT: multiply, COPY: partial(target.copy_, source)}
+    with compute_threads(num_threads), torch.no_grad():
+        times = compare(kernels | {name: each.run for name, each in operations.items()}, repeats, 2)
+    product_s, copy_s = (min(times.seconds[name]) for name in kernels)
+    return Roofline(Machine(flops / product_s, 2 * source.nbytes / copy_s, latency_s), operations, times)
 
 
 def measure_latency(repeats: int = 200, timeout_s: float = 60.0) -> Spread:
