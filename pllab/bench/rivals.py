@@ -29,18 +29,6 @@ from pllab.comm.devices import is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
 
-NO_COMMUNICATION = "no communication"
-OURS = "DataParallel"
-DDP = "torch DDP"
-SOCKETS = "DataParallel over sockets"
-PER_PARAMETER = "one all-reduce per parameter"
-SHARDED = "FullyShardedDataParallel"
-FSDP2 = "torch FSDP2"
-SHARDED_SOCKETS = "FullyShardedDataParallel over sockets"
-SPLIT = "tensor_parallel"
-DTENSOR = "torch DTensor"
-WHOLE = "whole model on every rank"
-
 _GRADIENTS = Workload()
 _SPLIT = Workload(batch_size=4, num_tokens=128)
 
@@ -109,7 +97,7 @@ def bench_data_parallel(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUND
     Raises:
         Implausible: a check of the comparison failed, or the ways did not train the same model.
     """
-    return _alternating((OURS, DDP, NO_COMMUNICATION, SOCKETS, PER_PARAMETER), workload, rounds)
+    return _alternating(DATA_PARALLEL, workload, rounds)
 
 
 def bench_fsdp(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Rivals:
@@ -120,7 +108,7 @@ def bench_fsdp(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Riv
     Raises:
         Implausible: as for `bench_data_parallel`.
     """
-    return _alternating((SHARDED, FSDP2, NO_COMMUNICATION, SHARDED_SOCKETS), workload, rounds)
+    return _alternating(FULLY_SHARDED, workload, rounds)
 
 
 def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) -> Rivals:
@@ -132,69 +120,14 @@ def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) ->
     Raises:
         Implausible: as for `bench_data_parallel`.
     """
-    return _alternating((SPLIT, DTENSOR, WHOLE), workload, rounds)
+    return _alternating(TENSOR_PARALLEL, workload, rounds, is_split=True)
 
 
-def _alternating(ways: tuple[str, ...], workload: Workload, rounds: Rounds) -> Rivals:
-    """The first way is ours, the second PyTorch's."""
-    given, size = (ways, workload, rounds), rounds.world_size
-    by_rank = comm.launch(_alternate, size, *given, backend=rounds.backend, timeout_s=rounds.timeout_s)
-    comparison, reason = by_rank[0]
-    what, whose = ("forward and backward", "on all") if SPLIT in ways else ("one training step", "each")
-    about = (
-        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
-        f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{reason}."
-    )
-    return Rivals(about, workload, ways[0], ways[1], comparison)
+Way = Callable[[GPT2LMHeadModelParallel], nn.Module]
 
 
-def _alternate(
-    rank: int, world_size: int, ways: tuple[str, ...], workload: Workload, rounds: Rounds
-) -> tuple[Comparison, str]:
-    """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes."""
-    (ours, theirs), is_split = ways[:2], SPLIT in ways
-    if is_gpu(comm.own_device()):
-        ways = tuple(way for way in ways if way not in (SOCKETS, SHARDED_SOCKETS))
-    made = {way: _Way(way, workload, seed=0 if is_split else rank) for way in ways}
-    steps: dict[str, Step] = {name: way.both if is_split else way.step for name, way in made.items()}
-    before: dict[str, Step] = {name: way.update for name, way in made.items()} if is_split else {}
-    tokens = workload.tokens * (1 if is_split else world_size)
-    about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
-    comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
-    check_same_work({name: way.loss.item() for name, way in made.items()}, theirs)
-    reason = getattr(made[ours].model, "reason", "")
-    return comparison, f"; {reason}" if reason else ""
-
-
-class _Way:
-    """A GPT-2 in one way; every way starts from the same weights and sees the same batch."""
-
-    loss: torch.Tensor
-
-    def __init__(self, way: str, workload: Workload, *, seed: int) -> None:
-        device = comm.own_device().type
-        self._inner, self._way = workload.model(device), way
-        self.model: Any = _MAKE.get(way, lambda model: model)(self._inner)
-        self._optimizer = torch.optim.AdamW(self._inner.parameters(), lr=1e-4)
-        self._tokens = workload.ids(seed).to(device)
-
-    def step(self) -> None:
-        """Forward, backward and update."""
-        self.both()
-        self.update()
-
-    def both(self) -> None:
-        """Forward and backward."""
-        self._inner.zero_grad()
-        self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
-        with sharded_loss() if self._way == DTENSOR else nullcontext():
-            self.loss.backward()
-        if self._way == PER_PARAMETER:
-            average_gradients(self._inner)
-
-    def update(self) -> None:
-        """A step of the optimizer; before the first backward nothing changes."""
-        self._optimizer.step()
+def _not_shared(model: GPT2LMHeadModelParallel) -> nn.Module:
+    return model
 
 
 def _one_by_one(model: GPT2LMHeadModelParallel) -> nn.Module:
@@ -213,17 +146,90 @@ def _split_by(split: Callable[..., nn.Module], model: GPT2LMHeadModelParallel) -
     return split(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
 
 
-_MAKE: dict[str, Callable[[GPT2LMHeadModelParallel], nn.Module]] = {
-    OURS: DataParallel,
-    SOCKETS: partial(DataParallel, strategy="flat"),
-    DDP: DistributedDataParallel,
-    PER_PARAMETER: _one_by_one,
-    SHARDED: FullyShardedDataParallel,
-    SHARDED_SOCKETS: partial(FullyShardedDataParallel, share_memory=False),
-    FSDP2: _sharded_by_torch,
-    SPLIT: partial(_split_by, tensor_parallel),
-    DTENSOR: partial(_split_by, tensor_parallel_by_pytorch),
+# In each table the first way is ours and the second PyTorch's.
+DATA_PARALLEL: dict[str, Way] = {
+    "DataParallel": DataParallel,
+    "torch DDP": DistributedDataParallel,
+    "no communication": _not_shared,
+    "DataParallel over sockets": partial(DataParallel, strategy="flat"),
+    "one all-reduce per parameter": _one_by_one,
 }
+FULLY_SHARDED: dict[str, Way] = {
+    "FullyShardedDataParallel": FullyShardedDataParallel,
+    "torch FSDP2": _sharded_by_torch,
+    "no communication": _not_shared,
+    "FullyShardedDataParallel over sockets": partial(FullyShardedDataParallel, share_memory=False),
+}
+TENSOR_PARALLEL: dict[str, Way] = {
+    "tensor_parallel": partial(_split_by, tensor_parallel),
+    "torch DTensor": partial(_split_by, tensor_parallel_by_pytorch),
+    "whole model on every rank": _not_shared,
+}
+
+
+def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
+    given, size = (ways, workload, rounds, is_split), rounds.world_size
+    by_rank = comm.launch(_alternate, size, *given, backend=rounds.backend, timeout_s=rounds.timeout_s)
+    comparison, reason = by_rank[0]
+    what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
+    about = (
+        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
+        f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{reason}."
+    )
+    ours, theirs, *_ = ways
+    return Rivals(about, workload, ours, theirs, comparison)
+
+
+def _alternate(
+    rank: int, world_size: int, ways: dict[str, Way], workload: Workload, rounds: Rounds, is_split: bool
+) -> tuple[Comparison, str]:
+    """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes.
+
+    Ranks that split the layers see one batch, and their updates are not timed.
+    """
+    ours, theirs, *_ = ways
+    if is_gpu(comm.own_device()):
+        ways = {name: make for name, make in ways.items() if not name.endswith("over sockets")}
+    made = {name: _Trainer(name, make, workload, seed=0 if is_split else rank) for name, make in ways.items()}
+    steps: dict[str, Step] = {name: each.both if is_split else each.step for name, each in made.items()}
+    before: dict[str, Step] = {name: each.update for name, each in made.items()} if is_split else {}
+    tokens = workload.tokens * (1 if is_split else world_size)
+    about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
+    comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
+    check_same_work({name: each.loss.item() for name, each in made.items()}, theirs)
+    reason = getattr(made[ours].model, "reason", "")
+    return comparison, f"; {reason}" if reason else ""
+
+
+class _Trainer:
+    """A GPT-2 in one way; every way starts from the same weights and sees the same batch."""
+
+    loss: torch.Tensor
+
+    def __init__(self, name: str, make: Way, workload: Workload, seed: int) -> None:
+        device = comm.own_device().type
+        self._name, self._inner = name, workload.model(device)
+        self.model = make(self._inner)
+        self._optimizer = torch.optim.AdamW(self._inner.parameters(), lr=1e-4)
+        self._tokens = workload.ids(seed).to(device)
+
+    def step(self) -> None:
+        """Forward, backward and update."""
+        self.both()
+        self.update()
+
+    def both(self) -> None:
+        """Forward and backward."""
+        self._inner.zero_grad()
+        self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
+        with sharded_loss() if self._name == "torch DTensor" else nullcontext():
+            self.loss.backward()
+        if self._name == "one all-reduce per parameter":
+            average_gradients(self._inner)
+
+    def update(self) -> None:
+        """A step of the optimizer; before the first backward nothing changes."""
+        self._optimizer.step()
 
 
 def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
@@ -233,5 +239,5 @@ def check_same_work(losses: Mapping[str, float], reference: str, tolerance: floa
         Implausible: a way with communication has another loss than the reference after as many steps.
     """
     right = losses[reference]
-    told = {way: [loss] for way, loss in losses.items() if way != NO_COMMUNICATION}
+    told = {way: [loss] for way, loss in losses.items() if way != "no communication"}
     check_same_losses({reference: [right], **told}, tolerance * abs(right))
