@@ -34,7 +34,7 @@ _FAMILIES: Mapping[str, Callable[[int, int], Schedule]] = {
 
 
 class Case(NamedTuple):
-    """One schedule."""
+    """A family of schedules, and the number of micro-batches of a step."""
 
     family: str
     num_microbatches: int

@@ -36,7 +36,7 @@ def compute_threads(count: int) -> Iterator[None]:
 def large_product(device: torch.device, dtype: torch.dtype) -> tuple[int, Callable[[], object]]:
     """The FLOP of a product of two square matrices that keeps a device busy, and a call that computes it.
 
-    Example: on a CPU 2 x 1024^3 = 2.1e9; over the shortest of some calls they are what the device can do in a second.
+    Example: on a CPU 2 x 1024^3 = 2.1e9. Over the seconds of the fastest of some calls, it is the FLOP/s of the device.
     """
     size = 8192 if devices.is_gpu(device) else 1024
     left, right, product = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(3))
