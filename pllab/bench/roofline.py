@@ -22,7 +22,8 @@ from torch.nn import functional
 
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
-from pllab.comm.machine import compute_threads, large_product
+from pllab.comm.devices import large_product
+from pllab.comm.machine import compute_threads
 from pllab.show import Figure, chart, figure
 from pllab.show.theme import LIGHT, write_number
 

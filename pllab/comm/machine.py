@@ -6,9 +6,8 @@ write the description beside their results, and the doctor prints it.
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -31,16 +30,6 @@ def compute_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def large_product(device: torch.device, dtype: torch.dtype) -> tuple[int, Callable[[], object]]:
-    """The FLOP of a product of two square matrices that keeps a device busy, and a call that computes it.
-
-    Example: on a CPU 2 x 1024^3 = 2.1e9. Over the seconds of the fastest of some calls, it is the FLOP/s of the device.
-    """
-    size = 8192 if devices.is_gpu(device) else 1024
-    left, right, product = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(3))
-    return 2 * size**3, partial(torch.mm, left, right, out=product)
 
 
 def describe_machine() -> dict[str, str | int]:

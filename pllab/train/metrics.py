@@ -17,8 +17,7 @@ from typing import NamedTuple, Self
 import torch
 
 from pllab import accelerator
-from pllab.comm.devices import is_gpu, synchronize, used_gpus
-from pllab.comm.machine import large_product
+from pllab.comm.devices import is_gpu, large_product, synchronize, used_gpus
 from pllab.timeline import Timeline
 from pllab.train.config import TrainConfig
 
