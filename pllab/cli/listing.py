@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pllab.cli.flags import parse
-from pllab.cli.measuring import check_file
+from pllab.cli.flags import check_file, parse
 from pllab.lesson.course import Lesson, read_course
 from pllab.lesson.seen import Reports, read_reports
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pllab.cli.flags import parse
-from pllab.cli.measuring import check_file
+from pllab.cli.flags import check_file, parse
 from pllab.lesson.recordings import MOMENTS
 
 
@@ -14,7 +13,7 @@ class RecordOptions:
     """Record the moments of the instructor's guide, as a safety net for a class; do it on a quiet machine."""
 
     folder: Path | None = None
-    """Folder for the recordings, a file for each moment; also without the flag."""
+    """Folder for the recordings, a file for each moment."""
     moments: tuple[str, ...] = MOMENTS
     """Which moments to record; by default all."""
 
@@ -27,7 +26,7 @@ class RecordOptions:
             if moment not in MOMENTS:
                 raise ValueError(f"{moment!r} is no moment of the guide; choose one of {', '.join(MOMENTS)}")
             if self.folder.is_dir():
-                check_file("--folder", self.folder / f"{moment}.json")
+                check_file("the recording", self.folder / f"{moment}.json")
 
 
 def run(words: Sequence[str]) -> int:
@@ -37,8 +36,7 @@ def run(words: Sequence[str]) -> int:
         ValueError: there is no folder or no such moment.
         OSError: a file cannot be written.
     """
-    is_positional = bool(words) and not words[0].startswith("-")
-    options = parse(RecordOptions, ["--folder", *words] if is_positional else words, "record")
+    options = parse(RecordOptions, words, "record", alone="folder")
     from pllab.lesson.moments import record  # with torch and the trainer's rooms, which --help does not need
 
     assert options.folder is not None, "refused above"

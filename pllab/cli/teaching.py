@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pllab.arguments import printable
-from pllab.cli.flags import gather, parse
+from pllab.cli.flags import parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class GradeOptions:
     """Grade notebooks of lessons: every exercise is checked as the notebook checks it, for as many points as dots."""
 
     notebooks: tuple[Path, ...] = ()
-    """Notebooks handed in; also without the flag."""
+    """Notebooks handed in."""
     json: bool = False
     """Print the grades as JSON."""
     timeout_s: float | None = None
@@ -48,7 +48,7 @@ class StudentOptions:
     """Copy the lessons for students: the folded solutions are left out, and AGENTS.md asks assistants to tutor."""
 
     folder: Path | None = None
-    """Folder to make; also without the flag."""
+    """Folder to make."""
     notebooks: Path = Path("notebooks")
     """Folder of the lessons."""
 
@@ -64,7 +64,7 @@ def run(words: Sequence[str]) -> int:
         ValueError: an unknown flag, a value out of range, or a file that is not there.
         RuntimeError: this system cannot watch the submissions.
     """
-    options = parse(GradeOptions, gather(words, "--notebooks", switches=("--json", "--no-json")), "grade")
+    options = parse(GradeOptions, words, "grade", alone="notebooks")
     from pllab.lesson.grading import Sheet, grade  # torch takes seconds, and wrong flags are told before
     from pllab.lesson.yard import Limits
 
@@ -89,7 +89,7 @@ def run_student(words: Sequence[str]) -> int:
     Raises:
         ValueError: an unknown flag, a folder that is not empty, no lessons, or a stub that is none.
     """
-    options = parse(StudentOptions, gather(words, "--folder"), "student")
+    options = parse(StudentOptions, words, "student", alone="folder")
     from pllab.lesson.student import build
 
     assert options.folder is not None

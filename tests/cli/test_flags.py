@@ -66,6 +66,14 @@ def test_a_flag_that_two_targets_share_is_one_flag_for_both() -> None:
     assert (first(), second()) == ((Inner(rows=7), 3.0), (3.0, 2))
 
 
+def test_words_that_stand_alone_are_one_parameter_wherever_they_stand() -> None:
+    for words in ("a b --rows 3", "--rows 3 a b", "a --rows=3 b"):
+        assert parse(Inner, words.split(), "x", alone="names") == Inner(rows=3, names=("a", "b"))
+    assert parse(Inner, [], "x", alone="names") == Inner()
+    with pytest.raises(ValueError, match="unrecognized arguments: --names"):
+        parse(Inner, ["--names", "a"], "x", alone="names")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -147,7 +147,7 @@ def pipe(tmp_path):
         "autopsy PATH PATH",
         "train --dataset PATH",
         "grade PATH",
-        "course --json PATH",  # as a file to write it would be replaced
+        "scale --json PATH",  # as a file to write it would be replaced
     ],
 )
 def test_a_pipe_or_a_device_is_refused_before_anything_is_read(words, is_device, pipe, capsys):
@@ -168,8 +168,8 @@ def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(words, pipe, capsys)
 def test_a_place_that_takes_no_file_is_named_before_anything_is_read(capsys, tmp_path):
     for words in (
         "import nowhere.json -o /proc/x.html",
-        "autopsy a b --json /proc/x.json",
-        "course --json /sys/x.json",
+        "scale --json /proc/x.json",
+        "compare --picture /sys/x.png",
     ):
         sentence = refusal(capsys, *words.split())
         assert f"{words.split()[-1]!r} cannot be written; name a file in a folder of your own" in sentence
