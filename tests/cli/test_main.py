@@ -159,9 +159,8 @@ def test_a_pipe_or_a_device_is_refused_before_anything_is_read(words, is_device,
     assert "is a pipe or a device" in sentence or "is no file" in sentence
 
 
-@pytest.mark.parametrize("words", ["course --notebooks FOLDER", "student NEW --notebooks FOLDER"])
-def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(words, pipe, capsys):
-    sentence = refusal(capsys, *words.replace("FOLDER", str(pipe.parent)).replace("NEW", f"{pipe.parent}/new").split())
+def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(pipe, capsys):
+    sentence = refusal(capsys, "student", f"{pipe.parent}/new", "--notebooks", str(pipe.parent))
     assert "is a pipe or a device" in sentence
 
 
