@@ -5,12 +5,10 @@ clock.py        when every action would start and end
 estimation.py   costs from measured runs
 idle.py         the cause of every idle gap, their sums, and the spans that decide how long a run takes
 messages.py     what messages cost, and collectives made of them
-formulas.py     what theory says
 
 No torch; standard library only.
 """
 
-from pllab.simulate import formulas
 from pllab.simulate.clock import Times, action_times, simulate
 from pllab.simulate.costs import Costs
 from pllab.simulate.estimation import estimate
@@ -28,7 +26,6 @@ __all__ = [
     "critical_path",
     "critical_steps",
     "estimate",
-    "formulas",
     "gaps",
     "idle_causes",
     "leave_when_ready",

@@ -16,7 +16,8 @@ from pllab.schedule import (
     zbv,
     zero_bubble,
 )
-from pllab.simulate import Costs, formulas, simulate
+from pllab.simulate import Costs, simulate
+from tests.simulate import formulas
 
 PAPER_COSTS = Costs(18.522, 18.086, 9.337, p2p=0.601)
 """Milliseconds per stage of the 1.5B model on 8 GPUs that the Zero Bubble paper profiled (Qi et al. 2024)."""
