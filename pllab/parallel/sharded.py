@@ -327,12 +327,13 @@ class _GradientSums:
         part = torch.empty(shard.numel, dtype=shard.dtype, device=shard.device)
         flat = part.new_empty(shard.whole_numel) if buffer is None else buffer.tensor[: shard.whole_numel]
         shard.copy_gradients(flat)
-        used = shard.drop_gradients()
         if buffer is None:
-            self._under_way, self.messages = (shard, comm.reduce_scatter_async(part, flat, self._group)), [part, flat]
-        else:
-            buffer.reduce_scatter(part)
-            shard.add_gradient(part)
+            self.messages = [part, flat]
+            self._under_way = shard, comm.reduce_scatter_async(part, flat, self._group)
+            return shard.drop_gradients()
+        used = shard.drop_gradients()
+        buffer.reduce_scatter(part)
+        shard.add_gradient(part)
         return used
 
     def wait(self) -> None:

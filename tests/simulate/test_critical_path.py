@@ -61,8 +61,6 @@ def test_a_longer_action_on_the_path_makes_the_run_longer(run: tuple[Schedule, C
             costs.backward_input,
             costs.backward_weight,
             costs.p2p,
-            bandwidth=costs.bandwidth,
-            activation_bytes=costs.activation_bytes,
         )
         assert simulate(schedule, longer).makespan > timeline.makespan
 

@@ -30,7 +30,7 @@ def per_stage(draw: st.DrawFn) -> tuple[int, Costs]:
     num_stages = draw(ranks)
     values = st.lists(positive, min_size=num_stages, max_size=num_stages)
     work = [draw(values) for _ in range(3)]
-    return num_stages, Costs(*work, p2p=draw(seconds), bandwidth=0.5, activation_bytes=draw(values))
+    return num_stages, Costs(*work, p2p=draw(seconds))
 
 
 @given(sized=per_stage(), m=microbatches)
@@ -39,11 +39,9 @@ def test_gpipe_takes_what_the_flow_shop_takes(sized: tuple[int, Costs], m: int) 
     assert simulate(gpipe(p, m), costs).makespan == formulas.gpipe_makespan(p, m, costs)
 
 
-@given(p=ranks, m=microbatches, work=st.tuples(seconds, seconds, seconds), p2p=seconds, size=seconds)
-def test_1f1b_takes_what_its_closed_form_says(
-    p: int, m: int, work: tuple[float, float, float], p2p: float, size: float
-) -> None:
-    costs = Costs(*work, p2p=p2p, bandwidth=0.5, activation_bytes=size)
+@given(p=ranks, m=microbatches, work=st.tuples(seconds, seconds, seconds), p2p=seconds)
+def test_1f1b_takes_what_its_closed_form_says(p: int, m: int, work: tuple[float, float, float], p2p: float) -> None:
+    costs = Costs(*work, p2p=p2p)
     assert simulate(one_f_one_b(p, m), costs).makespan == formulas.one_f_one_b_makespan(p, m, costs)
 
 

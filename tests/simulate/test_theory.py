@@ -132,8 +132,6 @@ def _uneven(num_stages: int) -> Costs:
         backward_input=[2.0 + stage * 3 % 5 for stage in stages],
         backward_weight=[1.0 + stage * 7 % 3 for stage in stages],
         p2p=1.0,
-        bandwidth=0.5,
-        activation_bytes=[float(stage % 3) for stage in stages],
     )
 
 
