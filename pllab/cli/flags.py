@@ -43,18 +43,15 @@ def parse(target: Callable[..., T], words: Sequence[str], command: str, alone: s
 def bind(
     targets: Sequence[Callable[..., Any]], words: Sequence[str], command: str, alone: str = ""
 ) -> list[Callable[[], Any]]:
-    """`parse` for several targets that share the words; return a function for each, to be called later.
+    """`parse` for several targets with flags of their own; return a function for each, to be called later.
 
     Raises:
         ValueError: a flag is unknown, or has a value of another type or one that a record refuses.
     """
     summary = docstring_parser.parse_from_object(targets[0]).short_description
     parser = _Parser(prog=f"python -m pllab {command}", description=summary)
-    shared: set[str] = set()
     for flag in (flag for target in targets for flag in _flags(target)):
-        if flag.name not in shared:  # the first target's help and default stand for all
-            _add(parser, flag, flag.name == alone)
-        shared.add(flag.name)
+        _add(parser, flag, flag.name == alone)
     values = vars(parser.parse_intermixed_args([_as_flag(word) for word in words]))
     return [_call(target, values) for target in targets]
 

@@ -12,7 +12,7 @@ No torch; standard library only.
 from pllab.simulate.clock import Times, action_times, simulate
 from pllab.simulate.costs import Costs
 from pllab.simulate.estimation import estimate
-from pllab.simulate.idle import Gap, IdleCause, PathStep, critical_path, critical_steps, gaps, idle_causes
+from pllab.simulate.idle import Gap, IdleCause, PathStep, critical_steps, gaps, idle_causes
 from pllab.simulate.messages import MessageCost, leave_when_ready, simulate_transfers
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "PathStep",
     "Times",
     "action_times",
-    "critical_path",
     "critical_steps",
     "estimate",
     "gaps",
