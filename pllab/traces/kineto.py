@@ -32,8 +32,9 @@ _STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 _RUNTIME = re.compile(r"PP:([0-9]{1,9})(?:([FBIW])|(?:SEND|RECV)_[FB])([0-9]{1,9})")
 _MESSAGE = ("nccl", "rccl", "oneccl")  # how kernels of messages begin, in any case
 _NO_NAMES = (
-    "has no spans of a pipeline, such as PP:0F0; PyTorch's ScheduleGPipe and Schedule1F1B name none so, so run their "
-    "order by pllab.pipeline.to_torch(one_f_one_b(num_ranks, num_microbatches), stages, loss), whose runtime names all"
+    "has no spans of a pipeline, such as PP:0F0; PyTorch's ScheduleGPipe and Schedule1F1B write none, so run their "
+    "order with pllab.pipeline.to_torch(one_f_one_b(num_ranks, num_microbatches), stages, loss), whose runtime names "
+    "every action"
 )
 
 

@@ -177,7 +177,7 @@ REFUSED = {
     "a base of words": (changed(2, baseTimeNanoseconds="noon"), r"rank2.json does not say when its clock began"),
     "no names": (
         renamed("PP:", "step "),
-        r"rank0.json has no spans of a pipeline.*Schedule1F1B name none.*to_torch",
+        r"rank0.json has no spans of a pipeline.*Schedule1F1B write none.*to_torch",
     ),
     "two pipelines": (
         renamed("PP:3", "PP:1"),

@@ -75,7 +75,7 @@ def test_1f1b_of_ours_is_read_as_it_ran_and_classes_that_name_nothing_are_refuse
     assert files["ScheduleInterleaved1F1B of one stage"][1] == eager_one_f_one_b(2, 4)
     for family in ("ScheduleGPipe", "Schedule1F1B"):
         with pytest.raises(
-            ValueError, match=r"Schedule1F1B name none so, so run their order by pllab.pipeline.to_torch"
+            ValueError, match=r"Schedule1F1B write none, so run their order with pllab.pipeline.to_torch"
         ):
             read_trace(files[family][0])
 
