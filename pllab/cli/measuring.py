@@ -89,8 +89,13 @@ def run_compare(words: Sequence[str]) -> int:
 
 
 def run_scale(words: Sequence[str]) -> int:
-    """Count a layout as the flags say and print its table; returns 0, and raises as `run` does."""
-    _measured("pllab.train.scale:scale", words, "scale")
+    """Count a layout as the flags say and print its table; returns 0.
+
+    Raises:
+        ValueError: an unknown flag, or axes that contradict each other.
+    """
+    (count,) = bind((resolve_name("pllab.train.scale:scale"),), words, "scale")
+    print(count().table())
     return 0
 
 

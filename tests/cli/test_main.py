@@ -147,7 +147,7 @@ def pipe(tmp_path):
         "autopsy PATH PATH",
         "train --dataset PATH",
         "grade PATH",
-        "scale --json PATH",  # as a file to write it would be replaced
+        "compare --json PATH",  # as a file to write it would be replaced
     ],
 )
 def test_a_pipe_or_a_device_is_refused_before_anything_is_read(words, is_device, pipe, capsys):
@@ -167,7 +167,7 @@ def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(pipe, capsys):
 def test_a_place_that_takes_no_file_is_named_before_anything_is_read(capsys, tmp_path):
     for words in (
         "import nowhere.json -o /proc/x.html",
-        "scale --json /proc/x.json",
+        "compare --json /proc/x.json",
         "compare --picture /sys/x.png",
     ):
         sentence = refusal(capsys, *words.split())
