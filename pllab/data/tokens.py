@@ -40,7 +40,8 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Token numbers of a text, without special tokens."""
         # "<end>" written in a text is five characters, not its end. tokenizers neither saves nor pickles this setting.
-        self.bpe.encode_special_tokens = True
+        if not self.bpe.encode_special_tokens:
+            self.bpe.encode_special_tokens = True
         return self.bpe.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: Sequence[int]) -> str:
