@@ -36,7 +36,6 @@ SMALL = {
     "bench pipeline": [*_STAGES, "--num-microbatches", "1"],  # two small ones take over twice as long as the whole
     "bench tensor": _MODEL,
     "compare": "--num-steps 3 --batch-size 8 --n-embd 16 --n-head 2".split(),
-    "course": ["--notebooks", str(ROOT / "notebooks")],
     "doctor": [],
     "equivalence": "--ranks 2 --num-steps 1".split(),
     "grade": ["--jobs", "1"],
