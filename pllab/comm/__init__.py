@@ -33,7 +33,7 @@ from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, group_name, note_tensor, record_messages, traffic
 from pllab.comm.links import Link, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
-from pllab.comm.notebook.notebook_ranks import Ranks
+from pllab.comm.notebook_ranks import Ranks
 from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, shared_buffer
 from pllab.comm.transferring import ring_all_reduce, run_transfers, tree_broadcast
 

@@ -15,14 +15,12 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Self
 
 from pllab.arguments import deadline, rank_count, thread_count
-from pllab.comm.errors import ANSI, RankError, sounds_like_echo
+from pllab.comm.engines import Cluster, enter_group, start_cluster
+from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
-from pllab.comm.notebook.cluster import Cluster, start_cluster
-from pllab.comm.notebook.rank_engine import enter_group
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
@@ -76,7 +74,7 @@ class Ranks:
             self._cluster.stop()
             raise
         self._finish = weakref.finalize(self, _stop, self._client, self._cluster)
-        self._activate()
+        _register_px(weakref.ref(self))
 
     @property
     def stopped(self) -> bool:
@@ -112,7 +110,7 @@ class Ranks:
         """
         self._check_running()
         chosen = range(self.num_ranks) if targets is None else targets
-        replies = {rank: self._view(rank).execute(code, silent=False, block=False) for rank in chosen}
+        replies = {rank: self._client[rank].execute(code, silent=False, block=False) for rank in chosen}
         try:
             self._attend(replies)
         except KeyboardInterrupt:
@@ -144,7 +142,7 @@ class Ranks:
         """
         self._check_running()
         packed = f"__import__('pickle').dumps(({expression}))"  # ipyparallel's own packing sorts a dictionary
-        replies = {rank: self._view(rank).pull(packed, block=False) for rank in range(self.num_ranks)}
+        replies = {rank: self._client[rank].pull(packed, block=False) for rank in range(self.num_ranks)}
         try:
             self._attend(replies)
         except RankError:
@@ -175,9 +173,9 @@ class Ranks:
             self._cluster.cut_wires()  # a rank waits inside gloo, which does not notice an interrupt
             self._cluster.interrupt(_still_running(replies))
         if not _settle(replies, 3 * _HEAR_S) or not self._renew():
-            why = self._cluster.why_silent()
+            who = listed(_still_running(replies) or range(self.num_ranks))
             self.stop()
-            return f"they did not react{why}, so all ranks were ended; make new Ranks({self.num_ranks})"
+            return f"{who} did not react, so all ranks were ended; make new Ranks({self.num_ranks})"
         return "the ranks and their variables are still there, in a new group"
 
     def _renew(self) -> bool:
@@ -185,36 +183,32 @@ class Ranks:
         meeting = str(self._cluster.folder / f"meeting-{self._num_groups}")
         self._num_groups += 1
         replies = {
-            rank: self._view(rank).apply_async(
+            rank: self._client[rank].apply_async(
                 enter_group, rank, self.num_ranks, self.plan.name, meeting, self._timeout_s
             )
             for rank in range(self.num_ranks)
         }
         return _settle(replies, 10.0) and all(reply.successful() for reply in replies.values())
 
-    def _view(self, rank: int) -> Any:
-        return self._client[rank]
 
-    def _activate(self) -> None:
-        """Register `%px` and `%%px` when there is a notebook or an IPython prompt."""
-        from IPython import get_ipython
+def _register_px(reference: "weakref.ref[Ranks]") -> None:
+    """Give the notebook or the IPython prompt, if there is one, `%px` and `%%px`; the ranks still end with their name.
 
-        shell = get_ipython()
-        if shell is None:
-            return
-        from pllab.comm.notebook.magics import RanksMagics
+    ipyparallel's own `%%px` writes in another order, shows a bar, and leaves a rank that waits inside gloo waiting.
+    """
+    if (ipython := sys.modules.get("IPython")) is None or (shell := ipython.get_ipython()) is None:
+        return
 
-        view = self._client[:]
-        view.block = True
-        shell.register_magics(RanksMagics(shell, view, partial(_execute_of, weakref.ref(self))))
+    def px(line: str, cell: str | None = None) -> None:
+        """Run the line, or the cell, on all ranks."""
+        ranks = reference()
+        if ranks is None or ranks.stopped:
+            raise RuntimeError(_STOPPED)
+        if cell is not None and line:
+            raise ValueError(f"%%px runs a cell on all ranks and was given {line!r}; leave it out, or use execute")
+        ranks.execute(line if cell is None else cell)
 
-
-def _execute_of(reference: "weakref.ref[Ranks]") -> Callable[..., None]:
-    """What runs a cell on these ranks: the shell keeps its magics, and the ranks must still end with their name."""
-    ranks = reference()
-    if ranks is None or ranks.stopped:
-        raise RuntimeError(_STOPPED)
-    return ranks.execute
+    shell.register_magic_function(px, "line_cell")
 
 
 def _connect(cluster: Cluster, end: float) -> Any:

@@ -1,22 +1,44 @@
-"""The processes behind `Ranks`: one ipyparallel controller and one engine per rank, owned from start to end.
+"""The processes behind `Ranks`, from both sides: one ipyparallel controller, and one engine per rank.
 
 They are started directly and not through ipyparallel's Cluster, which logs to the notebook, writes into the home
 directory and notices a dead engine late. Every child is on a leash, binds to 127.0.0.1 only, and writes into one
-temporary folder that `stop` removes.
+temporary folder that `stop` removes. An engine is in the process group before its first cell.
 """
 
 import json
+import logging
+import os
 import shutil
 import signal
+import socket
+import stat
+import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
+import torch.distributed as dist
+
+from pllab.comm.devices import gpu_backend
 from pllab.comm.errors import ANSI, RankError
-from pllab.comm.notebook.rank_engine import CUT, is_complete
-from pllab.comm.processes import Child, end_children, how_it_ended, is_stopped, stack_of, start_child
+from pllab.comm.group import BackendPlan, setup, teardown
+from pllab.comm.processes import (
+    Child,
+    answer_with_stack,
+    end_children,
+    how_it_ended,
+    on_byte,
+    stack_of,
+    start_child,
+)
+
+_CUT = b"c"  # on the leash of a rank: cut your wires
+_wires: set[int] = set()  # in a rank: file descriptors of the sockets that joining the group opened
 
 
 @dataclass(frozen=True)
@@ -34,7 +56,7 @@ class Cluster:
 
     def is_ready(self) -> bool:
         """Whether a client can connect: the controller's file is there and complete."""
-        return is_complete(self.client_file)
+        return _is_complete(self.client_file)
 
     def check_alive(self) -> None:
         """Look at the processes; never waits.
@@ -55,17 +77,12 @@ class Cluster:
             if self.engines[rank].poll() is None:
                 self.engines[rank].send_signal(signal.SIGINT)
 
-    def why_silent(self) -> str:
-        """A clause that names a rank that stands still; empty when none does."""
-        stopped = [rank for rank, process in enumerate(self.engines) if is_stopped(process.pid)]
-        return f", because rank {stopped[0]} had been stopped (SIGSTOP or Ctrl-Z)" if stopped else ""
-
     def cut_wires(self) -> None:
         """Let every rank close its connections, so that none waits for a message any more."""
         for process in self.engines:
             if process.stdin is not None:
                 with suppress(OSError):
-                    process.stdin.write(CUT)
+                    process.stdin.write(_CUT)
                     process.stdin.flush()
 
     def where(self, rank: int) -> str:
@@ -86,9 +103,7 @@ def start_cluster(num_ranks: int, backend: str | None, num_threads: int, timeout
         started.append(_start(folder, "controller", "ipyparallel.controller.app:main", *_controller_arguments(folder)))
         for rank in range(num_ranks):
             job = json.dumps([rank, num_ranks, backend, num_threads, timeout_s])
-            started.append(
-                _start(folder, f"engine-{rank}", "pllab.comm.notebook.rank_engine:serve_rank", job, str(folder))
-            )
+            started.append(_start(folder, f"engine-{rank}", "pllab.comm.engines:serve_rank", job, str(folder)))
     except BaseException:
         end_children(started)
         shutil.rmtree(folder, ignore_errors=True)
@@ -121,3 +136,83 @@ def _last_words(log: Path, num_lines: int = 12) -> str:
         return ""
     lines = ANSI.sub("", log.read_text(errors="replace")).splitlines()[-num_lines:]
     return "".join(f"\n    {line}" for line in lines)
+
+
+def enter_group(rank: int, world_size: int, backend: str | None, init_file: str, timeout_s: float) -> BackendPlan:
+    """Leave the old group, if any, and join the one that meets at `init_file`; remember its wires."""
+    _wires.clear()
+    teardown()
+    before = _sockets()
+    plan = setup(rank, world_size, backend, init_file=init_file, timeout_s=timeout_s)
+    _wires.update(_sockets() - before)
+    return plan
+
+
+def cut_wires() -> None:
+    """Close the connections of the group, even while a thread waits on them.
+
+    Only connected sockets: gloo aborts the process when its listening socket closes.
+    """
+    for number in list(_wires):
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as wire:
+            wire.getpeername()
+            wire.shutdown(socket.SHUT_RDWR)
+    if dist.is_initialized() and dist.get_backend() == gpu_backend():
+        dist.distributed_c10d._abort_process_group()  # every group, not that of all ranks alone
+
+
+def _is_complete(connection_file: Path) -> bool:
+    """Whether the controller has written all of a connection file; it does not write it atomically."""
+    try:
+        json.loads(connection_file.read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
+
+
+def _sockets() -> set[int]:
+    """The open sockets of this process, by file descriptor."""
+    return {int(name) for name in os.listdir("/dev/fd") if _is_socket(int(name))}  # noqa: PTH208
+
+
+def _is_socket(number: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
+
+
+def serve_rank() -> None:
+    """The entry point of a rank's process: join the group, then serve cells until the owner ends the process."""
+    rank, world_size, backend, num_threads, timeout_s = json.loads(sys.argv[1])
+    folder = Path(sys.argv[2])
+    # A shell's background job ignores Ctrl-C and so would we; the owner interrupts cells by this signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    on_byte(lambda byte: cut_wires() if byte == _CUT else None)
+    answer_with_stack(folder / f"stack-{rank}")
+    torch.set_num_threads(num_threads)
+    plan = enter_group(rank, world_size, backend, str(folder / "meeting-0"), timeout_s)
+    names = {"rank": rank, "world_size": world_size, "device": plan.device, "torch": torch, "dist": dist}
+    _serve(rank, folder / "security" / "ipcontroller-engine.json", names, timeout_s)
+
+
+def _serve(rank: int, connection_file: Path, names: dict[str, Any], timeout_s: float) -> None:
+    # A GPU node with only torch and transformers imports this room too.
+    from ipyparallel.engine.app import IPEngine
+
+    end = time.monotonic() + timeout_s
+    while not _is_complete(connection_file):
+        if time.monotonic() >= end:
+            raise TimeoutError(f"the controller was not ready after {timeout_s:g} s")
+        time.sleep(0.05)
+    engine = IPEngine(
+        id=rank,
+        url_file=str(connection_file),
+        timeout=30.0,
+        enable_nanny=False,  # the owner sees its processes itself,
+        max_heartbeat_misses=0,  # and the leash sees the owner
+        log_level=logging.CRITICAL,
+        user_ns=names,
+    )
+    engine.initialize([])
+    engine.start()
