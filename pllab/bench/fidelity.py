@@ -18,7 +18,7 @@ from pllab import comm
 from pllab.arguments import whole_number
 from pllab.bench.measure import Spread
 from pllab.bench.workloads import Layers, PipelineWorkload, row_loss
-from pllab.comm.machine import describe_machine
+from pllab.comm.devices import describe_machine
 from pllab.pipeline import LaneExecutor, SleepStage, calibrate
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
 from pllab.simulate import simulate

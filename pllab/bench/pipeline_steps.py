@@ -16,8 +16,7 @@ from pllab import accelerator, comm
 from pllab.bench.measure import Comparison, check_rounds, check_same_gradients, compare
 from pllab.bench.rivals import Rivals
 from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
-from pllab.comm.devices import num_gpus, synchronize
-from pllab.comm.machine import compute_threads, num_cores
+from pllab.comm.devices import compute_threads, num_cores, num_gpus, synchronize
 from pllab.pipeline import Pipe
 from pllab.pipeline.microbatches import single
 

@@ -17,7 +17,7 @@ import torch
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
 from pllab.bench.operations import Operation, gpt2_operations
-from pllab.comm.machine import compute_threads
+from pllab.comm.devices import compute_threads
 from pllab.show import Figure, chart, figure
 from pllab.show.theme import LIGHT, write_number
 

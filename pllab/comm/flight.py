@@ -87,12 +87,7 @@ class Flight:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def heard(self, made: GroupCall) -> Callable[[Any], HeardWork]:
-        """Note a call that is about to be made, and later how it goes on."""
-        number = self._began(made)
-        return lambda work: HeardWork(work, partial(self._went_on, number, work))
-
-    def _began(self, made: GroupCall) -> int:
-        """Write a call down; returns its number."""
+        """Write down a call that is about to be made, and note later how it goes on."""
         name, tensors, named, peer = made.name, made.tensors, group_name(made.group), made.peer
         puts_in = name != "receive" and (name not in _OF_ROOT or peer == dist.get_rank())
         with self._lock:
@@ -117,7 +112,7 @@ class Flight:
         if puts_in and any(_has_nan(tensor) for tensor in tensors):  # waits for a GPU, so the call is written before
             self._change(call.number, has_nan=True)
             self.write()
-        return call.number
+        return lambda work: HeardWork(work, partial(self._went_on, call.number, work))
 
     def _went_on(self, number: int, work: Any, step: Step) -> None:
         """Note that a call was waited for, or has its result; under nccl a wait returns before the result is there."""

@@ -258,21 +258,20 @@ def _settle(replies: dict[int, Any], timeout_s: float) -> bool:
 
 
 def _show_replies(replies: dict[int, Any]) -> None:
-    """Write the output of the ranks, in order of rank, also of ranks that never answered."""
+    """Write what each rank printed, showed and returned, in order of rank, also of ranks that never answered."""
+    # A GPU node with only torch and transformers imports this room too.
+    from IPython.display import publish_display_data
+
     for reply in replies.values():
         if reply.done():
             reply.wait_for_output(1.0)
-    _show_outputs({rank: reply.metadata for rank, reply in replies.items()})
-
-
-def _show_outputs(records: Mapping[int, Mapping[str, Any]]) -> None:
-    """Write what each rank printed, showed and returned; `records` is ipyparallel's metadata by rank."""
-    ordered = sorted(records.items())
-    _write(sys.stdout, [(rank, _printed(record)) for rank, record in ordered])
-    _write(sys.stderr, [(rank, _complained(record)) for rank, record in ordered])
-    for rank, record in ordered:
-        for output in record.get("outputs") or ():
-            _show_output(rank, output)
+    records = {rank: replies[rank].metadata for rank in sorted(replies)}
+    _write(sys.stdout, {rank: _printed(record) for rank, record in records.items()})
+    _write(sys.stderr, {rank: _complained(record) for rank, record in records.items()})
+    for rank, record in records.items():
+        for output in record.get("outputs") or ():  # a picture or other rich output, under a line that names its rank
+            publish_display_data({"text/plain": f"rank {rank}:"})
+            publish_display_data(dict(output["data"]), dict(output.get("metadata") or {}))
 
 
 def _printed(record: Mapping[str, Any]) -> str:
@@ -290,20 +289,10 @@ def _complained(record: Mapping[str, Any]) -> str:
     return "\n".join(line for line in lines if line.strip() not in ("", "KeyboardInterrupt"))
 
 
-def _write(stream: Any, texts: Sequence[tuple[int, str]]) -> None:
-    lines = [f"rank {rank}: {line}\n" for rank, text in texts for line in text.splitlines()]
-    if lines:
+def _write(stream: Any, texts: Mapping[int, str]) -> None:
+    if lines := [f"rank {rank}: {line}\n" for rank, text in texts.items() for line in text.splitlines()]:
         stream.write("".join(lines))
         stream.flush()
-
-
-def _show_output(rank: int, output: Mapping[str, Any]) -> None:
-    """A picture or other rich output of one rank, under a line that names it."""
-    # A GPU node with only torch and transformers imports this room too.
-    from IPython.display import publish_display_data
-
-    publish_display_data({"text/plain": f"rank {rank}:"})
-    publish_display_data(dict(output["data"]), dict(output.get("metadata") or {}))
 
 
 def _failures_in(replies: dict[int, Any]) -> dict[int, Any]:
