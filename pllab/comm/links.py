@@ -65,19 +65,6 @@ class Link:
         return call()
 
 
-class _Carried:
-    """A message on the link, with what this room asks of torch's `Work`."""
-
-    def __init__(self, leaving: "Future[dist.Work]") -> None:
-        self._leaving = leaving
-
-    def wait(self) -> None:
-        self._leaving.result().wait()
-
-    def is_completed(self) -> bool:
-        return self._leaving.done() and self._leaving.result().is_completed()
-
-
 @contextmanager
 def slow_link(latency_s: float = 0.0, bytes_per_s: float = math.inf) -> Iterator[Link]:
     """Put every rank behind a slow link inside the block; all ranks open it.
@@ -121,5 +108,5 @@ def carried(call: Callable[[], Any], num_bytes: int) -> Any:
 
 
 def carried_later(call: Callable[[], Any], num_bytes: int) -> Any:
-    """Make a call that starts a message, behind the open link if there is one, and return its work."""
-    return _Carried(_open[0].carry(call, num_bytes)) if _open else call()
+    """Make a call that starts a message, and return its work; behind an open link, the future of its work."""
+    return _open[0].carry(call, num_bytes) if _open else call()

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from pllab.arguments import deadline, rank_count, thread_count
-from pllab.comm.engines import Cluster, enter_group, start_cluster
 from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
+from pllab.comm.notebook_engines import Cluster, enter_group, start_cluster
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed

@@ -148,34 +148,25 @@ def _round_up(numel: int) -> int:
     return max(1, -(-numel // _ALIGN)) * _ALIGN
 
 
-class _File(NamedTuple):
-    """The memory of all: where other processes find it, and the identity by which they know it."""
-
-    path: str
-    identity: tuple[int, int]
-
-
 class _Offer(NamedTuple):
-    """What a rank wants and can; rank 0 brings the file, if it could reserve one."""
+    """What a rank wants and can; rank 0 brings the path and the identity of the memory, if it could reserve any."""
 
     numel: int
     dtype: str
     host_id: str
     is_on_cpu: bool
-    file: _File | None
+    file: tuple[str, tuple[int, int]] | None
 
 
-def _new_file(num_bytes: int, until_all_have_mapped: ExitStack) -> _File | None:
+def _new_file(num_bytes: int, until_all_have_mapped: ExitStack) -> tuple[str, tuple[int, int]] | None:
     """Reserve the memory; None if that fails."""
-    if not hasattr(os, "O_TMPFILE"):
-        return None
     try:
         descriptor = os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_EXCL, 0o600)
         until_all_have_mapped.callback(os.close, descriptor)
         # Reserved now: a full /dev/shm is an error here, and would be a killed process at the first write.
         os.posix_fallocate(descriptor, 0, num_bytes)
-        return _File(f"/proc/{os.getpid()}/fd/{descriptor}", _identity(descriptor))
-    except OSError as error:
+        return f"/proc/{os.getpid()}/fd/{descriptor}", _identity(descriptor)
+    except (OSError, AttributeError) as error:  # the latter where there is no O_TMPFILE
         _log.info("%d bytes cannot be shared: %s", num_bytes, error)
         return None
 
@@ -194,12 +185,13 @@ def _map(offers: list[_Offer], num_bytes: int, dtype: torch.dtype) -> torch.Tens
     file = offers[0].file
     if file is None or len({offer.host_id for offer in offers}) > 1 or not all(offer.is_on_cpu for offer in offers):
         return None
+    path, identity = file
     try:
         with ExitStack() as until_mapped:
-            descriptor = os.open(file.path, os.O_RDWR)
+            descriptor = os.open(path, os.O_RDWR)
             until_mapped.callback(os.close, descriptor)
-            if _identity(descriptor) != file.identity:  # in another container the same pid is another process
-                raise FileNotFoundError(f"{file.path} is another file here")
+            if _identity(descriptor) != identity:  # in another container the same pid is another process
+                raise FileNotFoundError(f"{path} is another file here")
             mapped = torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=num_bytes, dtype=torch.uint8)
     except (OSError, RuntimeError) as error:  # torch raises the latter when there is no room for the mapping
         _log.info("rank %d cannot map the memory of rank 0: %s", rank(), error)

@@ -103,7 +103,7 @@ def start_cluster(num_ranks: int, backend: str | None, num_threads: int, timeout
         started.append(_start(folder, "controller", "ipyparallel.controller.app:main", *_controller_arguments(folder)))
         for rank in range(num_ranks):
             job = json.dumps([rank, num_ranks, backend, num_threads, timeout_s])
-            started.append(_start(folder, f"engine-{rank}", "pllab.comm.engines:serve_rank", job, str(folder)))
+            started.append(_start(folder, f"engine-{rank}", "pllab.comm.notebook_engines:serve_rank", job, str(folder)))
     except BaseException:
         end_children(started)
         shutil.rmtree(folder, ignore_errors=True)
