@@ -151,7 +151,7 @@ class _Rank:
         if tag == "result":
             self.result = packed
         elif tag == "failure":
-            self.failure = _Failure(*pickle.loads(packed))
+            self.failure = pickle.loads(packed)
         elif on_report is not None:
             on_report(self.number, pickle.loads(packed))
 
@@ -242,7 +242,7 @@ def run_rank() -> None:
     try:
         send("result", _work(folder, number))
     except BaseException as error:
-        send("failure", tuple(_describe(error)))
+        send("failure", _describe(error))
     finally:
         try:
             teardown()

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -37,26 +36,30 @@ from pllab.comm.processes import (
     start_child,
 )
 
+_CONTROLLER = (  # its arguments
+    "--ip=127.0.0.1",
+    "--IPController.location=127.0.0.1",
+    "--IPController.use_threads=True",  # one process instead of six
+    "--IPController.db_class=NoDB",
+    "--HeartMonitor.period=250",  # an engine counts as registered after its first heartbeat
+    "--HeartMonitor.max_heartmonitor_misses=1000",  # the owner notices a dead engine sooner
+    "--log-level=CRITICAL",
+)
 _CUT = b"c"  # on the leash of a rank: cut your wires
 _wires: set[int] = set()  # in a rank: file descriptors of the sockets that joining the group opened
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The running processes and their folder."""
+    """The running processes by name, the controller first, and their folder."""
 
     folder: Path
-    controller: Child
-    engines: tuple[Child, ...]
+    processes: dict[str, Child]
 
     @property
-    def client_file(self) -> Path:
-        """The connection file for clients; the controller writes it when it is ready."""
-        return self.folder / "security" / "ipcontroller-client.json"
-
-    def is_ready(self) -> bool:
-        """Whether a client can connect: the controller's file is there and complete."""
-        return _is_complete(self.client_file)
+    def engines(self) -> list[Child]:
+        """The processes of the ranks, in order of rank."""
+        return list(self.processes.values())[1:]
 
     def check_alive(self) -> None:
         """Look at the processes; never waits.
@@ -64,12 +67,11 @@ class Cluster:
         Raises:
             RankError: one of them has ended; the message says how, with its last output.
         """
-        ranks = [(rank, f"rank {rank}", f"engine-{rank}", process) for rank, process in enumerate(self.engines)]
-        for rank, name, log, process in [*ranks, (0, "the controller of the ranks", "controller", self.controller)]:
+        for number, (name, process) in enumerate(self.processes.items()):
             if process.poll() is not None:
                 process.kill()  # and the processes it started
-                words = _last_words(self.folder / f"{log}.log")
-                raise RankError(rank, f"{name} {how_it_ended(process.returncode)}{words}")
+                words = _last_words(self.folder / f"{name}.log")
+                raise RankError(max(0, number - 1), f"{name} {how_it_ended(process.returncode)}{words}")
 
     def interrupt(self, ranks: Sequence[int]) -> None:
         """Send these ranks what Ctrl-C sends."""
@@ -91,43 +93,29 @@ class Cluster:
 
     def stop(self) -> None:
         """End every process and remove the folder; calling it again does nothing."""
-        end_children([*self.engines, self.controller])
+        end_children(list(self.processes.values()))
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def start_cluster(num_ranks: int, backend: str | None, num_threads: int, timeout_s: float) -> Cluster:
     """Start the controller and the engines; they find each other, and the group, while this returns."""
     folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
-    started: list[Child] = []
+    environment = {"IPYTHONDIR": str(folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
+    cluster = Cluster(folder, {})
+
+    def start(name: str, entry: str, *arguments: str) -> None:
+        log = folder / f"{name}.log"
+        cluster.processes[name] = start_child(folder, entry, *arguments, log=log, environment=environment)
+
     try:
-        started.append(_start(folder, "controller", "ipyparallel.controller.app:main", *_controller_arguments(folder)))
+        start("the controller of the ranks", "ipyparallel.controller.app:main", f"--profile-dir={folder}", *_CONTROLLER)
         for rank in range(num_ranks):
             job = json.dumps([rank, num_ranks, backend, num_threads, timeout_s])
-            started.append(_start(folder, f"engine-{rank}", "pllab.comm.notebook_engines:serve_rank", job, str(folder)))
+            start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(folder))
     except BaseException:
-        end_children(started)
-        shutil.rmtree(folder, ignore_errors=True)
+        cluster.stop()
         raise
-    return Cluster(folder, started[0], tuple(started[1:]))
-
-
-def _start(folder: Path, name: str, entry: str, *arguments: str) -> Child:
-    """Start a child with its output in a file and nothing in the user's home."""
-    environment = {"IPYTHONDIR": str(folder / "ipython"), "PYTHONUNBUFFERED": "1"}
-    return start_child(folder, entry, *arguments, log=folder / f"{name}.log", environment=environment)
-
-
-def _controller_arguments(folder: Path) -> list[str]:
-    return [
-        f"--profile-dir={folder}",
-        "--ip=127.0.0.1",
-        "--IPController.location=127.0.0.1",
-        "--IPController.use_threads=True",  # one process instead of six
-        "--IPController.db_class=NoDB",
-        "--HeartMonitor.period=250",  # an engine counts as registered after its first heartbeat
-        "--HeartMonitor.max_heartmonitor_misses=1000",  # the owner notices a dead engine sooner
-        "--log-level=CRITICAL",
-    ]
+    return cluster
 
 
 def _last_words(log: Path, num_lines: int = 12) -> str:
@@ -161,13 +149,14 @@ def cut_wires() -> None:
         dist.distributed_c10d._abort_process_group()  # every group, not that of all ranks alone
 
 
-def _is_complete(connection_file: Path) -> bool:
-    """Whether the controller has written all of a connection file; it does not write it atomically."""
+def connection_file(folder: Path, whose: str) -> Path | None:
+    """The file by which a client or an engine finds the controller, once all of it is there: not written atomically."""
+    path = folder / "security" / f"ipcontroller-{whose}.json"
     try:
-        json.loads(connection_file.read_text())
+        json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
-        return False
-    return True
+        return None
+    return path
 
 
 def _sockets() -> set[int]:
@@ -192,27 +181,19 @@ def serve_rank() -> None:
     answer_with_stack(folder / f"stack-{rank}")
     torch.set_num_threads(num_threads)
     plan = enter_group(rank, world_size, backend, str(folder / "meeting-0"), timeout_s)
-    names = {"rank": rank, "world_size": world_size, "device": plan.device, "torch": torch, "dist": dist}
-    _serve(rank, folder / "security" / "ipcontroller-engine.json", names, timeout_s)
-
-
-def _serve(rank: int, connection_file: Path, names: dict[str, Any], timeout_s: float) -> None:
+    while (file := connection_file(folder, "engine")) is None:
+        time.sleep(0.05)  # the owner, on its leash, has the deadline
     # A GPU node with only torch and transformers imports this room too.
     from ipyparallel.engine.app import IPEngine
 
-    end = time.monotonic() + timeout_s
-    while not _is_complete(connection_file):
-        if time.monotonic() >= end:
-            raise TimeoutError(f"the controller was not ready after {timeout_s:g} s")
-        time.sleep(0.05)
     engine = IPEngine(
         id=rank,
-        url_file=str(connection_file),
+        url_file=str(file),
         timeout=30.0,
         enable_nanny=False,  # the owner sees its processes itself,
         max_heartbeat_misses=0,  # and the leash sees the owner
         log_level=logging.CRITICAL,
-        user_ns=names,
+        user_ns={"rank": rank, "world_size": world_size, "device": plan.device, "torch": torch, "dist": dist},
     )
     engine.initialize([])
     engine.start()

@@ -20,7 +20,7 @@ from typing import Any, Self
 from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
-from pllab.comm.notebook_engines import Cluster, enter_group, start_cluster
+from pllab.comm.notebook_engines import Cluster, connection_file, enter_group, start_cluster
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
@@ -216,22 +216,24 @@ def _connect(cluster: Cluster, end: float) -> Any:
     # A GPU node with only torch and transformers imports this room too.
     from ipyparallel import Client
 
-    _wait_until(cluster.is_ready, cluster, end)
-    client = Client(str(cluster.client_file), profile_dir=str(cluster.folder), ipython_dir=str(cluster.folder))
+    file = _wait_for(lambda: connection_file(cluster.folder, "client"), cluster, end)
+    client = Client(str(file), profile_dir=str(cluster.folder), ipython_dir=str(cluster.folder))
     try:
-        _wait_until(lambda: len(client.ids) == len(cluster.engines), cluster, end)
+        _wait_for(lambda: len(client.ids) == len(cluster.engines), cluster, end)
     except BaseException:
         client.close()
         raise
     return client
 
 
-def _wait_until(is_ready: Callable[[], bool], cluster: Cluster, end: float) -> None:
-    while not is_ready():
+def _wait_for(answer: Callable[[], Any], cluster: Cluster, end: float) -> Any:
+    """Ask until there is an answer, and return it."""
+    while not (found := answer()):
         cluster.check_alive()
         if time.monotonic() >= end:
             raise RankError(0, f"the ranks did not start in time; rank 0 was here:\n{cluster.where(0)}")
         time.sleep(_TICK_S)
+    return found
 
 
 def _stop(client: Any, cluster: Cluster) -> None:

@@ -33,7 +33,6 @@ from pllab.comm.links import link_is_open
 _log = logging.getLogger(__name__)
 _FOLDER = "/dev/shm"  # the file system in memory of every Linux
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in all containers of a Linux host
-_SMAPS = Path("/proc/self/smaps")
 _BLOCK = 2**18  # numbers per block: 1 MiB of float32 is still in a core's cache when it is written out
 _ALIGN = 2**10  # rows and chunks begin at multiples of this many numbers: no two ranks write into one cache line
 
@@ -211,7 +210,7 @@ def held_for_others() -> int:
     Example: two ranks share 16 MiB of /dev/shm, 8 for each: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB. `Pss` is the
     proportional set size: a page that two ranks have mapped counts half in each.
     """
-    smaps = _SMAPS.read_text() if _SMAPS.exists() else ""
+    smaps = Path("/proc/self/smaps").read_text() if Path("/proc/self/smaps").exists() else ""
     sizes = re.findall(r" /dev/shm/.*\n(?:[A-Z].*\n)*?Rss: +(\d+) kB\n(?:[A-Z].*\n)*?Pss: +(\d+) kB", smaps)
     return sum(int(resident) - int(proportional) for resident, proportional in sizes) * 1024
 
