@@ -289,11 +289,9 @@ def _pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     """
     if not callable(fn):
         raise ValueError(f"launch needs a function and was given {_shown(fn)}")
-    name, qualified = f"{getattr(fn, '__name__', type(fn).__name__)}()", getattr(fn, "__qualname__", "")
-    if qualified.endswith("<lambda>"):
+    name = f"{getattr(fn, '__name__', type(fn).__name__)}()"
+    if name == "<lambda>()":
         raise ValueError(f"a lambda has no name that a new process could import it by; {_WAY_OUT}")
-    if "<locals>" in qualified:
-        raise ValueError(f"{name} is defined inside another function, where a new process cannot import it; {_WAY_OUT}")
     try:
         payload = pickle.dumps((fn, args))
     except Exception as error:

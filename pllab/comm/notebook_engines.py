@@ -97,7 +97,7 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start_cluster(num_ranks: int, backend: str | None, num_threads: int, timeout_s: float) -> Cluster:
+def start_cluster(num_ranks: int, backend: str | None, timeout_s: float) -> Cluster:
     """Start the controller and the engines; they find each other, and the group, while this returns."""
     folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
     environment = {"IPYTHONDIR": str(folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
@@ -110,7 +110,7 @@ def start_cluster(num_ranks: int, backend: str | None, num_threads: int, timeout
     try:
         start("the controller of the ranks", "ipyparallel.controller.app:main", f"--profile-dir={folder}", *_CONTROLLER)
         for rank in range(num_ranks):
-            job = json.dumps([rank, num_ranks, backend, num_threads, timeout_s])
+            job = json.dumps([rank, num_ranks, backend, timeout_s])
             start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(folder))
     except BaseException:
         cluster.stop()
@@ -173,13 +173,13 @@ def _is_socket(number: int) -> bool:
 
 def serve_rank() -> None:
     """The entry point of a rank's process: join the group, then serve cells until the owner ends the process."""
-    rank, world_size, backend, num_threads, timeout_s = json.loads(sys.argv[1])
+    rank, world_size, backend, timeout_s = json.loads(sys.argv[1])
     folder = Path(sys.argv[2])
     # A shell's background job ignores Ctrl-C and so would we; the owner interrupts cells by this signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     on_byte(lambda byte: cut_wires() if byte == _CUT else None)
     answer_with_stack(folder / f"stack-{rank}")
-    torch.set_num_threads(num_threads)
+    torch.set_num_threads(1)
     plan = enter_group(rank, world_size, backend, str(folder / "meeting-0"), timeout_s)
     while (file := connection_file(folder, "engine")) is None:
         time.sleep(0.05)  # the owner, on its leash, has the deadline

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from pllab.arguments import deadline, rank_count, thread_count
+from pllab.arguments import deadline, rank_count
 from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
 from pllab.comm.notebook_engines import Cluster, connection_file, enter_group, start_cluster
@@ -60,14 +60,12 @@ class Ranks:
         RankError: a rank did not start.
     """
 
-    def __init__(
-        self, num_ranks: int, backend: str | None = None, *, num_threads: int = 1, timeout_s: float = 60.0
-    ) -> None:
+    def __init__(self, num_ranks: int, backend: str | None = None, *, timeout_s: float = 60.0) -> None:
         self.plan = plan_backend(0, num_ranks, backend)
         self.num_ranks = rank_count(num_ranks)
         self._timeout_s = deadline(timeout_s)
         self._num_groups = 1
-        self._cluster = start_cluster(num_ranks, backend, thread_count(num_threads), self._timeout_s)
+        self._cluster = start_cluster(num_ranks, backend, self._timeout_s)
         try:
             self._client = _connect(self._cluster, time.monotonic() + self._timeout_s)
         except BaseException:

@@ -204,7 +204,9 @@ def test_a_local_function_is_refused_with_the_way_out():
     def local(rank, size):
         return rank
 
-    with pytest.raises(ValueError, match=r"local\(\) is defined inside another function.*%%px"):
+    with pytest.raises(
+        ValueError, match=r"local\(\) cannot be sent to another process \(.*local object.*\); put it in a module.*%%px"
+    ):
         launch(local, 2)
 
 
