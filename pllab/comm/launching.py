@@ -117,7 +117,7 @@ def launch(
             end_children([rank.process for rank in ranks])
             for rank in ranks:
                 rank.connection.close()
-        return [pickle.loads(rank.result) for rank in ranks if rank.result is not None]
+        return [pickle.loads(rank.outcome) for rank in ranks if isinstance(rank.outcome, bytes)]
 
 
 class _Rank:
@@ -130,13 +130,7 @@ class _Rank:
         with other_end:  # then only the rank has it, so the stream ends when the rank dies
             self.process = start(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
         self.stack_file = folder / f"stack-{number}"
-        self.result: bytes | None = None
-        self.failure: _Failure | None = None
-
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether its outcome is still missing."""
-        return self.result is None and self.failure is None
+        self.outcome: bytes | _Failure | None = None  # its pickled result
 
     def listen(self, on_report: OnReport | None) -> None:
         """Receive one message; the end of the stream without an outcome is a failure too."""
@@ -146,12 +140,10 @@ class _Rank:
             self.leave()
             code = self.process.returncode
             hint = "" if code is not None and code < 0 else " and without a result (a message above may say why)"
-            self.failure = _Failure(False, how_it_ended(code) + hint)
+            self.outcome = _Failure(False, how_it_ended(code) + hint)
             return
-        if tag == "result":
-            self.result = packed
-        elif tag == "failure":
-            self.failure = pickle.loads(packed)
+        if tag != "report":
+            self.outcome = packed if tag == "result" else pickle.loads(packed)
         elif on_report is not None:
             on_report(self.number, pickle.loads(packed))
 
@@ -170,16 +162,16 @@ class _Rank:
 def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnReport | None) -> None:
     """Listen to all ranks until each has left or one has failed; raise the cause of the first failure."""
     give_up = math.inf
-    while any(rank.is_waited_for for rank in ranks):
+    while waited_for := [rank for rank in ranks if rank.outcome is None]:
         now = time.monotonic()
         if now >= give_up:
             break
         if now >= end:
-            raise _too_late(ranks, timeout_s)
-        by_connection = {rank.connection: rank for rank in ranks if rank.is_waited_for}
+            raise _too_late(waited_for, len(ranks), timeout_s)
+        by_connection = {rank.connection: rank for rank in waited_for}
         for connection in wait(list(by_connection), min(end, give_up) - now):
             by_connection[connection].listen(on_report)  # type: ignore[index]
-        failures = [rank.failure for rank in ranks if rank.failure is not None]
+        failures = [rank.outcome for rank in ranks if isinstance(rank.outcome, _Failure)]
         if any(not failure.is_echo for failure in failures):
             break
         if failures and give_up == math.inf:
@@ -191,23 +183,23 @@ def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnRepor
 
 def _raise_first_cause(ranks: list[_Rank]) -> None:
     """Raise the failure that is a cause rather than an echo, if there is any failure."""
-    failed = [(rank.failure.is_echo, rank.number, rank.failure) for rank in ranks if rank.failure is not None]
+    failed = [(rank.outcome, rank.number) for rank in ranks if isinstance(rank.outcome, _Failure)]
     if failed:
-        echo, number, failure = min(failed)
-        silent = [rank.number for rank in ranks if rank.is_waited_for]
-        hint = f" ({listed(silent)} did not answer)" if echo and silent else ""
+        failure, number = min(failed, key=lambda each: (each[0].is_echo, each[1]))
+        silent = [rank.number for rank in ranks if rank.outcome is None]
+        hint = f" ({listed(silent)} did not answer)" if failure.is_echo and silent else ""
         raise RankError(number, f"rank {number} {failure.summary}{hint}\n\n{failure.traceback}".rstrip())
 
 
-def _too_late(ranks: list[_Rank], timeout_s: float) -> RankError:
+def _too_late(late: list[_Rank], num_ranks: int, timeout_s: float) -> RankError:
     """Say which ranks had not finished at the deadline, and where they were."""
-    late = [rank for rank in ranks if rank.is_waited_for]
     starved = any(is_starved(rank.process.pid, timeout_s) for rank in late)
     stacks = "".join(f"\n\nrank {rank.number} was here:\n{rank.where()}" for rank in late)
+    numbers = [rank.number for rank in late]
     return RankError(
-        late[0].number,
-        f"{listed([rank.number for rank in late])} of {len(ranks)} had not finished after {timeout_s:g} s (timeout_s) "
-        f"and had to be ended{_BUSY if starved else ''}{stacks}",
+        numbers[0],
+        f"{listed(numbers)} of {num_ranks} had not finished after {timeout_s:g} s (timeout_s) and had to be "
+        f"ended{_BUSY if starved else ''}{stacks}",
         starved=starved,
     )
 
