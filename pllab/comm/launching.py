@@ -96,15 +96,9 @@ def launch(
         RankError: a rank raised, exited, was killed, or had not finished after `timeout_s` seconds.
     """
     end = time.monotonic() + deadline(timeout_s)
-    if getattr(mp.current_process(), "_inheriting", False):
-        raise RuntimeError(
-            "launch was called while a rank was importing this script; put the call under if __name__ == '__main__':"
-        )
     plan_backend(0, world_size, backend)
     rank_count(world_size)
-    script = get_preparation_data("pllab-rank")
-    del script["authkey"]  # a secret that no rank needs
-    job = _Job(script, _pack(fn, args), thread_count(num_threads), world_size, backend, timeout_s)
+    job = _Job(_own_script(), _pack(fn, args), thread_count(num_threads), world_size, backend, timeout_s)
     with tempfile.TemporaryDirectory(prefix="pllab-launch-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "job").write_bytes(pickle.dumps(job))
@@ -118,6 +112,17 @@ def launch(
             for rank in ranks:
                 rank.connection.close()
         return [pickle.loads(rank.outcome) for rank in ranks if isinstance(rank.outcome, bytes)]
+
+
+def _own_script() -> dict[str, Any]:
+    """What a rank needs to import the script that calls `launch`; refuse one that calls it while it is imported."""
+    if getattr(mp.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "launch was called while a rank was importing this script; put the call under if __name__ == '__main__':"
+        )
+    script = get_preparation_data("pllab-rank")
+    del script["authkey"]  # a secret that no rank needs
+    return script
 
 
 class _Rank:
