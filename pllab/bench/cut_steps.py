@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from pllab.bench.measure import Comparison, compare
-from pllab.comm.machine import compute_threads
+from pllab.comm.devices import compute_threads
 from pllab.models.layers import cut
 from pllab.pipeline import Pipe, balance
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from pllab import comm
-from pllab.comm.machine import compute_threads
+from pllab.comm.devices import compute_threads
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
 from pllab.models.layers import cut
 from pllab.parallel import DataParallel

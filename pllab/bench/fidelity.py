@@ -17,7 +17,7 @@ from pllab import comm
 from pllab.arguments import require, whole_number
 from pllab.bench.measure import Spread
 from pllab.bench.workloads import Layers, PipelineWorkload, row_loss
-from pllab.comm.machine import compute_threads, describe_machine
+from pllab.comm.devices import compute_threads, describe_machine
 from pllab.pipeline import LaneExecutor, calibrate
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
 from pllab.simulate import simulate

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from pllab import comm
 from pllab.arguments import require
-from pllab.comm.devices import synchronize
-from pllab.comm.machine import describe_machine
+from pllab.comm.devices import describe_machine, synchronize
 from pllab.timeline import Engine
 
 Run = Callable[[], object]

@@ -18,8 +18,7 @@ from pllab.arguments import require
 from pllab.bench.measure import Comparison, Implausible, check_rounds, compare
 from pllab.bench.rivals import Rivals
 from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
-from pllab.comm.devices import num_gpus, synchronize
-from pllab.comm.machine import compute_threads, num_cores
+from pllab.comm.devices import compute_threads, num_cores, num_gpus, synchronize
 from pllab.pipeline import Pipe
 
 SEQUENTIAL = "sequential micro-batches, one device"

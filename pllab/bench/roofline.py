@@ -22,8 +22,7 @@ from torch.nn import functional
 
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
-from pllab.comm.devices import large_product
-from pllab.comm.machine import compute_threads
+from pllab.comm.devices import compute_threads, large_product
 from pllab.show import Figure, chart, figure
 from pllab.show.theme import LIGHT, write_number
 

@@ -50,7 +50,7 @@ def run(words: Sequence[str]) -> int:
 def report() -> Iterator[tuple[str, str]]:
     """The lines of the report: name and text."""
     from pllab.comm import plan_backend
-    from pllab.comm.machine import num_cores
+    from pllab.comm.devices import num_cores
 
     yield "cores", f"{num_cores()} for this process, {os.cpu_count()} in the machine"
     yield "memory", _memory()

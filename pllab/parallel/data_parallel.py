@@ -19,6 +19,7 @@ from torch import nn
 from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import gpu_backend
+from pllab.comm.shared_memory import SharedBuffer
 from pllab.parallel.averaging import broadcast_parameters, check_same_model
 from pllab.parallel.bucketing import Bucket, plan_buckets
 
@@ -158,7 +159,7 @@ class DataParallel(Averaging):
     def _lay_out(self, parameters: list[nn.Parameter]) -> None:
         """Make the buckets and choose the strategy: only trying shows whether ranks can share memory."""
         self.strategy: Strategy = self._strategy_argument or _first_choice()
-        self._shared: list[comm.SharedBuffer] = []
+        self._shared: list[SharedBuffer] = []
         if self.strategy == "shared":
             self.buckets = plan_buckets(parameters, float("inf"), self._new_shared)
             if len(self._shared) == len(self.buckets):

@@ -294,7 +294,7 @@ def odd_memory(rank: int, world_size: int) -> dict[str, Any]:
 
 
 def sharing(rank: int, world_size: int) -> dict[str, Any]:
-    """The choice where ranks share memory and where rank 1 has none to share, and what a dropped wrapper keeps."""
+    """The choice where ranks share memory and where rank 0 has none to share, and what a dropped wrapper keeps."""
     first = DataParallel(Odd())
     seen: dict[str, Any] = {"default": (first.strategy, first.reason), "mapped": num_shared_mappings()}
     loss_of(first, *share(0, rank, world_size)).backward()
@@ -302,7 +302,7 @@ def sharing(rank: int, world_size: int) -> dict[str, Any]:
     gc.collect()
     seen["dropped"] = num_shared_mappings()
     with pytest.MonkeyPatch.context() as patch:
-        if rank == 1:
+        if rank == 0:
             patch.setattr(os, "posix_fallocate", _no_space)
         second = DataParallel(Odd())
         seen["full"] = (second.strategy, second.reason, num_shared_mappings())
