@@ -17,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from pllab import comm
 from pllab.comm.devices import synchronize
+from pllab.comm.shared_memory import held_for_others
 from pllab.show import Figure, figure
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import build_model
@@ -205,7 +206,7 @@ def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZE
         trainer.updates.begin(num_steps)
         for number in range(min(_WARMUP, num_steps)):
             take(trainer, number)
-    elsewhere = comm.held_for_others()  # torch counts what is mapped on every rank that maps it
+    elsewhere = held_for_others()  # torch counts what is mapped on every rank that maps it
     for number in range(_WARMUP, num_steps):
         take(trainer, number)
     parameters = {name: value.detach().clone() for name, value in trainer.gather().state_dict().items()}

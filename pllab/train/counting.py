@@ -8,6 +8,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab import comm
+from pllab.comm.collectives import in_world
+from pllab.comm.ledger import note_tensor
 from pllab.models.layers import token_losses
 from pllab.schedule import Kind
 from pllab.train.torch_pipeline import TorchPipeline
@@ -137,4 +139,4 @@ class CountedPipeline(TorchPipeline):
         """Tell the ledger of a packet from or to another stage, if that is on another rank."""
         rank = self._schedule.rank_of_stage.get(stage, self._own)
         if rank != self._own:
-            comm.note_tensor(name, packet, comm.in_world(rank, self._group), self._group)
+            note_tensor(name, packet, in_world(rank, self._group), self._group)
