@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from pllab import cli
 from pllab.comm import launch
 from pllab.train import TrainConfig, load_results, train, train_as_rank
+from tests.pipeline.tracer import way_of
 
 TINY = {
     "batch_size": 8,
@@ -93,6 +95,15 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert [event["tokens"] for event in last] == [epoch.num_tokens for epoch in result.ranks[0]]
     assert all(early["seconds"] <= late["seconds"] for early, late in itertools.pairwise(events[:2]))
     assert load_results(tmp_path)[0]["validation_loss"] == pytest.approx(result.validation_loss)
+
+
+def test_a_pipeline_is_trained_in_a_short_way(tmp_path):
+    """How many files of the package a reader has to open who follows a run on lanes, from the command to the result."""
+    sizes = "--batch-size 8 --samples-per-epoch 16 --validation-samples 4 --max-length 16 --n-layer 2 --n-embd 16"
+    words = f"train --mode pipeline --num-microbatches 4 {sizes} --vocab-size 300 --num-epochs 1 --device cpu --quiet"
+    way = way_of(lambda: cli.main([*words.split(), "--peak-flops", "1e9", "--workdir", str(tmp_path)]))
+    in_this_room = {file for file in way.files if file.startswith("train/")}
+    assert "train/loop.py" in in_this_room and len(in_this_room) <= 11 and len(way.files) <= 48
 
 
 def test_translation_has_a_bleu(single):
