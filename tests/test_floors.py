@@ -208,3 +208,14 @@ def test_functions_of_scripts_can_be_seen_whole() -> None:
     scripts = list(PACKAGE.rglob("*.js"))
     long = [(path.name, *each) for path in scripts for each in script_functions(path.read_text()) if each[1] > 60]
     assert scripts and not long
+
+
+def test_a_class_name_is_one_class() -> None:
+    """The checks have names of their own: each lesson's stand alone, and are read with that lesson."""
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        if "exercises" not in path.parts:
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

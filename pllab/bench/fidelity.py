@@ -33,7 +33,7 @@ _FAMILIES: Mapping[str, Callable[[int, int], Schedule]] = {
 }
 
 
-class Case(NamedTuple):
+class FidelityCase(NamedTuple):
     """A family of schedules, and the number of micro-batches of a step."""
 
     family: str
@@ -45,7 +45,7 @@ class FidelityBench:
     """Measured less predicted makespan as a share of the measured, round by round: above 0 the run was slower."""
 
     workload: PipelineWorkload
-    errors: Mapping[Case, tuple[float, ...]]
+    errors: Mapping[FidelityCase, tuple[float, ...]]
     machine: Mapping[str, str | int]
 
     @property
@@ -107,14 +107,14 @@ def _measure(
 ) -> FidelityBench:
     """Family by family: calibrate, predict its cases, measure them; `repeats` times after a round that warms up."""
     del rank, world_size
-    layers, errors = Layers(workload), defaultdict[Case, tuple[float, ...]](tuple)
+    layers, errors = Layers(workload), defaultdict[FidelityCase, tuple[float, ...]](tuple)
     with compute_threads(1), ExitStack() as closing:
-        executors: dict[Case, LaneExecutor] = {}
+        executors: dict[FidelityCase, LaneExecutor] = {}
         for family, make in _FAMILIES.items():
             for count in microbatches:
                 schedule = make(_LANES, count)
                 executor = LaneExecutor(schedule, layers.stages(schedule.num_stages), row_loss)
-                executors[Case(family, count)] = closing.enter_context(executor)
+                executors[FidelityCase(family, count)] = closing.enter_context(executor)
         for number in range(repeats + 1):
             for family, make in _FAMILIES.items():
                 costs = calibrate(

@@ -221,7 +221,7 @@ class _Moments(NamedTuple):
         return max(self.arrived.values())
 
 
-class _Trainer:
+class _HookedTrainer:
     """A GPT-2 with its batch, and a hook on each parameter that notes when its gradient is there."""
 
     def __init__(self, workload: Workload, bucket_bytes: int | None = None) -> None:
@@ -255,7 +255,7 @@ def _measure_link(
     repeats: int,
 ) -> tuple[LinkBench, dict[str, list[Span]]]:
     """First without messages, which says how slow to make the link; then every plan in turn, behind it."""
-    alone = _Trainer(workload)
+    alone = _HookedTrainer(workload)
     ready_s, backward_s = _without_messages(alone, repeats)
     when = dict(zip(map(id, alone.parameters), ready_s, strict=True))
     plans: dict[str, Plan] = {
@@ -267,14 +267,14 @@ def _measure_link(
     }
     total = sum(num_bytes for _, num_bytes in plans[str(BUCKETS_ON_LINK[-1])])
     cost, spans = MessageCost(LATENCY_S, backward_s / total), dict[str, list[Span]]()
-    trainers = {name: _Trainer(workload, int(name)) for name in plans}
+    trainers = {name: _HookedTrainer(workload, int(name)) for name in plans}
     with comm.slow_link(LATENCY_S, total / backward_s) as link:
         steps = {name: partial(_draw, rank, trainer, link, spans, name) for name, trainer in trainers.items()}
         comparison = compare(steps, repeats, 1, in_step=True, engine="emulated")
     return LinkBench(cost, comparison, plans, max(ready_s), {}), spans
 
 
-def _without_messages(alone: _Trainer, repeats: int) -> tuple[list[float], float]:
+def _without_messages(alone: _HookedTrainer, repeats: int) -> tuple[list[float], float]:
     """When each gradient is there and how long backward takes, in seconds: the quickest step, on the slowest rank."""
     steps = []
     for _ in range(repeats + 2):
@@ -287,7 +287,7 @@ def _without_messages(alone: _Trainer, repeats: int) -> tuple[list[float], float
     return latest, max(seconds for _, seconds in by_rank)
 
 
-def _draw(rank: int, trainer: _Trainer, link: comm.Link, spans: dict[str, list[Span]], name: str) -> None:
+def _draw(rank: int, trainer: _HookedTrainer, link: comm.Link, spans: dict[str, list[Span]], name: str) -> None:
     """One step; keep its forward, its backward up to the last gradient, and the messages on the link."""
     before = len(link.messages)
     step = trainer.step()

@@ -190,7 +190,7 @@ def _alternate(
     ours, theirs, *_ = ways
     if is_gpu(comm.own_device()):
         ways = {name: make for name, make in ways.items() if not name.endswith("over sockets")}
-    made = {name: _Trainer(name, make, workload, seed=0 if is_split else rank) for name, make in ways.items()}
+    made = {name: _RivalTrainer(name, make, workload, seed=0 if is_split else rank) for name, make in ways.items()}
     steps: dict[str, Step] = {name: each.both if is_split else each.step for name, each in made.items()}
     before: dict[str, Step] = {name: each.update for name, each in made.items()} if is_split else {}
     tokens = workload.tokens * (1 if is_split else world_size)
@@ -201,7 +201,7 @@ def _alternate(
     return comparison, f"; {reason}" if reason else ""
 
 
-class _Trainer:
+class _RivalTrainer:
     """A GPT-2 in one way; every way starts from the same weights and sees the same batch."""
 
     loss: torch.Tensor

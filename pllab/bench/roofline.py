@@ -37,7 +37,7 @@ _CAPTION = "Circle: bounded by compute. Square: bounded by memory. An operation 
 _NUM_COPIED = 2**24  # numbers of the large copy
 
 
-class Machine(NamedTuple):
+class Ceilings(NamedTuple):
     """What a machine does at most: FLOP and bytes in a second, and the seconds of its smallest message."""
 
     flops_per_s: float
@@ -57,10 +57,10 @@ class Bound(NamedTuple):
     seconds: float
 
 
-def bound_of(flops: float, num_bytes: float, machine: Machine, num_messages: int = 0) -> Bound:
+def bound_of(flops: float, num_bytes: float, machine: Ceilings, num_messages: int = 0) -> Bound:
     """Say which limit bounds an operation: "compute", "memory" or "latency"; the earlier one if two are equal.
 
-    Example: on `Machine(100e9, 10e9, 1e-4)`, 2e9 FLOP need 20 ms and 1e9 bytes 100 ms, so
+    Example: on `Ceilings(100e9, 10e9, 1e-4)`, 2e9 FLOP need 20 ms and 1e9 bytes 100 ms, so
     `bound_of(2e9, 1e9, machine)` is `("memory", 0.1)`.
 
     flops: additions and multiplications; num_bytes: moved to and from memory; num_messages: sent one after the other.
@@ -152,7 +152,7 @@ class Roofline:
     Example: `measure_roofline(...).efficiency("GELU")` is 0.6 where a GELU needs 10 ms and its limit 6 ms.
     """
 
-    machine: Machine
+    machine: Ceilings
     operations: Mapping[str, Operation]
     times: Comparison
 
@@ -252,7 +252,7 @@ def measure_roofline(
     with compute_threads(num_threads), torch.no_grad():
         times = compare(kernels | {name: each.run for name, each in operations.items()}, repeats, 2)
     product_s, copy_s = (min(times.seconds[name]) for name in kernels)
-    return Roofline(Machine(flops / product_s, 2 * source.nbytes / copy_s, latency_s), operations, times)
+    return Roofline(Ceilings(flops / product_s, 2 * source.nbytes / copy_s, latency_s), operations, times)
 
 
 def measure_latency(repeats: int = 200, timeout_s: float = 60.0) -> Spread:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pllab.schedule import Action, needs
-from pllab.traces.kineto import RankTrace, Work
+from pllab.traces.kineto import RankTrace, TracedWork
 
 _SHOWN = 4  # names in a sentence before "..."
 
@@ -69,7 +69,7 @@ def offsets_us(traces: Sequence[RankTrace]) -> list[float]:
     return [(base - bases[0]) / 1e3 for base in bases]
 
 
-def check_clocks(rows: Sequence[Sequence[Work]], num_stages: int, names: Sequence[str]) -> None:
+def check_clocks(rows: Sequence[Sequence[TracedWork]], num_stages: int, names: Sequence[str]) -> None:
     """Refuse clocks on which a result is used before the work on it began.
 
     Example: 1F0 on rank 1 worked at 5 ms, and 0F0, whose result it takes, began on rank 0 at 8 ms: the clock of rank 1

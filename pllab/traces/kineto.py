@@ -38,7 +38,7 @@ _NO_NAMES = (
 )
 
 
-class Work(NamedTuple):
+class TracedWork(NamedTuple):
     """What a rank did, in microseconds: a span from `begin` to `end`, whose input was there at `start`.
 
     `kernels` is the time in which a GPU did it, from the first to the last; None if the file has none. A message has
@@ -61,7 +61,7 @@ class RankStep(NamedTuple):
     """One step of one rank; the label is the profiler's number, if it counted."""
 
     label: int | None
-    work: tuple[Work, ...]
+    work: tuple[TracedWork, ...]
 
 
 class RankTrace(NamedTuple):
@@ -131,7 +131,7 @@ def _groups(info: Any) -> frozenset[frozenset[int]]:
     return frozenset(frozenset(r for r in each if isinstance(r, int)) for each in members if isinstance(each, list))
 
 
-def _work(file: TraceFile, spans: list[Event]) -> list[Work]:
+def _work(file: TraceFile, spans: list[Event]) -> list[TracedWork]:
     """The named spans by start."""
     named = [(event, action) for event in spans if (action := action_of(event["name"])) is not None]
     if all(action.kind is Kind.C for _, action in named):
@@ -144,11 +144,11 @@ def _work(file: TraceFile, spans: list[Event]) -> list[Work]:
         begin, end = times_of(event, file.name)
         inputs = received[bisect_left(received, begin) : bisect_right(received, end)]
         if action.kind is Kind.C:
-            work.append(Work(action, begin, begin, end))
+            work.append(TracedWork(action, begin, begin, end))
             continue
         own = kernels[bisect_left(moments, begin) : bisect_right(moments, end)]
         window = (min(start for _, start, _ in own), max(stop for _, _, stop in own)) if own else None
-        work.append(Work(action, begin, max((begin, *inputs)), end, window))
+        work.append(TracedWork(action, begin, max((begin, *inputs)), end, window))
     return sorted(work, key=lambda one: one.begin)
 
 
@@ -184,12 +184,12 @@ def _profiler_steps(file: TraceFile) -> list[tuple[float, int]]:
     return sorted((times_of(event, file.name)[0], int(step[1])) for event, step in steps if step)
 
 
-def _steps(work: Iterable[Work], profiled: list[tuple[float, int]]) -> Iterator[RankStep]:
+def _steps(work: Iterable[TracedWork], profiled: list[tuple[float, int]]) -> Iterator[RankStep]:
     """Cut where the profiler counts on, and where an action comes again."""
     starts = [start for start, _ in profiled]
     label: int | None = None
     names: set[Action] = set()
-    step: list[Work] = []
+    step: list[TracedWork] = []
     for each in work:
         place = bisect_right(starts, each.begin) - 1
         now = profiled[place][1] if place >= 0 else None

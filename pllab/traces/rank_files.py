@@ -9,7 +9,7 @@ from typing import Literal
 from pllab.schedule import Action, Kind, Schedule, collector_paused, problems
 from pllab.timeline import Span, Timeline
 from pllab.traces.alignment import check_clocks, check_ranks, check_stages, offsets_us
-from pllab.traces.kineto import RankStep, RankTrace, Work, read_ranks
+from pllab.traces.kineto import RankStep, RankTrace, TracedWork, read_ranks
 from pllab.traces.trace_files import read_file
 
 Clock = Literal["kernel", "issue", "host"]
@@ -131,7 +131,7 @@ def _clock_of(steps: Sequence[RankStep], traces: Sequence[RankTrace]) -> Clock:
     return "kernel" if all(one.is_message or one.kernels for step in steps for one in step.work) else "issue"
 
 
-def _placed(step: RankStep, clock: Clock, offset: float) -> Iterator[Work]:
+def _placed(step: RankStep, clock: Clock, offset: float) -> Iterator[TracedWork]:
     """What a rank did on the clock of all; of a GPU, from the first kernel to the last, and no messages of its CPU."""
     for one in step.work:
         if clock == "kernel" and one.kernels:
@@ -142,7 +142,7 @@ def _placed(step: RankStep, clock: Clock, offset: float) -> Iterator[Work]:
             yield one._replace(begin=begin, start=start, end=end, kernels=None)
 
 
-def _spans(rows: Sequence[Sequence[Work]]) -> Iterator[Span]:
+def _spans(rows: Sequence[Sequence[TracedWork]]) -> Iterator[Span]:
     """The spans in seconds from the first work; messages and waits are communication, as long as someone works."""
     working = [one for row in rows for one in row if not one.is_message]
     first, last = min(one.start for one in working), max(one.end for one in working)
@@ -155,7 +155,7 @@ def _spans(rows: Sequence[Sequence[Work]]) -> Iterator[Span]:
                 yield Span(rank, one.action._replace(kind=Kind.C), (start - first) / 1e6, (end - first) / 1e6)
 
 
-def _note(clock: Clock, rows: Sequence[Sequence[Work]]) -> str:
+def _note(clock: Clock, rows: Sequence[Sequence[TracedWork]]) -> str:
     """What kind of time it is, and what was done to it, for a reader."""
     words = {
         "kernel": "kernel time, from the first to the last kernel of each span on the GPU",

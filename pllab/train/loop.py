@@ -58,7 +58,7 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
 
 
 @dataclass
-class _Step:
+class _StepMetrics:
     """What this rank did in a step."""
 
     record: StepRecord
@@ -105,7 +105,7 @@ class _Loop:
 
     def epoch(self, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
         """Train an epoch of a run that has `done` steps behind it."""
-        self.number, self.done, self.steps = number, done, list[_Step]()
+        self.number, self.done, self.steps = number, done, list[_StepMetrics]()
         skipped, last_event = done - number * len(self.loader), 0.0
         self.loader.set_epoch(number)
         self.trainer.model.train()
@@ -137,7 +137,9 @@ class _Loop:
         # Dropout begins anew in every step, so that a resumed run needs no state of its generators.
         torch.manual_seed((self.config.seed + (self.at + 1) * count + number) % 2**63)
         record, num_rows = self.trainer.step(batch), len(batch["labels"])
-        self.steps.append(_Step(record, num_rows, int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum())))
+        self.steps.append(
+            _StepMetrics(record, num_rows, int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum()))
+        )
 
     def report(self) -> None:
         """Tell the caller how far this epoch is."""

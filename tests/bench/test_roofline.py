@@ -9,7 +9,7 @@ from pllab.bench.roofline import (
     ADAMW_FLOPS,
     COPY,
     PRODUCT,
-    Machine,
+    Ceilings,
     Operation,
     Roofline,
     bound_of,
@@ -20,7 +20,7 @@ from pllab.bench.roofline import (
 
 ROWS, TOKENS, WIDTH, HEADS, VOCAB = 2, 6, 8, 4, 11
 N = ROWS * TOKENS  # tokens of the batch
-MACHINE = Machine(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
+MACHINE = Ceilings(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from pllab.bench.roofline import Machine, bound_of
+from pllab.bench.roofline import Ceilings, bound_of
 from pllab.lesson.exercise import Exercise, Wrong, case
 
 BoundOf = Callable[..., Any]
-_LAPTOP = Machine(flops_per_s=80e9, bytes_per_s=20e9, latency_s=1e-4)
-_ROUND = Machine(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
+_LAPTOP = Ceilings(flops_per_s=80e9, bytes_per_s=20e9, latency_s=1e-4)
+_ROUND = Ceilings(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
 _LIMITS = ("compute", "memory", "latency")
 
 
-def _judge(solution: BoundOf, flops: float, num_bytes: float, machine: Machine, num_messages: int = 0) -> None:
+def _judge(solution: BoundOf, flops: float, num_bytes: float, machine: Ceilings, num_messages: int = 0) -> None:
     try:
         result = solution(flops, num_bytes, machine, num_messages)
     except ZeroDivisionError:
@@ -87,7 +87,7 @@ def ties(solution: BoundOf) -> None:
 def by_chance(solution: BoundOf) -> None:
     chance = random.Random(7)
     for _ in range(60):
-        machine = Machine(10 ** chance.uniform(9, 15), 10 ** chance.uniform(9, 13), 10 ** chance.uniform(-6, -3))
+        machine = Ceilings(10 ** chance.uniform(9, 15), 10 ** chance.uniform(9, 13), 10 ** chance.uniform(-6, -3))
         flops, num_bytes = 10 ** chance.uniform(3, 12), 10 ** chance.uniform(3, 10)
         _judge(solution, flops, num_bytes, machine, chance.choice((0, 0, 1, 12)))
 
