@@ -72,9 +72,13 @@ def made_by(action: Action) -> Name | None:
 
 def as_packet(tensors: Sequence[torch.Tensor], needs_grad: Sequence[bool] | None = None) -> Packet:
     """The caller's tensors as a packet: detached, with the event after which they may be read."""
-    on_gpu = next((tensor for tensor in tensors if is_gpu(tensor.device)), None)
-    ready = None if on_gpu is None else event_after(torch.accelerator.current_stream(on_gpu.device))
-    return Packet([tensor.detach() for tensor in tensors], needs_grad or [False] * len(tensors), ready)
+    return Packet([tensor.detach() for tensor in tensors], needs_grad or [False] * len(tensors), queued(tensors))
+
+
+def queued(tensors: Sequence[torch.Tensor | None]) -> torch.Event | None:
+    """An event after all that this thread has queued on the GPU of these tensors; none if they are on the CPU."""
+    gpu = next((tensor.device for tensor in tensors if tensor is not None and is_gpu(tensor.device)), None)
+    return None if gpu is None else event_after(torch.accelerator.current_stream(gpu))
 
 
 class Packets:

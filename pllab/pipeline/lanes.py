@@ -10,15 +10,14 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from queue import Empty
 from typing import NamedTuple, Self
 
 import torch
 
 from pllab import accelerator
 from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret, marked
-from pllab.pipeline.streams import GpuStream, stream_for
-from pllab.pipeline.workers import OutQueue, Result, Task, Upstream, Workers, create_workers, raise_first_cause
+from pllab.pipeline.streams import GpuStream, HostStream, stream_for
+from pllab.pipeline.workers import InQueue, OutQueue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
 
@@ -54,6 +53,7 @@ class Lanes:
     def __init__(self, devices: Sequence[torch.device | str]) -> None:
         self.devices = [torch.device(device) for device in devices]
         self._streams = [stream_for(device) for device in self.devices]
+        self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
         self._workers: list[Workers] = []
         self._process = 0
         self._close_at_end = weakref.finalize(self, _close, [])
@@ -76,9 +76,9 @@ class Lanes:
         timeout_s: float,
         *,
         ambient: Ambient | None = None,
-        through: Callable[[Transport], Transport] = lambda transport: transport,
+        wire: Callable[[Packets, HostStream, torch.device], Transport] = Wire,
     ) -> dict[Name, Packet]:
-        """Interpret all rows, and wait for all of them to end.
+        """Give each worker its row, and wait for all of them to end.
 
         Args:
             schedule: a legal schedule, or the F's or the B's of one.
@@ -87,7 +87,7 @@ class Lanes:
             record: where the times of actions are noted.
             timeout_s: the longest time in which no action ends.
             ambient: the torch settings to work under; by default those of the calling thread.
-            through: a wrapper around each lane's transport, for emulated wires.
+            wire: what brings each lane its packets; emulated ones take their time.
 
         Returns:
             The packets that leave the pipeline.
@@ -98,20 +98,22 @@ class Lanes:
             Exception: the failure of the lane that made the others fail.
         """
         packets, ambient = Packets(entering), ambient or Ambient.of_this_thread()
+        tasks = []
+        for rank, (stream, device) in enumerate(zip(self._streams, self.devices, strict=True)):
+            timing = marked(record.timing(rank, stream))
+            row = partial(interpret, schedule.rows[rank], works, wire(packets, stream, device), timing)
+            tasks.append(Task(partial(_walk, row, ambient, stream, packets)))
         with self._in_use() as workers:
             try:
                 with self._gpus_ordered():
-                    for rank, lane in enumerate(workers):
-                        wire = through(Wire(packets, self._streams[rank], self.devices[rank]))
-                        timing = record.timing(rank, self._streams[rank])
-                        walk = partial(interpret, schedule.rows[rank], works, wire, marked(timing))
-                        lane.in_queues[0].put(Task(partial(self._walk, rank, walk, ambient, packets)))
-                    outcomes = [_outcome(lane.out_queues[0], record, timeout_s) for lane in workers]
+                    compute(tasks, *_queues(workers), timeout_s, num_ended=record.__len__, late=partial(_late, record))
             except BaseException:
                 packets.fail(Upstream("the run was stopped"))
                 raise
-        raise_first_cause(outcomes)
-        return packets.left()
+        leaving = packets.left()
+        for gpu in self._gpus:
+            gpu.lend(tensor for packet in leaving.values() for tensor in packet.tensors)
+        return leaving
 
     def each(self, work: Callable[[int], object], timeout_s: float) -> None:
         """Call `work(rank)` on the thread of every lane at the same time, and wait until all have returned.
@@ -122,14 +124,7 @@ class Lanes:
             Exception: the first exception of a lane.
         """
         with self._in_use() as workers:
-            end = time.monotonic() + timeout_s
-            for rank, lane in enumerate(workers):
-                lane.in_queues[0].put(Task(partial(work, rank)))
-            try:
-                outcomes = [lane.out_queues[0].get(timeout=max(0.0, end - time.monotonic())) for lane in workers]
-            except Empty:
-                raise TimeoutError(f"a lane is not done after {timeout_s:g} s; give it more with timeout_s=") from None
-            raise_first_cause(outcomes)
+            compute([Task(partial(work, rank)) for rank in range(len(workers))], *_queues(workers), timeout_s)
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
@@ -166,42 +161,36 @@ class Lanes:
             self._close_at_end = weakref.finalize(self, _close, self._workers)
         return self._workers
 
-    def _walk(self, rank: int, walk: Callable[[], None], ambient: Ambient, packets: Packets) -> None:
-        try:
-            with ambient.entered(), self._streams[rank].compute:
-                walk()
-        except BaseException as error:
-            packets.fail(error)
-            raise
-
     @contextmanager
     def _gpus_ordered(self) -> Iterator[None]:
         """Run after the work that the caller has queued on GPUs, and before the work that it queues later."""
-        base, gpus = None, [stream for stream in self._streams if isinstance(stream, GpuStream)]
-        for gpu in gpus:
+        base = None
+        for gpu in self._gpus:
             gpu.begin()
             base = gpu.start_clock(base)
         try:
             yield
         finally:
-            for gpu in gpus:
+            for gpu in self._gpus:
                 gpu.end()
 
 
-def _outcome(out_queue: OutQueue, record: Record, timeout_s: float) -> Result:
-    while True:
-        ended = len(record)
-        try:
-            return out_queue.get(timeout=timeout_s)
-        except Empty:
-            if len(record) == ended:
-                raise TimeoutError(_too_slow(record, timeout_s)) from None
+def _queues(workers: Sequence[Workers]) -> tuple[list[InQueue], list[OutQueue]]:
+    return [each.in_queues[0] for each in workers], [each.out_queues[0] for each in workers]
 
 
-def _too_slow(record: Record, timeout_s: float) -> str:
+def _walk(row: Callable[[], None], ambient: Ambient, stream: HostStream, packets: Packets) -> None:
+    try:
+        with ambient.entered(), stream.compute:
+            row()
+    except BaseException as error:
+        packets.fail(error)
+        raise
+
+
+def _late(record: Record) -> str:
     late = [f"stage {each.stage} has not finished micro-batch {each.microbatch}" for each in record.running()]
-    problem = " and ".join(late) or "no stage has finished an action"
-    return f"{problem} after {timeout_s:g} s; give a slower stage more time with timeout_s="
+    return " and ".join(late) or "no stage has finished an action"
 
 
 def _close(workers: Sequence[Workers], patience_s: float = 10.0) -> None:
