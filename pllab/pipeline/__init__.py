@@ -7,22 +7,19 @@ stage.py           what a stage does with F, B, I and W (split_backward.py: a ba
                    same draws whatever the threads do; tied.py: weights that stages share)
 engine.py          interpret a row: take, perform, give; the packets that travel (streams.py: where a GPU's work is)
 lanes.py           rows on worker threads
-executor.py        a batch through any schedule, with its loss
 pipe.py            the engine behind autograd: a module like any other
-emulation.py       the engine on stages that sleep (sleep.py)
-calibration.py     what stages cost on this machine
+executor.py        a batch through any schedule, with its loss; what the stages cost on this machine
+emulation.py       the engine on stages that sleep
 saved_bytes.py     how many bytes each stage keeps, over time
 torch_schedule.py  the same rows on torch.distributed.pipelining
 """
 
-from pllab.pipeline.calibration import calibrate
-from pllab.pipeline.emulation import run_emulated
+from pllab.pipeline.emulation import SleepStage, run_emulated
 from pllab.pipeline.engine import interpret
-from pllab.pipeline.executor import LaneExecutor, Step
+from pllab.pipeline.executor import LaneExecutor, Step, calibrate
 from pllab.pipeline.microbatches import gather, scatter
 from pllab.pipeline.pipe import Pipe
 from pllab.pipeline.saved_bytes import SavedBytes, live_saved_bytes
-from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import WithDevice, balance, split_module
 from pllab.pipeline.split_backward import backward_input, backward_weight
 from pllab.pipeline.tied import tie_gradients, tied_weights

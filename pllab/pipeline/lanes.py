@@ -5,11 +5,11 @@ Nothing keeps the workers in step. They share a process, so packets pass by refe
 
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from typing import NamedTuple, Self
 
 import torch
@@ -17,7 +17,7 @@ import torch
 from pllab import accelerator
 from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret, marked
 from pllab.pipeline.streams import GpuStream, HostStream, stream_for
-from pllab.pipeline.workers import InQueue, OutQueue, Task, Upstream, Workers, compute, create_workers
+from pllab.pipeline.workers import Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
 
@@ -54,18 +54,12 @@ class Lanes:
         self.devices = [torch.device(device) for device in devices]
         self._streams = [stream_for(device) for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
-        self._workers: list[Workers] = []
+        self.workers: Workers | None = None  # the same object until they end
         self._process = 0
-        self._close_at_end = weakref.finalize(self, _close, [])
         self._at_work = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
         return type(self), (self.devices,)  # a copy starts its own workers
-
-    @property
-    def opened(self) -> object:
-        """The same object until the workers end."""
-        return self._workers
 
     def run(
         self,
@@ -106,7 +100,7 @@ class Lanes:
         with self._in_use() as workers:
             try:
                 with self._gpus_ordered():
-                    compute(tasks, *_queues(workers), timeout_s, num_ended=record.__len__, late=partial(_late, record))
+                    compute(tasks, *workers[:2], timeout_s, num_ended=record.__len__, late=partial(_late, record))
             except BaseException:
                 packets.fail(Upstream("the run was stopped"))
                 raise
@@ -124,14 +118,14 @@ class Lanes:
             Exception: the first exception of a lane.
         """
         with self._in_use() as workers:
-            compute([Task(partial(work, rank)) for rank in range(len(workers))], *_queues(workers), timeout_s)
+            compute([Task(partial(work, rank)) for rank in range(len(self.devices))], *workers[:2], timeout_s)
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
-        self._close_at_end.detach()
-        workers, self._workers = self._workers, []
-        if self._process == os.getpid():
-            _close(workers, patience_s)
+        workers, self.workers = self.workers, None
+        if workers is not None and self._process == os.getpid():
+            self._close_at_end.detach()
+            workers.close(patience_s)
 
     def __enter__(self) -> Self:
         return self
@@ -140,26 +134,20 @@ class Lanes:
         self.close()
 
     @contextmanager
-    def _in_use(self) -> Iterator[list[Workers]]:
+    def _in_use(self) -> Iterator[Workers]:
         """The workers, for one thread at a time."""
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
-            yield self._started()
+            if self.workers is None or self._process != os.getpid():  # threads do not follow a process into its fork
+                self.workers, self._process = _one_for_each(self.devices), os.getpid()
+                self._close_at_end = weakref.finalize(self, self.workers.close)
+            yield self.workers
         except (KeyboardInterrupt, TimeoutError):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise
         finally:
             self._at_work.release()
-
-    def _started(self) -> list[Workers]:
-        if self._process != os.getpid():  # threads do not follow a process into its fork
-            self._workers, self._process = [], os.getpid()
-        if not self._workers:
-            # One worker per rank, so that two ranks on one GPU have two.
-            self._workers = [create_workers([device]) for device in self.devices]
-            self._close_at_end = weakref.finalize(self, _close, self._workers)
-        return self._workers
 
     @contextmanager
     def _gpus_ordered(self) -> Iterator[None]:
@@ -175,8 +163,10 @@ class Lanes:
                 gpu.end()
 
 
-def _queues(workers: Sequence[Workers]) -> tuple[list[InQueue], list[OutQueue]]:
-    return [each.in_queues[0] for each in workers], [each.out_queues[0] for each in workers]
+def _one_for_each(devices: Sequence[torch.device]) -> Workers:
+    """A worker for each rank, so that two ranks on one GPU have two."""
+    apart = [create_workers([device]) for device in devices]
+    return Workers(*(list(chain.from_iterable(parts)) for parts in zip(*apart, strict=True)))
 
 
 def _walk(row: Callable[[], None], ambient: Ambient, stream: HostStream, packets: Packets) -> None:
@@ -191,9 +181,3 @@ def _walk(row: Callable[[], None], ambient: Ambient, stream: HostStream, packets
 def _late(record: Record) -> str:
     late = [f"stage {each.stage} has not finished micro-batch {each.microbatch}" for each in record.running()]
     return " and ".join(late) or "no stage has finished an action"
-
-
-def _close(workers: Sequence[Workers], patience_s: float = 10.0) -> None:
-    end = time.monotonic() + patience_s
-    for each in workers:
-        each.close(max(0.0, end - time.monotonic()))

@@ -6,7 +6,7 @@ gradients.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -123,11 +123,11 @@ class Score:
             )
         return loss.reshape(())
 
-    def total(self, losses: Mapping[int, torch.Tensor]) -> float:
+    def total(self, losses: Sequence[torch.Tensor]) -> float:
         """The loss of the batch from those of its micro-batches; waits for a GPU, and is nan on the meta device."""
-        if any(loss.is_meta for loss in losses.values()):
+        if any(loss.is_meta for loss in losses):
             return math.nan
-        return float(sum(losses[number].double() * weight for number, weight in enumerate(self.weights)))
+        return float(sum(loss.double() * weight for loss, weight in zip(losses, self.weights, strict=True)))
 
 
 def check_loss(loss: object, mean_over: object) -> None:

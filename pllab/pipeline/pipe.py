@@ -186,7 +186,7 @@ class _Run:
         """Run the F's; return the outputs of the whole batch, and which of them need a gradient."""
         entering = {Name(0, True, i): as_packet(part, self._flags) for i, part in enumerate(micro_batches)}
         leaving = self._interpret(self._pipe._forwards, self._works, entering)
-        self._opened = self._pipe._lanes.opened
+        self._opened = self._pipe._lanes.workers
         packets = [leaving[Name(len(self._works), True, i)] for i in range(len(micro_batches))]
         outputs = [tuple(tensor for tensor in packet.tensors if tensor is not None) for packet in packets]
         _check_rows(outputs, self._sizes)
@@ -194,7 +194,7 @@ class _Run:
 
     def backward(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
         """Run the B's; return the gradients of the inputs and of the shared parameters."""
-        if self._opened is not self._pipe._lanes.opened:
+        if self._opened is not self._pipe._lanes.workers:
             raise RuntimeError("the pipe was closed after this batch went forward; call backward before close()")
         if not self._works:
             raise RuntimeError(

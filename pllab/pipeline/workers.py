@@ -57,12 +57,13 @@ class Workers(NamedTuple):
     threads: list[threading.Thread]
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Tell every worker to end after the tasks it already has, and wait for it."""
+        """Tell every worker to end after the tasks it already has, and wait for them."""
         for queue in set(self.in_queues):
             queue.put(None)
+        end = time.monotonic() + timeout_s
         for thread in self.threads:
             if thread is not threading.current_thread():
-                thread.join(timeout_s)
+                thread.join(max(0.0, end - time.monotonic()))
 
     def __enter__(self) -> tuple[list[InQueue], list[OutQueue]]:
         return self.in_queues, self.out_queues

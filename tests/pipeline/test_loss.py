@@ -23,7 +23,7 @@ def test_the_loss_of_a_batch_is_read_once() -> None:
     targets = [(torch.zeros(rows, 2),) for rows in (3, 1)]
     score = Score(torch.nn.functional.mse_loss, targets, None, torch.device("cpu"))
     with Reads() as reads:
-        total = score.total({0: torch.tensor(1.0), 1: torch.tensor(5.0)})
+        total = score.total([torch.tensor(1.0), torch.tensor(5.0)])
     assert total == 2.0 and reads.count == 1
 
 
