@@ -19,7 +19,7 @@ from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
 from pllab.comm.devices import num_gpus, synchronize
 from pllab.comm.machine import compute_threads, num_cores
 from pllab.pipeline import Pipe
-from pllab.pipeline.microbatches import single
+from pllab.pipeline.split import single
 
 SEQUENTIAL = "sequential micro-batches, one device"
 PIPE = "Pipe"

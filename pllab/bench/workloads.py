@@ -18,7 +18,7 @@ from pllab.comm.devices import synchronize
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
 from pllab.models.layers import cut
 from pllab.pipeline import balance
-from pllab.pipeline.microbatches import scatter, single
+from pllab.pipeline.split import scatter, single
 
 Step = Callable[[], object]
 

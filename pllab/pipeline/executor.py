@@ -15,19 +15,22 @@ from pllab.arguments import deadline, whole_number
 from pllab.pipeline.emulation import SleepStage, run_sleepers, sleeper
 from pllab.pipeline.engine import Name, Record, as_packet
 from pllab.pipeline.lanes import Lanes
-from pllab.pipeline.microbatches import (
+from pllab.pipeline.randomness import draw_seed
+from pllab.pipeline.split import (
     Batch,
     Count,
     Loss,
     Score,
     Tensors,
+    as_sequential,
     as_tuple,
     check_loss,
+    check_stages,
+    checked_device,
     num_rows,
+    place_of,
     scatter_evenly,
 )
-from pllab.pipeline.randomness import draw_seed
-from pllab.pipeline.split import as_sequential, check_stages, checked_device, place_of
 from pllab.pipeline.stage import Stage, StageWork
 from pllab.pipeline.tied import shared_parameters
 from pllab.schedule import Schedule, check, interleaved, split_backwards
@@ -157,7 +160,7 @@ class LaneExecutor:
         for number, weight in enumerate(score.weights):
             # The gradient of the loss is made where the last stage is: a copy from the CPU would wait for a GPU.
             entering[Name(last.number, False, number)] = as_packet([torch.full((), weight, device=last.device)])
-        record = Record(self.engine, len(self.devices))
+        record = Record(self.engine, len(self._lanes.devices))
         leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
         for shared in self._shared:
             parameter = shared.parameter

@@ -13,9 +13,10 @@ from itertools import chain
 from typing import NamedTuple, Self
 
 import torch
+from torch.profiler import record_function
 
 from pllab import accelerator
-from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret, marked
+from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret
 from pllab.pipeline.streams import GpuStream, HostStream, stream_for
 from pllab.pipeline.workers import Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
@@ -94,7 +95,7 @@ class Lanes:
         packets, ambient = Packets(entering), ambient or Ambient.of_this_thread()
         tasks = []
         for rank, (stream, device) in enumerate(zip(self._streams, self.devices, strict=True)):
-            timing = marked(record.timing(rank, stream))
+            timing = record.timing(rank, stream, record_function)
             row = partial(interpret, schedule.rows[rank], works, wire(packets, stream, device), timing)
             tasks.append(Task(partial(_walk, row, ambient, stream, packets)))
         with self._in_use() as workers:

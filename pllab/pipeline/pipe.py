@@ -18,7 +18,8 @@ The token is a CPU scalar. Autograd has one thread per GPU; a node whose gradien
 thread while the workers need it. A node whose gradient is a CPU scalar runs on the caller's thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -28,9 +29,18 @@ from torch.autograd.function import once_differentiable
 from pllab.arguments import deadline, whole_number
 from pllab.pipeline.engine import Name, Packet, Record, as_packet, queued
 from pllab.pipeline.lanes import Ambient, Lanes
-from pllab.pipeline.microbatches import Batch, Tensors, as_tuple, gather, scatter, scatter_evenly, single
 from pllab.pipeline.randomness import draw_seed
-from pllab.pipeline.split import checked_device, split_module
+from pllab.pipeline.split import (
+    Batch,
+    Tensors,
+    as_tuple,
+    checked_device,
+    gather,
+    scatter,
+    scatter_evenly,
+    single,
+    split_module,
+)
 from pllab.pipeline.stage import Stage, StageWork
 from pllab.pipeline.tied import shared_parameters
 from pllab.schedule import Schedule, breadth_first
@@ -174,8 +184,9 @@ class _Run:
         self._sizes = sizes
         self._flags = [tensor.requires_grad for tensor in batch]
         self._homes = [tensor.device for tensor in batch]
-        self._ambient = Ambient.of_this_thread()
-        self._record = pipe._record = Record("real", len(pipe._lanes.devices))
+        record = pipe._record = Record("real", len(pipe._lanes.devices))
+        settings = {"record": record, "timeout_s": pipe.timeout_s, "ambient": Ambient.of_this_thread()}
+        self._interpret = partial(pipe._lanes.run, **settings)
         seed = draw_seed()
         self._works = {stage.number: StageWork(stage, seed, recompute=pipe.recompute) for stage in pipe._stages}
         self._opened: object = None
@@ -206,16 +217,10 @@ class _Run:
         works, self._works, self.grads = self._works, {}, ()
         leaving = self._interpret(self._backwards, works, entering)
         columns = zip(*(leaving[Name(-1, False, i)].tensors for i in range(len(self._sizes))), strict=True)
+        parts = ([grad for grad in column if grad is not None] for column in columns)
         # A gradient must be on its tensor's device, which may not be the first stage's.
-        inputs = [_together(column, home) for column, home in zip(columns, self._homes, strict=True)]
+        inputs = [torch.cat(part).to(home) if part else None for part, home in zip(parts, self._homes, strict=True)]
         return inputs, [works[shared.stage].gradient_of(shared) for shared in self._pipe._shared]
-
-    def _interpret(
-        self, part: Schedule, works: Mapping[int, StageWork], entering: Mapping[Name, Packet]
-    ) -> dict[Name, Packet]:
-        """On each worker `interpret` goes through the row: take, let the stage perform, give."""
-        lanes, timeout_s = self._pipe._lanes, self._pipe.timeout_s
-        return lanes.run(part, works, entering, self._record, timeout_s, ambient=self._ambient)
 
 
 class _Attach(torch.autograd.Function):
@@ -255,11 +260,6 @@ class _Reverse(torch.autograd.Function):
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         inputs, shared = ctx.run.backward()
         return None, None, *inputs, *shared
-
-
-def _together(column: Sequence[torch.Tensor | None], home: torch.device) -> torch.Tensor | None:
-    parts = [part for part in column if part is not None]
-    return torch.cat(parts).to(home) if parts else None
 
 
 def _checked_split(split_size: int | None, num_microbatches: int | None) -> tuple[int | None, int | None]:

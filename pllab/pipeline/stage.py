@@ -14,9 +14,8 @@ from torch import nn
 from torch.func import functional_call
 
 from pllab.pipeline.engine import NOTHING, Packet
-from pllab.pipeline.microbatches import Score, Tensors, as_tuple, single
 from pllab.pipeline.randomness import Draws
-from pllab.pipeline.split import WithDevice, as_sequential
+from pllab.pipeline.split import Score, Tensors, WithDevice, as_sequential, as_tuple, single
 from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
 from pllab.pipeline.tied import Shared
 from pllab.schedule import Action, Kind

@@ -26,7 +26,7 @@ from pllab.parallel import (
 )
 from pllab.pipeline import LaneExecutor, calibrate, tied_weights
 from pllab.pipeline.engine import Record
-from pllab.pipeline.microbatches import scatter_evenly
+from pllab.pipeline.split import scatter_evenly
 from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.config import TrainConfig

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from pllab.pipeline import LaneExecutor, torch_schedule
-from pllab.pipeline.microbatches import check_loss
-from pllab.pipeline.split import check_stages
+from pllab.pipeline.split import check_loss, check_stages
 from pllab.pipeline.torch_schedule import place_on_rank
 from pllab.schedule import gpipe
 

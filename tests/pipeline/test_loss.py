@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.pipeline.microbatches import Score
+from pllab.pipeline.split import Score
 from pllab.train.stages import mean_loss
 
 

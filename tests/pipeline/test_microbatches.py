@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab.pipeline import gather, scatter
-from pllab.pipeline.microbatches import scatter_evenly
+from pllab.pipeline.split import scatter_evenly
 
 
 @given(rows=st.integers(1, 20), size=st.integers(1, 25))
