@@ -18,7 +18,7 @@ from pllab.pipeline.engine import interpret
 from pllab.pipeline.executor import LaneExecutor, Step, calibrate
 from pllab.pipeline.pipe import Pipe
 from pllab.pipeline.saved_bytes import SavedBytes, live_saved_bytes
-from pllab.pipeline.split import WithDevice, balance, gather, scatter, split_module
+from pllab.pipeline.split import WithDevice, balance, split_module
 from pllab.pipeline.split_backward import backward_input, backward_weight
 from pllab.pipeline.tied import tie_gradients, tied_weights
 from pllab.pipeline.torch_schedule import to_torch
@@ -40,11 +40,9 @@ __all__ = [
     "clock_cycles",
     "compute",
     "create_workers",
-    "gather",
     "interpret",
     "live_saved_bytes",
     "run_emulated",
-    "scatter",
     "split_module",
     "tie_gradients",
     "tied_weights",

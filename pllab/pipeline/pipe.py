@@ -185,8 +185,9 @@ class _Run:
         self._flags = [tensor.requires_grad for tensor in batch]
         self._homes = [tensor.device for tensor in batch]
         record = pipe._record = Record("real", len(pipe._lanes.devices))
-        settings = {"record": record, "timeout_s": pipe.timeout_s, "ambient": Ambient.of_this_thread()}
-        self._interpret = partial(pipe._lanes.run, **settings)
+        self._run_rows = partial(
+            pipe._lanes.run, record=record, timeout_s=pipe.timeout_s, ambient=Ambient.of_this_thread()
+        )
         seed = draw_seed()
         self._works = {stage.number: StageWork(stage, seed, recompute=pipe.recompute) for stage in pipe._stages}
         self._opened: object = None
@@ -196,7 +197,7 @@ class _Run:
     def forward(self, micro_batches: Sequence[Tensors]) -> tuple[Tensors, Sequence[bool]]:
         """Run the F's; return the outputs of the whole batch, and which of them need a gradient."""
         entering = {Name(0, True, i): as_packet(part, self._flags) for i, part in enumerate(micro_batches)}
-        leaving = self._interpret(self._pipe._forwards, self._works, entering)
+        leaving = self._run_rows(self._pipe._forwards, self._works, entering)
         self._opened = self._pipe._lanes.workers
         packets = [leaving[Name(len(self._works), True, i)] for i in range(len(micro_batches))]
         outputs = [tuple(tensor for tensor in packet.tensors if tensor is not None) for packet in packets]
@@ -215,7 +216,7 @@ class _Run:
         last = len(self._works) - 1
         entering = {Name(last, False, i): Packet(row, (), self.ready) for i, row in enumerate(zip(*rows, strict=True))}
         works, self._works, self.grads = self._works, {}, ()
-        leaving = self._interpret(self._backwards, works, entering)
+        leaving = self._run_rows(self._backwards, works, entering)
         columns = zip(*(leaving[Name(-1, False, i)].tensors for i in range(len(self._sizes))), strict=True)
         parts = ([grad for grad in column if grad is not None] for column in columns)
         # A gradient must be on its tensor's device, which may not be the first stage's.

@@ -3,8 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab.pipeline import gather, scatter
-from pllab.pipeline.split import scatter_evenly
+from pllab.pipeline.split import gather, scatter, scatter_evenly
 
 
 @given(rows=st.integers(1, 20), size=st.integers(1, 25))
