@@ -35,7 +35,7 @@ from pllab.pipeline.stage import Stage, StageWork
 from pllab.pipeline.tied import shared_parameters
 from pllab.schedule import Schedule, check, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
-from pllab.timeline import Engine, Timeline
+from pllab.timeline import Timeline
 
 
 class Step(NamedTuple):
@@ -84,7 +84,6 @@ class LaneExecutor:
         self.schedule = schedule
         self.timeout_s = deadline(timeout_s)
         self._sleepers = _sleepers_of(stages)
-        self.engine: Engine = "emulated" if self._sleepers else "real"
         if loss is None and not self._sleepers:
             raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
         self._loss = loss
@@ -99,11 +98,6 @@ class LaneExecutor:
         ]
         for stage in reversed(self._stages):  # a shared parameter ends up on the device of its first stage
             stage.module.to(stage.device)
-
-    @property
-    def devices(self) -> list[torch.device]:
-        """Where each rank runs."""
-        return self._lanes.devices
 
     def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
         """Run every action of the schedule once; add to the parameters' `.grad`.
@@ -160,7 +154,7 @@ class LaneExecutor:
         for number, weight in enumerate(score.weights):
             # The gradient of the loss is made where the last stage is: a copy from the CPU would wait for a GPU.
             entering[Name(last.number, False, number)] = as_packet([torch.full((), weight, device=last.device)])
-        record = Record(self.engine, len(self._lanes.devices))
+        record = Record("real", len(self._lanes.devices))
         leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
         for shared in self._shared:
             parameter = shared.parameter

@@ -25,7 +25,6 @@ def to_torch(
     stages: Mapping[int, nn.Module],
     loss: Loss,
     *,
-    device: torch.device | str | None = None,
     group: Group | None = None,
     timing: Timing | None = None,
 ) -> "PipelineScheduleMulti":
@@ -63,7 +62,7 @@ def to_torch(
     if backend_name() is None:
         raise ValueError("there is no process group; call pllab.comm.setup(rank, world_size) first")
     _check_even(schedule)
-    place = place_on_rank(stages) if device is None else torch.device(device)
+    place = place_on_rank(stages)
     make = PipelineStage if timing is None else _timed_stage(timing)
     torch_stages = [make(stages[number], number, schedule.num_stages, place, group=group) for number in sorted(stages)]
     share = partial(_share_of, loss, schedule.num_microbatches)
