@@ -158,9 +158,9 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
         raise ValueError(f"unit_s is {unit_s}; give the seconds that one unit of cost sleeps, a number above 0")
     timeout_s = _SPARE_S + 2 * unit_s * simulate(schedule, costs).makespan
     with Lanes([f"cpu:{number}" for number in range(schedule.num_ranks)]) as lanes:
-        for second in (0.0, unit_s):  # the first warms up, without sleep
-            stages = [stage_of(costs, stage, second) for stage in range(schedule.num_stages)]
-            wire = partial(SlowWire, _travel_times(schedule, costs, second), {})
+        for sleep_s in (0.0, unit_s):  # the first warms up
+            stages = [stage_of(costs, stage, sleep_s) for stage in range(schedule.num_stages)]
+            wire = partial(SlowWire, partial(_message_s, schedule, costs, sleep_s), {})
             timeline = run_sleepers(lanes, schedule, stages, timeout_s, wire)
     spans = [Span(span.rank, span.action, span.start / unit_s, span.end / unit_s) for span in timeline.spans]
     return Timeline.of(spans, timeline.engine, timeline.num_ranks)
@@ -179,34 +179,29 @@ def _unit_s(costs: Costs, num_stages: int) -> float:
     return _LONGEST_SLEEP_S / longest if longest else 1.0
 
 
-def _travel_times(schedule: Schedule, costs: Costs, unit_s: float) -> Callable[[Name], float]:
-    """How many seconds a packet travels between two stages: none within a rank."""
-    homes = schedule.rank_of_stage
-
-    def seconds(name: Name) -> float:
-        sender = name.stage - 1 if name.forward else name.stage + 1
-        return 0.0 if homes[sender] == homes[name.stage] else unit_s * costs.message(sender, name.stage)
-
-    return seconds
-
-
 class SlowWire(Wire):
-    """Holds each packet until the message of a real one would have come; the lanes share the times of departure."""
+    """Holds each packet for the time of its message; the lanes share the times at which packets are due."""
 
-    def __init__(self, travel_s: Callable[[Name], float], left_at: dict[Name, float], *lane: Any) -> None:
+    def __init__(self, message_s: Callable[[int, int], float], due_s: dict[Name, float], *lane: Any) -> None:
         super().__init__(*lane)
-        self._travel_s = travel_s
-        self._left_at = left_at
+        self._message_s = message_s
+        self._due_s = due_s
 
     def take(self, action: Action) -> Packet:
-        """Wait for the packet, then for the rest of its travel time."""
+        """Wait for the packet, then until it is due; what enters from outside has not travelled."""
         name, packet = taken_by(action), super().take(action)
-        if name in self._left_at:  # what enters from outside has not travelled
-            time.sleep(max(0.0, self._left_at[name] + self._travel_s(name) - time.perf_counter()))
+        if name in self._due_s:
+            time.sleep(max(0.0, self._due_s[name] - time.perf_counter()))
         return packet
 
     def give(self, action: Action, packet: Packet) -> None:
-        """Note the time of departure, and hand the packet over."""
+        """Note when the packet is due, and hand it over."""
         if (name := made_by(action)) is not None:
-            self._left_at[name] = time.perf_counter()
+            self._due_s[name] = time.perf_counter() + self._message_s(action.stage, name.stage)
         super().give(action, packet)
+
+
+def _message_s(schedule: Schedule, costs: Costs, unit_s: float, sender: int, stage: int) -> float:
+    """How many seconds a packet travels from one stage to another: no time within a rank, nor out of the pipeline."""
+    homes = schedule.rank_of_stage
+    return 0.0 if homes.get(stage, homes[sender]) == homes[sender] else unit_s * costs.message(sender, stage)
