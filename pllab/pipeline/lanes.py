@@ -18,7 +18,7 @@ from torch.profiler import record_function
 from pllab import accelerator
 from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret
 from pllab.pipeline.streams import GpuStream, HostStream, stream_for
-from pllab.pipeline.workers import Task, Upstream, Workers, compute, create_workers
+from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
 
@@ -144,7 +144,7 @@ class Lanes:
                 self.workers, self._process = _one_for_each(self.devices), os.getpid()
                 self._close_at_end = weakref.finalize(self, self.workers.close)
             yield self.workers
-        except (KeyboardInterrupt, TimeoutError):
+        except (KeyboardInterrupt, Overdue):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise
         finally:

@@ -153,6 +153,10 @@ class Upstream(RuntimeError):
     """A task did not run because one before it failed; the first failure is the one to report."""
 
 
+class Overdue(TimeoutError):
+    """A worker has not answered in time, and may still be at its task."""
+
+
 def compute(
     tasks: Sequence[Task],
     in_queues: Sequence[InQueue],
@@ -172,7 +176,7 @@ def compute(
     fails with `Upstream`.
 
     Raises:
-        TimeoutError: nothing ended for `timeout_s` seconds.
+        Overdue: nothing ended for `timeout_s` seconds.
         Exception: the first exception of a worker, with its traceback, when all have answered.
     """
     for task, in_queue in zip(tasks, in_queues, strict=True):
@@ -184,7 +188,7 @@ def compute(
             answers.append(out_queues[len(answers)].get(timeout=max(0.0, end - time.monotonic())))
         except Empty:
             if num_ended() == ended:
-                raise TimeoutError(f"{late()} after {timeout_s:g} s; give it more with timeout_s=") from None
+                raise Overdue(f"{late()} after {timeout_s:g} s; give it more with timeout_s=") from None
             ended, end = num_ended(), time.monotonic() + timeout_s
     failures = [value for ok, value in answers if not ok]
     failures.sort(key=lambda failure: isinstance(failure[1], Upstream))

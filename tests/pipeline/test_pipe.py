@@ -269,6 +269,22 @@ def test_a_stage_that_hangs_ends_in_a_sentence_and_the_pipe_works_again() -> Non
         assert pipe(torch.randn(4, 6)).shape == (4, 6)
 
 
+def test_the_workers_survive_a_stage_whose_own_wait_was_too_long() -> None:
+    class Waits(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if (x == 0).all():
+                raise TimeoutError("its own")
+            return x
+
+    with Pipe(on_lanes([nn.Identity(), Waits()]), 1, timeout_s=20) as pipe:
+        pipe(torch.ones(2, 6))
+        threads = set(threading.enumerate())
+        with pytest.raises(TimeoutError, match="its own"):
+            pipe(torch.zeros(2, 6))
+        pipe(torch.ones(2, 6))
+        assert set(threading.enumerate()) == threads
+
+
 def test_an_interrupt_stops_the_run_and_the_pipe_works_again() -> None:
     class Interrupts(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
