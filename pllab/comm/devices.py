@@ -1,6 +1,8 @@
 """Which GPUs there are, and which of them this process uses: the same words for every kind of GPU that torch knows."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -46,6 +48,16 @@ def event_after(stream: torch.Stream, *, is_timed: bool = False) -> torch.Event:
     event = accelerator.Event(stream.device, enable_timing=is_timed)
     event.record(stream)
     return event
+
+
+def large_product(device: torch.device, dtype: torch.dtype) -> tuple[int, Callable[[], object]]:
+    """The FLOP of a product of two square matrices that keeps a device busy, and a call that computes it.
+
+    Example: on a CPU 2 x 1024^3 = 2.1e9. Over the seconds of the fastest of some calls, it is the FLOP/s of the device.
+    """
+    size = 8192 if is_gpu(device) else 1024
+    left, right, product = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(3))
+    return 2 * size**3, partial(torch.mm, left, right, out=product)
 
 
 def fork_rng(device: torch.device) -> AbstractContextManager[None]:

@@ -110,7 +110,7 @@ def fill(text: str, lessons: Iterable[Lesson]) -> str:
 
     Example: `fill(Path("README.md").read_text(), read_course(Path("notebooks")))` is README again, if it is up to date.
     """
-    from pllab.bench.marked import between_marks, table  # the bench loads slowly, and only this needs it
+    from pllab.bench.document import between_marks, table  # the bench loads slowly, and only this needs it
 
     rows = [
         (f"[{one.number} {one.title}](notebooks/{one.path.name})", str(one.minutes), one.promise) for one in lessons

@@ -148,14 +148,14 @@ def _pair(fault: Fault, rank: int, step: int) -> Iterator[Act]:
         yield WAIT
 
 
-class _Clock:
+class _RankClock:
     """A rank on the virtual clock: its acts, the calls it made and the moment at which it stands."""
 
     def __init__(self, rank: int, acts: Sequence[Act]) -> None:
         self.rank, self.acts, self.now, self.at, self.lost = rank, acts, 0.0, 0, False
         self.calls: list[Call] = []
 
-    def go_on(self, clocks: "list[_Clock]") -> bool:
+    def go_on(self, clocks: "list[_RankClock]") -> bool:
         """Run one act if it can run now."""
         if self.lost or self.at == len(self.acts):
             return False
@@ -176,7 +176,7 @@ class _Clock:
         self.calls.append(replace(call, has_nan=act.has_nan, where="training.py:38 in train"))
         self.now += 1e-4
 
-    def _waited(self, clocks: "list[_Clock]") -> bool:
+    def _waited(self, clocks: "list[_RankClock]") -> bool:
         """Whether all that it started is finished; note it."""
         for number, call in enumerate(self.calls):
             if not call.finished:
@@ -188,11 +188,11 @@ class _Clock:
         return True
 
 
-def _partners(call: Call, rank: int, clocks: list[_Clock]) -> list[_Clock]:
+def _partners(call: Call, rank: int, clocks: list[_RankClock]) -> list[_RankClock]:
     return [clock for clock in clocks if clock.rank != rank and (call.is_collective or clock.rank == call.peer)]
 
 
-def _other_end(call: Call, rank: int, clock: _Clock) -> Call | None:
+def _other_end(call: Call, rank: int, clock: _RankClock) -> Call | None:
     """The call of another rank that belongs to this one; None if it is not there or is another call."""
     if call.is_collective:
         same = [one for one in clock.calls if one.is_collective and one.order == call.order]
@@ -203,14 +203,14 @@ def _other_end(call: Call, rank: int, clock: _Clock) -> Call | None:
     return next((one for one in ends if not one.finished or one.number // 4 == call.number // 4), None)
 
 
-def _run(programs: Sequence[Sequence[Act]]) -> list[_Clock]:
-    clocks = [_Clock(rank, acts) for rank, acts in enumerate(programs)]
+def _run(programs: Sequence[Sequence[Act]]) -> list[_RankClock]:
+    clocks = [_RankClock(rank, acts) for rank, acts in enumerate(programs)]
     while any([clock.go_on(clocks) for clock in clocks]):
         pass
     return clocks
 
 
-def _record(fault: Fault, clock: _Clock) -> Record:
+def _record(fault: Fault, clock: _RankClock) -> Record:
     ended = clock.at == len(clock.acts)
     caught = (Caught("ValueError: batch 17 has no label", "training.py:22 in load", len(clock.calls)),)
     stack = () if ended else _STUCK_IN[SWALLOWED if clock.lost else ""]

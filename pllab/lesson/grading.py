@@ -41,7 +41,7 @@ Cell = tuple[int, str]  # its number, from 1, and its source
 
 
 @dataclass(frozen=True)
-class Task:
+class GradingTask:
     """One exercise of a submission: what `check` is given, and the code cells above it."""
 
     exercise: Exercise
@@ -148,7 +148,7 @@ def _again(nursery: Nursery, limits: Limits, path: Path, sheet: Sheet) -> Sheet:
     return Sheet(sheet.notebook, tuple(grades))
 
 
-def _graded(nursery: Nursery, limits: Limits, task: Task) -> Grade:
+def _graded(nursery: Nursery, limits: Limits, task: GradingTask) -> Grade:
     """One exercise; whatever goes wrong in its yard is this exercise's alone."""
     if not task.expression:
         nothing = Verdict(exercise=task.exercise, outcome=Outcome.NOT_ATTEMPTED)
@@ -163,7 +163,7 @@ def _graded(nursery: Nursery, limits: Limits, task: Task) -> Grade:
     return Grade(verdict)
 
 
-def _judged(yard: Yard, limits: Limits, task: Task) -> Verdict:
+def _judged(yard: Yard, limits: Limits, task: GradingTask) -> Verdict:
     packed = _read(yard, task)
     if isinstance(packed, Verdict):
         return packed
@@ -172,7 +172,7 @@ def _judged(yard: Yard, limits: Limits, task: Task) -> Verdict:
     return Trial(task.exercise, packed, yard.nursery, yard.report, deadline_s).verdict()
 
 
-def _read(yard: Yard, task: Task) -> Packed | Verdict:
+def _read(yard: Yard, task: GradingTask) -> Packed | Verdict:
     """Let a process of the yard make the function; its answer is plain JSON, whose function stays packed here."""
     order = {"exercise": task.exercise.id, "expression": task.expression, "cells": task.cells}
     (yard.report / "cells").write_text(json.dumps(order))
@@ -199,7 +199,7 @@ def _answer(exercise: Exercise, told: dict[str, Any]) -> Packed | Verdict:
     return refusal(exercise, str(told["hint_id"]), str(told["hint"]))
 
 
-def tasks_of(path: Path) -> list[Task]:
+def tasks_of(path: Path) -> list[GradingTask]:
     """The exercises of the lessons that a notebook has cells of, each with what stands above its last check.
 
     Raises:
@@ -216,7 +216,7 @@ def tasks_of(path: Path) -> list[Task]:
     tasks = []
     for exercise in exercises:
         at, expression = checks.get(exercise.id, (0, ""))
-        tasks.append(Task(exercise, expression, tuple(cell for cell in codes if cell[0] <= at)))
+        tasks.append(GradingTask(exercise, expression, tuple(cell for cell in codes if cell[0] <= at)))
     return tasks
 
 

@@ -134,7 +134,7 @@ class CannotKeep(Exception):
 
 
 @dataclass
-class Piece:
+class KeptCode:
     """A definition with what it needs from its notebook: import lines, constants and other definitions."""
 
     name: str
@@ -143,16 +143,16 @@ class Piece:
     sources: dict[str, str] = field(default_factory=dict)  # by name, what is used before what uses it
 
 
-def _piece(solution: Any) -> Piece:
+def _piece(solution: Any) -> KeptCode:
     name = getattr(solution, "__name__", "")
     if not name.isidentifier():
         raise CannotKeep("it has no name; define it with def or class")
-    piece = Piece(name)
+    piece = KeptCode(name)
     _collect(solution, piece)
     return piece
 
 
-def _collect(thing: Any, piece: Piece) -> None:
+def _collect(thing: Any, piece: KeptCode) -> None:
     source, names = source_of(thing), namespace_of(thing)
     piece.sources.setdefault(thing.__name__, "")  # it may use itself
     for name in names_read(source):
@@ -164,7 +164,7 @@ def _collect(thing: Any, piece: Piece) -> None:
     piece.sources[thing.__name__] = source
 
 
-def _need(name: str, value: Any, by: Any, piece: Piece) -> None:
+def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
     """Add what one name stands for: a module, something of another module, a definition beside it, or a constant."""
     if isinstance(value, ModuleType):
         piece.imports.append(_import(value.__name__, name))
@@ -248,7 +248,7 @@ def names_read(source: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _section(exercise: Exercise, piece: Piece, sections: dict[str, str]) -> str:
+def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> str:
     """The text of one exercise in the file; what another section defines in the same words is not repeated."""
     others = {
         name: (key, text) for key, body in sections.items() if key != exercise.id for name, text in _defined(body)

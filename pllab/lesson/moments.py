@@ -32,7 +32,7 @@ _STEP_S = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class SeenLive:
     """What a moment saw: the part of a `Run` that the run itself makes."""
 
     sentence: str
@@ -93,11 +93,11 @@ def late_binding(bind: Callable[[Callable[[int, int], str], int, int], Callable[
         return [out_queues[j].get(timeout=_WAIT_S)[1] for _, j in cells]
 
 
-def _see_late_binding() -> Seen:
+def _see_late_binding() -> SeenLive:
     asked = [f"micro-batch {i}, stage {j}" for cells in clock_cycles(4, 2) for i, j in cells]
     bare, bound = late_binding(), late_binding(partial)
     wrong = sum(one != other for one, other in zip(asked, bare, strict=True))
-    return Seen(
+    return SeenLive(
         sentence=f"{wrong} of {len(asked)} tasks worked on the wrong pair, and nothing raised an error.",
         columns=("asked for", "lambda: work(i, j)", "partial(work, i, j)"),
         rows=tuple(zip(asked, bare, bound, strict=True)),
@@ -133,7 +133,7 @@ def _thinned(steps: Sequence[tuple[float, int]]) -> list[tuple[float, float]]:
     return [(slot / 2, held) for slot, held in sorted(highest.items())]
 
 
-def _see_memory() -> Seen:
+def _see_memory() -> SeenLive:
     schedules = [gpipe(4, 8), one_f_one_b(4, 8)]
     staircases = tuple(map(held_bytes, schedules))
     rows = []
@@ -142,7 +142,7 @@ def _see_memory() -> Seen:
         counts = peak_in_flight(schedule)
         bubble = simulate(schedule, Costs(1, 1, 1)).bubble_fraction
         rows.append((schedule.name, f"{bubble:.1%}", f"{counts[0]:g}", peaks[0], f"{counts[3]:g}", peaks[1]))
-    return Seen(
+    return SeenLive(
         sentence="The same bubble, and another height: 4 stages, 8 micro-batches of a small GPT-2, one step.",
         columns=(
             "schedule",
@@ -192,7 +192,7 @@ def skip_one_call(rank: int, world_size: int, folder: str, deadline_s: float) ->
     return Calls(sums, tuple(done_s), end, ended_s)
 
 
-def _see_hang(deadline_s: float = 2.0) -> Seen:
+def _see_hang(deadline_s: float = 2.0) -> SeenLive:
     with tempfile.TemporaryDirectory(prefix="pllab-moment-") as folder:
         calls: list[Calls] = comm.launch(skip_one_call, 3, folder, deadline_s, backend="gloo", timeout_s=90.0)
     last_s = max(one.ended_s for one in calls)
@@ -203,7 +203,7 @@ def _see_hang(deadline_s: float = 2.0) -> Seen:
         rows.append((f"rank {rank}", *cells, f"{one.end} (after {one.ended_s:.1f} s)"))
         steps = [(0.0, 0.0), *((round(at, 3), float(count)) for count, at in enumerate(one.done_s, start=1))]
         curves[f"rank {rank}"] = (*steps, (round(last_s, 3), steps[-1][1]))
-    return Seen(
+    return SeenLive(
         sentence=(
             "Right sums are 0, 30, 60 and 90. Rank 1 left out step 2: ranks 0 and 2 added its number of step 3 to "
             f"theirs of step 2, went on with a wrong sum, and waited in step 3. The deadline is {deadline_s:g} s."
@@ -214,7 +214,7 @@ def _see_hang(deadline_s: float = 2.0) -> Seen:
     )
 
 
-def _see_impossible() -> Seen:
+def _see_impossible() -> SeenLive:
     from pllab.bench import compare  # the bench loads slowly, and ranks that run moments do without
 
     matrix = torch.rand(256, 256)
@@ -243,7 +243,7 @@ def _see_impossible() -> Seen:
     rows = [_judged(f"this machine: {name}", times.ratio(name).median) for name in list(runs)[1:]]
     rows += [_judged("a course's report, from times", 1 / 2.39), _judged("the same run, from throughputs", 1 / 14.43)]
     refused = sum(verdict != "can be" for _, _, verdict in rows)
-    return Seen(
+    return SeenLive(
         sentence=f"{refused} of {len(rows)} speed-ups on 2 devices are refused.",
         columns=("reported", "times as fast", "verdict"),
         rows=tuple(rows),
@@ -260,7 +260,7 @@ def _judged(name: str, ratio: float) -> tuple[str, str, str]:
     return name, f"{1 / ratio:,.2f}", "can be"
 
 
-def _see_golf() -> Seen:
+def _see_golf() -> SeenLive:
     costs, unit_s = Costs(0.03, 0.03, 0.02), 0.01
     played = [one_f_one_b(3, 4), zb_h1(3, 4), zero_bubble(3, 4, costs, 6, makespan_first=True)]
     names = ["1F1B", "ZB-H1, par with room for 3", "the search, par with room for 6"]
@@ -270,7 +270,7 @@ def _see_golf() -> Seen:
         timelines[name] = ran.from_zero()
         held = f"{max(peak_in_flight(schedule)):g}"
         rows.append((name, f"{predicted.makespan / unit_s:g}", f"{ran.makespan / unit_s:.1f}", held))
-    return Seen(
+    return SeenLive(
         engine="emulated",
         sentence="3 ranks, 4 micro-batches, F and I take 3 units of 10 ms and W takes 2: one step, in units.",
         columns=("schedule", "simulated", "emulated", "a rank holds at most"),
@@ -279,6 +279,6 @@ def _see_golf() -> Seen:
     )
 
 
-_MAKERS: dict[str, Callable[[], Seen]] = dict(
+_MAKERS: dict[str, Callable[[], SeenLive]] = dict(
     zip(MOMENTS, (_see_late_binding, _see_memory, _see_hang, _see_impossible, _see_golf), strict=True)
 )

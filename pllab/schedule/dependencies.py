@@ -124,7 +124,7 @@ class Walk:
                 self._ready.append(waiting.pop(number))
 
 
-class _Step(NamedTuple):
+class _KindStep(NamedTuple):
     """One kind of action on one stage; the number of an inbox is that of its step times `m`, plus the micro-batch."""
 
     take: int
@@ -133,17 +133,17 @@ class _Step(NamedTuple):
     travel: float
 
 
-def _steps(schedule: Schedule, costs: CostsLike | None) -> Mapping[Kind, list[_Step]]:
+def _steps(schedule: Schedule, costs: CostsLike | None) -> Mapping[Kind, list[_KindStep]]:
     """For each kind, the steps of all stages: both inboxes, and the seconds of the work and of the message."""
     stages, m = range(schedule.num_stages), schedule.num_microbatches
     turn, end = 2 * len(stages), 3 * len(stages)
 
-    def step(kind: Kind, stage: int, take: int, leave: int, towards: int) -> _Step:
+    def step(kind: Kind, stage: int, take: int, leave: int, towards: int) -> _KindStep:
         away = towards in stages and schedule.rank_of_stage[towards] != schedule.rank_of_stage[stage]
         travel = costs.message(stage, towards) if away and costs else 0.0
-        return _Step(take * m, leave * m, costs.duration(stage, kind) if costs else 0.0, travel)
+        return _KindStep(take * m, leave * m, costs.duration(stage, kind) if costs else 0.0, travel)
 
-    def back(kind: Kind, stage: int) -> _Step:
+    def back(kind: Kind, stage: int) -> _KindStep:
         return step(kind, stage, turn - 1 - stage, turn - stage if stage else end, stage - 1)
 
     return {

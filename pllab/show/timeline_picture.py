@@ -85,7 +85,7 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
     names = [""] * len(timelines) if titles is None else list(titles)
     heights = [_height_of(timeline) for timeline in timelines]
     total = sum(heights) + _HEAD_IN * len(heights) + _FOOT_IN
-    clock = _Clock.for_longest(max(timeline.makespan for timeline in timelines))
+    clock = _TimeAxis.for_longest(max(timeline.makespan for timeline in timelines))
     with drawing(_WIDTH_IN, total) as fig:
         top = total
         for timeline, name, height in zip(timelines, names, heights, strict=True):
@@ -99,7 +99,7 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
 
 
 @dataclass(frozen=True)
-class _Clock:
+class _TimeAxis:
     """The shared time axis: its unit, units per second, and the longest run in that unit."""
 
     unit: str
@@ -107,7 +107,7 @@ class _Clock:
     longest: float
 
     @classmethod
-    def for_longest(cls, longest_s: float) -> "_Clock":
+    def for_longest(cls, longest_s: float) -> "_TimeAxis":
         unit, per_second = ("s", 1.0) if longest_s >= 1 else ("ms", 1e3)
         return cls(unit, per_second, longest_s * per_second or 1.0)
 
@@ -135,7 +135,7 @@ class _Rows:
         return cls(_is_wired(timeline), has_several_stages(timeline), digits_of(timeline), first_stages(timeline))
 
 
-def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _Clock) -> None:
+def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _TimeAxis) -> None:
     """One timeline into its panel: label, a slab for each rank, and the spans on top."""
     axes.set_title(_label(timeline, name), loc="left", fontsize=11.5, fontweight="bold", pad=5)
     axes.set_xlim(0, clock.longest)
@@ -169,7 +169,7 @@ def _uncovered(spans: Sequence[Span]) -> Iterator[tuple[Span, float]]:
             yield span, min(span.end, later.start) - span.start if later else span.duration
 
 
-def _draw_span(axes: "Axes", span: Span, free_s: float, clock: _Clock, rows: _Rows) -> None:
+def _draw_span(axes: "Axes", span: Span, free_s: float, clock: _TimeAxis, rows: _Rows) -> None:
     kind, band = str(span.action.kind), _band(span.rank, span.action.kind, rows.wired)
     start, row_in = span.start * clock.per_second, _WIRED_ROW_IN if rows.wired else _ROW_IN
     is_later = span.action.stage > rows.first[span.rank]

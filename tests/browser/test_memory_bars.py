@@ -3,7 +3,7 @@
 import pytest
 
 from pllab import show
-from pllab.show.widgets.memory_bars import Stage
+from pllab.show.widgets.memory_bars import ZeroStage
 from tests.browser import bench
 
 pytestmark = pytest.mark.browser
@@ -17,7 +17,7 @@ WIDTHS = "node => [...node.children].map((part) => part.getBoundingClientRect().
 
 @pytest.fixture
 def root(chromium_page):
-    stages = [Stage("plain", [PLAIN] * 2, PLAIN), Stage("ZeRO-3", [{**SMALL, "gathered": 0.2}] * 2, SMALL)]
+    stages = [ZeroStage("plain", [PLAIN] * 2, PLAIN), ZeroStage("ZeRO-3", [{**SMALL, "gathered": 0.2}] * 2, SMALL)]
     return bench.mount(chromium_page, show.MemoryBars(stages, unit="bytes per parameter"))
 
 

@@ -36,7 +36,7 @@ def fit(sizes: list[int], times: list[list[float]]) -> tuple[float, float]:
 
 
 def winner(seconds: dict[str, Any], losses: dict[str, Any]) -> str | None:
-    named("pllab.bench.racing.check_same_losses")(losses)
+    named("pllab.bench.measure.check_same_losses")(losses)
     return None
 
 

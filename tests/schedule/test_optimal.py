@@ -14,9 +14,9 @@ from pllab.schedule import (
     peak_in_flight,
     zero_bubble,
 )
+from pllab.schedule.search.problem import SearchProblem
 from pllab.schedule.search.shortest import shortest
 from pllab.schedule.search.solver import _solve, _units_per_second
-from pllab.schedule.search.workload import Workload
 from pllab.simulate import Costs, simulate
 from tests.schedule.every_order import every_schedule
 
@@ -88,7 +88,7 @@ def test_costs_that_are_no_fractions_bound_from_below() -> None:
 
 @pytest.mark.parametrize(("forward", "units"), [(1.0, 1), (18.521, 1000), (0.1, 10), (1 / 3, 3)])
 def test_small_fractions_are_computed_with_exactly(forward: float, units: int) -> None:
-    assert _units_per_second(Workload.of(2, 2, Costs(forward), 2)) == Fraction(units)
+    assert _units_per_second(SearchProblem.of(2, 2, Costs(forward), 2)) == Fraction(units)
 
 
 def test_a_large_problem_ends_at_its_deadline_with_a_bound() -> None:
@@ -126,6 +126,6 @@ def test_no_time_is_refused(limit_s: float) -> None:
 
 def test_memory_without_end_is_memory_for_all_micro_batches() -> None:
     costs = Costs((1.0, 2.5, 1.0), (2.0, 1.0, 1.0), 1.5)
-    works = [Workload.of(3, 3, costs, limit) for limit in (3, math.inf)]
+    works = [SearchProblem.of(3, 3, costs, limit) for limit in (3, math.inf)]
     by_all, by_any = (_solve(work, shortest(work, makespan_first=True), 10.0)[1] for work in works)
     assert by_all == by_any

@@ -19,7 +19,7 @@ from pllab.schedule import (
     zb_h2,
     zero_bubble,
 )
-from pllab.schedule.search.workload import Workload
+from pllab.schedule.search.problem import SearchProblem
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Timeline
 from tests.schedule.every_order import every_schedule
@@ -159,7 +159,7 @@ def test_of_makespans_that_differ_by_rounding_the_quicker_slowest_rank_decides()
 @given(question=questions())
 def test_nothing_is_below_its_floors(question: tuple[int, int, Costs, float, Held]) -> None:
     p, m, costs, limit, held = question
-    work = Workload.of(p, m, costs, limit, held)
+    work = SearchProblem.of(p, m, costs, limit, held)
     timeline = simulate(zero_bubble(p, m, costs, limit, held), costs)
     assert longest(timeline) >= work.floor_of_longest() * (1 - 1e-9)
     assert timeline.makespan >= work.floor_of_makespan() * (1 - 1e-9)

@@ -24,7 +24,7 @@ from pllab.schedule import (
 )
 from pllab.show import BubbleStudio, ScheduleEditor
 from pllab.show.editor.edits import move, split
-from pllab.show.editor.judgement import Par, Rules, judge
+from pllab.show.editor.judgement import BoardRules, Par, judge
 from pllab.show.widget import takes_costs
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
@@ -102,7 +102,7 @@ def test_a_backward_before_its_forward_has_a_sentence_and_an_edge_and_no_times(e
 
 
 def test_a_circle_over_two_ranks_is_drawn_from_the_need_to_the_one_that_waits():
-    judged = judge(Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]]), Rules())
+    judged = judge(Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]]), BoardRules())
     told = {f"{need}>{waiting}" for need, waiting in judged.edges}
     assert told == {"1B0>0B0", "0F1>1F1"}
     assert judged.timeline is None
@@ -118,7 +118,7 @@ def test_a_circle_over_two_ranks_is_drawn_from_the_need_to_the_one_that_waits():
     ],
 )
 def test_a_circle_is_closed_by_what_stands_in_front_on_each_rank(rows, told):
-    judged = judge(Schedule.of(rows), Rules())
+    judged = judge(Schedule.of(rows), BoardRules())
     assert {f"{front}>{behind}" for front, behind in judged.circle} == told
     for front, behind in judged.circle:
         row = next(row for row in judged.schedule.rows if front in row)
@@ -131,7 +131,7 @@ def test_an_order_has_times_or_edges_and_each_edge_is_a_need_that_comes_too_late
     for number, to in moves:
         actions = list(schedule.actions())
         schedule = move(schedule, actions[number % len(actions)], to)
-    judged = judge(schedule, Rules())
+    judged = judge(schedule, BoardRules())
     assert (judged.timeline is None) == bool(judged.edges) == bool(judged.problems)
     present = set(schedule.actions())
     assert all(need in needs(waiting, 3, present) for need, waiting in judged.edges)
@@ -139,7 +139,7 @@ def test_an_order_has_times_or_edges_and_each_edge_is_a_need_that_comes_too_late
 
 def test_memory_goes_up_at_the_start_of_a_forward_and_down_at_the_end_of_each_half():
     schedule = Schedule.of([["0F0", "0I0", "0F1", "0W0", "0B1"]])
-    judged = judge(schedule, Rules(Costs(), 2, Held(0.25)))
+    judged = judge(schedule, BoardRules(Costs(), 2, Held(0.25)))
     assert judged.staircase(0, Held(0.25)) == [(0, 1), (2, 0.75), (2, 1.75), (4, 1), (6, 0)]
 
 

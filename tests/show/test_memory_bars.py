@@ -6,12 +6,12 @@ import pytest
 import traitlets
 
 from pllab.show import MemoryBars
-from pllab.show.widgets.memory_bars import Stage
+from pllab.show.widgets.memory_bars import ZeroStage
 
 PLAIN = {"parameters": 4.0, "gradients": 4.0, "optimizer": 8.0}
 STAGES = [
-    Stage("plain", [PLAIN, PLAIN], PLAIN, "A step sends 2 times the model."),
-    Stage("ZeRO-1", [{**PLAIN, "optimizer": 4.0}, {**PLAIN, "optimizer": 4.5, "messages": 0.0}], PLAIN),
+    ZeroStage("plain", [PLAIN, PLAIN], PLAIN, "A step sends 2 times the model."),
+    ZeroStage("ZeRO-1", [{**PLAIN, "optimizer": 4.0}, {**PLAIN, "optimizer": 4.5, "messages": 0.0}], PLAIN),
 ]
 
 
@@ -26,7 +26,7 @@ def test_a_bar_for_each_rank_and_one_for_the_formula_last():
 
 
 def test_parts_come_in_one_order_and_without_what_is_nothing():
-    shuffled = Stage("x", [{"optimizer": 1.0, "messages": 0.0, "parameters": 2.0}], {"gradients": 1.0})
+    shuffled = ZeroStage("x", [{"optimizer": 1.0, "messages": 0.0, "parameters": 2.0}], {"gradients": 1.0})
     widget = MemoryBars([shuffled], unit="bytes")
     assert [part["kind"] for part in widget.stages[0]["bars"][0]["parts"]] == ["parameters", "optimizer"]
     assert [kind["name"] for kind in widget.kinds] == ["parameters", "gradients", "optimizer", "messages"]
@@ -60,8 +60,8 @@ def test_traits_are_plain_json():
     ("stages", "sentence"),
     [
         ([], "at least one stage"),
-        ([Stage("empty", [], PLAIN)], "at least one rank"),
-        ([Stage("odd", [{"cache": 1.0}], PLAIN)], "kind 'cache' is unknown; choose of parameters"),
+        ([ZeroStage("empty", [], PLAIN)], "at least one rank"),
+        ([ZeroStage("odd", [{"cache": 1.0}], PLAIN)], "kind 'cache' is unknown; choose of parameters"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_sentence(stages, sentence):

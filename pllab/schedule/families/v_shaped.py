@@ -161,7 +161,7 @@ def _filled(order: Sequence[list[Action]], memory_limit: int, name: str) -> Sche
         """The first unit in which an action has all its inputs."""
         return max((ends.get(need, _NEVER) for need in needs(action, last + 1, present)), default=0)
 
-    ranks = [_Rank(row, 2 * memory_limit) for row in order]
+    ranks = [_RankInUnits(row, 2 * memory_limit) for row in order]
     unit = 0
     while any([rank.step(unit, ready, ends) for rank in ranks]):  # a list, because every rank takes its step
         unit += 1
@@ -170,7 +170,7 @@ def _filled(order: Sequence[list[Action]], memory_limit: int, name: str) -> Sche
 
 
 @dataclass
-class _Rank:
+class _RankInUnits:
     """One rank: its order and its place in it, the W's still to run, and free memory in halves of a micro-batch."""
 
     order: list[Action]

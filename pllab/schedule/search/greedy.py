@@ -11,10 +11,10 @@ from itertools import product
 from math import inf
 from typing import NamedTuple
 
-from pllab.schedule.search.workload import Rows, Workload
+from pllab.schedule.search.problem import Rows, SearchProblem
 
 
-class Rules(NamedTuple):
+class GreedyRules(NamedTuple):
     """How a free rank picks its next action.
 
     ahead: per stage, the most forwards in flight (1F1B has `p - s`, ZB-H2 `2(p - s) - 1`)
@@ -29,7 +29,7 @@ class Rules(NamedTuple):
     patient: bool
 
 
-def all_rules(work: Workload) -> Iterator[Rules]:
+def all_rules(work: SearchProblem) -> Iterator[GreedyRules]:
     """Every combination of five warm-ups, two limits for deferred weight gradients, two orders and two patiences.
 
     A warm-up is a multiple of the forwards that fit before the first gradient can arrive: 1 is 1F1B's, 2 is ZB-H2's.
@@ -39,16 +39,16 @@ def all_rules(work: Workload) -> Iterator[Rules]:
     for scale, no_limit, *choices in product((1.0, 1.5, 2.0, 2.5, inf), (False, True), (False, True), (False, True)):
         ahead = tuple(_ahead(work, stage, scale) for stage in stages)
         deferred = tuple(inf if no_limit else _weights_at_the_end(work, stage) for stage in stages)
-        yield Rules(ahead, deferred, *choices)
+        yield GreedyRules(ahead, deferred, *choices)
 
 
-def _ahead(work: Workload, stage: int, scale: float) -> int:
+def _ahead(work: SearchProblem, stage: int, scale: float) -> int:
     until_back = work.away(stage) / work.forward[stage] / 2 if work.forward[stage] else inf
     num_forwards = 1 + (scale * until_back if until_back else 0.0)
     return int(max(1, min(num_forwards, work.most_in_flight)))
 
 
-def _weights_at_the_end(work: Workload, stage: int) -> float:
+def _weights_at_the_end(work: SearchProblem, stage: int) -> float:
     if not work.weight[stage]:
         return inf
     below = range(stage)
@@ -56,12 +56,12 @@ def _weights_at_the_end(work: Workload, stage: int) -> float:
     return int(1 + seconds / work.weight[stage] + 1e-9)
 
 
-def play(work: Workload, rules: Rules) -> Rows:
+def play(work: SearchProblem, rules: GreedyRules) -> Rows:
     """The rows that result when every free rank follows the rules.
 
     No rules deadlock: every micro-batch in flight comes back, and a rank with nothing else to do runs its W.
     """
-    ranks = [_Rank(work, rules, stage) for stage in range(work.num_stages)]
+    ranks = [_RankState(work, rules, stage) for stage in range(work.num_stages)]
     ranks[0].inputs.extend([0.0] * work.num_microbatches)
     wake_ups = [(0.0, 0)]
     while wake_ups:
@@ -76,7 +76,9 @@ def play(work: Workload, rules: Rules) -> Rows:
     return tuple("".join(rank.row) for rank in ranks)
 
 
-def _deliver(work: Workload, ranks: list["_Rank"], stage: int, kind: str, end: float) -> tuple[float, int] | None:
+def _deliver(
+    work: SearchProblem, ranks: list["_RankState"], stage: int, kind: str, end: float
+) -> tuple[float, int] | None:
     """Hand a result to the stage that needs it; return when that stage should choose again."""
     if kind == "F" and stage + 1 < work.num_stages:
         arrival, receiver = end + work.up[stage], stage + 1
@@ -92,10 +94,10 @@ def _deliver(work: Workload, ranks: list["_Rank"], stage: int, kind: str, end: f
     return arrival, receiver
 
 
-class _Rank:
+class _RankState:
     """The state of one rank during the game: its inputs, with times of arrival, and the actions it has run."""
 
-    def __init__(self, work: Workload, rules: Rules, stage: int) -> None:
+    def __init__(self, work: SearchProblem, rules: GreedyRules, stage: int) -> None:
         self.work, self.rules = work, rules
         self.ahead, self.deferred = rules.ahead[stage], rules.deferred[stage]
         self.cost = {"F": work.forward[stage], "I": work.backward[stage], "W": work.weight[stage]}

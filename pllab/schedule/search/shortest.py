@@ -12,7 +12,7 @@ from pllab.memory import Held
 from pllab.schedule.dependencies import CostsLike, Walk
 from pllab.schedule.model import Schedule
 from pllab.schedule.search.greedy import all_rules, play
-from pllab.schedule.search.workload import Rows, Workload
+from pllab.schedule.search.problem import Rows, SearchProblem
 
 _STARTS = 4  # candidates from which moves begin: the best one alone can be a dead end
 _TRIES = 500  # moves from each; for 3 stages and 5 micro-batches that is enough to reach the solver's optimum
@@ -57,7 +57,7 @@ def zero_bubble(
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), section 3 for the idea of a search under a memory limit.
     """
-    work = Workload.of(num_stages, num_microbatches, costs, memory_limit, held)
+    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit, held)
     return work.schedule(shortest(work, makespan_first).rows, "zero bubble")
 
 
@@ -73,7 +73,7 @@ Key = tuple[float, ...]
 Judge = Callable[[Order], Key]
 
 
-def shortest(work: Workload, makespan_first: bool = False) -> Order:
+def shortest(work: SearchProblem, makespan_first: bool = False) -> Order:
     """The order that `zero_bubble` returns; with `makespan_first`, makespans are compared first."""
     families = [order for rows in _families(work) if (order := timed(work, rows)) is not None]
     key, floor = _judges(work, min(order.makespan for order in families), makespan_first)
@@ -85,7 +85,7 @@ def shortest(work: Workload, makespan_first: bool = False) -> Order:
     return min((_moved(work, order, key, floor, seed) for seed, order in enumerate(best)), key=key)
 
 
-def timed(work: Workload, rows: Rows) -> Order | None:
+def timed(work: SearchProblem, rows: Rows) -> Order | None:
     """Rows with their times, every action as early as possible; None if they deadlock."""
     walk = Walk(work.schedule(rows, ""), work.costs)
     if not walk.is_over():
@@ -94,7 +94,7 @@ def timed(work: Workload, rows: Rows) -> Order | None:
     return Order(rows, _rounded(walk.makespan), _rounded(longest))
 
 
-def _judges(work: Workload, most: float, makespan_first: bool) -> tuple[Judge, Key]:
+def _judges(work: SearchProblem, most: float, makespan_first: bool) -> tuple[Judge, Key]:
     """The key of an order, smaller is better, and its lower bound; `most` is the longest makespan allowed."""
     longest, makespan = work.floor_of_longest(), work.floor_of_makespan()
     if makespan_first:
@@ -106,14 +106,14 @@ def _rounded(seconds: float) -> float:
     return float(f"{seconds:.12g}")
 
 
-def _families(work: Workload) -> Iterator[Rows]:
+def _families(work: SearchProblem) -> Iterator[Rows]:
     """1F1B, ZB-H1, eager 1F1B, ZB-H2 and GPipe, with no more forwards in flight than fit."""
     p, m = work.num_stages, work.num_microbatches
     for ahead, extra, deferred in ((1, 0, 0), (1, 0, 1), (2, -1, 0), (2, -1, 2), (0, m, 0)):
         yield tuple(_alternating(work, ahead * (p - s) + extra, deferred * s) for s in range(p))
 
 
-def _alternating(work: Workload, ahead: int, deferred: int) -> str:
+def _alternating(work: SearchProblem, ahead: int, deferred: int) -> str:
     """Forwards up to `ahead`, then I and F in turn; W when more than `deferred` wait or the next F needs memory."""
     m = work.num_microbatches
     num_f, num_w = min(ahead, work.most_in_flight), 0
@@ -131,7 +131,7 @@ def _alternating(work: Workload, ahead: int, deferred: int) -> str:
     return "".join(row) + "W" * (m - num_w)
 
 
-def _moved(work: Workload, order: Order, key: Judge, floor: Key, seed: int) -> Order:
+def _moved(work: SearchProblem, order: Order, key: Judge, floor: Key, seed: int) -> Order:
     """Move one action of a row a few places, again and again, and keep the order if it is no worse."""
     dice = random.Random(seed)
     for _ in range(min(_TRIES, _MOST_WALKED // _STARTS // work.num_actions)):

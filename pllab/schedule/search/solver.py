@@ -17,8 +17,8 @@ from pllab.memory import Held
 from pllab.schedule.dependencies import CostsLike
 from pllab.schedule.legality import problems
 from pllab.schedule.model import Schedule
+from pllab.schedule.search.problem import Rows, SearchProblem
 from pllab.schedule.search.shortest import Order, shortest, timed
-from pllab.schedule.search.workload import Rows, Workload
 
 _EQUAL = 1e-9  # relative; sums of the same costs in another order differ by less
 _SLACK = Fraction(1, 10**6)  # of a unit: a float of 18.522 is a little less than 18522 thousandths
@@ -79,7 +79,7 @@ def optimal(
     """
     if not time_limit_s > 0:
         raise ValueError(f"time_limit_s is {time_limit_s}; give the solver some seconds")
-    work = Workload.of(num_stages, num_microbatches, costs, memory_limit, held)
+    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit, held)
     best, bound = shortest(work, makespan_first=True), work.floor_of_makespan()
     if best.makespan > bound * (1 + _EQUAL):
         rows, proved = _solve(work, best, time_limit_s)
@@ -90,7 +90,7 @@ def optimal(
     return Optimum(schedule, best.makespan, min(bound, best.makespan), best.makespan <= bound * (1 + _EQUAL))
 
 
-def _solve(work: Workload, start: Order, time_limit_s: float) -> tuple[Rows, float]:
+def _solve(work: SearchProblem, start: Order, time_limit_s: float) -> tuple[Rows, float]:
     """The solver's order, and its lower bound for the makespan, in seconds."""
     try:
         from ortools.sat.python import cp_model  # an extra, so that everything else runs without it
@@ -111,7 +111,7 @@ def _solve(work: Workload, start: Order, time_limit_s: float) -> tuple[Rows, flo
 class _Model:
     """Variables and constraints, in whole units of time; no makespan may exceed that of `start`."""
 
-    def __init__(self, cp: Any, work: Workload, units: Fraction, start: Order) -> None:
+    def __init__(self, cp: Any, work: SearchProblem, units: Fraction, start: Order) -> None:
         self.cp, self.work = cp, work
         self.cost = {
             kind: _in_units(seconds, units)
@@ -211,7 +211,7 @@ def _in_units(costs: Sequence[float], units: Fraction) -> list[int]:
     return [floor(Fraction(cost) * units + _SLACK) for cost in costs]
 
 
-def _units_per_second(work: Workload) -> Fraction:
+def _units_per_second(work: SearchProblem) -> Fraction:
     """How many integer units of the solver make one unit of the costs.
 
     Example: costs of 18.522 and 0.5 are computed in thousandths.

@@ -7,7 +7,7 @@ from typing import Any
 
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import label_of
-from pllab.show.editor.judgement import Judgement, Par, Rules
+from pllab.show.editor.judgement import BoardRules, Judgement, Par
 from pllab.show.theme import (
     ENGINE_LABELS,
     count_of,
@@ -26,7 +26,7 @@ GUIDE = (
 )
 
 
-def view_of(judgement: Judgement, rules: Rules, par: Par | None, run: Timeline | None) -> dict[str, Any]:
+def view_of(judgement: Judgement, rules: BoardRules, par: Par | None, run: Timeline | None) -> dict[str, Any]:
     """The rows with blocks, measured blocks and memory; edges; sentences; numbers; axis.
 
     Times are in the unit of the costs; the times of a measured run of this order are converted to it.
@@ -60,7 +60,7 @@ def view_of(judgement: Judgement, rules: Rules, par: Par | None, run: Timeline |
     }
 
 
-def _row_of(judgement: Judgement, rules: Rules, rank: int, measured: Timeline | None) -> dict[str, Any]:
+def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeline | None) -> dict[str, Any]:
     order = judgement.schedule.rows[rank]
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
     staged = any(len(judgement.schedule.stages_of_rank(each)) > 1 for each in range(judgement.schedule.num_ranks))
@@ -99,7 +99,7 @@ def _box_of(span: Span, staged: bool, first: int) -> dict[str, Any]:
     return {"kind": kind, "is_later": is_later, "text": label_of(span, staged), "start": span.start, "end": span.end}
 
 
-def _measured(judgement: Judgement, rules: Rules, run: Timeline | None) -> tuple[Timeline | None, str]:
+def _measured(judgement: Judgement, rules: BoardRules, run: Timeline | None) -> tuple[Timeline | None, str]:
     """The measured run in the unit of the costs, and its sentence.
 
     Without `unit_s`, a run in seconds is scaled so that it is busy as long as the prediction.

@@ -10,7 +10,7 @@ from typing import Any
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.editor.board import moved_of, outcome_of, sentence_of, view_of, with_unit
 from pllab.show.editor.edits import History, first_gap, merge, merge_all, move, place_of, split, split_all
-from pllab.show.editor.judgement import Judgement, Par, Rules, judge
+from pllab.show.editor.judgement import BoardRules, Judgement, Par, judge
 from pllab.show.theme import ENGINE_LABELS, write_seconds
 from pllab.timeline import Timeline
 
@@ -28,7 +28,7 @@ class Game:
         ValueError: no moves can make the schedule legal, or it is too long to edit.
     """
 
-    def __init__(self, schedule: Schedule, rules: Rules, par: Par | None = None) -> None:
+    def __init__(self, schedule: Schedule, rules: BoardRules, par: Par | None = None) -> None:
         _refuse(schedule)
         self.rules = rules
         self.said = ""

@@ -15,7 +15,7 @@ from pllab.timeline import Span, Timeline
 
 
 @dataclass(frozen=True)
-class Rules:
+class BoardRules:
     """The rules of a game, which stay the same while the order changes.
 
     A run measures seconds, `unit_s` for one unit of the costs, or is `in_units` of the costs; `unit` is their name.
@@ -63,7 +63,7 @@ class Judgement:
         return [(time, count / share) for time, count in steps]
 
 
-def judge(schedule: Schedule, rules: Rules) -> Judgement:
+def judge(schedule: Schedule, rules: BoardRules) -> Judgement:
     """Check, and simulate if the order can run; otherwise the actions of each row are drawn one after the other."""
     wrong = tuple(problems(schedule, rules.memory_limit, rules.held))
     try:

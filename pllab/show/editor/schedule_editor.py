@@ -14,7 +14,7 @@ from pllab.schedule import Held, Schedule
 from pllab.show.editor.board import GUIDE, sentence_of, summary_of
 from pllab.show.editor.board_picture import draw_board
 from pllab.show.editor.game import Game, is_plain, shape_of
-from pllab.show.editor.judgement import Judgement, Par, Rules
+from pllab.show.editor.judgement import BoardRules, Judgement, Par
 from pllab.show.figures import Figure
 from pllab.show.widget import Run, Widget, call_run, sources_of, takes_costs
 from pllab.simulate import Costs
@@ -87,7 +87,7 @@ class ScheduleEditor(Widget):
             )
         self._run, self._timeout_s = run, timeout_s
         self._ask = par if callable(par) else None
-        rules = Rules(costs or Costs(), memory_limit, held or Held(), unit, unit_s, takes_costs(run))
+        rules = BoardRules(costs or Costs(), memory_limit, held or Held(), unit, unit_s, takes_costs(run))
         self._game = Game(schedule, rules, None if par is None or callable(par) else Par.of(par))
         self._lock = threading.RLock()
         super().__init__(projector=projector)

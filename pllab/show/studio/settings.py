@@ -40,7 +40,7 @@ TOUR = ("GPipe", "1F1B", "interleaved 1F1B", "ZB-H1", "ZB-H2")
 
 
 @dataclass(frozen=True)
-class Family:
+class FamilyChoice:
     """A name, how to make its schedule from ranks and micro-batches, and how many stages a rank has.
 
     Without `make` the schedule is `only`, or it is searched again whenever costs or memory limit change. The ranks of
@@ -90,12 +90,12 @@ def _made(make: Callable[..., Schedule], *of: Any) -> Schedule:
 
 
 FAMILIES = {
-    **{one.title: Family(one.title, one.make, one.stages_per_rank) for one in PUBLISHED.values()},
-    "zero bubble search": Family("zero bubble search", None),
+    **{one.title: FamilyChoice(one.title, one.make, one.stages_per_rank) for one in PUBLISHED.values()},
+    "zero bubble search": FamilyChoice("zero bubble search", None),
 }
 
 
-def family_of(name: str, families: Mapping[str, Family] = FAMILIES) -> Family:
+def family_of(name: str, families: Mapping[str, FamilyChoice] = FAMILIES) -> FamilyChoice:
     """The family of a name.
 
     Raises:
@@ -106,7 +106,7 @@ def family_of(name: str, families: Mapping[str, Family] = FAMILIES) -> Family:
     return families[name]
 
 
-def family_of_schedule(schedule: Schedule) -> Family:
+def family_of_schedule(schedule: Schedule) -> FamilyChoice:
     """A family of one schedule, under a name of its own: `1F1B (given)` if it is called 1F1B.
 
     Raises:
@@ -117,7 +117,7 @@ def family_of_schedule(schedule: Schedule) -> Family:
     while name in FAMILIES:
         name += " (given)"
     share = schedule.stages_per_rank
-    return Family(name, None, int(share) if share.is_integer() else share, schedule)
+    return FamilyChoice(name, None, int(share) if share.is_integer() else share, schedule)
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class Setting:
         ValueError: a size is out of range.
     """
 
-    family: Family
-    compare: Family | None
+    family: FamilyChoice
+    compare: FamilyChoice | None
     num_ranks: int
     num_microbatches: int
     costs: Costs
@@ -144,8 +144,8 @@ class Setting:
     @classmethod
     def first(
         cls,
-        family: Family,
-        compare: Family | None,
+        family: FamilyChoice,
+        compare: FamilyChoice | None,
         num_ranks: int | None,
         num_microbatches: int | None,
         costs: Costs,
@@ -164,7 +164,7 @@ class Setting:
         dials, profile, unseen = split_costs(costs, ranks, family.stages_per_rank)
         return cls(family, compare, ranks, microbatches, dials, profile, memory_limit, unseen)
 
-    def after(self, inputs: Mapping[str, Any], families: Mapping[str, Family]) -> "Setting":
+    def after(self, inputs: Mapping[str, Any], families: Mapping[str, FamilyChoice]) -> "Setting":
         """The next setting, from the inputs of the controls.
 
         Stage costs that were not changed in the browser keep their precision; another family of one schedule brings its
@@ -208,7 +208,7 @@ class Setting:
         """Whether one of its schedules has to be searched."""
         return any(family.is_searched for family in (self.family, self.compare) if family)
 
-    def costs_of(self, family: Family) -> Costs:
+    def costs_of(self, family: FamilyChoice) -> Costs:
         """The costs of a family's stages; every family costs the same in total."""
         return costs_of_stages(self.num_ranks, family.stages_per_rank, self.costs, self.profile, self.unseen)
 
@@ -217,7 +217,7 @@ class Setting:
         usual = [getattr(self.costs, name) for name in WORK]
         return self.profile.cut(self.family.stages_per_rank, usual)
 
-    def shown(self, family: Family) -> Shown:
+    def shown(self, family: FamilyChoice) -> Shown:
         """The schedule of a family, to be simulated.
 
         Raises:
@@ -252,7 +252,7 @@ class Measured:
 
 
 def handed_out(
-    setting: Setting, families: Iterable[Family], ranks: Iterable[int], microbatches: Iterable[int]
+    setting: Setting, families: Iterable[FamilyChoice], ranks: Iterable[int], microbatches: Iterable[int]
 ) -> dict[str, Shown]:
     """The runs of a hand-out by `family|ranks|micro-batches`: every family at these sizes and those of the setting.
 

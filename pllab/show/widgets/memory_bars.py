@@ -20,10 +20,10 @@ _FORM = "closed form"
 
 
 @dataclass(frozen=True)
-class Stage:
+class ZeroStage:
     """One stage: its name, what every rank holds by kind, what a formula says, and a remark such as what it sends.
 
-    Example: `Stage("ZeRO-1", [{"parameters": 4.0, "optimizer": 4.0}] * 2, {"parameters": 4.0, "optimizer": 4.0})`.
+    Example: `ZeroStage("ZeRO-1", [{"parameters": 4.0, "optimizer": 4.0}] * 2, {"parameters": 4.0, "optimizer": 4.0})`.
     """
 
     name: str
@@ -58,7 +58,9 @@ class MemoryBars(Widget):
     kinds = traitlets.List(traitlets.Dict(), help="name, letter and look of each kind that occurs").tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, stages: Sequence[Stage], *, unit: str, engine: str = "real", projector: bool = False) -> None:
+    def __init__(
+        self, stages: Sequence[ZeroStage], *, unit: str, engine: str = "real", projector: bool = False
+    ) -> None:
         if not stages or not all(stage.ranks for stage in stages):
             raise ValueError("memory bars need at least one stage, and of each stage at least one rank")
         used = {kind for stage in stages for bar in (*stage.ranks, stage.form) for kind in bar}
@@ -82,7 +84,7 @@ class MemoryBars(Widget):
         return check_place("stage", proposal["value"], len(self.stages))
 
 
-def _view(stage: Stage, unit: str) -> dict[str, Any]:
+def _view(stage: ZeroStage, unit: str) -> dict[str, Any]:
     """A stage as plain data, the formula's bar last."""
     bars = [_bar(f"rank {rank}", held, "measured") for rank, held in enumerate(stage.ranks)]
     bars.append(_bar(_FORM, stage.form, "formula"))

@@ -21,7 +21,7 @@ Rows = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Workload:
+class SearchProblem:
     """Per stage the seconds of F, I and W and of its messages up and down, and the memory of a rank.
 
     Example: with `Costs()` and four stages, `forward` is `(1, 1, 1, 1)` and `up` is `(0, 0, 0)`.
