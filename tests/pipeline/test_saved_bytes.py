@@ -4,17 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.pipeline import LaneExecutor, Pipe, SavedBytes, live_saved_bytes
+from pllab.pipeline import LaneExecutor, Pipe, live_saved_bytes
 from pllab.schedule import gpipe, one_f_one_b, zb_h1
 
 ROWS, WIDTH = 4, 8
 ONE = ROWS * WIDTH * 4  # bytes of an activation
-
-
-def now(saved: SavedBytes) -> tuple[int, ...]:
-    """Bytes held now, per stage."""
-    steps = (saved.over_time(stage) for stage in range(len(saved.peak)))
-    return tuple(each[-1][1] if each else 0 for each in steps)
 
 
 def test_parameters_are_not_counted():
@@ -23,7 +17,7 @@ def test_parameters_are_not_counted():
     with live_saved_bytes([layer]) as saved:
         out = layer(x)
     assert out.requires_grad
-    assert now(saved) == (ONE,)  # the input alone: autograd keeps the weight too
+    assert saved.now == (ONE,)  # the input alone: autograd keeps the weight too
 
 
 def test_buffers_are_not_counted():
@@ -32,7 +26,7 @@ def test_buffers_are_not_counted():
     with live_saved_bytes([layer]) as saved:
         out = layer(x)
     assert out.requires_grad
-    assert now(saved) == (ONE,)
+    assert saved.now == (ONE,)
 
 
 def test_one_storage_counts_once_whatever_shares_it():
@@ -43,12 +37,12 @@ def test_one_storage_counts_once_whatever_shares_it():
     x = torch.randn(ROWS, WIDTH, requires_grad=True)
     with live_saved_bytes([Shares()]) as saved:
         Shares()(x)
-        assert now(saved) == (0,)  # another module of the class is not watched
+        assert saved.now == (0,)  # another module of the class is not watched
     module = Shares()
     with live_saved_bytes([module]) as saved:
         out = module(x)
     assert out.requires_grad
-    assert now(saved) == (4 * ONE,)  # x three ways, exp(x), the sines, and the first product
+    assert saved.now == (4 * ONE,)  # x three ways, exp(x), the sines, and the first product
 
 
 def test_a_view_keeps_its_whole_storage():
@@ -57,19 +51,19 @@ def test_a_view_keeps_its_whole_storage():
     with live_saved_bytes([layer]) as saved:
         outputs = [layer(batch[:ROWS]), layer(batch[ROWS : 2 * ROWS])]
     assert len(outputs) == 2
-    assert now(saved) == (10 * ONE,)
+    assert saved.now == (10 * ONE,)
 
 
 def test_bytes_fall_when_backward_frees_them_and_when_the_graph_goes():
     layer = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())
     with live_saved_bytes([layer]) as saved:
         first, second = (layer(torch.randn(ROWS, WIDTH)) for _ in range(2))
-        assert now(saved) == (4 * ONE,)
+        assert saved.now == (4 * ONE,)
         first.sum().backward()
-        assert now(saved) == (2 * ONE,)
+        assert saved.now == (2 * ONE,)
         del second
         gc.collect()
-        assert now(saved) == (0,)
+        assert saved.now == (0,)
     assert saved.peak == (4 * ONE,)
     steps = saved.over_time(0)
     assert [seconds for seconds, _ in steps] == sorted(seconds for seconds, _ in steps)
@@ -82,9 +76,9 @@ def test_without_autograd_only_the_input_counts_while_it_lives():
     x = torch.randn(ROWS, WIDTH)
     with live_saved_bytes([layer]) as saved, torch.no_grad():
         layer(x)
-    assert now(saved) == (ONE,)
+    assert saved.now == (ONE,)
     del x
-    assert now(saved) == (0,)
+    assert saved.now == (0,)
 
 
 def test_nothing_is_watched_afterwards_and_gradients_are_the_same():
@@ -112,7 +106,7 @@ def test_a_stage_that_fails_takes_its_hooks_along():
             module(x)
         kept = x.exp()
     assert kept.requires_grad
-    assert now(saved) == (ONE,)  # the input; exp(x) was computed outside
+    assert saved.now == (ONE,)  # the input; exp(x) was computed outside
 
 
 @pytest.mark.parametrize("num_microbatches", [2, 8])
@@ -129,7 +123,7 @@ def test_stages_on_lanes_hold_what_theory_says(make, bound, num_microbatches):
     # A later stage keeps its input and its tanh; the first one's inputs are slices of the caller's batch.
     assert saved.peak[1:] == tuple(2 * one * count for count in held[1:])
     assert saved.peak[0] == one * held[0] + x.untyped_storage().nbytes()
-    assert now(saved)[1:] == (0, 0, 0)
+    assert saved.now[1:] == (0, 0, 0)
 
 
 def test_a_tied_weight_is_not_counted():
