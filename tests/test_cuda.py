@@ -238,7 +238,7 @@ def test_lanes_equal_the_plain_model_over_many_steps(make, devices: list[str], s
 def test_lanes_find_the_gpu_their_stages_are_on() -> None:
     parts = on(spread(2), chain())
     with LaneExecutor(gpipe(2, 2), parts, mse, timeout_s=60) as executor:
-        assert [str(device) for device in executor.devices] == spread(2)
+        assert [str(device) for device in executor._lanes.devices] == spread(2)
         assert executor.step(torch.randn(4, 512), torch.randn(4, 512)).loss > 0
 
 

@@ -1,28 +1,23 @@
 """The pipeline: layers cut into stages, a schedule, and the one engine that runs it.
 
-split.py           a model cut into stages
-workers.py         one thread per device, and the clock that feeds it
-microbatches.py    a batch cut along its rows, and its loss from those of the parts
+split.py           a model cut into stages, a batch into micro-batches
+workers.py         one thread per device, and the clock
 stage.py           what a stage does with F, B, I and W (split_backward.py: a backward in two halves; randomness.py: the
                    same draws whatever the threads do; tied.py: weights that stages share)
 engine.py          interpret a row: take, perform, give; the packets that travel (streams.py: where a GPU's work is)
 lanes.py           rows on worker threads
-executor.py        a batch through any schedule, with its loss
 pipe.py            the engine behind autograd: a module like any other
-emulation.py       the engine on stages that sleep (sleep.py)
-calibration.py     what stages cost on this machine
+executor.py        a batch through any schedule, with its loss inside; what the stages cost on this machine
+emulation.py       the engine on stages that sleep
 saved_bytes.py     how many bytes each stage keeps, over time
 torch_schedule.py  the same rows on torch.distributed.pipelining
 """
 
-from pllab.pipeline.calibration import calibrate
-from pllab.pipeline.emulation import run_emulated
+from pllab.pipeline.emulation import SleepStage, run_emulated
 from pllab.pipeline.engine import interpret
-from pllab.pipeline.executor import LaneExecutor, Step
-from pllab.pipeline.microbatches import gather, scatter
+from pllab.pipeline.executor import LaneExecutor, Step, calibrate
 from pllab.pipeline.pipe import Pipe
 from pllab.pipeline.saved_bytes import SavedBytes, live_saved_bytes
-from pllab.pipeline.sleep import SleepStage
 from pllab.pipeline.split import WithDevice, balance, split_module
 from pllab.pipeline.split_backward import backward_input, backward_weight
 from pllab.pipeline.tied import tie_gradients, tied_weights
@@ -45,11 +40,9 @@ __all__ = [
     "clock_cycles",
     "compute",
     "create_workers",
-    "gather",
     "interpret",
     "live_saved_bytes",
     "run_emulated",
-    "scatter",
     "split_module",
     "tie_gradients",
     "tied_weights",

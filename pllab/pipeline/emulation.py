@@ -1,26 +1,131 @@
-"""A schedule on real threads and a real clock, with stages that sleep: what `simulate` predicts, run.
+"""Stages that sleep instead of computing, and schedules of them: what `simulate` predicts, on real threads and clocks.
 
-Arguments and unit are those of `simulate`, so that both timelines share one axis. The engine is the one that runs
-GPT-2. Here the work of a stage is to sleep, and a wire holds each packet for the time of a message.
+A sleeping stage needs no core, so eight real stages with real threads, queues and messages run on two cores and show
+the true bubble. The engine is the one that runs GPT-2. `run_emulated` takes the arguments and the unit of `simulate`,
+so that both timelines share one axis, and holds each packet for the time of a message.
 """
 
 import math
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
 
 import torch
+from torch import nn
 
-from pllab.pipeline.engine import NOTHING, Name, Packet, Record, Transport, Work, taken_by
+from pllab.pipeline.engine import NOTHING, Name, Packet, Packets, Record, Wire, made_by, taken_by
 from pllab.pipeline.lanes import Lanes
-from pllab.pipeline.sleep import SleepStage, SleepWork
+from pllab.pipeline.streams import HostStream
 from pllab.schedule import Action, Kind, Schedule, check
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
 
 _LONGEST_SLEEP_S = 0.02  # long beside the 0.1 ms that a hand-over takes, and short enough to wait for
 _SPARE_S = 60.0  # beyond twice the predicted time
+
+
+class SleepStage(nn.Module):
+    """A stage of a `LaneExecutor` whose forward takes `forward_s` seconds and whose backward takes `backward_s`.
+
+    Example: `LaneExecutor(one_f_one_b(8, 16), [SleepStage(0.01, 0.02)] * 8).step().timeline` is that of an eight-stage
+    pipeline on any laptop.
+
+    A split backward takes `backward_input_s` and then `backward_weight_s`, by default half of `backward_s` each. If
+    only these two are given, `backward_s` is their sum.
+
+    Raises:
+        ValueError: a time is negative or infinite, or the time of a backward is missing.
+    """
+
+    def __init__(
+        self,
+        forward_s: float,
+        backward_s: float | None = None,
+        *,
+        backward_input_s: float | None = None,
+        backward_weight_s: float | None = None,
+    ) -> None:
+        super().__init__()
+        if backward_s is None and backward_input_s is not None and backward_weight_s is not None:
+            backward_s = backward_input_s + backward_weight_s
+        if backward_s is None or (backward_input_s is None) != (backward_weight_s is None):
+            raise ValueError(
+                f"backward_s={backward_s}, backward_input_s={backward_input_s} and backward_weight_s="
+                f"{backward_weight_s} do not say how long a backward takes; give backward_s, or the other two"
+            )
+        self.forward_s = forward_s
+        self.backward_s = backward_s
+        self.backward_input_s = backward_s / 2 if backward_input_s is None else backward_input_s
+        self.backward_weight_s = backward_s / 2 if backward_weight_s is None else backward_weight_s
+        for seconds in (self.forward_s, self.backward_input_s, self.backward_weight_s, self.backward_s):
+            if not 0 <= seconds < math.inf:
+                raise ValueError(f"a stage cannot sleep {seconds} s; give finite times of at least 0")
+
+    def forward(self, *_: Any) -> NoReturn:
+        """Refuse to run: who sleeps computes nothing, so there is nothing to differentiate.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "a SleepStage passes nothing on; run it as a whole stage of a LaneExecutor, or a schedule with run_emulated"
+        )
+
+
+class SleepWork:
+    """What F, B, I and W do to a sleeping stage: take their time.
+
+    A sleeper wakes late, by 0.05 to 0.1 ms on Linux. What one sleep overran is taken off the next, so that a row of
+    many short actions takes as long as their sum.
+    """
+
+    def __init__(self, stage: SleepStage) -> None:
+        self._seconds = {
+            Kind.F: stage.forward_s,
+            Kind.B: stage.backward_s,
+            Kind.I: stage.backward_input_s,
+            Kind.W: stage.backward_weight_s,
+        }
+        self._overslept_s = 0.0
+
+    def parts(self, action: Action) -> tuple[Action, ...]:
+        """The action itself: a sleeper recomputes nothing."""
+        return (action,)
+
+    def perform(self, action: Action, packet: Packet) -> Packet:
+        """Sleep as long as the action takes, and pass on what came."""
+        start = time.perf_counter()
+        wanted_s = self._seconds[action.kind] - self._overslept_s
+        time.sleep(max(0.0, wanted_s))
+        self._overslept_s = time.perf_counter() - start - wanted_s
+        return packet
+
+
+def sleeper(module: nn.Module) -> SleepStage | None:
+    """The sleeping stage a module is, bare or inside containers of one; None if it is a real stage."""
+    inside = [part for part in module.modules() if next(part.children(), None) is None]
+    return inside[0] if len(inside) == 1 and isinstance(inside[0], SleepStage) else None
+
+
+def run_sleepers(
+    lanes: Lanes,
+    schedule: Schedule,
+    stages: Sequence[SleepStage],
+    timeout_s: float,
+    wire: Callable[[Packets, HostStream, torch.device], Wire] = Wire,
+) -> Timeline:
+    """Run a schedule on sleeping stages, whose packets are empty.
+
+    Raises:
+        TimeoutError: no stage woke up for `timeout_s` seconds.
+    """
+    record = Record("emulated", schedule.num_ranks)
+    ends = ((0, True), (schedule.num_stages - 1, False))
+    entering = {Name(*end, number): NOTHING for end in ends for number in range(schedule.num_microbatches)}
+    works = {number: SleepWork(stage) for number, stage in enumerate(stages)}
+    lanes.run(schedule, works, entering, record, timeout_s, wire=wire)
+    return record.timeline()
 
 
 def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float | None = None) -> Timeline:
@@ -45,97 +150,58 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
         ScheduleError: the schedule is illegal.
         ValueError: the costs are for another number of stages, or `unit_s` is not above 0 and finite.
     """
-    plan = _Plan.of(schedule, costs, unit_s)
-    everything = range(schedule.num_stages)
+    check(schedule)
+    costs = costs or Costs()
+    costs.check_stages(schedule.num_stages)
+    unit_s = _unit_s(costs, schedule.num_stages) if unit_s is None else unit_s
+    if not 0 < unit_s < math.inf:
+        raise ValueError(f"unit_s is {unit_s}; give the seconds that one unit of cost sleeps, a number above 0")
+    timeout_s = _SPARE_S + 2 * unit_s * simulate(schedule, costs).makespan
     with Lanes([f"cpu:{number}" for number in range(schedule.num_ranks)]) as lanes:
-        for each in (plan.without_sleep(), plan):  # the first warms up
-            record = Record("emulated", schedule.num_ranks)
-            works, entering = each.works(everything), each.entering(everything)
-            lanes.run(schedule, works, entering, record, plan.deadline_s, through=each.delayed)
-    return plan.in_units(record.timeline())
+        for sleep_s in (0.0, unit_s):  # the first warms up
+            stages = [stage_of(costs, stage, sleep_s) for stage in range(schedule.num_stages)]
+            wire = partial(SlowWire, partial(_message_s, schedule, costs, sleep_s), {})
+            timeline = run_sleepers(lanes, schedule, stages, timeout_s, wire)
+    spans = [Span(span.rank, span.action, span.start / unit_s, span.end / unit_s) for span in timeline.spans]
+    return Timeline.of(spans, timeline.engine, timeline.num_ranks)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """A schedule on sleeping stages, `unit_s` seconds for one unit of cost."""
-
-    schedule: Schedule
-    costs: Costs
-    unit_s: float
-
-    @classmethod
-    def of(cls, schedule: Schedule, costs: Costs | None, unit_s: float | None) -> Self:
-        """Check the arguments and fill in the defaults."""
-        check(schedule)
-        costs = costs or Costs()
-        costs.check_stages(schedule.num_stages)
-        longest = max(costs.duration(s, kind) for s in range(schedule.num_stages) for kind in (Kind.F, Kind.I, Kind.W))
-        if unit_s is None:
-            unit_s = _LONGEST_SLEEP_S / longest if longest else 1.0
-        if not 0 < unit_s < math.inf:
-            raise ValueError(f"unit_s is {unit_s}; give the seconds that one unit of cost sleeps, a number above 0")
-        return cls(schedule, costs, unit_s)
-
-    def without_sleep(self) -> Self:
-        """The same plan with sleeps of no time."""
-        return replace(self, unit_s=0.0)
-
-    @property
-    def deadline_s(self) -> float:
-        """The longest time in which no action ends."""
-        return _SPARE_S + 2 * self.unit_s * simulate(self.schedule, self.costs).makespan
-
-    def works(self, stages: Iterable[int]) -> dict[int, Work]:
-        """The work of some of the stages."""
-        return {stage: SleepWork(self.sleeper(stage)) for stage in stages}
-
-    def sleeper(self, stage: int) -> SleepStage:
-        """A stage that sleeps as long as the costs say."""
-        f, b, i, w = (self.unit_s * self.costs.duration(stage, kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
-        return SleepStage(f, b, backward_input_s=i, backward_weight_s=w)
-
-    def entering(self, stages: Iterable[int]) -> dict[Name, Packet]:
-        """Empty packets for the forwards of the first stage and the backwards of the last."""
-        ends, numbers = {0: True, self.schedule.num_stages - 1: False}, range(self.schedule.num_microbatches)
-        if self.schedule.num_stages == 1:
-            return {Name(0, forward, number): NOTHING for forward in (True, False) for number in numbers}
-        return {Name(stage, ends[stage], number): NOTHING for stage in stages if stage in ends for number in numbers}
-
-    def delayed(self, transport: Transport) -> Transport:
-        """A transport that holds every packet for the time of its message."""
-        return _Delayed(self, transport)
-
-    def travel_s(self, name: Name) -> float:
-        """How long a packet travels: no time within a rank, and none from outside the pipeline."""
-        sender, homes = name.stage - 1 if name.forward else name.stage + 1, self.schedule.rank_of_stage
-        if homes.get(sender, homes[name.stage]) == homes[name.stage]:
-            return 0.0
-        return self.unit_s * self.costs.message(sender, name.stage)
-
-    def in_units(self, timeline: Timeline) -> Timeline:
-        """Convert a timeline from seconds to the unit of the costs."""
-        unit_s = self.unit_s
-        spans = [Span(span.rank, span.action, span.start / unit_s, span.end / unit_s) for span in timeline.spans]
-        return Timeline.of(spans, timeline.engine, timeline.num_ranks)
+def stage_of(costs: Costs, stage: int, unit_s: float) -> SleepStage:
+    """A stage that sleeps as long as its costs say."""
+    f, b, i, w = (unit_s * costs.duration(stage, kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
+    return SleepStage(f, b, backward_input_s=i, backward_weight_s=w)
 
 
-class _Delayed:
-    """A transport that sends the time of departure with each packet and holds the packet until its time of arrival."""
+def _unit_s(costs: Costs, num_stages: int) -> float:
+    """The seconds of one unit of cost for which the longest F, I or W sleeps 20 ms."""
+    kinds = (Kind.F, Kind.I, Kind.W)
+    longest = max(costs.duration(stage, kind) for stage in range(num_stages) for kind in kinds)
+    return _LONGEST_SLEEP_S / longest if longest else 1.0
 
-    def __init__(self, plan: _Plan, inner: Transport) -> None:
-        self._plan = plan
-        self._inner = inner
+
+class SlowWire(Wire):
+    """Holds each packet for the time of its message; the lanes share the times at which packets are due."""
+
+    def __init__(self, message_s: Callable[[int, int], float], due_s: dict[Name, float], *lane: Any) -> None:
+        super().__init__(*lane)
+        self._message_s = message_s
+        self._due_s = due_s
 
     def take(self, action: Action) -> Packet:
-        """Wait for the packet, then for the rest of its travel time."""
-        name, packet = taken_by(action), self._inner.take(action)
-        travel_s = self._plan.travel_s(name) if name is not None else 0.0
-        if travel_s and (left_at := packet.tensors[0]) is not None:
-            time.sleep(max(0.0, float(left_at) + travel_s - time.perf_counter()))
+        """Wait for the packet, then until it is due; what enters from outside has not travelled."""
+        name, packet = taken_by(action), super().take(action)
+        if name in self._due_s:
+            time.sleep(max(0.0, self._due_s[name] - time.perf_counter()))
         return packet
 
     def give(self, action: Action, packet: Packet) -> None:
-        """Send the time of departure in place of the packet."""
-        del packet
-        left_at = torch.tensor([time.perf_counter()], dtype=torch.float64)
-        self._inner.give(action, Packet((left_at,), (False,)))
+        """Note when the packet is due, and hand it over."""
+        if (name := made_by(action)) is not None:
+            self._due_s[name] = time.perf_counter() + self._message_s(action.stage, name.stage)
+        super().give(action, packet)
+
+
+def _message_s(schedule: Schedule, costs: Costs, unit_s: float, sender: int, stage: int) -> float:
+    """How many seconds a packet travels from one stage to another: no time within a rank, nor out of the pipeline."""
+    homes = schedule.rank_of_stage
+    return 0.0 if homes.get(stage, homes[sender]) == homes[sender] else unit_s * costs.message(sender, stage)

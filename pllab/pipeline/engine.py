@@ -16,12 +16,11 @@ A pipe or an executor puts in the packets that enter at both ends, and takes out
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 import torch
-from torch.profiler import record_function
 
 from pllab.comm.devices import event_after, is_gpu
 from pllab.pipeline.streams import GpuStream, HostStream, Mark
@@ -72,9 +71,13 @@ def made_by(action: Action) -> Name | None:
 
 def as_packet(tensors: Sequence[torch.Tensor], needs_grad: Sequence[bool] | None = None) -> Packet:
     """The caller's tensors as a packet: detached, with the event after which they may be read."""
-    on_gpu = next((tensor for tensor in tensors if is_gpu(tensor.device)), None)
-    ready = None if on_gpu is None else event_after(torch.accelerator.current_stream(on_gpu.device))
-    return Packet([tensor.detach() for tensor in tensors], needs_grad or [False] * len(tensors), ready)
+    return Packet([tensor.detach() for tensor in tensors], needs_grad or [False] * len(tensors), queued(tensors))
+
+
+def queued(tensors: Sequence[torch.Tensor | None]) -> torch.Event | None:
+    """An event after all that this thread has queued on the GPU of these tensors; none if they are on the CPU."""
+    gpu = next((tensor.device for tensor in tensors if tensor is not None and is_gpu(tensor.device)), None)
+    return None if gpu is None else event_after(torch.accelerator.current_stream(gpu))
 
 
 class Packets:
@@ -170,6 +173,7 @@ class Transport(Protocol):
 
 
 Timing = Callable[[Action], AbstractContextManager[None]]
+Named = Callable[[str], AbstractContextManager[object]]
 
 
 def interpret(row: Iterable[Action], works: Mapping[int, Work], transport: Transport, timing: Timing) -> None:
@@ -189,23 +193,9 @@ def interpret(row: Iterable[Action], works: Mapping[int, Work], transport: Trans
         del packet  # hold no memory while waiting for the next packet
 
 
-def marked(timing: Timing) -> Timing:
-    """The stopwatch, and a span of torch's profiler around each action, named as torch's own runtime names it.
-
-    Example: `PP:0F1`, which `pllab.traces` reads.
-    """
-
-    @contextmanager
-    def around(action: Action) -> Iterator[None]:
-        with timing(action), record_function(_span_name(action)):
-            yield
-
-    return around
-
-
 @cache
 def _span_name(action: Action) -> str:
-    return f"PP:{action}"
+    return f"PP:{action}"  # as torch's own runtime names it; `pllab.traces` reads it
 
 
 class _Entry(NamedTuple):
@@ -233,9 +223,12 @@ class Record:
         """The actions that run now, lowest rank first."""
         return [action for _, action in sorted(self._running.copy().items())]
 
-    def timing(self, rank: int, stream: HostStream) -> Timing:
-        """The stopwatch of one rank: for each action, a context manager around its work."""
-        return partial(self._timed, rank, stream)
+    def timing(self, rank: int, stream: HostStream, span: Named = nullcontext) -> Timing:
+        """The stopwatch of one rank: for each action, a context manager around its work.
+
+        Within it stands a span with the name of the action, `PP:0F1`, for example torch's `record_function`.
+        """
+        return partial(self._timed, rank, stream, span)
 
     def timeline(self, *, from_zero: bool = True) -> Timeline:
         """The timeline so far, from time zero or on the host's clock; on a GPU this waits for the actions to end."""
@@ -247,10 +240,11 @@ class Record:
         return timeline.from_zero() if from_zero else timeline
 
     @contextmanager
-    def _timed(self, rank: int, stream: HostStream, action: Action) -> Iterator[None]:
+    def _timed(self, rank: int, stream: HostStream, span: Named, action: Action) -> Iterator[None]:
         self._running[rank], start = action, stream.mark()
         try:
-            yield
+            with span(_span_name(action)):
+                yield
         except Exception as error:
             error.add_note(f"raised in {action}: stage {action.stage}, micro-batch {action.microbatch}, on rank {rank}")
             raise

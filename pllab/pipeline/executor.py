@@ -1,32 +1,41 @@
-"""A schedule on the worker threads of this process: cut the batch, weight the losses, run the rows, sum up."""
+"""A schedule on the worker threads of this process: cut the batch, weight the losses, run the rows, sum up.
 
-from collections.abc import Callable, Sequence
+`calibrate` reads off the timelines of two schedules what the stages cost. They are measured while all of them work,
+because neighbours share caches and memory.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 import torch
 from torch import nn
 
-from pllab.arguments import deadline
-from pllab.pipeline.engine import Name, Packet, Record, Work, as_packet
+from pllab.arguments import deadline, whole_number
+from pllab.pipeline.emulation import SleepStage, run_sleepers, sleeper
+from pllab.pipeline.engine import Name, Record, as_packet
 from pllab.pipeline.lanes import Lanes
-from pllab.pipeline.microbatches import (
+from pllab.pipeline.randomness import draw_seed
+from pllab.pipeline.split import (
     Batch,
     Count,
     Loss,
     Score,
     Tensors,
+    as_sequential,
     as_tuple,
     check_loss,
+    check_stages,
+    checked_device,
     num_rows,
+    place_of,
     scatter_evenly,
 )
-from pllab.pipeline.randomness import draw_seed
-from pllab.pipeline.sleep import SleepStage, SleepWork, sleeper
-from pllab.pipeline.split import as_sequential, check_stages, checked_device, place_of
 from pllab.pipeline.stage import Stage, StageWork
 from pllab.pipeline.tied import shared_parameters
-from pllab.schedule import Schedule, check
-from pllab.timeline import Engine, Timeline
+from pllab.schedule import Schedule, check, interleaved, split_backwards
+from pllab.simulate import Costs, estimate
+from pllab.timeline import Timeline
 
 
 class Step(NamedTuple):
@@ -74,10 +83,10 @@ class LaneExecutor:
         check_loss(loss, mean_over)
         self.schedule = schedule
         self.timeout_s = deadline(timeout_s)
-        self._sleepers = [sleeper(stage) for stage in stages]
-        self.engine: Engine = "real" if None in self._sleepers else "emulated"
-        _check_sleepers(self._sleepers, loss)
-        self._loss = None if self._sleepers[-1] else loss
+        self._sleepers = _sleepers_of(stages)
+        if loss is None and not self._sleepers:
+            raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
+        self._loss = loss
         self._mean_over = mean_over
         self._recompute = recompute
         self._lanes = Lanes([*map(checked_device, devices or _devices_of(schedule, stages))])
@@ -89,11 +98,6 @@ class LaneExecutor:
         ]
         for stage in reversed(self._stages):  # a shared parameter ends up on the device of its first stage
             stage.module.to(stage.device)
-
-    @property
-    def devices(self) -> list[torch.device]:
-        """Where each rank runs."""
-        return self._lanes.devices
 
     def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
         """Run every action of the schedule once; add to the parameters' `.grad`.
@@ -138,77 +142,118 @@ class LaneExecutor:
         self.close()
 
     def _run(self, schedule: Schedule, batch: Batch | None, targets: Batch | None) -> Step:
-        if self.engine == "real":
-            _check_given(batch, targets)
-        micro_batches = _cut(batch, schedule.num_microbatches, "batch")
-        score = self._score(batch, targets, schedule.num_microbatches)
-        record, works = Record(self.engine, schedule.num_ranks), self._works(score)
-        leaving = self._lanes.run(schedule, works, self._entering(micro_batches, score), record, self.timeout_s)
+        if self._sleepers:
+            return Step(0.0, run_sleepers(self._lanes, schedule, self._sleepers, self.timeout_s))
+        micro_batches, score = self._cut(schedule.num_microbatches, batch, targets)
+        last, seed = self._stages[-1], draw_seed()
+        works = {
+            stage.number: StageWork(stage, seed, score=score if stage is last else None, recompute=self._recompute)
+            for stage in self._stages
+        }
+        entering = {Name(0, True, number): as_packet(part) for number, part in enumerate(micro_batches)}
+        for number, weight in enumerate(score.weights):
+            # The gradient of the loss is made where the last stage is: a copy from the CPU would wait for a GPU.
+            entering[Name(last.number, False, number)] = as_packet([torch.full((), weight, device=last.device)])
+        record = Record("real", len(self._lanes.devices))
+        leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
         for shared in self._shared:
-            work, parameter = works[shared.stage], shared.parameter
-            assert isinstance(work, StageWork), "who sleeps has no parameters"
-            if (gradient := work.gradient_of(shared)) is not None:
+            parameter = shared.parameter
+            if (gradient := works[shared.stage].gradient_of(shared)) is not None:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-        losses = {name.microbatch: packet.tensors[0] for name, packet in leaving.items() if name.forward}
-        total = 0.0 if score is None else score.total({i: loss for i, loss in losses.items() if loss is not None})
-        return Step(total, record.timeline())
+        packets = (leaving[Name(last.number + 1, True, number)] for number in range(len(micro_batches)))
+        losses = [loss for packet in packets for loss in packet.tensors if loss is not None]
+        return Step(score.total(losses), record.timeline())
 
-    def _score(self, batch: Batch | None, targets: Batch | None, num_microbatches: int) -> Score | None:
-        """The loss of this batch, if the last stage computes one."""
-        if self._loss is None:
-            return None
-        parts = _cut(targets, num_microbatches, "targets")
-        rows, num_targets = (num_rows(as_tuple(*each)) for each in ((batch, "batch"), (targets, "targets")))
+    def _cut(self, num_microbatches: int, batch: Batch | None, targets: Batch | None) -> tuple[list[Tensors], Score]:
+        """The micro-batches, and the loss of each from its targets."""
+        if batch is None or targets is None:
+            name = "batch" if batch is None else "targets"
+            raise ValueError(f"{name} is None; give step(batch, targets), only sleeping stages run without them")
+        both = {"batch": as_tuple(batch, "batch"), "targets": as_tuple(targets, "targets")}
+        rows, num_targets = map(num_rows, both.values())
         if rows != num_targets:  # a loss might broadcast the shorter one
             raise ValueError(f"the batch has {rows} rows and the targets {num_targets}; give one for each row")
-        return Score(self._loss, parts, self._mean_over, self._stages[-1].device)
-
-    def _works(self, score: Score | None) -> dict[int, Work]:
-        seed, works = draw_seed(), dict[int, Work]()
-        for stage, sleep_stage in zip(self._stages, self._sleepers, strict=True):
-            ends = score if stage is self._stages[-1] else None
-            works[stage.number] = (
-                SleepWork(sleep_stage) if sleep_stage else StageWork(stage, seed, score=ends, recompute=self._recompute)
+        if rows < num_microbatches:
+            raise ValueError(
+                f"{rows} rows cannot be cut into the schedule's {num_microbatches} micro-batches; "
+                "give a larger batch or make a schedule of fewer micro-batches"
             )
-        return works
-
-    def _entering(self, micro_batches: Sequence[Tensors], score: Score | None) -> dict[Name, Packet]:
-        """The packets from outside: micro-batches for the first stage, the weights of their losses for the last."""
-        last, entering = self._stages[-1], dict[Name, Packet]()
-        for number, tensors in enumerate(micro_batches):
-            entering[Name(0, True, number)] = as_packet(tensors)
-            # The gradient of the loss is made where the last stage is: a copy from the CPU would wait for a GPU.
-            weight = () if score is None else (torch.full((), score.weights[number], device=last.device),)
-            entering[Name(last.number, False, number)] = as_packet(weight)
-        return entering
+        micro_batches, parts = (scatter_evenly(each, num_microbatches) for each in both.values())
+        assert self._loss is not None, "stages that compute have a loss"
+        return micro_batches, Score(self._loss, parts, self._mean_over, self._stages[-1].device)
 
 
-def _cut(batch: Batch | None, num_microbatches: int, where: str) -> list[Tensors]:
-    """Cut a batch into exactly this many micro-batches; without a batch they are empty."""
-    if batch is None:
-        return [()] * num_microbatches
-    tensors = as_tuple(batch, where)
-    if (rows := num_rows(tensors)) < num_microbatches:
+def calibrate(
+    stages: Sequence[nn.Module],
+    batch: Batch | None = None,
+    targets: Batch | None = None,
+    loss: Loss | None = None,
+    *,
+    num_microbatches: int,
+    num_ranks: int | None = None,
+    devices: Sequence[torch.device | str] | None = None,
+    repeats: int = 3,
+    timeout_s: float = 60.0,
+) -> Costs:
+    """Measure what F, B, I, W and a message of these stages cost on lanes of this machine, in seconds.
+
+    Example: `simulate(gpipe(2, 16), calibrate(stages, x, y, loss, num_microbatches=6))` predicts a step of 16
+    micro-batches of the same size.
+
+    It runs 1F1B (interleaved if a rank has several stages), with whole and then with split backwards. Afterwards the
+    parameters have the gradients they had before.
+
+    Args:
+        stages: all stages; with `num_ranks` fewer than them, rank `r` has stages r, r + num_ranks and so on.
+        batch: `num_microbatches` times as many rows as the micro-batch you ask about.
+        targets: the targets of that batch.
+        loss: as `LaneExecutor` takes it.
+        num_microbatches: how many the batch is cut into; at least twice the ranks, for a steady phase.
+        num_ranks: number of lanes; one per stage by default.
+        devices: one per rank, as `LaneExecutor` takes them.
+        repeats: measured steps of each schedule, after one step to warm up.
+        timeout_s: the longest wait within a step.
+
+    Raises:
+        ValueError: the stages cannot be dealt evenly to the ranks, or `LaneExecutor` refuses them.
+
+    Lesson 11.
+    """
+    check_stages(stages)
+    num_ranks = len(stages) if num_ranks is None else num_ranks
+    if num_ranks < 1 or len(stages) % num_ranks:
+        raise ValueError(f"{len(stages)} stages cannot be dealt evenly to {num_ranks} ranks; give a multiple of them")
+    schedule = interleaved(num_ranks, num_microbatches, len(stages) // num_ranks)
+    num_steps = 1 + whole_number("repeats", repeats)
+    runs: list[tuple[Schedule, Timeline]] = []
+    with _gradients_kept(nn.ModuleList(stages)):
+        for variant in (schedule, split_backwards(schedule)):
+            with LaneExecutor(variant, stages, loss, devices=devices, timeout_s=timeout_s) as executor:
+                timelines = [executor.step(batch, targets).timeline for _ in range(num_steps)]
+            runs += [(variant, timeline) for timeline in timelines[1:]]
+    return estimate(runs)
+
+
+@contextmanager
+def _gradients_kept(modules: nn.Module) -> Iterator[None]:
+    before = [(parameter, parameter.grad) for parameter in modules.parameters()]
+    modules.zero_grad(set_to_none=True)
+    try:
+        yield
+    finally:
+        for parameter, gradient in before:
+            parameter.grad = gradient
+
+
+def _sleepers_of(stages: Sequence[nn.Module]) -> list[SleepStage]:
+    """The stages, if all of them sleep; none, if none does."""
+    found = [sleeper(stage) for stage in stages]
+    asleep = [one for one in found if one is not None]
+    if asleep and None in found:
         raise ValueError(
-            f"{rows} rows cannot be cut into the schedule's {num_microbatches} micro-batches; "
-            "give a larger batch or make a schedule of fewer micro-batches"
+            f"stage {found.index(asleep[0])} sleeps and stage {found.index(None)} does not; let all sleep, or none"
         )
-    return scatter_evenly(tensors, num_microbatches)
-
-
-def _check_given(batch: Batch | None, targets: Batch | None) -> None:
-    for name, value in (("batch", batch), ("targets", targets)):
-        if value is None:
-            raise ValueError(f"{name} is None; give step(batch, targets), only sleeping stages run without them")
-
-
-def _check_sleepers(sleepers: Sequence[SleepStage | None], loss: Loss | None) -> None:
-    """Refuse stages with nothing to compute the loss from, and real ones whose gradients would come from a sleeper."""
-    if loss is None and sleepers[-1] is None:
-        raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
-    if sleepers[-1] is not None and None in sleepers:
-        awake = sleepers.index(None)
-        raise ValueError(f"the last stage sleeps and stage {awake} does not; let all sleep, or the last one not")
+    return asleep
 
 
 def _check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequence[torch.device | str] | None) -> None:

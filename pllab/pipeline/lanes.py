@@ -5,20 +5,20 @@ Nothing keeps the workers in step. They share a process, so packets pass by refe
 
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from queue import Empty
+from itertools import chain
 from typing import NamedTuple, Self
 
 import torch
+from torch.profiler import record_function
 
 from pllab import accelerator
-from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret, marked
-from pllab.pipeline.streams import GpuStream, stream_for
-from pllab.pipeline.workers import OutQueue, Result, Task, Upstream, Workers, create_workers, raise_first_cause
+from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret
+from pllab.pipeline.streams import GpuStream, HostStream, stream_for
+from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
 
@@ -54,18 +54,13 @@ class Lanes:
     def __init__(self, devices: Sequence[torch.device | str]) -> None:
         self.devices = [torch.device(device) for device in devices]
         self._streams = [stream_for(device) for device in self.devices]
-        self._workers: list[Workers] = []
+        self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
+        self.workers: Workers | None = None  # the same object until they end
         self._process = 0
-        self._close_at_end = weakref.finalize(self, _close, [])
         self._at_work = threading.Lock()
 
     def __reduce__(self) -> tuple[type["Lanes"], tuple[list[torch.device]]]:
         return type(self), (self.devices,)  # a copy starts its own workers
-
-    @property
-    def opened(self) -> object:
-        """The same object until the workers end."""
-        return self._workers
 
     def run(
         self,
@@ -76,9 +71,9 @@ class Lanes:
         timeout_s: float,
         *,
         ambient: Ambient | None = None,
-        through: Callable[[Transport], Transport] = lambda transport: transport,
+        wire: Callable[[Packets, HostStream, torch.device], Transport] = Wire,
     ) -> dict[Name, Packet]:
-        """Interpret all rows, and wait for all of them to end.
+        """Give each worker its row, and wait for all of them to end.
 
         Args:
             schedule: a legal schedule, or the F's or the B's of one.
@@ -87,7 +82,7 @@ class Lanes:
             record: where the times of actions are noted.
             timeout_s: the longest time in which no action ends.
             ambient: the torch settings to work under; by default those of the calling thread.
-            through: a wrapper around each lane's transport, for emulated wires.
+            wire: what brings each lane its packets; emulated ones take their time.
 
         Returns:
             The packets that leave the pipeline.
@@ -98,20 +93,22 @@ class Lanes:
             Exception: the failure of the lane that made the others fail.
         """
         packets, ambient = Packets(entering), ambient or Ambient.of_this_thread()
+        tasks = []
+        for rank, (stream, device) in enumerate(zip(self._streams, self.devices, strict=True)):
+            timing = record.timing(rank, stream, record_function)
+            row = partial(interpret, schedule.rows[rank], works, wire(packets, stream, device), timing)
+            tasks.append(Task(partial(_walk, row, ambient, stream, packets)))
         with self._in_use() as workers:
             try:
                 with self._gpus_ordered():
-                    for rank, lane in enumerate(workers):
-                        wire = through(Wire(packets, self._streams[rank], self.devices[rank]))
-                        timing = record.timing(rank, self._streams[rank])
-                        walk = partial(interpret, schedule.rows[rank], works, wire, marked(timing))
-                        lane.in_queues[0].put(Task(partial(self._walk, rank, walk, ambient, packets)))
-                    outcomes = [_outcome(lane.out_queues[0], record, timeout_s) for lane in workers]
+                    compute(tasks, *workers[:2], timeout_s, num_ended=record.__len__, late=partial(_late, record))
             except BaseException:
                 packets.fail(Upstream("the run was stopped"))
                 raise
-        raise_first_cause(outcomes)
-        return packets.left()
+        leaving = packets.left()
+        for gpu in self._gpus:
+            gpu.lend(tensor for packet in leaving.values() for tensor in packet.tensors)
+        return leaving
 
     def each(self, work: Callable[[int], object], timeout_s: float) -> None:
         """Call `work(rank)` on the thread of every lane at the same time, and wait until all have returned.
@@ -122,21 +119,14 @@ class Lanes:
             Exception: the first exception of a lane.
         """
         with self._in_use() as workers:
-            end = time.monotonic() + timeout_s
-            for rank, lane in enumerate(workers):
-                lane.in_queues[0].put(Task(partial(work, rank)))
-            try:
-                outcomes = [lane.out_queues[0].get(timeout=max(0.0, end - time.monotonic())) for lane in workers]
-            except Empty:
-                raise TimeoutError(f"a lane is not done after {timeout_s:g} s; give it more with timeout_s=") from None
-            raise_first_cause(outcomes)
+            compute([Task(partial(work, rank)) for rank in range(len(self.devices))], *workers[:2], timeout_s)
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
-        self._close_at_end.detach()
-        workers, self._workers = self._workers, []
-        if self._process == os.getpid():
-            _close(workers, patience_s)
+        workers, self.workers = self.workers, None
+        if workers is not None and self._process == os.getpid():
+            self._close_at_end.detach()
+            workers.close(patience_s)
 
     def __enter__(self) -> Self:
         return self
@@ -145,66 +135,50 @@ class Lanes:
         self.close()
 
     @contextmanager
-    def _in_use(self) -> Iterator[list[Workers]]:
+    def _in_use(self) -> Iterator[Workers]:
         """The workers, for one thread at a time."""
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
-            yield self._started()
-        except (KeyboardInterrupt, TimeoutError):
+            if self.workers is None or self._process != os.getpid():  # threads do not follow a process into its fork
+                self.workers, self._process = _one_for_each(self.devices), os.getpid()
+                self._close_at_end = weakref.finalize(self, self.workers.close)
+            yield self.workers
+        except (KeyboardInterrupt, Overdue):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise
         finally:
             self._at_work.release()
 
-    def _started(self) -> list[Workers]:
-        if self._process != os.getpid():  # threads do not follow a process into its fork
-            self._workers, self._process = [], os.getpid()
-        if not self._workers:
-            # One worker per rank, so that two ranks on one GPU have two.
-            self._workers = [create_workers([device]) for device in self.devices]
-            self._close_at_end = weakref.finalize(self, _close, self._workers)
-        return self._workers
-
-    def _walk(self, rank: int, walk: Callable[[], None], ambient: Ambient, packets: Packets) -> None:
-        try:
-            with ambient.entered(), self._streams[rank].compute:
-                walk()
-        except BaseException as error:
-            packets.fail(error)
-            raise
-
     @contextmanager
     def _gpus_ordered(self) -> Iterator[None]:
         """Run after the work that the caller has queued on GPUs, and before the work that it queues later."""
-        base, gpus = None, [stream for stream in self._streams if isinstance(stream, GpuStream)]
-        for gpu in gpus:
+        base = None
+        for gpu in self._gpus:
             gpu.begin()
             base = gpu.start_clock(base)
         try:
             yield
         finally:
-            for gpu in gpus:
+            for gpu in self._gpus:
                 gpu.end()
 
 
-def _outcome(out_queue: OutQueue, record: Record, timeout_s: float) -> Result:
-    while True:
-        ended = len(record)
-        try:
-            return out_queue.get(timeout=timeout_s)
-        except Empty:
-            if len(record) == ended:
-                raise TimeoutError(_too_slow(record, timeout_s)) from None
+def _one_for_each(devices: Sequence[torch.device]) -> Workers:
+    """A worker for each rank, so that two ranks on one GPU have two."""
+    apart = [create_workers([device]) for device in devices]
+    return Workers(*(list(chain.from_iterable(parts)) for parts in zip(*apart, strict=True)))
 
 
-def _too_slow(record: Record, timeout_s: float) -> str:
+def _walk(row: Callable[[], None], ambient: Ambient, stream: HostStream, packets: Packets) -> None:
+    try:
+        with ambient.entered(), stream.compute:
+            row()
+    except BaseException as error:
+        packets.fail(error)
+        raise
+
+
+def _late(record: Record) -> str:
     late = [f"stage {each.stage} has not finished micro-batch {each.microbatch}" for each in record.running()]
-    problem = " and ".join(late) or "no stage has finished an action"
-    return f"{problem} after {timeout_s:g} s; give a slower stage more time with timeout_s="
-
-
-def _close(workers: Sequence[Workers], patience_s: float = 10.0) -> None:
-    end = time.monotonic() + patience_s
-    for each in workers:
-        each.close(max(0.0, end - time.monotonic()))
+    return " and ".join(late) or "no stage has finished an action"

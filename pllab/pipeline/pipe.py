@@ -1,8 +1,15 @@
 """The pipe: an `nn.Sequential` in, a drop-in module out that runs its stages at the same time.
 
-Its loss is outside, so its schedule has every F before the first B. `loss(pipe(x)).backward()` interprets the F's of
-that schedule on the workers and, when autograd reaches the pipe, the B's on the same workers. Two small autograd
-functions join the pipe to the caller's graph:
+Its loss is outside, so it goes through all F's of its schedule, and later, when autograd comes back to it, through all
+B's. Both times it does what lesson 09 does:
+
+    cut       `scatter` the batch into micro-batches, as `x.split(split_size)`
+    rows      give each worker a task: not one cell of the clock, but its whole row, `0F0 0F1 0F2` for stage 0
+    a worker  `interpret`: take the packet of each action, let the stage perform it, give the result on
+    join      `gather` the outputs of the micro-batches, and of a backward the gradients of the inputs
+
+No clock cycle ends for all at once: a worker waits for the packet of its next action and for nothing else. What a stage
+does with F and B is in `stage.py`. Two small autograd functions join the pipe to the caller's graph:
 
     x ----> [Reverse] --token--> [Attach] ----> y           forward: both pass values on
     dx <--- [Reverse] <--token-- [Attach] <---- dy          backward: Attach keeps dy, Reverse runs the stages
@@ -11,7 +18,8 @@ The token is a CPU scalar. Autograd has one thread per GPU; a node whose gradien
 thread while the workers need it. A node whose gradient is a CPU scalar runs on the caller's thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -19,15 +27,23 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from pllab.arguments import deadline, whole_number
-from pllab.comm.devices import event_after, is_gpu
-from pllab.pipeline.engine import Name, Packet, Record, as_packet
+from pllab.pipeline.engine import Name, Packet, Record, as_packet, queued
 from pllab.pipeline.lanes import Ambient, Lanes
-from pllab.pipeline.microbatches import Batch, Tensors, as_tuple, gather, num_rows, scatter, scatter_evenly, single
 from pllab.pipeline.randomness import draw_seed
-from pllab.pipeline.split import checked_device, split_module
+from pllab.pipeline.split import (
+    Batch,
+    Tensors,
+    as_tuple,
+    checked_device,
+    gather,
+    scatter,
+    scatter_evenly,
+    single,
+    split_module,
+)
 from pllab.pipeline.stage import Stage, StageWork
 from pllab.pipeline.tied import shared_parameters
-from pllab.schedule import Kind, Schedule, breadth_first, check
+from pllab.schedule import Schedule, breadth_first
 from pllab.timeline import Timeline
 
 
@@ -42,17 +58,15 @@ class Pipe(nn.Module):
             print(pipe.schedule)            # gpipe(2, 4): what ran
             pipe.last_timeline              # and when
 
-    Give one of `split_size`, `num_microbatches` and `schedule`. `split_size` is the number of rows of a micro-batch;
-    the last may be smaller. `num_microbatches` is their number; sizes differ by one row at most, and a shorter batch
-    gets one per row. `schedule` must have every F before the first B; the default is GPipe, or breadth-first if a
-    device has several stages. Input and output are a tensor or a tuple of tensors with the same number of rows, and
-    each row's result must depend on that row alone. With `recompute`, a stage keeps only its inputs and runs forward
-    again before its backward. Random numbers in stages follow `torch.manual_seed`. Only one thread at a time may use
-    a pipe.
+    Give `split_size`, the number of rows of a micro-batch, of which the last may be smaller; or `num_microbatches`,
+    whose sizes differ by one row at most, and a shorter batch gets one per row. The schedule is GPipe, or breadth-first
+    if a device has several stages. Input and output are a tensor or a tuple of tensors with the same number of rows,
+    and each row's result must depend on that row alone. With `recompute`, a stage keeps only its inputs and runs
+    forward again before its backward. Random numbers in stages follow `torch.manual_seed`. Only one thread at a time
+    may use a pipe.
 
     Raises:
-        ValueError: two of split_size, num_microbatches and schedule, one that does not fit, or layers that
-            `split_module` refuses.
+        ValueError: both split_size and num_microbatches, one that is no count, or layers that `split_module` refuses.
 
     Source: GPipe (Huang et al. 2019), torchgpipe (Kim et al. 2020). Lesson 09.
     """
@@ -63,27 +77,24 @@ class Pipe(nn.Module):
         split_size: int | None = None,
         *,
         num_microbatches: int | None = None,
-        schedule: Schedule | None = None,
         recompute: bool = False,
         timeout_s: float = 300.0,
     ) -> None:
         super().__init__()
         partitions, devices = sequential.cut if isinstance(sequential, _Cut) else split_module(sequential)
-        self.split_size, self.num_microbatches = _checked_split(split_size, num_microbatches, schedule)
+        self.split_size, self.num_microbatches = _checked_split(split_size, num_microbatches)
         self.partitions = nn.ModuleList(partitions)
         self.devices = devices
         self.recompute = recompute
         self.timeout_s = deadline(timeout_s)
         self._lanes = Lanes(list(dict.fromkeys(devices)))
-        self._ranks = [self._lanes.devices.index(device) for device in devices]
-        self._has_fixed_schedule = schedule is not None
-        self._take_schedule(schedule or breadth_first(self._ranks, self.num_microbatches or 1))
         self._shared = shared_parameters(partitions)
         self._stages = [
             Stage(number, partition, device, self._shared)
             for number, (partition, device) in enumerate(zip(partitions, devices, strict=True))
         ]
-        self._record = Record("real", self._schedule.num_ranks)
+        self._make_rows(self.num_microbatches or 1)
+        self._record = Record("real", len(self._lanes.devices))
 
     @classmethod
     def from_partitions(
@@ -116,16 +127,18 @@ class Pipe(nn.Module):
         """Run the batch through the stages; the output is on the last device.
 
         Raises:
-            ValueError: the batch has no rows or fewer than the given schedule has micro-batches, or a stage does not
-                return one value per row.
+            ValueError: the batch has no rows, or a stage does not return one value per row.
             TimeoutError: no stage finished an action for `timeout_s` seconds.
             RuntimeError: another thread uses this pipe.
             Exception: the first exception of a stage, with a note that names its action.
         """
         batch = as_tuple(x, "the input of the pipe")
-        micro_batches = self._cut(batch)
+        if self.split_size is not None:
+            micro_batches = scatter(batch, self.split_size)
+        else:
+            micro_batches = scatter_evenly(batch, self.num_microbatches or 1)
         if len(micro_batches) != self._schedule.num_microbatches:
-            self._take_schedule(breadth_first(self._ranks, len(micro_batches)))
+            self._make_rows(len(micro_batches))
         run = _Run(self, batch, [len(part[0]) for part in micro_batches])
         outputs, needs_grad = run.forward(micro_batches)
         if torch.is_grad_enabled() and any(needs_grad):
@@ -145,20 +158,11 @@ class Pipe(nn.Module):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _cut(self, batch: Tensors) -> list[Tensors]:
-        if self.split_size is not None:
-            return scatter(batch, self.split_size)
-        count = self._schedule.num_microbatches if self._has_fixed_schedule else self.num_microbatches or 1
-        if self._has_fixed_schedule and num_rows(batch) < count:
-            raise ValueError(
-                f"{num_rows(batch)} rows cannot be cut into the schedule's {count} micro-batches; give a larger batch, "
-                "or num_microbatches instead of a schedule"
-            )
-        return scatter_evenly(batch, count)
-
-    def _take_schedule(self, schedule: Schedule) -> None:
-        self._schedule = _checked(schedule, self._ranks)
-        self._forwards, self._backwards = schedule.only("F"), schedule.only("BIW")
+    def _make_rows(self, num_microbatches: int) -> None:
+        """The row of each worker, forward and backward."""
+        ranks = [self._lanes.devices.index(device) for device in self.devices]
+        self._schedule = breadth_first(ranks, num_microbatches)
+        self._forwards, self._backwards = self._schedule.only("F"), self._schedule.only("B")
 
 
 class _Cut(nn.Sequential):
@@ -176,12 +180,14 @@ class _Run:
 
     def __init__(self, pipe: Pipe, batch: Tensors, sizes: Sequence[int]) -> None:
         self._pipe = pipe
-        self._backwards = pipe._backwards  # the next batch may have another schedule
+        self._backwards = pipe._backwards  # the next batch may have other rows
         self._sizes = sizes
         self._flags = [tensor.requires_grad for tensor in batch]
         self._homes = [tensor.device for tensor in batch]
-        self._ambient = Ambient.of_this_thread()
-        self._record = pipe._record = Record("real", pipe._schedule.num_ranks)
+        record = pipe._record = Record("real", len(pipe._lanes.devices))
+        self._run_rows = partial(
+            pipe._lanes.run, record=record, timeout_s=pipe.timeout_s, ambient=Ambient.of_this_thread()
+        )
         seed = draw_seed()
         self._works = {stage.number: StageWork(stage, seed, recompute=pipe.recompute) for stage in pipe._stages}
         self._opened: object = None
@@ -191,19 +197,16 @@ class _Run:
     def forward(self, micro_batches: Sequence[Tensors]) -> tuple[Tensors, Sequence[bool]]:
         """Run the F's; return the outputs of the whole batch, and which of them need a gradient."""
         entering = {Name(0, True, i): as_packet(part, self._flags) for i, part in enumerate(micro_batches)}
-        leaving = self._run(self._pipe._forwards, self._works, entering)
-        self._opened = self._pipe._lanes.opened
+        leaving = self._run_rows(self._pipe._forwards, self._works, entering)
+        self._opened = self._pipe._lanes.workers
         packets = [leaving[Name(len(self._works), True, i)] for i in range(len(micro_batches))]
-        for tensor in (tensor for packet in packets for tensor in packet.tensors):
-            if tensor is not None and is_gpu(tensor.device):
-                tensor.record_stream(torch.accelerator.current_stream(tensor.device))
-        outputs = [as_tuple(tuple(packet.tensors), "the last stage") for packet in packets]
+        outputs = [tuple(tensor for tensor in packet.tensors if tensor is not None) for packet in packets]
         _check_rows(outputs, self._sizes)
         return gather(outputs), packets[0].needs_grad
 
     def backward(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
         """Run the B's; return the gradients of the inputs and of the shared parameters."""
-        if self._opened is not self._pipe._lanes.opened:
+        if self._opened is not self._pipe._lanes.workers:
             raise RuntimeError("the pipe was closed after this batch went forward; call backward before close()")
         if not self._works:
             raise RuntimeError(
@@ -213,17 +216,12 @@ class _Run:
         last = len(self._works) - 1
         entering = {Name(last, False, i): Packet(row, (), self.ready) for i, row in enumerate(zip(*rows, strict=True))}
         works, self._works, self.grads = self._works, {}, ()
-        leaving = self._run(self._backwards, works, entering)
+        leaving = self._run_rows(self._backwards, works, entering)
         columns = zip(*(leaving[Name(-1, False, i)].tensors for i in range(len(self._sizes))), strict=True)
+        parts = ([grad for grad in column if grad is not None] for column in columns)
         # A gradient must be on its tensor's device, which may not be the first stage's.
-        inputs = [_together(column, home) for column, home in zip(columns, self._homes, strict=True)]
+        inputs = [torch.cat(part).to(home) if part else None for part, home in zip(parts, self._homes, strict=True)]
         return inputs, [works[shared.stage].gradient_of(shared) for shared in self._pipe._shared]
-
-    def _run(
-        self, part: Schedule, works: Mapping[int, StageWork], entering: Mapping[Name, Packet]
-    ) -> dict[Name, Packet]:
-        lanes, timeout_s = self._pipe._lanes, self._pipe.timeout_s
-        return lanes.run(part, works, entering, self._record, timeout_s, ambient=self._ambient)
 
 
 class _Attach(torch.autograd.Function):
@@ -246,10 +244,7 @@ class _Attach(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         run: _Run = ctx.run
-        run.grads = grads
-        for grad in grads:
-            if grad is not None and is_gpu(grad.device):
-                run.ready = event_after(torch.accelerator.current_stream(grad.device))
+        run.grads, run.ready = grads, queued(grads)
         return None, None, torch.zeros(()), *(None for _ in grads)
 
 
@@ -268,53 +263,21 @@ class _Reverse(torch.autograd.Function):
         return None, None, *inputs, *shared
 
 
-def _together(column: Sequence[torch.Tensor | None], home: torch.device) -> torch.Tensor | None:
-    parts = [part for part in column if part is not None]
-    return torch.cat(parts).to(home) if parts else None
-
-
-def _checked_split(
-    split_size: int | None, num_microbatches: int | None, schedule: Schedule | None
-) -> tuple[int | None, int | None]:
-    options = {"split_size": split_size, "num_microbatches": num_microbatches, "schedule": schedule}
-    names = [name for name, value in options.items() if value is not None]
-    if len(names) > 1:
+def _checked_split(split_size: int | None, num_microbatches: int | None) -> tuple[int | None, int | None]:
+    if num_microbatches is None:
+        return (1 if split_size is None else whole_number("split_size", split_size)), None
+    if split_size is not None:
         raise ValueError(
-            f"{' and '.join(names)} say the same thing twice: split_size is the rows of a micro-batch, "
-            "num_microbatches their number, and a schedule has one; give one of them"
+            f"split_size is {split_size} and num_microbatches {num_microbatches}: the first is the rows of a "
+            "micro-batch and the second their number, so they say the same thing twice; give one of them"
         )
-    if num_microbatches is not None:
-        return None, whole_number("num_microbatches", num_microbatches)
-    if schedule is not None:
-        return None, None
-    return (1 if split_size is None else whole_number("split_size", split_size)), None
-
-
-def _checked(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
-    """Return the schedule; refuse a backward before the last forward, and stages that are not the pipe's."""
-    check(schedule)
-    if schedule.rank_of_stage != dict(enumerate(ranks)):
-        raise ValueError(
-            f"{schedule.name} has its stages on the ranks {list(schedule.rank_of_stage.values())} and the pipe on "
-            f"{list(ranks)}; make a schedule for as many stages, placed as the devices are"
-        )
-    for row in schedule.rows:
-        kinds = [action.kind is Kind.F for action in row]
-        if not all(kinds[: sum(kinds)]):
-            late = next(action for action in row if action.kind is not Kind.F)
-            raise ValueError(
-                f"{schedule.name} runs {late} before its last forward, and a pipe's loss comes after all of them; "
-                "give this schedule to a LaneExecutor, whose loss is inside"
-            )
-    return schedule
+    return None, whole_number("num_microbatches", num_microbatches)
 
 
 def _check_rows(outputs: Sequence[Tensors], sizes: Sequence[int]) -> None:
-    for part, size in zip(outputs, sizes, strict=True):
-        for tensor in part:
-            if tensor.dim() == 0 or len(tensor) != size:
-                shape = tuple(tensor.shape)
-                raise ValueError(
-                    f"the last stage made a tensor of shape {shape} from {size} rows; return one value per row, so "
-                    "that the micro-batches can be put together"
-                )
+    for tensor, size in ((tensor, size) for part, size in zip(outputs, sizes, strict=True) for tensor in part):
+        if tensor.dim() == 0 or len(tensor) != size:
+            raise ValueError(
+                f"the last stage made a tensor of shape {tuple(tensor.shape)} from {size} rows; return one value per "
+                "row, so that the micro-batches can be put together"
+            )

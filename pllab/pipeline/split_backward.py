@@ -10,8 +10,8 @@ I lets autograd walk the trunk alone and catches the gradient that arrives at ea
 from those. A node with a branch is visited twice; each time it computes only the gradients that autograd asks for.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -77,26 +77,25 @@ def _rest(node: Node, grads: Sequence[torch.Tensor | None], parameters: Sequence
 
 def _trunk(roots: Sequence[Node], leaves: Sequence[torch.Tensor]) -> set[Node]:
     """The nodes on a path from the roots to the leaves."""
-    above: defaultdict[Node, list[Node]] = defaultdict(list)
-    reached = set(roots)
-    todo = list(reached)
-    while todo:
-        node = todo.pop()
-        for below, _ in node.next_functions:
-            if below is not None:
-                above[below].append(node)
-                if below not in reached:
-                    reached.add(below)
-                    todo.append(below)
+    above: dict[Node, list[Node]] = {}
+
+    def down(node: Node) -> list[Node]:
+        below = _below(node)
+        for each in below:
+            above.setdefault(each, []).append(node)
+        return below
+
+    reached = _reached(roots, down)
     ends = [get_gradient_edge(leaf).node for leaf in leaves]
-    return _closure([end for end in ends if end in reached], above)
+    return _reached([end for end in ends if end in reached], lambda node: above.get(node, ()))
 
 
-def _closure(starts: Iterable[Node], neighbours: Mapping[Node, Sequence[Node]]) -> set[Node]:
+def _reached(starts: Iterable[Node], neighbours: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    """The nodes that can be reached from the starts, which are among them."""
     reached = set(starts)
     todo = list(reached)
     while todo:
-        for node in neighbours.get(todo.pop(), ()):
+        for node in neighbours(todo.pop()):
             if node not in reached:
                 reached.add(node)
                 todo.append(node)
@@ -126,13 +125,8 @@ def _below(node: Node) -> list[Node]:
 
 def _leaves_beside(starts: Iterable[Node], trunk: set[Node]) -> set[Node]:
     """The graph's leaves below some nodes, on paths that avoid the trunk."""
-    reached = set(starts) - trunk
-    todo = list(reached)
-    while todo:
-        new = set(_below(todo.pop())) - trunk - reached
-        reached |= new
-        todo += new
-    return {node for node in reached if hasattr(node, "variable")}
+    beside = _reached(set(starts) - trunk, lambda node: [below for below in _below(node) if below not in trunk])
+    return {node for node in beside if hasattr(node, "variable")}
 
 
 def _tensor(leaf: Node) -> torch.Tensor:

@@ -14,9 +14,8 @@ from torch import nn
 from torch.func import functional_call
 
 from pllab.pipeline.engine import NOTHING, Packet
-from pllab.pipeline.microbatches import Score, Tensors, as_tuple, single
 from pllab.pipeline.randomness import Draws
-from pllab.pipeline.split import WithDevice, as_sequential
+from pllab.pipeline.split import Score, Tensors, WithDevice, as_sequential, as_tuple, single
 from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
 from pllab.pipeline.tied import Shared
 from pllab.schedule import Action, Kind
@@ -113,28 +112,36 @@ class StageWork:
         pairs = zip(packet.tensors, packet.needs_grad, strict=True)
         # Fresh leaves: the graph of each stage begins here.
         inputs = [tensor.detach().requires_grad_(flag) for tensor, flag in pairs if tensor is not None]
-        keeps = torch.is_grad_enabled()
-        if keeps and self._recompute:
-            with torch.no_grad(), _unchanged(inputs, self._stage):
+        trains = torch.is_grad_enabled()
+        if trains and self._recompute:
+            with torch.no_grad():
                 outputs = self.run(microbatch, inputs)
             needs_grad = [_may_have_grad(output) and self._leads_back(inputs) for output in outputs]
             self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
         else:
             outputs = self.run(microbatch, inputs)
-            needs_grad = [keeps and output.requires_grad for output in outputs]
-            if keeps:
+            needs_grad = [trains and output.requires_grad for output in outputs]
+            if trains:
                 self._saved[microbatch] = _Saved(inputs, outputs)
         return Packet([output.detach() for output in outputs], needs_grad)
 
     def _forward_again(self, microbatch: int, packet: Packet) -> Packet:
-        inputs, _, sums = self._saved[microbatch]
+        (inputs, _, sums), buffers = self._saved[microbatch], list(self._stage.module.named_buffers())
+        versions = [buffer._version for _, buffer in buffers]
         with torch.enable_grad():
             outputs = self.run(microbatch, inputs)
         for before, now in zip(sums, _sums(outputs), strict=True):
             if not torch.allclose(before, now, rtol=_SAME, atol=0.0, equal_nan=True):
                 raise ValueError(
                     f"stage {self._stage.number} computed micro-batch {microbatch} again and got another result; let "
-                    "its layers draw random numbers with torch alone and keep no state, or switch recompute off"
+                    "its layers draw random numbers with torch alone, overwrite no input and keep no state, or switch "
+                    "recompute off"
+                )
+        for (name, buffer), version in zip(buffers, versions, strict=True):
+            if self._stage.module.get_buffer(name) is not buffer or buffer._version != version:
+                raise ValueError(
+                    f"stage {self._stage.number} changed its buffer {name} twice, because it is computed again; "
+                    "switch recompute off, or call eval() on that layer"
                 )
         self._saved[microbatch] = _Saved(inputs, outputs)
         return packet
@@ -195,30 +202,6 @@ def _explained(stage: int) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _unchanged(inputs: Sequence[torch.Tensor], stage: Stage) -> Iterator[None]:
-    """Refuse a block that overwrites the stage's inputs or buffers, from which it is computed again."""
-    before = [_version(tensor) for tensor in inputs]
-    buffers = {name: (buffer, _version(buffer)) for name, buffer in stage.module.named_buffers()}
-    yield
-    if before != [_version(tensor) for tensor in inputs]:
-        raise ValueError(
-            f"stage {stage.number} overwrites its input, from which it is to be computed again; "
-            "give its first layer inplace=False, or write x = x + y for x += y"
-        )
-    for name, buffer in stage.module.named_buffers():
-        was, version = buffers.get(name, (None, 0))
-        if buffer is not was or _version(buffer) != version:
-            raise ValueError(
-                f"stage {stage.number} changes its buffer {name}, and would twice, because it is computed again; "
-                "switch recompute off, or call eval() on that layer"
-            )
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
 def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
     """Refuse batch normalisation by the rows at hand: its statistics would be those of micro-batches."""
     for part in module.modules():
@@ -246,12 +229,5 @@ def _with_gradient(
     outputs: Sequence[torch.Tensor], grads: Sequence[torch.Tensor | None]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The outputs that have a graph and a gradient, with their gradients."""
-    shapes = [tuple(output.shape) for output in outputs]
-    grad_shapes = [None if grad is None else tuple(grad.shape) for grad in grads]
-    if len(grad_shapes) != len(shapes) or any(g not in (None, s) for g, s in zip(grad_shapes, shapes, strict=True)):
-        raise ValueError(  # a sleeping last stage sends back a token, which is not a gradient
-            f"outputs of shapes {shapes} get gradients of shapes {grad_shapes}; if the last stage sleeps, let all "
-            "sleep, or the last one not"
-        )
     pairs = [(o, g.to(o.dtype)) for o, g in zip(outputs, grads, strict=True) if o.requires_grad and g is not None]
     return [output for output, _ in pairs], [grad for _, grad in pairs]

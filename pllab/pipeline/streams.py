@@ -5,7 +5,7 @@ carry the order between them, so that a copy overlaps the compute of the next mi
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -71,6 +71,12 @@ class GpuStream(HostStream):
     def end(self) -> None:
         """Let the work that the caller queues from now on run after this stage."""
         torch.accelerator.current_stream(self.device).wait_stream(self.compute)
+
+    def lend(self, tensors: Iterable[torch.Tensor | None]) -> None:
+        """Let the caller use tensors of this GPU; their memory goes to nobody else before its stream has read them."""
+        for tensor in tensors:
+            if tensor is not None and tensor.device == self.device:
+                tensor.record_stream(torch.accelerator.current_stream(self.device))
 
     def fetch(
         self, tensors: Sequence[torch.Tensor | None], ready: torch.Event | None, device: torch.device

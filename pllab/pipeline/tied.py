@@ -39,13 +39,18 @@ def shared_parameters(stages: Sequence[nn.Module]) -> list[Shared]:
     Raises:
         ValueError: two stages hold the same module, so that two workers would run it at once.
     """
-    _refuse_shared_modules(stages)
-    owned: set[int] = set()
+    owner: dict[int, int] = {}  # the first stage of a module or a parameter, by identity
     shared = []
     for number, stage in enumerate(stages):
-        named = list(stage.named_parameters())
-        shared += [Shared(number, name, parameter) for name, parameter in named if id(parameter) in owned]
-        owned |= {id(parameter) for _, parameter in named}
+        for name, module in stage.named_modules():
+            if next(module.parameters(), None) is not None and owner.setdefault(id(module), number) != number:
+                raise ValueError(
+                    f"layer {name!r} of stage {number} is the same module as one of stage {owner[id(module)]}; "
+                    "use two modules that share the parameter"
+                )
+        for name, parameter in stage.named_parameters():
+            if owner.setdefault(id(parameter), number) != number:
+                shared.append(Shared(number, name, parameter))
     return shared
 
 
@@ -150,16 +155,3 @@ class _Weight(NamedTuple):
                 total += copy.grad
         all_reduce(total, self.group)
         return total
-
-
-def _refuse_shared_modules(stages: Sequence[nn.Module]) -> None:
-    owner: dict[int, int] = {}
-    for number, stage in enumerate(stages):
-        for name, module in stage.named_modules():
-            if next(module.parameters(), None) is None:
-                continue
-            if owner.setdefault(id(module), number) != number:
-                raise ValueError(
-                    f"layer {name!r} of stage {number} is the same module as one of stage {owner[id(module)]}; "
-                    "use two modules that share the parameter"
-                )

@@ -1,7 +1,7 @@
 """The same schedule on torch.distributed.pipelining, for those who outgrow one machine."""
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,7 @@ from torch import nn
 from pllab.comm import Group, all_gather_object, backend_name, own_device, rank, world_size
 from pllab.comm.devices import gpu_backend
 from pllab.pipeline.engine import Timing
-from pllab.pipeline.microbatches import Loss, check_loss
-from pllab.pipeline.sleep import sleeper
-from pllab.pipeline.split import check_modules, place_of
+from pllab.pipeline.split import Loss, check_loss, check_modules, place_of
 from pllab.schedule import Action, Kind, Schedule, check
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ def to_torch(
     stages: Mapping[int, nn.Module],
     loss: Loss,
     *,
-    device: torch.device | str | None = None,
     group: Group | None = None,
     timing: Timing | None = None,
 ) -> "PipelineScheduleMulti":
@@ -65,7 +62,7 @@ def to_torch(
     if backend_name() is None:
         raise ValueError("there is no process group; call pllab.comm.setup(rank, world_size) first")
     _check_even(schedule)
-    place = place_on_rank(stages) if device is None else torch.device(device)
+    place = place_on_rank(stages)
     make = PipelineStage if timing is None else _timed_stage(timing)
     torch_stages = [make(stages[number], number, schedule.num_stages, place, group=group) for number in sorted(stages)]
     share = partial(_share_of, loss, schedule.num_microbatches)
@@ -115,25 +112,20 @@ def place_on_rank(stages: Mapping[int, nn.Module]) -> torch.device:
     Raises:
         ValueError: the group's backend carries no tensors of that device.
     """
-    place, backend = place_of(stages.values()), backend_name()
-    numbers = f"the stages of rank {rank()}, {sorted(stages)},"
-    if backend == gpu_backend() and place.type == "cpu":
-        if _are_real_without_parameters(stages.values()):
+    place, backend, needs_gpus = place_of(stages.values()), backend_name(), gpu_backend()
+    if place.type == "cpu" and backend == needs_gpus:
+        if all(next(stage.parameters(), None) is None for stage in stages.values()):
             return own_device()
         raise ValueError(
-            f"{numbers} are on the CPU, or asleep, and {backend} carries what is on GPUs; "
+            f"the stages of rank {rank()}, {sorted(stages)}, are on the CPU, and {backend} carries what is on GPUs; "
             "move them to this rank's GPU, or start the ranks with backend='gloo'"
         )
-    if backend == "gloo" and place.type != "cpu" and world_size() > 1:
+    if place.type != "cpu" and backend == "gloo" and world_size() > 1:
         raise ValueError(
-            f"{numbers} are on {place} and gloo carries what is on the CPU; "
-            f"leave them on the CPU, or start one rank for each GPU, which get {gpu_backend()}"
+            f"the stages of rank {rank()}, {sorted(stages)}, are on {place} and gloo carries what is on the CPU; "
+            f"leave them on the CPU, or start one rank for each GPU, which get {needs_gpus}"
         )
     return place
-
-
-def _are_real_without_parameters(stages: Iterable[nn.Module]) -> bool:
-    return not any(sleeper(stage) is not None or next(stage.parameters(), None) is not None for stage in stages)
 
 
 def _timed_stage(timing: Timing) -> "type[PipelineStage]":

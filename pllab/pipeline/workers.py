@@ -1,4 +1,4 @@
-"""One thread per device, and the clock that feeds it: the synchronous pipeline of lessons 08 and 09.
+"""One thread per device, and how it is fed: clock cycles as in lessons 08 and 09, or whole rows as in `lanes.py`.
 
 A worker takes tasks from its queue, runs them in order and puts the results in another. Torch releases Python's lock
 while it computes, so two workers that each run half of a GPT-2 really run at the same time. A worker survives an
@@ -7,8 +7,8 @@ exception: it sends it back and takes the next task.
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+import time
+from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -57,12 +57,13 @@ class Workers(NamedTuple):
     threads: list[threading.Thread]
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Tell every worker to end after the tasks it already has, and wait for it."""
+        """Tell every worker to end after the tasks it already has, and wait for them."""
         for queue in set(self.in_queues):
             queue.put(None)
+        end = time.monotonic() + timeout_s
         for thread in self.threads:
             if thread is not threading.current_thread():
-                thread.join(timeout_s)
+                thread.join(max(0.0, end - time.monotonic()))
 
     def __enter__(self) -> tuple[list[InQueue], list[OutQueue]]:
         return self.in_queues, self.out_queues
@@ -148,59 +149,49 @@ def clock_cycles(num_batches: int, num_partitions: int) -> Iterator[list[tuple[i
         yield [(tick - partition, partition) for partition in range(first, last + 1)]
 
 
-Cell = tuple[int, int]
-
-
 class Upstream(RuntimeError):
     """A task did not run because one before it failed; the first failure is the one to report."""
 
 
+class Overdue(TimeoutError):
+    """A worker has not answered in time, and may still be at its task."""
+
+
 def compute(
-    work: Callable[[int, int], Any],
-    cells: Iterable[Cell],
+    tasks: Sequence[Task],
     in_queues: Sequence[InQueue],
     out_queues: Sequence[OutQueue],
     timeout_s: float,
-) -> dict[Cell, Any]:
-    """Run `work(i, j)` on the worker of partition j for every cell (i, j), and return the results by cell.
+    *,
+    num_ended: Callable[[], int] = lambda: 0,
+    late: Callable[[], str] = lambda: "a lane is not done",
+) -> list[Any]:
+    """Give each worker its task, then wait for every answer; return the results in the order of the tasks.
 
-    `partial` binds i and j at once; a bare lambda would see the last pair of the loop.
+    Example: `compute([Task(partial(stage, i)) for i, stage in enumerate(stages)], *queues, timeout_s=10)` runs all
+    stages at the same time. Lesson 09 gives out one clock cycle like this; `Lanes` gives each worker its whole row.
+
+    The deadline begins anew as long as `num_ended()` grows, and `late()` says what has not come in time. If several
+    fail, what is raised is a cause and not a consequence: micro-batch 0 fails in stage 1, so stage 2 never gets it and
+    fails with `Upstream`.
 
     Raises:
-        TimeoutError: a cell has not finished within `timeout_s` seconds of the one before it.
-        Exception: the first exception of a worker, with its traceback and a note that names the cell.
-
-    Lesson 09.
+        Overdue: nothing ended for `timeout_s` seconds.
+        Exception: the first exception of a worker, with its traceback, when all have answered.
     """
-    cells = list(cells)
-    for i, j in cells:
-        in_queues[j].put(Task(partial(work, i, j)))
-    finished = {(i, j): _take(out_queues[j], (i, j), timeout_s) for i, j in cells}
-    for (i, j), (ok, value) in finished.items():
-        if not ok:
-            value[1].add_note(f"raised in stage {j} on micro-batch {i}")
-    raise_first_cause(finished.values())
-    return {cell: value for cell, (_, value) in finished.items()}
-
-
-def _take(out_queue: OutQueue, cell: Cell, timeout_s: float) -> Result:
-    try:
-        return out_queue.get(timeout=timeout_s)
-    except Empty:
-        i, j = cell
-        raise TimeoutError(
-            f"stage {j} has not finished micro-batch {i} after {timeout_s:g} s; the pipe is closed, "
-            "give a slower stage more time with timeout_s="
-        ) from None
-
-
-def raise_first_cause(results: Iterable[Result]) -> None:
-    """Raise the first failure that is a cause and not a consequence; without a failure, return.
-
-    Example: micro-batch 0 fails in stage 1, so stage 2 never gets it and fails with `Upstream`. What is raised is
-    the exception of stage 1, with its own traceback.
-    """
-    failures = [value for ok, value in results if not ok]
+    for task, in_queue in zip(tasks, in_queues, strict=True):
+        in_queue.put(task)
+    answers: list[Result] = []
+    ended, end = num_ended(), time.monotonic() + timeout_s
+    while len(answers) < len(tasks):
+        try:
+            answers.append(out_queues[len(answers)].get(timeout=max(0.0, end - time.monotonic())))
+        except Empty:
+            if num_ended() == ended:
+                raise Overdue(f"{late()} after {timeout_s:g} s; give it more with timeout_s=") from None
+            ended, end = num_ended(), time.monotonic() + timeout_s
+    failures = [value for ok, value in answers if not ok]
     failures.sort(key=lambda failure: isinstance(failure[1], Upstream))
     for _, error, traceback in failures:
         raise error.with_traceback(traceback)
+    return [result for _, result in answers]

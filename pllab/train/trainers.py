@@ -19,7 +19,7 @@ from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import clip_grad_norm, global_sum, num_target_tokens, token_weighted
 from pllab.pipeline import tied_weights
 from pllab.pipeline.engine import Record
-from pllab.pipeline.microbatches import scatter_evenly
+from pllab.pipeline.split import scatter_evenly
 from pllab.pipeline.tied import Place
 from pllab.schedule import Action, Schedule
 from pllab.train.checkpoints import whole_weights

@@ -55,7 +55,10 @@ CALLS: list[tuple[str, Callable[..., Any]]] = [
     ("05.1", lambda model: [parallel.DataParallel(model), None][1]),
     ("08.1", lambda m, p: pipeline.clock_cycles(m, p)),
     ("08.1", lambda m, p: map(list, pipeline.clock_cycles(m, p))),
-    ("09.2", lambda batches, cells, stages, _, *queues: pipeline.compute(lambda *_: 0, cells, *queues, 5.0)),
+    (
+        "09.2",
+        lambda batches, cells, stages, _, *queues: pipeline.compute([pipeline.Task(int)] * len(cells), *queues, 5.0),
+    ),
     ("10.1", lambda p, m: [[str(action) for action in row] for row in schedule.one_f_one_b(p, m).rows]),
     ("11.2", lambda p, m, v: texts(schedule.interleaved(p, m, v))),
     ("11.3", lambda p, m: texts(schedule.zb_h1(p, m))),

@@ -361,9 +361,12 @@ def test_a_batch_and_targets_of_different_rows_are_refused() -> None:
             executor.step(torch.randn(7, 6), torch.randn(3, 6))
 
 
-def test_a_last_stage_that_sleeps_alone_is_refused() -> None:
-    with pytest.raises(ValueError, match="the last stage sleeps and stage 0 does not"):
-        LaneExecutor(gpipe(2, 2), [*linears(1), SleepStage(0.001, 0.001)], mse)
+def test_stages_that_sleep_beside_stages_that_compute_are_refused() -> None:
+    asleep = SleepStage(0.001, 0.001)
+    with pytest.raises(ValueError, match="stage 1 sleeps and stage 0 does not; let all sleep, or none"):
+        LaneExecutor(gpipe(2, 2), [*linears(1), nn.Sequential(asleep)], mse)
+    with pytest.raises(ValueError, match="stage 0 sleeps and stage 1 does not; let all sleep, or none"):
+        LaneExecutor(gpipe(2, 2), [asleep, *linears(1)], mse)
 
 
 def test_two_threads_in_one_executor_are_refused() -> None:

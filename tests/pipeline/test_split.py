@@ -1,3 +1,5 @@
+"""A model cut into stages, a batch into micro-batches, and the loss of the batch from theirs."""
+
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -6,8 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.pipeline import WithDevice, balance, split_module
+from pllab.pipeline import LaneExecutor, WithDevice, balance, split_module
+from pllab.pipeline.split import Score, check_loss, check_stages, gather, scatter, scatter_evenly
+from pllab.schedule import gpipe
+from pllab.train.stages import mean_loss
 
 
 def at(module: nn.Module, lane: int) -> WithDevice:
@@ -98,3 +104,88 @@ def test_a_number_of_stages_that_is_none_is_refused(num_stages: Any) -> None:
 def test_a_cost_that_is_none_is_refused_with_its_layer(cost: Any) -> None:
     with pytest.raises(ValueError, match=f"layer 1 costs {cost}; give a number of at least 0"):
         balance([1.0, cost, 2.0], 2)
+
+
+@pytest.mark.parametrize(
+    ("stages", "sentence"),
+    [
+        (nn.Linear(2, 2), "the stages are a Linear; give a list of modules"),
+        ({0: nn.Linear(2, 2)}, "the stages are a dict; give a list of modules"),
+        ([nn.Linear(2, 2), None], "stage 1 is of type NoneType; give an nn.Module"),
+    ],
+)
+def test_what_is_no_list_of_modules_is_refused(stages: object, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        check_stages(stages)
+    with pytest.raises(ValueError, match=sentence):
+        LaneExecutor(gpipe(2, 2), stages, nn.functional.mse_loss)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("given", "sentence"), [(("mse", None), "loss is 'mse'"), ((abs, 3), "mean_over is 3")])
+def test_what_cannot_be_called_is_no_loss_and_no_count(given: tuple[object, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"{sentence}; give a function"):
+        check_loss(*given)
+
+
+@given(rows=st.integers(1, 20), size=st.integers(1, 25))
+def test_gather_undoes_scatter_and_no_slice_is_too_large(rows: int, size: int) -> None:
+    batch = (torch.arange(rows), torch.randn(rows, 3))
+    parts = scatter(batch, size)
+    assert [len(part[0]) for part in parts[:-1]] == [size] * (len(parts) - 1) and 1 <= len(parts[-1][0]) <= size
+    assert all(torch.equal(a, b) for a, b in zip(gather(parts), batch, strict=True))
+
+
+def test_a_micro_batch_may_be_larger_than_any_batch() -> None:
+    assert len(scatter((torch.zeros(3),), 10**30)) == len(scatter_evenly((torch.zeros(1),), 10**30)) == 1
+
+
+@given(rows=st.integers(1, 50), count=st.integers(1, 60))
+def test_as_many_micro_batches_as_asked_for_or_one_per_row_in_sizes_that_differ_by_one(rows: int, count: int) -> None:
+    parts = scatter_evenly((torch.arange(rows),), count)
+    sizes = [len(part[0]) for part in parts]
+    assert len(parts) == min(rows, count) and max(sizes) - min(sizes) <= 1
+    assert torch.equal(gather(parts)[0], torch.arange(rows))
+
+
+@pytest.mark.parametrize("batch", [(torch.zeros(2), torch.zeros(3)), (torch.tensor(1.0),), (torch.zeros(0, 4),)])
+def test_batches_that_cannot_be_cut_are_refused(batch: tuple[torch.Tensor, ...]) -> None:
+    with pytest.raises(ValueError, match="rows"):
+        scatter(batch, 1)
+
+
+class Reads(TorchDispatchMode):
+    """Counts the numbers that the host reads from tensors."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_loss_of_a_batch_is_read_once() -> None:
+    targets = [(torch.zeros(rows, 2),) for rows in (3, 1)]
+    score = Score(torch.nn.functional.mse_loss, targets, None, torch.device("cpu"))
+    with Reads() as reads:
+        total = score.total([torch.tensor(1.0), torch.tensor(5.0)])
+    assert total == 2.0 and reads.count == 1
+
+
+def test_targets_are_counted_before_they_are_moved() -> None:
+    counted = []
+
+    def count(labels: torch.Tensor) -> int:
+        counted.append(labels.device.type)
+        return len(labels)
+
+    Score(torch.nn.functional.mse_loss, [(torch.zeros(2, 2),)], count, torch.device("meta"))
+    assert counted == ["cpu"]
+
+
+def test_the_mean_over_targets_is_divided_where_it_is() -> None:
+    labels = torch.tensor([[1, 2, -100], [1, -100, -100]])
+    with Reads() as reads:
+        loss = mean_loss(torch.tensor([2.0, 4.0]), labels)
+    assert reads.count == 0
+    assert loss == 6.0  # one target: the first of a row is predicted by nothing
+    assert mean_loss(torch.zeros(1), torch.full((1, 3), -100)) == 0.0

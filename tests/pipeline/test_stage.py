@@ -94,8 +94,16 @@ def test_a_layer_that_overwrites_unannounced_is_named_with_the_way_out() -> None
     assert "the input of stage 1, begin the stage with x = x.clone()" in caught.value.__notes__[0]
     lanes = ["cpu:0", "cpu:1"]
     with Pipe.from_partitions(stages, lanes, num_microbatches=2, recompute=True, timeout_s=20) as pipe:
-        with pytest.raises(ValueError, match="stage 1 overwrites its input, from which it is to be computed again"):
-            pipe(x)
+        with pytest.raises(RuntimeError, match="in-place operation") as caught:
+            pipe(x).sum().backward()
+    assert "the input of stage 1, begin the stage with x = x.clone()" in caught.value.__notes__[0]
+
+
+def test_recomputation_refuses_a_stage_that_overwrites_what_needs_no_gradient() -> None:
+    """Autograd does not mind, and the second forward would begin where the first one ended."""
+    with Pipe.from_partitions([nn.Sequential(AddsOne(), nn.Linear(4, 4))], ["cpu:0"], 2, recompute=True) as pipe:
+        with pytest.raises(ValueError, match="stage 0 computed micro-batch . again .*; let its layers .*overwrite no"):
+            pipe(torch.randn(4, 4)).sum().backward()
 
 
 @pytest.mark.parametrize(
@@ -318,8 +326,8 @@ def test_recomputation_refuses_a_stage_that_changes_its_buffers(in_place: bool) 
             return super().forward(x)
 
     with Pipe.from_partitions([nn.Sequential(Counts())], ["cpu:0"], 2, recompute=True) as pipe:
-        with pytest.raises(ValueError, match=r"stage 0 changes its buffer 0\.calls, .*; switch recompute off"):
-            pipe(torch.randn(4, 4))
+        with pytest.raises(ValueError, match=r"stage 0 changed its buffer 0\.calls twice, .*; switch recompute off"):
+            pipe(torch.randn(4, 4)).sum().backward()
 
 
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b, zb_h1])

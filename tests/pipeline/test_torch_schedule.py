@@ -6,7 +6,8 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from pllab.comm import launch
-from pllab.pipeline import to_torch
+from pllab.pipeline import to_torch, torch_schedule
+from pllab.pipeline.torch_schedule import place_on_rank
 from pllab.schedule import Schedule
 from tests.pipeline import programs
 
@@ -59,3 +60,45 @@ def test_torch_still_has_the_private_names_that_this_rests_on() -> None:
 def test_without_a_group_it_is_said_what_to_call() -> None:
     with pytest.raises(ValueError, match=r"there is no process group; call pllab.comm.setup\(rank, world_size\) first"):
         to_torch(Schedule.of([["0F0", "0B0"]]), {0: nn.Linear(2, 2)}, nn.functional.mse_loss)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch):
+    """Pretend a group of some backend; the meta device stands in for a GPU."""
+
+    def pretend(backend: str | None, size: int = 2) -> None:
+        monkeypatch.setattr(torch_schedule, "backend_name", lambda: backend)
+        monkeypatch.setattr(torch_schedule, "world_size", lambda: size)
+
+    monkeypatch.setattr(torch_schedule, "own_device", lambda: torch.device("cuda", 3))
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("backend", "size", "stage", "place"),
+    [
+        (None, 1, nn.Linear(2, 2), "cpu"),
+        ("gloo", 2, nn.Linear(2, 2), "cpu"),
+        ("gloo", 2, nn.ReLU(), "cpu"),
+        ("gloo", 1, nn.Linear(2, 2, device="meta"), "meta"),
+        ("nccl", 2, nn.Linear(2, 2, device="meta"), "meta"),
+        ("nccl", 2, nn.ReLU(), "cuda:3"),
+    ],
+)
+def test_messages_are_where_the_stages_are(group, backend: str | None, size: int, stage: nn.Module, place: str) -> None:
+    """A stage without parameters says nothing of its device; its group does."""
+    group(backend, size)
+    assert str(place_on_rank({0: stage})) == place
+
+
+def test_stages_on_the_cpu_are_refused_under_nccl(group) -> None:
+    group("nccl")
+    with pytest.raises(ValueError, match=r"\[1, 3\], are on the CPU, and nccl .* backend='gloo'"):
+        place_on_rank({1: nn.ReLU(), 3: nn.Linear(2, 2)})
+
+
+def test_stages_on_a_gpu_are_refused_under_gloo(group) -> None:
+    """gloo would read the GPU's address as one of the host's."""
+    group("gloo")
+    with pytest.raises(ValueError, match=r"\[0, 2\], are on meta and gloo carries what is on the CPU"):
+        place_on_rank({2: nn.Linear(2, 2, device="meta"), 0: nn.Linear(2, 2, device="meta")})

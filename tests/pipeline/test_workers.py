@@ -54,32 +54,50 @@ def test_no_thread_is_left_after_close(threads_left: Callable[[], set[threading.
     assert not threads_left()
 
 
-def test_compute_binds_each_cell_when_it_is_made() -> None:
-    cells = [(i, j) for i in range(50) for j in range(2)]
-    with create_workers(["cpu:0", "cpu:1"]) as (in_queues, out_queues):
-        assert compute(lambda i, j: (i, j), cells, in_queues, out_queues, 10) == {cell: cell for cell in cells}
+def test_compute_returns_the_results_in_the_order_of_the_tasks() -> None:
+    """Two tasks on each of two workers, as in two clock cycles at once."""
+    with create_workers(["cpu:0", "cpu:1", "cpu:0", "cpu:1"]) as (in_queues, out_queues):
+        tasks = [Task(partial(divmod, number, 2)) for number in range(4)]
+        assert compute(tasks, in_queues, out_queues, 10) == [divmod(number, 2) for number in range(4)]
 
 
-def test_compute_reports_the_cause_and_not_the_consequence() -> None:
-    def work(i: int, j: int) -> None:
-        if j == 1:
-            raise ZeroDivisionError("the cause")
+def test_compute_reports_the_cause_and_not_the_consequence_when_all_have_answered() -> None:
+    def cause() -> None:
+        raise ZeroDivisionError("the cause")
+
+    def consequence() -> None:
         raise Upstream("a consequence")
 
     with create_workers(["cpu:0", "cpu:1"]) as (in_queues, out_queues):
-        with pytest.raises(ZeroDivisionError, match="the cause") as caught:
-            compute(work, [(0, 0), (0, 1)], in_queues, out_queues, 10)
-        assert caught.value.__notes__ == ["raised in stage 1 on micro-batch 0"]
-        assert any(entry.name == "work" for entry in caught.traceback)
+        for tasks in ([consequence, cause], [cause, consequence]):
+            with pytest.raises(ZeroDivisionError, match="the cause") as caught:
+                compute([*map(Task, tasks)], in_queues, out_queues, 10)
+            assert any(entry.name == "cause" for entry in caught.traceback)
+            assert all(queue.empty() for queue in out_queues)
 
 
 def test_compute_does_not_wait_for_ever() -> None:
     release = threading.Event()
     workers = create_workers(["cpu:0"])
-    with pytest.raises(TimeoutError, match="stage 0 has not finished micro-batch 0 after 0.05 s"):
-        compute(lambda i, j: release.wait(5), [(0, 0)], workers.in_queues, workers.out_queues, 0.05)
+    with pytest.raises(TimeoutError, match="a lane is not done after 0.05 s; give it more with timeout_s="):
+        compute([Task(partial(release.wait, 5))], workers.in_queues, workers.out_queues, 0.05)
     release.set()
     workers.close()
+
+
+def test_compute_waits_as_long_as_something_ends() -> None:
+    """The task takes longer than the deadline, which begins anew until `num_ended` has grown for the last time."""
+    release, asked = threading.Event(), []
+
+    def num_ended() -> int:
+        asked.append(len(asked))
+        if len(asked) == 6:
+            release.set()
+        return len(asked)
+
+    with create_workers(["cpu:0"]) as queues:
+        assert compute([Task(partial(release.wait, 20))], *queues, 0.05, num_ended=num_ended) == [True]
+    assert len(asked) >= 6
 
 
 # the staircase of the docstring
