@@ -29,7 +29,7 @@ from pllab.schedule import Action, Kind
 from pllab.traces.trace_files import Event, TraceFile, times_of
 
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
-_RUNTIME = re.compile(r"PP:([0-9]{1,9})(?:([FBIW])|(?:SEND|RECV)_[FB])([0-9]{1,9})")
+_RUNTIME = re.compile(r"PP:([0-9]{1,9})(?:([FBIWR])|(?:SEND|RECV)_[FB])([0-9]{1,9})")
 _MESSAGE = ("nccl", "rccl", "oneccl")  # how kernels of messages begin, in any case
 _NO_NAMES = (
     "has no spans of a pipeline, such as PP:0F0; PyTorch's ScheduleGPipe and Schedule1F1B write none, so run their "
@@ -55,6 +55,11 @@ class TracedWork(NamedTuple):
     def is_message(self) -> bool:
         """Whether it sends or receives, and does not compute."""
         return self.action.kind is Kind.C
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether a schedule has it: messages are not in it, nor forwards that are computed again."""
+        return self.action.kind not in (Kind.C, Kind.R)
 
 
 class RankStep(NamedTuple):

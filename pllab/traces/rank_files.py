@@ -73,7 +73,7 @@ def read_trace(paths: Iterable[Path | str] | Path | str, step: int | None = None
     number = _chosen(steps, step, traces)
     clock = _clock_of(steps[number], traces)
     rows = [list(_placed(one, clock, offset)) for one, offset in zip(steps[number], offsets, strict=True)]
-    working = [sorted((one for one in row if not one.is_message), key=attrgetter("start")) for row in rows]
+    working = [sorted((one for one in row if one.is_scheduled), key=attrgetter("start")) for row in rows]
     schedule = Schedule.of([[one.action for one in row] for row in working], f"trace, step {number}")
     if clock != "issue":  # a CPU may issue work to its GPU long before the input is there
         check_clocks(working, schedule.num_stages, [trace.name for trace in traces])
@@ -117,7 +117,7 @@ def _chosen(steps: Mapping[int, Sequence[RankStep]], step: int | None, traces: S
 
 
 def _actions(step: RankStep) -> list[Action]:
-    return [work.action for work in step.work if not work.is_message]
+    return [work.action for work in step.work if work.is_scheduled]
 
 
 def _problem(step: Sequence[RankStep]) -> str | None:

@@ -35,7 +35,9 @@ def test_torch_still_has_the_private_name_that_records_the_threads_of_lanes() ->
 
 
 @pytest.mark.parametrize(
-    ("axes", "num_files"), [(LANES, 1), pytest.param(RANKS, 2, marks=pytest.mark.ranks)], ids=["lanes", "ranks"]
+    ("axes", "num_files"),
+    [(LANES, 1), (LANES | {"recompute": True}, 1), pytest.param(RANKS, 2, marks=pytest.mark.ranks)],
+    ids=["lanes", "recomputing lanes", "ranks"],
 )
 def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int, tmp_path: Path) -> None:
     folder = tmp_path / "traces"
@@ -46,6 +48,8 @@ def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int
     assert recorded.schedule.rows == FAMILIES[axes["schedule"]].make(2, 4).rows
     assert recorded.steps == (1, 2)
     assert recorded.timeline.makespan > 0
+    again = [span.action for span in recorded.timeline.spans if span.action.kind == "R"]
+    assert len(again) == (2 * 4 if "recompute" in axes else 0)  # work, and not idle: one before each backward
 
 
 def test_an_epoch_with_too_few_steps_is_refused_before_they_run(tmp_path: Path) -> None:
