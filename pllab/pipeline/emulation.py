@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
-from pllab.pipeline.engine import NOTHING, Name, Packet, Packets, Record, Wire, made_by, taken_by
+from pllab.pipeline.engine import NOTHING, ActionTimes, Name, Packet, Packets, Wire, made_by, taken_by
 from pllab.pipeline.lanes import Lanes
 from pllab.pipeline.streams import HostStream
 from pllab.schedule import Action, Kind, Schedule, check
@@ -120,7 +120,7 @@ def run_sleepers(
     Raises:
         TimeoutError: no stage woke up for `timeout_s` seconds.
     """
-    record = Record("emulated", schedule.num_ranks)
+    record = ActionTimes("emulated", schedule.num_ranks)
     ends = ((0, True), (schedule.num_stages - 1, False))
     entering = {Name(*end, number): NOTHING for end in ends for number in range(schedule.num_microbatches)}
     works = {number: SleepWork(stage) for number, stage in enumerate(stages)}

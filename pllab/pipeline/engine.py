@@ -206,7 +206,7 @@ class _Entry(NamedTuple):
     end: Mark
 
 
-class Record:
+class ActionTimes:
     """When each action of one batch ran, forward and backward; several workers may write at once."""
 
     def __init__(self, engine: Engine, num_ranks: int) -> None:

@@ -13,7 +13,7 @@ from torch import nn
 
 from pllab.arguments import deadline, whole_number
 from pllab.pipeline.emulation import SleepStage, run_sleepers, sleeper
-from pllab.pipeline.engine import Name, Record, as_packet
+from pllab.pipeline.engine import ActionTimes, Name, as_packet
 from pllab.pipeline.lanes import Lanes
 from pllab.pipeline.randomness import draw_seed
 from pllab.pipeline.split import (
@@ -154,7 +154,7 @@ class LaneExecutor:
         for number, weight in enumerate(score.weights):
             # The gradient of the loss is made where the last stage is: a copy from the CPU would wait for a GPU.
             entering[Name(last.number, False, number)] = as_packet([torch.full((), weight, device=last.device)])
-        record = Record("real", len(self._lanes.devices))
+        record = ActionTimes("real", len(self._lanes.devices))
         leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
         for shared in self._shared:
             parameter = shared.parameter

@@ -16,7 +16,7 @@ import torch
 from torch.profiler import record_function
 
 from pllab import accelerator
-from pllab.pipeline.engine import Name, Packet, Packets, Record, Transport, Wire, Work, interpret
+from pllab.pipeline.engine import ActionTimes, Name, Packet, Packets, Transport, Wire, Work, interpret
 from pllab.pipeline.streams import GpuStream, HostStream, stream_for
 from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
@@ -67,7 +67,7 @@ class Lanes:
         schedule: Schedule,
         works: Mapping[int, Work],
         entering: Mapping[Name, Packet],
-        record: Record,
+        record: ActionTimes,
         timeout_s: float,
         *,
         ambient: Ambient | None = None,
@@ -179,6 +179,6 @@ def _walk(row: Callable[[], None], ambient: Ambient, stream: HostStream, packets
         raise
 
 
-def _late(record: Record) -> str:
+def _late(record: ActionTimes) -> str:
     late = [f"stage {each.stage} has not finished micro-batch {each.microbatch}" for each in record.running()]
     return " and ".join(late) or "no stage has finished an action"

@@ -27,7 +27,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from pllab.arguments import deadline, whole_number
-from pllab.pipeline.engine import Name, Packet, Record, as_packet, queued
+from pllab.pipeline.engine import ActionTimes, Name, Packet, as_packet, queued
 from pllab.pipeline.lanes import Ambient, Lanes
 from pllab.pipeline.randomness import draw_seed
 from pllab.pipeline.split import (
@@ -94,7 +94,7 @@ class Pipe(nn.Module):
             for number, (partition, device) in enumerate(zip(partitions, devices, strict=True))
         ]
         self._make_rows(self.num_microbatches or 1)
-        self._record = Record("real", len(self._lanes.devices))
+        self._record = ActionTimes("real", len(self._lanes.devices))
 
     @classmethod
     def from_partitions(
@@ -184,7 +184,7 @@ class _Run:
         self._sizes = sizes
         self._flags = [tensor.requires_grad for tensor in batch]
         self._homes = [tensor.device for tensor in batch]
-        record = pipe._record = Record("real", len(pipe._lanes.devices))
+        record = pipe._record = ActionTimes("real", len(pipe._lanes.devices))
         self._run_rows = partial(
             pipe._lanes.run, record=record, timeout_s=pipe.timeout_s, ambient=Ambient.of_this_thread()
         )

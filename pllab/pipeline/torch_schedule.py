@@ -44,7 +44,7 @@ def to_torch(
     divided by the number of micro-batches, so that `losses` add up to the loss of the batch, and the gradients are its
     gradients. (Its own `scale_grads` divides once for each stage, and so twice if two stages of a rank share a weight.)
     PyTorch needs the same number of stages on every rank and micro-batches of equal size. Gradients of weights tied
-    across ranks are for the caller to sum. `timing` is a stopwatch as of `Record.timing`, for each action.
+    across ranks are for the caller to sum. `timing` is a stopwatch as of `ActionTimes.timing`, for each action.
 
     Raises:
         ScheduleError: the schedule is illegal.

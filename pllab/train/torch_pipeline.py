@@ -19,7 +19,7 @@ from pllab.comm.errors import translated
 from pllab.comm.shared_memory import host_id
 from pllab.data import IGNORED
 from pllab.models.layers import token_losses
-from pllab.pipeline.engine import Record
+from pllab.pipeline.engine import ActionTimes
 from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.tied import Place, Tied
 from pllab.pipeline.torch_schedule import forwards_of, to_torch
@@ -66,7 +66,7 @@ class TorchPipeline:
         """The action that this rank runs now."""
         return next(iter(self._record.running()), None)
 
-    def step(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> tuple[torch.Tensor, Record]:
+    def step(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> tuple[torch.Tensor, ActionTimes]:
         """Forward and backward of a batch, (rows, time) both: its mean loss, and a record of this rank's actions.
 
         A GPU may still be computing the loss.
@@ -79,7 +79,7 @@ class TorchPipeline:
             loss = self._run(input_ids, labels, num_targets, trains=True)
         return loss, self._record
 
-    def timelines(self, records: Sequence[Record]) -> list[Timeline]:
+    def timelines(self, records: Sequence[ActionTimes]) -> list[Timeline]:
         """The timelines of some steps over all ranks, given this rank's records of them; all ranks call it.
 
         On several hosts clocks start when all ranks leave a barrier, so they differ by about the time of a message.
@@ -137,18 +137,18 @@ class TorchPipeline:
         total = token_losses(self._head, logits[:, :-1], labels[:, 1:]).sum()
         return total * self._schedule.num_microbatches / self._num_targets
 
-    def _new_record(self) -> Record:
+    def _new_record(self) -> ActionTimes:
         self._stream = HostStream()
         if is_gpu(self._device):
             self._stream = gpu = GpuStream(self._device, torch.accelerator.current_stream(self._device))
             gpu.start_clock(None)
-        return Record("real", self._schedule.num_ranks)
+        return ActionTimes("real", self._schedule.num_ranks)
 
     def _timed(self, action: Action) -> Any:
         return self._record.timing(comm.rank(self._group), self._stream)(action)
 
 
-def _spans(record: Record) -> Sequence[Span]:
+def _spans(record: ActionTimes) -> Sequence[Span]:
     return record.timeline(from_zero=False).spans
 
 

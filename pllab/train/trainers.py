@@ -18,7 +18,7 @@ from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import clip_grad_norm, global_sum, num_target_tokens, token_weighted
 from pllab.pipeline import tied_weights
-from pllab.pipeline.engine import Record
+from pllab.pipeline.engine import ActionTimes
 from pllab.pipeline.split import scatter_evenly
 from pllab.pipeline.tied import Place
 from pllab.schedule import Action, Schedule
@@ -46,7 +46,7 @@ class StepRecord:
     learning_rate: float
     gradient_norm: float | torch.Tensor | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
-    timings: tuple[DeviceTime | Record, ...] = ()
+    timings: tuple[DeviceTime | ActionTimes, ...] = ()
     """When the devices of a split model worked, for each part of the batch; `device_time` of the trainer reads it."""
 
     @property
@@ -169,7 +169,7 @@ class Pipelined:
         num_targets = num_target_tokens(labels)
         total = _targets_of_all(num_targets, self._config, self.mesh if self._replica else None)
         loss: float | torch.Tensor = 0.0
-        timings: list[DeviceTime | Record] = []
+        timings: list[DeviceTime | ActionTimes] = []
         with unsent(self._replica, is_held=True):
             if num_targets:  # a mean over no targets is no number
                 loss, timing = self._executor.step(inputs, labels, num_targets)
