@@ -53,7 +53,7 @@ class Exercise:
     `package` names what the package has of it, such as "pllab.parallel.average_gradients": that is refused as a
     solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
     called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
-    more than the default.
+    more than the default. `is_asked`: the cases judge what the function answers, in another process than its own.
     """
 
     id: str
@@ -65,6 +65,7 @@ class Exercise:
     package: tuple[str, ...] = ()
     lends: bool = True
     deadline_s: float = 20.0
+    is_asked: bool = False
 
     @property
     def claims(self) -> tuple[str, ...]:

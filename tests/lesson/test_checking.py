@@ -149,7 +149,7 @@ def test_a_function_without_the_machine_is_not_judged(monkeypatch):
 
 
 def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
-    monkeypatch.setattr(trial, "_START_S", -1.0)
+    monkeypatch.setattr(trial, "START_S", -1.0)
     verdict = check("00.1", _ends_after_a_second(bool))
     assert verdict.outcome is Outcome.UNDECIDED
 

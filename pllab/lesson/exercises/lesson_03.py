@@ -62,5 +62,6 @@ EXERCISES = (
         ),
         package=("pllab.bench.message_costs.fit_cost",),
         lends=False,
+        is_asked=True,
     ),
 )

@@ -40,6 +40,7 @@ EXERCISES = (
             "take the choice whose largest is smallest. The sizes are the differences of its neighbours.",
         ),
         package=("pllab.pipeline.balance",),
+        is_asked=True,
     ),
     Exercise(
         id="07.3",

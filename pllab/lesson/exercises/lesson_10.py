@@ -33,6 +33,7 @@ EXERCISES = (
             "warm-up had forwards.",
         ),
         package=("pllab.schedule.one_f_one_b",),
+        is_asked=True,
     ),
     Exercise(
         id="10.2",

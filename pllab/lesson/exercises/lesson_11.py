@@ -56,6 +56,7 @@ EXERCISES = (
             "forward and a backward in turn while there are forwards, then the backwards that are left.",
         ),
         package=("pllab.schedule.interleaved",),
+        is_asked=True,
     ),
     Exercise(
         id="11.3",
@@ -78,5 +79,6 @@ EXERCISES = (
             "one, and the W's that are left come at the end.",
         ),
         package=("pllab.schedule.zb_h1", "pllab.schedule.zero_bubble", "pllab.schedule.optimal"),
+        is_asked=True,
     ),
 )

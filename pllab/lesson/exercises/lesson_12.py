@@ -58,6 +58,7 @@ EXERCISES = (
             "width of a rank's heads; for each of the three parts the columns begin at the part, plus the rank's "
             "number times its width, and go on for its width.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="12.4",
