@@ -32,7 +32,9 @@ _MOST_BITS = 10_000  # of a whole number; Python refuses to write one of 4,300 d
 _MOST_SHOWN = 200
 _DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 _KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "range": list}
-_KNOWN = frozenset({"pllab.schedule.model:Schedule", "pllab.schedule.model:Action", "pllab.schedule.model:Kind"})
+_SCHEDULES = ("Schedule", "Action", "Kind")
+_KNOWN = frozenset({"pllab.comm.ledger:Message", *(f"pllab.schedule.model:{name}" for name in _SCHEDULES)})
+_SEEN_IN = "pllab.lesson.exercises."
 
 NO_VALUE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError)  # what decoding garbage may raise
 
@@ -182,7 +184,10 @@ def any_class(name: str) -> Any:
 
 
 def _known(name: str) -> Any:
-    return resolve_name(name) if name in _KNOWN else None
+    """A class that may be built here: of a schedule, a message, or a plain record of what a check's program saw."""
+    found = resolve_name(name) if name in _KNOWN or name.startswith(_SEEN_IN) else None
+    is_record = dataclasses.is_dataclass(found) or hasattr(found, "_fields")
+    return found if name in _KNOWN or is_record else None
 
 
 def _bare(items: Sequence[Any]) -> Any:

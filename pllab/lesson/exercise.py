@@ -22,6 +22,10 @@ class Wrong(Exception):
         self.sentence = sentence
 
 
+class Undecided(BaseException):
+    """The time ran out while other programs had the machine."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One thing a solution must do: the claim as a student reads it, and the test that raises `Wrong`.

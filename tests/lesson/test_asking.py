@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab import pipeline
-from pllab.lesson import Outcome, asking, check, checking
+from pllab.lesson import Outcome, asking, check, checking, conversation
 from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode
 from pllab.lesson.exercise import Case, Exercise, Wrong
 from pllab.lesson.verdict import Verdict
@@ -335,7 +335,7 @@ def asks(solution):
 
 @pytest.mark.parametrize("is_starved", [False, True])
 def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(monkeypatch, is_starved):
-    monkeypatch.setattr(asking, "is_starved", lambda pid, wall_s: is_starved)
+    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)
     verdict = verdict_on(Case("it ends", asks), waits, deadline_s=0.3)
     assert verdict.outcome is (Outcome.UNDECIDED if is_starved else Outcome.NOT_YET)
     assert verdict.hint_id == ("" if is_starved else "hang")
