@@ -39,6 +39,7 @@ EXERCISES = (
             "all gradients of the buffer are alike, and one reduce-scatter over dp finishes them, into this rank's "
             "share of the buffer itself.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="14.3",
