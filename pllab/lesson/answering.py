@@ -21,6 +21,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -32,6 +33,9 @@ import cloudpickle
 from pllab import comm
 from pllab.comm.processes import answer_with_stack
 from pllab.lesson.encoding import any_class, decode, encode, write_back
+from pllab.lesson.exercise import Wrong
+
+_CHECKS = "pllab.lesson.exercises"
 
 
 class Packaged(BaseException):
@@ -70,18 +74,40 @@ def run() -> None:
     own = {name for name, _ in job["source"]}
     for path in job["package"]:
         take_out(path)
-    if "ranks" not in job:
-        sys.modules["pllab.lesson.exercises"] = None  # type: ignore[assignment] # importing it is an ImportError
+    room = ChecksRoom()
     try:
         solution = cloudpickle.loads(base64.b64decode(job["function"]))
     except Exception:
         return line.send(unread=True)
     line.send(ready=True)
     if "ranks" in job:
-        return line.send(**_answer_of_rank(job["ranks"], solution, own))
+        return line.send(**_answer_of_rank(room, job["ranks"], solution, own))
     while (question := line.read()) is not None:
-        line.send(**_answer(line, solution, question, own))
+        called = partial(room.find(question["program"]), solution) if "program" in question else solution
+        line.send(**_answer(line, called, question, own))
     sys.stdout.flush()
+
+
+class ChecksRoom:
+    """The room of the checks, which only a check opens: what the learner's code imports from it is not there."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, ModuleType] = {}
+        self._close()
+
+    def find(self, name: str) -> Any:
+        """A program or a class of a check, by its module and name."""
+        for module in [module for module in sys.modules if module.startswith(_CHECKS)]:
+            del sys.modules[module]
+        sys.modules.update(self._modules)
+        found = any_class(name)
+        self._close()
+        return found
+
+    def _close(self) -> None:
+        self._modules |= {name: module for name, module in sys.modules.items() if name.startswith(_CHECKS) and module}
+        for name in (_CHECKS, *self._modules):
+            sys.modules[name] = None  # type: ignore[assignment] # importing it is an ImportError
 
 
 def _answer(line: Line, solution: Callable[..., Any], question: dict[str, Any], own: set[str]) -> dict[str, Any]:
@@ -95,16 +121,20 @@ def _answer(line: Line, solution: Callable[..., Any], question: dict[str, Any], 
         return {"value": encode(value), "after": encode(args)}
     except Packaged as packaged:
         return {"packaged": packaged.args[0]}
+    except Wrong as wrong:  # of a program of the check
+        return {"wrong": [wrong.hint_id, wrong.sentence]}
     except BaseException as error:  # SystemExit too: the learner's code does not end the check
         return {"raised": _told(error, own)}
 
 
-def _answer_of_rank(asked: dict[str, Any], solution: Callable[..., Any], own: set[str]) -> dict[str, Any]:
+def _answer_of_rank(
+    room: ChecksRoom, asked: dict[str, Any], solution: Callable[..., Any], own: set[str]
+) -> dict[str, Any]:
     """Run a program of the check on this rank of a world."""
-    program = any_class(asked["program"])
+    program = room.find(asked["program"])
     try:
         comm.setup(asked["rank"], asked["size"], "gloo", init_file=asked["meet"], timeout_s=asked["timeout_s"])
-        return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], any_class)))}
+        return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], room.find)))}
     except Packaged as packaged:
         return {"packaged": packaged.args[0]}
     except BaseException as error:

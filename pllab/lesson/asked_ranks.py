@@ -11,7 +11,7 @@ from typing import Any
 from pllab.comm import RankError
 from pllab.comm.errors import sounds_like_echo
 from pllab.lesson.conversation import Conversation, Ended
-from pllab.lesson.encoding import decode, encode
+from pllab.lesson.encoding import decode, encode, full_name
 from pllab.lesson.exercise import Undecided
 from pllab.lesson.nursery import Nursery
 
@@ -42,7 +42,7 @@ def ask_ranks(
         PackagedCalled: a rank called what the exercise asks for.
         Undecided: a rank had not finished, and other programs had the machine.
     """
-    asked = {"program": f"{program.__module__}:{program.__qualname__}", "size": world_size, "args": encode(args)}
+    asked = {"program": full_name(program), "size": world_size, "args": encode(args)}
     with tempfile.TemporaryDirectory(prefix="pllab-ranks-") as name, ExitStack() as ending:
         ranks: list[Conversation] = []
         for rank in range(world_size):

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from pllab.lesson.asked_ranks import PackagedCalled, ask_ranks
 from pllab.lesson.conversation import Conversation, Ended, job_of, no_answer
-from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, write_back
+from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.nursery import Nursery
 from pllab.lesson.trial import CANNOT_BE_READ, LATE, MOST_PRINTED, PATIENCE, START_S, Packed, refusal, text_of
@@ -75,14 +75,26 @@ class Solution:
             PackagedCalled: the function called what the exercise asks for.
             Exception: what the function raised.
         """
+        return self._ask(args, kwargs)
+
+    def inside(self, program: Callable[..., Any], *args: Any) -> Any:
+        """What `program(function, *args)` returned in the other process; the program is a function of an exercise.
+
+        It looks at what does not travel, such as which layer is which, and returns it as data. It may raise `Wrong`.
+        """
+        return self._ask(args, {}, program=full_name(program))
+
+    def _ask(self, args: Sequence[Any], kwargs: dict[str, Any], **more: str) -> Any:
         calls: list[Call] = []
-        self._line.send({"args": encode(list(args), calls), "kwargs": encode(kwargs, calls)})
+        self._line.send({"args": encode(list(args), calls), "kwargs": encode(kwargs, calls), **more})
         told = self._receive()
         while "call" in told:
             self._line.send(self._called(calls, told))
             told = self._receive()
         if "packaged" in told:
             raise PackagedCalled(str(told["packaged"]))
+        if "wrong" in told:
+            raise Wrong(*map(str, told["wrong"]))
         if "raised" in told:
             raise _exception(told["raised"])
         value, after = self._decoded(told)

@@ -7,7 +7,8 @@
     {1: "a"}                {"dict": [[1, "a"]]}
     a tensor                {"tensor": [dtype, shape, requires_grad, base64]}
     a record, an enum       {"record": [class, {field: ...}]}, {"named": [class, [...]]}
-    a function of the check {"call": 0}
+    a function of pllab     {"function": [name, ...]}
+    another of the check's  {"call": 0}
     all else                {"odd": [class, how it shows itself]}
 
 The two ends do not trust each other alike. The learner's process builds any class that a check names; a check builds
@@ -22,6 +23,7 @@ from functools import partial
 from itertools import islice
 from numbers import Integral, Real
 from pkgutil import resolve_name
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -87,10 +89,16 @@ def encode(value: Any, calls: list[Call] | None = None, depth: int = _DEEPEST) -
         return int(value) if isinstance(value, Integral) else float(value)
     if hasattr(value, "__array__") and hasattr(value, "tolist"):
         return deeper(value.tolist())  # NumPy's
-    if callable(value) and calls is not None:
-        calls.append(value)
-        return {"call": len(calls) - 1}
-    return _odd(value)
+    return _encode_call(value, calls) if callable(value) else _odd(value)
+
+
+def _encode_call(value: Call, calls: list[Call] | None) -> dict[str, Any]:
+    if isinstance(value, FunctionType) and value.__module__.startswith("pllab.") and "<" not in value.__qualname__:
+        return {"function": [full_name(value), value.__qualname__]}
+    if calls is None:
+        return _odd(value)
+    calls.append(value)
+    return {"call": len(calls) - 1}
 
 
 def _encode_parts(value: Any, deeper: Callable[[Any], Any]) -> Any:
@@ -155,6 +163,8 @@ def _decode_named(kind: str, inside: Any, deeper: Callable[[Any], Any], known: C
     if kind == "odd":
         return Odd(name, str(parts))
     made = known(name)
+    if kind == "function":
+        return made or Odd("function", str(parts))
     if kind == "record":
         values = {field: deeper(item) for field, item in parts.items()}
         return made(**values) if made else Odd(name.rpartition(":")[2], f"{name}({values})"[:_MOST_SHOWN])
@@ -176,6 +186,14 @@ def write_back(mine: Any, theirs: Any) -> None:
         mine.update(theirs)
     elif isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
         mine.data = theirs.data
+
+
+def full_name(thing: Any) -> str:
+    """The name by which another process finds a function or a class.
+
+    Example: `full_name(Counter)` -> `"collections:Counter"`.
+    """
+    return f"{thing.__module__}:{thing.__qualname__}"
 
 
 def any_class(name: str) -> Any:
@@ -229,4 +247,4 @@ def _odd(value: Any) -> dict[str, Any]:
 
 
 def _name(value: Any) -> str:
-    return f"{type(value).__module__}:{type(value).__qualname__}"
+    return full_name(type(value))

@@ -7,7 +7,7 @@ The wrong solutions it must refuse are in the tests. This file knows no lesson; 
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 
 class Wrong(Exception):
@@ -24,6 +24,16 @@ class Wrong(Exception):
 
 class Undecided(BaseException):
     """The time ran out while other programs had the machine."""
+
+
+class Asked(Protocol):
+    """The learner's function, as a case sees it: a call is a question to another process."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it there; raises what it raised."""
+
+    def inside(self, program: Callable[..., Any], *args: Any) -> Any:
+        """What `program(function, *args)` returns there: data about what does not travel."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ EXERCISES = (
             "device; then append the layer to the last stage.",
         ),
         package=("pllab.pipeline.split_module",),
+        is_asked=True,
     ),
     Exercise(
         id="07.2",

@@ -20,6 +20,7 @@ EXERCISES = (
             "Give the task its values while the loop is at them: bind them with partial, as default arguments, or as "
             "the arguments of a function that returns the task.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="09.2",

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from pllab import comm
@@ -113,11 +112,10 @@ class Worlds:
 @lru_cache(maxsize=1)  # all cases of an exercise ask about the same run
 def worlds(program: Program, solution: Callable[..., Any], plan: Plan) -> Worlds:
     """Run the program in every world of the plan, each of which has another size."""
-    full_name = f"{program.__module__}:{program.__qualname__}"
     with tempfile.TemporaryDirectory(prefix="pllab-watch-") as name:
         folder, ended = Path(name), ""
         try:
-            run_on_ranks(_serve, solution, sum(plan[0]), full_name, plan, name, timeout_s=_LAUNCH_S)
+            run_on_ranks(_serve, solution, sum(plan[0]), program, plan, name, timeout_s=_LAUNCH_S)
         except comm.RankError as error:
             ended = str(error).partition("\n")[0]
         seen: dict[int, list[Any]] = {}
@@ -135,9 +133,8 @@ def worlds(program: Program, solution: Callable[..., Any], plan: Plan) -> Worlds
     return Worlds(seen, failures)
 
 
-def _serve(process: int, num_processes: int, solution: Any, full_name: str, plan: Plan, name: str) -> None:
+def _serve(process: int, num_processes: int, solution: Any, program: Program, plan: Plan, name: str) -> None:
     """In each process: one world after the other."""
-    program: Program = resolve_name(full_name)
     folder = Path(name)
     for meeting, sizes in enumerate(plan):
         comm.teardown()
