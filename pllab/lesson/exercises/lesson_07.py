@@ -57,5 +57,6 @@ EXERCISES = (
             "it in one copy, and store a clone of it in the other.",
         ),
         package=("pllab.pipeline.tie_gradients",),
+        is_asked=True,
     ),
 )
