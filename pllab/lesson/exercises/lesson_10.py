@@ -58,6 +58,7 @@ EXERCISES = (
             "the number of micro-batches, and adds the plain number to a sum. A backward takes its loss out for good "
             "and goes back from it at once.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="10.3",
