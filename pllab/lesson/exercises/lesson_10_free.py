@@ -124,8 +124,8 @@ def no_graph(run_row: Asked) -> None:
         if ran.left:
             raise Wrong(
                 "left_behind",
-                f"For {where} the graph of micro-batch {ran.left[0]} is still alive when your function has returned: what "
-                "holds it stands outside the function.",
+                f"For {where} the graph of micro-batch {ran.left[0]} is still alive when your function has returned: "
+                "what holds it stands outside the function.",
             )
 
 
@@ -151,10 +151,10 @@ def ran_row(run_row: RunRow, where: str) -> Ran:
     inputs, targets = _batch(len(row) // 2)
     with live_saved_bytes([stage]) as saved:
         result = run_row(list(row), stage, nn.functional.mse_loss, inputs, targets)
-    gc.collect()
-    left = [i for i, token in sorted(witness.tokens.items()) if token() is not None]
+    if witness.living():
+        gc.collect()  # a circle of references is no fault of the function's
     gradients = [weight.grad for weight in stage.parameters()]
-    return Ran(result, gradients, witness.events, witness.most_left, left, saved.peak[0])
+    return Ran(result, gradients, witness.events, witness.most_left, witness.living(), saved.peak[0])
 
 
 def _bytes_of_one() -> int:
