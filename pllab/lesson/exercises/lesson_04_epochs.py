@@ -8,7 +8,7 @@ import os
 from collections import Counter
 
 from pllab.comm import RankError
-from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercise import Asked, Undecided, Wrong, case
 from pllab.lesson.exercises.lesson_04_loader import (
     SEED,
     USED_UP,
@@ -19,7 +19,7 @@ from pllab.lesson.exercises.lesson_04_loader import (
     numbers_of,
     set_epoch_of,
 )
-from pllab.lesson.judging import Undecided, run_on_ranks
+from pllab.lesson.judging import run_on_ranks
 
 _NUM_EPOCHS = 3
 _REPLAY_S = 40.0  # importing torch again takes longest

@@ -116,12 +116,11 @@ def tied(tie: Tie, grads: tuple[float | None, float | None], dtype: str = "float
     """In the process of the function: both copies after a call with these gradients."""
     first, last = _copies(*grads, dtype=getattr(torch, dtype))
     tie(first, last)
-    was = None if last.grad is None else last.grad.detach().clone()
-    mine = None if first.grad is None else first.grad.detach().clone()
+    mine, its = (None if copy.grad is None else copy.grad.detach().clone() for copy in (first, last))
     if first.grad is not None:
         first.grad.data.add_(1.0)
-    shares = last.grad is not None and not torch.equal(last.grad, was)
-    return Copy(first.detach(), mine, shares), Copy(last.detach(), was, shares)
+    shares = last.grad is not None and its is not None and not torch.equal(last.grad, its)
+    return Copy(first.detach(), mine, shares), Copy(last.detach(), its, shares)
 
 
 def trained(tie: Tie) -> list[tuple[torch.Tensor, torch.Tensor]]:

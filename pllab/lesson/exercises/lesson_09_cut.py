@@ -37,7 +37,8 @@ def gradients(cut_step: Asked) -> None:
     for change in ("none", "dropout", "double"):
         ran: Ran = cut_step.inside(ran_cut, 5, 3, change)
         right = _plain(5, 3, change)
-        for stage, shares, wanted in (("first", ran.first, right.first), ("second", ran.second, right.second)):
+        for stage, shares, plain in (("first", ran.first, right.first), ("second", ran.second, right.second)):
+            wanted = [grad for grad in plain if grad is not None]
             got = [grad for grad in shares if grad is not None]
             if len(got) < len(shares):
                 raise Wrong(

@@ -27,6 +27,7 @@ EXERCISES = (
             "of the layers. The function that you return goes through this list and the inputs side by side: the "
             "gradient of a weight is what arrived, transposed, times what the layer was given.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="11.2",

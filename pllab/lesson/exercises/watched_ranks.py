@@ -22,9 +22,9 @@ from typing import Any
 from pllab import comm
 from pllab.comm.errors import is_echo
 from pllab.lesson.encoding import decode, encode
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Undecided, Wrong
 from pllab.lesson.exercises.watched_waits import End, watch_ends
-from pllab.lesson.judging import Undecided, run_on_ranks
+from pllab.lesson.judging import run_on_ranks
 from pllab.lesson.trial import text_of
 
 Plan = tuple[tuple[int, ...], ...]
