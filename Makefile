@@ -2,7 +2,6 @@
 # make test   everything: style, types, unit tests, then every notebook
 # make check  style and types alone
 # make exhaustive   the long tests that make test leaves out
-# python -m pllab course   the lessons, with what these tests saw of them
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -25,20 +24,18 @@ check: .venv/test.stamp
 unit: .venv/test.stamp # two halves of about the same length at a time
 	$(MAKE) --no-print-directory --jobs=2 unit-waiting unit-computing
 
-SEEN = --junitxml=build/seen/$@.xml # a report for python -m pllab course
-
 WAITING := tests/browser tests/cli tests/comm tests/show tests/lesson/test_exercises.py # for browsers and processes
 
 unit-waiting: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) $(WAITING)
+	$(BIN)/python -m pytest -p no:cacheprovider $(WAITING)
 
 unit-computing: .venv/test.stamp
-	$(BIN)/python -m pytest $(SEEN) $(addprefix --ignore=,$(WAITING))
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(WAITING))
 
 notebooks: .venv/test.stamp # as a learner without solutions reads them, two halves at a time
 	$(MAKE) --no-print-directory --jobs=2 notebooks-first notebooks-second
 
-NBVAL = PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider $(SEEN)
+NBVAL = PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider
 FIRST := $(wildcard notebooks/0[0-7]_*.ipynb)
 
 notebooks-first: .venv/test.stamp
@@ -54,13 +51,13 @@ EXERCISES := tests/lesson/test_exercises.py tests/browser/test_lessons.py
 SOLUTIONS := $(addprefix tests/lesson/test_,strangers.py solutions.py machine.py grading.py) tests/browser
 
 exhaustive-exercises: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(EXERCISES)
+	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(EXERCISES)
 
 exhaustive-solutions: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive --ignore=tests/browser/test_lessons.py $(SOLUTIONS)
+	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive --ignore=tests/browser/test_lessons.py $(SOLUTIONS)
 
 exhaustive-others: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(SEEN) -m exhaustive $(addprefix --ignore=,$(EXERCISES) $(SOLUTIONS))
+	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(addprefix --ignore=,$(EXERCISES) $(SOLUTIONS))
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
 	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb

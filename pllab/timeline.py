@@ -155,7 +155,7 @@ class Timeline:
     def steady_bubble_fraction(self) -> float:
         """Idle over total device time of a step that follows another without a barrier; 0 for ZB-H2 at equal costs.
 
-        Where all ranks have the same work it is the papers' rate, `pllab.simulate.bubble_rate`.
+        Where all ranks have the same work it is the bubble rate of the Zero Bubble paper (Qi et al. 2024).
         """
         total = self.period * self.num_ranks
         return 1 - self.busy / total if total else 0.0

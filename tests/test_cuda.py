@@ -313,10 +313,10 @@ def test_ranks_over_nccl_equal_the_plain_model(world_size: int, name: str) -> No
 
 def test_a_bench_makes_its_streams_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new stream has no memory yet, and would ask the driver for some in a timed round."""
-    from pllab.bench.pipeline_steps import _TwoStages  # needs matplotlib, and the other tests do not
+    from pllab.bench.pipeline_steps import TwoStages  # needs matplotlib, and the other tests do not
     from pllab.bench.workloads import PipelineWorkload
 
-    bench = _TwoStages(PipelineWorkload(num_layers=2, width=64, num_tokens=16, batch_size=8), accelerator.KIND)
+    bench = TwoStages(PipelineWorkload(num_layers=2, width=64, num_tokens=16, batch_size=8), accelerator.KIND)
     try:
         monkeypatch.setattr(torch, "Stream", lambda *_: pytest.fail("a round made a stream"))
         bench.free()

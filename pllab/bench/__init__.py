@@ -1,20 +1,17 @@
 """Measurements against the alternatives a user has. A comparison is a ratio within one run.
 
 measure.py         alternate runs, take ratios round by round, refuse the impossible
-operations.py      what GPT-2's operations compute and move
-roofline.py        this machine's limits, and which of them bounds an operation    lesson 01
-workloads.py       the model, the layers and the batches that all of them run
-message_costs.py   what a message costs, and gradients in few or many messages     lesson 06
-link_steps.py      steps over a slow link, by the number of messages               lesson 06
-cut_steps.py       the layers of a GPT-2, and what ways to cut them gain           lesson 07
-zero_steps.py      what ZeRO's stages hold and send                                lesson 13
-entrants.py        whole trainings, and racing.py: in turn, with reasons           lesson 16
-rivals.py          ours against PyTorch's class for the same job                   bench data-parallel, fsdp, tensor
+workloads.py       the model, the layers and the batches that the benches run
+roofline.py        this machine's limits, GPT-2's operations, and what bounds each     lesson 01
+message_costs.py   what a message costs, gradients in few or many, over a slow link    lesson 06
+cut_steps.py       the layers of a GPT-2, and what ways to cut them gain               lesson 07
+zero_steps.py      what ZeRO's stages hold and send                                    lesson 13
+entrants.py        whole trainings, and racing.py: in turn, with reasons               lesson 16
+rivals.py          ours against PyTorch's class for the same job                       bench data-parallel, fsdp, tensor
 dtensor.py         PyTorch's tensor parallelism for a GPT-2
-pipeline_steps.py  the pipe, one lane, PyTorch's pipeline, and the machine         bench pipeline
-fidelity.py        predicted against measured                                      bench fidelity
-document.py        docs/measured.md from the recorded results (marked.py: sections
-                   between marks, which the table of lessons is too)
+pipeline_steps.py  the pipe, one lane, PyTorch's pipeline, and the machine             bench pipeline
+fidelity.py        predicted against measured                                          bench fidelity
+document.py        docs/measured.md from the recorded results
 """
 
 from pllab.bench.measure import Comparison, Implausible, compare

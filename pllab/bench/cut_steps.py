@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from pllab.bench.measure import Comparison, compare
-from pllab.comm.machine import compute_threads
+from pllab.comm.devices import compute_threads
 from pllab.models.layers import cut
 from pllab.pipeline import Pipe, balance
 
@@ -58,6 +59,12 @@ class Spent(NamedTuple):
     system_s: float
     new_pages: int
 
+    @classmethod
+    def so_far(cls) -> "Spent":
+        """By this process since it began."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return cls(used.ru_utime, used.ru_stime, used.ru_minflt)
+
 
 @dataclass(frozen=True)
 class CutsBench:
@@ -81,13 +88,11 @@ class CutsBench:
     def verdict(self) -> str:
         """Which of the three cuts won, or which could not be told apart, as a sentence."""
         seconds = self.comparison.seconds
-        names = sorted((EQUAL, OUTSIDE, BALANCED), key=lambda name: statistics.median(seconds[name]))
-        best, *others = names
-        beaten = [one for one in others if all(a < b for a, b in zip(seconds[best], seconds[one], strict=True))]
-        if len(beaten) == len(others):
+        best, *others = sorted((EQUAL, OUTSIDE, BALANCED), key=lambda name: statistics.median(seconds[name]))
+        unbeaten = [repr(one) for one in others if max(self.comparison.speedups(one, best)) >= 1]
+        if not unbeaten:
             return f"Of the three cuts {best!r} was the fastest in every round."
-        unclear = " and ".join(repr(one) for one in others if one not in beaten)
-        lost = f"{unclear} beat it in some round: this run cannot tell them apart."
+        lost = f"{' and '.join(unbeaten)} beat it in some round: this run cannot tell them apart."
         return f"Of the three cuts {best!r} has the lowest median, and {lost}"
 
 
@@ -139,16 +144,10 @@ def _through(pipe: Pipe, after: nn.Module, batch: Batch) -> None:
 
 def _spent(run: Callable[[], object], repeats: int = 3) -> Spent:
     """What a run took of the processor and of memory, each the median of some runs."""
-    before, spent = _so_far(), []
+    marks = [Spent.so_far()]
     for _ in range(repeats):
         run()
-        after = _so_far()
-        spent.append([now - then for then, now in zip(before, after, strict=True)])
-        before = after
-    program_s, system_s, new_pages = map(statistics.median, zip(*spent, strict=True))
+        marks.append(Spent.so_far())
+    each = [[now - then for then, now in zip(*pair, strict=True)] for pair in pairwise(marks)]
+    program_s, system_s, new_pages = map(statistics.median, zip(*each, strict=True))
     return Spent(program_s, system_s, int(new_pages))
-
-
-def _so_far() -> tuple[float, float, int]:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime, used.ru_stime, used.ru_minflt

@@ -18,9 +18,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from pllab import comm
-from pllab.comm.machine import compute_threads
+from pllab.comm.devices import compute_threads
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
-from pllab.models.layers import cut, token_losses
+from pllab.models.layers import cut
 from pllab.parallel import DataParallel
 from pllab.pipeline import Pipe, balance, create_workers
 from pllab.schedule import Schedule
@@ -110,10 +110,8 @@ def own_entrants(
 
 def shortest_step(track: Track, num_microbatches: int, repeats: int = 5) -> tuple[Timeline, Schedule]:
     """The fastest of some steps of a pipeline, and what it ran: other programs only ever add time."""
-    *layers, head = track.model()
-    stages = cut([*layers, RowLoss(head)], track.sizes)
     batch, timelines = batch_of(track.dataset, len(track.dataset)), []
-    with Pipe.from_partitions(stages, list(_LANES), num_microbatches=num_microbatches) as pipe:
+    with _pipe(track.model(), track.sizes, num_microbatches) as pipe:
         for _ in range(repeats):
             pipe(batch).mean().backward()
             timelines.append(pipe.last_timeline)
@@ -171,10 +169,8 @@ def piped(
     lr: float,
 ) -> list[float]:
     """Two stages on two lanes of this process; with one micro-batch they run in turn: naive model parallel."""
-    *layers, head = model
-    stages = cut([*layers, RowLoss(head)], sizes)
     batch = batch_of(dataset, batch_size)
-    with Pipe.from_partitions(stages, list(_LANES), num_microbatches=num_microbatches) as pipe:
+    with _pipe(model, sizes, num_microbatches) as pipe:
         return [loss.item() for loss in _descend(pipe, lambda: pipe(batch).mean(), num_steps, lr)]
 
 
@@ -213,7 +209,14 @@ class RowLoss(nn.Module):
     def forward(self, value: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         """Losses (rows,)."""
         hidden, targets = value
-        return token_losses(self.head, self.head(hidden), targets).mean(1)
+        return cross_entropy(self.head(hidden).transpose(1, 2), targets, reduction="none").mean(1)
+
+
+def _pipe(model: nn.Sequential, sizes: Sequence[int], num_microbatches: int) -> Pipe:
+    """A pipe whose last stage computes the loss of each row."""
+    *layers, head = model
+    stages = cut([*layers, RowLoss(head)], sizes)
+    return Pipe.from_partitions(stages, list(_LANES), num_microbatches=num_microbatches)
 
 
 def mean_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

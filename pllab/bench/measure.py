@@ -8,13 +8,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import torch
+from types import MappingProxyType
+from typing import NamedTuple
 
 from pllab import comm
-from pllab.comm.devices import synchronize
-from pllab.comm.machine import describe_machine
+from pllab.arguments import require
+from pllab.comm.devices import describe_machine, synchronize
 from pllab.timeline import Engine
 
 Run = Callable[[], object]
@@ -70,16 +69,11 @@ class Comparison:
 
     def ratio(self, name: str, to: str | None = None) -> Spread:
         """Time of a run over that of another (the baseline), taken round by round; below 1 is faster."""
-        others = self.seconds[to or self.baseline]
-        return Spread.of([mine / other for mine, other in zip(self.seconds[name], others, strict=True)])
+        return Spread.of(_quotients(self.seconds[name], self.seconds[to or self.baseline]))
 
     def speedups(self, name: str, to: str | None = None) -> list[float]:
         """How many times as fast a run is as another (the baseline), round by round."""
-        return _speedups(self.seconds[to or self.baseline], self.seconds[name])
-
-    def speedup(self, name: str) -> float | None:
-        """How many times as fast as the baseline; None if each of the two won some rounds."""
-        return speedup(self.seconds[self.baseline], self.seconds[name])
+        return _quotients(self.seconds[to or self.baseline], self.seconds[name])
 
     def tokens_per_s(self, name: str) -> float | None:
         """All tokens over all seconds, never a mean of rates; None when runs have no tokens."""
@@ -104,35 +98,9 @@ class Comparison:
         for name, seconds in self.seconds.items():
             if min(seconds) <= 0:
                 raise Implausible(f"{name} took {min(seconds)} s, which no clock can tell from nothing")
-        baseline = self.seconds[self.baseline]
-        for name in self.seconds:
-            if self.num_devices is not None and name != self.baseline:
+            if self.num_devices is not None:
                 # In every round: one in which the baseline was disturbed proves nothing.
-                slowest = min(before / now for before, now in zip(baseline, self.seconds[name], strict=True))
-                check_speedup(slowest, self.num_devices, name=name)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dump`: machine, baseline, notes, and per run its times, ratio and rate."""
-        runs = {
-            name: {
-                "seconds": list(seconds),
-                "median_s": self.time(name).median,
-                "quartiles_s": list(self.time(name)[1:]),
-                "ratio": self.ratio(name).median,
-                "ratio_quartiles": list(self.ratio(name)[1:]),
-                "speedup": self.speedup(name),
-                "tokens_per_s": self.tokens_per_s(name),
-            }
-            for name, seconds in self.seconds.items()
-        }
-        return {
-            "machine": dict(self.machine),
-            "baseline": self.baseline,
-            "num_devices": self.num_devices,
-            "tokens": self.tokens,
-            "runs": runs,
-            "notes": list(self.notes),
-        }
+                check_speedup(min(self.speedups(name)), self.num_devices, name=name)
 
     def table(self) -> str:
         """The comparison as text, one line per run and one per note."""
@@ -156,7 +124,7 @@ def compare(
     baseline: str | None = None,
     num_devices: int | None = None,
     tokens: int | None = None,
-    before: Mapping[str, Run] | None = None,
+    before: Mapping[str, Run] = MappingProxyType({}),
     in_step: bool = False,
     engine: Engine = "real",
     clock: Clock = time.perf_counter,
@@ -166,24 +134,26 @@ def compare(
     Example: `compare({"plain": step, "pipe": pipe_step}, baseline="plain", num_devices=2).ratio("pipe")`.
 
     Ratios are to the `baseline`, by default the first run. `num_devices` is the largest possible speed-up over it; None
-    if both use the same devices. `tokens` are those of one call, on all ranks together. `before` has a function for
-    each run, called right before it and not timed. With `in_step` each rank of a group calls this with runs of the same
-    names: all wait for each other before each run, and the slowest rank's time counts.
+    if both use the same devices. `tokens` are those of one call, on all ranks together. `before` has functions by the
+    name of a run; each is called right before that run and not timed. With `in_step` each rank of a group calls this
+    with runs of the same names: all wait for each other before each run, and the slowest rank's time counts.
 
     Raises:
         ValueError: there are no runs, no rounds, or no such baseline.
         Implausible: `Comparison.check` failed.
     """
-    _check_request(runs, repeats, warmup, baseline)
+    check_rounds(repeats, warmup)
+    require(bool(runs), "there are no runs to compare; give at least one")
+    require(baseline in (None, *runs), f"baseline {baseline!r} is not among the runs; choose one of {', '.join(runs)}")
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(warmup + repeats):
         for name, run in runs.items():
-            if before is not None:
+            if name in before:
                 before[name]()
             seconds[name].append(_timed(run, clock, in_step))
-    if in_step:
-        seconds = _slowest(comm.all_gather_object(seconds))
-    counted = {name: tuple(times[warmup:]) for name, times in seconds.items()}
+    by_rank = comm.all_gather_object(seconds) if in_step else [seconds]
+    slowest = {name: map(max, zip(*(each[name] for each in by_rank), strict=True)) for name in runs}
+    counted = {name: tuple(times)[warmup:] for name, times in slowest.items()}
     about = {**describe_machine(), "engine": engine}
     comparison = Comparison(counted, baseline or next(iter(runs)), num_devices, tokens, about)
     comparison.check()
@@ -198,12 +168,12 @@ def speedup(baseline_s: Sequence[float], contender_s: Sequence[float]) -> float 
     Round k timed both sides, one right after the other, so its ratio does not depend on how fast the machine was.
     Lesson 16.
     """
-    ratios = _speedups(baseline_s, contender_s)
+    ratios = _quotients(baseline_s, contender_s)
     return None if min(ratios) <= 1 <= max(ratios) else statistics.median(ratios)
 
 
-def _speedups(baseline_s: Sequence[float], contender_s: Sequence[float]) -> list[float]:
-    return [before / now for before, now in zip(baseline_s, contender_s, strict=True)]
+def _quotients(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    return [one / other for one, other in zip(above, below, strict=True)]
 
 
 def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name: str = "this run") -> None:
@@ -219,15 +189,25 @@ def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name
         )
 
 
-def check_same_gradients(norms: Mapping[str, torch.Tensor], baseline: str, rtol: float, atol: float) -> None:
-    """Refuse to compare ways whose gradients differ; `norms` has the norm of every gradient, for each way.
+def check_same_losses(losses: Mapping[str, Sequence[float]], tolerance: float = 1e-3) -> None:
+    """Refuse a race between trainings that do not learn the same; the first has the losses that count.
+
+    Example: `check_same_losses({"one lane": [6.97, 6.69], "no optimizer": [6.97, 6.97]})` is refused. Sums of float32
+    numbers in another order differ by some 1e-6, another batch by more than the tolerance.
 
     Raises:
-        Implausible: a way did not compute the baseline's gradients.
+        Implausible: an entrant took another number of steps, or another loss in one of them.
     """
-    for name, norm in norms.items():
-        if not torch.allclose(norm, norms[baseline], rtol=rtol, atol=atol):
-            raise Implausible(f"check of the gradients failed: {name} and {baseline} did not compute the same")
+    first, right = next(iter(losses.items()))
+    for name, mine in losses.items():
+        if len(mine) != len(right):
+            raise Implausible(f"no race: {name} took {len(mine)} steps and {first} took {len(right)}")
+        for step, (loss, its) in enumerate(zip(mine, right, strict=True), start=1):
+            if not abs(loss - its) <= tolerance:
+                raise Implausible(
+                    f"no race: the loss of step {step} is {loss:.4f} for {name} and {its:.4f} for {first}, so they do "
+                    "not train the same"
+                )
 
 
 def check_rounds(repeats: int, warmup: int) -> None:
@@ -236,23 +216,8 @@ def check_rounds(repeats: int, warmup: int) -> None:
     Raises:
         ValueError: there is no repeat, or the warm-up is negative.
     """
-    if repeats < 1 or warmup < 0:
-        raise ValueError(
-            f"repeats={repeats}, warmup={warmup} measure nothing; give at least one repeat and no negative warm-up"
-        )
-
-
-def _check_request(runs: Mapping[str, Run], repeats: int, warmup: int, baseline: str | None) -> None:
-    check_rounds(repeats, warmup)
-    if not runs:
-        raise ValueError("there are no runs to compare; give at least one")
-    if baseline not in (None, *runs):
-        raise ValueError(f"baseline {baseline!r} is not among the runs; choose one of {', '.join(runs)}")
-
-
-def _slowest(by_rank: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
-    """Per run and round, the time of the slowest rank."""
-    return {run: [max(times) for times in zip(*(rank[run] for rank in by_rank), strict=True)] for run in by_rank[0]}
+    message = f"repeats={repeats}, warmup={warmup} measure nothing; give at least one repeat and no negative warm-up"
+    require(repeats >= 1 and warmup >= 0, message)
 
 
 def _timed(run: Run, clock: Clock, in_step: bool) -> float:

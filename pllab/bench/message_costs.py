@@ -1,28 +1,39 @@
-"""What a message costs: its latency, its bytes, and the gradients of a GPT-2 cut into few or many messages.
+"""What a message costs, and what it costs a training step to send its gradients in few or many messages.
 
-One launch measures the time of an all-reduce by its size, the same gradients in buckets of several sizes, and the sum
-in shared memory. It also measures whole training steps, with one message after backward and with buckets during it.
+`bench_messages` measures the time of an all-reduce by its size, the gradients of a GPT-2 in buckets of several sizes,
+and the sum in shared memory; then whole steps, with one message after backward and with buckets during it.
+
+`bench_link` measures whole steps over a slow link by the number of messages. The model computes; the link is emulated
+(`pllab.comm.slow_link`) and needs no core, as a network card needs none. It is made so slow that all gradients together
+travel as long as backward computes. So on any machine there is as much to hide as can be hidden.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
-from pllab.models import GPT2LMHeadModelParallel, gpt2_config
+from pllab.bench.workloads import Workload
 from pllab.parallel import DataParallel, plan_buckets
-from pllab.simulate import MessageCost
+from pllab.schedule import Action, Kind
+from pllab.simulate import MessageCost, leave_when_ready
+from pllab.timeline import Span, Timeline
 
 SHARED = "shared memory"
 FLAT, OVERLAPPED, ALONE = "flat", "overlapped", "no messages"  # ways to average in a whole step
-_OVERLAP_BYTES = 512_000  # bytes of a bucket that leaves while backward runs
 SIZES = (2**8, 2**12, 2**15, 2**17, 2**19, 2**21, 2**22)  # bytes of the messages that the line is fitted to
 BUCKETS = (1, 64_000, 256_000, 1_024_000, 10**9)  # bytes of a bucket; 1 holds one gradient, 10**9 holds all
+BUCKETS_ON_LINK = (1, 64_000, 128_000, 256_000, 512_000, 1_024_000, 10**9)
+LATENCY_S = 0.001  # of the link
+_OVERLAP_BYTES = 512_000  # bytes of a bucket that leaves while backward runs
+_GRADIENTS = Workload(num_layers=12, width=64, num_heads=2, vocab_size=512, batch_size=2, num_tokens=128)
 
 
 def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCost:
@@ -40,14 +51,6 @@ def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCos
     return MessageCost(float(alpha), float(beta))
 
 
-def cost_of(by_size: Comparison) -> MessageCost:
-    """Fit `fit_cost` to measured messages, whose names are their bytes.
-
-    It takes the lower quartile of each size, because other work on the machine only makes a message slower.
-    """
-    return fit_cost([int(size) for size in by_size.seconds], [by_size.time(size).low for size in by_size.seconds])
-
-
 @dataclass(frozen=True)
 class MessagesBench:
     """The cost of a message on some ranks, and the gradients of one model sent in several ways.
@@ -59,7 +62,6 @@ class MessagesBench:
     """
 
     world_size: int
-    by_size: Comparison
     cost: MessageCost
     ways: Comparison
     num_messages: Mapping[str, int]
@@ -68,16 +70,16 @@ class MessagesBench:
 
     def points(self) -> list[dict[str, float]]:
         """The measured bucket sizes, plain: bucket_bytes, num_messages, and median, low and high seconds."""
+        times = {name: self.ways.time(name) for name in self.ways.seconds if name != SHARED}
         return [
             {
                 "bucket_bytes": int(name),
                 "num_messages": self.num_messages[name],
-                "seconds": (took := self.ways.time(name)).median,
+                "seconds": took.median,
                 "low": took.low,
                 "high": took.high,
             }
-            for name in self.ways.seconds
-            if name != SHARED
+            for name, took in times.items()
         ]
 
     def times_one_each(self) -> Spread:
@@ -86,7 +88,7 @@ class MessagesBench:
 
 
 def bench_messages(
-    *, num_layers: int = 12, width: int = 64, world_size: int = 2, repeats: int = 9, timeout_s: float = 120.0
+    workload: Workload = _GRADIENTS, *, world_size: int = 2, repeats: int = 9, timeout_s: float = 120.0
 ) -> MessagesBench:
     """Measure messages on gloo ranks of this host.
 
@@ -94,25 +96,21 @@ def bench_messages(
     which are 148 whatever its width.
 
     Args:
-        num_layers: blocks of the GPT-2.
-        width: its width.
+        workload: the GPT-2, and the batch of each rank.
         world_size: the number of ranks.
         repeats: rounds that count.
         timeout_s: the most seconds the measurement may take.
     """
-    by_rank = comm.launch(_measure, world_size, num_layers, width, repeats, backend="gloo", timeout_s=timeout_s)
-    by_size, ways, num_messages, steps, gradient_bytes = by_rank[0]
-    return MessagesBench(world_size, by_size, cost_of(by_size), ways, num_messages, steps, tuple(gradient_bytes))
+    return comm.launch(_measure_messages, world_size, workload, repeats, backend="gloo", timeout_s=timeout_s)[0]
 
 
-def _measure(rank: int, world_size: int, num_layers: int, width: int, repeats: int) -> tuple[Any, ...]:
+def _measure_messages(rank: int, world_size: int, workload: Workload, repeats: int) -> MessagesBench:
     """Measure on each rank, in step with the others; whole steps use equal models, and no weights are updated."""
-    del world_size
-    torch.manual_seed(0)
-    config = gpt2_config("tiny", 512, n_layer=num_layers, n_embd=width, n_head=2)
-    model, flat, overlapped, alone = [GPT2LMHeadModelParallel(config) for _ in range(4)]
     sizes = {str(size): partial(comm.all_reduce, torch.zeros(size // 4)) for size in SIZES}
     by_size = compare(sizes, 4 * repeats, 3, in_step=True)
+    # The lower quartile, because other work on the machine only makes a message slower.
+    cost = fit_cost(SIZES, [by_size.time(size).low for size in sizes])
+    model, flat, overlapped, alone = (_model(workload) for _ in range(4))
     ways, num_messages = _ways(model)
     by_way = compare(ways, repeats, 2, baseline=str(BUCKETS[-1]), in_step=True)
     ways_of_steps = {
@@ -120,15 +118,19 @@ def _measure(rank: int, world_size: int, num_layers: int, width: int, repeats: i
         OVERLAPPED: DataParallel(overlapped, "overlapped", bucket_bytes=_OVERLAP_BYTES),
         ALONE: alone,
     }
-    tokens = torch.randint(512, (2, 128), generator=torch.Generator().manual_seed(rank))  # others on each rank
+    tokens = workload.ids(rank)  # others on each rank
     runs = {name: partial(_step, tokens, each) for name, each in ways_of_steps.items()}
     steps = compare(runs, repeats, 2, baseline=FLAT, in_step=True)
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad][::-1]
-    gradient_bytes = [parameter.numel() * parameter.element_size() for parameter in parameters]
-    return by_size, by_way, num_messages, steps, gradient_bytes
+    gradient_bytes = tuple(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)[::-1]
+    return MessagesBench(world_size, cost, by_way, num_messages, steps, gradient_bytes)
 
 
-def _ways(model: torch.nn.Module) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
+def _model(workload: Workload) -> nn.Module:
+    """With GPT-2's own number of positions, whatever the length of the rows."""
+    return workload.model(n_positions=1024)
+
+
+def _ways(model: nn.Module) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
     """The messages alone, without copies: buckets of each size, then one sum in memory where there can be one."""
     plans = {str(size): [bucket.flat for bucket in plan_buckets(model.parameters(), size)] for size in BUCKETS}
     ways: dict[str, Callable[[], object]] = {name: partial(_send_all, flats) for name, flats in plans.items()}
@@ -144,6 +146,153 @@ def _send_all(flats: Sequence[torch.Tensor]) -> None:
         comm.all_reduce(flat)
 
 
-def _step(tokens: torch.Tensor, model: torch.nn.Module) -> None:
+def _step(tokens: torch.Tensor, model: nn.Module) -> None:
     model.zero_grad()
     model(input_ids=tokens, labels=tokens).loss.backward()
+
+
+Plan = tuple[tuple[float, int], ...]  # for each bucket: when its last gradient is there, and its bytes
+
+
+@dataclass(frozen=True)
+class LinkBench:
+    """Whole steps over a link of some `cost`, by the most bytes of a bucket, as text: `"1"` is one message each.
+
+    `plans` tells of each bucket when its last gradient is there, in seconds from the start of a step without messages,
+    and its bytes; `computing_s` is how long that step takes. `timelines` has the last step of each plan.
+    """
+
+    cost: MessageCost
+    steps: Comparison
+    plans: Mapping[str, Plan]
+    computing_s: float
+    timelines: Mapping[str, Timeline]
+
+    def num_messages(self, name: str) -> int:
+        """The number of messages of a plan."""
+        return len(self.plans[name])
+
+    def simulated_s(self, name: str) -> float:
+        """A step without messages, and what is still under way when it has ended."""
+        ready_s, num_bytes = zip(*self.plans[name], strict=True)
+        return max(self.computing_s, leave_when_ready(ready_s, num_bytes, self.cost)[-1][1])
+
+    def best(self) -> str:
+        """The plan with the shortest median step."""
+        return min(self.plans, key=lambda name: self.steps.time(name).median)
+
+    def best_numbers(self) -> list[int]:
+        """The number of messages that won, for each round."""
+        numbers = list(map(self.num_messages, self.plans))
+        rounds = zip(*(self.steps.seconds[name] for name in self.plans), strict=True)
+        return [numbers[seconds.index(min(seconds))] for seconds in rounds]
+
+
+def bench_link(
+    workload: Workload = _GRADIENTS, *, world_size: int = 2, repeats: int = 5, timeout_s: float = 120.0
+) -> LinkBench:
+    """Measure forward and backward with overlapped messages, on gloo ranks of this host behind a slow link.
+
+    Example: `bench_link().best()` takes about ten seconds; the gradients are those of `bench_messages`.
+
+    Args:
+        workload: the GPT-2, and the batch of each rank.
+        world_size: the number of ranks.
+        repeats: rounds that count.
+        timeout_s: the most seconds the measurement may take.
+    """
+    by_rank = comm.launch(_measure_link, world_size, workload, repeats, backend="gloo", timeout_s=timeout_s)
+    result, _ = by_rank[0]
+    drawn = {name: [span for _, spans in by_rank for span in spans[name]] for name in result.plans}
+    timelines = {name: Timeline.of(spans, "emulated", world_size) for name, spans in drawn.items()}
+    return replace(result, timelines=timelines)
+
+
+class _Moments(NamedTuple):
+    """Those of one step on the monotonic clock; `arrived` has one for each gradient."""
+
+    start: float
+    middle: float
+    arrived: dict[int, float]
+
+    @property
+    def end(self) -> float:
+        """When the last gradient is there."""
+        return max(self.arrived.values())
+
+
+class _Trainer:
+    """A GPT-2 with its batch, and a hook on each parameter that notes when its gradient is there."""
+
+    def __init__(self, workload: Workload, bucket_bytes: int | None = None) -> None:
+        self._tokens, inner = workload.ids(comm.rank()), _model(workload)
+        self.parameters = [parameter for parameter in inner.parameters() if parameter.requires_grad]
+        self._arrived: dict[int, float] = {}
+        for (
+            parameter
+        ) in self.parameters:  # before `DataParallel` hooks in, so that a gradient is noted before it leaves
+            parameter.register_post_accumulate_grad_hook(self._note)
+        self._model = inner if bucket_bytes is None else DataParallel(inner, "overlapped", bucket_bytes)
+
+    def _note(self, parameter: torch.Tensor) -> None:
+        self._arrived[id(parameter)] = time.monotonic()
+
+    def step(self) -> _Moments:
+        """One forward and backward; messages are through when it returns."""
+        self._model.zero_grad()
+        self._arrived = {}
+        start = time.monotonic()
+        loss = self._model(input_ids=self._tokens, labels=self._tokens).loss
+        middle = time.monotonic()
+        loss.backward()
+        return _Moments(start, middle, self._arrived)
+
+
+def _measure_link(
+    rank: int,
+    world_size: int,  # noqa: ARG001 - what launch calls
+    workload: Workload,
+    repeats: int,
+) -> tuple[LinkBench, dict[str, list[Span]]]:
+    """First without messages, which says how slow to make the link; then every plan in turn, behind it."""
+    alone = _Trainer(workload)
+    ready_s, backward_s = _without_messages(alone, repeats)
+    when = dict(zip(map(id, alone.parameters), ready_s, strict=True))
+    plans: dict[str, Plan] = {
+        str(limit): tuple(
+            (max(when[id(one)] for one in bucket.parameters), bucket.num_bytes)
+            for bucket in plan_buckets(alone.parameters, limit)
+        )
+        for limit in BUCKETS_ON_LINK
+    }
+    total = sum(num_bytes for _, num_bytes in plans[str(BUCKETS_ON_LINK[-1])])
+    cost, spans = MessageCost(LATENCY_S, backward_s / total), dict[str, list[Span]]()
+    trainers = {name: _Trainer(workload, int(name)) for name in plans}
+    with comm.slow_link(LATENCY_S, total / backward_s) as link:
+        steps = {name: partial(_draw, rank, trainer, link, spans, name) for name, trainer in trainers.items()}
+        comparison = compare(steps, repeats, 1, in_step=True, engine="emulated")
+    return LinkBench(cost, comparison, plans, max(ready_s), {}), spans
+
+
+def _without_messages(alone: _Trainer, repeats: int) -> tuple[list[float], float]:
+    """When each gradient is there and how long backward takes, in seconds: the quickest step, on the slowest rank."""
+    steps = []
+    for _ in range(repeats + 2):
+        comm.barrier()
+        steps.append(alone.step())
+    quickest = min(steps, key=lambda step: step.end - step.middle)
+    ready_s = [quickest.arrived[id(one)] - quickest.start for one in alone.parameters]
+    by_rank = comm.all_gather_object((ready_s, quickest.end - quickest.middle))
+    latest = [max(moments) for moments in zip(*(ready for ready, _ in by_rank), strict=True)]
+    return latest, max(seconds for _, seconds in by_rank)
+
+
+def _draw(rank: int, trainer: _Trainer, link: comm.Link, spans: dict[str, list[Span]], name: str) -> None:
+    """One step; keep its forward, its backward up to the last gradient, and the messages on the link."""
+    before = len(link.messages)
+    step = trainer.step()
+    moments = [(Kind.F, 0, step.start, step.middle), (Kind.B, 0, step.middle, step.end)]
+    moments += [(Kind.C, number, *times) for number, times in enumerate(link.messages[before:])]
+    spans[name] = [
+        Span(rank, Action(0, kind, number), at - step.start, end - step.start) for kind, number, at, end in moments
+    ]

@@ -5,28 +5,27 @@ measures a way that runs in one process, rank 1 waits. The yardstick is what the
 halves at the same time without waiting, and the time is multiplied by (m + p - 1) / m for the clock's bubble.
 """
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import torch
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
 from pllab import accelerator, comm
-from pllab.bench.measure import Comparison, check_rounds, check_same_gradients, compare
+from pllab.arguments import require
+from pllab.bench.measure import Comparison, Implausible, check_rounds, compare
 from pllab.bench.rivals import Rivals
 from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
-from pllab.comm.devices import num_gpus, synchronize
-from pllab.comm.machine import compute_threads, num_cores
+from pllab.comm.devices import compute_threads, num_cores, num_gpus, synchronize
 from pllab.pipeline import Pipe
-from pllab.pipeline.microbatches import single
 
 SEQUENTIAL = "sequential micro-batches, one device"
 PIPE = "Pipe"
 FREE = "both stages, nobody waits"
 PLAIN = "plain model, all cores"
 TORCH = "torch GPipe, 2 ranks"
-
 
 _WORKLOAD = PipelineWorkload()
 
@@ -42,7 +41,7 @@ def bench_pipeline(
     """Measure one forward and backward of the layers in every way.
 
     Example: `print(bench_pipeline().table())` takes about a minute on two cores. On a GPU both stages share it and run
-    in turn. There, and for a whole model, PyTorch's pipeline is left out: labels have to travel with the activations.
+    in turn, and PyTorch's pipeline, which needs two, is left out.
 
     Args:
         workload: layers and batch; by default 8 blocks of 256, 16 x 128 tokens in 8 micro-batches.
@@ -56,38 +55,37 @@ def bench_pipeline(
         Implausible: a check of the comparison failed, or the ways did not compute the same gradients.
     """
     check_rounds(repeats, warmup)
-    if device == "cuda" and not num_gpus():
-        raise ValueError("device is 'cuda', and there is no GPU that torch can use here; leave it out")
-    if device != "cpu" and num_gpus():
+    is_on_gpu = device != "cpu" and num_gpus() > 0
+    require(
+        device != "cuda" or is_on_gpu, "device is 'cuda', and there is no GPU that torch can use here; leave it out"
+    )
+    if is_on_gpu:
         comparison = _measure(0, 1, workload, accelerator.KIND, repeats, warmup)
     else:
-        arguments, num_ranks = (workload, "cpu", repeats, warmup), 1 if workload.whole_model else 2
-        comparison = comm.launch(_measure, num_ranks, *arguments, backend="gloo", timeout_s=timeout_s)[0]
+        given = (workload, "cpu", repeats, warmup)
+        comparison = comm.launch(_measure, 2, *given, backend="gloo", timeout_s=timeout_s)[0]
     return rivals(workload, comparison)
 
 
 def rivals(workload: PipelineWorkload, comparison: Comparison) -> Rivals:
     """The result, with what follows from the seconds: the share of what the machine allows, and the speed-up."""
     m = workload.num_microbatches
+    allowed = comparison.ratio(FREE, PIPE).scaled((m + 1) / m)
     about = (
         f"forward and backward of {workload.num_layers} GPT-2 blocks of width {workload.width}, "
-        f"{workload.batch_size} x {workload.num_tokens} tokens in {m} micro-batches, two stages."
+        f"{workload.batch_size} x {workload.num_tokens} tokens in {m} micro-batches, two stages. "
+        f"What the machine allows ({FREE}, times {m + 1}/{m}) over {PIPE}: {allowed.text(3)}. "
+        f"One lane over {PIPE}: {comparison.ratio(SEQUENTIAL, PIPE).text(3)}."
     )
-    figures = {
-        f"What the machine allows ({FREE}, times {m + 1}/{m}) over {PIPE}": comparison.ratio(FREE, PIPE).scaled(
-            (m + 1) / m
-        ),
-        f"One lane over {PIPE}": comparison.ratio(SEQUENTIAL, PIPE),
-    }
     theirs = TORCH if TORCH in comparison.seconds else PLAIN
-    return Rivals(about, workload, PIPE, theirs, comparison, figures)
+    return Rivals(about, workload, PIPE, theirs, comparison)
 
 
 def _measure(rank: int, world_size: int, work: PipelineWorkload, kind: str, repeats: int, warmup: int) -> Comparison:
     """Run all ways on rank 0, and on rank 1 only its part of PyTorch's pipeline."""
-    bench = _TwoStages(work, kind)
+    bench = TwoStages(work, kind)
     ways: dict[str, Step] = {
-        SEQUENTIAL: bench.layers.sequential,
+        SEQUENTIAL: bench.sequential,
         PIPE: bench.piped,
         FREE: bench.free,
         PLAIN: bench.plain,
@@ -95,20 +93,20 @@ def _measure(rank: int, world_size: int, work: PipelineWorkload, kind: str, repe
     if rank:
         ways = dict.fromkeys(ways, lambda: None)  # it waits while rank 0 measures alone
     else:
-        bench.check(ways)
+        bench.check()
     if world_size > 1:
-        ways[TORCH] = bench.layers.torch_step("ScheduleGPipe", {rank: bench.stages[rank]}, 2)
+        ways[TORCH] = bench.torch_step(rank)
     lanes = 2 if kind == "cpu" else None  # on one GPU a larger kernel may fill it better than any number of small ones
     comparison = compare(ways, repeats, warmup, num_devices=lanes, tokens=work.tokens, in_step=world_size > 1)
     bench.close()
     return comparison
 
 
-class _TwoStages:
+class TwoStages:
     """The layers on two devices of one process, and a method for each way to take one step."""
 
     def __init__(self, work: PipelineWorkload, kind: str) -> None:
-        self.kind = kind
+        self.work, self.kind = work, kind
         self.layers = Layers(work, kind)
         self.stages = self.layers.stages(2)
         devices = ["cpu:0", "cpu:1"] if kind == "cpu" else [f"{kind}:0", f"{kind}:0"]
@@ -119,9 +117,14 @@ class _TwoStages:
         with torch.no_grad():
             self.middle = [self.stages[0](part) for part in self.layers.parts]
 
+    def sequential(self) -> None:
+        """One micro-batch after the other: the memory of a pipeline without its second device."""
+        for part in self.layers.parts:
+            (row_loss(self.layers.whole(part)) / len(self.layers.parts)).backward()
+
     def piped(self) -> None:
         """The batch through the pipe."""
-        row_loss(self.pipe(single(self.layers.batch))).backward()
+        row_loss(self.pipe(self.layers.batch)).backward()
 
     def free(self) -> None:
         """Each stage runs all its micro-batches on inputs computed in advance."""
@@ -130,14 +133,27 @@ class _TwoStages:
     def plain(self) -> None:
         """The whole batch at once, with every core."""
         with compute_threads(num_cores() if self.kind == "cpu" else torch.get_num_threads()):
-            row_loss(self.layers.whole(single(self.layers.batch))).backward()
+            row_loss(self.layers.whole(self.layers.batch)).backward()
 
-    def check(self, ways: Mapping[str, Step]) -> None:
-        """Refuse to time ways that do not compute the same gradients (`FREE` feeds stage 1 other gradients)."""
-        names = (SEQUENTIAL, PIPE, PLAIN)
-        norms = {name: self.layers.gradient_norms(ways[name]) for name in names}
-        tolerance = 1e-4 if self.layers.work.dtype == "float32" else 5e-2
-        check_same_gradients(norms, SEQUENTIAL, tolerance, tolerance)
+    def torch_step(self, rank: int) -> Step:
+        """PyTorch's GPipe, with one stage on each of two ranks."""
+        stage = PipelineStage(self.stages[rank], rank, 2, torch.device("cpu"))
+        schedule = ScheduleGPipe(stage, self.work.num_microbatches, row_loss)
+        if rank:
+            return partial(schedule.step, target=torch.zeros(self.work.batch_size))
+        return partial(schedule.step, self.layers.batch)
+
+    def check(self) -> None:
+        """Refuse to time ways that do not compute the same gradients (`FREE` feeds stage 1 other gradients).
+
+        Raises:
+            Implausible: the norm of a gradient differs.
+        """
+        tolerance = 1e-4 if self.work.dtype == "float32" else 5e-2
+        right = self._gradient_norms(self.sequential)
+        for name, step in {PIPE: self.piped, PLAIN: self.plain}.items():
+            if not torch.allclose(self._gradient_norms(step), right, rtol=tolerance, atol=tolerance):
+                raise Implausible(f"check of the gradients failed: {name} and {SEQUENTIAL} did not compute the same")
 
     def close(self) -> None:
         """End the workers."""
@@ -147,14 +163,15 @@ class _TwoStages:
     def _alone(self, stage: int) -> None:
         """All forwards, then all backwards, as a lane does in GPipe; on a GPU, on a stream of its own."""
         with self.streams[stage]:
-            inputs = [_leaf(part) for part in (self.middle if stage else self.layers.parts)]
+            inputs = [part.detach().requires_grad_() for part in (self.middle if stage else self.layers.parts)]
             for output in reversed([self.stages[stage](value) for value in inputs]):
-                first = output[0] if isinstance(output, tuple) else output
-                (row_loss(first) if stage else first).backward(None if stage else torch.ones_like(first))
+                (row_loss(output) if stage else output).backward(None if stage else torch.ones_like(output))
         synchronize()
 
-
-def _leaf(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_leaf(part) for part in value)
-    return value.detach().requires_grad_(value.is_floating_point())
+    def _gradient_norms(self, step: Step) -> torch.Tensor:
+        """The norm of every gradient after a step."""
+        self.layers.whole.zero_grad()
+        step()
+        synchronize()
+        gradients = [parameter.grad for parameter in self.layers.whole.parameters()]
+        return torch.stack([torch.tensor(0.0) if g is None else g.float().norm().cpu() for g in gradients])

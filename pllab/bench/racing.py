@@ -14,17 +14,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from torch import nn
-
 from pllab import comm
 from pllab.bench.entrants import Entrant, Track
-from pllab.bench.measure import Comparison, Implausible, check_rounds, compare, speedup
-from pllab.show import Figure, Race, figure
-from pllab.show.figures import chart
+from pllab.bench.measure import Comparison, check_rounds, check_same_losses, compare, speedup
+from pllab.show import Figure, Race, chart, figure
 from pllab.show.theme import LIGHT
 
 NUM_DEVICES = 2
-_TOLERANCE = 1e-3  # of a loss: float32 sums in another order differ by some 1e-6, another batch by more
 _MOST_IDLE = 0.1  # of the baseline, which waits for nobody
 _MOST_UNSTEADY = 1.5  # its slowest round over its fastest; two devices gain at most 2, which drowns in more
 
@@ -63,9 +59,14 @@ class RaceResult:
         values = self.comparison.seconds[name] if name == self.names[0] else self.speedups(name)
         return values.index(statistics.median_low(values))
 
+    def busy(self, name: str, of: str | None = None) -> float:
+        """The share of the devices' time in which a processor worked, in the typical round, or in that of another."""
+        number = self.typical_round(of or name)
+        return self.cpu_s[name][number] / self.comparison.seconds[name][number] / self._devices(name)
+
     def idle(self, name: str) -> float:
         """The share of the devices' time in which no processor worked, in the typical round."""
-        return max(0.0, 1.0 - self._busy(name, self.typical_round(name)))
+        return max(0.0, 1.0 - self.busy(name))
 
     def work(self, name: str) -> float:
         """Processor time as a multiple of the baseline's in the same round, the typical one."""
@@ -83,15 +84,6 @@ class RaceResult:
             "and race again."
         )
 
-    def check(self) -> None:
-        """Refuse entrants that did not learn the same, then what no clock can have measured.
-
-        Raises:
-            Implausible: losses differ, or a speed-up is impossible.
-        """
-        check_same_losses(self.losses)
-        self.comparison.check()
-
     def table(self) -> str:
         """One line per entrant: speed-up with its range over the rounds, idle share and work; then `disturbed`."""
         width = max(map(len, self.names))
@@ -105,14 +97,14 @@ class RaceResult:
 
     def winner(self) -> str:
         """Who won and why, in sentences; nobody, if others won rounds against the fastest."""
-        ranking = sorted(self.names, key=self.speedup, reverse=True)
-        first, seconds = ranking[0], self.comparison.seconds
-        level = [name for name in ranking[1:] if speedup(seconds[name], seconds[first]) is None]
-        rounds = len(seconds[first])
+        first, *others = sorted(self.names, key=self.speedup, reverse=True)
+        seconds = self.comparison.seconds
+        level = [name for name in others if speedup(seconds[name], seconds[first]) is None]
+        said = f"{first} won: it was faster than each of the others in all {len(seconds[first])} rounds."
         if level:
-            said = f"No single winner: {_listed(level)} won some of the {rounds} rounds against {first}, or drew level."
-        else:
-            said = f"{first} won: it was faster than each of the others in all {rounds} rounds."
+            listed = " and ".join(filter(None, [", ".join(level[:-1]), level[-1]]))
+            rounds = f"some of the {len(seconds[first])} rounds"
+            said = f"No single winner: {listed} won {rounds} against {first}, or drew level."
         return " ".join([said, *(self.reason(name) for name in [first, *level])])
 
     def reason(self, name: str) -> str:
@@ -120,75 +112,68 @@ class RaceResult:
 
         All of the typical round, in which this is exactly the speed-up.
         """
-        base, number = self.names[0], self.typical_round(name)
+        base = self.names[0]
         if name == base:
             return (
                 f"{name} has one device and idles {self.idle(name):.0%} of its time; its slowest round took "
                 f"{self._unsteady():.2f} times as long as its fastest."
             )
         return (
-            f"{name}: {NUM_DEVICES} devices, {self._busy(name, number):.0%} busy, with {self.work(name):.2f} times the "
-            f"processor time of {base}, which was {self._busy(base, number):.0%} busy; that makes "
+            f"{name}: {NUM_DEVICES} devices, {self.busy(name):.0%} busy, with {self.work(name):.2f} times the "
+            f"processor time of {base}, which was {self.busy(base, name):.0%} busy; that makes "
             f"{self.speedup(name):.2f}x."
         )
 
     def above_devices(self) -> list[str]:
         """A sentence for each speed-up above the number of devices: whether it is one, and where it comes from."""
-        return [self._above(name) for name in self.names if self.speedup(name) > NUM_DEVICES]
+        base, told = self.names[0], []
+        for name in self.names:
+            slowest, base_busy = min(self.speedups(name)), self.busy(base, name)
+            why = f"{base} idled {1 - base_busy:.0%} of its time, so the baseline was disturbed: measure again."
+            if slowest <= NUM_DEVICES:
+                why = f"The rounds reach down to {slowest:.2f}x, so the data does not say more than {NUM_DEVICES}."
+            elif self.work(name) < base_busy:
+                why = (
+                    f"It took {self.work(name):.2f} of the processor time of {base} for the same numbers: smaller "
+                    "pieces find more of their data in a core's cache."
+                )
+            told.append((self.speedup(name), f"{name}: {self.speedup(name):.2f}x on {NUM_DEVICES} devices. {why}"))
+        return [sentence for speed, sentence in told if speed > NUM_DEVICES]
 
     def picture(self) -> Figure:
         """Where the devices' time went: work of one lane, more work, idle; numbers of the table, of the same rounds.
 
         A bar ends its busy part at the entrant's work, and its idle part is the idle share of the whole bar.
         """
-        base = self.names[0]
-        label = f"device time of one training; 1 is the processor time of {base} in the same round"
-        with chart(label, "", 8.0, 0.5 * len(self.names) + 1.3) as axes:
-            words = list[str]()
-            for row, name in enumerate(reversed(self.names)):
-                number, count = self.typical_round(name), 1 if name == base else NUM_DEVICES
-                work, total = self.work(name), count * self.comparison.seconds[name][number] / self.cpu_s[base][number]
-                parts = [min(1.0, work), max(0.0, work - 1.0), max(0.0, total - work)]
-                for kind, (left, width) in enumerate(zip((0, parts[0], parts[0] + parts[1]), parts, strict=True)):
-                    axes.barh(row, width, left=left, height=0.6, **_LOOKS[kind])
+        unit = f"1 is the processor time of {self.names[0]} in the same round"
+        words, names = list[str](), self.names[::-1]
+        with chart(f"device time of one training; {unit}", "", 8.0, 0.5 * len(names) + 1.3) as axes:
+            for row, name in enumerate(names):
+                work, busy = self.work(name), self.busy(name)
+                parts = [min(1.0, work), max(0.0, work - 1.0), max(0.0, work / busy - work)]
+                for left, width, (label, look) in zip(
+                    (0, parts[0], sum(parts[:2])), parts, _LOOKS.items(), strict=True
+                ):
+                    axes.barh(row, width, left=left, height=0.6, label="" if row else label, **look)
                 words.insert(0, f"{name} {work:.2f} busy and {parts[2]:.2f} idle")
-            axes.set_yticks(range(len(self.names)), list(reversed(self.names)))
+            axes.set_yticks(range(len(names)), names)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3)
             canvas: Any = axes.figure
-            axes.legend(_names_first(axes), _PARTS, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3)
-            about = f"Device time of one training (real), where 1 is the processor time of {base} in the same round"
-            return figure(canvas, f"{about}: {'; '.join(words)}.")
+            return figure(canvas, f"Device time of one training (real), where {unit}: {'; '.join(words)}.")
 
-    def _above(self, name: str) -> str:
-        ratios, base = self.speedups(name), self.names[0]
-        said = f"{name}: {self.speedup(name):.2f}x on {NUM_DEVICES} devices. "
-        if min(ratios) <= NUM_DEVICES:
-            return (
-                said + f"The rounds reach down to {min(ratios):.2f}x, so the data does not say more than {NUM_DEVICES}."
-            )
-        base_busy = self._busy(base, self.typical_round(name))
-        if self.work(name) < base_busy:
-            return said + (
-                f"It took {self.work(name):.2f} of the processor time of {base} for the same numbers: smaller pieces "
-                "find more of their data in a core's cache."
-            )
-        return said + f"{base} idled {1 - base_busy:.0%} of its time, so the baseline was disturbed: measure again."
-
-    def _busy(self, name: str, number: int) -> float:
-        """The share of the devices' time in which a processor worked, in one round."""
-        count = 1 if name == self.names[0] else NUM_DEVICES
-        return self.cpu_s[name][number] / self.comparison.seconds[name][number] / count
+    def _devices(self, name: str) -> int:
+        return 1 if name == self.names[0] else NUM_DEVICES
 
     def _unsteady(self) -> float:
         seconds = self.comparison.seconds[self.names[0]]
         return max(seconds) / min(seconds)
 
 
-_PARTS = ("as much work as one lane", "more work", "idle")
-_LOOKS: list[dict[str, Any]] = [
-    {"facecolor": LIGHT.fill_of("F"), "edgecolor": LIGHT.outline_of("F")},
-    {"facecolor": LIGHT.fill_of("B"), "edgecolor": LIGHT.outline_of("B")},
-    {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle},
-]
+_LOOKS: dict[str, dict[str, Any]] = {
+    "as much work as one lane": {"facecolor": LIGHT.fill_of("F"), "edgecolor": LIGHT.outline_of("F")},
+    "more work": {"facecolor": LIGHT.fill_of("B"), "edgecolor": LIGHT.outline_of("B")},
+    "idle": {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle},
+}
 
 
 def race(
@@ -209,63 +194,22 @@ def race(
         Implausible: losses differ, or a speed-up is impossible.
     """
     check_rounds(num_rounds, 1)
-    show = partial(_show, board, track.tokens, num_rounds + 1)
+
+    def show(_rank: int, lap: tuple[str, int, float]) -> None:
+        name, number, seconds = lap
+        if board is not None:
+            board.update(name, number / (num_rounds + 1), track.tokens / seconds)
+
     options: Any = {"backend": "gloo", "timeout_s": timeout_s, "on_report": show}
     results = comm.launch(_run_in_rank, NUM_DEVICES, dict(entrants), track, num_rounds, **options)
-    comparison, losses, _ = results[0]
-    cpu_s = {
-        name: [sum(all_ranks) for all_ranks in zip(*(cpu[name] for *_, cpu in results), strict=True)] for name in losses
-    }
-    result = RaceResult(replace(comparison, num_devices=NUM_DEVICES), losses, cpu_s)
-    result.check()
+    comparison, losses = replace(results[0][0], num_devices=NUM_DEVICES), results[0][1]
+    check_same_losses(losses)
+    comparison.check()
     if board is not None:
         for name in losses:
             board.finish(name, [track.tokens / seconds for seconds in comparison.seconds[name]])
-    return result
-
-
-def check_same_losses(losses: Mapping[str, Sequence[float]]) -> None:
-    """Refuse a race between trainings that do not learn the same; the first has the losses that count.
-
-    Raises:
-        Implausible: an entrant took another number of steps, or another loss in one of them.
-    """
-    first, right = next(iter(losses.items()))
-    for name, mine in losses.items():
-        if len(mine) != len(right):
-            raise Implausible(f"no race: {name} took {len(mine)} steps and {first} took {len(right)}")
-        for step, (loss, its) in enumerate(zip(mine, right, strict=True), start=1):
-            if not abs(loss - its) <= _TOLERANCE:
-                raise Implausible(
-                    f"no race: the loss of step {step} is {loss:.4f} for {name} and {its:.4f} for {first}, so they do "
-                    "not train the same"
-                )
-
-
-class _Laps:
-    """One entrant in one rank: a fresh model before each training, then losses and processor time."""
-
-    def __init__(self, name: str, entrant: Entrant, track: Track, start: nn.Sequential, rank: int) -> None:
-        self.name, self.track, self.rank = name, track, rank
-        self._entrant, self._start = entrant, start
-        self.losses: list[float] = []
-        self.cpu_s: list[float] = []
-
-    def prepare(self) -> None:
-        """A copy of the first weights; not timed."""
-        self._model = deepcopy(self._start)
-
-    def run(self) -> None:
-        """One training, or nothing if this rank has no part in it."""
-        began, start = time.perf_counter(), time.process_time()
-        if self.rank < self._entrant.num_ranks:
-            track, size = self.track, len(self.track.dataset)
-            steps = (track.num_steps, size, track.lr)
-            losses = self._entrant.train(self.rank, self._entrant.num_ranks, self._model, track.dataset, *steps)
-            self.losses = [float(loss) for loss in losses]
-        self.cpu_s.append(time.process_time() - start)
-        if self.rank == 0:
-            comm.report((self.name, len(self.cpu_s), time.perf_counter() - began))
+    cpu_s = {name: list(map(sum, zip(*(cpu[name] for *_, cpu in results), strict=True))) for name in losses}
+    return RaceResult(comparison, losses, cpu_s)
 
 
 def _run_in_rank(
@@ -275,25 +219,25 @@ def _run_in_rank(
     track: Track,
     num_rounds: int,
 ) -> tuple[Comparison, dict[str, list[float]], dict[str, list[float]]]:
-    start = track.model()
-    laps = {name: _Laps(name, entrant, track, start, rank) for name, entrant in entrants.items()}
-    runs = {name: lap.run for name, lap in laps.items()}
-    before = {name: lap.prepare for name, lap in laps.items()}
+    """All rounds; the seconds of the slowest rank, and the losses and the processor time of this one."""
+    first = model = track.model()
+    losses: dict[str, list[float]] = {}
+    cpu_s: dict[str, list[float]] = {name: [] for name in entrants}
+
+    def prepare() -> None:
+        nonlocal model
+        model = deepcopy(first)
+
+    def train(name: str) -> None:
+        began, start, entrant = time.perf_counter(), time.process_time(), entrants[name]
+        if rank < entrant.num_ranks:  # the others have no part in it
+            steps = (track.num_steps, len(track.dataset), track.lr)
+            losses[name] = list(map(float, entrant.train(rank, entrant.num_ranks, model, track.dataset, *steps)))
+        cpu_s[name].append(time.process_time() - start)
+        if rank == 0:
+            comm.report((name, len(cpu_s[name]), time.perf_counter() - began))
+
+    runs = {name: partial(train, name) for name in entrants}
+    before = dict.fromkeys(entrants, prepare)
     comparison = compare(runs, num_rounds, 1, tokens=track.tokens, before=before, in_step=True)
-    losses = {name: lap.losses for name, lap in laps.items()}
-    return comparison, losses, {name: lap.cpu_s[1:] for name, lap in laps.items()}
-
-
-def _show(board: Race | None, tokens: int, num_laps: int, _rank: int, lap: tuple[str, int, float]) -> None:
-    if board is not None:
-        name, number, seconds = lap
-        board.update(name, number / num_laps, tokens / seconds)
-
-
-def _names_first(axes: Any) -> list[Any]:
-    """One bar of each kind, for the legend."""
-    return [container[0] for container in axes.containers[: len(_PARTS)]]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return comparison, losses, {name: seconds[1:] for name, seconds in cpu_s.items()}

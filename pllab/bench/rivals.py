@@ -9,7 +9,9 @@ Before the ratio of two ways is believed, both must have computed the same loss 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,23 +23,11 @@ from torch.nn.parallel import DistributedDataParallel
 from pllab import comm
 from pllab.accelerator import Backend
 from pllab.bench.dtensor import tensor_parallel_by_pytorch
-from pllab.bench.measure import Comparison, Implausible, Spread, check_rounds, compare
+from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_losses, compare
 from pllab.bench.workloads import Step, Workload
 from pllab.comm.devices import is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
-
-NO_COMMUNICATION = "no communication"
-OURS = "DataParallel"
-DDP = "torch DDP"
-SOCKETS = "DataParallel over sockets"
-PER_PARAMETER = "one all-reduce per parameter"
-SHARDED = "FullyShardedDataParallel"
-FSDP2 = "torch FSDP2"
-SHARDED_SOCKETS = "FullyShardedDataParallel over sockets"
-SPLIT = "tensor_parallel"
-DTENSOR = "torch DTensor"
-WHOLE = "whole model on every rank"
 
 _GRADIENTS = Workload()
 _SPLIT = Workload(batch_size=4, num_tokens=128)
@@ -48,13 +38,11 @@ class Rivals:
     """The seconds of all ways, and the ratio that counts: ours to theirs, round by round."""
 
     about: str
-    """What was measured, a sentence."""
+    """What was measured, in a sentence, and what else follows from the seconds."""
     workload: Workload
     ours: str
     theirs: str
     comparison: Comparison
-    figures: Mapping[str, Spread] = field(default_factory=dict)
-    """What else follows from the seconds, by name."""
 
     @property
     def ratio(self) -> Spread:
@@ -62,22 +50,12 @@ class Rivals:
         return self.comparison.ratio(self.ours, self.theirs)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dump`."""
-        return {
-            "about": self.about,
-            "workload": asdict(self.workload),
-            "ours": self.ours,
-            "theirs": self.theirs,
-            "ratio": self.ratio._asdict(),
-            "figures": {name: spread._asdict() for name, spread in self.figures.items()},
-            **self.comparison.to_json(),
-        }
+        """Plain values for `json.dump`: the seconds of every round, from which the ratios follow."""
+        return asdict(self)
 
     def table(self) -> str:
-        """The result as text: the sentence, times and ratios, then what counts."""
-        figures = {f"{self.ours} to {self.theirs}": self.ratio, **self.figures}
-        lines = (f"{name}: {spread.text(3)}" for name, spread in figures.items())
-        return "\n".join([self.about, self.comparison.table(), *lines])
+        """The result as text: what was measured, times and ratios, then the ratio that counts."""
+        return f"{self.about}\n{self.comparison.table()}\n{self.ours} to {self.theirs}: {self.ratio.text(3)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +97,7 @@ def bench_data_parallel(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUND
     Raises:
         Implausible: a check of the comparison failed, or the ways did not train the same model.
     """
-    return _alternating((NO_COMMUNICATION, OURS, DDP, SOCKETS, PER_PARAMETER), workload, rounds)
+    return _alternating(DATA_PARALLEL, workload, rounds)
 
 
 def bench_fsdp(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Rivals:
@@ -130,7 +108,7 @@ def bench_fsdp(workload: Workload = _GRADIENTS, rounds: Rounds = _ROUNDS) -> Riv
     Raises:
         Implausible: as for `bench_data_parallel`.
     """
-    return _alternating((NO_COMMUNICATION, SHARDED, FSDP2, SHARDED_SOCKETS), workload, rounds)
+    return _alternating(FULLY_SHARDED, workload, rounds)
 
 
 def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) -> Rivals:
@@ -142,82 +120,14 @@ def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) ->
     Raises:
         Implausible: as for `bench_data_parallel`.
     """
-    return _alternating((SPLIT, DTENSOR, WHOLE), workload, rounds)
+    return _alternating(TENSOR_PARALLEL, workload, rounds, is_split=True)
 
 
-def _alternating(ways: tuple[str, ...], workload: Workload, rounds: Rounds) -> Rivals:
-    given, size = (ways, workload, rounds), rounds.world_size
-    options: Any = {"backend": rounds.backend, "timeout_s": rounds.timeout_s}
-    comparison, reason = comm.launch(_alternate, size, *given, **options)[0]
-    ours, theirs = next(way for way in ways if way in _OURS), next(way for way in ways if way in _THEIRS)
-    what = "forward and backward" if SPLIT in ways else "one training step"
-    about = (
-        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
-        f"{workload.batch_size} x {workload.num_tokens} tokens {'on all' if SPLIT in ways else 'each'}{reason}."
-    )
-    return Rivals(about, workload, ours, theirs, comparison)
+Way = Callable[[GPT2LMHeadModelParallel], nn.Module]
 
 
-_OURS, _THEIRS = (OURS, SHARDED, SPLIT), (DDP, FSDP2, DTENSOR)
-
-
-def _alternate(
-    rank: int, world_size: int, ways: tuple[str, ...], workload: Workload, rounds: Rounds
-) -> tuple[Comparison, str]:
-    """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes."""
-    is_split = SPLIT in ways
-    if is_gpu(comm.own_device()):
-        ways = tuple(way for way in ways if way not in (SOCKETS, SHARDED_SOCKETS))
-    models = {way: _Way(way, workload, seed=0 if is_split else rank) for way in ways}
-    theirs = next(way for way in ways if way in _THEIRS)
-    steps: dict[str, Step] = {way: model.both if is_split else model.step for way, model in models.items()}
-    updates: dict[str, Step] = {way: model.update if is_split else _nothing for way, model in models.items()}
-    tokens = workload.tokens * (1 if is_split else world_size)
-    about: Any = {"baseline": theirs, "tokens": tokens, "before": updates, "in_step": True}
-    comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
-    check_same_work({way: model.loss.item() for way, model in models.items() if way != NO_COMMUNICATION}, theirs)
-    ours = next(model.model for way, model in models.items() if way in _OURS)
-    return comparison, f"; {ours.reason}" if hasattr(ours, "reason") else ""
-
-
-def _nothing() -> None:
-    """Nothing is to be done before the time runs."""
-
-
-class _Way:
-    """A GPT-2 in one way; every way starts from the same weights and sees the same batch."""
-
-    loss: torch.Tensor
-
-    def __init__(self, way: str, workload: Workload, *, seed: int) -> None:
-        device = comm.own_device().type
-        inner = workload.model(device)
-        self.model: Any = _MAKE.get(way, lambda model: model)(inner)
-        self._inner, self._way = inner, way
-        self._optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-4)
-        shape, generator = (workload.batch_size, workload.num_tokens), torch.Generator().manual_seed(seed)
-        self._tokens = torch.randint(workload.vocab_size, shape, generator=generator).to(device)
-
-    def step(self) -> None:
-        """Forward, backward and update."""
-        self.both()
-        self.update()
-
-    def both(self) -> None:
-        """Forward and backward."""
-        self._inner.zero_grad()
-        self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
-        if self._way == DTENSOR:
-            with sharded_loss():
-                self.loss.backward()
-        else:
-            self.loss.backward()
-        if self._way == PER_PARAMETER:
-            average_gradients(self._inner)
-
-    def update(self) -> None:
-        """A step of the optimizer; before the first backward nothing changes."""
-        self._optimizer.step()
+def _not_shared(model: GPT2LMHeadModelParallel) -> nn.Module:
+    return model
 
 
 def _one_by_one(model: GPT2LMHeadModelParallel) -> nn.Module:
@@ -232,30 +142,102 @@ def _sharded_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
     return model
 
 
-_MAKE: dict[str, Callable[[GPT2LMHeadModelParallel], nn.Module]] = {
-    OURS: DataParallel,
-    SOCKETS: lambda model: DataParallel(model, "flat"),
-    DDP: DistributedDataParallel,
-    PER_PARAMETER: _one_by_one,
-    SHARDED: FullyShardedDataParallel,
-    SHARDED_SOCKETS: lambda model: FullyShardedDataParallel(model, share_memory=False),
-    FSDP2: _sharded_by_torch,
-    SPLIT: lambda model: tensor_parallel(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True),
-    DTENSOR: lambda model: tensor_parallel_by_pytorch(
-        model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True
-    ),
+def _split_by(split: Callable[..., nn.Module], model: GPT2LMHeadModelParallel) -> nn.Module:
+    return split(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
+
+
+# In each table the first way is ours and the second PyTorch's.
+DATA_PARALLEL: dict[str, Way] = {
+    "DataParallel": DataParallel,
+    "torch DDP": DistributedDataParallel,
+    "no communication": _not_shared,
+    "DataParallel over sockets": partial(DataParallel, strategy="flat"),
+    "one all-reduce per parameter": _one_by_one,
+}
+FULLY_SHARDED: dict[str, Way] = {
+    "FullyShardedDataParallel": FullyShardedDataParallel,
+    "torch FSDP2": _sharded_by_torch,
+    "no communication": _not_shared,
+    "FullyShardedDataParallel over sockets": partial(FullyShardedDataParallel, share_memory=False),
+}
+TENSOR_PARALLEL: dict[str, Way] = {
+    "tensor_parallel": partial(_split_by, tensor_parallel),
+    "torch DTensor": partial(_split_by, tensor_parallel_by_pytorch),
+    "whole model on every rank": _not_shared,
 }
 
 
+def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
+    given, size = (ways, workload, rounds, is_split), rounds.world_size
+    by_rank = comm.launch(_alternate, size, *given, backend=rounds.backend, timeout_s=rounds.timeout_s)
+    comparison, reason = by_rank[0]
+    what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
+    about = (
+        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
+        f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{reason}."
+    )
+    ours, theirs, *_ = ways
+    return Rivals(about, workload, ours, theirs, comparison)
+
+
+def _alternate(
+    rank: int, world_size: int, ways: dict[str, Way], workload: Workload, rounds: Rounds, is_split: bool
+) -> tuple[Comparison, str]:
+    """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes.
+
+    Ranks that split the layers see one batch, and their updates are not timed.
+    """
+    ours, theirs, *_ = ways
+    if is_gpu(comm.own_device()):
+        ways = {name: make for name, make in ways.items() if not name.endswith("over sockets")}
+    made = {name: _Trainer(name, make, workload, seed=0 if is_split else rank) for name, make in ways.items()}
+    steps: dict[str, Step] = {name: each.both if is_split else each.step for name, each in made.items()}
+    before: dict[str, Step] = {name: each.update for name, each in made.items()} if is_split else {}
+    tokens = workload.tokens * (1 if is_split else world_size)
+    about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
+    comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
+    check_same_work({name: each.loss.item() for name, each in made.items()}, theirs)
+    reason = getattr(made[ours].model, "reason", "")
+    return comparison, f"; {reason}" if reason else ""
+
+
+class _Trainer:
+    """A GPT-2 in one way; every way starts from the same weights and sees the same batch."""
+
+    loss: torch.Tensor
+
+    def __init__(self, name: str, make: Way, workload: Workload, seed: int) -> None:
+        device = comm.own_device().type
+        self._name, self._inner = name, workload.model(device)
+        self.model = make(self._inner)
+        self._optimizer = torch.optim.AdamW(self._inner.parameters(), lr=1e-4)
+        self._tokens = workload.ids(seed).to(device)
+
+    def step(self) -> None:
+        """Forward, backward and update."""
+        self.both()
+        self.update()
+
+    def both(self) -> None:
+        """Forward and backward."""
+        self._inner.zero_grad()
+        self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
+        with sharded_loss() if self._name == "torch DTensor" else nullcontext():
+            self.loss.backward()
+        if self._name == "one all-reduce per parameter":
+            average_gradients(self._inner)
+
+    def update(self) -> None:
+        """A step of the optimizer; before the first backward nothing changes."""
+        self._optimizer.step()
+
+
 def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
-    """Refuse losses that differ: ways to train the same model agree after as many steps.
+    """Refuse losses that differ by more than a part of the reference's: ways to train one model agree.
 
     Raises:
-        Implausible: a loss is further from the reference's than the tolerance.
+        Implausible: a way with communication has another loss than the reference after as many steps.
     """
-    for way, loss in losses.items():
-        if not abs(loss - losses[reference]) <= tolerance * abs(losses[reference]):
-            raise Implausible(
-                f"check of equal work failed: after the same steps {way} has loss {loss:.4f} and {reference} "
-                f"{losses[reference]:.4f}"
-            )
+    right = losses[reference]
+    told = {way: [loss] for way, loss in losses.items() if way != "no communication"}
+    check_same_losses({reference: [right], **told}, tolerance * abs(right))

@@ -1,33 +1,40 @@
-"""What this machine can do at most, and which of its limits bounds an operation.
+"""What this machine can do at most, what GPT-2's operations compute and move, and which limit bounds each of them.
 
-Three numbers: FLOP/s of a large matrix product, bytes/s of a large copy, and the latency of a message between two
+Three limits: FLOP/s of a large matrix product, bytes/s of a large copy, and the latency of a message between two
 ranks. An operation cannot be quicker than the slowest of the three allows. Drawn over FLOP per byte, the first two are
 a roof.
+
+A count of work needs a convention. Here a matrix product of m x k by k x n numbers is 2mkn FLOP, as everywhere.
+Other operations are counted by number: one for each addition, multiplication, comparison, root or exponential.
+Bytes are those of the tensors that go in and come out, once each: a kernel cannot move fewer.
 
 Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
+from torch.nn import functional
 
 from pllab import comm
 from pllab.bench.measure import Comparison, Spread, compare
-from pllab.bench.operations import Operation, gpt2_operations
-from pllab.comm.machine import compute_threads
+from pllab.comm.devices import compute_threads, large_product
 from pllab.show import Figure, chart, figure
 from pllab.show.theme import LIGHT, write_number
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+SOFTMAX_FLOPS = 5  # per number: compare, subtract, exponential, add, divide
+LAYER_NORM_FLOPS = 8  # add, subtract, square, add; divide, and with weight and bias multiply, add; one for the root
+GELU_FLOPS = 9  # a cube, its factor, add, factor, tanh, add one, multiply by the number and by a half
+ADAMW_FLOPS = 14  # decay 1, first moment 3, second moment 4, corrected root 3, update 3
 
 PRODUCT, COPY = "large product", "large copy"  # the two kernels whose best rounds are the roof
 _MARKS = {"compute": ("o", "#0072B2"), "memory": ("s", "#E69F00")}
 _CAPTION = "Circle: bounded by compute. Square: bounded by memory. An operation without FLOP is in the table only."
-_SIDE, _NUM_COPIED = 1024, 2**24  # numbers: the product is N x N by N x N
+_NUM_COPIED = 2**24  # numbers of the large copy
 
 
 class Machine(NamedTuple):
@@ -69,6 +76,76 @@ def bound_of(flops: float, num_bytes: float, machine: Machine, num_messages: int
 
 
 @dataclass(frozen=True)
+class Operation:
+    """Something a training step does: how much it computes and moves, and a call that does it.
+
+    Example: `Operation(flops=2 * 4 * 5 * 6, num_bytes=4 * (4 * 5 + 5 * 6 + 4 * 6), run=lambda: a @ b)` is a product of
+    4 x 5 by 5 x 6 numbers in float32.
+    """
+
+    flops: int
+    num_bytes: int
+    run: Callable[[], object]
+
+    @property
+    def intensity(self) -> float:
+        """FLOP for each byte moved."""
+        return self.flops / self.num_bytes
+
+
+def gpt2_operations(
+    num_rows: int = 8, num_tokens: int = 256, width: int = 768, num_heads: int = 12, vocab_size: int = 50257
+) -> dict[str, Operation]:
+    """The forward operations of a GPT-2 layer by name, its embedding, and AdamW on one layer's weights.
+
+    Example: `gpt2_operations()["GELU"].intensity` is 1.125: 9 FLOP for 4 bytes in and 4 bytes out.
+
+    The sizes are those of GPT-2 124M and a batch of 8 rows; `width` is the width of the model and `num_heads` divides
+    it. The tensors together are larger than most caches, and a round over all operations leaves each input cold.
+    """
+    x, table = _noise(num_rows * num_tokens, width), _noise(vocab_size, width)
+    ids = torch.randint(vocab_size, (num_rows * num_tokens,))
+    up, hidden = _noise(width, 4 * width), _noise(num_rows * num_tokens, 4 * width)
+    queries, values = (_noise(num_rows * num_heads, num_tokens, width // num_heads) for _ in range(2))
+    keys, scores = torch.randn_like(queries).mT, _noise(num_rows * num_heads, num_tokens, num_tokens)
+    scale, shift = torch.ones(width), torch.zeros(width)
+    norm = partial(functional.layer_norm, x, (width,), scale, shift)
+    softmax = partial(functional.softmax, scores, -1)
+    gelu = partial(functional.gelu, hidden, approximate="tanh")
+    return {
+        "attention scores": _product(queries, keys),
+        "softmax": Operation(SOFTMAX_FLOPS * scores.numel(), 2 * scores.nbytes, softmax),
+        "attention values": _product(scores, values),
+        "MLP matmul": _product(x, up),
+        "GELU": Operation(GELU_FLOPS * hidden.numel(), 2 * hidden.nbytes, gelu),
+        "layer norm": Operation(LAYER_NORM_FLOPS * x.numel(), 2 * x.nbytes + scale.nbytes + shift.nbytes, norm),
+        "embedding": Operation(0, ids.nbytes + 2 * x.nbytes, partial(functional.embedding, ids, table)),
+        "AdamW step": _adamw(12 * width * width),
+    }
+
+
+def _noise(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape)
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> Operation:
+    """A matrix product, or a batch of them: `2mkn` FLOP each."""
+    rows = left.shape[:-1].numel()
+    columns = right.shape[-1]
+    written = left.element_size() * rows * columns
+    flops = 2 * rows * left.shape[-1] * columns
+    return Operation(flops, left.nbytes + right.nbytes + written, partial(torch.matmul, left, right))
+
+
+def _adamw(num_weights: int) -> Operation:
+    """One pass over weights, gradients and both moments; all but the gradients are written back."""
+    weights = torch.nn.Parameter(_noise(num_weights))
+    weights.grad = torch.randn_like(weights)
+    optimizer = torch.optim.AdamW([weights], fused=True)
+    return Operation(ADAMW_FLOPS * num_weights, (4 + 3) * weights.nbytes, optimizer.step)
+
+
+@dataclass(frozen=True)
 class Roofline:
     """Operations that were measured on a machine, in rounds together with the kernels that gave its limits.
 
@@ -102,31 +179,38 @@ class Roofline:
         left, right = min(x for x, _ in at.values()) / 8, max(x for x, _ in at.values()) * 6
         peak, ridge = self.machine.flops_per_s / 1e9, self.machine.ridge
         with chart("FLOP per byte (log scale)", "GFLOP/s (log scale)", 8.0, 4.4) as axes:
-            _log_axes(axes)
-            axes.plot([left, ridge, right], [peak * left / ridge, peak, peak], color=LIGHT.ink, linewidth=2)
+            axes.loglog([left, ridge, right], [peak * left / ridge, peak, peak], color=LIGHT.ink, linewidth=2)
             axes.text(right, peak * 1.08, f"compute: {write_number(peak)} GFLOP/s", ha="right")
             slope = f"memory: {write_number(self.machine.bytes_per_s / 1e9)} GB/s"
             start = (left, 1.3 * peak * left / ridge)
             angle = math.degrees(math.atan2(start[1], start[0]))
             axes.text(*start, slope, rotation=angle, rotation_mode="anchor", transform_rotates_text=True)
-            self._points(axes, at)
-            title = f"real, {self.times.machine['cpu']}, medians of {self._rounds} rounds"
-            axes.set_title(title, loc="left", fontsize=9)
-        fig = axes.get_figure(root=True)
-        assert fig is not None
-        return figure(fig, self.sentence(), _CAPTION)
+            below = -1.0
+            for name, (x, y) in sorted(at.items(), key=lambda one: one[1]):
+                mark, colour = _MARKS[self.bound(name).limit]
+                axes.plot(x, y, mark, color=colour, markersize=9, markeredgecolor="black")
+                offset = (8, 5) if x == below else (8, -12)  # of two at one intensity, the upper one's name is above
+                axes.annotate(name, (x, y), xytext=offset, textcoords="offset points", fontsize=9)
+                below = x
+            _write_plain(axes)
+            rounds = len(self.times.seconds[drawn[0]])
+            axes.set_title(f"real, {self.times.machine['cpu']}, medians of {rounds} rounds", loc="left", fontsize=9)
+            canvas: Any = axes.figure
+            return figure(canvas, self._sentence(), _CAPTION)
 
-    def _points(self, axes: "Axes", at: Mapping[str, tuple[float, float]]) -> None:
-        """A mark and a name for each operation; of two at one intensity, the upper one has its name above."""
-        below = -1.0
-        for name, (x, y) in sorted(at.items(), key=lambda one: one[1]):
-            mark, colour = _MARKS[self.bound(name).limit]
-            axes.plot(x, y, mark, color=colour, markersize=9, markeredgecolor="black")
-            offset = (8, 5) if x == below else (8, -12)
-            axes.annotate(name, (x, y), xytext=offset, textcoords="offset points", fontsize=9)
-            below = x
+    def table(self) -> str:
+        """A line for each operation: its work, the limit that bounds it, the least time, and the measured one."""
+        lines = [
+            "operation           MFLOP      MB  FLOP/byte  bounded by   at least    measured (quartiles)  of limit"
+        ]
+        for name, each in self.operations.items():
+            bound, took = self.bound(name), self.times.time(name).scaled(1e3)
+            work = f"{each.flops / 1e6:8,.0f} {each.num_bytes / 1e6:7.1f} {each.intensity:10.1f}"
+            least = f"{bound.limit:10} {1e3 * bound.seconds:7.1f} ms"
+            lines.append(f"{name:16} {work}  {least} {took.text(1):>20} ms {self.efficiency(name):8.0%}")
+        return "\n".join(lines)
 
-    def sentence(self) -> str:
+    def _sentence(self) -> str:
         """The picture in words."""
         parts = [
             f"{name} {write_number(self.flops_per_s(name) / 1e9)} GFLOP/s at {write_number(each.intensity)} FLOP per "
@@ -137,31 +221,11 @@ class Roofline:
         roof = f"roof of {write_number(peak)} GFLOP/s and {write_number(slope)} GB/s, which meet at"
         return f"Roofline (real): {roof} {write_number(self.machine.ridge)} FLOP per byte. " + "; ".join(parts) + "."
 
-    def table(self) -> str:
-        """A line for each operation: its work, the limit that bounds it, the least time, and the measured one."""
-        lines = [
-            "operation           MFLOP      MB  FLOP/byte  bounded by   at least    measured (quartiles)  of limit"
-        ]
-        for name, each in self.operations.items():
-            bound, took = self.bound(name), self.times.time(name).scaled(1e3)
-            reached = self.efficiency(name)
-            work = f"{each.flops / 1e6:8,.0f} {each.num_bytes / 1e6:7.1f} {each.intensity:10.1f}"
-            lines.append(
-                f"{name:16} {work}  {bound.limit:10} {1e3 * bound.seconds:7.1f} ms {took.text(1):>20} ms {reached:8.0%}"
-            )
-        return "\n".join(lines)
 
-    @property
-    def _rounds(self) -> int:
-        return len(next(iter(self.times.seconds.values())))
-
-
-def _log_axes(axes: "Axes") -> None:
-    """Both axes by factors, with plain numbers beside them."""
+def _write_plain(axes: Any) -> None:
+    """Plain numbers beside axes that go by factors."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axes.set_xscale("log")
-    axes.set_yscale("log")
     for axis, steps in ((axes.xaxis, (1.0,)), (axes.yaxis, (1.0, 2.0, 5.0))):
         axis.set_major_locator(LogLocator(subs=steps))
         axis.set_major_formatter(FuncFormatter(lambda value, _: write_number(value)))
@@ -182,24 +246,13 @@ def measure_roofline(
         ValueError: there are no rounds, or no such number of threads.
     """
     operations = gpt2_operations() if operations is None else operations
-    kernels = _kernels()
-    with compute_threads(num_threads), torch.no_grad():
-        runs = {name: each.run for name, each in {**kernels, **operations}.items()}
-        times = compare(runs, repeats, 2)
-    product, copy = kernels[PRODUCT], kernels[COPY]
-    machine = Machine(product.flops / min(times.seconds[PRODUCT]), copy.num_bytes / min(times.seconds[COPY]), latency_s)
-    return Roofline(machine, operations, times)
-
-
-def _kernels() -> dict[str, Operation]:
-    """A large product and a large copy, into tensors that are there already."""
-    left, right, product = (torch.ones(_SIDE, _SIDE) for _ in range(3))
+    flops, multiply = large_product(torch.device("cpu"), torch.float32)
     source, target = (torch.ones(_NUM_COPIED) for _ in range(2))
-    num_bytes = left.nbytes + right.nbytes + product.nbytes
-    return {
-        PRODUCT: Operation(2 * _SIDE**3, num_bytes, lambda: torch.mm(left, right, out=product)),
-        COPY: Operation(0, source.nbytes + target.nbytes, lambda: target.copy_(source)),
-    }
+    kernels: dict[str, Callable[[], object]] = {PRODUCT: multiply, COPY: partial(target.copy_, source)}
+    with compute_threads(num_threads), torch.no_grad():
+        times = compare(kernels | {name: each.run for name, each in operations.items()}, repeats, 2)
+    product_s, copy_s = (min(times.seconds[name]) for name in kernels)
+    return Roofline(Machine(flops / product_s, 2 * source.nbytes / copy_s, latency_s), operations, times)
 
 
 def measure_latency(repeats: int = 200, timeout_s: float = 60.0) -> Spread:

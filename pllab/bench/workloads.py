@@ -3,22 +3,17 @@
 Weights and batches are the same in every process and at every call, so that results of several ways can be compared.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining import schedules as torch_schedules
 
-from pllab.arguments import whole_number
-from pllab.comm.devices import synchronize
-from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, layers_of
+from pllab.arguments import require, whole_number
+from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
 from pllab.models.layers import cut
 from pllab.pipeline import balance
-from pllab.pipeline.microbatches import scatter, single
 
 Step = Callable[[], object]
 
@@ -50,32 +45,36 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name not in ("dtype", "whole_model"):
+            if name != "dtype":
                 whole_number(name, value)
-        if self.width % self.num_heads:
-            raise ValueError(f"width is {self.width}, which {self.num_heads} heads do not divide; give a multiple")
+        require(
+            self.width % self.num_heads == 0,
+            f"width is {self.width}, which {self.num_heads} heads do not divide; give a multiple",
+        )
 
     @property
     def tokens(self) -> int:
         """Tokens of the batch."""
         return self.batch_size * self.num_tokens
 
-    def model(self, kind: str) -> GPT2LMHeadModelParallel:
-        """The GPT-2 with random weights, without dropout, on "cpu" or "cuda"."""
+    def model(self, kind: str = "cpu", **config: Any) -> GPT2LMHeadModelParallel:
+        """The GPT-2 with random weights, without dropout, on "cpu" or "cuda"; `config` has other fields of its own."""
         torch.manual_seed(0)
         sizes = {"n_layer": self.num_layers, "n_embd": self.width, "n_head": self.num_heads}
-        config = gpt2_config("tiny", self.vocab_size, n_positions=self.num_tokens, use_cache=False, **sizes)
-        model = GPT2LMHeadModelParallel(config)
+        fields = {"n_positions": self.num_tokens, "use_cache": False} | sizes | config
+        model = GPT2LMHeadModelParallel(gpt2_config("tiny", self.vocab_size, **fields))
         nn.Module.to(model, kind, getattr(torch, self.dtype))
         return model
+
+    def ids(self, seed: int) -> torch.Tensor:
+        """Random token ids (rows, time), the same for the same seed."""
+        shape, generator = (self.batch_size, self.num_tokens), torch.Generator().manual_seed(seed)
+        return torch.randint(self.vocab_size, shape, generator=generator)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineWorkload(Workload):
-    """Layers and a batch in micro-batches: 8 GPT-2 blocks, or with `whole_model` embedding and head too.
-
-    Example: `PipelineWorkload(whole_model=True, num_layers=12, width=768, num_heads=12, vocab_size=50257,
-    dtype="bfloat16")` is a step of GPT-2 124M.
+    """The blocks of a GPT-2 and a batch in micro-batches: `PipelineWorkload(num_layers=12, width=768, num_heads=12)`.
 
     Raises:
         ValueError: as `Workload`, or the batch cannot be cut into micro-batches of one size.
@@ -89,16 +88,14 @@ class PipelineWorkload(Workload):
     """Tokens of a row."""
     num_microbatches: int = 8
     """Micro-batches that the batch is cut into."""
-    whole_model: bool = False
-    """Whether embedding, head and loss are layers too."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch_size % self.num_microbatches:
-            raise ValueError(
-                f"batch_size is {self.batch_size} and cannot be cut into {self.num_microbatches} micro-batches of one "
-                "size; give a multiple of num_microbatches"
-            )
+        require(
+            self.batch_size % self.num_microbatches == 0,
+            f"batch_size is {self.batch_size} and cannot be cut into {self.num_microbatches} micro-batches of one "
+            "size; give a multiple of num_microbatches",
+        )
 
     @property
     def rows(self) -> int:
@@ -107,43 +104,17 @@ class PipelineWorkload(Workload):
 
 
 class Layers:
-    """The layers of a workload in order, and a batch for them, also in micro-batches."""
+    """The blocks of a workload in order, and a batch for them (rows, time, width), whole and in micro-batches."""
 
     def __init__(self, work: PipelineWorkload, kind: str = "cpu") -> None:
         model = work.model(kind)
-        inside = slice(None) if work.whole_model else slice(1, -1)
-        self.work, self.costs = work, layer_costs(model.config, work.num_tokens)[inside]
-        self.whole = nn.Sequential(*layers_of(model)[inside])
-        ids = torch.randint(work.vocab_size, (work.batch_size, work.num_tokens), device=kind)
-        hidden = torch.randn(*ids.shape, work.width, device=kind, dtype=model.dtype)
-        self.batch = (ids, ids.clone()) if work.whole_model else (hidden,)
-        self.parts = [single(part) for part in scatter(self.batch, work.rows)]
+        self.work, self.whole = work, nn.Sequential(*layers_of(model)[1:-1])
+        self.batch = torch.randn(work.batch_size, work.num_tokens, work.width, device=kind, dtype=model.dtype)
+        self.parts = self.batch.split(work.rows)
 
     def stages(self, count: int) -> list[nn.Sequential]:
-        """The layers in this many stages, of costs as equal as whole layers allow."""
-        return cut(list(self.whole), balance(self.costs, count))
-
-    def sequential(self) -> None:
-        """One micro-batch after the other: the memory of a pipeline without its second device."""
-        for part in self.parts:
-            (row_loss(self.whole(part)) / len(self.parts)).backward()
-
-    def torch_step(self, name: str, stages: Mapping[int, nn.Module], num_stages: int) -> Step:
-        """One step of PyTorch's own schedule of this class over this rank's stages, by number."""
-        device, targets = torch.device("cpu"), torch.zeros(self.work.batch_size)
-        mine = [PipelineStage(module, number, num_stages, device) for number, module in stages.items()]
-        argument = mine if len(mine) > 1 else mine[0]
-        schedule = getattr(torch_schedules, name)(argument, self.work.num_microbatches, row_loss)
-        inputs = self.batch if 0 in stages else ()
-        return partial(schedule.step, *inputs, **({"target": targets} if num_stages - 1 in stages else {}))
-
-    def gradient_norms(self, step: Step) -> torch.Tensor:
-        """The norm of every gradient after a step, 0 if there is none."""
-        self.whole.zero_grad()
-        step()
-        synchronize()
-        gradients = [parameter.grad for parameter in self.whole.parameters()]
-        return torch.stack([torch.tensor(0.0) if g is None else g.float().norm().cpu() for g in gradients])
+        """The blocks in this many stages, as equal as whole blocks allow."""
+        return cut(list(self.whole), balance([1.0] * len(self.whole), count))
 
 
 def row_loss(output: torch.Tensor, _targets: torch.Tensor | None = None) -> torch.Tensor:

@@ -12,45 +12,48 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.arguments import whole_number
+from pllab.arguments import require, whole_number
 from pllab.bench.measure import Implausible
 from pllab.bench.workloads import Workload
 from pllab.parallel import DataParallel, FullyShardedDataParallel
 from pllab.parallel.byte_count import held_bytes
 
 STAGES = (0, 1, 2, 3)
-DEFAULT_WORKLOAD = Workload(num_layers=12, width=64, num_heads=4, vocab_size=256, batch_size=4, num_tokens=32)
+_WORKLOAD = Workload(num_layers=12, width=64, num_heads=4, vocab_size=256, batch_size=4, num_tokens=32)
 
 
 @dataclass(frozen=True)
-class Held:
-    """One rank in one stage: bytes by kind when they are most together, and the messages of a step."""
+class HeldAndSent:
+    """One rank in one stage: bytes by kind when they are most together, and the messages of a step.
+
+    `sent_bytes` is what a rank sends if it passes its messages on in a ring.
+    """
 
     peak: Mapping[str, int]
-    sent: Mapping[str, float]
-    """Bytes that a rank sends in a ring, by the name of the collective."""
+    sent_bytes: float
     num_messages: int
 
 
 @dataclass(frozen=True)
 class ZeroBench:
-    """What every rank held and sent in every stage."""
+    """What every rank held and sent in every stage.
 
-    workload: Workload
+    `of_root` counts the parameters of no unit, or of several: token and position embeddings, and the last norm.
+    """
+
     world_size: int
     num_parameters: int
     of_root: int
-    """Parameters of no unit, or of several: token and position embeddings, and the last norm."""
-    stages: Mapping[int, tuple[Held, ...]]
+    stages: Mapping[int, tuple[HeldAndSent, ...]]
 
     def bytes_per_parameter(self, stage: int) -> list[dict[str, float]]:
         """By rank, the peak of each kind over the number of parameters; all kinds of plain Adam are 16."""
-        return [{kind: size / self.num_parameters for kind, size in held.peak.items()} for held in self.stages[stage]]
+        return [{kind: size / self.num_parameters for kind, size in rank.peak.items()} for rank in self.stages[stage]]
 
     def volume(self, stage: int) -> float:
         """What a rank sends in a step, in units of the model's bytes times (w - 1) / w: near 2, 2, 2 and 3."""
-        sent = sum(self.stages[stage][0].sent.values())
-        return sent / (4 * self.num_parameters) / ((self.world_size - 1) / self.world_size)
+        share = (self.world_size - 1) / self.world_size
+        return self.stages[stage][0].sent_bytes / (4 * self.num_parameters) / share
 
 
 def closed_form(stage: int, world_size: int) -> dict[str, float]:
@@ -63,15 +66,14 @@ def closed_form(stage: int, world_size: int) -> dict[str, float]:
 
     Source: Rajbhandari et al. 2020, figure 1, there with mixed precision: 2 + 2 + 12.
     """
-    if stage not in STAGES:
-        raise ValueError(f"stage is {stage}; give 0 (nothing is sharded) to 3 (everything is)")
+    require(stage in STAGES, f"stage is {stage}; give 0 (nothing is sharded) to 3 (everything is)")
     num_ranks = whole_number("world_size", world_size)
     shares = {"parameters": 3, "gradients": 2, "optimizer": 1}  # sharded from this stage on
     sizes = {"parameters": 4.0, "gradients": 4.0, "optimizer": 8.0}
     return {kind: size / (num_ranks if stage >= shares[kind] else 1) for kind, size in sizes.items()}
 
 
-def bench_zero(workload: Workload = DEFAULT_WORKLOAD, *, world_size: int = 2, timeout_s: float = 120.0) -> ZeroBench:
+def bench_zero(workload: Workload = _WORKLOAD, *, world_size: int = 2, timeout_s: float = 120.0) -> ZeroBench:
     """Count the bytes and the messages of a step in every stage, on real ranks.
 
     Example: `bench_zero().volume(3)` is 2.9: the root and the last unit are gathered once, all others twice.
@@ -85,49 +87,44 @@ def bench_zero(workload: Workload = DEFAULT_WORKLOAD, *, world_size: int = 2, ti
         Implausible: the stages did not train the same model.
         RankError: a rank failed.
     """
-    seen = comm.launch(_measure, world_size, workload, backend="gloo", timeout_s=timeout_s)
-    num_parameters, of_root, _ = seen[0]
-    stages = {stage: tuple(held[stage] for _, _, held in seen) for stage in STAGES}
-    return ZeroBench(workload, world_size, num_parameters, of_root, stages)
+    by_rank = comm.launch(_measure, world_size, workload, backend="gloo", timeout_s=timeout_s)
+    whole = workload.model()
+    of_all, of_blocks = (sum(part.numel() for part in each.parameters()) for each in (whole, whole.transformer.h))
+    stages = {stage: tuple(counted[stage] for counted in by_rank) for stage in STAGES}
+    return ZeroBench(world_size, of_all, of_all - of_blocks, stages)
 
 
-def _measure(rank: int, world_size: int, workload: Workload) -> tuple[int, int, dict[int, Held]]:
+def _measure(rank: int, world_size: int, workload: Workload) -> dict[int, HeldAndSent]:
     del world_size
-    whole = workload.model("cpu")
-    sizes = [sum(part.numel() for part in module.parameters()) for module in (whole, whole.transformer.h)]
     trained = {stage: _train(workload, stage, rank) for stage in STAGES}
     for stage, (_, weights) in trained.items():
         for mine, plain in zip(weights, trained[0][1], strict=True):
             if not torch.allclose(mine, plain, rtol=1e-3, atol=1e-4):
                 raise Implausible(f"after two steps ZeRO stage {stage} has other weights than plain data parallelism")
-    return sizes[0], sizes[0] - sizes[1], {stage: held for stage, (held, _) in trained.items()}
+    return {stage: counted for stage, (counted, _) in trained.items()}
 
 
-def _train(workload: Workload, stage: int, rank: int) -> tuple[Held, list[torch.Tensor]]:
+def _train(workload: Workload, stage: int, rank: int) -> tuple[HeldAndSent, list[torch.Tensor]]:
     """Two steps, of which the second is counted, and the whole weights after them."""
-    shared = _shared(workload.model("cpu"), stage)
+    shared = _shared(workload.model(), stage)
     parameters = list(shared.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, fused=True)
-    rows = torch.Generator().manual_seed(rank)
-    peak: dict[str, int] = {}
+    seen: list[dict[str, int]] = []
+
+    def look(_: comm.Message | None = None) -> None:
+        seen.append(held_bytes(shared, parameters, [optimizer]))
+
     for is_counted in (False, True):
-        ids = torch.randint(workload.vocab_size, (workload.batch_size, workload.num_tokens), generator=rows)
-
-        def look(_: comm.Message | None = None) -> None:
-            nonlocal peak
-            now = held_bytes(shared, parameters, [optimizer])
-            peak = max(peak, now, key=lambda each: sum(each.values()))
-
+        ids = workload.ids(seed=2 * rank + is_counted)
         with comm.record_messages(look if is_counted else None) as ledger:
             shared(input_ids=ids, labels=ids).loss.backward()
-            if is_counted:
-                look()
+        if is_counted:
+            look()
         optimizer.step()
         optimizer.zero_grad()
-    sent: dict[str, float] = {}
-    for message in ledger.messages:
-        sent[message.name] = sent.get(message.name, 0.0) + float(comm.traffic(message))
-    return Held(peak, sent, len(ledger.messages)), _whole_weights(shared)
+    fullest = max(seen, key=lambda held: sum(held.values()))
+    sent_bytes = float(sum(map(comm.traffic, ledger.messages)))
+    return HeldAndSent(fullest, sent_bytes, len(ledger.messages)), _whole_weights(shared)
 
 
 def _shared(model: nn.Module, stage: int) -> DataParallel | FullyShardedDataParallel:

@@ -50,7 +50,7 @@ def run(words: Sequence[str]) -> int:
 def report() -> Iterator[tuple[str, str]]:
     """The lines of the report: name and text."""
     from pllab.comm import plan_backend
-    from pllab.comm.machine import num_cores
+    from pllab.comm.devices import num_cores
 
     yield "cores", f"{num_cores()} for this process, {os.cpu_count()} in the machine"
     yield "memory", _memory()
@@ -104,25 +104,20 @@ def find_strays() -> list[str]:
         return ["not looked for, because psutil is not installed"]
     me = psutil.Process()
     family = {me.pid, *(parent.pid for parent in me.parents())}
+    ours = str(Path(tempfile.gettempdir()) / _FOLDER_MARK)
     # Fields that this user may not read are None, and a process that ends meanwhile is left out.
     processes = [process.info for process in psutil.process_iter(["pid", "ppid", "username", "cmdline", "open_files"])]
     commands = {info["pid"]: " ".join(info["cmdline"] or ()) for info in processes}
     strays = []
     for info in processes:
         number, command = info["pid"], commands[info["pid"]]
-        files = [Path(file.path) for file in info["open_files"] or ()]
-        if number not in family and info["username"] == me.username() and _is_ours(command, files):
+        is_marked = any(mark in command for mark in _COMMAND_MARKS)
+        is_marked |= any(file.path.startswith(ours) for file in info["open_files"] or ())
+        if "python" in command and is_marked and number not in family and info["username"] == me.username():
             in_use = "python" in commands.get(info["ppid"], "")  # as while a notebook or a run is open
             state = f"in use by process {info['ppid']}" if in_use else f"left behind, end it with kill {number}"
             strays.append(f"process {number} {state} ({command if len(command) <= 70 else f'{command[:67]}...'})")
     return strays
-
-
-def _is_ours(command: str, files: Sequence[Path]) -> bool:
-    temp = Path(tempfile.gettempdir())
-    below = [file.relative_to(temp).parts for file in files if file.is_relative_to(temp)]
-    marked = any(parts[0].startswith(_FOLDER_MARK) for parts in below if parts)
-    return "python" in command and (marked or any(mark in command for mark in _COMMAND_MARKS))
 
 
 def _version(part: str) -> str:

@@ -6,68 +6,73 @@ are flags without a prefix. argparse reads the words; an error is one sentence.
 
 import argparse
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from functools import partial
-from types import MappingProxyType, NoneType
+from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, get_args, get_origin
 
 import docstring_parser
 
+from pllab.arguments import plain_file, require
+
 T = TypeVar("T")
 
 
-def parse(target: Callable[..., T], words: Sequence[str], command: str) -> T:
+def parse(target: Callable[..., T], words: Sequence[str], command: str, alone: str = "") -> T:
     """Call `target` with the values of the flags; `--help` prints the flags and exits.
 
     Example: `parse(TrainConfig, ["--batch-size", "8"], "train")` -> `TrainConfig(batch_size=8)`.
 
+    Args:
+        target: a record or a function.
+        words: as the user wrote them.
+        command: what stands before them, for sentences.
+        alone: the parameter whose values are the words that stand alone, before, after and between flags.
+
     Raises:
         ValueError: a flag is unknown or has a value that `target` refuses.
     """
-    (call,) = bind((target,), words, command)
+    (call,) = bind((target,), words, command, alone)
     return call()
 
 
-def bind(targets: Sequence[Callable[..., Any]], words: Sequence[str], command: str) -> list[Callable[[], Any]]:
-    """`parse` for several targets that share the words; return a function for each, to be called later.
+def bind(
+    targets: Sequence[Callable[..., Any]], words: Sequence[str], command: str, alone: str = ""
+) -> list[Callable[[], Any]]:
+    """`parse` for several targets with flags of their own; return a function for each, to be called later.
 
     Raises:
         ValueError: a flag is unknown, or has a value of another type or one that a record refuses.
     """
     summary = docstring_parser.parse_from_object(targets[0]).short_description
     parser = _Parser(prog=f"python -m pllab {command}", description=summary)
-    shared: set[str] = set()
     for flag in (flag for target in targets for flag in _flags(target)):
-        if flag.name not in shared:  # the first target's help and default stand for all
-            _add(parser, flag)
-        shared.add(flag.name)
-    values = vars(parser.parse_args([_as_flag(word) for word in words]))
+        _add(parser, flag, flag.name == alone)
+    values = vars(parser.parse_intermixed_args([_as_flag(word) for word in words]))
     return [_call(target, values) for target in targets]
 
 
-def gather(
-    words: Sequence[str], name: str, *, short: Mapping[str, str] = MappingProxyType({}), switches: Sequence[str] = ()
-) -> list[str]:
-    """Make words that stand alone the values of one flag: `a.json -o b.html` -> `-o b.html --traces a.json`.
+def check_file(flag: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written once there is something to write into it.
 
-    Args:
-        words: as the user wrote them.
-        name: the flag that may be left out, `"--traces"`.
-        short: other names of flags.
-        switches: flags without a value.
+    Raises:
+        ValueError: the path is a folder, a pipe or a device, is in a folder that does not exist, or cannot be written.
     """
-    flags: list[str] = []
-    alone: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-"):
-            alone.append(word)
-            continue
-        flags.append(short.get(word, word))
-        if word not in ("-h", "--help", name, *switches) and "=" not in word:
-            flags += [value for value in [next(rest, None)] if value is not None]
-    return [*(flag for flag in flags if flag != name), *([name, *alone] if alone else [])]
+    if path is None:
+        return
+    name = f"{flag} {str(path)!r}"
+    require(not plain_file(path).is_dir(), f"{name} is a folder; name a file in it")
+    require(path.parent.is_dir(), f"{name} lies in a folder that does not exist; make it first")
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()  # in /proc even root may not, whatever access says
+        can_write = not path.exists() or os.access(path, os.W_OK)
+    except OSError:
+        can_write = False
+    require(can_write, f"{name} cannot be written; name a file in a folder of your own")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -114,21 +119,24 @@ def _is_record(kind: Any) -> bool:
     return is_dataclass(kind)
 
 
-def _add(parser: argparse.ArgumentParser, flag: _Flag) -> None:
-    name = "--" + flag.name.replace("_", "-")
+def _add(parser: argparse.ArgumentParser, flag: _Flag, is_alone: bool) -> None:
     about: dict[str, Any] = {"default": flag.default, "help": flag.help.replace("%", "%%")}
     can_be_none = NoneType in get_args(flag.kind)
     kind = next(kind for kind in get_args(flag.kind) if kind is not NoneType) if can_be_none else flag.kind
+    is_many = get_origin(kind) is tuple
     if kind is bool:
         about |= {"action": argparse.BooleanOptionalAction}
     elif get_origin(kind) is Literal:
         about |= {"choices": get_args(kind), "type": type(get_args(kind)[0])}
     else:
-        is_many = get_origin(kind) is tuple
         one = get_args(kind)[0] if is_many else kind
         about |= {"type": partial(_read, one, can_be_none), "metavar": one.__name__.upper()}
         about |= {"nargs": "+"} if is_many else {}
-    parser.add_argument(name, **about)
+    if is_alone:
+        parser.add_argument(flag.name, **about | {"nargs": "*" if is_many else "?"})
+    else:
+        short = ["-o"] if flag.name == "output" else []
+        parser.add_argument(*short, "--" + flag.name.replace("_", "-"), **about)
 
 
 def _read(kind: type, can_be_none: bool, text: str) -> Any:

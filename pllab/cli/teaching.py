@@ -1,4 +1,4 @@
-"""`pllab grade NOTEBOOKS` and `pllab student FOLDER`: what a teacher does with the lessons."""
+"""`pllab grade NOTEBOOKS`, `student FOLDER` and `record FOLDER`: what a teacher does with the lessons."""
 
 import json
 import sys
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pllab.arguments import printable
-from pllab.cli.flags import gather, parse
+from pllab.arguments import printable, require
+from pllab.cli.flags import check_file, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class GradeOptions:
     """Grade notebooks of lessons: every exercise is checked as the notebook checks it, for as many points as dots."""
 
     notebooks: tuple[Path, ...] = ()
-    """Notebooks handed in; also without the flag."""
+    """Notebooks handed in."""
     json: bool = False
     """Print the grades as JSON."""
     timeout_s: float | None = None
@@ -29,8 +29,7 @@ class GradeOptions:
     """Submissions that are graded at a time."""
 
     def __post_init__(self) -> None:
-        if not self.notebooks:
-            raise ValueError("no notebook is given; write python -m pllab grade handed_in/*.ipynb")
+        require(bool(self.notebooks), "no notebook is given; write python -m pllab grade handed_in/*.ipynb")
         if missing := [str(path) for path in self.notebooks if not path.is_file()]:
             raise ValueError(f"{missing[0]!r} is no file; name the notebooks that were handed in")
         if self.timeout_s is not None and not 1 <= self.timeout_s <= 3600:
@@ -48,13 +47,29 @@ class StudentOptions:
     """Copy the lessons for students: the folded solutions are left out, and AGENTS.md asks assistants to tutor."""
 
     folder: Path | None = None
-    """Folder to make; also without the flag."""
+    """Folder to make."""
     notebooks: Path = Path("notebooks")
     """Folder of the lessons."""
 
     def __post_init__(self) -> None:
         if self.folder is None:
             raise ValueError("no folder is given; write python -m pllab student FOLDER")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions:
+    """Record the moments of the instructor's guide, as a safety net for a class; do it on a quiet machine."""
+
+    folder: Path | None = None
+    """Folder for the recordings, a file for each moment."""
+    moments: tuple[str, ...] = ()
+    """Which moments to record; by default all."""
+
+    def __post_init__(self) -> None:
+        if self.folder is None:
+            raise ValueError("no folder is given; write python -m pllab record notebooks/recorded")
+        if self.folder.is_file():
+            raise ValueError(f"{str(self.folder)!r} is a file; name the folder for the recordings")
 
 
 def run(words: Sequence[str]) -> int:
@@ -64,7 +79,7 @@ def run(words: Sequence[str]) -> int:
         ValueError: an unknown flag, a value out of range, or a file that is not there.
         RuntimeError: this system cannot watch the submissions.
     """
-    options = parse(GradeOptions, gather(words, "--notebooks", switches=("--json", "--no-json")), "grade")
+    options = parse(GradeOptions, words, "grade", alone="notebooks")
     from pllab.lesson.grading import Sheet, grade  # torch takes seconds, and wrong flags are told before
     from pllab.lesson.yard import Limits
 
@@ -89,10 +104,33 @@ def run_student(words: Sequence[str]) -> int:
     Raises:
         ValueError: an unknown flag, a folder that is not empty, no lessons, or a stub that is none.
     """
-    options = parse(StudentOptions, gather(words, "--folder"), "student")
+    options = parse(StudentOptions, words, "student", alone="folder")
     from pllab.lesson.student import build
 
     assert options.folder is not None
     names = build(options.notebooks, options.folder)
     print(f"{len(names)} lessons and AGENTS.md are in {options.folder}")
+    return 0
+
+
+def run_record(words: Sequence[str]) -> int:
+    """Record the moments one after the other, and print what each saw; returns 0.
+
+    Raises:
+        ValueError: there is no folder or no such moment.
+        OSError: a file cannot be written.
+    """
+    options = parse(RecordOptions, words, "record", alone="folder")
+    from pllab.lesson.moments import record
+    from pllab.lesson.recordings import MOMENTS
+
+    assert options.folder is not None, "refused above"
+    moments = options.moments or MOMENTS
+    for moment in moments:
+        require(moment in MOMENTS, f"{moment!r} is no moment of the guide; choose one of {', '.join(MOMENTS)}")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for moment in moments:
+        check_file("the recording", options.folder / f"{moment}.json")
+    for moment in moments:
+        print(f"{record(moment, options.folder)} is written", flush=True)
     return 0

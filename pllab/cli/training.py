@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -114,26 +114,24 @@ class Bars:
     """
 
     def __init__(self, num_epochs: int, is_hidden: bool = False) -> None:
-        self._num_epochs = num_epochs
-        self._is_hidden = is_hidden
+        self._num_epochs, self._is_hidden = num_epochs, is_hidden
         self._reading, self._words = logging.getLogger("pllab.data"), logging.StreamHandler()
         self._bars: dict[int, tqdm[Any]] = {}
-        self._names: dict[int, str] = {}
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Move the bar of the event's rank; a new epoch starts it again."""
-        rank, num_steps = event["rank"], event["num_steps"]
-        name = f"rank {rank} epoch {event['epoch'] + 1}/{self._num_epochs}"
-        bar = self._bars.get(rank) or self._new_bar(rank, num_steps)
-        if self._names.get(rank) != name:
-            self._names[rank] = name
-            bar.set_description_str(name, refresh=False)
-            bar.reset(num_steps)
-        bar.n = event["step"]
+        rank = event["rank"]
+        if rank not in self._bars:
+            self._bars[rank] = self._new_bar(rank)
+        bar = self._bars[rank]
+        if event["step"] <= bar.n:
+            bar.reset()
+        bar.n, bar.total = event["step"], event["num_steps"]
         rate = event["tokens"] / event["seconds"] if event["seconds"] else 0.0
+        bar.set_description_str(f"rank {rank} epoch {event['epoch'] + 1}/{self._num_epochs}", refresh=False)
         bar.set_postfix_str(f"loss {event['loss']:.3f}, {rate:,.0f} tokens/s", refresh=False)
         bar.update(0)
-        if event["step"] == num_steps:
+        if event["step"] == event["num_steps"]:
             bar.refresh()
 
     def __enter__(self) -> Self:
@@ -147,43 +145,41 @@ class Bars:
         for bar in self._bars.values():
             bar.close()
 
-    def _new_bar(self, rank: int, num_steps: int) -> "tqdm[Any]":
-        self._bars[rank] = tqdm(
-            total=num_steps,
-            position=rank,
-            disable=self._is_hidden,
-            file=sys.stderr,
-            unit="step",
-            mininterval=0.1 if sys.stderr.isatty() else 5.0,
-            dynamic_ncols=True,
+    def _new_bar(self, rank: int) -> "tqdm[Any]":
+        often = 0.1 if sys.stderr.isatty() else 5.0
+        return tqdm(
+            position=rank, disable=self._is_hidden, file=sys.stderr, unit="step", mininterval=often, dynamic_ncols=True
         )
-        return self._bars[rank]
 
 
 def summary_text(result: TrainResult) -> str:
-    """The results of a run for people: per epoch, per rank, in total."""
-    lines = [f"devices          {result.backend}"]
-    lines += [_epoch_line(epochs) for epochs in zip(*result.ranks, strict=True)]
-    if len(result.ranks) > 1:
-        lines += [_rank_line(epochs) for epochs in result.ranks]
-    return "\n".join(lines + _total_lines(result))
-
-
-def _metrics_lines(metrics: RunMetrics) -> list[str]:
-    """What came of the time; each measure is explained in `pllab.train.metrics`."""
-    lines = []
-    if metrics.bubble_fraction is not None:
-        lines.append(
-            f"bubble fraction  {metrics.bubble_fraction:.3f} measured in the steps, "
-            f"{metrics.predicted_bubble_fraction:.3f} simulated for this schedule"
-        )
-    memory = max(metrics.peak_memory_bytes) / 2**20
-    return [
-        *lines,
+    """The results of a run for people: per epoch, per rank, in total; `pllab.train.metrics` explains each measure."""
+    num_devices, num_epochs, metrics = result.config.world_size, len(result.ranks[0]), result.metrics
+    dropped = f"mean and deviation, the first of {num_epochs} epochs dropped" if num_epochs > 1 else "one epoch"
+    summed = f"{num_devices} devices together, real" if num_devices > 1 else "one device, real"
+    rate, memory = result.tokens_per_s.text(0), max(metrics.peak_memory_bytes) / 2**20
+    lines = [
+        f"devices          {result.backend}",
+        *(_epoch_line(epochs) for epochs in zip(*result.ranks, strict=True)),
+        *(_rank_line(epochs) for epochs in result.ranks if len(result.ranks) > 1),
+        f"training time    {result.training_time_s.text()} s per epoch ({dropped})",
+        f"throughput       {rate} tokens/s ({summed}), {metrics.samples_per_s:,.1f} samples/s",
+        *_bubble_lines(metrics),
         f"goodput          {metrics.goodput:.2f} updates/s over {metrics.wall_time_s:.1f} s of wall time",
         f"utilisation      {metrics.model_flops_utilisation:.1%} of the devices' FLOP/s; "
         f"at most {memory:,.0f} MiB on a rank",
+        f"validation loss  {result.validation_loss:.4f}",
+        *([f"BLEU             {result.bleu:.2f}"] if result.bleu is not None else []),
+        f"results          {result.path}",
     ]
+    return "\n".join(lines)
+
+
+def _bubble_lines(metrics: RunMetrics) -> Iterator[str]:
+    """How idle a pipeline was, beside its prediction; nothing of other runs."""
+    if metrics.bubble_fraction is not None:
+        measured, simulated = metrics.bubble_fraction, metrics.predicted_bubble_fraction
+        yield f"bubble fraction  {measured:.3f} measured in the steps, {simulated:.3f} simulated for this schedule"
 
 
 def _epoch_line(ranks: Sequence[EpochMetrics]) -> str:
@@ -201,19 +197,3 @@ def _rank_line(epochs: Sequence[EpochMetrics]) -> str:
     seconds = Summary.of([epoch.training_time_s for epoch in epochs])
     rate = Summary.of([epoch.tokens_per_s for epoch in epochs])
     return f"rank {epochs[0].rank:<11} {seconds.text()} s per epoch, {rate.text(0)} tokens/s"
-
-
-def _total_lines(result: TrainResult) -> list[str]:
-    num_devices, num_epochs = result.config.world_size, len(result.ranks[0])
-    dropped = f"mean and deviation, the first of {num_epochs} epochs dropped" if num_epochs > 1 else "one epoch"
-    summed = f"{num_devices} devices together, real" if num_devices > 1 else "one device, real"
-    samples = f"{result.metrics.samples_per_s:,.1f} samples/s"
-    lines = [
-        f"training time    {result.training_time_s.text()} s per epoch ({dropped})",
-        f"throughput       {result.tokens_per_s.text(0)} tokens/s ({summed}), {samples}",
-        *_metrics_lines(result.metrics),
-        f"validation loss  {result.validation_loss:.4f}",
-    ]
-    if result.bleu is not None:
-        lines.append(f"BLEU             {result.bleu:.2f}")
-    return [*lines, f"results          {result.path}"]

@@ -15,7 +15,6 @@ from pllab.comm.collectives import (
     backend_name,
     barrier,
     broadcast,
-    in_world,
     make_groups,
     own_device,
     rank,
@@ -30,11 +29,11 @@ from pllab.comm.errors import PeerError, RankError
 from pllab.comm.flight import record_flight
 from pllab.comm.group import counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
-from pllab.comm.ledger import Ledger, Message, group_name, note_tensor, record_messages, traffic
+from pllab.comm.ledger import Ledger, Message, group_name, record_messages, traffic
 from pllab.comm.links import Link, slow_link
 from pllab.comm.mesh import AXES, Mesh, group_of, make_mesh
-from pllab.comm.notebook.notebook_ranks import Ranks
-from pllab.comm.shared_memory import SharedBuffer, held_for_others, host_id, shared_buffer
+from pllab.comm.notebook_ranks import Ranks
+from pllab.comm.shared_memory import shared_buffer
 from pllab.comm.transferring import ring_all_reduce, run_transfers, tree_broadcast
 
 __all__ = [
@@ -49,7 +48,6 @@ __all__ = [
     "Pending",
     "RankError",
     "Ranks",
-    "SharedBuffer",
     "all_gather_async",
     "all_gather_object",
     "all_reduce",
@@ -60,13 +58,9 @@ __all__ = [
     "counted_rank",
     "group_name",
     "group_of",
-    "held_for_others",
-    "host_id",
-    "in_world",
     "launch",
     "make_groups",
     "make_mesh",
-    "note_tensor",
     "own_device",
     "plan_backend",
     "rank",

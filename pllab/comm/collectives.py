@@ -11,6 +11,7 @@ In order: who is here, collectives, messages between two ranks, groups inside th
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -74,11 +75,8 @@ def barrier(group: Group | None = None) -> None:
         PeerError: another rank went away or did not come in time.
     """
     note("barrier", (), 0, group=group)
-    if not dist.is_initialized():
-        return
-    with in_words("barrier", rank()):
-        devices = [own_device().index] if is_gpu(own_device()) else None
-        carried(partial(dist.barrier, group, device_ids=devices), 0)
+    devices = [own_device().index] if is_gpu(own_device()) else None
+    _exchange("barrier", partial(dist.barrier, group, device_ids=devices), 0)
 
 
 def all_reduce(
@@ -92,16 +90,20 @@ def all_reduce(
         PeerError: another rank went away or did not come in time.
     """
     note_tensor("all_reduce", tensor, group=group)
-    if not dist.is_initialized():
-        return
-    with in_words("all_reduce", rank()):
-        carried(partial(dist.all_reduce, tensor, operation, group=group), tensor.nbytes)
+    _exchange("all_reduce", partial(dist.all_reduce, tensor, operation, group=group), tensor.nbytes)
+
+
+def _exchange(operation: str, call: Callable[[], Any], num_bytes: int) -> None:
+    """Make a call of torch that waits for its message; alone, do nothing."""
+    if dist.is_initialized():
+        with in_words(operation, rank()):
+            carried(call, num_bytes)
 
 
 class Pending:
     """A message under way: `wait()` returns when the tensor holds the result."""
 
-    def __init__(self, operation: str, work: dist.Work | None) -> None:
+    def __init__(self, operation: str, work: "dist.Work | Future[dist.Work] | None") -> None:
         self._operation = operation
         self._work = work
 
@@ -111,13 +113,15 @@ class Pending:
         Raises:
             PeerError: another rank went away or did not come in time.
         """
-        if self._work is None:
-            return
         with in_words(self._operation, rank()):
-            self._work.wait()
+            work = self._work.result() if isinstance(self._work, Future) else self._work
+            if work is not None:
+                work.wait()
 
     def done(self) -> bool:
         """Whether the result is there; never waits."""
+        if isinstance(self._work, Future):
+            return self._work.done() and self._work.result().is_completed()
         return self._work is None or self._work.is_completed()
 
 
@@ -173,10 +177,7 @@ def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None)
     """
     _check_peer("broadcast from", source, group)
     note_tensor("broadcast", tensor, source, group)
-    if not dist.is_initialized():
-        return
-    with in_words("broadcast", rank()):
-        carried(partial(dist.broadcast, tensor, group=group, group_src=source), tensor.nbytes)
+    _exchange("broadcast", partial(dist.broadcast, tensor, group=group, group_src=source), tensor.nbytes)
 
 
 def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
@@ -189,11 +190,8 @@ def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
     """
     num_bytes = len(pickle.dumps(value)) if ledger_is_open() or link_is_open() else 0
     note("all_gather_object", (), num_bytes, group=group)
-    if not dist.is_initialized():
-        return [value]
-    values: list[Any] = [None] * world_size(group)
-    with in_words("all_gather_object", rank()):
-        carried(partial(dist.all_gather_object, values, value, group=group), num_bytes)
+    values = [value] * world_size(group)
+    _exchange("all_gather_object", partial(dist.all_gather_object, values, value, group=group), num_bytes)
     return values
 
 

@@ -1,6 +1,15 @@
-"""Which GPUs there are, and which of them this process uses: the same words for every kind of GPU that torch knows."""
+"""The machine: its cores and GPUs, which of them this process uses, and its description beside a measurement.
 
-from contextlib import AbstractContextManager
+The same words for every kind of GPU that torch knows. A number without its machine says nothing, so the trainer and the
+benches write the description beside their results, and the doctor prints it.
+"""
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -48,8 +57,60 @@ def event_after(stream: torch.Stream, *, is_timed: bool = False) -> torch.Event:
     return event
 
 
+def large_product(device: torch.device, dtype: torch.dtype) -> tuple[int, Callable[[], object]]:
+    """The FLOP of a product of two square matrices that keeps a device busy, and a call that computes it.
+
+    Example: on a CPU 2 x 1024^3 = 2.1e9. Over the seconds of the fastest of some calls, it is the FLOP/s of the device.
+    """
+    size = 8192 if is_gpu(device) else 1024
+    left, right, product = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(3))
+    return 2 * size**3, partial(torch.mm, left, right, out=product)
+
+
 def fork_rng(device: torch.device) -> AbstractContextManager[None]:
     """Restore the random state of the CPU and of this one device after the block, and touch no other GPU."""
     if is_gpu(device):
         return torch.random.fork_rng([device.index or 0], device_type=accelerator.KIND)
     return torch.random.fork_rng([])
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def compute_threads(count: int) -> Iterator[None]:
+    """Compute with this many threads inside the block; what is compared has one thread per device."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def describe_machine() -> dict[str, str | int]:
+    """Processor, cores, device, threads and versions; never the host's name.
+
+    Example: `describe_machine()["cores"]` is 2 on a laptop with two cores, and `["num_gpus"]` is 0 if it has no GPU.
+    """
+    gpus = num_gpus()
+    return {
+        "cpu": _processor(),
+        "cores": num_cores(),
+        "device": accelerator.name_of(0) if gpus else "cpu",
+        "num_gpus": gpus,
+        "threads_per_rank": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    """The processor's trade name if Linux knows it, else the architecture."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()

@@ -6,7 +6,7 @@ from such echoes, so that a person reads the cause.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch.distributed as dist
@@ -61,6 +61,11 @@ def is_echo(error: BaseException) -> bool:
 def sounds_like_echo(name: str, message: str) -> bool:
     """`is_echo` for an error that arrived as text: the name of its class and its message."""
     return name == PeerError.__name__ or _PEER_GONE.search(message) is not None
+
+
+def listed(ranks: Sequence[int]) -> str:
+    """Example: `rank 1` for [1], and `ranks 0, 1` for [0, 1]."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 @contextmanager

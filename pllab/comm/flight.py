@@ -87,12 +87,7 @@ class Flight:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def heard(self, made: GroupCall) -> Callable[[Any], HeardWork]:
-        """Note a call that is about to be made, and later how it goes on."""
-        number = self._began(made)
-        return lambda work: HeardWork(work, partial(self._went_on, number, work))
-
-    def _began(self, made: GroupCall) -> int:
-        """Write a call down; returns its number."""
+        """Write down a call that is about to be made, and note later how it goes on."""
         name, tensors, named, peer = made.name, made.tensors, group_name(made.group), made.peer
         puts_in = name != "receive" and (name not in _OF_ROOT or peer == dist.get_rank())
         with self._lock:
@@ -117,7 +112,7 @@ class Flight:
         if puts_in and any(_has_nan(tensor) for tensor in tensors):  # waits for a GPU, so the call is written before
             self._change(call.number, has_nan=True)
             self.write()
-        return call.number
+        return lambda work: HeardWork(work, partial(self._went_on, call.number, work))
 
     def _went_on(self, number: int, work: Any, step: Step) -> None:
         """Note that a call was waited for, or has its result; under nccl a wait returns before the result is there."""
@@ -153,7 +148,9 @@ class Flight:
         """Replace the file by what is known now."""
         frame = sys._current_frames().get(self.main_thread)
         frames = traceback.extract_stack(frame) if frame else []
-        stack = tuple(_frame_line(one) for one in reversed(frames) if one.filename != __file__)
+        stack = tuple(
+            _place(one.filename, one.lineno, one.name) for one in reversed(frames) if one.filename != __file__
+        )
         with self._lock, suppress(OSError):  # the owner may have removed the folder
             self._look()
             self.state = state or self.state
@@ -213,8 +210,7 @@ def _exceptions_of(watched: str, flight: Flight) -> Callable[[FrameType, str, An
     def local(frame: FrameType, event: str, arg: Any) -> Any:
         if event == "exception" and not issubclass(arg[0], _QUIET):
             told = _told(arg[1] if isinstance(arg[1], BaseException) else arg[0](arg[1]))
-            where = f"{Path(watched).name}:{frame.f_lineno} in {frame.f_code.co_name}"
-            caught = Caught(told, where, flight._made)
+            caught = Caught(told, _place(watched, frame.f_lineno, frame.f_code.co_name), flight._made)
             if not any(one.text == told and one.before_call == flight._made for one in flight.caught):
                 flight.caught.append(caught)  # where it was raised, not the frames that it passed through
         return local
@@ -240,10 +236,8 @@ def _line_of(frame: FrameType | None) -> str:
     """The innermost line that is neither torch's nor this room's: the program's own."""
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
-    if frame is None:
-        return ""
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+    return "" if frame is None else _place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
-def _frame_line(frame: traceback.FrameSummary) -> str:
-    return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
+def _place(file: str, line: int | None, function: str) -> str:
+    return f"{Path(file).name}:{line} in {function}"

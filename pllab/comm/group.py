@@ -143,7 +143,7 @@ def setup(
     place = _find_place(rank, world_size, init_file)
     plan = plan_backend(rank, world_size, backend, local_rank=place.rank, local_world_size=place.world_size)
     try:
-        _join(rank, world_size, plan, place, init_file, timeout)
+        _join(rank, world_size, plan, place, timeout)
     except BaseException:
         teardown()
         raise
@@ -186,10 +186,11 @@ def counted_rank(rank: int, world_size: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where this rank runs: its number on this host, how many ranks this host has, and whether torchrun said so."""
+    """Its number on this host, how many ranks this host has, and how it meets the others: by a file or by torchrun."""
 
     rank: int
     world_size: int
+    file: Path | None = None
     by_torchrun: bool = False
 
 
@@ -198,7 +199,7 @@ def _find_place(rank: int, world_size: int, init_file: str | os.PathLike[str] | 
     if init_file is not None:
         if not Path(init_file).parent.is_dir():  # torch would wait for it
             raise ValueError(f"init_file {str(init_file)!r} is in a folder that does not exist; make the folder first")
-        return _Place(rank, world_size)
+        return _Place(rank, world_size, Path(init_file))
     if all(name in os.environ for name in _TORCHRUN):
         expected = _from_environment("RANK"), _from_environment("WORLD_SIZE")
         if expected != (rank, world_size):
@@ -224,14 +225,7 @@ def _from_environment(name: str, default: int = 0) -> int:
     return int(value)
 
 
-def _join(
-    rank: int,
-    world_size: int,
-    plan: BackendPlan,
-    place: _Place,
-    init_file: str | os.PathLike[str] | None,
-    timeout: timedelta,
-) -> None:
+def _join(rank: int, world_size: int, plan: BackendPlan, place: _Place, timeout: timedelta) -> None:
     """Meet the other ranks; the environment is changed before gloo looks at it and restored by teardown."""
     if place.world_size == world_size:
         _keep_on_loopback()
@@ -243,37 +237,33 @@ def _join(
     if on_gpu is not None:
         torch.accelerator.set_device_index(on_gpu)
     with in_words(f"the meeting of {world_size} ranks", rank):
-        store = _store_by_torchrun(rank, world_size, timeout) if place.by_torchrun else None
+        store = _store(rank, world_size, place, timeout)
         dist.init_process_group(
-            plan.name,
-            init_method="env://" if place.by_torchrun and store is None else None,
-            store=store if place.by_torchrun else _store(world_size, init_file, timeout),
-            rank=rank,
-            world_size=world_size,
-            timeout=timeout,
-            device_id=on_gpu,
+            plan.name, store=store, rank=rank, world_size=world_size, timeout=timeout, device_id=on_gpu
         )
         if plan.name == "gloo":
             dist.barrier()  # a quick rank could leave while slow ones still connect, which fails them
 
 
-def _store(world_size: int, init_file: str | os.PathLike[str] | None, timeout: timedelta) -> Store:
-    """The meeting point of one host: a file, or the process's own memory when it is alone."""
-    store: Store = HashStore() if init_file is None else FileStore(str(Path(init_file)), world_size)
-    store.set_timeout(timeout)
-    return store
+def _store(rank: int, world_size: int, place: _Place, timeout: timedelta) -> Store:
+    """Where the ranks meet: a file, torchrun's port, or the process's own memory when it is alone."""
+    if not place.by_torchrun:
+        store: Store = HashStore() if place.file is None else FileStore(str(place.file), world_size)
+        store.set_timeout(timeout)
+        return store
+    address, port = os.environ["MASTER_ADDR"], _from_environment("MASTER_PORT")
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return TCPStore(address, port, world_size, rank == 0, timeout=timeout, multi_tenant=True)
+    return _of_this_attempt(TCPStore(address, port, None, False, timeout=timeout), rank, world_size, timeout)
 
 
-def _store_by_torchrun(rank: int, world_size: int, timeout: timedelta) -> Store | None:
-    """The store of torchrun's agent, under a prefix for this attempt; None if the environment says all.
+def _of_this_attempt(kept: Store, rank: int, world_size: int, timeout: timedelta) -> Store:
+    """The store of torchrun's agent, under a prefix for this attempt.
 
     When the agent restarts the ranks it keeps its store, which still holds the addresses of the ended ranks, and it
     gives the new ranks no attempt number that is the same on every host (pytorch issue 135712). So rank 0 makes up a
     name, and another rank uses it only once rank 0 has answered under it.
     """
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return None
-    kept = TCPStore(os.environ["MASTER_ADDR"], _from_environment("MASTER_PORT"), None, False, timeout=timeout)
     own = uuid.uuid4().hex
     if rank == 0:
         kept.set("attempt", own)
@@ -295,13 +285,9 @@ def _store_by_torchrun(rank: int, world_size: int, timeout: timedelta) -> Store 
 
 def _keep_on_loopback() -> None:
     """Make gloo listen on the loopback interface only, until teardown."""
-    names = {name for _, name in socket.if_nameindex()}
-    loopback = next((name for name in ("lo", "lo0") if name in names), None)
+    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
     if loopback is None:
         return
-    before = os.environ.get(_IFNAME)
+    _undo.callback(os.environ.update, {name: os.environ[name] for name in [_IFNAME] if name in os.environ})
+    _undo.callback(os.environ.pop, _IFNAME, None)  # first
     os.environ[_IFNAME] = loopback
-    if before is None:
-        _undo.callback(os.environ.pop, _IFNAME, None)
-    else:
-        _undo.callback(os.environ.__setitem__, _IFNAME, before)

@@ -93,14 +93,19 @@ def hear_calls(listener: Listener) -> Iterator[None]:
     with _changing:
         _listeners.append(listener)
         if not _methods:
-            _replace_methods()
+            # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.
+            _methods.update({name: vars(ProcessGroup)[name] for name in _METHODS if name in vars(ProcessGroup)})
+            for name, method in _methods.items():
+                setattr(ProcessGroup, name, _heard(name, method))
     try:
         yield
     finally:
         with _changing:
             _listeners.remove(listener)
             if not _listeners:
-                _put_methods_back()
+                for name, method in _methods.items():
+                    setattr(ProcessGroup, name, method)
+                _methods.clear()
 
 
 Step = Literal["waiting", "waited", "completed"]
@@ -127,19 +132,6 @@ class HeardWork:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._work, name)
-
-
-def _replace_methods() -> None:
-    # From vars: getattr gives a bare function, which would no longer pass the group when it is put back.
-    _methods.update({name: vars(ProcessGroup)[name] for name in _METHODS if name in vars(ProcessGroup)})
-    for name, method in _methods.items():
-        setattr(ProcessGroup, name, _heard(name, method))
-
-
-def _put_methods_back() -> None:
-    for name, method in _methods.items():
-        setattr(ProcessGroup, name, method)
-    _methods.clear()
 
 
 def _heard(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,12 +2,16 @@
 
 The owner starts a process per rank, listens to all, and always ends them all. A rank joins the group, calls the
 function and sends the outcome back. The processes are new, never forked, because fork breaks CUDA and threads.
+
+In order: the owner, the rank, and what travels between the two.
 """
 
 import logging
 import math
 import multiprocessing as mp
 import pickle
+import pickletools
+import reprlib
 import subprocess
 import sys
 import tempfile
@@ -16,25 +20,22 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.spawn import get_preparation_data, prepare
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from pllab.arguments import deadline, rank_count, thread_count
-from pllab.comm.errors import RankError, is_echo
+from pllab.comm.errors import RankError, is_echo, listed
 from pllab.comm.group import plan_backend, setup, teardown
-from pllab.comm.pickling import pack, pack_value
 from pllab.comm.processes import (
     Started,
     answer_with_stack,
     end_children,
     how_it_ended,
     is_starved,
-    is_stopped,
     stack_of,
     start_child,
 )
@@ -43,6 +44,7 @@ _log = logging.getLogger(__name__)
 _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
 _BUSY = "; they could have worked, and other programs had the machine"
 _LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
+_WAY_OUT = "put it in a module (a .py file) and import it, or run the cell on Ranks with %%px"
 
 OnReport = Callable[[int, Any], None]
 StartChild = Callable[..., Started]  # as `processes.start_child` and `Nursery.start`
@@ -50,25 +52,23 @@ StartChild = Callable[..., Started]  # as `processes.start_child` and `Nursery.s
 _outbox: list[Callable[[str, Any], None]] = []
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(NamedTuple):
     """The job of every rank: the pickled function with its arguments, and the script that called `launch`."""
 
-    world_size: int
-    payload: bytes
-    backend: str | None
-    num_threads: int
-    timeout_s: float
     script: dict[str, Any]
+    payload: bytes
+    num_threads: int
+    world_size: int
+    backend: str | None
+    timeout_s: float
 
 
-@dataclass(frozen=True)
-class _Failure:
+class _Failure(NamedTuple):
     """The exception of a rank in words; an echo only says that another rank went away."""
 
+    is_echo: bool
     summary: str
     traceback: str = ""
-    echo: bool = False
 
 
 def launch(
@@ -96,7 +96,9 @@ def launch(
         RankError: a rank raised, exited, was killed, or had not finished after `timeout_s` seconds.
     """
     end = time.monotonic() + deadline(timeout_s)
-    job = _new_job(fn, world_size, args, backend, num_threads, timeout_s)
+    plan_backend(0, world_size, backend)
+    rank_count(world_size)
+    job = _Job(_own_script(), _pack(fn, args), thread_count(num_threads), world_size, backend, timeout_s)
     with tempfile.TemporaryDirectory(prefix="pllab-launch-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "job").write_bytes(pickle.dumps(job))
@@ -109,27 +111,18 @@ def launch(
             end_children([rank.process for rank in ranks])
             for rank in ranks:
                 rank.connection.close()
-        return [pickle.loads(rank.result) for rank in ranks if rank.result is not None]
+        return [pickle.loads(rank.outcome) for rank in ranks if isinstance(rank.outcome, bytes)]
 
 
-def _new_job(
-    fn: Callable[..., Any],
-    world_size: int,
-    args: tuple[Any, ...],
-    backend: str | None,
-    num_threads: int,
-    timeout_s: float,
-) -> _Job:
-    """Make the job; refuse here what would fail in every rank."""
+def _own_script() -> dict[str, Any]:
+    """What a rank needs to import the script that calls `launch`; refuse one that calls it while it is imported."""
     if getattr(mp.current_process(), "_inheriting", False):
         raise RuntimeError(
             "launch was called while a rank was importing this script; put the call under if __name__ == '__main__':"
         )
-    plan_backend(0, world_size, backend)
-    rank_count(world_size)
     script = get_preparation_data("pllab-rank")
     del script["authkey"]  # a secret that no rank needs
-    return _Job(world_size, pack(fn, args), backend, thread_count(num_threads), timeout_s, script)
+    return script
 
 
 class _Rank:
@@ -142,13 +135,7 @@ class _Rank:
         with other_end:  # then only the rank has it, so the stream ends when the rank dies
             self.process = start(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
         self.stack_file = folder / f"stack-{number}"
-        self.result: bytes | None = None
-        self.failure: _Failure | None = None
-
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether its outcome is still missing."""
-        return self.result is None and self.failure is None
+        self.outcome: bytes | _Failure | None = None  # its pickled result
 
     def listen(self, on_report: OnReport | None) -> None:
         """Receive one message; the end of the stream without an outcome is a failure too."""
@@ -158,12 +145,10 @@ class _Rank:
             self.leave()
             code = self.process.returncode
             hint = "" if code is not None and code < 0 else " and without a result (a message above may say why)"
-            self.failure = _Failure(how_it_ended(code) + hint)
+            self.outcome = _Failure(False, how_it_ended(code) + hint)
             return
-        if tag == "result":
-            self.result = packed
-        elif tag == "failure":
-            self.failure = pickle.loads(packed)
+        if tag != "report":
+            self.outcome = packed if tag == "result" else pickle.loads(packed)
         elif on_report is not None:
             on_report(self.number, pickle.loads(packed))
 
@@ -182,17 +167,17 @@ class _Rank:
 def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnReport | None) -> None:
     """Listen to all ranks until each has left or one has failed; raise the cause of the first failure."""
     give_up = math.inf
-    while any(rank.is_waited_for for rank in ranks):
+    while waited_for := [rank for rank in ranks if rank.outcome is None]:
         now = time.monotonic()
         if now >= give_up:
             break
         if now >= end:
-            raise _too_late(ranks, timeout_s)
-        by_connection = {rank.connection: rank for rank in ranks if rank.is_waited_for}
+            raise _too_late(waited_for, len(ranks), timeout_s)
+        by_connection = {rank.connection: rank for rank in waited_for}
         for connection in wait(list(by_connection), min(end, give_up) - now):
             by_connection[connection].listen(on_report)  # type: ignore[index]
-        failures = [rank.failure for rank in ranks if rank.failure is not None]
-        if any(not failure.echo for failure in failures):
+        failures = [rank.outcome for rank in ranks if isinstance(rank.outcome, _Failure)]
+        if any(not failure.is_echo for failure in failures):
             break
         if failures and give_up == math.inf:
             give_up = time.monotonic() + _GRACE_S
@@ -203,36 +188,25 @@ def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnRepor
 
 def _raise_first_cause(ranks: list[_Rank]) -> None:
     """Raise the failure that is a cause rather than an echo, if there is any failure."""
-    failed = [(rank.failure.echo, rank.number, rank.failure) for rank in ranks if rank.failure is not None]
-    if not failed:
-        return
-    echo, number, failure = min(failed, key=lambda item: item[:2])
-    details = f"\n\n{failure.traceback.rstrip()}" if failure.traceback else ""
-    stopped = [rank.number for rank in ranks if rank.is_waited_for and is_stopped(rank.process.pid)]
-    if echo and stopped:
-        cause = f"rank {stopped[0]} was stopped (SIGSTOP or Ctrl-Z) and did not answer"
-        raise RankError(stopped[0], f"{cause}; rank {number} {failure.summary}{details}")
-    raise RankError(number, f"rank {number} {failure.summary}{details}")
+    failed = [(rank.outcome, rank.number) for rank in ranks if isinstance(rank.outcome, _Failure)]
+    if failed:
+        failure, number = min(failed, key=lambda each: (each[0].is_echo, each[1]))
+        silent = [rank.number for rank in ranks if rank.outcome is None]
+        hint = f" ({listed(silent)} did not answer)" if failure.is_echo and silent else ""
+        raise RankError(number, f"rank {number} {failure.summary}{hint}\n\n{failure.traceback}".rstrip())
 
 
-def _too_late(ranks: list[_Rank], timeout_s: float) -> RankError:
+def _too_late(late: list[_Rank], num_ranks: int, timeout_s: float) -> RankError:
     """Say which ranks had not finished at the deadline, and where they were."""
-    late = [rank for rank in ranks if rank.is_waited_for]
-    stopped = [rank for rank in late if is_stopped(rank.process.pid)]
-    why = f", because {_listed(stopped)} had been stopped (SIGSTOP or Ctrl-Z)" if stopped else ""
     starved = any(is_starved(rank.process.pid, timeout_s) for rank in late)
     stacks = "".join(f"\n\nrank {rank.number} was here:\n{rank.where()}" for rank in late)
+    numbers = [rank.number for rank in late]
     return RankError(
-        [*stopped, *late][0].number,
-        f"{_listed(late)} of {len(ranks)} had not finished after {timeout_s:g} s (timeout_s) and had to be "
-        f"ended{why or (_BUSY if starved else '')}{stacks}",
+        numbers[0],
+        f"{listed(numbers)} of {num_ranks} had not finished after {timeout_s:g} s (timeout_s) and had to be "
+        f"ended{_BUSY if starved else ''}{stacks}",
         starved=starved,
     )
-
-
-def _listed(ranks: list[_Rank]) -> str:
-    """Example: `rank 1`, or `ranks 0, 1`."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(str(rank.number) for rank in ranks)}"
 
 
 def report(value: Any) -> None:
@@ -256,7 +230,7 @@ def run_rank() -> None:
     lock = threading.Lock()
 
     def send(tag: str, value: Any) -> None:
-        packed = pack_value(value, tag)
+        packed = _pack_value(value, f"the {tag}")
         with lock:
             connection.send_bytes(pickle.dumps((tag, packed)))
 
@@ -267,7 +241,10 @@ def run_rank() -> None:
     except BaseException as error:
         send("failure", _describe(error))
     finally:
-        _leave_group()
+        try:
+            teardown()
+        except Exception:  # the owner has the outcome already
+            _log.exception("a rank could not leave its group")
         connection.close()
 
 
@@ -290,26 +267,62 @@ def _import_script(script: dict[str, Any]) -> None:
         del process._inheriting  # type: ignore[attr-defined]
 
 
-def _leave_group() -> None:
-    """Leave the group; the owner has the outcome already, so a failure is only logged."""
-    try:
-        teardown()
-    except Exception:
-        _log.exception("a rank could not leave its group")
-
-
 def _describe(error: BaseException) -> _Failure:
-    echo = is_echo(error)
-    lines = traceback.format_exception(type(error), error, _below_this_file(error), chain=not echo)
+    frames = error.__traceback__  # without those of this file, which explain nothing
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
+        frames = frames.tb_next
+    lines = traceback.format_exception(type(error), error, frames, chain=not is_echo(error))
     summary = f"raised {type(error).__name__}: {error}"
     if isinstance(error, SystemExit):
         summary = f"called sys.exit({error.code})"
-    return _Failure(summary, "".join(lines), echo)
+    return _Failure(is_echo(error), summary, "".join(lines))
 
 
-def _below_this_file(error: BaseException) -> Any:
-    """The traceback without the frames of this file, which explain nothing."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__ and frames.tb_next is not None:
-        frames = frames.tb_next
-    return frames
+def _pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
+    """Pickle a function with its arguments for another process, or say in a sentence why they cannot travel.
+
+    A new process imports a function from its module, so it cannot reach one typed into a notebook cell or at a prompt.
+    Python notices that in the new process, after seconds; here it is noticed before anything starts.
+    """
+    if not callable(fn):
+        raise ValueError(f"launch needs a function and was given {_shown(fn)}")
+    name = f"{getattr(fn, '__name__', type(fn).__name__)}()"
+    if name == "<lambda>()":
+        raise ValueError(f"a lambda has no name that a new process could import it by; {_WAY_OUT}")
+    try:
+        payload = pickle.dumps((fn, args))
+    except Exception as error:
+        for position, value in enumerate(args):
+            _pack_value(value, f"argument {position} of {name}")
+        raise ValueError(f"{name} cannot be sent to another process ({error}); {_WAY_OUT}") from None
+    if _main_is_interactive() and _names_main(payload):
+        what = name if _names_main(pickle.dumps(fn)) else f"the class of an argument of {name}"
+        raise ValueError(
+            f"{what} was defined in a notebook cell or at a prompt, which a new process cannot import; {_WAY_OUT}"
+        )
+    return payload
+
+
+def _pack_value(value: Any, what: str) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        raise ValueError(
+            f"{what}, {_shown(value)}, cannot be sent to another process ({error}); send plain data or tensors"
+        ) from None
+
+
+def _names_main(payload: bytes) -> bool:
+    """Whether unpickling would look something up in __main__; the name inside nested bytes does not count."""
+    return b"__main__" in payload and any(text == "__main__" for _, text, _ in pickletools.genops(payload))
+
+
+def _main_is_interactive() -> bool:
+    """Whether __main__ is a notebook, a prompt or `python -c`, and not a file that can be imported again."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return file is None or not Path(file).is_file()
+
+
+def _shown(value: Any) -> str:
+    """The value for a sentence: its type and a short repr."""
+    return f"{type(value).__name__} {reprlib.repr(value)}"

@@ -129,15 +129,6 @@ def how_it_ended(exit_code: int | None) -> str:
         return f"was killed by signal {-exit_code} (unknown)"
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a process stands still after SIGSTOP or Ctrl-Z; False where /proc does not say."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] in "Tt"  # after the name, which may hold spaces
-
-
 def is_starved(pid: int, wall_s: float, samples: int = 5) -> bool:
     """Whether a process could run, and in `wall_s` seconds has had less than half a core: others have the machine.
 
@@ -163,8 +154,6 @@ def _fields_of_threads(pid: int) -> list[list[str]]:
 
 def stack_of(pid: int, stack_file: Path) -> str:
     """The stack of a child's main thread, as `answer_with_stack` writes it, even when the child hangs."""
-    if is_stopped(pid):
-        return "  (it was stopped, by SIGSTOP or Ctrl-Z)"
     if not stack_file.exists():
         return "  (it had not started yet)"
     os.kill(pid, signal.SIGUSR1)
@@ -172,7 +161,8 @@ def stack_of(pid: int, stack_file: Path) -> str:
     while time.monotonic() < until and not stack_file.stat().st_size:
         time.sleep(0.02)
     time.sleep(0.05)
-    return "\n".join(stack_file.read_text().splitlines()[1:]) or "  (it did not answer)"
+    words = "\n".join(stack_file.read_text().splitlines()[1:])
+    return words or "  (it did not answer; SIGSTOP or Ctrl-Z may have stopped it)"
 
 
 def answer_with_stack(stack_file: Path) -> None:

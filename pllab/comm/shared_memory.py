@@ -1,7 +1,7 @@
 """Memory that the ranks of one host share, for one use: the sum of their gradients.
 
 gloo sends every byte through a loopback socket, which copies it into the kernel and out again. Ranks of one host need
-no socket: a file in memory, mapped by all, is memory that they share. The files have no name, so a killed rank leaves
+no socket: a file in memory, mapped by all, is memory that they share. The file has no name, so a killed rank leaves
 nothing behind.
 
 Source: NCCL's shared-memory transport (`NCCL_SHM_DISABLE` in its documentation) does the same between GPUs.
@@ -33,10 +33,8 @@ from pllab.comm.links import link_is_open
 _log = logging.getLogger(__name__)
 _FOLDER = "/dev/shm"  # the file system in memory of every Linux
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in all containers of a Linux host
-_SMAPS = Path("/proc/self/smaps")
-_MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ ")  # such a line begins a mapping in smaps
 _BLOCK = 2**18  # numbers per block: 1 MiB of float32 is still in a core's cache when it is written out
-_ALIGN = 2**10  # chunks begin at multiples of this many numbers, so that no two ranks write into one cache line
+_ALIGN = 2**10  # rows and chunks begin at multiples of this many numbers: no two ranks write into one cache line
 
 
 def shared_buffer(
@@ -61,13 +59,14 @@ def shared_buffer(
     if backend_name() != "gloo" or world_size(group) == 1 or link_is_open():
         return None
     with ExitStack() as until_all_have_mapped:
+        num_bytes = world_size(group) * _round_up(numel) * dtype.itemsize
+        file = _new_file(num_bytes, until_all_have_mapped) if rank(group) == 0 else None
         is_on_cpu = device is None or device.type == "cpu"
-        file = _new_file(numel * dtype.itemsize, until_all_have_mapped) if is_on_cpu else None
-        offers = all_gather_object(_Offer(numel, str(dtype), host_id(), os.getpid(), file), group)
+        offers = all_gather_object(_Offer(numel, str(dtype), host_id(), is_on_cpu, file), group)
         _check_equal(offers)
-        tensors = _map_all(offers, dtype)
-        have_mapped = all_gather_object(tensors is not None, group)
-    return SharedBuffer(tensors, group) if tensors and all(have_mapped) else None
+        rows = _map(offers, num_bytes, dtype)
+        have_mapped = all_gather_object(rows is not None, group)
+    return SharedBuffer(rows, group) if rows is not None and all(have_mapped) else None
 
 
 class SharedBuffer:
@@ -78,15 +77,16 @@ class SharedBuffer:
         rank 0   | a0 b0 |      | a0+a1  b0    |  rank 0 wrote a      | a0+a1  b0+b1 |
         rank 1   | a1 b1 |  ->  | a0+a1  b1    |  rank 1 writes b ->  | a0+a1  b0+b1 |
 
-    `shared_buffer` makes it. Its memory is freed when the buffer and all views of `.tensor` are gone. While a slow link
-    is open, each method sends a message with the same result: ranks behind links share no memory.
+    `shared_buffer` makes it: `rows` is the memory of all, with a row for each rank. It is freed when the buffers and
+    all views of `.tensor` are gone. While a slow link is open, each method sends a message with the same result: ranks
+    behind links share no memory.
     """
 
-    def __init__(self, tensors: list[torch.Tensor], group: dist.ProcessGroup | None = None) -> None:
-        self._tensors = tensors
+    def __init__(self, rows: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
+        self._rows = rows
         self._number = rank(group)
         self._group = group
-        self.tensor = tensors[self._number]
+        self.tensor = rows[self._number]
 
     def all_reduce(self) -> None:
         """Replace the tensor, on every rank, by the sum over all ranks, in place; one message in the ledger.
@@ -99,13 +99,19 @@ class SharedBuffer:
         if link_is_open():
             return all_reduce(self.tensor, self._group)
         # Two barriers suffice. After the first, every rank has written its numbers and is in this call. Until the
-        # second, a rank reads and writes only its own chunk of each tensor, and chunks are disjoint. After the second,
-        # all chunks are summed. No rank touches a peer's tensor before the first barrier of the next call, which waits
+        # second, a rank reads and writes only its own chunk of each row, and chunks are disjoint. After the second,
+        # all chunks are summed. No rank touches a peer's row before the first barrier of the next call, which waits
         # for that peer, so the peer may use its tensor until then.
         note_tensor("all_reduce", self.tensor, group=self._group)
         with in_words("all_reduce", rank()), torch.no_grad():
             dist.barrier(self._group)
-            self._sum_chunk()
+            start, stop = _chunk(self.tensor.numel(), self._number, len(self._rows))
+            for low in range(start, stop, _BLOCK):
+                total, *others = self._rows[:, low : min(low + _BLOCK, stop)]
+                for other in others:
+                    total.add_(other)
+                for other in others:
+                    other.copy_(total)
             dist.barrier(self._group)
 
     def reduce_scatter(self, part: torch.Tensor) -> None:
@@ -118,69 +124,49 @@ class SharedBuffer:
             PeerError: another rank went away or did not come in time.
         """
         size = part.numel()
-        used = self.tensor[: size * len(self._tensors)]
+        used = self.tensor[: size * len(self._rows)]
         if link_is_open():
             return reduce_scatter_async(part, used, self._group).wait()
         note_tensor("reduce_scatter", used, group=self._group)
         with in_words("reduce_scatter", rank()):
             dist.barrier(self._group)
-            first, second, *others = (tensor[self._number * size :][:size] for tensor in self._tensors)
+            first, second, *others = self._rows[:, self._number * size :][:, :size]
             torch.add(first, second, out=part)
             for other in others:
                 part.add_(other)
             dist.barrier(self._group)  # all have read, so each may write to its tensor
 
-    def _sum_chunk(self) -> None:
-        """Add up this rank's share of the numbers over all ranks and give everyone the sum, block by block."""
-        start, stop = _chunk(self.tensor.numel(), self._number, len(self._tensors))
-        for low in range(start, stop, _BLOCK):
-            total, *others = self._blocks(slice(low, min(low + _BLOCK, stop)))
-            for other in others:
-                total.add_(other)
-            for other in others:
-                other.copy_(total)
-
-    def _blocks(self, where: slice) -> list[torch.Tensor]:
-        """One block of each rank's tensor, this rank's first."""
-        others = [tensor[where] for number, tensor in enumerate(self._tensors) if number != self._number]
-        return [self.tensor[where], *others]
-
 
 def _chunk(numel: int, number: int, num_ranks: int) -> tuple[int, int]:
     """The numbers that one rank adds up: 5000 by 2 ranks are 0 to 3072 and 3072 to 5000."""
-    size = -(-numel // (num_ranks * _ALIGN)) * _ALIGN
+    size = _round_up(-(-numel // num_ranks))
     return min(number * size, numel), min((number + 1) * size, numel)
 
 
-class _File(NamedTuple):
-    """The memory of one rank: a descriptor of that process, and the identity by which others know the file."""
-
-    descriptor: int
-    identity: tuple[int, int]
+def _round_up(numel: int) -> int:
+    return max(1, -(-numel // _ALIGN)) * _ALIGN
 
 
 class _Offer(NamedTuple):
-    """What a rank wants, and where the others find its memory; no file if it has none to share."""
+    """What a rank wants and can; rank 0 brings the path and the identity of the memory, if it could reserve any."""
 
     numel: int
     dtype: str
     host_id: str
-    pid: int
-    file: _File | None
+    is_on_cpu: bool
+    file: tuple[str, tuple[int, int]] | None
 
 
-def _new_file(num_bytes: int, until_all_have_mapped: ExitStack) -> _File | None:
-    """Reserve the memory of this rank; None if that fails."""
-    if not hasattr(os, "O_TMPFILE"):
-        return None
+def _new_file(num_bytes: int, until_all_have_mapped: ExitStack) -> tuple[str, tuple[int, int]] | None:
+    """Reserve the memory; None if that fails."""
     try:
         descriptor = os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_EXCL, 0o600)
         until_all_have_mapped.callback(os.close, descriptor)
         # Reserved now: a full /dev/shm is an error here, and would be a killed process at the first write.
-        os.posix_fallocate(descriptor, 0, max(1, num_bytes))
-        return _File(descriptor, _identity(descriptor))
-    except OSError as error:
-        _log.info("rank %d cannot share %d bytes: %s", rank(), num_bytes, error)
+        os.posix_fallocate(descriptor, 0, num_bytes)
+        return f"/proc/{os.getpid()}/fd/{descriptor}", _identity(descriptor)
+    except (OSError, AttributeError) as error:  # the latter where there is no O_TMPFILE
+        _log.info("%d bytes cannot be shared: %s", num_bytes, error)
         return None
 
 
@@ -193,28 +179,23 @@ def _check_equal(offers: list[_Offer]) -> None:
             )
 
 
-def _map_all(offers: list[_Offer], dtype: torch.dtype) -> list[torch.Tensor] | None:
-    """The memory of all ranks in this process; None if a rank offers none or runs on another host."""
-    if len({offer.host_id for offer in offers}) > 1 or any(offer.file is None for offer in offers):
+def _map(offers: list[_Offer], num_bytes: int, dtype: torch.dtype) -> torch.Tensor | None:
+    """The memory of all in this process, a row for each rank; None if a rank cannot or runs on another host."""
+    file = offers[0].file
+    if file is None or len({offer.host_id for offer in offers}) > 1 or not all(offer.is_on_cpu for offer in offers):
         return None
+    path, identity = file
     try:
-        return [_map(offer.pid, offer.file, offer.numel, dtype) for offer in offers if offer.file is not None]
+        with ExitStack() as until_mapped:
+            descriptor = os.open(path, os.O_RDWR)
+            until_mapped.callback(os.close, descriptor)
+            if _identity(descriptor) != identity:  # in another container the same pid is another process
+                raise FileNotFoundError(f"{path} is another file here")
+            mapped = torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=num_bytes, dtype=torch.uint8)
     except (OSError, RuntimeError) as error:  # torch raises the latter when there is no room for the mapping
-        _log.info("rank %d cannot map the memory of another rank: %s", rank(), error)
+        _log.info("rank %d cannot map the memory of rank 0: %s", rank(), error)
         return None
-
-
-def _map(pid: int, file: _File, numel: int, dtype: torch.dtype) -> torch.Tensor:
-    """The memory of one rank as a tensor of this process."""
-    descriptor = os.open(f"/proc/{pid}/fd/{file.descriptor}", os.O_RDWR)
-    try:
-        if _identity(descriptor) != file.identity:  # in another container the same pid is another process
-            raise FileNotFoundError(f"process {pid} has another file at descriptor {file.descriptor}")
-        name = f"/proc/self/fd/{descriptor}"
-        mapped = torch.from_file(name, shared=True, size=max(1, numel * dtype.itemsize), dtype=torch.uint8)
-        return mapped[: numel * dtype.itemsize].view(dtype)
-    finally:
-        os.close(descriptor)
+    return mapped.view(dtype).view(len(offers), -1)[:, : offers[0].numel]
 
 
 def _identity(descriptor: int) -> tuple[int, int]:
@@ -223,21 +204,15 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def held_for_others(smaps: str | None = None) -> int:
-    """Bytes of shared memory that are resident here and counted elsewhere, from /proc/self/smaps or a text like it.
+def held_for_others() -> int:
+    """Bytes of shared memory that are resident here and counted elsewhere, from /proc/self/smaps.
 
-    Example: two ranks map 8 MiB of /dev/shm each, and each other's: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB. `Pss` is the
+    Example: two ranks share 16 MiB of /dev/shm, 8 for each: `Rss` is 16 MiB, `Pss` is 8, so 8 MiB. `Pss` is the
     proportional set size: a page that two ranks have mapped counts half in each.
     """
-    if smaps is None:
-        smaps = _SMAPS.read_text() if _SMAPS.exists() else ""
-    num_kib, is_shared = 0, False
-    for line in smaps.splitlines():
-        if _MAPPING.match(line):
-            is_shared = " /dev/shm/" in line
-        elif is_shared and line.startswith(("Rss:", "Pss:")):
-            num_kib += int(line.split()[1]) * (1 if line.startswith("Rss:") else -1)
-    return num_kib * 1024
+    smaps = Path("/proc/self/smaps").read_text() if Path("/proc/self/smaps").exists() else ""
+    sizes = re.findall(r" /dev/shm/.*\n(?:[A-Z].*\n)*?Rss: +(\d+) kB\n(?:[A-Z].*\n)*?Pss: +(\d+) kB", smaps)
+    return sum(int(resident) - int(proportional) for resident, proportional in sizes) * 1024
 
 
 def host_id() -> str:

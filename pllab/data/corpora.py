@@ -10,10 +10,7 @@ Whatever the origin, a set becomes a list of `Example`, so one trainer and one `
 import logging
 import random
 import re
-import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +20,6 @@ from typing import Any
 from pllab.arguments import plain_file
 
 _log = logging.getLogger(__name__)
-_EVERY_S = 5.0  # between two words on what is being read
 
 Row = Mapping[str, Any]
 Splits = Mapping[str, Iterable[Row]]
@@ -120,22 +116,13 @@ def _joined(block: str) -> str:
     return " ".join(re.sub(r"(?<=\w-)\n\s*", "", text).split())
 
 
-@dataclass(frozen=True)
-class _HubSet:
-    """A data set of the hub: its repository, its text columns, and whether a row is a whole book."""
-
-    repository: str
-    columns: tuple[str, ...] | None = None
-    is_book: bool = False
-
-
-_HUB_SETS = {
-    "iwslt14-de-en": _HubSet("bbaaaa/iwslt14-de-en-preprocess", ("de", "en")),
-    "tinyshakespeare": _HubSet("karpathy/tiny_shakespeare", ("text",), is_book=True),
-    "openwebtext": _HubSet("Skylion007/openwebtext", ("text",)),
+_HUB_SETS = {  # where each is on the hub, and its columns
+    "iwslt14-de-en": ("bbaaaa/iwslt14-de-en-preprocess", ("de", "en")),
+    "tinyshakespeare": ("karpathy/tiny_shakespeare", ("text",)),
+    "openwebtext": ("Skylion007/openwebtext", ("text",)),
 }
-_BUILDERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet"}
-FILE_TYPES = (*_BUILDERS, ".txt")
+_READERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
+FILE_TYPES = tuple(_READERS)
 """The endings by which a file says what it is."""
 NAMES = ("docs", "numbers", *_HUB_SETS)
 """The data sets that are known by name."""
@@ -175,14 +162,24 @@ def load_examples(
         return docs_examples(split)[:limit]
     if path is None and name == "numbers":
         return number_examples(split, limit)
+    place = None if path is None else Path(path)
+    label = f"data set {name if place is None else str(place)!r}"
     columns = (columns,) if isinstance(columns, str) else columns
-    label = f"data set {name!r}" if path is None else f"data set {str(path)!r}"
-    _check_origin(name, None if path is None else Path(path), label)
-    with _announced(f"{label}, split {split!r}"), _one_sentence(label):
-        examples = _load(name, split, None if path is None else Path(path), columns, limit, label)
-        if not examples:
-            raise DatasetError(f"{label} has no text for split {split!r}; give a larger set, {_USE_EMBEDDED}")
-        return examples
+    _check_origin(name, place, label)
+    _log.info("reading %s, split %r", label, split)
+    try:
+        examples = _load(name, split, place, columns, limit, label)
+    except DatasetError:
+        raise
+    except Exception as error:  # of datasets and all its readers
+        reason = " ".join(str(error).split())[:200] or "no reason given"
+        raise DatasetError(
+            f"{label} could not be loaded ({type(error).__name__}: {reason}); check the name and the network, "
+            f"give a local copy with path=..., {_USE_EMBEDDED}"
+        ) from error
+    if not examples:
+        raise DatasetError(f"{label} has no text for split {split!r}; give a larger set, {_USE_EMBEDDED}")
+    return examples
 
 
 def _check_origin(name: str, path: Path | None, label: str) -> None:
@@ -192,81 +189,32 @@ def _check_origin(name: str, path: Path | None, label: str) -> None:
         raise DatasetError(f"{label} is not known; give one of {known}, a set of the hub as owner/set, or a local file")
     if path is not None and not plain_file(path).exists():
         raise DatasetError(f"{label} does not exist; check the path, {_USE_EMBEDDED}")
-    if path is not None and path.is_file() and path.suffix not in FILE_TYPES:
+    if path is not None and not path.is_dir() and path.suffix not in FILE_TYPES:
         known = ", ".join(FILE_TYPES)
         raise DatasetError(f"{label} is of no known kind; give a file ending in {known}, {_USE_EMBEDDED}")
-
-
-@contextmanager
-def _announced(what: str) -> Iterator[None]:
-    """Log what is read before it is, and every few seconds: datasets looks through a large folder without a word."""
-    _log.info("reading %s", what)
-    start, is_read = time.monotonic(), threading.Event()
-
-    def remind() -> None:
-        while not is_read.wait(_EVERY_S):
-            _log.info("still reading %s, for %.0f s now", what, time.monotonic() - start)
-
-    reminder = threading.Thread(target=remind, daemon=True)
-    reminder.start()
-    try:
-        yield
-    finally:
-        is_read.set()
-        reminder.join()
-
-
-@contextmanager
-def _one_sentence(label: str) -> Iterator[None]:
-    """Turn any error of datasets and its readers into one sentence."""
-    try:
-        yield
-    except DatasetError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200] or "no reason given"
-        raise DatasetError(
-            f"{label} could not be loaded ({type(error).__name__}: {reason}); check the name and the network, "
-            f"give a local copy with path=..., {_USE_EMBEDDED}"
-        ) from error
 
 
 def _load(
     name: str, split: str, path: Path | None, columns: Sequence[str] | None, limit: int | None, label: str
 ) -> list[Example]:
-    hub_set = _HUB_SETS.get(name, _HubSet(name))
-    is_book = hub_set.is_book or (path is not None and path.suffix == ".txt")
-    with TemporaryDirectory(prefix="pllab-") as scratch:  # for lock files
-        splits = _open_hub(hub_set.repository, limit) if path is None else _open_local(path, scratch)
-        return list(islice(_read_split(splits, split, columns or hub_set.columns, is_book, label), limit))
-
-
-def _open_local(path: Path, scratch: str) -> Splits:
-    """The splits of a local file or folder, read in place; a single file is a train split."""
-    if path.suffix == ".txt":
-        return {"train": [{"text": path.read_text(encoding="utf-8")}]}
-
+    """Read one split by `datasets`: local files in place, the hub streamed where there is a limit."""
     import datasets  # here: a GPU node with torch and transformers runs this room without datasets
 
-    options: dict[str, Any] = {"streaming": True, "cache_dir": scratch}  # streamed, so that it is not copied
-    if path.is_dir():
-        return datasets.load_dataset(str(path), **options)
-    return datasets.load_dataset(_BUILDERS[path.suffix], data_files={"train": str(path)}, **options)
-
-
-def _open_hub(repository: str, limit: int | None) -> Splits:
-    """The splits of a set on the hub, streamed if there is a limit."""
-    import datasets
-
-    repository, _, config = repository.partition(":")
-    options: dict[str, Any] = {"name": config or None, "streaming": limit is not None}
-    try:
-        return datasets.load_dataset(repository, **options)
-    except RuntimeError as error:
-        if "script" not in str(error):
-            raise
-        # A set that is still a Python script; the hub has a converted copy.
-        return datasets.load_dataset(repository, revision="refs/convert/parquet", **options)
+    repository, usual_columns = _HUB_SETS.get(name, (name, None))
+    is_book = name == "tinyshakespeare" or (path is not None and path.suffix == ".txt")
+    with TemporaryDirectory(prefix="pllab-") as scratch:  # for the lock files of what is read in place
+        if path is None:
+            repository, _, config = repository.partition(":")
+            splits = datasets.load_dataset(repository, name=config or None, streaming=limit is not None)
+        elif path.is_dir():
+            splits = datasets.load_dataset(str(path), streaming=True, cache_dir=scratch)
+        else:
+            options = {"sample_by": "document"} if path.suffix == ".txt" else {}
+            files = {"train": str(path)}
+            splits = datasets.load_dataset(
+                _READERS[path.suffix], data_files=files, streaming=True, cache_dir=scratch, **options
+            )
+        return list(islice(_read_split(splits, split, columns or usual_columns, is_book, label), limit))
 
 
 def _read_split(

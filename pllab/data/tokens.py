@@ -37,17 +37,12 @@ class Tokenizer:
 
     bpe: "BPE"
 
-    def __post_init__(self) -> None:
-        # "<end>" written in a text is five characters, not its end. tokenizers does not save this setting.
-        self.bpe.encode_special_tokens = True
-
     def encode(self, text: str) -> list[int]:
         """Token numbers of a text, without special tokens."""
+        # "<end>" written in a text is five characters, not its end. tokenizers neither saves nor pickles this setting.
+        if not self.bpe.encode_special_tokens:
+            self.bpe.encode_special_tokens = True
         return self.bpe.encode(text, add_special_tokens=False).ids
-
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token numbers of many texts, quicker than one by one."""
-        return [encoding.ids for encoding in self.bpe.encode_batch(list(texts), add_special_tokens=False)]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of token numbers, without special tokens."""
@@ -87,30 +82,21 @@ class Tokenizer:
         """
         if not Path(file).is_file():
             raise FileNotFoundError(f"no tokenizer at {file}; train one with train_tokenizer and save it there")
-        return cls._from_text(Path(file).read_text(encoding="utf-8"), str(file))
-
-    @classmethod
-    def _from_text(cls, text: str, origin: str = "memory") -> Self:
-        """Read the JSON form."""
         from tokenizers import Tokenizer as BPE  # here: a GPU node with torch and transformers runs this room
 
         try:
-            tokenizer = cls(BPE.from_str(text))
+            tokenizer = cls(BPE.from_file(str(file)))
         except Exception as error:  # tokenizers raises plain Exception
-            raise ValueError(f"{origin} holds no tokenizer ({error}); save one with Tokenizer.save") from error
+            raise ValueError(f"{file} holds no tokenizer ({error}); save one with Tokenizer.save") from error
         missing = [token for token in SPECIAL_TOKENS if tokenizer.bpe.token_to_id(token) is None]
         if missing:
-            raise ValueError(f"the tokenizer in {origin} lacks {missing}; use one made by train_tokenizer")
+            raise ValueError(f"the tokenizer in {file} lacks {missing}; use one made by train_tokenizer")
         return tokenizer
 
     def _id(self, token: str) -> int:
         number = self.bpe.token_to_id(token)
         assert number is not None, f"{token} is missing, though training and loading make sure of it"
         return number
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        """Travel to another process as JSON; the setting of `__post_init__` would be lost otherwise."""
-        return type(self)._from_text, (self.bpe.to_str(),)
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -223,13 +209,11 @@ def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int
     """
     if block_size < 2:
         raise ValueError(f"block_size {block_size} leaves no next token to predict; use at least 2")
-    examples = list(examples)
+    stream: list[int] = []
     for example in examples:
         if example.source:
             raise ValueError(f"pack_text takes plain text, but {example} has a source; give it to Collate directly")
-    stream: list[int] = []
-    for tokens in tokenizer.encode_all([example.target for example in examples]):
-        stream += [*tokens, tokenizer.end_id]
+        stream += [*tokenizer.encode(example.target), tokenizer.end_id]
     if len(stream) < block_size:
         raise ValueError(
             f"{len(stream)} tokens do not fill one block of block_size {block_size}; use a smaller block or more text"

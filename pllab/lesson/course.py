@@ -29,8 +29,8 @@ class Lesson:
     """A lesson, as its notebook says and counts it.
 
     `number` is "09", `needs` are the numbers of the lessons before it, `promise` is what one is able to do after it.
-    `num_words` are the words to read. Of `num_code_cells` nbval compares the outputs of `num_compared`, and
-    `num_silent` of these have no output.
+    `num_words` are the words to read. Of `num_code_cells` nbval compares the outputs of
+    `num_compared`.
     """
 
     path: Path
@@ -40,11 +40,9 @@ class Lesson:
     needs: tuple[str, ...]
     promise: str
     num_words: int
-    num_cells: int
     num_code_cells: int
     num_exercises: int
     num_compared: int
-    num_silent: int
 
 
 def read_lesson(path: Path) -> Lesson:
@@ -67,7 +65,6 @@ def read_lesson(path: Path) -> Lesson:
     if not about.get("minutes") or not about.get("promise"):
         raise ValueError(f"{path.name} does not say its minutes and promise; write them in its metadata, under 'pllab'")
     code = [cell for cell in cells if cell["cell_type"] == "code"]
-    compared = [cell for cell in code if COMPARED in cell["metadata"].get("tags", [])]
     return Lesson(
         path=path,
         number=number,
@@ -76,11 +73,9 @@ def read_lesson(path: Path) -> Lesson:
         needs=tuple(about.get("needs", ())),
         promise=about["promise"],
         num_words=num_words(cells),
-        num_cells=len(cells),
         num_code_cells=len(code),
         num_exercises=sum(bool(re.fullmatch(rf"{number}-ex\d+-stub", cell.get("id", ""))) for cell in code),
-        num_compared=len(compared),
-        num_silent=sum(not cell["outputs"] for cell in compared),
+        num_compared=sum(COMPARED in cell["metadata"].get("tags", []) for cell in code),
     )
 
 
@@ -110,7 +105,7 @@ def fill(text: str, lessons: Iterable[Lesson]) -> str:
 
     Example: `fill(Path("README.md").read_text(), read_course(Path("notebooks")))` is README again, if it is up to date.
     """
-    from pllab.bench.marked import between_marks, table  # the bench loads slowly, and only this needs it
+    from pllab.bench.document import between_marks, table  # the bench loads slowly, and only this needs it
 
     rows = [
         (f"[{one.number} {one.title}](notebooks/{one.path.name})", str(one.minutes), one.promise) for one in lessons

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.comm.machine import describe_machine
+from pllab.comm.devices import describe_machine
 from pllab.files import write_whole
 from pllab.lesson.recordings import MOMENTS, MOST_BYTES, Run, Staircase
 from pllab.pipeline import LaneExecutor, Task, clock_cycles, create_workers, live_saved_bytes, run_emulated

@@ -1,14 +1,11 @@
 """GPT-2 cut into stages (the embedding, the blocks, and the head with its loss) and into slices."""
 
 from pllab.models.gpt2 import GPT2LMHeadModelParallel, gpt2_config
-from pllab.models.layers import Block, Embed, Head, layer_costs, layers_of
+from pllab.models.layers import layer_costs, layers_of
 from pllab.models.slices import tensor_parallel
 
 __all__ = [
-    "Block",
-    "Embed",
     "GPT2LMHeadModelParallel",
-    "Head",
     "gpt2_config",
     "layer_costs",
     "layers_of",

@@ -51,7 +51,7 @@ def tensor_parallel(
         mesh = make_mesh(dp=2, tp=2)
         model = tensor_parallel(GPT2LMHeadModel(config), mesh=mesh, loss_parallel=True)
         model(input_ids, labels=labels).loss.backward()    # the same rows on both ranks of a tp group
-        whole_state(model, group_of(mesh, "tp"))           # the state dict of the whole model
+        join(model.lm_head.weight, model.lm_head.weight, mesh)    # of `pllab.parallel.shards`: the whole, on every rank
 
     Ranks of a group must be seeded equally: dropout draws equal masks where values are whole, and masks of each rank's
     own where they are split.

@@ -7,7 +7,7 @@ there are many small parameters; `DataParallel` does the same sums in few messag
 The last part keeps the mean right when ranks predict unequal numbers of tokens.
 """
 
-from itertools import chain
+from itertools import chain, zip_longest
 
 import torch
 from torch import nn
@@ -69,36 +69,22 @@ def check_same_model(model: nn.Module, group: comm.Group | None = None) -> None:
     """Refuse a model with other parameters than on rank 0, before the first message hangs because of it.
 
     Example: rank 0 built `Linear(4, 2)` and rank 1 `Linear(4, 3)`; every rank raises
-    "rank 1 has parameter weight float32[3, 4], rank 0 has float32[2, 4]; build the same model on every rank".
+    "rank 1 has parameter weight float32[3, 4], rank 0 has weight float32[2, 4]; build the same model on every rank".
 
     Raises:
-        ValueError: names, shapes, types or frozen parameters differ between ranks; raised on every rank.
+        ValueError: names, order, shapes, types or frozen parameters differ between ranks; raised on every rank.
     """
-    descriptions = comm.all_gather_object(_describe(model), group)
-    for rank, description in enumerate(descriptions):
-        if description != descriptions[0]:
-            raise ValueError(_difference(rank, description, descriptions[0]))
-
-
-def _describe(model: nn.Module) -> dict[str, str]:
-    """The name, type and shape of each parameter, and whether it is frozen."""
-    return {
-        name: f"{str(parameter.dtype).removeprefix('torch.')}{list(parameter.shape)}"
-        + ("" if parameter.requires_grad else " frozen")
-        for name, parameter in model.named_parameters()
-    }
-
-
-def _difference(rank: int, model: dict[str, str], model_0: dict[str, str]) -> str:
-    """The sentence about the first parameter that differs between a rank and rank 0."""
-    names = [name for name in (model_0 | model) if model_0.get(name) != model.get(name)]
-    if not names:
-        return f"rank {rank} has the parameters of rank 0 in another order; build the same model on every rank"
-    name = names[0]
-    return (
-        f"rank {rank} has parameter {name} {model.get(name, 'missing')}, "
-        f"rank 0 has {model_0.get(name, 'none')}; build the same model on every rank"
-    )
+    described = [
+        f"{name} {str(p.dtype).removeprefix('torch.')}{list(p.shape)}{'' if p.requires_grad else ' frozen'}"
+        for name, p in model.named_parameters()
+    ]
+    first, *others = comm.all_gather_object(described, group)
+    for rank, theirs in enumerate(others, start=1):
+        for found, wanted in zip_longest(theirs, first, fillvalue="no more"):
+            if found != wanted:
+                raise ValueError(
+                    f"rank {rank} has parameter {found}, rank 0 has {wanted}; build the same model on every rank"
+                )
 
 
 def check_same_parameters_used(model: nn.Module) -> None:
@@ -109,12 +95,11 @@ def check_same_parameters_used(model: nn.Module) -> None:
     Raises:
         ValueError: a parameter has a gradient on some ranks only; raised on every rank.
     """
-    with_gradient = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    of_ranks = comm.all_gather_object(with_gradient)
+    used = comm.all_gather_object({name for name, parameter in model.named_parameters() if parameter.grad is not None})
     for name, _ in model.named_parameters():
-        without = [rank for rank, names in enumerate(of_ranks) if name not in names]
-        if 0 < len(without) < len(of_ranks):
-            having = [rank for rank in range(len(of_ranks)) if rank not in without]
+        having = [rank for rank, names in enumerate(used) if name in names]
+        without = [rank for rank, names in enumerate(used) if name not in names]
+        if having and without:
             raise ValueError(
                 f"{name} has a gradient on {_listed(having)} and none on {_listed(without)}; "
                 "use DataParallel, or let every rank's loss depend on it"

@@ -11,22 +11,62 @@ both, so the fewest copies win: one sum in memory, or one message if memory cann
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.comm.devices import gpu_backend
+from pllab.comm.shared_memory import SharedBuffer
 from pllab.parallel.averaging import broadcast_parameters, check_same_model
 from pllab.parallel.bucketing import Bucket, plan_buckets
 
 Strategy = Literal["flat", "overlapped", "shared"]
 
 _MIB = 2**20
+_REASONS: dict[Strategy, str] = {
+    "flat": "one flat message after backward",
+    "overlapped": "messages while backward still runs",
+    "shared": "one sum in the memory of this host after backward",
+}
 
 
-class DataParallel(nn.Module):
+class Averaging(nn.Module):
+    """What `DataParallel` and `FullyShardedDataParallel` share: when backward averages gradients, and when it waits."""
+
+    _is_synchronizing = True
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Collect gradients without sending them; the next backward outside sends the sum of all.
+
+        Example, one step of two micro-batches and one message:
+
+            with model.no_sync():
+                loss(model(first)).backward()
+            loss(model(second)).backward()
+        """
+        before, self._is_synchronizing = self._is_synchronizing, False
+        try:
+            yield
+        finally:
+            self._is_synchronizing = before
+
+    def average_now(self) -> None:
+        """Average the gradients that `no_sync` collected, without another backward; one set of messages."""
+        self._begin()
+        self._finish()
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+
+class DataParallel(Averaging):
     """A model whose gradients are averaged over the ranks by the time `loss.backward()` returns.
 
     Example, on every rank, with an ordinary loop:
@@ -76,10 +116,10 @@ class DataParallel(nn.Module):
         super().__init__()
         self._group = comm.group_of(mesh, "dp")
         self._num_ranks = comm.world_size(self._group)
-        if strategy is not None and strategy not in get_args(Strategy):
-            raise ValueError(f"strategy {strategy!r} is unknown; choose one of {', '.join(get_args(Strategy))}")
-        if bucket_bytes < 1:
-            raise ValueError(f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
+        is_known = strategy is None or strategy in _REASONS
+        require(is_known, f"strategy {strategy!r} is unknown; choose one of {', '.join(_REASONS)}")
+        is_room = bucket_bytes >= 1
+        require(is_room, f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
         self._strategy_argument = strategy
         self.bucket_bytes = bucket_bytes
         check_same_model(module, self._group)
@@ -87,7 +127,6 @@ class DataParallel(nn.Module):
         self.module = module
         self.buckets: list[Bucket] = []
         self._hooks: list[Any] = []
-        self._is_synchronizing = True
         self._plan()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -97,27 +136,6 @@ class DataParallel(nn.Module):
                 self._plan()
             self._begin()
         return self.module(*args, **kwargs)
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Collect gradients without sending them; the next backward outside sends the sum of all.
-
-        Example, one step of two micro-batches and one message:
-
-            with model.no_sync():
-                loss(model(first)).backward()
-            loss(model(second)).backward()
-        """
-        before, self._is_synchronizing = self._is_synchronizing, False
-        try:
-            yield
-        finally:
-            self._is_synchronizing = before
-
-    def average_now(self) -> None:
-        """Average the gradients that `no_sync` collected, without another backward; one set of messages."""
-        self._begin()
-        self._finish()
 
     def _plan(self) -> None:
         """Make the buckets and hook each parameter; called again if some were frozen, moved or cast."""
@@ -141,7 +159,7 @@ class DataParallel(nn.Module):
     def _lay_out(self, parameters: list[nn.Parameter]) -> None:
         """Make the buckets and choose the strategy: only trying shows whether ranks can share memory."""
         self.strategy: Strategy = self._strategy_argument or _first_choice()
-        self._shared: list[comm.SharedBuffer] = []
+        self._shared: list[SharedBuffer] = []
         if self.strategy == "shared":
             self.buckets = plan_buckets(parameters, float("inf"), self._new_shared)
             if len(self._shared) == len(self.buckets):
@@ -160,12 +178,7 @@ class DataParallel(nn.Module):
     @property
     def reason(self) -> str:
         """The strategy in words, and the backend that it was chosen for."""
-        what = {
-            "flat": "one flat message after backward",
-            "overlapped": f"messages of up to {self.bucket_bytes / _MIB:.3g} MiB while backward still runs",
-            "shared": "one sum in the memory of this host after backward",
-        }[self.strategy]
-        return f"{self.strategy}: {what}, {comm.backend_name() or 'with no group'}"
+        return f"{self.strategy}: {_REASONS[self.strategy]}, {comm.backend_name() or 'with no group'}"
 
     def _new_shared(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """Shared memory for a bucket; if there is none, other memory for a plan that is thrown away."""

@@ -36,12 +36,13 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.parallel.averaging import check_same_model
-from pllab.parallel.data_parallel import weak_hook
+from pllab.parallel.data_parallel import Averaging, weak_hook
 from pllab.parallel.shards import Initialise, Shard, Unit, give_first_values, units_of
 
 
-class FullyShardedDataParallel(nn.Module):
+class FullyShardedDataParallel(Averaging):
     """A data-parallel model whose parameters, gradients and optimizer state are spread over the ranks.
 
     Example, on every rank, with an ordinary loop:
@@ -61,12 +62,13 @@ class FullyShardedDataParallel(nn.Module):
             ModuleList.
         mesh: shard over its axis dp; by default over all ranks.
         mixed_precision: the type in which the model computes and gradients travel; shards keep their own.
-        initialise: called with each module of a model on the meta device, children first, when its parameters are
-            there; by default it calls `reset_parameters`. The random numbers are the same on every rank.
+        initialise: gives the parameters of a module of a model on the meta device their first values; called with each
+            module, children first. The random numbers are the same on every rank.
         share_memory: whether gloo ranks of one host sum gradients in shared memory, or always by messages.
 
     Raises:
-        ValueError: zero is none of 1, 2, 3, there is no layer of a class, or the ranks have different models.
+        ValueError: zero is none of 1, 2, 3, there is no layer of a class, the ranks have different models, or nothing
+            says the first values of one on the meta device.
 
     Source: see above. Lesson 13.
     """
@@ -83,8 +85,8 @@ class FullyShardedDataParallel(nn.Module):
         share_memory: bool = True,
     ) -> None:
         super().__init__()
-        if zero not in (1, 2, 3):
-            raise ValueError(f"zero is {zero}; give 1 (optimizer state), 2 (and gradients) or 3 (and parameters)")
+        is_stage = zero in (1, 2, 3)
+        require(is_stage, f"zero is {zero}; give 1 (optimizer state), 2 (and gradients) or 3 (and parameters)")
         self.module, self.zero, self.mixed_precision = module, zero, mixed_precision
         self._group = group = comm.group_of(mesh, "dp")
         check_same_model(module, group)
@@ -97,7 +99,7 @@ class FullyShardedDataParallel(nn.Module):
         self._sums = _GradientSums(trained, self._device, group, share_memory)
         where = "in shared memory, as all ranks are on this host" if self._sums.is_shared else "by messages"
         self.reason = f"ZeRO-{zero}: {len(self._units)} units and the root, gradients summed {where}"
-        self._is_synchronizing, self._is_held = True, False
+        self._is_held = False
         self.most_gathered = 0
         """The most units besides the root that were whole, or on their way to be, at the same time."""
         for index, unit in enumerate(self._units):
@@ -127,15 +129,6 @@ class FullyShardedDataParallel(nn.Module):
         return result
 
     @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Collect gradients, whole, without sending them; the next backward outside sends the sum of all."""
-        before, self._is_synchronizing = self._is_synchronizing, False
-        try:
-            yield
-        finally:
-            self._is_synchronizing = before
-
-    @contextmanager
     def held(self) -> Iterator[None]:
         """Keep every unit whole inside the block, and gradients, for several forwards and backwards in any order.
 
@@ -158,11 +151,6 @@ class FullyShardedDataParallel(nn.Module):
             self._is_held = False
             for unit in self._all:
                 unit.show(is_whole=False)
-
-    def average_now(self) -> None:
-        """Reduce the gradients that `held` or `no_sync` collected, without another backward."""
-        self._begin()
-        self._finish()
 
     @contextmanager
     def gathered(self) -> Iterator[nn.Module]:
@@ -323,7 +311,7 @@ class _GradientSums:
         self, shards: Sequence[Shard], device: torch.device, group: comm.Group | None, share_memory: bool
     ) -> None:
         self._group = group
-        self._under_way: list[tuple[Shard, torch.Tensor, comm.Pending]] = []
+        self._under_way: tuple[Shard, comm.Pending] | None = None
         self.messages: list[torch.Tensor] = []
         """What travels now, the part of a sum and the whole that is summed."""
         sizes: dict[torch.dtype, int] = {}
@@ -334,24 +322,24 @@ class _GradientSums:
 
     def add(self, shard: Shard) -> list[bool]:
         """Sum the gradients of a shard; return which parameters have one on this rank."""
+        self.wait()  # one at a time bounds the memory
+        buffer = self._shared.get(shard.dtype)
         part = torch.empty(shard.numel, dtype=shard.dtype, device=shard.device)
-        if (buffer := self._shared.get(shard.dtype)) is not None:
-            shard.copy_gradients(buffer.tensor[: shard.whole_numel])
-            used = shard.drop_gradients()
-            buffer.reduce_scatter(part)
-            shard.add_gradient(part)
-            return used
-        self.wait()
-        flat = torch.empty(shard.whole_numel, dtype=shard.dtype, device=shard.device)
+        flat = part.new_empty(shard.whole_numel) if buffer is None else buffer.tensor[: shard.whole_numel]
         shard.copy_gradients(flat)
-        self.messages = [part, flat]
-        self._under_way.append((shard, part, comm.reduce_scatter_async(part, flat, self._group)))
-        return shard.drop_gradients()
+        if buffer is None:
+            self.messages = [part, flat]
+            self._under_way = shard, comm.reduce_scatter_async(part, flat, self._group)
+            return shard.drop_gradients()
+        used = shard.drop_gradients()
+        buffer.reduce_scatter(part)
+        shard.add_gradient(part)
+        return used
 
     def wait(self) -> None:
-        """Wait for the message under way; one at a time bounds the memory."""
-        for shard, part, pending in self._under_way:
+        """Wait for the message under way."""
+        if self._under_way is not None:
+            shard, pending = self._under_way
             pending.wait()
-            shard.add_gradient(part)
-        self._under_way.clear()
-        self.messages = []
+            shard.add_gradient(self.messages[0])
+            self._under_way, self.messages = None, []

@@ -271,7 +271,7 @@ def give_first_values(units: Sequence[Unit], initialise: Initialise | None, grou
     no rank ever holds all of a model and nothing is sent. A group that only counts messages has no values at all.
 
     Raises:
-        ValueError: a buffer is on the meta device, or a layer there has no `reset_parameters`.
+        ValueError: a buffer is on the meta device, or parameters are and there is no `initialise`.
     """
     root = units[-1].layer
     for name, buffer in root.named_buffers():
@@ -285,33 +285,23 @@ def give_first_values(units: Sequence[Unit], initialise: Initialise | None, grou
         torch.manual_seed(int(seed))  # so that all ranks make the same, and need not send it
         for unit in units:
             parts = [part for part in unit.layer.modules() if unit.layer is not root or id(part) not in inner]
-            _make_and_cut(unit, parts, initialise or _reset)
+            _make_and_cut(unit, parts, initialise)
 
 
-def _make_and_cut(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise) -> None:
+def _make_and_cut(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise | None) -> None:
     real = [shard.real() for shard in unit.shards]
     for shard, parameters in zip(unit.shards, real, strict=True):
         shard.show(parameters)
     is_made_here = any(piece.is_meta for piece in unit.pieces)
     has_values = all(shard.device.type != "meta" for shard in unit.shards)
     for part in reversed(parts if is_made_here and has_values else []):
+        if initialise is None:
+            raise ValueError("the model is on the meta device; say with initialise= how to make its first values")
         initialise(part)
     for shard, parameters in zip(unit.shards, real, strict=True):
         shard.cut(parameters, are_equal=is_made_here)
     unit.show(is_whole=False)
     unit.notice_change()
-
-
-def _reset(module: nn.Module) -> None:
-    """The initialisation of torch's own layers."""
-    reset = getattr(module, "reset_parameters", None)
-    if reset is not None:
-        reset()
-    elif next(module.parameters(recurse=False), None) is not None:
-        raise ValueError(
-            f"{type(module).__name__} has parameters on the meta device and no reset_parameters; say with initialise= "
-            "how to make them"
-        )
 
 
 def _like(parameter: nn.Parameter, data: torch.Tensor) -> nn.Parameter:

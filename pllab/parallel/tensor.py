@@ -200,22 +200,6 @@ def _parameter(whole: torch.Tensor, dim: int, parts: int, group: comm.Group | No
     return parameter
 
 
-def whole_state(model: nn.Module, group: comm.Group | None = None) -> dict[str, torch.Tensor]:
-    """The state dict of the whole model, on every rank: names and layout are those before the split.
-
-    Every rank of the group calls it; it sends one message for each split parameter, a tied one counts once.
-
-    Raises:
-        PeerError: another rank went away or did not come in time.
-    """
-    state, wholes = model.state_dict(keep_vars=True), dict[int, torch.Tensor]()
-    for value in state.values():
-        if id(value) not in wholes:
-            split = split_of(value)
-            wholes[id(value)] = whole_of(value.detach(), split, group) if split else value.detach()
-    return {name: wholes[id(value)] for name, value in state.items()}
-
-
 class _SplitLinear(nn.Module):
     """What both linear layers share: a slice of the weight, in the layout in which the whole came."""
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pllab.comm import Group, all_gather_object, all_reduce, in_world, make_groups, rank
+from pllab.comm import Group, all_gather_object, all_reduce, make_groups, rank
+from pllab.comm.collectives import in_world
 from pllab.pipeline.split import as_sequential
 from pllab.schedule import Schedule
 

@@ -5,16 +5,14 @@ clock.py        when every action would start and end
 estimation.py   costs from measured runs
 idle.py         the cause of every idle gap, their sums, and the spans that decide how long a run takes
 messages.py     what messages cost, and collectives made of them
-formulas.py     what theory says
 
 No torch; standard library only.
 """
 
-from pllab.simulate import formulas
 from pllab.simulate.clock import Times, action_times, simulate
 from pllab.simulate.costs import Costs
 from pllab.simulate.estimation import estimate
-from pllab.simulate.idle import Gap, IdleCause, PathStep, critical_path, critical_steps, gaps, idle_causes
+from pllab.simulate.idle import Gap, IdleCause, PathStep, critical_steps, gaps, idle_causes
 from pllab.simulate.messages import MessageCost, leave_when_ready, simulate_transfers
 
 __all__ = [
@@ -25,10 +23,8 @@ __all__ = [
     "PathStep",
     "Times",
     "action_times",
-    "critical_path",
     "critical_steps",
     "estimate",
-    "formulas",
     "gaps",
     "idle_causes",
     "leave_when_ready",

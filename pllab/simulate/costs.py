@@ -9,7 +9,7 @@ from pllab.schedule import Kind
 
 PerStage = float | Iterable[float]
 """One number for all stages, or one per stage."""
-_PER_STAGE = ("forward", "backward_input", "backward_weight", "activation_bytes", "backward")
+_PER_STAGE = ("forward", "backward_input", "backward_weight", "backward")
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,8 @@ class Costs:
         (2.0, 2.0, 0.5)
 
     Assumptions: an action always takes the same time, whatever else runs; a rank does one action at a time and
-    starts it without delay; a message leaves when its action ends, takes `p2p + activation_bytes / bandwidth`
-    seconds, occupies neither device and shares its wire with no other; within a rank it takes no time. The gradient
-    that comes back through a boundary is as large as the activation that went up.
+    starts it without delay; a message leaves when its action ends, takes `p2p` seconds, occupies neither device and
+    shares its wire with no other; within a rank it takes no time.
 
     Numbers of numpy become Python's.
 
@@ -33,9 +32,7 @@ class Costs:
         forward: seconds of F.
         backward_input: seconds of I, the gradient of the input.
         backward_weight: seconds of W, the gradient of the weights; B takes I and W together.
-        p2p: latency of a message between ranks, in seconds.
-        bandwidth: bytes per second between ranks; infinite by default.
-        activation_bytes: bytes that a stage sends to the next for one micro-batch.
+        p2p: seconds of a message between ranks.
         backward: seconds of a whole backward B; by default I and W together, though measured ones may differ.
 
     Raises:
@@ -46,8 +43,6 @@ class Costs:
     backward_input: PerStage = 1.0
     backward_weight: PerStage = 1.0
     p2p: float = 0.0
-    bandwidth: float = math.inf
-    activation_bytes: PerStage = 0.0
     backward: PerStage | None = None
 
     def __post_init__(self) -> None:
@@ -96,9 +91,9 @@ class Costs:
             return _of_stage(self.backward_input, stage) + _of_stage(self.backward_weight, stage)
         raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
 
-    def message(self, sender: int, receiver: int) -> float:
+    def message(self, sender: int, receiver: int) -> float:  # noqa: ARG002 - costs of another kind may tell them apart
         """How long a result travels from one stage to its neighbour on another rank, in seconds."""
-        return self.p2p + _of_stage(self.activation_bytes, min(sender, receiver)) / self.bandwidth
+        return self.p2p
 
 
 def _plain(value: object) -> object:
@@ -118,7 +113,7 @@ def _number(value: object) -> object:
 
 
 def _check(name: str, value: object) -> None:
-    """Refuse a value that is not a cost; only a bandwidth may be infinite, and it may not be zero."""
+    """Refuse a value that is not a cost."""
     if isinstance(value, tuple) and name in _PER_STAGE:
         if not value:
             raise ValueError(f"{name} has no values; give one per stage, or one number for all")
@@ -126,9 +121,6 @@ def _check(name: str, value: object) -> None:
             _check(f"{name} of stage {stage}", one)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} is {value!r}; it is a number, an int or a float")
-    elif name == "bandwidth":
-        if not value > 0:
-            raise ValueError(f"bandwidth is {value}; it is above 0, in bytes per second")
     elif not 0 <= value < math.inf:
         raise ValueError(f"{name} is {value}; it is a finite number from 0")
 

@@ -235,8 +235,8 @@ class PathStep(NamedTuple):
     lag: float
 
 
-def critical_path(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[Span, ...]:
-    """The chain of spans, from start to end, each of which waited for the one before it.
+def critical_steps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[PathStep, ...]:
+    """The critical path: the chain of spans, from start to end, each of which waited for the one before it.
 
     Example, `simulate(one_f_one_b(2, 2))`, where rank 1 is the busy one and the last message goes back:
 
@@ -254,11 +254,6 @@ def critical_path(schedule: Schedule, timeline: Timeline, costs: Costs | None = 
     Raises:
         ValueError: the timeline is not of this schedule.
     """
-    return tuple(step.span for step in critical_steps(schedule, timeline, costs))
-
-
-def critical_steps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[PathStep, ...]:
-    """The critical path with the link of each span to the one before; arguments as for `critical_path`."""
     links = Links(schedule, timeline, costs)
     return tuple(_backwards(links, timeline.engine == "simulated"))[::-1]
 

@@ -1,18 +1,13 @@
-"""Recorded runs: traces of PyTorch's pipelines and of this package become a schedule and a timeline.
+"""Recorded runs: the traces that torch.profiler writes of a pipeline become a schedule and a timeline.
 
-recorded.py     what is read: a schedule, a timeline, whose clock it is
 trace_files.py  one file as plain data, or a sentence on what is wrong with it
-kineto.py       the spans of one rank, as torch.profiler writes them
-kernels.py      when a GPU did the work of those spans
-alignment.py    the files of all ranks on one clock
+kineto.py       the spans of one rank
+alignment.py    whether the files of all ranks belong together, and their clocks do
 rank_files.py   one step of all ranks
-run_files.py    the traces that this package writes
-reading.py      any of them
 
 No torch; standard library only.
 """
 
-from pllab.traces.reading import read_trace
-from pllab.traces.recorded import Clock, Recorded
+from pllab.traces.rank_files import Recorded, read_trace
 
-__all__ = ["Clock", "Recorded", "read_trace"]
+__all__ = ["Recorded", "read_trace"]

@@ -1,14 +1,21 @@
 """The spans of one rank of a pipeline, or of the lanes of one process, as torch.profiler (Kineto) writes them.
 
-The schedule runtime of torch.distributed.pipelining names its spans `PP:0F0`, and GPipe `Forward 0` and `Backward 0`.
-A span of the CPU also covers the wait for its input: the runtime receives in `PP:1RECV_F0`, and waits in `PP:1F0`. Gloo
-says when the wait was over: its `gloo:recv` ends then. So the work begins there:
+The schedule runtime of torch.distributed.pipelining names its spans `PP:0F0`. A span of the CPU also covers the wait
+for its input: the runtime receives in `PP:1RECV_F0`, and waits in `PP:1F0`. Gloo says when the wait was over: its
+`gloo:recv` ends then. So the work begins there:
 
     PP:1RECV_F0  [==]
     gloo:recv      [==============]
     PP:1F0           [.............=========]        . waits   = works
 
-Source: `_get_profiler_function_name` and `ScheduleGPipe` in torch.distributed.pipelining.schedules.
+Of a GPU's work the CPU's span says only when it was issued, and is over long before. A kernel has the number of its
+launch, so its span is the one in which it was launched, also by a thread of autograd:
+
+    CPU     PP:1B0     [  launch launch  ]
+    GPU     stream 7              [kernel] [kernel]             the same correlation as a launch in the span
+    GPU     stream 20  [ncclDevKernel_SendRecv]                 a message, and no work
+
+Source: `_get_profiler_function_name` in torch.distributed.pipelining.schedules; Kineto's `output_json.cpp`.
 """
 
 import re
@@ -19,39 +26,35 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pllab.schedule import Action, Kind
-from pllab.traces.kernels import Window, kernel_windows
 from pllab.traces.trace_files import Event, TraceFile, times_of
-
-UNKNOWN_STAGE = -1
-"""The stage of `Forward 0`: its rank has one stage, and its place among the ranks is not in the file."""
 
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 _RUNTIME = re.compile(r"PP:([0-9]{1,9})(?:([FBIW])|(?:SEND|RECV)_[FB])([0-9]{1,9})")
-_OVERLAPPED = re.compile(r"PP:\(([0-9FBIW;]*)\)OVERLAP_F_B")
-_GPIPE = re.compile(r"(Forward|Backward) ([0-9]{1,9})")
+_MESSAGE = ("nccl", "rccl", "oneccl")  # how kernels of messages begin, in any case
 _NO_NAMES = (
-    "has no spans of a pipeline, such as PP:0F0 or 'Forward 0'; PyTorch's Schedule1F1B names none, so run its order by "
-    "pllab.pipeline.to_torch(one_f_one_b(num_ranks, num_microbatches), stages, loss), whose runtime names all"
+    "has no spans of a pipeline, such as PP:0F0; PyTorch's ScheduleGPipe and Schedule1F1B write none, so run their "
+    "order with pllab.pipeline.to_torch(one_f_one_b(num_ranks, num_microbatches), stages, loss), whose runtime names "
+    "every action"
 )
 
 
 class Work(NamedTuple):
-    """A span of a rank: its action (two if they overlap), and microseconds on the clock of its file.
+    """What a rank did, in microseconds: a span from `begin` to `end`, whose input was there at `start`.
 
-    `inputs` are the ends of the waits for its inputs, and `kernels` the time in which a GPU did it; both may be
-    missing. A message has the kind C.
+    `kernels` is the time in which a GPU did it, from the first to the last; None if the file has none. A message has
+    the kind C.
     """
 
-    actions: tuple[Action, ...]
+    action: Action
+    begin: float
     start: float
     end: float
-    inputs: tuple[float, ...] = ()
-    kernels: Window | None = None
+    kernels: tuple[float, float] | None = None
 
     @property
     def is_message(self) -> bool:
         """Whether it sends or receives, and does not compute."""
-        return self.actions[0].kind is Kind.C
+        return self.action.kind is Kind.C
 
 
 class RankStep(NamedTuple):
@@ -76,7 +79,7 @@ class RankTrace(NamedTuple):
 def read_ranks(file: TraceFile) -> list[RankTrace]:
     """Read the spans of one rank; or of several, where a process without a group runs lanes, one thread for each.
 
-    Example: `read_ranks(read_file("rank1.json"))[0].steps[0].work[0].actions` is `(1F0,)`.
+    Example: `read_ranks(read_file("rank1.json"))[0].steps[0].work[0].action` is `1F0`.
 
     Raises:
         ValueError: the file does not say which rank wrote it and has no lanes, has no spans of a pipeline, or one has
@@ -97,29 +100,23 @@ def read_ranks(file: TraceFile) -> list[RankTrace]:
 
 def _lanes(spans: list[Event]) -> list[list[Event]]:
     """The spans of each thread that runs a pipeline's actions; the lane of stage 0 comes first."""
-    of_thread: dict[object, list[Event]] = defaultdict(list)
+    of_thread: dict[object, list[tuple[int, Event]]] = defaultdict(list)
     for event in spans:
-        if actions_of(event["name"]):
-            of_thread[event.get("tid")].append(event)
-    return sorted(of_thread.values(), key=lambda lane: min(actions_of(event["name"])[0].stage for event in lane))
+        if (action := action_of(event["name"])) is not None:
+            of_thread[event.get("tid")].append((action.stage, event))
+    lanes = sorted(of_thread.values(), key=lambda lane: min(stage for stage, _ in lane))
+    return [[event for _, event in lane] for lane in lanes]
 
 
 def _rank_trace(file: TraceFile, spans: list[Event], name: str, rank: int, size: int) -> RankTrace:
     info = file.about.get("distributedInfo")
-    found = _work(file, spans)
-    windows = kernel_windows(file, [event for event, _ in found])
-    pairs = zip(found, windows, strict=True)
-    work = [each._replace(kernels=window) if window else each for (_, each), window in pairs]
-    on_gpu = any(windows) or _is_on_gpu(file)
-    steps = tuple(_steps(work, _profiler_steps(file, file.spans.get("user_annotation", []))))
-    return RankTrace(name, rank, size, _groups(info), _count_in(file.about, "baseTimeNanoseconds"), on_gpu, steps)
-
-
-def _is_on_gpu(file: TraceFile) -> bool:
-    """Whether the ranks compute on GPUs; a gloo group may have some in its machine, and not use them."""
-    info = file.about.get("distributedInfo")
     backend = info.get("backend") if isinstance(info, dict) else None
-    return backend == "nccl" or (backend != "gloo" and bool(file.about.get("deviceProperties")))
+    work = _work(file, spans)
+    # A gloo group may have GPUs in its machine, and not use them.
+    has_gpu = backend == "nccl" or (backend != "gloo" and bool(file.about.get("deviceProperties")))
+    on_gpu = has_gpu or any(one.kernels for one in work)
+    steps = tuple(_steps(work, _profiler_steps(file)))
+    return RankTrace(name, rank, size, _groups(info), _count_in(file.about, "baseTimeNanoseconds"), on_gpu, steps)
 
 
 def _count_in(values: Any, name: str) -> int | None:
@@ -131,68 +128,77 @@ def _groups(info: Any) -> frozenset[frozenset[int]]:
     """The ranks of every process group, as far as the file has them."""
     config = info.get("pg_config") if isinstance(info, dict) else None
     members = [group.get("ranks") for group in config if isinstance(group, dict)] if isinstance(config, list) else []
-    ranks = (set(filter(lambda rank: isinstance(rank, int), each)) for each in members if isinstance(each, list))
-    return frozenset(map(frozenset, ranks))
+    return frozenset(frozenset(r for r in each if isinstance(r, int)) for each in members if isinstance(each, list))
 
 
-def _work(file: TraceFile, spans: list[Event]) -> list[tuple[Event, Work]]:
-    """The named spans with their events, by start; names of GPipe count only where the runtime has none."""
-    named = [(event, actions) for event in spans if (actions := actions_of(event["name"]))]
-    computing = [actions for _, actions in named if actions[0].kind is not Kind.C]
-    if not computing:
+def _work(file: TraceFile, spans: list[Event]) -> list[Work]:
+    """The named spans by start."""
+    named = [(event, action) for event in spans if (action := action_of(event["name"])) is not None]
+    if all(action.kind is Kind.C for _, action in named):
         raise ValueError(f"{file.name} {_NO_NAMES}")
-    if any(actions[0].stage != UNKNOWN_STAGE for actions in computing):
-        named = [(event, actions) for event, actions in named if actions[0].stage != UNKNOWN_STAGE]
     received = sorted(times_of(event, file.name)[1] for event in spans if event["name"].endswith(":recv"))
+    kernels = _kernels(file)
+    moments = [moment for moment, _, _ in kernels]
+    work = []
+    for event, action in named:
+        begin, end = times_of(event, file.name)
+        inputs = received[bisect_left(received, begin) : bisect_right(received, end)]
+        if action.kind is Kind.C:
+            work.append(Work(action, begin, begin, end))
+            continue
+        own = kernels[bisect_left(moments, begin) : bisect_right(moments, end)]
+        window = (min(start for _, start, _ in own), max(stop for _, _, stop in own)) if own else None
+        work.append(Work(action, begin, max((begin, *inputs)), end, window))
+    return sorted(work, key=lambda one: one.begin)
+
+
+def _kernels(file: TraceFile) -> list[tuple[float, float, float]]:
+    """When each kernel that is no message was launched, by any thread, and its start and end, by launch."""
+    launches = {_correlation(event): event for event in file.of_category("_runtime", "_driver")}
     found = []
-    for event, actions in named:
-        start, end = times_of(event, file.name)
-        inputs = () if actions[0].kind is Kind.C else _between(received, start, end)
-        found.append((event, Work(actions, start, end, inputs)))
-    return sorted(found, key=lambda each: each[1].start)
+    for kernel in file.of_category("kernel"):
+        launch = launches.get(_correlation(kernel))
+        is_message = kernel["name"].lower().startswith(_MESSAGE)
+        if launch is not None and _correlation(kernel) is not None and not is_message:
+            found.append((times_of(launch, file.name)[0], *times_of(kernel, file.name)))
+    return sorted(found)
 
 
-def _between(times: list[float], start: float, end: float) -> tuple[float, ...]:
-    return tuple(times[bisect_left(times, start) : bisect_right(times, end)])
+def _correlation(event: Event) -> int | None:
+    return _count_in(event.get("args"), "correlation")
 
 
 @lru_cache(maxsize=1 << 16)
-def actions_of(name: str) -> tuple[Action, ...]:
-    """What a span is called after: an action, two that overlap, a message; nothing for any other name.
+def action_of(name: str) -> Action | None:
+    """What a span is called after: an action or a message; None for any other name.
 
-    Example: `"PP:0F1"` is `(0F1,)`, `"PP:(0F1;3B0)OVERLAP_F_B"` is `(0F1, 3B0)` and `"PP:0SEND_F1"` is `(0C1,)`. FSDP's
-    `PP:0UNSHARD`, `PP:0RESHARD` and `PP:0REDUCE_GRAD` are nobody's micro-batch.
+    Example: `"PP:0F1"` is `0F1`, and `"PP:0SEND_F1"` is `0C1`. FSDP's `PP:0UNSHARD` is nobody's micro-batch.
     """
-    if one := _RUNTIME.fullmatch(name):
-        return (Action(int(one[1]), Kind(one[2] or "C"), int(one[3])),)
-    if one := _GPIPE.fullmatch(name):
-        return (Action(UNKNOWN_STAGE, Kind(one[1][0]), int(one[2])),)
-    one = _OVERLAPPED.fullmatch(name)
-    parts = [_RUNTIME.fullmatch(f"PP:{part}") for part in one[1].split(";")] if one else []
-    return tuple(Action(int(part[1]), Kind(part[2]), int(part[3])) for part in parts if part and part[2])
+    one = _RUNTIME.fullmatch(name)
+    return Action(int(one[1]), Kind(one[2] or "C"), int(one[3])) if one else None
 
 
-def _profiler_steps(file: TraceFile, spans: list[Event]) -> list[tuple[float, int]]:
+def _profiler_steps(file: TraceFile) -> list[tuple[float, int]]:
     """Start and number of each `ProfilerStep#2`, which a profiler with a schedule writes."""
-    steps = ((event, _STEP.fullmatch(event["name"])) for event in spans)
+    steps = ((event, _STEP.fullmatch(event["name"])) for event in file.spans.get("user_annotation", []))
     return sorted((times_of(event, file.name)[0], int(step[1])) for event, step in steps if step)
 
 
 def _steps(work: Iterable[Work], profiled: list[tuple[float, int]]) -> Iterator[RankStep]:
-    """Cut where the profiler counts on, and where an action or a message comes again."""
+    """Cut where the profiler counts on, and where an action comes again."""
     starts = [start for start, _ in profiled]
     label: int | None = None
-    names: set[object] = set()
+    names: set[Action] = set()
     step: list[Work] = []
     for each in work:
-        place = bisect_right(starts, each.start) - 1
+        place = bisect_right(starts, each.begin) - 1
         now = profiled[place][1] if place >= 0 else None
         # The first receive of a step may be counted with the step before, where it lies after all work and is left out.
-        if step and (now != label or (not each.is_message and not names.isdisjoint(each.actions))):
+        if step and (now != label or (not each.is_message and each.action in names)):
             yield RankStep(label, tuple(step))
             names, step = set(), []
         label = now
-        names.update(each.actions)
+        names.add(each.action)
         step.append(each)
     if step:
         yield RankStep(label, tuple(step))

@@ -1,7 +1,7 @@
 """A trace file as plain data, or one sentence on what is wrong with it.
 
 The file may come from anywhere, so it is read as JSON and nothing else. Source: Trace Event Format (Google), which
-torch.profiler and this package write.
+torch.profiler writes.
 """
 
 import gzip
@@ -19,7 +19,7 @@ Event = Mapping[str, Any]
 
 _MOST_MICROSECONDS = 1e18  # some 30,000 years
 _GZIP = b"\x1f\x8b"
-_WANTED = "give a trace as torch.profiler's export_chrome_trace or the bubble studio writes it"
+_WANTED = "give a trace as torch.profiler's export_chrome_trace writes it, and let the writing end"
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,33 @@ def read_file(path: Path | str) -> TraceFile:
         ValueError: there is no such file, or it is no trace; the sentence says why.
     """
     path = Path(path)
-    content = _parsed(path.name, _text_of(path))
+    content = _content_of(path)
     events = content.get("traceEvents") if isinstance(content, dict) else None
     if not isinstance(events, list):
         raise ValueError(f"{path.name} is JSON without a list of traceEvents; {_WANTED}")
     about = {name: value for name, value in content.items() if name != "traceEvents"}
     return TraceFile(path.name, about, [event for event in events if isinstance(event, dict)])
+
+
+def _content_of(path: Path) -> Any:
+    """The JSON of a file.
+
+    Raises:
+        ValueError: it cannot be read, or is no whole JSON.
+    """
+    try:
+        content = plain_file(path).read_bytes()
+        text = (gzip.decompress(content) if content.startswith(_GZIP) else content).decode()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path.name} is compressed and ends too early or is damaged ({error}); {_WANTED}") from None
+    except OSError as error:
+        raise ValueError(f"{str(path)!r} cannot be read ({error.strerror}); give the files of all ranks") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name} is no text; {_WANTED}") from None
+    try:
+        return json.loads(text)
+    except (RecursionError, ValueError) as error:  # also nested too deeply, or a number of thousands of digits
+        raise ValueError(f"{path.name} is no whole JSON ({error}); {_WANTED}") from None
 
 
 def times_of(event: Event, name: str) -> tuple[float, float]:
@@ -76,42 +97,3 @@ def times_of(event: Event, name: str) -> tuple[float, float]:
 
 def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST_MICROSECONDS
-
-
-def _text_of(path: Path) -> str:
-    try:
-        content = plain_file(path).read_bytes()
-        is_packed = content.startswith(_GZIP)
-        if path.suffix == ".gz" and content and not is_packed:
-            raise ValueError(f"{path.name} ends in .gz and is not compressed with gzip; name it .json or export again")
-        return (gzip.decompress(content) if is_packed else content).decode()
-    except FileNotFoundError:
-        raise ValueError(f"{str(path)!r} is not there; give the files of all ranks") from None
-    except IsADirectoryError:
-        raise ValueError(f"{str(path)!r} is a folder; give the files in it, one per rank") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is no text; {_WANTED}") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise ValueError(
-            f"{path.name} is compressed and ends too early or is damaged; copy or export it again"
-        ) from None
-
-
-def _parsed(name: str, text: str) -> Any:
-    if not text.strip():
-        raise ValueError(f"{name} is empty; export the trace after the profiler has stopped")
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        if text.lstrip()[0] in "{[" and _ends_early(text, error):
-            problem = f"{name} ends in the middle, after {len(text):,} characters"
-            raise ValueError(f"{problem}; export it again and let the writing end") from None
-        raise ValueError(f"{name} is no JSON (line {error.lineno}, column {error.colno}); {_WANTED}") from None
-    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
-        raise ValueError(f"{name} is JSON that no profiler writes; {_WANTED}") from None
-
-
-def _ends_early(text: str, error: json.JSONDecodeError) -> bool:
-    """Whether the text stops where more was expected; of a string cut off, the error names the beginning."""
-    rest = text[error.pos :].strip()
-    return not rest or error.msg.startswith("Unterminated string") or len(rest) < 5

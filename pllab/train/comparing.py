@@ -13,6 +13,7 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile
 
 from pllab import comm
+from pllab.comm.shared_memory import held_for_others
 from pllab.show import Figure, figure
 from pllab.train.config import TrainConfig
 from pllab.train.layouts import FROZEN, Trained, batch, deviation, layouts, share_of, small, trained
@@ -196,7 +197,7 @@ def _peak_bytes(config: TrainConfig) -> int:
         for number in range(2):
             trainer.step(share_of(batch(number, config), config))
         comm.barrier()
-        elsewhere = comm.held_for_others()  # torch counts what is mapped on every rank that maps it
+        elsewhere = held_for_others()  # torch counts what is mapped on every rank that maps it
         comm.barrier()
         trainer.close()
         del trainer

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from pllab import comm
+from pllab.comm.collectives import in_world
+from pllab.comm.ledger import note_tensor
 from pllab.models.layers import token_losses
 from pllab.pipeline.tied import Place, Tied
 from pllab.schedule import Action, Kind, Schedule
@@ -72,4 +74,4 @@ class CountedPipeline:
         """Tell the ledger of a packet from or to another stage, if that is on another rank."""
         rank = self._schedule.rank_of_stage.get(stage, self._own)
         if rank != self._own:
-            comm.note_tensor(name, packet, comm.in_world(rank, self._group), self._group)
+            note_tensor(name, packet, in_world(rank, self._group), self._group)

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from pllab.data import ShareLoader, partition_dataset
-from pllab.data.partition import Indexable
+from pllab.data.loader import Indexable
 from pllab.parallel import average_gradients, broadcast_parameters, global_sum
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 import torch
 
 from pllab import accelerator
-from pllab.comm.devices import is_gpu, synchronize, used_gpus
+from pllab.comm.devices import is_gpu, large_product, synchronize, used_gpus
 from pllab.timeline import Timeline
 from pllab.train.config import TrainConfig
 
@@ -200,15 +200,14 @@ def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, 
 
 def measured_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     """Floating-point operations per second of one device: the fastest of some products of two square matrices."""
-    size = 8192 if is_gpu(device) else 1024
-    matrix, seconds = torch.ones(size, size, dtype=dtype, device=device), []
+    (flops, multiply), seconds = large_product(device, dtype), list[float]()
     for _ in range(4):
         synchronize()
         start = time.perf_counter()
-        matrix @ matrix
+        multiply()
         synchronize()
         seconds.append(time.perf_counter() - start)
-    return 2.0 * size**3 / min(seconds)
+    return flops / min(seconds)
 
 
 def reset_peak_memory() -> None:

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pllab import comm
-from pllab.comm.devices import gpu_backend
-from pllab.comm.machine import compute_threads, describe_machine
+from pllab.comm.devices import compute_threads, describe_machine, gpu_backend
 from pllab.train.checkpoints import checkpoints_in, find_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.corpus import Corpus, load_corpus

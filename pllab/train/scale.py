@@ -319,5 +319,4 @@ def _costs(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Ma
     flops = [2 * tokens * sum(next(layers) for _ in range(size)) / config.tp for size in stage_sizes(model, config)]
     seconds = [machine.s_per_flop * each for each in flops]
     packet = packet_of(config, schedule.num_microbatches).nbytes if schedule.num_stages > 1 else 0
-    bandwidth = 1 / machine.beta_s if machine.beta_s else float("inf")
-    return Costs(seconds, seconds, seconds, machine.alpha_s, bandwidth, float(packet))
+    return Costs(seconds, seconds, seconds, machine.alpha_s + machine.beta_s * packet)

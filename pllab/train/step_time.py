@@ -77,7 +77,7 @@ def step_time(
     """
     link = link or _FREE
     split = with_tp(costs, schedule.num_stages, tp_forward, tp_backward, tp_link)
-    alone = simulate(schedule, replace(costs, p2p=0.0, activation_bytes=0.0)).makespan
+    alone = simulate(schedule, replace(costs, p2p=0.0)).makespan
     together = simulate(schedule, costs).makespan
     waiting = simulate(schedule, split).makespan
     return StepTime(alone, together - alone, waiting - together, link.seconds(*(after or Sent())))

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from pllab import comm
 from pllab.comm.devices import is_gpu
 from pllab.comm.errors import translated
+from pllab.comm.shared_memory import host_id
 from pllab.data import IGNORED
 from pllab.models.layers import token_losses
 from pllab.pipeline.engine import Record
@@ -56,7 +57,7 @@ class TorchPipeline:
         self._last = schedule.num_stages - 1
         self._head: Any = stages[self._last][-1].lm_head if self._last in stages else None
         self._tied = Tied(tied, schedule, stages, group)
-        self._is_one_host = len(set(comm.all_gather_object(comm.host_id(), group))) == 1
+        self._is_one_host = len(set(comm.all_gather_object(host_id(), group))) == 1
         self._runtimes: dict[_Kind, Any] = {}
         self._num_targets = 1
         self._record = self._new_record()

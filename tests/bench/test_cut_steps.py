@@ -14,7 +14,7 @@ from pllab.bench.cut_steps import (
     layer_seconds,
 )
 from pllab.bench.measure import Comparison
-from pllab.comm.machine import compute_threads
+from pllab.comm.devices import compute_threads
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from pllab.bench.document import fill, main
-from pllab.bench.measure import Comparison, Spread
+from pllab.bench.fidelity import Case, FidelityBench
+from pllab.bench.measure import Comparison
 from pllab.bench.rivals import Rivals
-from pllab.bench.workloads import Workload
+from pllab.bench.workloads import PipelineWorkload, Workload
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "assets" / "results"
@@ -38,22 +39,25 @@ def written(name: str, record: object, folder: Path) -> str:
 
 def test_ratios_are_taken_round_by_round_and_stand_with_their_spread(tmp_path: Path) -> None:
     comparison = Comparison({"ours": (2.0, 4.0, 3.0), "theirs": (2.5, 5.0, 2.5), "one": (4.0, 8.0, 4.0)}, "one")
-    result = Rivals("a step.", Workload(), "ours", "theirs", comparison, {"a share": Spread(0.9, 0.8, 1.0)})
+    result = Rivals("a step.", Workload(), "ours", "theirs", comparison)
     text = written("rivals", {"command": "python -m pllab bench rivals", **result.to_json()}, tmp_path)
-    assert "`python -m pllab bench rivals`: a step. a share: 0.900 (0.800-1.000)." in text
+    assert "`python -m pllab bench rivals`: a step." in text
     assert "| **`ours`** | 3.000 (2.500-3.500) | 0.800 (0.800-1.000) |" in text
     assert "| theirs | 2.500 (2.500-3.750) | 1.000 (1.000-1.000) |" in text
 
 
-def test_fidelity_is_a_line_per_engine(tmp_path: Path) -> None:
-    record = {
+def test_fidelity_is_a_sentence(tmp_path: Path) -> None:
+    record: dict[str, object] = {
         "command": "python -m pllab bench fidelity",
-        "cases": [{"engine": engine} for engine in ("real", "real", "real", "emulated")],
-        "median_error": {"real": 0.02, "emulated": 0.001},
-        "largest_error": {"real": 0.04, "emulated": 0.001},
+        **FidelityBench(PipelineWorkload(), {Case("GPipe", 2): (0.02, 0.03)}, {}).to_json(),
     }
     text = " ".join(written("fidelity", record, tmp_path).split())
-    assert "real, median error 2.00 %, largest 4.00 % of 3 cases; emulated, median error 0.10 %" in text
+    assert "as it ran: median error 2.50 %, largest 2.50 % of 1 cases." in text
+
+
+def test_rows_are_a_table(tmp_path: Path) -> None:
+    record = {"command": "x", "about": "kills.", "head": ["Killed in", "Tries"], "rows": [["setup", "3"]]}
+    assert "`x`: kills.\n\n| Killed in | Tries |\n| --- | ---: |\n| setup | 3 |\n" in written("kills", record, tmp_path)
 
 
 def test_what_is_not_recorded_is_refused_with_the_way_to_record_it(tmp_path: Path) -> None:

@@ -1,9 +1,23 @@
-"""The cost of messages: the fit against a known line, and a small measurement that says nothing about speed."""
+"""The cost of messages: the fit against a known line, and small measurements that say nothing about speed."""
 
 import pytest
 
-from pllab.bench.message_costs import ALONE, BUCKETS, FLAT, OVERLAPPED, SHARED, bench_messages, fit_cost
-from pllab.simulate import MessageCost
+from pllab.bench.message_costs import (
+    ALONE,
+    BUCKETS,
+    BUCKETS_ON_LINK,
+    FLAT,
+    LATENCY_S,
+    OVERLAPPED,
+    SHARED,
+    bench_link,
+    bench_messages,
+    fit_cost,
+)
+from pllab.bench.workloads import Workload
+from pllab.simulate import MessageCost, leave_when_ready
+
+TINY = Workload(num_layers=1, width=8, num_heads=2, vocab_size=512, batch_size=2, num_tokens=128)
 
 
 def test_a_line_is_found_again() -> None:
@@ -33,7 +47,7 @@ def test_what_fixes_no_line_is_refused(sizes: list[int], seconds: list[float]) -
 
 @pytest.mark.ranks
 def test_a_small_measurement_has_every_way() -> None:
-    bench = bench_messages(num_layers=1, width=8, repeats=2)
+    bench = bench_messages(TINY, repeats=2)
     assert len(bench.gradient_bytes) == 12 + 4
     assert bench.num_messages[str(BUCKETS[0])] == 16
     assert bench.num_messages[str(BUCKETS[-1])] == 1
@@ -41,3 +55,31 @@ def test_a_small_measurement_has_every_way() -> None:
     assert set(bench.ways.seconds) - {SHARED} == {str(size) for size in BUCKETS}
     assert bench.steps.baseline == FLAT
     assert {name: len(seconds) for name, seconds in bench.steps.seconds.items()} == {FLAT: 2, OVERLAPPED: 2, ALONE: 2}
+
+
+def test_a_message_waits_for_its_bucket_and_for_the_link() -> None:
+    cost = MessageCost(alpha_s=0.5, beta_s=0.25)
+    assert leave_when_ready([0, 0.5, 4], [2, 2, 2], cost) == [(0, 1), (1, 2), (4, 5)]
+    assert leave_when_ready([], [], cost) == []
+    with pytest.raises(ValueError, match="shorter"):
+        leave_when_ready([1.0], [], cost)
+
+
+@pytest.mark.ranks
+def test_every_plan_is_measured_simulated_and_drawn() -> None:
+    bench = bench_link(TINY, repeats=2)
+    each, *_, one = map(str, BUCKETS_ON_LINK)
+    assert bench.num_messages(each) == 16
+    assert bench.num_messages(one) == 1
+    assert len(bench.best_numbers()) == 2
+    assert bench.best() in bench.plans
+    for name in bench.plans:
+        assert {(span.rank, str(span.action.kind)) for span in bench.timelines[name].spans} == {
+            (rank, kind) for rank in range(2) for kind in "FBC"
+        }
+        sent = [span for span in bench.timelines[name].of_rank(0) if span.action.kind == "C"]
+        assert len(sent) == bench.num_messages(name)
+        assert all(span.duration >= LATENCY_S for span in sent)
+        assert min(bench.steps.seconds[name]) >= LATENCY_S * bench.num_messages(name)
+    assert bench.simulated_s(each) >= bench.computing_s
+    assert bench.simulated_s(each) >= 16 * LATENCY_S

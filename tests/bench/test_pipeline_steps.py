@@ -29,8 +29,7 @@ def test_every_way_runs_and_computes_the_same_gradients() -> None:
 def test_the_figures_follow_from_the_seconds_round_by_round() -> None:
     seconds = {SEQUENTIAL: (3.2, 6.4, 3.2), PIPE: (2.0, 4.0, 2.5), FREE: (1.6, 3.2, 1.6)}
     result = rivals(PipelineWorkload(num_microbatches=8), Comparison(seconds | {PLAIN: (1.0, 1.0, 1.0)}, SEQUENTIAL))
-    allowed, speedup = result.figures.values()
     # 1.6 s x 9/8 = 1.8 s is allowed; the pipe took 2.0 s
-    assert allowed.median == pytest.approx(0.9)
-    assert speedup.median == pytest.approx(1.6)
+    assert "What the machine allows (both stages, nobody waits, times 9/8) over Pipe: 0.900 (" in result.about
+    assert "One lane over Pipe: 1.600 (" in result.about
     assert result.theirs == PLAIN  # where PyTorch's pipeline is left out

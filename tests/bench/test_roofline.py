@@ -5,8 +5,18 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from pllab.bench.measure import Comparison
-from pllab.bench.operations import ADAMW_FLOPS, Operation, gpt2_operations
-from pllab.bench.roofline import COPY, PRODUCT, Machine, Roofline, bound_of, measure_latency, measure_roofline
+from pllab.bench.roofline import (
+    ADAMW_FLOPS,
+    COPY,
+    PRODUCT,
+    Machine,
+    Operation,
+    Roofline,
+    bound_of,
+    gpt2_operations,
+    measure_latency,
+    measure_roofline,
+)
 
 ROWS, TOKENS, WIDTH, HEADS, VOCAB = 2, 6, 8, 4, 11
 N = ROWS * TOKENS  # tokens of the batch

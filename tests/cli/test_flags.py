@@ -58,12 +58,12 @@ def test_records_refuse_at_once_and_calls_wait() -> None:
         bind((measure,), ["--rows", "0"], "x")
 
 
-def test_a_flag_that_two_targets_share_is_one_flag_for_both() -> None:
-    def wait(*, seconds: float = 1.0, times: int = 2) -> tuple[float, int]:
-        return seconds, times
-
-    first, second = bind((measure, wait), ["--seconds", "3"], "x")
-    assert (first(), second()) == ((Inner(rows=7), 3.0), (3.0, 2))
+def test_words_that_stand_alone_are_one_parameter_wherever_they_stand() -> None:
+    for words in ("a b --rows 3", "--rows 3 a b", "a --rows=3 b"):
+        assert parse(Inner, words.split(), "x", alone="names") == Inner(rows=3, names=("a", "b"))
+    assert parse(Inner, [], "x", alone="names") == Inner()
+    with pytest.raises(ValueError, match="unrecognized arguments: --names"):
+        parse(Inner, ["--names", "a"], "x", alone="names")
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def pipe(tmp_path):
         "autopsy PATH PATH",
         "train --dataset PATH",
         "grade PATH",
-        "course --json PATH",  # as a file to write it would be replaced
+        "compare --json PATH",  # as a file to write it would be replaced
     ],
 )
 def test_a_pipe_or_a_device_is_refused_before_anything_is_read(words, is_device, pipe, capsys):
@@ -159,17 +159,16 @@ def test_a_pipe_or_a_device_is_refused_before_anything_is_read(words, is_device,
     assert "is a pipe or a device" in sentence or "is no file" in sentence
 
 
-@pytest.mark.parametrize("words", ["course --notebooks FOLDER", "student NEW --notebooks FOLDER"])
-def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(words, pipe, capsys):
-    sentence = refusal(capsys, *words.replace("FOLDER", str(pipe.parent)).replace("NEW", f"{pipe.parent}/new").split())
+def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(pipe, capsys):
+    sentence = refusal(capsys, "student", f"{pipe.parent}/new", "--notebooks", str(pipe.parent))
     assert "is a pipe or a device" in sentence
 
 
 def test_a_place_that_takes_no_file_is_named_before_anything_is_read(capsys, tmp_path):
     for words in (
         "import nowhere.json -o /proc/x.html",
-        "autopsy a b --json /proc/x.json",
-        "course --json /sys/x.json",
+        "compare --json /proc/x.json",
+        "compare --picture /sys/x.png",
     ):
         sentence = refusal(capsys, *words.split())
         assert f"{words.split()[-1]!r} cannot be written; name a file in a folder of your own" in sentence

@@ -31,12 +31,11 @@ _STAGES = [*_MODEL, "--num-layers", "4", "--num-microbatches", "2"]  # interleav
 SMALL = {
     "autopsy": [],
     "bench data-parallel": [*_MODEL, "--warmup", "1"],
-    "bench fidelity": [*_STAGES, "--microbatches", "2", "--sleep-ms", "2", "--sleeping-lanes", "2"],
+    "bench fidelity": [*_STAGES, "--microbatches", "2"],
     "bench fsdp": [*_MODEL, "--warmup", "1"],
     "bench pipeline": [*_STAGES, "--num-microbatches", "1"],  # two small ones take over twice as long as the whole
     "bench tensor": _MODEL,
     "compare": "--num-steps 3 --batch-size 8 --n-embd 16 --n-head 2".split(),
-    "course": ["--notebooks", str(ROOT / "notebooks")],
     "doctor": [],
     "equivalence": "--ranks 2 --num-steps 1".split(),
     "grade": ["--jobs", "1"],

@@ -179,3 +179,21 @@ def test_torchrun(tmp_path):
     written = [(tmp_path / str(number)).read_text().split() for number in range(2)]
     assert [words[0] for words in written] == ["2.0", "2.0"]
     assert {words[2] for words in written} <= {"lo", "lo0"}
+
+
+@pytest.mark.ranks
+def test_an_environment_that_another_launcher_has_set(tmp_path):
+    """Then rank 0 is the meeting point, as no agent keeps one."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = TORCHRUN | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(program), str(tmp_path)],
+            env=os.environ | place | {"RANK": str(number), "PYTHONPATH": "."},
+        )
+        for number in range(2)
+    ]
+    assert [rank.wait(120) for rank in ranks] == [0, 0]
+    assert [(tmp_path / str(number)).read_text().split()[0] for number in range(2)] == ["2.0", "2.0"]

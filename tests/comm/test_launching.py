@@ -94,12 +94,12 @@ def test_the_cause_is_reported_however_late(how, words, quick_ranks):
 
 
 def test_ranks_that_do_not_finish_are_named_with_where_they_were(nothing_left):
-    words = r"ranks 0, 1, 2 of 3 had not finished after 8 s .*, because rank 2 had been stopped \(SIGSTOP or Ctrl-Z\)"
+    words = "ranks 0, 1, 2 of 3 had not finished after 8 s"
     with pytest.raises(RankError, match=words) as caught:
         launch(programs.never_finish, 3, backend="gloo", timeout_s=8)
-    assert caught.value.rank == 2
+    assert caught.value.rank == 0
     first, second, third = str(caught.value).split("\n\nrank ")[1:]
-    assert "in all_reduce" in first and "in _be_deaf" in second and "was stopped" in third
+    assert "in all_reduce" in first and "in _be_deaf" in second and "SIGSTOP or Ctrl-Z may have stopped it" in third
 
 
 def test_a_late_rank_that_had_no_machine_is_told_from_one_that_waits(monkeypatch, quick_ranks):
@@ -127,11 +127,10 @@ def test_starved_is_what_could_run_and_did_not():
             process.kill()
 
 
-def test_a_stopped_rank_is_the_cause_of_its_peers_deadline(quick_ranks, tmp_path):
-    words = "rank 1 was stopped .* and did not answer; rank 0 raised PeerError: all_reduce on rank 0 waited until its"
-    with pytest.raises(RankError, match=words) as caught:
+def test_a_stopped_rank_is_named_beside_its_peers_deadline(quick_ranks, tmp_path):
+    words = r"rank 0 raised PeerError: all_reduce on rank 0 waited until its .* \(rank 1 did not answer\)\n"
+    with pytest.raises(RankError, match=words):
         launch(programs.stop_in_a_group_with_a_deadline, 2, str(tmp_path / "meeting"), backend="gloo", timeout_s=60)
-    assert caught.value.rank == 1
 
 
 def test_setup_inside_a_rank_is_a_clear_error(quick_ranks):
@@ -205,7 +204,9 @@ def test_a_local_function_is_refused_with_the_way_out():
     def local(rank, size):
         return rank
 
-    with pytest.raises(ValueError, match=r"local\(\) is defined inside another function.*%%px"):
+    with pytest.raises(
+        ValueError, match=r"local\(\) cannot be sent to another process \(.*local object.*\); put it in a module.*%%px"
+    ):
         launch(local, 2)
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -190,7 +189,6 @@ print(len(load_examples(path="web.jsonl")), len(load_examples(path="folder")))
         ("mine", "empty.txt", None, "empty.txt' has no text for split 'train'"),
         ("mine", "latin.txt", None, "latin.txt' could not be loaded .UnicodeDecodeError"),
         ("mine", "folder", None, "folder' could not be loaded"),
-        ("mine", "piped", None, "piped' could not be loaded"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path, name, path, columns, message):
@@ -202,8 +200,6 @@ def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path, name, path, colum
     (tmp_path / "latin.txt").write_bytes("größe".encode("latin-1"))
     (tmp_path / "broken.jsonl").write_text('{"text": ')
     (tmp_path / "folder").mkdir()
-    (tmp_path / "piped").mkdir()
-    os.mkfifo(tmp_path / "piped" / "train.jsonl")
     with pytest.raises(DatasetError, match=message) as caught:
         load_examples(name, path=tmp_path / path, columns=columns)
     sentence = str(caught.value)
@@ -270,8 +266,6 @@ def hub(monkeypatch):
 
     def load_dataset(repository, **options):
         asked.append((repository, options))
-        if repository == "old/script" and "revision" not in options:
-            raise RuntimeError("Dataset scripts are no longer supported, but found script.py")
         rows = WEB if repository == "Skylion007/openwebtext" else NESTED
         return datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)})
 
@@ -279,25 +273,13 @@ def hub(monkeypatch):
     return asked
 
 
-def test_a_set_from_elsewhere_is_announced_before_it_is_read_and_again_while_it_takes_long(monkeypatch, caplog):
-    said_before = []
-
-    def slow(*_):
-        said_before.extend(caplog.messages)
-        until = time.monotonic() + 30
-        while len(caplog.messages) < 3 and time.monotonic() < until:
-            time.sleep(0.01)
-        return TALKS
-
-    monkeypatch.setattr("pllab.data.corpora._EVERY_S", 0.01)
-    monkeypatch.setattr("pllab.data.corpora._load", slow)
+def test_what_is_read_is_said_before(hub, caplog):
     caplog.set_level("INFO", "pllab.data")
+    hub_was_asked = []
+    caplog.handler.addFilter(lambda record: hub_was_asked.append(bool(hub)) or True)
     assert load_examples("owner/set") == TALKS
-    assert said_before[0] == "reading data set 'owner/set', split 'train'"
-    assert caplog.messages[2].startswith("still reading data set 'owner/set', split 'train', for ")
-    num_said = len(caplog.messages)
-    time.sleep(0.05)
-    assert len(caplog.messages) == num_said, "it is read, and nobody says so any more"
+    assert caplog.messages == ["reading data set 'owner/set', split 'train'"]
+    assert hub_was_asked == [False]
 
 
 def test_hub_names_lead_to_their_repositories(hub):
@@ -311,12 +293,7 @@ def test_hub_names_lead_to_their_repositories(hub):
     ]
 
 
-def test_a_set_that_is_still_a_script_is_read_from_the_hubs_conversion(hub):
-    assert load_examples("old/script") == TALKS
-    assert [options.get("revision") for _, options in hub] == [None, "refs/convert/parquet"]
-
-
-def test_a_name_that_nothing_has_is_told_with_those_there_are_before_the_network_is_asked(monkeypatch):
-    monkeypatch.setattr("pllab.data.corpora._open_hub", lambda *_: pytest.fail("asked"))
+def test_a_name_that_nothing_has_is_told_with_those_there_are_before_the_network_is_asked(hub):
     with pytest.raises(DatasetError, match="data set 'shakespeare' is not known; give one of docs, numbers, .*tinysh"):
         load_examples("shakespeare")
+    assert not hub

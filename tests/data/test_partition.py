@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pllab.data import DataPartitioner, Partition
-from pllab.data.partition import share_counts
+from pllab.data.loader import share_counts
 
 
 def all_shares(num_samples, sizes, seed=1234):

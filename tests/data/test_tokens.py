@@ -76,11 +76,6 @@ def test_a_text_cannot_spell_a_special_token(tokenizer, tmp_path):
             assert one.decode(one.encode(text)) == text
 
 
-def test_encode_all_is_encode_of_each(tokenizer):
-    texts = ["one", "", "two words", "<end>", "Größe"]
-    assert tokenizer.encode_all(texts) == [tokenizer.encode(text) for text in texts]
-
-
 def test_training_again_in_another_process_gives_the_same_tokenizer():
     # Hash order differs between processes; merges must not depend on it.
     runs = [

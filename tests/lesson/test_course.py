@@ -8,7 +8,6 @@ import pytest
 
 from pllab.lesson.course import COMPARED, IGNORED, fill, main, num_words, read_course, read_lesson
 from pllab.lesson.exercise import exercises_of
-from pllab.lesson.seen import Seen, read_reports
 
 ROOT = Path(__file__).parents[2]
 COURSE = read_course(ROOT / "notebooks")
@@ -102,8 +101,7 @@ def test_a_lesson_is_counted(tmp_path):
     assert (lesson.number, lesson.title, lesson.minutes) == ("03", "Three at a time", 45)
     assert (lesson.needs, lesson.promise) == (("00",), "count")
     assert lesson.num_words == 7  # of them five in the title
-    assert (lesson.num_cells, lesson.num_code_cells, lesson.num_exercises) == (7, 5, 1)
-    assert (lesson.num_compared, lesson.num_silent) == (3, 1)
+    assert (lesson.num_code_cells, lesson.num_exercises, lesson.num_compared) == (5, 1, 3)
 
 
 def test_a_guide_needs_no_lesson(tmp_path):
@@ -148,50 +146,3 @@ def test_words_in_folds_and_links_are_not_counted():
     folded = "<details><summary>Answer</summary>\nmany more words\n</details>"
     cells = [{"cell_type": "markdown", "source": ["one two-three\n", f"[four](five_six.md) {folded} don't"]}]
     assert num_words([*cells, {"cell_type": "code", "source": "no word = 1"}]) == 4
-
-
-def report(folder, name, when, *tests):
-    """A report of pytest; a test is its module, name, seconds, its outcome ("" for passed) and its notes."""
-    cases = ""
-    for module, test, seconds, outcome, notes in tests:
-        properties = "".join(f'<property name="{key}" value="{value}"/>' for key, value in notes.items())
-        inside = f"<properties>{properties}</properties>" + (f"<{outcome}/>" if outcome else "")
-        cases += f'<testcase classname="{module}" name="{test}" time="{seconds}">{inside}</testcase>'
-    suite = f'<testsuite name="pytest" timestamp="2026-01-{when:02}T10:00:00">{cases}</testsuite>'
-    (folder / f"{name}.xml").write_text(f"<testsuites>{suite}</testsuites>")
-
-
-def test_reports_of_several_runs_are_joined_and_a_test_counts_once(tmp_path):
-    first = ("tests.test_exercises", "test_wrong[09.1]", 1, "", {"exercise": "09.1", "refused": 7})
-    other = ("tests.test_exercises", "test_wrong[09.2]", 1, "", {"exercise": "09.2", "refused": 2})
-    strangers = ("tests.test_strangers", "test[09.1]", 1, "", {"exercise": "09.1", "refused": 5, "accepted": 3})
-    later = ("tests.test_exercises", "test_wrong[09.1]", 1, "", {"exercise": "09.1", "refused": 8})
-    report(tmp_path, "b", 1, first, other, ("tests.test_else", "test", 1, "failure", {}))
-    report(tmp_path, "a", 2, later, strangers)
-    found = read_reports(tmp_path)
-    assert found.lessons == {"09": Seen(num_refused=15, num_accepted=3)}
-    assert found.runs == (("b.xml", "2026-01-01T10:00:00"), ("a.xml", "2026-01-02T10:00:00"))
-    assert found.of("08") == Seen()
-
-
-@pytest.mark.parametrize("outcome", ["failure", "error", "skipped"])
-def test_a_test_that_did_not_pass_has_seen_nothing(tmp_path, outcome):
-    report(tmp_path, "a", 1, ("tests.test_exercises", "test", 1, outcome, {"exercise": "09.1", "refused": 7}))
-    assert read_reports(tmp_path).of("09") == Seen(num_failed=1)
-
-
-def test_the_time_of_a_notebook_is_that_of_its_latest_run_as_a_whole(tmp_path):
-    module = "notebooks.09_workers_and_pipe.ipynb"
-    report(tmp_path, "a", 2, *((module, f"Cell {number}", 1.5, "", {}) for number in range(2)))
-    report(tmp_path, "b", 1, *((module, f"Cell {number}", 9, "", {}) for number in range(3)))  # had a cell more
-    assert read_reports(tmp_path).of("09") == Seen(seconds=3.0)
-    report(tmp_path, "c", 3, (module, "Cell 0", 1, "", {}), (module, "Cell 1", 1, "failure", {}))
-    assert read_reports(tmp_path).of("09") == Seen(num_failed=1)
-
-
-def test_what_is_no_report_is_refused_and_no_folder_is_no_report(tmp_path):
-    assert read_reports(tmp_path / "nowhere").runs == ()
-    for text in ("<half", "<html/>"):
-        (tmp_path / "a.xml").write_text(text)
-        with pytest.raises(ValueError, match="a.xml' is no report of pytest.*remove it"):
-            read_reports(tmp_path)

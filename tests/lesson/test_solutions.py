@@ -34,8 +34,7 @@ def test_there_are_folded_solutions():
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("number", "code", "name"), SOLUTIONS, ids=[number for number, _, _ in SOLUTIONS])
-def test_a_folded_solution_is_right(number, code, name, sees):
-    sees(number, accepted=1)
+def test_a_folded_solution_is_right(number, code, name):
     names = {"__name__": "__main__"}  # as in a notebook, so that it travels to the check by value
     exec(compile(code, f"<solution {number}>", "exec"), names)
     verdict = check(number, names[name], deadline_s=90.0)

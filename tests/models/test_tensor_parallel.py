@@ -12,8 +12,9 @@ from transformers import GPT2LMHeadModel
 from pllab import comm
 from pllab.bench.dtensor import tensor_parallel_by_pytorch
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of, tensor_parallel
-from pllab.parallel.tensor import split_of, whole_state
+from pllab.parallel.tensor import split_of
 from pllab.pipeline.stage import Stage, StageWork
+from tests.parallel.programs import whole_state
 
 Results = list[dict[str, Any]]
 ROWS, TIME, WIDTH, VOCABULARY, LAYERS = 3, 8, 64, 301, 2  # two ranks have 151 and 150 words

@@ -23,6 +23,7 @@ from pllab.parallel import (
     token_weighted,
 )
 from pllab.parallel.averaging import check_same_model
+from pllab.parallel.tensor import split_of, whole_of
 
 NUM_STEPS = 3
 STRATEGIES = ("flat", "overlapped", *(["shared"] if sys.platform == "linux" else []))
@@ -89,6 +90,16 @@ def wrap(model: nn.Module, how: str) -> nn.Module:
     if how == "ddp":
         return DistributedDataParallel(model, find_unused_parameters=True, gradient_as_bucket_view=True)
     return DataParallel(model, how, bucket_bytes=SMALL)
+
+
+def whole_state(model: nn.Module, group: comm.Group | None = None) -> dict[str, torch.Tensor]:
+    """The state dict of the whole of a split model, on every rank; one message for each parameter, tied ones once."""
+    state, wholes = model.state_dict(keep_vars=True), dict[int, torch.Tensor]()
+    for value in state.values():
+        if id(value) not in wholes:
+            split = split_of(value)
+            wholes[id(value)] = whole_of(value.detach(), split, group) if split else value.detach()
+    return {name: wholes[id(value)] for name, value in state.items()}
 
 
 def weights(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -283,7 +294,7 @@ def odd_memory(rank: int, world_size: int) -> dict[str, Any]:
 
 
 def sharing(rank: int, world_size: int) -> dict[str, Any]:
-    """The choice where ranks share memory and where rank 1 has none to share, and what a dropped wrapper keeps."""
+    """The choice where ranks share memory and where rank 0 has none to share, and what a dropped wrapper keeps."""
     first = DataParallel(Odd())
     seen: dict[str, Any] = {"default": (first.strategy, first.reason), "mapped": num_shared_mappings()}
     loss_of(first, *share(0, rank, world_size)).backward()
@@ -291,7 +302,7 @@ def sharing(rank: int, world_size: int) -> dict[str, Any]:
     gc.collect()
     seen["dropped"] = num_shared_mappings()
     with pytest.MonkeyPatch.context() as patch:
-        if rank == 1:
+        if rank == 0:
             patch.setattr(os, "posix_fallocate", _no_space)
         second = DataParallel(Odd())
         seen["full"] = (second.strategy, second.reason, num_shared_mappings())

@@ -231,10 +231,15 @@ def deferred_bytes(rank: int, world_size: int) -> tuple[int, int]:
     with torch.device("meta"):
         layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(32))
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        FullyShardedDataParallel(layers, share_memory=False)
+        FullyShardedDataParallel(layers, share_memory=False, initialise=reset)
     events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
     held = accumulate_(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
     return max(held), 4 * sum(64 * 64 + 64 for _ in layers)
+
+
+def reset(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        module.reset_parameters()
 
 
 def initialise(module: nn.Module) -> None:

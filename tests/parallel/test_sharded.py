@@ -197,4 +197,4 @@ def test_refusals(ranks: Results) -> None:
         assert "Chain has no layer of class Conv2d" in units
         assert "build the same model on every rank" in differ
         assert "buffer scale is on the meta device" in meta
-        assert "_Plain has parameters on the meta device and no reset_parameters" in no_reset
+        assert "the model is on the meta device; say with initialise=" in no_reset

@@ -26,8 +26,8 @@ from pllab.parallel.tensor import (
     to_slice,
     to_whole,
     vocab_parallel_cross_entropy,
-    whole_state,
 )
+from tests.parallel.programs import whole_state
 
 Results = list[dict[str, Any]]
 IN, HIDDEN, OUT, VOCABULARY, TIME = 6, 7, 5, 11, 8  # no number of ranks divides the hidden features and the vocabulary

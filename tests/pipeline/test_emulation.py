@@ -17,9 +17,7 @@ from pllab.timeline import Timeline
 
 QUICK_S = 0.004
 UNEQUAL = Costs((1.0, 2.0), (1.5, 0.5), (0.5, 1.0), p2p=0.75, backward=(1.25, 3.0))
-FOUR = Costs(
-    (1.0, 0.5, 0.75, 1.0), 0.5, (0.25, 0.5, 0.5, 0.25), p2p=0.5, bandwidth=1.0, activation_bytes=(0.5, 1, 1, 0)
-)
+FOUR = Costs((1.0, 0.5, 0.75, 1.0), 0.5, (0.25, 0.5, 0.5, 0.25), p2p=1.5)
 CASES = [
     (gpipe(2, 3), None),
     (one_f_one_b(2, 4), UNEQUAL),

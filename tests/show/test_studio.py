@@ -18,7 +18,7 @@ from pllab.show.studio import runs
 from pllab.show.studio.runs import KINDS, Screen, Shown
 from pllab.show.studio.settings import FAMILIES
 from pllab.show.theme import LIGHT
-from pllab.simulate import Costs, action_times, critical_path, simulate
+from pllab.simulate import Costs, action_times, critical_steps, simulate
 from pllab.timeline import Span, Timeline
 
 
@@ -172,7 +172,7 @@ def test_the_critical_path_is_sent_when_it_is_asked_for():
     studio.critical = True
     places = struct.unpack(f"<{len(studio.path) // 4}i", studio.path)
     sent = unpack(studio.actions)
-    expected = {span.action for span in critical_path(studio.schedule, studio.timeline)}
+    expected = {step.span.action for step in critical_steps(studio.schedule, studio.timeline)}
     assert {sent[place][1] for place in places} == expected
     assert sum(sent[place][3] - sent[place][2] for place in places) == pytest.approx(studio.timeline.makespan)
 
@@ -258,7 +258,7 @@ def test_a_picture_of_the_critical_path_keeps_the_colour_of_its_actions_alone():
     studio = show.BubbleStudio("1F1B", 4, 8, Costs(p2p=0.3))
     whole = count_pixels(studio.export_png(), LIGHT.fill_of("F"))
     studio.critical = True
-    path = [span.action.kind for span in critical_path(studio.schedule, studio.timeline)]
+    path = [step.span.action.kind for step in critical_steps(studio.schedule, studio.timeline)]
     left = count_pixels(studio.export_png(), LIGHT.fill_of("F"))
     assert left / whole == pytest.approx(path.count(Kind.F) / (4 * 8), rel=0.1)
     assert studio.static().alt.endswith("pale: not on the critical path")

@@ -20,7 +20,7 @@ def costs_at_random(num_stages, seed=0):
     random = Random(seed)
     one = lambda low, high: [random.uniform(low, high) for _ in range(num_stages)]  # noqa: E731
     work = one(0.5, 2.0), one(0.5, 2.0), one(0.5, 2.0)
-    return Costs(*work, p2p=0.05, bandwidth=3.0, activation_bytes=one(0.1, 2.0), backward=one(0.8, 3.0))
+    return Costs(*work, p2p=0.05, backward=one(0.8, 3.0))
 
 
 def totals(costs, num_stages):
@@ -39,8 +39,7 @@ def test_what_is_shown_is_what_the_given_costs_simulate_to():
 @pytest.mark.parametrize(
     "given",
     [
-        Costs(1.0, 0.7, 0.6, p2p=0.1, bandwidth=2.0, activation_bytes=0.3, backward=0.9),
-        Costs(p2p=0.1, bandwidth=1, activation_bytes=(0.5, 3, 0.1, 0.1)),
+        Costs(1.0, 0.7, 0.6, p2p=0.1, backward=0.9),
         Costs(backward=(1.0, 2.0, 1.5, 1.1)),
         Costs(backward_input=0.0, backward_weight=0.0, backward=2.0),
     ],
@@ -54,7 +53,7 @@ def test_costs_of_which_some_are_one_number_are_kept_too(name, given):
 def test_three_stages_a_rank_that_cost_the_same_cost_what_was_given():
     order = interleaved(2, 4, stages_per_rank=3)
     for forward in (0.1, 0.7, 1.1, 1.3):
-        given = Costs(forward, activation_bytes=[1.0] * 6)
+        given = Costs(forward, backward_input=[1.0] * 6)
         assert show.BubbleStudio(order, costs=given).timeline == simulate(order, given)
 
 
@@ -149,19 +148,6 @@ def test_a_whole_backward_keeps_the_share_of_its_stage():
     assert [studio.costs.duration(stage, Kind.B) for stage in (0, 1)] == [1.5, pytest.approx(3.8 / 4 * 8)]
     studio.stage_costs = {}
     assert studio.costs.duration(0, Kind.B) == studio.costs.duration(1, Kind.B) == pytest.approx((1.5 + 3.8) / 2)
-
-
-def test_a_boundary_sends_the_same_bytes_in_every_cut_and_one_within_a_stage_what_lies_between():
-    given = Costs(bandwidth=2.0, p2p=0.25, activation_bytes=(8.0, 4.0, 6.0, 0.0))
-    studio = show.BubbleStudio("1F1B", 4, 8, given)
-    assert studio.p2p == 0.25
-    studio.family = "interleaved 1F1B"
-    sent = [studio.costs.message(stage, stage + 1) for stage in range(7)]
-    assert sent == pytest.approx([0.25 + one / 2 for one in (8, 8, 6, 4, 5, 6, 6)])
-    studio.p2p = 0.0
-    assert studio.costs.message(1, 2) == 4.0
-    studio.family, studio.num_ranks = "1F1B", 6
-    assert [studio.costs.message(stage, stage + 1) for stage in range(5)] == pytest.approx([4, 2, 3, 3, 3])
 
 
 @pytest.mark.parametrize(

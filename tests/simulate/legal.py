@@ -43,5 +43,4 @@ def runs(draw: st.DrawFn, cost: st.SearchStrategy[float] = seconds) -> tuple[Sch
     schedule = draw(schedules())
     per_stage = st.lists(cost, min_size=schedule.num_stages, max_size=schedule.num_stages)
     work = [draw(per_stage) for _ in range(3)]
-    sizes = draw(per_stage)
-    return schedule, Costs(*work, p2p=draw(seconds), bandwidth=0.5, activation_bytes=sizes)
+    return schedule, Costs(*work, p2p=draw(seconds))

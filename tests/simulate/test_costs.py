@@ -20,9 +20,9 @@ def test_one_number_counts_for_every_stage() -> None:
 
 
 def test_one_value_per_stage() -> None:
-    costs = Costs([1.0, 2.0], backward_input=(3.0, 4.0), activation_bytes=[10.0, 0.0], bandwidth=5.0)
+    costs = Costs([1.0, 2.0], backward_input=(3.0, 4.0), p2p=2.0)
     assert [costs.duration(1, kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)] == [2.0, 4.0, 1.0, 5.0]
-    assert costs.num_stages == 2 and hash(costs) == hash(Costs((1.0, 2.0), (3.0, 4.0), 1.0, 0.0, 5.0, (10.0, 0.0)))
+    assert costs.num_stages == 2 and hash(costs) == hash(Costs((1.0, 2.0), (3.0, 4.0), 1.0, 2.0))
     assert costs.message(0, 1) == costs.message(1, 0) == 2.0
 
 
@@ -37,12 +37,7 @@ def test_one_value_per_stage() -> None:
         ({"forward": True}, "forward is True; it is a number"),
         ({"forward": (1.0, math.nan)}, "forward of stage 1 is nan"),
         ({"forward": ()}, "forward has no values"),
-        ({"bandwidth": 0}, "bandwidth is 0; it is above 0"),
-        ({"bandwidth": math.nan}, "bandwidth is nan; it is above 0"),
-        (
-            {"forward": (1.0, 2.0), "activation_bytes": (1.0,)},
-            r"different numbers of stages \(forward 2, activation_bytes 1\)",
-        ),
+        ({"forward": (1.0, 2.0), "backward": (1.0,)}, r"different numbers of stages \(forward 2, backward 1\)"),
     ],
 )
 def test_an_impossible_cost_is_refused(arguments: dict[str, float], sentence: str) -> None:

@@ -72,8 +72,6 @@ def test_slower_messages_delay_and_never_occupy(run: tuple[Schedule, Costs], mor
         costs.backward_input,
         costs.backward_weight,
         costs.p2p + more,
-        bandwidth=costs.bandwidth,
-        activation_bytes=costs.activation_bytes,
     )
     before, after = simulate(schedule, costs), simulate(schedule, slower)
     assert after.makespan >= before.makespan and after.busy == before.busy
@@ -91,14 +89,6 @@ def test_a_message_delays_its_receiver_only_between_ranks() -> None:
         ("0B0", 5.0),
         ("0B1", 8.0),
     ]
-
-
-def test_bytes_and_bandwidth_are_time_per_boundary() -> None:
-    costs = Costs(p2p=1.0, bandwidth=2.0, activation_bytes=(4.0, 6.0, 100.0))
-    timeline = simulate(gpipe(3, 1), costs)
-    starts = {str(span.action): span.start for span in timeline.spans}
-    assert (starts["1F0"], starts["2F0"]) == (1.0 + 3.0, 5.0 + 4.0)
-    assert (starts["2B0"], starts["1B0"], starts["0B0"]) == (10.0, 12.0 + 4.0, 18.0 + 3.0)
 
 
 ILLEGAL = {
@@ -172,7 +162,7 @@ def test_costs_for_other_stages_are_refused() -> None:
     with pytest.raises(ValueError, match="costs are given for 3 stages and the schedule has 2"):
         simulate(gpipe(2, 2), Costs(forward=(1.0, 1.0, 1.0)))
     with pytest.raises(ValueError, match="costs are given for 1 stages and the schedule has 2"):
-        simulate(gpipe(2, 2), Costs(p2p=1.0, activation_bytes=[8.0]))
+        simulate(gpipe(2, 2), Costs(p2p=1.0, backward=[8.0]))
 
 
 def test_the_first_span_and_a_makespan() -> None:

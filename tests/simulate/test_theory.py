@@ -16,7 +16,8 @@ from pllab.schedule import (
     zbv,
     zero_bubble,
 )
-from pllab.simulate import Costs, formulas, simulate
+from pllab.simulate import Costs, simulate
+from tests.simulate import formulas
 
 PAPER_COSTS = Costs(18.522, 18.086, 9.337, p2p=0.601)
 """Milliseconds per stage of the 1.5B model on 8 GPUs that the Zero Bubble paper profiled (Qi et al. 2024)."""
@@ -131,8 +132,6 @@ def _uneven(num_stages: int) -> Costs:
         backward_input=[2.0 + stage * 3 % 5 for stage in stages],
         backward_weight=[1.0 + stage * 7 % 3 for stage in stages],
         p2p=1.0,
-        bandwidth=0.5,
-        activation_bytes=[float(stage % 3) for stage in stages],
     )
 
 

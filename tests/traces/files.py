@@ -85,10 +85,6 @@ def runtime_name(span: Span) -> str:
     return f"PP:{span.action}"
 
 
-def gpipe_name(span: Span) -> str:
-    return f"{'Forward' if span.action.kind == 'F' else 'Backward'} {span.action.microbatch}"
-
-
 def work_of(timeline: Timeline) -> list[Span]:
     return [span for span in timeline.spans if span.action.kind != "C"]
 

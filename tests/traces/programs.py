@@ -17,16 +17,13 @@ NUM_MICROBATCHES = 4  # of a stage; of two stages of a rank twice as many
 STAGES_PER_RANK = {
     "ScheduleGPipe": 1,
     "Schedule1F1B": 1,
-    "_ScheduleForwardOnly": 1,
     "to_torch": 1,
     "ScheduleInterleaved1F1B of one stage": 1,
     "ScheduleInterleaved1F1B": 2,
     "ScheduleLoopedBFS": 2,
     "ScheduleInterleavedZeroBubble": 2,
     "ScheduleZBVZeroBubble": 2,
-    "ScheduleDualPipeV": 2,
 }
-V_SHAPED = ("ScheduleZBVZeroBubble", "ScheduleDualPipeV")
 loss = nn.functional.mse_loss
 
 
@@ -55,18 +52,18 @@ def _export(path: str, profiler: Any) -> None:
 
 def _step_of(family: str, rank: int, size: int) -> tuple[Callable[[], Any], Any]:
     num_stages = size * STAGES_PER_RANK[family]
-    numbers = [rank, num_stages - 1 - rank] if family in V_SHAPED else list(range(rank, num_stages, size))
+    numbers = (
+        [rank, num_stages - 1 - rank] if family == "ScheduleZBVZeroBubble" else list(range(rank, num_stages, size))
+    )
     modules = {number: nn.Sequential(nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 32)) for number in numbers}
     stages = [PipelineStage(each, number, num_stages, torch.device("cpu")) for number, each in modules.items()]
     name, count = family.partition(" ")[0], NUM_MICROBATCHES * STAGES_PER_RANK[family]
     if name == "to_torch":
         runtime = to_torch(one_f_one_b(size, count), modules, loss)
-    elif name == "_ScheduleForwardOnly":
-        runtime = theirs._ScheduleForwardOnly(stages[0], count)
     elif issubclass(getattr(theirs, name), theirs.PipelineScheduleSingle):
         runtime = getattr(theirs, name)(stages[0], count, loss_fn=loss)
     else:
         runtime = getattr(theirs, name)(stages, count, loss_fn=loss)
     x = torch.randn(128, 32)
-    words = {"target": x, "losses": []} if num_stages - 1 in numbers and name != "_ScheduleForwardOnly" else {}
+    words = {"target": x, "losses": []} if num_stages - 1 in numbers else {}
     return partial(runtime.step, *([x] if 0 in numbers else []), **words), runtime

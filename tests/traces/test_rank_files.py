@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pllab.schedule import FAMILIES, check, gpipe, one_f_one_b
 from pllab.simulate import Costs, estimate, idle_causes, simulate
 from pllab.traces import read_trace
-from tests.traces.files import annotation, gpipe_name, same_times, trace_of, work_of, write, write_run
+from tests.traces.files import annotation, same_times, trace_of, write, write_run
 
 COSTS = Costs(0.0021, 0.0017, 0.0013, p2p=0.0004)
 RUN = simulate(one_f_one_b(4, 6), COSTS)
@@ -35,12 +35,6 @@ def test_files_may_be_compressed_and_in_any_order(tmp_path):
     paths = write(tmp_path, [trace_of(RUN, rank) for rank in range(4)], packed=True)
     recorded = read_trace(reversed(paths))
     assert recorded.schedule == one_f_one_b(4, 6) and same_times(recorded.timeline, RUN) < MICROSECOND
-
-
-def test_gpipe_names_no_stage_and_its_ranks_are_its_stages(tmp_path):
-    run = simulate(gpipe(3, 4), COSTS)
-    recorded = read_trace(write_run(tmp_path, run, names=gpipe_name))
-    assert recorded.schedule == gpipe(3, 4) and same_times(recorded.timeline, run) < MICROSECOND
 
 
 def test_one_rank_alone_is_a_pipeline_too(tmp_path):
@@ -89,11 +83,9 @@ def test_an_evaluation_after_the_step_is_not_taken_for_it(tmp_path):
         content["traceEvents"] += [{**event, "ts": event["ts"] + 1e6} for event in forwards]
         contents.append(content)
     recorded = read_trace(write(tmp_path, contents))
-    assert (recorded.step, recorded.steps, recorded.has_backward) == (0, (0, 1), True)
-    evaluation = read_trace(sorted(tmp_path.glob("*.json")), step=1)
-    assert not evaluation.has_backward and evaluation.schedule == one_f_one_b(4, 6).only("F")
-    causes = idle_causes(evaluation.schedule, evaluation.timeline)
-    assert sum(one.seconds for one in causes) == pytest.approx(evaluation.timeline.idle)
+    assert (recorded.step, recorded.steps) == (0, (0, 1)) and recorded.schedule == one_f_one_b(4, 6)
+    with pytest.raises(ValueError, match=r"step 1 is not complete: 0B0 is missing.*record whole steps"):
+        read_trace(sorted(tmp_path.glob("*.json")), step=1)
 
 
 def test_the_wait_of_a_span_for_its_input_is_communication_and_its_work_the_rest(tmp_path):
@@ -113,35 +105,6 @@ def test_the_wait_of_a_span_for_its_input_is_communication_and_its_work_the_rest
     assert "1.3 ms in which spans waited for their input count as communication" in recorded.note
 
 
-def test_an_overlapped_pair_is_its_two_actions_in_order(tmp_path):
-    """As DualPipeV names them; the times of both alone say where to divide."""
-    alone = simulate(gpipe(1, 2), Costs(1e-3, 1e-3, 1e-3))
-    content = trace_of(alone, 0)
-    events = {event["name"]: event for event in content["traceEvents"]}
-    pair = annotation("PP:(0F1;0B0)OVERLAP_F_B", events["PP:0F1"]["ts"], 6000.0)
-    content["traceEvents"] = [*(e for n, e in events.items() if n not in ("PP:0F1", "PP:0B0", "PP:0B1")), pair]
-    content["traceEvents"].append(annotation("PP:0B1", pair["ts"] + 6000.0, 2000.0))
-    recorded = read_trace(write(tmp_path, [content]))
-    assert str(recorded.schedule) == "rank 0  0F0 0F1 0B0 0B1"
-    times = [(span.start, span.end) for span in work_of(recorded.timeline)]
-    assert times == [pytest.approx(pair) for pair in [(0, 0.001), (0.001, 0.003), (0.003, 0.007), (0.007, 0.009)]]
-    assert "1 overlapped pair" in recorded.note
-
-
-def test_of_a_pair_whose_inputs_were_received_the_second_begins_when_its_own_was_there(tmp_path):
-    run = simulate(gpipe(1, 2), Costs(1e-3, 1e-3, 1e-3))
-    content = trace_of(run, 0)
-    events = {event["name"]: event for event in content["traceEvents"]}
-    start = events["PP:0F1"]["ts"]
-    pair = annotation("PP:(0F1;0B0)OVERLAP_F_B", start, 3000.0)
-    received = [annotation("gloo:recv", start - 50, wait) for wait in (150.0, 1250.0)]
-    kept = (event for name, event in events.items() if name not in ("PP:0F1", "PP:0B0"))
-    content["traceEvents"] = [*kept, pair, *received]
-    recorded = read_trace(write(tmp_path, [content]))
-    times = {str(span.action): (span.start, span.end) for span in recorded.timeline.spans if span.action.kind in "FB"}
-    assert times["0F1"] == pytest.approx((0.0011, 0.0022)) and times["0B0"] == pytest.approx((0.0022, 0.004))
-
-
 def test_a_step_of_which_the_profiler_saw_the_end_only_is_not_read_with_the_next(tmp_path):
     contents = [trace_of(RUN, rank, steps=2) for rank in range(4)]
     for rank, content in enumerate(contents):
@@ -154,16 +117,6 @@ def test_a_step_of_which_the_profiler_saw_the_end_only_is_not_read_with_the_next
         ]
     recorded = read_trace(write(tmp_path, contents))
     assert (recorded.step, recorded.steps) == (4, (3, 4)) and same_times(recorded.timeline, RUN) < MICROSECOND
-
-
-def test_spans_of_ones_own_that_are_called_as_gpipes_are_left_alone(tmp_path):
-    contents = [trace_of(RUN, rank) for rank in range(4)]
-    for content in contents:
-        first = next(
-            event for event in content["traceEvents"] if event["name"].startswith("PP:") and "F0" in event["name"]
-        )
-        content["traceEvents"] += [annotation("Forward 0", first["ts"] - 1, 2.0)]
-    assert read_trace(write(tmp_path, contents)).schedule == one_f_one_b(4, 6)
 
 
 def test_a_span_may_begin_before_its_input_if_the_file_does_not_say_when_it_waited(tmp_path):
@@ -207,9 +160,9 @@ def without_time(contents):
 REFUSED = {
     "a rank is missing": (
         lambda c: c.pop(2),
-        r"3 of 4 ranks are given, and rank 2 is missing; give a file of every rank",
+        r"of 4 ranks 3 are given, without 2; give a file of every rank",
     ),
-    "ranks are missing": (lambda c: c.__delitem__(slice(1, 3)), r"2 of 4 ranks are given, and ranks 1, 2 are missing"),
+    "ranks are missing": (lambda c: c.__delitem__(slice(1, 3)), r"of 4 ranks 2 are given, without 1, 2; give a file"),
     "a rank is there twice": (info(1, rank=0), r"rank0.json and rank1.json are both of rank 0; give one file per rank"),
     "worlds differ": (
         info(3, world_size=8),
@@ -224,7 +177,7 @@ REFUSED = {
     "a base of words": (changed(2, baseTimeNanoseconds="noon"), r"rank2.json does not say when its clock began"),
     "no names": (
         renamed("PP:", "step "),
-        r"rank0.json has no spans of a pipeline.*Schedule1F1B names none.*to_torch",
+        r"rank0.json has no spans of a pipeline.*Schedule1F1B write none.*to_torch",
     ),
     "two pipelines": (
         renamed("PP:3", "PP:1"),
@@ -282,25 +235,22 @@ def test_clocks_that_differ_less_than_the_spans_allow_are_taken(tmp_path):
 GOOD = json.dumps(trace_of(simulate(gpipe(1, 1)), 0))
 FILES = {
     "rank0.json": {
-        "": r"rank0.json is empty",
-        "  \n": r"rank0.json is empty",
-        "not json": r"rank0.json is no JSON \(line 1, column 1\)",
-        GOOD[: len(GOOD) // 2]: r"rank0.json ends in the middle, after [\d,]+ characters",
-        GOOD[:-1]: r"rank0.json ends in the middle",
-        GOOD.replace('"ph"', "'ph'", 1): r"rank0.json is no JSON \(line 1, column",
+        "": r"rank0.json is no whole JSON \(Expecting value: line 1",
+        "  \n": r"rank0.json is no whole JSON",
+        "not json": r"rank0.json is no whole JSON \(Expecting value: line 1 column 1",
+        GOOD[: len(GOOD) // 2]: r"rank0.json is no whole JSON \(.*let the writing end",
+        GOOD[:-1]: r"rank0.json is no whole JSON",
+        GOOD.replace('"ph"', "'ph'", 1): r"rank0.json is no whole JSON \(.* line 1, column|line 1 column",
         "[1, 2]": r"rank0.json is JSON without a list of traceEvents",
         '"text"': r"without a list of traceEvents",
         '{"traceEvents": 3}': r"without a list of traceEvents",
         '{"traceEvents": [1, null, {}]}': r"does not say which rank wrote it",
-        "[" * 100_000: r"rank0.json (is JSON that no profiler writes|ends in the middle)",
-        '{"traceEvents": ' + "9" * 5000 + "}": r"is JSON that no profiler writes",
+        "[" * 100_000: r"rank0.json is no whole JSON",
+        '{"traceEvents": ' + "9" * 5000 + "}": r"rank0.json is no whole JSON",
         b"\xff\xfe\x00": r"rank0.json is no text",
         b"\x1f\x8b\x08\x00broken": r"rank0.json is compressed and ends too early or is damaged",
     },
-    "rank0.json.gz": {
-        GOOD: r"rank0.json.gz ends in .gz and is not compressed with gzip",
-        "": r"rank0.json.gz is empty",
-    },
+    "rank0.json.gz": {"": r"rank0.json.gz is no whole JSON"},
 }
 
 
@@ -314,9 +264,11 @@ def test_a_file_that_is_no_trace_is_refused_in_one_sentence(name, content, tmp_p
 
 
 def test_a_file_that_is_not_there_a_folder_and_no_file_at_all_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"nowhere.json' is not there; give the files of all ranks"):
+    with pytest.raises(
+        ValueError, match=r"nowhere.json' cannot be read \(No such file or directory\); give the files of all ranks"
+    ):
         read_trace(tmp_path / "nowhere.json")
-    with pytest.raises(ValueError, match=r"is a folder; give the files in it, one per rank"):
+    with pytest.raises(ValueError, match=r"cannot be read \(Is a directory\); give the files of all ranks"):
         read_trace(tmp_path)
     with pytest.raises(ValueError, match=r"no trace is given; give one file per rank"):
         read_trace([])
@@ -367,7 +319,7 @@ def test_64_ranks_and_512_micro_batches_are_read_and_explained_in_ten_seconds(tm
     assert seconds < 10, sum(Path(path).stat().st_size for path in paths)
 
 
-WORDS = st.sampled_from(["X", "PP:0F0", "PP:(0F1;0B0)OVERLAP_F_B", "ProfilerStep#1", "kernel", "nccl", 1e300, 4e9])
+WORDS = st.sampled_from(["X", "PP:0F0", "PP:0RECV_F1", "ProfilerStep#1", "kernel", "nccl", 1e300, 4e9])
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -39,6 +39,7 @@ AXES = {
     "any size": "--mode data_parallel --dropout 0",
 }
 NUM_STEPS = 24
+HANG_S = 70.0  # the ranks' deadline and ten seconds
 WORDS = (
     "--dataset numbers --batch-size 8 --samples-per-epoch 64 --validation-samples 8 --max-length 32 --n-layer 2 "
     "--n-embd 32 --n-head 2 --vocab-size 300 --num-epochs 3 --no-bleu --quiet --device cpu --dropout 0.1 "
@@ -285,6 +286,29 @@ def table(outcomes: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def summary(outcomes: list[Outcome]) -> dict[str, object]:
+    """What docs/measured.md says of them: a sentence, and a row for each moment."""
+    rows = []
+    for moment in dict.fromkeys(each.moment for each in outcomes):
+        those = [each for each in outcomes if each.moment == moment]
+        waits = [each.recovery_s for each in those]
+        counts = (
+            len(those),
+            sum(not each.is_complete for each in those),
+            sum(each.repeated_steps for each in those),
+            sum(each.orphans for each in those),
+            sum(wait > HANG_S for wait in waits),
+        )
+        rows.append([moment, *map(str, counts), f"{max(waits):.1f}"])
+    about = (
+        "training under torchrun on one agent with 2 ranks or two agents with one each, a checkpoint every 3 steps; a "
+        "rank or an agent is killed once. In set-up, a rank that waits for one of another agent goes on at its "
+        "deadline, here 60 s."
+    )
+    counted = ["Tries", "With other losses", "Steps repeated", "Orphans", "Hangs"]
+    return {"about": about, "head": ["Killed in", *counted, "Longest s to go on"], "rows": rows}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path)
@@ -296,7 +320,8 @@ def main() -> int:
         sys.stderr.write(table(outcomes[-1:]).splitlines()[-1] + "\n")
     sys.stdout.write(table(outcomes) + "\n")
     if options.json:
-        record = {"command": "python -m tests.train.faults", "tries": [asdict(each) for each in outcomes]}
+        record = {"command": "python -m tests.train.faults", **summary(outcomes)}
+        record["tries"] = [asdict(each) for each in outcomes]
         options.json.write_text(json.dumps(record, indent=1) + "\n")
     return 0
 

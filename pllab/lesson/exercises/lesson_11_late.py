@@ -11,7 +11,7 @@ from typing import Any
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.lesson_11_read import read_schedule
 from pllab.schedule import Action, Kind, Schedule, peak_in_flight, problems
-from pllab.simulate import Costs, formulas, simulate
+from pllab.simulate import Costs, simulate
 
 Late = Callable[[int, int], Any]
 
@@ -73,7 +73,8 @@ def short(late: Late) -> None:
         schedule, asked = _asked(late, p, m), _words(p, m)
         for costs in _COSTS:
             durations = [costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)]
-            enough = m * sum(durations) + formulas.zb_h1_bubble(p, costs)
+            forward, half, weight = durations
+            enough = m * sum(durations) + (p - 1) * (forward + half - weight)  # where W is no longer than F or I
             makespan = simulate(schedule, costs).makespan
             if makespan > enough + 1e-9:
                 told = f"{asked}, F {durations[0]:g}, I {durations[1]:g} and W {durations[2]:g}"

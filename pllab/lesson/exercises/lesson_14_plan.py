@@ -72,7 +72,7 @@ def _price(task: _Task, dp: int, tp: int, pp: int) -> tuple[float, float]:
     after = Sent(1, 2 * (dp - 1) / dp * 4 * size) if dp > 1 else Sent()
     time = step_time(
         one_f_one_b(pp, parts),
-        Costs(forward, forward, forward, task.far.alpha_s, 1 / task.far.beta_s, 4 * tokens * task.width),
+        Costs(forward, forward, forward, task.far.seconds(1, 4 * tokens * task.width)),
         tp_forward=[sent] * pp,
         tp_backward=[sent] * pp,
         tp_link=task.near if tp <= task.ranks_per_host else task.far,

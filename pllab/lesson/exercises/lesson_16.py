@@ -160,7 +160,7 @@ EXERCISES = (
             "closeness and not for distance, because nan is neither. Then return the one name among them whose time is "
             "below that of each other one in each round, and nothing if there is no such name.",
         ),
-        package=("pllab.bench.racing.check_same_losses", "pllab.bench.racing.RaceResult"),
+        package=("pllab.bench.measure.check_same_losses", "pllab.bench.racing.RaceResult"),
         lends=False,
         is_asked=True,
     ),

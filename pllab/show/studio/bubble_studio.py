@@ -147,11 +147,10 @@ class BubbleStudio(Widget):
         """A run that was recorded, below what the costs of its own stages predict; the options are `BubbleStudio`'s.
 
         Example: `BubbleStudio.from_trace(["rank0.json", "rank1.json"], compare="ZB-H1")` reads what torch.profiler
-        wrote of torch.distributed.pipelining, one file a rank; `BubbleStudio.from_trace("run.trace.json")` a trace that
-        a studio exported.
+        wrote of torch.distributed.pipelining, one file a rank.
 
         Raises:
-            ValueError: as for `pllab.traces.read_trace`, or the run has no backward.
+            ValueError: as for `pllab.traces.read_trace`.
         """
         return studio_of_trace(cls, paths, step, **options)
 

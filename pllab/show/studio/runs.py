@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pllab.schedule import Schedule, collector_paused, peak_in_flight
 from pllab.show.theme import ENGINE_LABELS, count_of
-from pllab.simulate import Costs, IdleCause, action_times, critical_path, idle_causes, simulate
+from pllab.simulate import Costs, IdleCause, action_times, critical_steps, idle_causes, simulate
 from pllab.timeline import Engine, Timeline
 
 Columns = npt.NDArray[np.float64]
@@ -173,7 +173,7 @@ class Shown:
         """The column numbers of the critical path's actions, in order."""
         keys = zip(*self.columns[1:4].astype(np.int64).tolist(), strict=True)
         place = {key: index for index, key in enumerate(keys)}
-        path = (span.action for span in critical_path(self.schedule, self.timeline))
+        path = (step.span.action for step in critical_steps(self.schedule, self.timeline))
         places = [place[action.stage, KINDS.index(action.kind), action.microbatch] for action in path]
         return np.array(sorted(places), dtype=np.int32)
 

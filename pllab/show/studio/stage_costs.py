@@ -10,7 +10,7 @@ model stays where it is.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, fsum, inf
+from math import ceil, fsum
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +84,7 @@ def _dealt(values: Cells, usual: float, old: Depths, new: Depths) -> Cells:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Costs that no dial shows: whole backwards, and the bytes of messages.
+    """Costs that no dial shows: whole backwards.
 
     `usual` are a rank's I, W and B, `whole` those of single stages. If B is not I + W, it keeps its proportion to them
     when a dial moves them. Without `usual` and `whole`, B is I + W.
@@ -92,9 +92,6 @@ class Unseen:
 
     usual: tuple[float, float, float] | None = None
     whole: Profile = Profile({})
-    bandwidth: float = inf
-    sent: float | tuple[float, ...] = 0.0
-    stages_per_rank: float = 1
 
     def backward(
         self, own: Mapping[int, Cells], work: Sequence[Sequence[float]], stages_per_rank: float
@@ -106,14 +103,6 @@ class Unseen:
         cells = self.whole.cut(stages_per_rank, self.usual).cells
         models = [cells.get(stage, usual) if _has_own_backward(own.get(stage)) else usual for stage in range(len(work))]
         return [_whole(values[1], values[2], model) for values, model in zip(work, models, strict=True)]
-
-    def bytes_of(self, num_stages: int, stages_per_rank: float) -> float | tuple[float, ...]:
-        """The bytes that each stage sends; at a new boundary they are interpolated by depth."""
-        if not isinstance(self.sent, tuple) or (len(self.sent), self.stages_per_rank) == (num_stages, stages_per_rank):
-            return self.sent
-        sizes = self.sent[:-1] or self.sent  # the last stage sends nothing
-        depths = (np.arange(len(sizes)) + 1) / self.stages_per_rank
-        return tuple(np.interp((np.arange(num_stages) + 1) / stages_per_rank, depths, sizes).tolist())
 
 
 def costs_of_stages(
@@ -133,15 +122,7 @@ def costs_of_stages(
     work = [_fill(own.get(stage), usual) for stage in range(num_stages if own else 1)]
     whole = unseen.backward(own, work, stages_per_rank)
     forward, by_input, by_weight = (column if own else column[0] for column in zip(*work, strict=True))
-    return Costs(
-        forward,
-        by_input,
-        by_weight,
-        dials.p2p,
-        unseen.bandwidth,
-        unseen.bytes_of(num_stages, stages_per_rank),
-        whole if own or whole is None else whole[0],
-    )
+    return Costs(forward, by_input, by_weight, dials.p2p, whole if own or whole is None else whole[0])
 
 
 def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[Costs, Profile, Unseen]:
@@ -156,21 +137,18 @@ def split_costs(costs: Costs, num_ranks: int, stages_per_rank: float) -> tuple[C
     costs.check_stages(num_stages)
     names = WORK if costs.backward is None else (*WORK, "backward")
     values = [getattr(costs, name) for name in names]
-    sent = costs.activation_bytes
-    assert isinstance(sent, int | float | tuple)
-    unseen = Unseen(bandwidth=costs.bandwidth, sent=sent, stages_per_rank=stages_per_rank)
     none = Profile({}, stages_per_rank)
     if not any(isinstance(value, tuple) for value in values) and (costs.num_stages is None or stages_per_rank == 1):
         usual = (values[1], values[2], values[3]) if len(values) > len(WORK) else None
-        return Costs(values[0], values[1], values[2], costs.p2p), none, replace(unseen, usual=usual)
+        return Costs(values[0], values[1], values[2], costs.p2p), none, Unseen(usual)
     lists = [value if isinstance(value, tuple) else (value,) * num_stages for value in values]
     means = [fsum(column) / num_ranks for column in lists]
     dials = Costs(means[0], means[1], means[2], costs.p2p)
     profile = replace(none, cells=dict(enumerate(zip(*lists[:3], strict=True))))
-    if len(lists) > len(WORK):
-        whole = replace(none, cells=dict(enumerate(zip(*lists[1:], strict=True))))
-        unseen = replace(unseen, usual=(means[1], means[2], means[3]), whole=whole)
-    return dials, profile, unseen
+    if len(lists) == len(WORK):
+        return dials, profile, Unseen()
+    whole = replace(none, cells=dict(enumerate(zip(*lists[1:], strict=True))))
+    return dials, profile, Unseen((means[1], means[2], means[3]), whole)
 
 
 def _has_own_backward(cells: Cells | None) -> bool:

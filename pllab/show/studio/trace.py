@@ -18,20 +18,12 @@ def studio_of_trace(
     Example: `studio_of_trace(BubbleStudio, ["rank0.json", "rank1.json"], compare="ZB-H1")`.
 
     Raises:
-        ValueError: as for `pllab.traces.read_trace`, or the run has no backward.
+        ValueError: as for `pllab.traces.read_trace`.
     """
     return studio_of_run(make, read_trace(paths, step), **options)
 
 
 def studio_of_run(make: Callable[..., Studio], recorded: Recorded, **options: Any) -> Studio:
-    """A studio of a run that was read: its schedule, its timeline as measured, and costs estimated from it.
-
-    Raises:
-        ValueError: the run has no backward.
-    """
-    if not recorded.has_backward:
-        raise ValueError(
-            f"step {recorded.step} of the trace has no backward, and a prediction needs one; choose a step of training"
-        )
+    """A studio of a run that was read: its schedule, its timeline as measured, and costs estimated from it."""
     costs = estimate([(recorded.schedule, recorded.timeline)])
     return make(recorded.schedule, costs=costs, measured=recorded.timeline, note=recorded.note, **options)

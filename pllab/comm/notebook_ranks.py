@@ -15,14 +15,12 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Self
 
-from pllab.arguments import deadline, rank_count, thread_count
-from pllab.comm.errors import ANSI, RankError, sounds_like_echo
+from pllab.arguments import deadline, rank_count
+from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
-from pllab.comm.notebook.cluster import Cluster, start_cluster
-from pllab.comm.notebook.rank_engine import enter_group
+from pllab.comm.notebook_engines import Cluster, connection_file, enter_group, start_cluster
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
@@ -62,21 +60,19 @@ class Ranks:
         RankError: a rank did not start.
     """
 
-    def __init__(
-        self, num_ranks: int, backend: str | None = None, *, num_threads: int = 1, timeout_s: float = 60.0
-    ) -> None:
+    def __init__(self, num_ranks: int, backend: str | None = None, *, timeout_s: float = 60.0) -> None:
         self.plan = plan_backend(0, num_ranks, backend)
         self.num_ranks = rank_count(num_ranks)
         self._timeout_s = deadline(timeout_s)
         self._num_groups = 1
-        self._cluster = start_cluster(num_ranks, backend, thread_count(num_threads), self._timeout_s)
+        self._cluster = start_cluster(num_ranks, backend, self._timeout_s)
         try:
             self._client = _connect(self._cluster, time.monotonic() + self._timeout_s)
         except BaseException:
             self._cluster.stop()
             raise
         self._finish = weakref.finalize(self, _stop, self._client, self._cluster)
-        self._activate()
+        _register_px(weakref.ref(self))
 
     @property
     def stopped(self) -> bool:
@@ -112,7 +108,7 @@ class Ranks:
         """
         self._check_running()
         chosen = range(self.num_ranks) if targets is None else targets
-        replies = {rank: self._view(rank).execute(code, silent=False, block=False) for rank in chosen}
+        replies = {rank: self._client[rank].execute(code, silent=False, block=False) for rank in chosen}
         try:
             self._attend(replies)
         except KeyboardInterrupt:
@@ -144,7 +140,7 @@ class Ranks:
         """
         self._check_running()
         packed = f"__import__('pickle').dumps(({expression}))"  # ipyparallel's own packing sorts a dictionary
-        replies = {rank: self._view(rank).pull(packed, block=False) for rank in range(self.num_ranks)}
+        replies = {rank: self._client[rank].pull(packed, block=False) for rank in range(self.num_ranks)}
         try:
             self._attend(replies)
         except RankError:
@@ -175,9 +171,9 @@ class Ranks:
             self._cluster.cut_wires()  # a rank waits inside gloo, which does not notice an interrupt
             self._cluster.interrupt(_still_running(replies))
         if not _settle(replies, 3 * _HEAR_S) or not self._renew():
-            why = self._cluster.why_silent()
+            who = listed(_still_running(replies) or range(self.num_ranks))
             self.stop()
-            return f"they did not react{why}, so all ranks were ended; make new Ranks({self.num_ranks})"
+            return f"{who} did not react, so all ranks were ended; make new Ranks({self.num_ranks})"
         return "the ranks and their variables are still there, in a new group"
 
     def _renew(self) -> bool:
@@ -185,36 +181,32 @@ class Ranks:
         meeting = str(self._cluster.folder / f"meeting-{self._num_groups}")
         self._num_groups += 1
         replies = {
-            rank: self._view(rank).apply_async(
+            rank: self._client[rank].apply_async(
                 enter_group, rank, self.num_ranks, self.plan.name, meeting, self._timeout_s
             )
             for rank in range(self.num_ranks)
         }
         return _settle(replies, 10.0) and all(reply.successful() for reply in replies.values())
 
-    def _view(self, rank: int) -> Any:
-        return self._client[rank]
 
-    def _activate(self) -> None:
-        """Register `%px` and `%%px` when there is a notebook or an IPython prompt."""
-        from IPython import get_ipython
+def _register_px(reference: "weakref.ref[Ranks]") -> None:
+    """Give the notebook or the IPython prompt, if there is one, `%px` and `%%px`; the ranks still end with their name.
 
-        shell = get_ipython()
-        if shell is None:
-            return
-        from pllab.comm.notebook.magics import RanksMagics
+    ipyparallel's own `%%px` writes in another order, shows a bar, and leaves a rank that waits inside gloo waiting.
+    """
+    if (ipython := sys.modules.get("IPython")) is None or (shell := ipython.get_ipython()) is None:
+        return
 
-        view = self._client[:]
-        view.block = True
-        shell.register_magics(RanksMagics(shell, view, partial(_execute_of, weakref.ref(self))))
+    def px(line: str, cell: str | None = None) -> None:
+        """Run the line, or the cell, on all ranks."""
+        ranks = reference()
+        if ranks is None or ranks.stopped:
+            raise RuntimeError(_STOPPED)
+        if cell is not None and line:
+            raise ValueError(f"%%px runs a cell on all ranks and was given {line!r}; leave it out, or use execute")
+        ranks.execute(line if cell is None else cell)
 
-
-def _execute_of(reference: "weakref.ref[Ranks]") -> Callable[..., None]:
-    """What runs a cell on these ranks: the shell keeps its magics, and the ranks must still end with their name."""
-    ranks = reference()
-    if ranks is None or ranks.stopped:
-        raise RuntimeError(_STOPPED)
-    return ranks.execute
+    shell.register_magic_function(px, "line_cell")
 
 
 def _connect(cluster: Cluster, end: float) -> Any:
@@ -222,22 +214,24 @@ def _connect(cluster: Cluster, end: float) -> Any:
     # A GPU node with only torch and transformers imports this room too.
     from ipyparallel import Client
 
-    _wait_until(cluster.is_ready, cluster, end)
-    client = Client(str(cluster.client_file), profile_dir=str(cluster.folder), ipython_dir=str(cluster.folder))
+    file = _wait_for(lambda: connection_file(cluster.folder, "client"), cluster, end)
+    client = Client(str(file), profile_dir=str(cluster.folder), ipython_dir=str(cluster.folder))
     try:
-        _wait_until(lambda: len(client.ids) == len(cluster.engines), cluster, end)
+        _wait_for(lambda: len(client.ids) == len(cluster.engines), cluster, end)
     except BaseException:
         client.close()
         raise
     return client
 
 
-def _wait_until(is_ready: Callable[[], bool], cluster: Cluster, end: float) -> None:
-    while not is_ready():
+def _wait_for(answer: Callable[[], Any], cluster: Cluster, end: float) -> Any:
+    """Ask until there is an answer, and return it."""
+    while not (found := answer()):
         cluster.check_alive()
         if time.monotonic() >= end:
             raise RankError(0, f"the ranks did not start in time; rank 0 was here:\n{cluster.where(0)}")
         time.sleep(_TICK_S)
+    return found
 
 
 def _stop(client: Any, cluster: Cluster) -> None:
@@ -264,21 +258,20 @@ def _settle(replies: dict[int, Any], timeout_s: float) -> bool:
 
 
 def _show_replies(replies: dict[int, Any]) -> None:
-    """Write the output of the ranks, in order of rank, also of ranks that never answered."""
+    """Write what each rank printed, showed and returned, in order of rank, also of ranks that never answered."""
+    # A GPU node with only torch and transformers imports this room too.
+    from IPython.display import publish_display_data
+
     for reply in replies.values():
         if reply.done():
             reply.wait_for_output(1.0)
-    _show_outputs({rank: reply.metadata for rank, reply in replies.items()})
-
-
-def _show_outputs(records: Mapping[int, Mapping[str, Any]]) -> None:
-    """Write what each rank printed, showed and returned; `records` is ipyparallel's metadata by rank."""
-    ordered = sorted(records.items())
-    _write(sys.stdout, [(rank, _printed(record)) for rank, record in ordered])
-    _write(sys.stderr, [(rank, _complained(record)) for rank, record in ordered])
-    for rank, record in ordered:
-        for output in record.get("outputs") or ():
-            _show_output(rank, output)
+    records = {rank: replies[rank].metadata for rank in sorted(replies)}
+    _write(sys.stdout, {rank: _printed(record) for rank, record in records.items()})
+    _write(sys.stderr, {rank: _complained(record) for rank, record in records.items()})
+    for rank, record in records.items():
+        for output in record.get("outputs") or ():  # a picture or other rich output, under a line that names its rank
+            publish_display_data({"text/plain": f"rank {rank}:"})
+            publish_display_data(dict(output["data"]), dict(output.get("metadata") or {}))
 
 
 def _printed(record: Mapping[str, Any]) -> str:
@@ -296,20 +289,10 @@ def _complained(record: Mapping[str, Any]) -> str:
     return "\n".join(line for line in lines if line.strip() not in ("", "KeyboardInterrupt"))
 
 
-def _write(stream: Any, texts: Sequence[tuple[int, str]]) -> None:
-    lines = [f"rank {rank}: {line}\n" for rank, text in texts for line in text.splitlines()]
-    if lines:
+def _write(stream: Any, texts: Mapping[int, str]) -> None:
+    if lines := [f"rank {rank}: {line}\n" for rank, text in texts.items() for line in text.splitlines()]:
         stream.write("".join(lines))
         stream.flush()
-
-
-def _show_output(rank: int, output: Mapping[str, Any]) -> None:
-    """A picture or other rich output of one rank, under a line that names it."""
-    # A GPU node with only torch and transformers imports this room too.
-    from IPython.display import publish_display_data
-
-    publish_display_data({"text/plain": f"rank {rank}:"})
-    publish_display_data(dict(output["data"]), dict(output.get("metadata") or {}))
 
 
 def _failures_in(replies: dict[int, Any]) -> dict[int, Any]:
