@@ -19,13 +19,22 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.keeping import keep
 from pllab.lesson.nursery import Nursery
-from pllab.lesson.trial import Trial, pack
+from pllab.lesson.trial import Packed, Trial, pack
 from pllab.lesson.verdict import NotRight, Outcome, Verdict
 
-PRELOADED = ("torch", "torch.distributed", "pllab.lesson.judging", "pllab.comm", "pllab.pipeline", "pllab.parallel")
+PRELOADED = (
+    "torch",
+    "torch.distributed",
+    "pllab.lesson.judging",
+    "pllab.lesson.answering",
+    "pllab.comm",
+    "pllab.pipeline",
+    "pllab.parallel",
+)
 
 
 def check(
@@ -72,10 +81,17 @@ def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: 
     if isinstance(packed, Verdict):
         return packed
     with tempfile.TemporaryDirectory(prefix="pllab-check-", ignore_cleanup_errors=True) as folder:
-        verdict = Trial(exercise, packed, warm_nursery(), Path(folder), deadline_s).verdict()
+        verdict = verdict_of(exercise, packed, warm_nursery(), Path(folder), deadline_s)
     if verdict.outcome is not Outcome.RIGHT:
         return verdict
     return replace(verdict, kept=keep(exercise, solution))
+
+
+def verdict_of(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float) -> Verdict:
+    """Judge a packed solution; the nursery's processes run it, with an empty folder for what they write."""
+    if exercise.is_asked:
+        return judge(exercise, packed, nursery, folder, deadline_s)
+    return Trial(exercise, packed, nursery, folder, deadline_s).verdict()
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ The wrong solutions it must refuse are in the tests. This file knows no lesson; 
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 
 class Wrong(Exception):
@@ -20,6 +20,20 @@ class Wrong(Exception):
         super().__init__(hint_id, sentence)
         self.hint_id = hint_id
         self.sentence = sentence
+
+
+class Undecided(BaseException):
+    """The time ran out while other programs had the machine."""
+
+
+class Asked(Protocol):
+    """The learner's function, as a case sees it: a call is a question to another process."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it there; raises what it raised."""
+
+    def inside(self, program: Callable[..., Any], *args: Any) -> Any:
+        """What `program(function, *args)` returns there: data about what does not travel."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,7 @@ class Exercise:
     `package` names what the package has of it, such as "pllab.parallel.average_gradients": that is refused as a
     solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
     called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
-    more than the default.
+    more than the default. `is_asked`: the cases judge what the function answers, in another process than its own.
     """
 
     id: str
@@ -65,6 +79,7 @@ class Exercise:
     package: tuple[str, ...] = ()
     lends: bool = True
     deadline_s: float = 20.0
+    is_asked: bool = False
 
     @property
     def claims(self) -> tuple[str, ...]:

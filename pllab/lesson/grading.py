@@ -22,10 +22,10 @@ from typing import Any
 
 from pllab.arguments import printable
 from pllab.comm.processes import end_children
-from pllab.lesson.checking import PRELOADED
+from pllab.lesson.checking import PRELOADED, verdict_of
 from pllab.lesson.exercise import Exercise, exercises_of
 from pllab.lesson.nursery import Nursery
-from pllab.lesson.trial import Packed, Trial, refusal, text_of
+from pllab.lesson.trial import Packed, refusal, text_of
 from pllab.lesson.verdict import Outcome, Verdict
 from pllab.lesson.yard import Limits, Yard
 
@@ -169,7 +169,7 @@ def _judged(yard: Yard, limits: Limits, task: GradingTask) -> Verdict:
         return packed
     yard.sweep()  # whoever packed the function has no business here any more
     deadline_s = limits.timeout_s or task.exercise.deadline_s
-    return Trial(task.exercise, packed, yard.nursery, yard.report, deadline_s).verdict()
+    return verdict_of(task.exercise, packed, yard.nursery, yard.report, deadline_s)
 
 
 def _read(yard: Yard, task: GradingTask) -> Packed | Verdict:

@@ -30,19 +30,19 @@ from pllab.lesson.keeping import namespace_of
 from pllab.lesson.nursery import Nursery, Nursling
 from pllab.lesson.verdict import Outcome, Result, Verdict
 
-_START_S = 120.0  # importing torch on a busy machine; the student's deadline starts after it
-_PATIENCE = 3  # deadlines that a function gets while other programs have the machine
-_MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
+START_S = 120.0  # importing torch on a busy machine; the student's deadline starts after it
+PATIENCE = 3  # deadlines that a function gets while other programs have the machine
+MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
 _CANNOT_TRAVEL = (
     "The check sends your function to a fresh process, and something it uses cannot be sent ({error}); "
     "make locks, queues, threads, widgets and open files inside the function."
 )
-_CANNOT_BE_READ = (
+CANNOT_BE_READ = (
     "The process of the check could not read your function; define it, and all that it uses, in the notebook."
 )
-_CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
+CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
 _FORGED = "Your function wrote into the report of its own check; a verdict counts only for what the function does."
-_LATE = "Your function did not come back within {seconds:g} s; something waits for ever."
+LATE = "Your function did not come back within {seconds:g} s; something waits for ever."
 _MOST_BYTES = 1 << 24  # of a file that another process wrote
 
 Source = tuple[tuple[str, tuple[str, ...]], ...]  # the name of each cell with its lines
@@ -107,17 +107,17 @@ class Trial:
         finally:
             end_children([process])
         self._how = how_it_ended(process.returncode)
-        return self._read(text_of(printed, _MOST_PRINTED).strip())
+        return self._read(text_of(printed, MOST_PRINTED).strip())
 
     def _attend(self, process: Nursling) -> None:
         """Wait until it has ended, at most for the deadline; a starved process gets the deadline again."""
         report, start = self._folder / "report", time.monotonic()
         while process.returncode is None and not (report.exists() and report.stat().st_size):
-            if time.monotonic() - start > _START_S:
+            if time.monotonic() - start > START_S:
                 self._late = self._starved = True
                 return
             time.sleep(0.005)
-        for patience in range(1, _PATIENCE + 1):
+        for patience in range(1, PATIENCE + 1):
             with suppress(TimeoutExpired):
                 process.wait(self._deadline_s)
                 return
@@ -153,7 +153,7 @@ class Trial:
             case "not attempted":
                 return Verdict(exercise=self._exercise, outcome=Outcome.NOT_ATTEMPTED, printed=printed)
             case "missing" if not self._late:
-                return refusal(self._exercise, "cannot_travel", _CANNOT_BE_READ, printed)
+                return refusal(self._exercise, "cannot_travel", CANNOT_BE_READ, printed)
             case "done":
                 right = all(result.passed for result in results)
                 outcome = Outcome.RIGHT if right else Outcome.NOT_YET
@@ -178,17 +178,21 @@ class Trial:
         if not self._late:
             stack = text_of(self._folder / "stack")
             return Result(
-                claim=case.claim, hint_id="crashed", hint=_CRASHED.format(how=self._how), where=self._last_seen(stack)
+                claim=case.claim,
+                hint_id="crashed",
+                hint=CRASHED.format(how=self._how),
+                where=last_seen(stack, self._job.source),
             )
-        hint_id, hint = case.on_hang or ("hang", _LATE.format(seconds=self._deadline_s))
-        return Result(claim=case.claim, hint_id=hint_id, hint=hint, where=self._last_seen(self._stack))
+        hint_id, hint = case.on_hang or ("hang", LATE.format(seconds=self._deadline_s))
+        return Result(claim=case.claim, hint_id=hint_id, hint=hint, where=last_seen(self._stack, self._job.source))
 
-    def _last_seen(self, stack: str) -> str:
-        """Where the student's code was, from faulthandler's dump: the innermost frame is first."""
-        for name, line, function in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stack):
-            if any(name == known for known, _ in self._job.source):
-                return f"last seen in line {line} of {function}"
-        return ""
+
+def last_seen(stack: str, source: Source) -> str:
+    """Where the student's code was, from faulthandler's dump: the innermost frame is first."""
+    for name, line, function in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stack):
+        if any(name == known for known, _ in source):
+            return f"last seen in line {line} of {function}"
+    return ""
 
 
 def text_of(file: Path, most_bytes: int = _MOST_BYTES) -> str:

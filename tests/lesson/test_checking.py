@@ -16,10 +16,11 @@ import pytest
 import torch
 
 from pllab import comm
-from pllab.lesson import NotRight, Outcome, check, checking, hints, judging, trial
+from pllab.lesson import NotRight, Outcome, asking, check, checking, conversation, hints, judging, trial
 from pllab.lesson.exercise import Case, Wrong, find
 from pllab.lesson.judging import run_on_ranks
 from pllab.lesson.verdict import Result, Verdict
+from tests.lesson.variants_09 import two_loops
 
 
 def _children() -> set[psutil.Process]:
@@ -141,7 +142,7 @@ def _ends_after_a_second(how):
 
 
 def test_a_function_without_the_machine_is_not_judged(monkeypatch):
-    monkeypatch.setattr(trial, "is_starved", lambda pid, wall_s: True)
+    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: True)
     verdict = check("00.1", _ends_after_a_second(lambda: threading.Event().wait()), deadline_s=0.5)
     assert verdict.outcome is Outcome.UNDECIDED
     assert not verdict.hint_id
@@ -149,7 +150,7 @@ def test_a_function_without_the_machine_is_not_judged(monkeypatch):
 
 
 def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
-    monkeypatch.setattr(trial, "_START_S", -1.0)
+    monkeypatch.setattr(asking, "START_S", -1.0)
     verdict = check("00.1", _ends_after_a_second(bool))
     assert verdict.outcome is Outcome.UNDECIDED
 
@@ -161,7 +162,7 @@ def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
 )
 def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch, how, outcome, hint_id):
     starved = iter([True, True, True])
-    monkeypatch.setattr(trial, "is_starved", lambda pid, wall_s: next(starved))
+    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: next(starved))
     verdict = check("00.1", _ends_after_a_second(how), deadline_s=0.6)
     assert (verdict.outcome, verdict.hint_id) == (outcome, hint_id)
 
@@ -174,7 +175,7 @@ def test_a_process_that_dies_after_its_last_case_never_passes(monkeypatch):
             return super()._events()[:-1]
 
     monkeypatch.setattr(checking, "Trial", Cut)
-    verdict = check("00.1", lambda items, rank, world_size: items[rank::world_size])
+    verdict = check("09.2", two_loops)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "crashed")
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pllab.lesson.exercise import Exercise, Wrong, case
+from pllab.lesson.exercise import Asked, Exercise, Wrong, case
 
 MyShare = Callable[[list[Any], int, int], Any]
 
@@ -53,8 +53,19 @@ def balanced(my_share: MyShare) -> None:
 
 
 @case("items may be equal, and may be anything")
-def equal_items(my_share: MyShare) -> None:
-    for items in (
+def equal_items(my_share: Asked) -> None:
+    for number, items in enumerate(_odd_items()):
+        try:
+            places = my_share.inside(places_of_odd_items, number)
+        except (Wrong, NotImplementedError):
+            raise
+        except Exception as error:
+            raise Wrong("equal_items", f"{items} are items too, and your function raised {error}.") from None
+        _judge_items(items, places)
+
+
+def _odd_items() -> list[list[Any]]:
+    return [
         [7] * 9,
         [5, 3, 5, 1, 3, 5, 5],
         [[2], [1], [2], [1], [2]],
@@ -63,29 +74,38 @@ def equal_items(my_share: MyShare) -> None:
         [(1, 2), (3, 4), (5, 6)],
         [float("nan"), 1.5, object()],
         [_Incomparable() for _ in range(3)],
-    ):
-        try:
-            shares = _shares(my_share, items, 2)
-        except (Wrong, NotImplementedError):
-            raise
-        except Exception as error:
-            raise Wrong("equal_items", f"{items} are items too, and your function raised {error}.") from None
-        _judge_items(items, shares)
+    ]
 
 
-def _judge_items(items: list[Any], shares: list[Sequence[Any]]) -> None:
-    """Items are told apart by identity: equal ones are separate, and a copy is another one."""
-    what = f"{items} on 2 ranks became {[list(share) for share in shares]}"
-    given, done = {id(item) for item in items}, [item for share in shares for item in share]
-    for item in done:
-        if id(item) not in given:
-            text = f"{what}: {item!r} is none of the items. Hand on the items themselves, not copies of them."
-            raise Wrong("no_item", text)
-    missing = Counter(map(id, items)) - Counter(map(id, done))
-    still_there = {repr(item) for item in done}
-    for item in items:
-        if id(item) in missing and repr(item) not in still_there:
-            raise Wrong("item_lost", f"{what}: {item!r} is an item too, and nobody does it.")
+def places_of_odd_items(my_share: MyShare, number: int) -> list[list[tuple[int, str]]]:
+    """In the process of the function: of each share the items as they show themselves, with their places.
+
+    Items are told apart by identity: equal ones are separate, and a copy is another one, at place -1. An object that
+    stands at several places is at the first.
+    """
+    items = _odd_items()[number]
+    first = _first_places(items)
+    shares = _shares(my_share, items, 2)
+    return [[(first.get(id(item), -1), repr(item)) for item in share] for share in shares]
+
+
+def _first_places(items: list[Any]) -> dict[int, int]:
+    return {id(item): place for place, item in reversed([*enumerate(items)])}
+
+
+def _judge_items(items: list[Any], shares: list[list[tuple[int, str]]]) -> None:
+    done = [item for share in shares for item in share]
+    shown = ", ".join(f"[{', '.join(text for _, text in share)}]" for share in shares)
+    what = f"{items} on 2 ranks became [{shown}]"
+    for place, text in done:
+        if place < 0:
+            raise Wrong("no_item", f"{what}: {text} is none of the items. Hand on the items themselves, not copies.")
+    first = _first_places(items)
+    missing = Counter(first[id(item)] for item in items) - Counter(place for place, _ in done)
+    still_there = {text for _, text in done}
+    for place in missing:
+        if repr(items[place]) not in still_there:
+            raise Wrong("item_lost", f"{what}: {items[place]!r} is an item too, and nobody does it.")
     sizes = [len(share) for share in shares]
     if missing or len(done) != len(items) or max(sizes) - min(sizes) > 1:
         raise Wrong(
@@ -132,5 +152,6 @@ EXERCISES = (
         ),
         package=("pllab.data.DataPartitioner",),
         lends=False,
+        is_asked=True,
     ),
 )

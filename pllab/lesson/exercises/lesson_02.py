@@ -21,6 +21,7 @@ EXERCISES = (
         ),
         package=("pllab.comm.ring_pass",),
         deadline_s=120.0,
+        is_asked=True,
     ),
     Exercise(
         id="02.2",
@@ -39,6 +40,7 @@ EXERCISES = (
         deadline_s=120.0,
         package=("pllab.comm.setup",),
         lends=False,
+        is_asked=True,
     ),
     Exercise(
         id="02.3",
@@ -55,5 +57,6 @@ EXERCISES = (
         ),
         package=("pllab.comm.make_groups",),
         deadline_s=120.0,
+        is_asked=True,
     ),
 )

@@ -24,6 +24,7 @@ EXERCISES = (
             "data at that position.",
         ),
         package=("pllab.data.DataPartitioner",),
+        is_asked=True,
     ),
     Exercise(
         id="04.2",
@@ -53,5 +54,6 @@ EXERCISES = (
         ),
         package=("pllab.data.partition_dataset",),
         deadline_s=60.0,
+        is_asked=True,
     ),
 )

@@ -8,18 +8,18 @@ import os
 from collections import Counter
 
 from pllab.comm import RankError
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Undecided, Wrong, case
 from pllab.lesson.exercises.lesson_04_loader import (
     SEED,
     USED_UP,
     PartitionDataset,
     Steps,
+    asked_epoch,
     data_of,
-    epoch_of,
     numbers_of,
     set_epoch_of,
 )
-from pllab.lesson.judging import Undecided, run_on_ranks
+from pllab.lesson.judging import run_on_ranks
 
 _NUM_EPOCHS = 3
 _REPLAY_S = 40.0  # importing torch again takes longest
@@ -36,9 +36,9 @@ Orders = list[list[list[int]]]  # epoch, step, numbers of the samples of rank 1
 
 
 @case("set_epoch: another order in the next epoch, in which samples move between ranks")
-def another_order(partition_dataset: PartitionDataset) -> None:
+def another_order(partition_dataset: Asked) -> None:
     fresh = _fresh(partition_dataset)
-    walked = _walk(partition_dataset)
+    walked = partition_dataset.inside(walk)
     if fresh[0] == fresh[1] == fresh[2]:
         if walked[0] != walked[1]:
             raise Wrong("depends_on_the_past", f"{_PAST} A new loader gives every epoch the same order.")
@@ -57,23 +57,23 @@ def another_order(partition_dataset: PartitionDataset) -> None:
                 f"In epochs {before} and {after} the shares are the same ones, on other ranks: samples that are "
                 "together stay together. Shuffle all samples anew in each epoch, then share.",
             )
-    if epoch_of(partition_dataset, 64, 2, 8, "pad", 0, seed=0) == epoch_of(
+    if asked_epoch(partition_dataset, 64, 2, 8, "pad", 0, seed=0) == asked_epoch(
         partition_dataset, 64, 2, 8, "pad", 1, seed=0
     ):
         raise Wrong(
             "forgotten_epoch", "With seed 0 epochs 0 and 1 are in the same order: a product with 0 forgets the epoch."
         )
-    alone = [epoch_of(partition_dataset, 64, 1, 8, "pad", epoch) for epoch in range(_NUM_EPOCHS)]
+    alone = [asked_epoch(partition_dataset, 64, 1, 8, "pad", epoch) for epoch in range(_NUM_EPOCHS)]
     if alone[0] == alone[1] or alone[1] == alone[2]:
         raise Wrong("goes_around", "On 1 rank two epochs are in the same order; the epoch decides the order itself.")
 
 
 @case("who is left out, or loaded again, changes from epoch to epoch")
-def others_left_out(partition_dataset: PartitionDataset) -> None:
+def others_left_out(partition_dataset: Asked) -> None:
     for remainder, kind in (("drop", "left_out"), ("pad", "repeated")):
         chosen = []
         for epoch in range(5):
-            ranks = epoch_of(partition_dataset, 29, 4, 8, remainder, epoch)
+            ranks = asked_epoch(partition_dataset, 29, 4, 8, remainder, epoch)
             seen = Counter(sample for rank in ranks for step in rank for sample in step)
             chosen.append({sample for sample in range(29) if seen[sample] != 1})
         if chosen[0] and all(each == chosen[0] for each in chosen):
@@ -86,14 +86,14 @@ def others_left_out(partition_dataset: PartitionDataset) -> None:
 
 
 @case("an order follows from seed and epoch alone, in every process; before the first set_epoch it is epoch 0")
-def same_again(partition_dataset: PartitionDataset) -> None:
+def same_again(partition_dataset: Asked) -> None:
     fresh = [epoch[1] for epoch in _fresh(partition_dataset)]
-    if _walk(partition_dataset) != fresh:
+    if partition_dataset.inside(walk) != fresh:
         raise Wrong("depends_on_the_past", _PAST)
-    if epoch_of(partition_dataset, 64, 2, 8, "pad")[1] != fresh[0]:
+    if asked_epoch(partition_dataset, 64, 2, 8, "pad")[1] != fresh[0]:
         raise Wrong("no_epoch_0", "Before the first set_epoch the share should be that of epoch 0.")
     for epoch in (0, 1):
-        seeds = [epoch_of(partition_dataset, 64, 2, 8, "pad", epoch, seed=seed) for seed in (7, 8)]
+        seeds = [asked_epoch(partition_dataset, 64, 2, 8, "pad", epoch, seed=seed) for seed in (7, 8)]
         if seeds[0] == seeds[1]:
             raise Wrong("ignores_the_seed", f"In epoch {epoch} the seeds 7 and 8 give the same order.")
     _judge_second_pass(partition_dataset)
@@ -108,10 +108,10 @@ def same_again(partition_dataset: PartitionDataset) -> None:
 
 def walk_on_rank(rank: int, world_size: int, partition_dataset: PartitionDataset) -> Orders:  # noqa: ARG001
     """In the other process: walk through the epochs as the check does."""
-    return _walk(partition_dataset)
+    return walk(partition_dataset)
 
 
-def _in_another_process(partition_dataset: PartitionDataset) -> Orders:
+def _in_another_process(partition_dataset: Asked) -> Orders:
     """The epochs of rank 1 in a Python process that hashes texts in another way."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     try:
@@ -124,12 +124,9 @@ def _in_another_process(partition_dataset: PartitionDataset) -> Orders:
     return orders
 
 
-def _judge_two_loaders(partition_dataset: PartitionDataset, fresh: Orders) -> None:
+def _judge_two_loaders(partition_dataset: Asked, fresh: Orders) -> None:
     """A training has a loader for the training and one for the validation."""
-    first, second = (partition_dataset(1, 2, data_of(64), 8, list, seed=SEED, remainder="pad") for _ in range(2))
-    set_epoch_of(first, 1)
-    set_epoch_of(second, 2)
-    if [numbers_of(first), numbers_of(second)] != fresh[1:]:
+    if partition_dataset.inside(two_loaders) != fresh[1:]:
         raise Wrong(
             "shared_epoch",
             "Of two loaders one was set to epoch 1 and then the other to epoch 2, and the first is no longer in epoch "
@@ -137,10 +134,10 @@ def _judge_two_loaders(partition_dataset: PartitionDataset, fresh: Orders) -> No
         )
 
 
-def _fresh(partition_dataset: PartitionDataset) -> list[Steps]:
+def _fresh(partition_dataset: Asked) -> list[Steps]:
     """Epochs 0, 1 and 2 on two ranks, each with new loaders."""
     first, again = (
-        [epoch_of(partition_dataset, 64, 2, 8, "pad", epoch) for epoch in range(_NUM_EPOCHS)] for _ in range(2)
+        [asked_epoch(partition_dataset, 64, 2, 8, "pad", epoch) for epoch in range(_NUM_EPOCHS)] for _ in range(2)
     )
     if first != again:
         raise Wrong(
@@ -150,16 +147,29 @@ def _fresh(partition_dataset: PartitionDataset) -> list[Steps]:
     return first
 
 
-def _judge_second_pass(partition_dataset: PartitionDataset) -> None:
-    loader = partition_dataset(1, 2, data_of(64), 8, list, seed=SEED, remainder="pad")
-    set_epoch_of(loader, 1)
-    first, second = numbers_of(loader), numbers_of(loader)
+def _judge_second_pass(partition_dataset: Asked) -> None:
+    first, second = partition_dataset.inside(two_passes)
     if second and first != second:
         raise Wrong("depends_on_the_past", f"{_PAST} A second loop over the loader in one epoch had another order.")
 
 
-def _walk(partition_dataset: PartitionDataset) -> Orders:
-    """One loader of rank 1 through the epochs."""
+def two_loaders(partition_dataset: PartitionDataset) -> Orders:
+    """In the process of the function: two loaders of rank 1, one set to epoch 1 and then the other to epoch 2."""
+    first, second = (partition_dataset(1, 2, data_of(64), 8, list, seed=SEED, remainder="pad") for _ in range(2))
+    set_epoch_of(first, 1)
+    set_epoch_of(second, 2)
+    return [numbers_of(first), numbers_of(second)]
+
+
+def two_passes(partition_dataset: PartitionDataset) -> Orders:
+    """In the process of the function: two loops over one loader in one epoch."""
+    loader = partition_dataset(1, 2, data_of(64), 8, list, seed=SEED, remainder="pad")
+    set_epoch_of(loader, 1)
+    return [numbers_of(loader), numbers_of(loader)]
+
+
+def walk(partition_dataset: PartitionDataset) -> Orders:
+    """In the process of the function: one loader of rank 1 through the epochs."""
     loader = partition_dataset(1, 2, data_of(64), 8, list, seed=SEED, remainder="pad")
     epochs = []
     for epoch in range(_NUM_EPOCHS):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 
 PartitionDataset = Callable[..., Any]
 
@@ -31,7 +31,12 @@ Steps = list[list[list[int]]]  # rank, step, numbers of the samples
 
 
 @case("it returns a loader of batches, made by collate_fn if there is one")
-def gives_batches(partition_dataset: PartitionDataset) -> None:
+def gives_batches(partition_dataset: Asked) -> None:
+    partition_dataset.inside(look_at_batches)
+
+
+def look_at_batches(partition_dataset: PartitionDataset) -> None:
+    """In the process of the function: what a loop over the loader gives, with a collate_fn and without."""
     rows = [{"ids": [number % 5] * (1 + number % 3)} for number in range(64)]  # of unequal lengths, some of them equal
     for collate, data in ((_Batch, rows), (None, data_of(64))):
         loader = partition_dataset(0, 2, data, 8, collate, remainder="pad")
@@ -52,10 +57,10 @@ def gives_batches(partition_dataset: PartitionDataset) -> None:
 
 
 @case("batch_size is the batch of all ranks together; each rank takes batch_size // world_size")
-def batch_of_a_rank(partition_dataset: PartitionDataset) -> None:
+def batch_of_a_rank(partition_dataset: Asked) -> None:
     for world, batch in ((2, 16), (4, 16), (1, 16), (4, 10)):
         try:
-            steps = epoch_of(partition_dataset, 64, world, batch, "pad")
+            steps = asked_epoch(partition_dataset, 64, world, batch, "pad")
         except ValueError:
             if batch % world:
                 continue  # to refuse it is allowed
@@ -72,9 +77,9 @@ def batch_of_a_rank(partition_dataset: PartitionDataset) -> None:
 
 
 @case("every rank makes the same steps with the same number of samples")
-def in_step(partition_dataset: PartitionDataset) -> None:
+def in_step(partition_dataset: Asked) -> None:
     for number, world, remainder in _worlds(_NUMBERS):
-        ranks = epoch_of(partition_dataset, number, world, _PER_RANK * world, remainder)
+        ranks = asked_epoch(partition_dataset, number, world, _PER_RANK * world, remainder)
         steps = [len(rank) for rank in ranks]
         what = f'{number} samples, {world} ranks, {_PER_RANK} a step, remainder="{remainder}"'
         if len(set(steps)) > 1:
@@ -91,10 +96,10 @@ def in_step(partition_dataset: PartitionDataset) -> None:
 
 
 @case("pad loses nothing, drop doubles nothing: 1 to 145 samples, 1 to 8 ranks")
-def nothing_lost(partition_dataset: PartitionDataset) -> None:
+def nothing_lost(partition_dataset: Asked) -> None:
     """Pad repeats fewer samples than there are ranks and loses none; drop leaves out fewer and repeats none."""
     for number, world, remainder in _worlds(_LOSABLE):
-        ranks = epoch_of(partition_dataset, number, world, _PER_RANK * world, remainder)
+        ranks = asked_epoch(partition_dataset, number, world, _PER_RANK * world, remainder)
         seen = Counter(sample for rank in ranks for step in rank for sample in step)
         left_over = number % world
         due = number - left_over if remainder == "drop" else number + (-number % world)
@@ -104,10 +109,10 @@ def nothing_lost(partition_dataset: PartitionDataset) -> None:
 
 
 @case("an empty data set gives every rank no step")
-def empty(partition_dataset: PartitionDataset) -> None:
+def empty(partition_dataset: Asked) -> None:
     for world in (1, 3):
         for remainder in ("pad", "drop"):
-            ranks = epoch_of(partition_dataset, 0, world, world, remainder)
+            ranks = asked_epoch(partition_dataset, 0, world, world, remainder)
             if any(ranks):
                 raise Wrong("empty", f"An empty data set gave the ranks {[len(rank) for rank in ranks]} steps.")
 
@@ -153,8 +158,8 @@ def set_epoch_of(loader: Any, epoch: int) -> None:
     loader.set_epoch(epoch)
 
 
-def epoch_of(
-    partition_dataset: PartitionDataset,
+def asked_epoch(
+    partition_dataset: Asked,
     number: int,
     world: int,
     batch: int,
@@ -163,6 +168,20 @@ def epoch_of(
     seed: int = SEED,
 ) -> Steps:
     """One epoch of every rank, each with a loader of its own, as processes have."""
+    steps: Steps = partition_dataset.inside(epoch_of, number, world, batch, remainder, epoch, seed)
+    return steps
+
+
+def epoch_of(
+    partition_dataset: PartitionDataset,
+    number: int,
+    world: int,
+    batch: int,
+    remainder: str,
+    epoch: int | None,
+    seed: int,
+) -> Steps:
+    """In the process of the function: the numbers of the samples, by rank and step."""
     try:
         ranks = []
         for rank in range(world):

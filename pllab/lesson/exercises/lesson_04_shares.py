@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import islice, product
 from typing import Any
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 from pllab.lesson.exercises.lesson_04_partition import WORLDS, Library, numbers_of
 
 Partitioner = Callable[..., Any]
@@ -33,10 +33,10 @@ _SEED = 7
 
 
 @case("every sample is in exactly one share: 0, 1, 6, 64, 65 samples, 1 to 8 shares")
-def everything_once(partitioner: Partitioner) -> None:
+def everything_once(partitioner: Asked) -> None:
     _ends_are_no_lengths(partitioner)
     for number, world in _EQUAL:
-        shares = shares_of(partitioner, number, [1 / world] * world)
+        shares = _shares(partitioner, number, [1 / world] * world)
         seen = Counter(sample for share in shares for sample in share)
         if max(seen.values(), default=1) > 1:
             raise _doubled(number, shares, seen)
@@ -45,18 +45,18 @@ def everything_once(partitioner: Partitioner) -> None:
 
 
 @case("equal sizes give shares that differ by one sample at most")
-def balanced(partitioner: Partitioner) -> None:
+def balanced(partitioner: Asked) -> None:
     for number, world in _EQUAL:
-        lengths = [len(share) for share in shares_of(partitioner, number, [1 / world] * world)]
+        lengths = [len(share) for share in _shares(partitioner, number, [1 / world] * world)]
         if max(lengths) - min(lengths) > 1:
             what = f"{number} samples in {world} equal shares became {lengths}"
             raise Wrong("unbalanced", f"{what}; every step waits for the rank with {max(lengths)}.")
 
 
 @case("share k differs from sizes[k] * len(data) by less than one sample")
-def unequal(partitioner: Partitioner) -> None:
+def unequal(partitioner: Asked) -> None:
     for number, sizes in _ASKED:
-        lengths = [len(share) for share in shares_of(partitioner, number, sizes)]
+        lengths = [len(share) for share in _shares(partitioner, number, sizes)]
         named = ", ".join(f"{size:.3g}" for size in sizes)
         for k, (found, size) in enumerate(zip(lengths, sizes, strict=True)):
             due = number * Fraction(size)
@@ -79,8 +79,8 @@ def unequal(partitioner: Partitioner) -> None:
 
 
 @case("the same seed gives the same shares on every rank, another seed others, each a mixture of the data")
-def seeded(partitioner: Partitioner) -> None:
-    first, again = (shares_of(partitioner, 64, [0.5, 0.5]) for _ in range(2))
+def seeded(partitioner: Asked) -> None:
+    first, again = (_shares(partitioner, 64, [0.5, 0.5]) for _ in range(2))
     if set(first[0]) in (set(range(32)), set(range(32, 64))):
         raise Wrong(
             "not_shuffled",
@@ -92,13 +92,22 @@ def seeded(partitioner: Partitioner) -> None:
             "not_repeatable",
             "Two partitioners with the same seed dealt differently; two ranks would train on overlapping shares.",
         )
-    if first == shares_of(partitioner, 64, [0.5, 0.5], seed=_SEED + 1):
+    if first == _shares(partitioner, 64, [0.5, 0.5], seed=_SEED + 1):
         raise Wrong("ignores_the_seed", f"The seeds {_SEED} and {_SEED + 1} dealt the same shares.")
 
 
 @case("a share is a view: no sample is read before it is asked for, a for loop over it ends, and data stay as they are")
-def view(partitioner: Partitioner) -> None:
-    _leaves_the_data(partitioner)
+def view(partitioner: Asked) -> None:
+    if partitioner.inside(orders_the_data):
+        raise Wrong(
+            "shuffles_the_data",
+            "After the call the caller's own list is in another order; shuffle a list of positions and leave the data.",
+        )
+    partitioner.inside(look_at_shares)
+
+
+def look_at_shares(partitioner: Partitioner) -> None:
+    """In the process of the function: what is read of the data, and when."""
     data = Library(8)
     made: Any = partitioner(data, [0.5, 0.5], _SEED)
     first = made.use(0)
@@ -121,8 +130,14 @@ def view(partitioner: Partitioner) -> None:
             raise Wrong("loop", f"A for loop over use({k}) gave other things than use({k})[0], use({k})[1] and so on.")
 
 
-def shares_of(partitioner: Partitioner, number: int, sizes: list[float], seed: int = _SEED) -> list[list[int]]:
+def _shares(partitioner: Asked, number: int, sizes: list[float], seed: int = _SEED) -> list[list[int]]:
     """The shares as positions of samples, whose order says which sample a rank meets first."""
+    shares: list[list[int]] = partitioner.inside(shares_of, number, sizes, seed)
+    return shares
+
+
+def shares_of(partitioner: Partitioner, number: int, sizes: list[float], seed: int) -> list[list[int]]:
+    """In the process of the function: the shares as positions of samples."""
     data = Library(number)
     made: Any = partitioner(data, list(sizes), seed)
     return [_numbers(made.use(k), data, k) for k in range(len(sizes))]
@@ -143,11 +158,11 @@ def _doubled(number: int, shares: list[list[int]], seen: Counter[int]) -> Wrong:
     return Wrong("doubled", f"{number} samples in {len(shares)} shares: more than one share holds {twice} of them.")
 
 
-def _lost(partitioner: Partitioner) -> Wrong:
+def _lost(partitioner: Asked) -> Wrong:
     """Tell a sum of floats, which loses a sample where all shares are whole, from a dropped remainder."""
     missing = {}
     for number, world in _EQUAL:
-        shares = shares_of(partitioner, number, [1 / world] * world)
+        shares = _shares(partitioner, number, [1 / world] * world)
         missing[number, world] = number - len({sample for share in shares for sample in share})
     if missing[6, 6] == 1 and not missing[65, 8]:
         return Wrong(
@@ -165,9 +180,9 @@ def _lost(partitioner: Partitioner) -> Wrong:
     return Wrong("lost", f"{number} samples in {world} equal shares: no share holds {lost} of them.")
 
 
-def _ends_are_no_lengths(partitioner: Partitioner) -> None:
+def _ends_are_no_lengths(partitioner: Asked) -> None:
     """The lengths that come of adding up the sizes, and then adding up the sums: 64 in 4 -> 16, 32, 16, 0."""
-    lengths = [len(share) for share in shares_of(partitioner, 64, [0.25] * 4)]
+    lengths = [len(share) for share in _shares(partitioner, 64, [0.25] * 4)]
     if lengths == [16, 32, 16, 0]:
         raise Wrong(
             "summed_twice",
@@ -176,15 +191,11 @@ def _ends_are_no_lengths(partitioner: Partitioner) -> None:
         )
 
 
-def _leaves_the_data(partitioner: Partitioner) -> None:
-    """A list of the caller, which another shuffle would change for everybody."""
+def orders_the_data(partitioner: Partitioner) -> bool:
+    """In the process of the function: whether it shuffles a list of the caller, for everybody."""
     samples = [("sample", number) for number in range(64)]
     given = list(samples)
     made: Any = partitioner(given, [0.5, 0.5], _SEED)
     for k in range(2):
         made.use(k)
-    if given != samples:
-        raise Wrong(
-            "shuffles_the_data",
-            "After the call the caller's own list is in another order; shuffle a list of positions and leave the data.",
-        )
+    return given != samples

@@ -22,6 +22,7 @@ EXERCISES = (
             "device; then append the layer to the last stage.",
         ),
         package=("pllab.pipeline.split_module",),
+        is_asked=True,
     ),
     Exercise(
         id="07.2",
@@ -40,6 +41,7 @@ EXERCISES = (
             "take the choice whose largest is smallest. The sizes are the differences of its neighbours.",
         ),
         package=("pllab.pipeline.balance",),
+        is_asked=True,
     ),
     Exercise(
         id="07.3",
@@ -55,5 +57,6 @@ EXERCISES = (
             "it in one copy, and store a clone of it in the other.",
         ),
         package=("pllab.pipeline.tie_gradients",),
+        is_asked=True,
     ),
 )

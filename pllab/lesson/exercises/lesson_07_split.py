@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 from pllab.pipeline import WithDevice
 
 Split = Callable[[nn.Sequential], Any]
@@ -43,7 +43,7 @@ def _drawn() -> list[list[str]]:
 
 
 @case("neighbours on one device become one stage, in their old order")
-def consecutive(split: Split) -> None:
+def consecutive(split: Asked) -> None:
     for lanes in (
         ["cpu:0", "cpu:0", "cpu:1", "cpu:1"],
         ["cpu:0"],
@@ -55,7 +55,7 @@ def consecutive(split: Split) -> None:
 
 
 @case("a layer without a device of its own stays with the layer before it")
-def silent(split: Split) -> None:
+def silent(split: Asked) -> None:
     _judge(split, ["cpu:0", _SILENT, "cpu:1", _SILENT, _SILENT])
     _judge(split, ["cpu:0", _SILENT, _SILENT, _SILENT, _SILENT, _SILENT, "cpu:1"])
     _judge(split, ["cpu:0", _SILENT, "cpu:1", _SILENT, "cpu:1", _SILENT], twice=True)
@@ -64,7 +64,7 @@ def silent(split: Split) -> None:
 
 
 @case("a device that comes back later is a new stage")
-def again(split: Split) -> None:
+def again(split: Asked) -> None:
     for lanes in (["cpu:0", "cpu:1", "cpu:0"], ["cpu:1", "cpu:0", _SILENT, "cpu:1", "cpu:0"], *_drawn()):
         _judge(split, lanes)
         _judge(split, lanes, bare=range(1, len(lanes), 2))
@@ -93,11 +93,11 @@ def _layers(lanes: Sequence[str], bare: Sequence[int], twice: bool) -> list[nn.M
     return [layer(number, lane) for number, lane in enumerate(lanes)]
 
 
-def _judge(split: Split, lanes: Sequence[str], bare: Sequence[int] = (), twice: bool = False) -> None:
+def _judge(split: Asked, lanes: Sequence[str], bare: Sequence[int] = (), twice: bool = False) -> None:
     """Compare the stages with the right ones, and name the bug."""
-    layers = _layers(lanes, bare, twice)
-    right, (stages, devices) = _right(lanes), _read(split(nn.Sequential(*layers)), layers)
-    asked = f"Layers 0 to {len(layers) - 1} belong in the stages {_shown(right)}"
+    right = _right(lanes)
+    stages, devices = split.inside(stages_of, list(lanes), list(bare), twice)
+    asked = f"Layers 0 to {len(lanes) - 1} belong in the stages {_shown(right)}"
     if any(not numbers for numbers in stages):
         raise Wrong("empty_stage", f"{asked}, and one of yours is empty; a stage without a layer only costs a worker.")
     flat = [number for numbers in stages for number in numbers]
@@ -111,16 +111,22 @@ def _judge(split: Split, lanes: Sequence[str], bare: Sequence[int] = (), twice: 
             "counts.",
         )
     quiet = [number for number, lane in enumerate(lanes) if lane == _SILENT]
-    if lost := sorted(set(range(len(layers))) - set(flat)):
+    if lost := sorted(set(range(len(lanes))) - set(flat)):
         if twice:
             raise Wrong("lost_repeat", f"{said} Layer {lost[0]} is gone: one object stands in the chain several times.")
         why = " It has no device of its own, and it is still a layer." if set(lost) <= set(quiet) else ""
         raise Wrong("lost_layer", f"{said} Layer {lost[0]} is gone.{why}")
-    if len(flat) > len(layers):
+    if len(flat) > len(lanes):
         raise Wrong("doubled_layer", f"{said} A layer comes twice.")
     if flat != sorted(flat):
         _judge_order(right, stages, devices, said)
     _judge_cuts(right, got, said, quiet)
+
+
+def stages_of(split: Split, lanes: list[str], bare: list[int], twice: bool) -> tuple[list[list[int]], list[str]]:
+    """In the process of the function: the numbers of the layers in each stage, and the names of the devices."""
+    layers = _layers(lanes, bare, twice)
+    return _read(split(nn.Sequential(*layers)), layers)
 
 
 def _judge_order(right: Expected, got: list[list[int]], devices: list[str], said: str) -> None:

@@ -4,13 +4,13 @@ The oracle is a plain model with one embedding that looks up and scores. SGD sho
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 
 Tie = Callable[[nn.Parameter, nn.Parameter], Any]
 
@@ -18,43 +18,37 @@ _VOCABULARY, _WIDTH, _STEPS, _RATE = 6, 4, 3, 0.5
 
 
 @case("both copies get the sum of the two gradients")
-def one_call(tie: Tie) -> None:
+def one_call(tie: Asked) -> None:
     """Gradients that tell by their values what became of them: 1 and 10."""
-    first, last = _copies(1.0, 10.0)
-    before = first.detach().clone()
-    tie(first, last)
-    if not (torch.equal(first, before) and torch.equal(last, before)):
+    first, last = tie.inside(tied, (1.0, 10.0))
+    if not (torch.equal(first.weight, _start()) and torch.equal(last.weight, _start())):
         raise Wrong("touched_weights", "The weights themselves have changed; only the gradients are to be added.")
     _judge(_value_of(first, "first"), _value_of(last, "last"))
 
 
 @case("after three steps of SGD both copies equal the weight of the plain model")
-def three_steps(tie: Tie) -> None:
+def three_steps(tie: Asked) -> None:
     """Two stages with a copy each, against one model with one matrix."""
-    plain, pair = _Model(nn.Parameter(_start())), _Model(*_copies(None, None))
-    for step in range(_STEPS):
-        batch = _batch(step)
-        _train(plain, batch, lambda: None)
-        _train(pair, batch, lambda: tie(pair.look_up, pair.score))
-        apart = float((pair.look_up - pair.score).detach().abs().max())
+    plain = _Model(nn.Parameter(_start()))
+    steps = tie.inside(trained)
+    for step, (first, last) in enumerate(steps):
+        _train(plain, _batch(step), lambda: None)
+        apart = float((first - last).abs().max())
         if apart > 1e-5:
             raise Wrong("drifted", f"After step {step + 1} the two copies differ by up to {apart:.2g}.")
-    for copy in (pair.look_up, pair.score):
+    for copy in steps[-1]:
         if not torch.allclose(copy, plain.look_up, rtol=1e-4, atol=1e-5):
             raise Wrong("not_the_plain_model", "After 3 steps the copies are equal, and not the plain model's weight.")
 
 
 @case("each copy has a gradient tensor of its own")
-def two_tensors(tie: Tie) -> None:
+def two_tensors(tie: Asked) -> None:
     """One tensor for both would be added to twice by the next backward."""
     for grads in ((1.0, 10.0), (1.0, None), (None, 1.0), (None, None)):
-        first, last = _copies(*grads)
-        _call(tie, first, last)
+        first, last = _asked(tie, grads)
         if first.grad is None or last.grad is None:
             continue  # another case asks for what is missing
-        before = last.grad.detach().clone()
-        first.grad.data.add_(1.0)
-        if not torch.equal(last.grad, before):
+        if first.shares_gradient:
             raise Wrong(
                 "one_tensor",
                 f"The gradients were {grads[0]} and {grads[1]}. After your call both copies' gradients share one "
@@ -64,11 +58,10 @@ def two_tensors(tie: Tie) -> None:
 
 
 @case("a copy without a gradient counts as zero")
-def missing(tie: Tie) -> None:
+def missing(tie: Asked) -> None:
     """A copy whose stage had nothing to learn in this batch."""
     for grads in ((1.0, None), (None, 1.0), (None, None)):
-        first, last = _copies(*grads)
-        _call(tie, first, last)
+        first, last = _asked(tie, grads)
         values = [0.0 if copy.grad is None else float(copy.grad.mean()) for copy in (first, last)]
         right = sum(grad or 0.0 for grad in grads)
         if values != [right, right]:
@@ -80,7 +73,7 @@ def missing(tie: Tie) -> None:
 
 
 @case("gradients in float64 and bfloat16 keep their type and their digits")
-def other_types(tie: Tie) -> None:
+def other_types(tie: Asked) -> None:
     """What float32 cannot hold, and a zero that must not be a float32."""
     for dtype, *grads in (
         (torch.float64, 1.0 + 2.0**-40, 10.0),
@@ -88,10 +81,9 @@ def other_types(tie: Tie) -> None:
         (torch.bfloat16, 1.5, None),
         (torch.bfloat16, None, 1.5),
     ):
-        first, last = _copies(*grads, dtype=dtype)
         asked = f"With copies in {str(dtype).removeprefix('torch.')} and gradients {grads[0]} and {grads[1]}"
         try:
-            tie(first, last)
+            copies = tie.inside(tied, tuple(grads), str(dtype).removeprefix("torch."))
         except (Wrong, NotImplementedError):
             raise
         except Exception as error:
@@ -100,8 +92,8 @@ def other_types(tie: Tie) -> None:
                 f"{asked} your function raised {type(error).__name__}. A gradient has the type of its weight, and so "
                 "has a zero that stands for a missing one.",
             ) from None
-        right = torch.full_like(first, sum(grad or 0.0 for grad in grads))
-        for copy in (first, last):
+        right = torch.full_like(_start(), sum(grad or 0.0 for grad in grads), dtype=dtype)
+        for copy in copies:
             if copy.grad is not None and (
                 copy.grad.dtype != dtype or not torch.allclose(copy.grad, right, rtol=1e-14, atol=0)
             ):
@@ -110,6 +102,35 @@ def other_types(tie: Tie) -> None:
                     f"{asked} a copy has {copy.grad.flatten()[0].item()!r} in the end, and the sum is "
                     f"{right.flatten()[0].item()!r}. Add in the type of the gradients; another one on the way rounds.",
                 )
+
+
+class Copy(NamedTuple):
+    """One copy after a call: the weight, its gradient, and whether the gradient's memory is the other copy's too."""
+
+    weight: torch.Tensor
+    grad: torch.Tensor | None
+    shares_gradient: bool
+
+
+def tied(tie: Tie, grads: tuple[float | None, float | None], dtype: str = "float32") -> tuple[Copy, Copy]:
+    """In the process of the function: both copies after a call with these gradients."""
+    first, last = _copies(*grads, dtype=getattr(torch, dtype))
+    tie(first, last)
+    mine, its = (None if copy.grad is None else copy.grad.detach().clone() for copy in (first, last))
+    if first.grad is not None:
+        first.grad.data.add_(1.0)
+    shares = last.grad is not None and its is not None and not torch.equal(last.grad, its)
+    return Copy(first.detach(), mine, shares), Copy(last.detach(), its, shares)
+
+
+def trained(tie: Tie) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """In the process of the function: both copies after each step of training."""
+    pair = _Model(*_copies(None, None))
+    seen = []
+    for step in range(_STEPS):
+        _train(pair, _batch(step), lambda: tie(pair.look_up, pair.score))
+        seen.append((pair.look_up.detach().clone(), pair.score.detach().clone()))
+    return seen
 
 
 class _Model(nn.Module):
@@ -151,23 +172,23 @@ def _copies(*grads: float | None, dtype: torch.dtype = torch.float32) -> tuple[n
     return first, last
 
 
-def _call(tie: Tie, first: nn.Parameter, last: nn.Parameter) -> None:
+def _asked(tie: Asked, grads: tuple[float | None, float | None]) -> tuple[Copy, Copy]:
     """Say what it is when only a missing gradient makes the function fail."""
-    if first.grad is not None and last.grad is not None:
-        tie(first, last)
-        return
     try:
-        tie(first, last)
+        first, last = tie.inside(tied, grads)
     except (Wrong, NotImplementedError):
         raise
     except Exception as error:
+        if None not in grads:
+            raise
         raise Wrong(
             "crash_without_gradient",
             f"A copy's grad is None and your function raised {type(error).__name__}; None counts as zero.",
         ) from None
+    return first, last
 
 
-def _value_of(copy: nn.Parameter, name: str) -> float:
+def _value_of(copy: Copy, name: str) -> float:
     if copy.grad is None:
         raise Wrong("lost_gradient", f"After your call the {name} copy has no gradient at all; it needs the sum.")
     return float(copy.grad.mean())

@@ -20,6 +20,7 @@ EXERCISES = (
             "and only if that number is one of 0 to m - 1.",
         ),
         package=("pllab.pipeline.clock_cycles",),
+        is_asked=True,
     ),
     Exercise(
         id="08.2",
@@ -34,6 +35,7 @@ EXERCISES = (
             "Idle are p - 1 ticks. The fraction divides them by all ticks of the row, the overhead by those in which "
             "the stage works.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="08.3",
@@ -47,5 +49,6 @@ EXERCISES = (
             "Start at 1 and go up until the fraction is small enough. Or solve the formula for m, round up, and give "
             "at least 1.",
         ),
+        is_asked=True,
     ),
 )

@@ -12,6 +12,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+from pllab.lesson.encoding import Drawn
 from pllab.lesson.exercise import Case, Wrong, case
 
 ClockCycles = Callable[[int, int], Any]
@@ -71,7 +72,9 @@ def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
         ticks.append(_pairs(tick))
     if len(ticks) > most:
         raise Wrong("endless", f"For m = {m} and p = {p} your clock ticked more than {most} times. {ENDLESS[1]}")
-    if any(isinstance(tick, list) and _pairs(tick) != pairs for tick, pairs in zip(kept, ticks, strict=True)):
+    if any(
+        isinstance(tick, list) and _pairs(tick) != pairs for tick, pairs in zip(_later(given, kept), ticks, strict=True)
+    ):
         raise Wrong(
             "one_list",
             f"For m = {m} and p = {p} a tick was another list of pairs when the clock had gone on: your clock fills "
@@ -79,6 +82,11 @@ def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
             "a list of its own.",
         )
     return ticks
+
+
+def _later(given: Iterable[Any], kept: list[Any]) -> list[Any]:
+    """The ticks as they are when all have come."""
+    return given.later if isinstance(given, Drawn) else kept
 
 
 def _pairs(tick: Any) -> list[Pair]:

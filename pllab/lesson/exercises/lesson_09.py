@@ -20,6 +20,7 @@ EXERCISES = (
             "Give the task its values while the loop is at them: bind them with partial, as default arguments, or as "
             "the arguments of a function that returns the task.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="09.2",
@@ -56,6 +57,7 @@ EXERCISES = (
             "Make a list of the micro-batches. Call compute once for each cycle of the clock, with that same list, and "
             "join the list along its rows at the end.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="09.4",
@@ -71,6 +73,7 @@ EXERCISES = (
             "Give the second stage a detached copy that requires a gradient. The backward of the loss leaves its "
             "gradient there; start the first stage's backward from its own output with that gradient.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="09.5",

@@ -10,36 +10,35 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 
 CutStep = Callable[..., Any]
 
 # Rows and width of the tensor at the cut.
 _SHAPES = [(5, 3), (1, 4), (8, 2)]
-_Change = Callable[[nn.Sequential, nn.Sequential], Any]
 
 
 @case("backward of the second stage ends at the cut: its graph does not reach the first stage")
-def cut(cut_step: CutStep) -> None:
+def cut(cut_step: Asked) -> None:
     for shape in _SHAPES:
-        ran = _run(cut_step, *shape)
-        if not ran.leaves:
+        ran: Ran = cut_step.inside(ran_cut, *shape)
+        if not ran.num_leaves:
             raise Wrong("no_loss", "loss_of was never called with an output that has a graph; the loss needs one.")
-        reached = [name for name, weight in ran.first.named_parameters() if id(weight) in ran.leaves]
-        if reached:
+        if ran.reached:
             raise Wrong(
                 "not_cut",
-                f"The graph of the loss reaches back to weight {reached[0]!r} of the first stage, so one backward runs "
-                "both stages on one thread. The second stage must get a copy of the output without its history.",
+                f"The graph of the loss reaches back to weight {ran.reached[0]!r} of the first stage, so one backward "
+                "runs both stages on one thread. The second stage must get a copy of the output without its history.",
             )
 
 
 @case("the gradients of both stages equal the plain model's")
-def gradients(cut_step: CutStep) -> None:
-    for change in (_leave, _drop_out, _double):
-        ran = _run(cut_step, 5, 3, change)
-        for stage, weights in (("first", ran.first.parameters()), ("second", ran.second.parameters())):
-            shares = [weight.grad for weight in weights]
+def gradients(cut_step: Asked) -> None:
+    for change in ("none", "dropout", "double"):
+        ran: Ran = cut_step.inside(ran_cut, 5, 3, change)
+        right = _plain(5, 3, change)
+        for stage, shares, plain in (("first", ran.first, right.first), ("second", ran.second, right.second)):
+            wanted = [grad for grad in plain if grad is not None]
             got = [grad for grad in shares if grad is not None]
             if len(got) < len(shares):
                 raise Wrong(
@@ -47,15 +46,15 @@ def gradients(cut_step: CutStep) -> None:
                     f"The {stage} stage has weights without a gradient: its backward did not run. Backward ends at the "
                     "cut; the first stage needs a backward of its own, which starts from the gradient found there.",
                 )
-            for mine, right in zip(got, ran.right[stage], strict=True):
-                if not torch.allclose(mine, right, rtol=1e-4, atol=1e-6):
-                    raise Wrong("wrong_gradient", _why(stage, got, ran.right[stage]))
+            for mine, its in zip(got, wanted, strict=True):
+                if not torch.allclose(mine, its, rtol=1e-4, atol=1e-6):
+                    raise Wrong("wrong_gradient", _why(stage, got, wanted))
 
 
 @case("it returns the loss as a number")
-def number(cut_step: CutStep) -> None:
-    ran = _run(cut_step, 5, 3)
-    judge_loss(ran.loss, ran.right_loss)
+def number(cut_step: Asked) -> None:
+    ran: Ran = cut_step.inside(ran_cut, 5, 3)
+    judge_loss(ran.loss, _plain(5, 3).loss)
 
 
 def judge_loss(got: Any, right: float) -> None:
@@ -73,43 +72,19 @@ def judge_loss(got: Any, right: float) -> None:
         raise Wrong("wrong_loss", f"Your function returned {got:.4g}, and the loss of the batch is {right:.4g}.")
 
 
-class _Ran(NamedTuple):
-    first: nn.Module
-    second: nn.Module
-    leaves: set[int]  # the leaves that the graph of the loss reaches, by id
-    right: dict[str, list[torch.Tensor]]
-    right_loss: float
+class Ran(NamedTuple):
+    """What a step left: the gradients of both stages, the loss, and how far the graph of the loss reached."""
+
+    first: list[torch.Tensor | None]
+    second: list[torch.Tensor | None]
     loss: Any
+    num_leaves: int = 0
+    reached: tuple[str, ...] = ()  # the weights of the first stage among the leaves
 
 
-def _leave(_first: nn.Sequential, _second: nn.Sequential) -> None:
-    pass
-
-
-def _drop_out(first: nn.Sequential, _second: nn.Sequential) -> None:
-    first.append(nn.Dropout(0.3))  # who runs the stage twice gets two masks
-
-
-def _double(first: nn.Sequential, second: nn.Sequential) -> None:
-    first.double()
-    second.double()
-
-
-def _run(cut_step: CutStep, num_rows: int, width: int, change: _Change = _leave) -> _Ran:
-    generator = torch.Generator().manual_seed(100 * num_rows + width)
-    first = nn.Sequential(nn.Linear(3, width), nn.Tanh())
-    second = nn.Sequential(nn.Linear(width, 3), nn.Sigmoid())
-    for weight in (*first.parameters(), *second.parameters()):
-        nn.init.normal_(weight, generator=generator)
-    change(first, second)
-    x, targets = torch.randn(2, num_rows, 3, generator=generator).to(next(first.parameters()).dtype).unbind()
-    torch.manual_seed(num_rows)
-    plain = nn.functional.mse_loss(second(first(x)), targets)
-    plain.backward()
-    right = {"first": _gradients(first), "second": _gradients(second)}
-    first.zero_grad()
-    second.zero_grad()
-    torch.manual_seed(num_rows)
+def ran_cut(cut_step: CutStep, num_rows: int, width: int, change: str = "none") -> Ran:
+    """In the process of the function: one step."""
+    first, second, x, targets = _made(num_rows, width, change)
     leaves: set[int] = set()
 
     def loss_of(output: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
@@ -117,11 +92,37 @@ def _run(cut_step: CutStep, num_rows: int, width: int, change: _Change = _leave)
         return nn.functional.mse_loss(output, wanted)
 
     loss = cut_step(x, targets, first, second, loss_of)
-    return _Ran(first, second, leaves, right, plain.item(), loss)
+    reached = tuple(name for name, weight in first.named_parameters() if id(weight) in leaves)
+    return Ran(_gradients(first), _gradients(second), loss, len(leaves), reached)
 
 
-def _gradients(stage: nn.Module) -> list[torch.Tensor]:
-    return [weight.grad.clone() for weight in stage.parameters() if weight.grad is not None]
+def _plain(num_rows: int, width: int, change: str = "none") -> Ran:
+    """The same step in one graph."""
+    first, second, x, targets = _made(num_rows, width, change)
+    loss = nn.functional.mse_loss(second(first(x)), targets)
+    loss.backward()
+    return Ran(_gradients(first), _gradients(second), loss.item())
+
+
+def _made(num_rows: int, width: int, change: str) -> tuple[nn.Sequential, nn.Sequential, torch.Tensor, torch.Tensor]:
+    """Two stages and a batch; the generator stands where the step begins."""
+    generator = torch.Generator().manual_seed(100 * num_rows + width)
+    first = nn.Sequential(nn.Linear(3, width), nn.Tanh())
+    second = nn.Sequential(nn.Linear(width, 3), nn.Sigmoid())
+    for weight in (*first.parameters(), *second.parameters()):
+        nn.init.normal_(weight, generator=generator)
+    if change == "dropout":
+        first.append(nn.Dropout(0.3))  # who runs the stage twice gets two masks
+    if change == "double":
+        first.double()
+        second.double()
+    x, targets = torch.randn(2, num_rows, 3, generator=generator).to(next(first.parameters()).dtype).unbind()
+    torch.manual_seed(num_rows)
+    return first, second, x, targets
+
+
+def _gradients(stage: nn.Module) -> list[torch.Tensor | None]:
+    return [None if weight.grad is None else weight.grad.clone() for weight in stage.parameters()]
 
 
 def _leaves(output: torch.Tensor) -> set[int]:

@@ -6,12 +6,12 @@ that runs one clock cycle in place and notes what it was asked; it refuses a cyc
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 from pllab.lesson.exercises.lesson_09_bench import is_method
 
 Forward = Callable[..., Any]
@@ -21,9 +21,9 @@ _SHAPES = [(7, 2, 2), *((rows, size, stages) for rows in range(1, 8) for size in
 
 
 @case("split_size is the number of rows of a micro-batch, the last may be smaller")
-def rows(forward: Forward) -> None:
+def rows(forward: Asked) -> None:
     for num_rows, split_size, num_stages in _SHAPES:
-        ran = _run(forward, num_rows, split_size, num_stages)
+        ran: Ran = forward.inside(ran_forward, num_rows, split_size, num_stages)
         got = ran.rows
         right = [len(piece) for piece in torch.arange(num_rows).split(split_size)]
         if got == right:
@@ -32,7 +32,7 @@ def rows(forward: Forward) -> None:
             raise Wrong("missing_tick", "compute was not called once; each clock cycle is one call of compute.")
         by_count = [len(piece) for piece in torch.arange(num_rows).chunk(split_size)]
         asked = f"A batch of {num_rows} rows with split_size {split_size}"
-        if sum(got) == num_rows and not torch.equal(ran.entered, ran.x):
+        if sum(got) == num_rows and not torch.equal(ran.entered, _model_and_batch(num_rows, num_stages)[1]):
             raise Wrong(
                 "not_consecutive",
                 f"{asked} came in pieces of {got} rows that do not follow each other; micro-batch 0 has the first "
@@ -48,9 +48,9 @@ def rows(forward: Forward) -> None:
 
 
 @case("every micro-batch passes every stage in m + p - 1 clock cycles")
-def ticks(forward: Forward) -> None:
+def ticks(forward: Asked) -> None:
     for num_rows, split_size, num_stages in _SHAPES:
-        ran = _run(forward, num_rows, split_size, num_stages)
+        ran: Ran = forward.inside(ran_forward, num_rows, split_size, num_stages)
         behind = [i for i, stages in enumerate(ran.done) if stages < num_stages]
         if behind:
             raise Wrong(
@@ -68,48 +68,67 @@ def ticks(forward: Forward) -> None:
 
 
 @case("the output equals the plain model's, row by row, for batches of 1 to 7 rows")
-def outputs(forward: Forward) -> None:
+def outputs(forward: Asked) -> None:
     for num_rows, split_size, num_stages in _SHAPES:
-        ran = _run(forward, num_rows, split_size, num_stages)
-        plain = ran.model(ran.x)
+        ran: Ran = forward.inside(ran_forward, num_rows, split_size, num_stages)
+        model, x = _model_and_batch(num_rows, num_stages)
+        plain = model(x)
         asked = f"for a batch of {num_rows} rows with split_size {split_size}"
         _judge_output(ran.output, plain, asked)
 
 
 @case("the gradients equal the plain model's")
-def gradients(forward: Forward) -> None:
-    ran = _run(forward, 7, 3, 3)
-    _judge_output(ran.output, ran.model(ran.x), "for a batch of 7 rows with split_size 3")
+def gradients(forward: Asked) -> None:
+    ran: Ran = forward.inside(ran_forward, 7, 3, 3)
+    model, x = _model_and_batch(7, 3)
+    plain = model(x)
+    _judge_output(ran.output, plain, "for a batch of 7 rows with split_size 3")
     if not ran.output.requires_grad:
         raise Wrong(
             "no_gradient", "The output has no gradient: somewhere on the way it was detached, or under no_grad."
         )
-    tensors = [ran.x, *ran.model.parameters()]
-    weight = torch.arange(float(ran.output.numel())).view_as(ran.output)
-    got = torch.autograd.grad((ran.output * weight).sum(), tensors, allow_unused=True)
-    right = torch.autograd.grad((ran.model(ran.x) * weight).sum(), tensors)
-    for mine, theirs in zip(got, right, strict=True):
+    right = torch.autograd.grad((plain * _weight_of(plain)).sum(), [x, *model.parameters()])
+    for mine, theirs in zip(ran.gradients, right, strict=True):
         if mine is None:
             raise Wrong("no_gradient", "A weight or the input got no gradient: somewhere on the way it was detached.")
         if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5):
             raise Wrong("wrong_gradient", "The output is right and the gradients are not: something was scaled or cut.")
 
 
-class _Ran:
-    """One run of the student's function: what came out, and what the double of `compute` saw."""
+class Ran(NamedTuple):
+    """One run of the function: what came out, its gradients, and what the double of `compute` saw."""
 
-    def __init__(self, num_rows: int, num_stages: int) -> None:
-        generator = torch.Generator().manual_seed(100 * num_rows + num_stages)
-        widths = [3] * (num_stages - 1) + [1]  # the output is not as wide as the input
-        self.model = nn.Sequential(*(nn.Sequential(nn.Linear(3, width), nn.Tanh()) for width in widths))
-        for parameter in self.model.parameters():
-            nn.init.normal_(parameter, generator=generator)
-        self.x = torch.randn(num_rows, 3, generator=generator, requires_grad=True)
+    output: Any
+    rows: list[int]
+    entered: torch.Tensor
+    done: list[int]
+    ticks: int
+    gradients: list[torch.Tensor | None] = []
+
+
+def _model_and_batch(num_rows: int, num_stages: int) -> tuple[nn.Sequential, torch.Tensor]:
+    generator = torch.Generator().manual_seed(100 * num_rows + num_stages)
+    widths = [3] * (num_stages - 1) + [1]  # the output is not as wide as the input
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(3, width), nn.Tanh()) for width in widths))
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, generator=generator)
+    return model, torch.randn(num_rows, 3, generator=generator, requires_grad=True)
+
+
+def _weight_of(output: torch.Tensor) -> torch.Tensor:
+    """Another weight for each number, so that a row in another's place shows in the gradients."""
+    return torch.arange(float(output.numel())).view_as(output)
+
+
+class _Double:
+    """The double of `compute`, and what it saw."""
+
+    def __init__(self, model: nn.Sequential) -> None:
+        self.model = model
         self.rows: list[int] = []
         self.entered = torch.empty(0)
         self.done: list[int] = []
         self.ticks = 0
-        self.output: Any = None
 
     def compute(self, batches: Any, schedule: Sequence[tuple[int, int]]) -> None:
         """Run one clock cycle in place, and refuse one that cannot run."""
@@ -143,21 +162,29 @@ class _Ran:
             self.done[i] += 1
 
 
-def _run(forward: Forward, num_rows: int, split_size: int, num_stages: int) -> _Ran:
-    ran = _Ran(num_rows, num_stages)
-    partitions = list(ran.model)
+def ran_forward(forward: Forward, num_rows: int, split_size: int, num_stages: int) -> Ran:
+    """In the process of the function: one batch."""
+    model, x = _model_and_batch(num_rows, num_stages)
+    double, output = _Double(model), None
+    partitions = list(model)
     devices = [torch.device("cpu", stage) for stage in range(num_stages)]
     try:
         if is_method(forward):
-            owner = SimpleNamespace(split_size=split_size, partitions=partitions, devices=devices, compute=ran.compute)
-            ran.output = forward(owner, ran.x)
+            owner = SimpleNamespace(
+                split_size=split_size, partitions=partitions, devices=devices, compute=double.compute
+            )
+            output = forward(owner, x)
         else:
-            ran.output = forward(ran.x, split_size, partitions, devices, ran.compute)
+            output = forward(x, split_size, partitions, devices, double.compute)
     except RuntimeError:
         # Pieces of two widths cannot be joined: one has not been through all stages, which a case says better.
-        if all(stages == num_stages for stages in ran.done):
+        if all(stages == num_stages for stages in double.done):
             raise
-    return ran
+    gradients: list[torch.Tensor | None] = []
+    if isinstance(output, torch.Tensor) and output.requires_grad:
+        total = (output * _weight_of(output)).sum()
+        gradients = [*torch.autograd.grad(total, [x, *model.parameters()], allow_unused=True)]
+    return Ran(output, double.rows, double.entered, double.done, double.ticks, gradients)
 
 
 def _judge_output(got: Any, plain: torch.Tensor, asked: str) -> None:

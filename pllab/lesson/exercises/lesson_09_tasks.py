@@ -5,7 +5,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 
 MakeTasks = Callable[[list[str], list[tuple[int, int]], list[Callable[[str], str]]], Any]
 
@@ -17,39 +17,55 @@ _SCHEDULES += [[(7 - j, j) for j in _CHANCE.sample(range(7), size)] for size in 
 
 
 @case("there is one task for every pair of the schedule")
-def one_per_pair(make_tasks: MakeTasks) -> None:
+def one_per_pair(make_tasks: Asked) -> None:
     for schedule in _SCHEDULES:
-        tasks = make_tasks(_batches(), list(schedule), _stages([]))
-        if tasks is None or not hasattr(tasks, "__len__"):
-            raise Wrong("no_list", f"make_tasks should return a list of tasks, and it returned {tasks!r}.")
-        if len(tasks) != len(schedule):
-            raise Wrong("wrong_number", f"The schedule has {len(schedule)} pairs and you made {len(tasks)} tasks.")
-        for task in tasks:
-            if not hasattr(task, "compute"):
-                raise Wrong("no_task", f"A worker runs a Task, and cannot run {task!r}: put the function into one.")
+        number = make_tasks.inside(number_of_tasks, schedule)
+        if number != len(schedule):
+            raise Wrong("wrong_number", f"The schedule has {len(schedule)} pairs and you made {number} tasks.")
+
+
+def number_of_tasks(make_tasks: MakeTasks, schedule: list[tuple[int, int]]) -> int:
+    """In the process of the function: how many tasks it made, if they are tasks."""
+    tasks = make_tasks(_batches(), list(schedule), _stages([]))
+    if tasks is None or not hasattr(tasks, "__len__"):
+        raise Wrong("no_list", f"make_tasks should return a list of tasks, and it returned {tasks!r}.")
+    for task in tasks:
+        if not hasattr(task, "compute"):
+            raise Wrong("no_task", f"A worker runs a Task, and cannot run {task!r}: put the function into one.")
+    return len(tasks)
 
 
 @case("nothing is computed before a worker runs the task")
-def nothing_early(make_tasks: MakeTasks) -> None:
-    log: list[str] = []
-    make_tasks(_batches(), list(_SCHEDULE), _stages(log))
-    if log:
+def nothing_early(make_tasks: Asked) -> None:
+    if log := make_tasks.inside(computed_early, _SCHEDULE):
         raise Wrong(
             "too_early",
             f"make_tasks itself computed {log[0]}; a task holds a function for a worker to call, not its result.",
         )
 
 
+def computed_early(make_tasks: MakeTasks, schedule: list[tuple[int, int]]) -> list[str]:
+    """In the process of the function: what was computed before any task ran."""
+    log: list[str] = []
+    make_tasks(_batches(), list(schedule), _stages(log))
+    return log
+
+
 @case("task k computes pair k, even when the workers are late")
-def late_workers(make_tasks: MakeTasks) -> None:
+def late_workers(make_tasks: Asked) -> None:
     """All tasks exist before the first one runs, and they run in the opposite order."""
     for schedule in _SCHEDULES:
-        _judge_late(list(make_tasks(_batches(), list(schedule), _stages([]))), schedule)
+        _judge_late(make_tasks.inside(computed_late, schedule), schedule)
 
 
-def _judge_late(tasks: list[Any], schedule: list[tuple[int, int]]) -> None:
+def computed_late(make_tasks: MakeTasks, schedule: list[tuple[int, int]]) -> list[str]:
+    """In the process of the function: what each task computes, once all are made."""
+    tasks = list(make_tasks(_batches(), list(schedule), _stages([])))
+    return [str(task.compute()) for task in reversed(tasks)][::-1]
+
+
+def _judge_late(got: list[str], schedule: list[tuple[int, int]]) -> None:
     right = [f"stage{j}(batch{i})" for i, j in schedule]
-    got = [str(task.compute()) for task in reversed(tasks)][::-1]
     told, wanted = ", ".join(got), ", ".join(right)
     if got == right:
         return

@@ -33,6 +33,7 @@ EXERCISES = (
             "warm-up had forwards.",
         ),
         package=("pllab.schedule.one_f_one_b",),
+        is_asked=True,
     ),
     Exercise(
         id="10.2",
@@ -57,6 +58,7 @@ EXERCISES = (
             "the number of micro-batches, and adds the plain number to a sum. A backward takes its loss out for good "
             "and goes back from it at once.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="10.3",

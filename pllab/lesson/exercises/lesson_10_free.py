@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Asked, Wrong
 from pllab.lesson.exercises.lesson_10_marked import ROWS, WIDTH, Stage, Witness
 from pllab.pipeline.saved_bytes import live_saved_bytes
 from pllab.schedule import Action, Held, Kind, gpipe, one_f_one_b
@@ -52,25 +52,29 @@ _ROW_OF: dict[str, Row] = {
 }
 
 
-class _Ran(NamedTuple):
+class Ran(NamedTuple):
+    """What a run of a row returned and left, and what the witness in the stage saw."""
+
     result: Any
-    stage: Stage
-    witness: Witness
+    gradients: list[torch.Tensor | None]
+    events: list[str]
+    most_left: int
+    left: list[int]  # micro-batches whose graph is alive afterwards
     peak_bytes: int
 
 
-def same_result(run_row: RunRow) -> None:
+def same_result(run_row: Asked) -> None:
     """Against one forward and one backward of the whole batch."""
     for where, row in _ROW_OF.items():
-        ran = _run(run_row, row)
+        ran: Ran = run_row.inside(ran_row, where)
         _judge_loss(ran.result, row, where)
         _judge_gradients(ran, row, where)
 
 
-def in_order(run_row: RunRow) -> None:
+def in_order(run_row: Asked) -> None:
     """The events of the stage are the actions of the row."""
     for where, row in _ROW_OF.items():
-        events, wanted = _run(run_row, row).witness.events, [f"{action.kind}{action.microbatch}" for action in row]
+        events, wanted = run_row.inside(ran_row, where).events, [f"{action.kind}{action.microbatch}" for action in row]
         if events == wanted:
             continue
         forwards = [event for event in events if event[0] == "F"]
@@ -92,11 +96,11 @@ def in_order(run_row: RunRow) -> None:
         raise Wrong("other_order", f"{told} Go through the row from left to right and run each action once.")
 
 
-def few_bytes(run_row: RunRow) -> None:
+def few_bytes(run_row: Asked) -> None:
     """The most bytes alive, in units of one micro-batch, are the most micro-batches the row holds."""
     unit = _bytes_of_one()
     for where, row in _ROW_OF.items():
-        ran, bound = _run(run_row, row), round(max(Held().after_each(row)))
+        ran, bound = run_row.inside(ran_row, where), round(max(Held().after_each(row)))
         held = round(ran.peak_bytes / unit)
         if held > bound:
             raise Wrong(
@@ -106,23 +110,22 @@ def few_bytes(run_row: RunRow) -> None:
             )
 
 
-def no_graph(run_row: RunRow) -> None:
+def no_graph(run_row: Asked) -> None:
     """The node of the witness is gone after its backward; the names of the last forward and backward may linger."""
-    for where, row in _ROW_OF.items():
-        ran = _run(run_row, row)
-        if ran.witness.most_left > 2:
+    for where in _ROW_OF:
+        ran: Ran = run_row.inside(ran_row, where)
+        if ran.most_left > 2:
             raise Wrong(
                 "loss_kept",
-                f"For {where} the graphs of {ran.witness.most_left} micro-batches were alive after their backward. You "
+                f"For {where} the graphs of {ran.most_left} micro-batches were alive after their backward. You "
                 "keep an output or a loss, or a sum of losses, and each of these tensors holds its graph: keep the "
                 "number, loss.item(), and take the tensor out of your dictionary as its backward runs.",
             )
-        gc.collect()
-        if left := [i for i, token in sorted(ran.witness.tokens.items()) if token() is not None]:
+        if ran.left:
             raise Wrong(
                 "left_behind",
-                f"For {where} the graph of micro-batch {left[0]} is still alive when your function has returned: what "
-                "holds it stands outside the function.",
+                f"For {where} the graph of micro-batch {ran.left[0]} is still alive when your function has returned: "
+                "what holds it stands outside the function.",
             )
 
 
@@ -141,12 +144,17 @@ def _fresh_stage() -> tuple[Stage, Witness]:
         return Stage(witness), witness
 
 
-def _run(run_row: RunRow, row: Row) -> _Ran:
+def ran_row(run_row: RunRow, where: str) -> Ran:
+    """In the process of the function: one row of a fresh stage."""
+    row = _ROW_OF[where]
     stage, witness = _fresh_stage()
     inputs, targets = _batch(len(row) // 2)
     with live_saved_bytes([stage]) as saved:
         result = run_row(list(row), stage, nn.functional.mse_loss, inputs, targets)
-    return _Ran(result, stage, witness, saved.peak[0])
+    if witness.living():
+        gc.collect()  # a circle of references is no fault of the function's
+    gradients = [weight.grad for weight in stage.parameters()]
+    return Ran(result, gradients, witness.events, witness.most_left, witness.living(), saved.peak[0])
 
 
 def _bytes_of_one() -> int:
@@ -194,10 +202,10 @@ def _judge_loss(result: Any, row: Row, where: str) -> None:
     raise Wrong("wrong_loss", f"For {where} you return a loss of {value:.4f}, and the batch has {right:.4f}.")
 
 
-def _judge_gradients(ran: _Ran, row: Row, where: str) -> None:
+def _judge_gradients(ran: Ran, row: Row, where: str) -> None:
     m = len(row) // 2
     _, right = _oracle(m)
-    mine = [weight.grad for weight in ran.stage.parameters()]
+    mine = ran.gradients
     if any(grad is None for grad in mine):
         raise Wrong("no_gradients", f"For {where} the stage has no gradients: each B of the row runs a backward.")
     pairs = [(grad, wanted) for grad, wanted in zip(mine, right, strict=True) if grad is not None]

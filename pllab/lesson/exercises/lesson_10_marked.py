@@ -29,6 +29,10 @@ class Witness:
         gone_back = [i for i in self.tokens if f"B{i}" in self.events]
         return [i for i in gone_back if self.tokens[i]() is not None]
 
+    def living(self) -> list[int]:
+        """Micro-batches whose graph is alive."""
+        return [i for i, token in sorted(self.tokens.items()) if token() is not None]
+
 
 class _Marked(torch.autograd.Function):
     @staticmethod

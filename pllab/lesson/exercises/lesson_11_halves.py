@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Asked, Wrong
 
 Halves = Callable[[list[torch.Tensor], list[torch.Tensor], torch.Tensor], Any]
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
@@ -19,26 +19,24 @@ _WIDTHS = [(5, 3), (4, 6, 3), (3, 5, 4, 2), (4, 4, 4), (2, 1, 6, 3, 5, 4), (3, 2
 _ROWS = [7, 7, 9, 2, 8, 1]
 
 
-def two_halves(halves: Halves) -> None:
+def two_halves(halves: Asked) -> None:
     """A gradient, and a function that has not run yet."""
     for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        _run_first(halves, _Chain(widths, rows, 0))
+        halves.inside(first_half, widths, rows, 0)
 
 
-def right_input(halves: Halves) -> None:
+def right_input(halves: Asked) -> None:
     """The gradient of the input equals autograd's."""
     for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        chain = _Chain(widths, rows, 1)
-        _judge_input(_run_first(halves, chain).got, chain)
+        _judge_input(halves.inside(first_half, widths, rows, 1).got, _Chain(widths, rows, 1))
 
 
-def input_first(halves: Halves) -> None:
+def input_first(halves: Asked) -> None:
     """The first half makes one product for each layer, however it is written: none for a weight, and none twice."""
     for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        chain = _Chain(widths, rows, 2)
-        first = _run_first(halves, chain)
+        chain, first = _Chain(widths, rows, 2), halves.inside(first_half, widths, rows, 2)
         layers = len(chain.weights)
-        if first.made_weights:
+        if any(_close(one, right) for one in first.made for dw in chain.dw for right in (dw, dw.T)):
             raise Wrong(
                 "weights_too_early",
                 f"For {_layers(layers)} your first half computes gradients of weights. Others wait for the input's "
@@ -53,22 +51,16 @@ def input_first(halves: Halves) -> None:
             )
 
 
-def right_weights(halves: Halves) -> None:
+def right_weights(halves: Asked) -> None:
     """The gradients of the weights equal autograd's, in the order of the layers."""
     for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        chain = _Chain(widths, rows, 3)
-        _judge_weights(_run_first(halves, chain).weight_half(), chain)
+        _judge_weights(halves.inside(second_half, widths, rows, 3).answer, _Chain(widths, rows, 3))
 
 
-def nothing_twice(halves: Halves) -> None:
+def nothing_twice(halves: Asked) -> None:
     """The second half makes one product for each layer."""
     for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        chain = _Chain(widths, rows, 4)
-        weight_half = _run_first(halves, chain).weight_half
-        with _Watched(chain) as watched:
-            weight_half()
-        made = watched.products
-        layers = len(chain.weights)
+        made, layers = halves.inside(second_half, widths, rows, 4).products, len(widths) - 1
         if made > layers:
             raise Wrong(
                 "twice",
@@ -77,21 +69,15 @@ def nothing_twice(halves: Halves) -> None:
             )
 
 
-def in_any_order(halves: Halves) -> None:
+def in_any_order(halves: Asked) -> None:
     """Four micro-batches, three with the same weights: all first halves, then the second halves in another order."""
-    chains = _several()
-    pairs = [(chain, _run_first(halves, chain).weight_half) for chain in chains]
-    answers: list[tuple[_Chain, Any]] = []
-    for chain, weight_half in (pairs[number] for number in (2, 0, 3, 1)):
-        try:
-            answer = _taken(weight_half())
-        except Exception as error:
-            told = f"raised {type(error).__name__} ({error})"
-            raise Wrong("mixed_up", f"{_SEVERAL} {told}: {_OWN}") from None
-        _judge_own(answer, chain, chains)
-        answers.append((chain, answer))
-    for chain, answer in answers:
-        if not _is_right(answer, chain):
+    chains, answers = _several(), halves.inside(several_halves)
+    for number, error, answer, _ in answers:
+        if error:
+            raise Wrong("mixed_up", f"{_SEVERAL} raised {error}: {_OWN}")
+        _judge_own(answer, chains[number], chains)
+    for number, _, _, later in answers:
+        if not _is_right(later, chains[number]):
             raise Wrong(
                 "changed_later",
                 "Gradients that a second half returned are changed by the second half of another micro-batch with the "
@@ -123,6 +109,58 @@ def _judge_own(answer: Any, chain: "_Chain", chains: Sequence["_Chain"]) -> None
             "caller adds them up.",
         )
     raise Wrong("mixed_up", f"{_SEVERAL} returns what belongs to another micro-batch: {_OWN}")
+
+
+class First(NamedTuple):
+    """What a first half gave: the gradient, its matrix products, and the results that may be a weight's gradient."""
+
+    got: torch.Tensor
+    products: int
+    made: list[torch.Tensor]
+
+
+class Second(NamedTuple):
+    """What a second half gave, and its matrix products."""
+
+    answer: Any
+    products: int
+
+
+def first_half(halves: Halves, widths: Sequence[int], rows: int, seed: int) -> First:
+    """In the process of the function: the first half."""
+    first, _ = _run_first(halves, _Chain(widths, rows, seed))
+    return first
+
+
+def second_half(halves: Halves, widths: Sequence[int], rows: int, seed: int) -> Second:
+    """In the process of the function: the second half."""
+    chain = _Chain(widths, rows, seed)
+    _, weight_half = _run_first(halves, chain)
+    with _Watched(chain) as watched:
+        answer = weight_half()
+    return Second(answer, watched.products)
+
+
+def several_halves(halves: Halves) -> list[tuple[int, str, Any, Any]]:
+    """In the process of the function: all first halves, then the second halves in another order.
+
+    Of each its number, what it raised, what it returned, and the same when all are over.
+    """
+    later = [_run_first(halves, chain)[1] for chain in _several()]
+    seen: list[tuple[int, str, Any, Any]] = []
+    for number in (2, 0, 3, 1):
+        try:
+            answer = _taken(later[number]())
+        except Exception as error:
+            return [*seen, (number, f"{type(error).__name__} ({error})", None, None)]
+        seen.append((number, "", _copied(answer), answer))
+    return seen
+
+
+def _copied(answer: Any) -> Any:
+    if torch.is_tensor(answer):
+        return answer.clone()
+    return [_copied(one) for one in answer] if isinstance(answer, list | tuple) else answer
 
 
 def _taken(answer: Any) -> Any:
@@ -162,31 +200,23 @@ class _Chain:
 
 
 class _Watched(TorchDispatchMode):
-    """Count the matrix products, and see whether any result, however it was made, is a weight's gradient."""
+    """Count the matrix products, and keep every result of a weight's shape, however it was made."""
 
     def __init__(self, chain: _Chain) -> None:
         super().__init__()
-        self._dw = chain.dw
+        self._shapes = {shape for weight in chain.weights for shape in (weight.shape, weight.T.shape)}
         self.products = 0
-        self.made_weights = False
+        self.made: list[torch.Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.products += func.overloadpacket.__name__ in _PRODUCTS
         result = func(*args, **(kwargs or {}))
-        self.made_weights |= any(_close(result, dw) or _close(result, dw.T) for dw in self._dw)
+        if torch.is_tensor(result) and result.shape in self._shapes:
+            self.made.append(result.detach().clone())
         return result
 
 
-class _First(NamedTuple):
-    """What a first half gave, and what it took."""
-
-    got: torch.Tensor
-    weight_half: Callable[[], Any]
-    products: int
-    made_weights: bool
-
-
-def _run_first(halves: Halves, chain: _Chain) -> _First:
+def _run_first(halves: Halves, chain: _Chain) -> tuple[First, Callable[[], Any]]:
     given = chain.grad.clone()
     with _Watched(chain) as watched:
         answer = halves(list(chain.inputs), list(chain.weights), given)
@@ -203,7 +233,7 @@ def _run_first(halves: Halves, chain: _Chain) -> _First:
         )
     if not torch.equal(given, chain.grad):
         raise Wrong("overwritten", "Your function changes the gradient it was given; the stage above may still use it.")
-    return _First(got, weight_half, watched.products, watched.made_weights)
+    return First(got, watched.products, watched.made), weight_half
 
 
 def _judge_input(got: torch.Tensor, chain: _Chain) -> None:

@@ -24,6 +24,7 @@ EXERCISES = (
             "and copy its first n numbers into flat.",
         ),
         deadline_s=120.0,
+        is_asked=True,
     ),
     Exercise(
         id="13.2",
@@ -42,6 +43,7 @@ EXERCISES = (
             "of the part's size, and divide it by the number of ranks.",
         ),
         deadline_s=120.0,
+        is_asked=True,
     ),
     Exercise(
         id="13.3",
@@ -61,6 +63,7 @@ EXERCISES = (
             "input.",
         ),
         deadline_s=120.0,
+        is_asked=True,
     ),
     Exercise(
         id="13.4",
@@ -78,5 +81,6 @@ EXERCISES = (
             "end is padding. Each piece gets its parameter's shape.",
         ),
         deadline_s=120.0,
+        is_asked=True,
     ),
 )

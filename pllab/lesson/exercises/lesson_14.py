@@ -22,6 +22,7 @@ EXERCISES = (
             "is the rank. Then, for each axis, leave that coordinate out of each rank's, and collect the ranks for "
             "which what is left is the same.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="14.2",
@@ -38,6 +39,7 @@ EXERCISES = (
             "all gradients of the buffer are alike, and one reduce-scatter over dp finishes them, into this rank's "
             "share of the buffer itself.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="14.3",
@@ -53,6 +55,7 @@ EXERCISES = (
             "numbers: the sizes of dp and tp where they do not split it, times the stages that have a copy. Let that "
             "one sum travel, and take the root at the end.",
         ),
+        is_asked=True,
     ),
     Exercise(
         id="14.4",
@@ -68,5 +71,6 @@ EXERCISES = (
             "follows. Ask for the price once and go on if it is refused. Keep seconds and layout of all that fit, and "
             "take the smallest pair, or nothing if there is none.",
         ),
+        is_asked=True,
     ),
 )

@@ -27,6 +27,7 @@ EXERCISES = (
             "kind, the rank that parted is the one whose kind was counted once.",
         ),
         package=("pllab.autopsy.diagnose",),
+        is_asked=True,
     ),
     Exercise(
         id="15.2",
@@ -51,6 +52,7 @@ EXERCISES = (
             "number and the same kind, finished or not.",
         ),
         package=("pllab.autopsy.wait_for_graph", "pllab.autopsy.diagnose"),
+        is_asked=True,
     ),
     Exercise(
         id="15.3",
@@ -76,5 +78,6 @@ EXERCISES = (
             "which one rank comes 0.2 s or more after all others.",
         ),
         package=("pllab.autopsy.diagnose",),
+        is_asked=True,
     ),
 )

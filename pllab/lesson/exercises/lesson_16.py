@@ -144,6 +144,7 @@ EXERCISES = (
             "answer is their median, which a single odd round cannot move. In every other case there is none.",
         ),
         package=("pllab.bench.measure.speedup",),
+        is_asked=True,
     ),
     Exercise(
         id="16.2",
@@ -161,5 +162,6 @@ EXERCISES = (
         ),
         package=("pllab.bench.measure.check_same_losses", "pllab.bench.racing.RaceResult"),
         lends=False,
+        is_asked=True,
     ),
 )

@@ -8,7 +8,6 @@ even when gloo ends the process.
 
 import json
 import os
-import pickle
 import re
 import tempfile
 import threading
@@ -22,9 +21,11 @@ from typing import Any
 
 from pllab import comm
 from pllab.comm.errors import is_echo
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.encoding import decode, encode
+from pllab.lesson.exercise import Undecided, Wrong
 from pllab.lesson.exercises.watched_waits import End, watch_ends
-from pllab.lesson.judging import Undecided, run_on_ranks
+from pllab.lesson.judging import run_on_ranks
+from pllab.lesson.trial import text_of
 
 Plan = tuple[tuple[int, ...], ...]
 """World sizes, meeting after meeting: `((3,), (2, 1))` is a world of 3, then one of 2 beside one of 1."""
@@ -124,7 +125,7 @@ def worlds(program: Program, solution: Callable[..., Any], plan: Plan) -> Worlds
                 files = [folder / f"{meeting}-{first + rank}" for rank in range(size)]
                 results = [file.with_suffix(".result") for file in files]
                 if all(file.exists() for file in results):
-                    seen[size] = [pickle.loads(file.read_bytes()) for file in results]
+                    seen[size] = [decode(json.loads(text_of(file))) for file in results]
                 else:
                     why = _why(size, [_read(file.with_suffix(".log")) for file in files], ended)
                     # Nobody came to the worlds after the one that failed: they failed with it.
@@ -144,9 +145,9 @@ def _serve(process: int, num_processes: int, solution: Any, program: Program, pl
             door = str(folder / f"meeting-{meeting}-{first}")
             comm.setup(process - first, size, "gloo", init_file=door, timeout_s=_DEADLINE_S)
             watch.write("began", None, 0)
-            seen = pickle.dumps(program(watch, process - first, size, solution))
+            seen = json.dumps(encode(program(watch, process - first, size, solution)))
         draft = folder / f"{meeting}-{process}.draft"
-        draft.write_bytes(seen)
+        draft.write_text(seen)
         draft.rename(draft.with_suffix(".result"))
 
 

@@ -1,0 +1,217 @@
+"""The process of the learner's function: it answers the questions of a check with data, and knows nothing else.
+
+    the check: asking                       this process: run
+    job          the packed function   ->   read; what the exercise asks for is taken out of the package
+    question     the arguments         ->   call it
+                                       <-   a call of a function that the check gave, if there was one
+    answer                             ->
+                                       <-   the value with the arguments as they are now, or what was raised
+
+It is forked for one check and ends with it. The rules of the exercise are in the other process: nothing that the
+function changes here changes them.
+"""
+
+import base64
+import builtins
+import faulthandler
+import json
+import linecache
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import cloudpickle
+
+from pllab import comm
+from pllab.comm.processes import answer_with_stack
+from pllab.lesson.encoding import any_class, decode, encode, write_back
+from pllab.lesson.exercise import Wrong
+
+_CHECKS = "pllab.lesson.exercises"
+
+
+class Packaged(BaseException):
+    """The function called the package's own version of what the exercise asks for."""
+
+
+class Stopped(BaseException):
+    """The check has seen enough; no `except Exception` of the learner's holds it up."""
+
+
+class Line:
+    """The connection to the check: one JSON value in each direction at a time."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._file = socket.socket(fileno=descriptor).makefile("rwb")
+
+    def read(self) -> Any:
+        """The next value; None when the check has ended."""
+        text = self._file.readline()
+        return json.loads(text) if text else None
+
+    def send(self, **words: Any) -> None:
+        """Send one value."""
+        self._file.write(json.dumps(words).encode() + b"\n")
+        self._file.flush()
+
+
+def run() -> None:
+    """The entry point, with its folder and the number of its end of the connection on the command line."""
+    folder, line = Path(sys.argv[1]), Line(int(sys.argv[2]))
+    job = line.read()
+    answer_with_stack(folder / "asked")
+    faulthandler.enable((folder / "stack").open("w"))
+    for name, lines in job["source"]:
+        linecache.cache[name] = (len("".join(lines)), None, lines, name)
+    own = {name for name, _ in job["source"]}
+    for path in job["package"]:
+        take_out(path)
+    room = ChecksRoom()
+    try:
+        solution = cloudpickle.loads(base64.b64decode(job["function"]))
+    except Exception:
+        return line.send(unread=True)
+    line.send(ready=True)
+    if "ranks" in job:
+        return line.send(**_answer_of_rank(room, job["ranks"], solution, own))
+    while (question := line.read()) is not None:
+        called = partial(room.find(question["program"]), solution) if "program" in question else solution
+        line.send(**_answer(line, called, question, own))
+    sys.stdout.flush()
+
+
+class ChecksRoom:
+    """The room of the checks, which only a check opens: what the learner's code imports from it is not there."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, ModuleType] = {}
+        self._close()
+
+    def find(self, name: str) -> Any:
+        """A program or a class of a check, by its module and name."""
+        for module in [module for module in sys.modules if module.startswith(_CHECKS)]:
+            del sys.modules[module]
+        sys.modules.update(self._modules)
+        found = any_class(name)
+        self._close()
+        return found
+
+    def _close(self) -> None:
+        self._modules |= {name: module for name, module in sys.modules.items() if name.startswith(_CHECKS) and module}
+        for name in (_CHECKS, *self._modules):
+            sys.modules[name] = None  # type: ignore[assignment] # importing it is an ImportError
+
+
+def _answer(line: Line, solution: Callable[..., Any], question: dict[str, Any], own: set[str]) -> dict[str, Any]:
+    def stand_in(number: int) -> Callable[..., Any]:
+        return lambda *args, **kwargs: _ask_back(line, number, args, kwargs)
+
+    try:
+        args = decode(question["args"], any_class, stand_in)
+        kwargs = decode(question["kwargs"], any_class, stand_in)
+        value = solution(*args, **kwargs)
+        return {"value": encode(value), "after": encode(args)}
+    except Packaged as packaged:
+        return {"packaged": packaged.args[0]}
+    except Wrong as wrong:  # of a program of the check
+        return {"wrong": [wrong.hint_id, wrong.sentence]}
+    except BaseException as error:  # SystemExit too: the learner's code does not end the check
+        return {"raised": _told(error, own)}
+
+
+def _answer_of_rank(
+    room: ChecksRoom, asked: dict[str, Any], solution: Callable[..., Any], own: set[str]
+) -> dict[str, Any]:
+    """Run a program of the check on this rank of a world."""
+    program = room.find(asked["program"])
+    try:
+        comm.setup(asked["rank"], asked["size"], "gloo", init_file=asked["meet"], timeout_s=asked["timeout_s"])
+        return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], room.find)))}
+    except Packaged as packaged:
+        return {"packaged": packaged.args[0]}
+    except BaseException as error:
+        return {"raised": _told(error, own)}
+
+
+def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function of the check's; what it writes into its arguments is written here too."""
+    line.send(call=number, args=encode(list(args)), kwargs=encode(kwargs))
+    answer = line.read()
+    if answer is None or "stopped" in answer:
+        raise Stopped
+    if "raised" in answer:
+        name, text = answer["raised"]
+        raise getattr(builtins, name)(text)
+    for mine, theirs in zip(args, decode(answer["after"], any_class), strict=True):
+        write_back(mine, theirs)
+    return decode(answer["value"], any_class)
+
+
+def _told(error: BaseException, own: set[str]) -> dict[str, Any]:
+    """An exception as data: its classes, its text, how Python shows it, and the learner's line that it came from."""
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
+    where = f"line {lines[-1].lineno} of {lines[-1].name}: {lines[-1].line}".removesuffix(": ") if lines else ""
+    shown = traceback.format_exception_only(error)[0].strip()
+    return {
+        "kinds": [kind.__name__ for kind in type(error).__mro__],
+        "text": str(error),
+        "shown": shown,
+        "where": where,
+    }
+
+
+def take_out(path: str) -> None:
+    """Give a function or a class of the package another body, for everybody in this process and under every name.
+
+    A module that is not imported yet loses it when it is.
+
+    Example: after `take_out("pllab.pipeline.clock_cycles")` every call of it raises `Packaged`.
+    """
+    module, _, name = path.rpartition(".")
+    if module not in sys.modules:
+        sys.meta_path.insert(0, _Later(module, path))
+        return
+    thing = getattr(sys.modules[module], name)
+    for one in vars(thing).values() if isinstance(thing, type) else [thing]:
+        core = getattr(one, "__wrapped__", one)
+        if isinstance(core, FunctionType) and not core.__code__.co_freevars:
+            core.__code__ = _refusing(path)
+
+
+class _Later(MetaPathFinder):
+    """Takes a name out of a module as soon as that has been imported."""
+
+    def __init__(self, module: str, path: str) -> None:
+        self._module, self._path = module, path
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        """The usual way to find the module, and one thing more to do after it was executed."""
+        if fullname != self._module:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        loader: Any = spec and spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            take_out(self._path)
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def _refusing(path: str) -> CodeType:
+    """The code of a function that raises; it runs among the names of the function whose body it replaces."""
+    names: dict[str, Any] = {}
+    text = f"def no(*_, **__):\n    from {__name__} import Packaged\n    raise Packaged({path!r})\n"
+    exec(compile(text, os.devnull, "exec"), names)
+    code: CodeType = names["no"].__code__
+    return code

@@ -1,0 +1,214 @@
+"""A check that asks: the cases run here, the learner's function in another process, and each call is a question.
+
+    a case                          Solution                        the process of `answering`
+    solution(8, 4)            ->    {"args": [8, 4]}          ->    calls the function
+    a value, or an exception  <-    decoded                   <-    {"value": ..., "after": ...}
+
+What comes back is data, so nothing that the function patches, imports or returns changes how it is judged. What a case
+gives away stays here: a function among the arguments is called here, and the lists and tensors are copied back.
+"""
+
+import builtins
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pllab.lesson.asked_ranks import PackagedCalled, ask_ranks
+from pllab.lesson.conversation import Conversation, Ended, job_of, no_answer
+from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
+from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
+from pllab.lesson.nursery import Nursery
+from pllab.lesson.trial import CANNOT_BE_READ, LATE, MOST_PRINTED, PATIENCE, START_S, Packed, refusal, text_of
+from pllab.lesson.verdict import Outcome, Result, Verdict
+
+_PACKAGED = "This is {name} of the package, which is what the exercise asks for; write it yourself."
+_UNUSABLE = "The check cannot use what your function gave: {error}."
+
+
+class Unread(BaseException):
+    """The other process could not read the function."""
+
+
+class Raised(Exception):
+    """What the learner's function raised, of no class of Python's own, or of one that ends programs."""
+
+
+class Solution:
+    """The learner's function, as a case sees it: a context that ends the process behind it.
+
+    Example:
+        with Solution(exercise, packed, nursery, folder, 20.0) as solution:
+            solution(8, 4)      # asks, and returns the answer or raises what was raised
+
+    An exception comes back as the first of Python's own classes that it is of, with `where`, the learner's line.
+    """
+
+    def __init__(self, exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float) -> None:
+        self._folder, self._nursery = folder, nursery
+        self._deadline_s, self._left_s, self._patience = deadline_s, deadline_s, 0
+        self._job = job_of(packed.function, exercise.package, packed.source)
+        self._line = Conversation(nursery, folder, self._job)
+
+    def __enter__(self) -> Self:
+        try:
+            told = self._line.receive(START_S)
+            if told is None:  # the learner's code has not begun
+                raise Ended(LATE.format(seconds=START_S), is_late=True, is_starved=True)
+            if "ready" not in told:
+                raise Unread
+        except BaseException:
+            self._line.end()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._line.end()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Ask the other process.
+
+        Raises:
+            Ended: it died or is late.
+            PackagedCalled: the function called what the exercise asks for.
+            Exception: what the function raised.
+        """
+        return self._ask(args, kwargs)
+
+    def inside(self, program: Callable[..., Any], *args: Any) -> Any:
+        """What `program(function, *args)` returned in the other process; the program is a function of an exercise.
+
+        It looks at what does not travel, such as which layer is which, and returns it as data. It may raise `Wrong`.
+        """
+        return self._ask(args, {}, program=full_name(program))
+
+    def _ask(self, args: Sequence[Any], kwargs: dict[str, Any], **more: str) -> Any:
+        calls: list[Call] = []
+        self._line.send({"args": encode(list(args), calls), "kwargs": encode(kwargs, calls), **more})
+        told = self._receive()
+        while "call" in told:
+            self._line.send(self._called(calls, told))
+            told = self._receive()
+        if "packaged" in told:
+            raise PackagedCalled(str(told["packaged"]))
+        if "wrong" in told:
+            raise Wrong(*map(str, told["wrong"]))
+        if "raised" in told:
+            raise _exception(told["raised"])
+        value, after = self._decoded(told)
+        for mine, theirs in zip(args, after, strict=True):
+            write_back(mine, theirs)
+        return value
+
+    def on_ranks(self, program: Callable[..., Any], world_size: int, *args: Any, **options: Any) -> list[Any]:
+        """What `program(rank, world_size, function, *args)` returned on each rank; see `ask_ranks`."""
+        return ask_ranks(self._nursery, self._job, program, world_size, args, **options)
+
+    def _called(self, calls: list[Call], told: dict[str, Any]) -> dict[str, Any]:
+        """Call a function of the case for the learner's; what else it raises, a refusal too, ends the question."""
+        try:
+            call, args, kwargs = calls[told["call"]], decode(told["args"]), decode(told["kwargs"])
+        except NO_VALUE as error:
+            raise no_answer(error) from None
+        try:
+            value = call(*args, **kwargs)
+        except (ValueError, TypeError, RuntimeError, LookupError) as error:
+            return {"raised": [_kind([each.__name__ for each in type(error).__mro__]).__name__, str(error)]}
+        except BaseException:
+            with suppress(Ended):
+                self._line.send({"stopped": True})
+                self._receive()
+            raise
+        return {"value": encode(value), "after": encode(args)}
+
+    def _decoded(self, told: dict[str, Any]) -> tuple[Any, list[Any]]:
+        try:
+            return decode(told["value"]), list(decode(told["after"]))
+        except NO_VALUE as error:
+            raise no_answer(error) from None
+
+    def _receive(self) -> dict[str, Any]:
+        """The next answer; a process that is starved gets the deadline again."""
+        start = time.monotonic()
+        while (told := self._line.receive(self._left_s)) is None:
+            self._patience += 1
+            is_starved = self._line.is_starved(self._deadline_s * self._patience)
+            if not is_starved or self._patience == PATIENCE:
+                raise self._line.late(self._deadline_s, is_starved=is_starved)
+            start, self._left_s = time.monotonic(), self._deadline_s
+        self._left_s -= time.monotonic() - start
+        return told
+
+
+def _kind(names: Sequence[Any]) -> type[Exception]:
+    """The first of Python's own classes among these, of those that `except Exception` catches."""
+    kinds = (getattr(builtins, str(name), None) for name in names)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)), Raised)
+
+
+def _exception(told: Any) -> Exception:
+    """What the function raised, to be raised here."""
+    try:
+        error = _kind(told["kinds"])(str(told["text"]))
+        error.shown, error.where = str(told["shown"]), str(told["where"])  # type: ignore[attr-defined]
+    except (KeyError, TypeError) as wrong:
+        raise no_answer(wrong) from None
+    return error
+
+
+def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float) -> Verdict:
+    """Judge a solution by its answers: all cases, also after one that failed, but none after it stopped answering.
+
+    folder: an empty folder for what the other process prints.
+    """
+    results: list[Result] = []
+    is_starved = False
+    try:
+        with Solution(exercise, packed, nursery, folder, deadline_s) as solution:
+            for case in exercise.cases:
+                results.append(_result(case, solution))
+    except Unread:
+        return refusal(exercise, "cannot_travel", CANNOT_BE_READ, _printed(folder))
+    except NotImplementedError:
+        return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED, printed=_printed(folder))
+    except PackagedCalled as packaged:
+        return refusal(exercise, "packaged", _PACKAGED.format(name=packaged), _printed(folder))
+    except Undecided:
+        is_starved = True
+    except Ended as ended:
+        is_starved = ended.is_starved
+        results += [] if is_starved else [_unanswered(exercise.cases[len(results)], ended)]
+    has_failed = any(result.failed for result in results)
+    undecided = is_starved and not has_failed
+    outcome = Outcome.UNDECIDED if undecided else Outcome.NOT_YET if has_failed else Outcome.RIGHT
+    results += [Result(claim=claim) for claim in exercise.claims[len(results) :]]
+    return Verdict(exercise=exercise, outcome=outcome, results=tuple(results), printed=_printed(folder))
+
+
+def _unanswered(case: Case, ended: Ended) -> Result:
+    hint_id, hint = case.on_hang if ended.is_late and case.on_hang else (ended.hint_id, str(ended))
+    return Result(claim=case.claim, hint_id=hint_id, hint=hint, where=ended.where)
+
+
+def _printed(folder: Path) -> str:
+    """The beginning of what the function printed."""
+    return text_of(folder / "printed", MOST_PRINTED).strip()
+
+
+def _result(case: Case, solution: Solution) -> Result:
+    try:
+        case.test(solution)
+    except NotImplementedError:
+        raise
+    except Wrong as wrong:
+        where = getattr(wrong.__context__, "where", "")
+        return Result(claim=case.claim, hint_id=wrong.hint_id, hint=wrong.sentence, where=where)
+    except Exception as error:
+        shown = getattr(error, "shown", "")
+        hint = f"Your function raised {shown}" if shown else _UNUSABLE.format(error=error)
+        return Result(
+            claim=case.claim, hint_id="raised" if shown else "unusable", hint=hint, where=getattr(error, "where", "")
+        )
+    return Result(claim=case.claim, passed=True)

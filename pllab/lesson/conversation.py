@@ -1,0 +1,143 @@
+"""One end of a conversation with a process of `answering`: JSON lines over a socket, and how that process ended."""
+
+import base64
+import json
+import select
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
+
+from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of
+from pllab.lesson.encoding import NO_VALUE
+from pllab.lesson.nursery import Nursery, ask
+from pllab.lesson.trial import CRASHED, LATE, Source, last_seen, text_of
+
+_MOST_BYTES = 1 << 26  # of one answer
+_SEND_S = 30.0
+_NO_ANSWER = "Your function ended the conversation with its check ({error}); a verdict counts only for what it returns."
+
+
+class Ended(BaseException):
+    """There will be no answer: the process died, or the deadline passed.
+
+    is_late: the deadline passed.
+    is_starved: other programs had the machine meanwhile.
+    """
+
+    def __init__(self, sentence: str, where: str = "", *, is_late: bool = False, is_starved: bool = False) -> None:
+        super().__init__(sentence)
+        self.where, self.is_late, self.is_starved = where, is_late, is_starved
+
+    @property
+    def hint_id(self) -> str:
+        """The class of what happened."""
+        return "hang" if self.is_late else "crashed"
+
+
+class Conversation:
+    """A process for the learner's function, with the job that it was given.
+
+    folder: an empty one, for what it prints and for its stack.
+    hash_seed: it is a new Python that hashes texts with this seed, and no fork.
+    """
+
+    def __init__(self, nursery: Nursery, folder: Path, job: Mapping[str, Any], hash_seed: str = "") -> None:
+        self._folder, self._source = folder, job["source"]
+        self._buffer = bytearray()
+        self._line, other_end = socket.socketpair()
+        self._line.settimeout(_SEND_S)
+        with other_end:
+            number = other_end.fileno()
+            words = ["pllab.lesson.answering:run", str(folder), str(number)]
+            self._process = ask(
+                nursery.door, folder, *words, log=folder / "printed", pass_fds=[number], hash_seed=hash_seed
+            )
+        self.send(job)
+
+    def fileno(self) -> int:
+        """The descriptor to wait for, with `select`."""
+        return self._line.fileno()
+
+    def send(self, words: Mapping[str, Any]) -> None:
+        """Send one value.
+
+        Raises:
+            Ended: the process has ended.
+        """
+        try:
+            self._line.sendall(json.dumps(words).encode() + b"\n")
+        except OSError:
+            raise self._without_answer() from None
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | None:
+        """Wait for one value; None when the time is over.
+
+        Raises:
+            Ended: the process has ended, or what it said is no value.
+        """
+        end = time.monotonic() + timeout_s
+        while (told := self.pull(end - time.monotonic())) is None:
+            if time.monotonic() >= end:
+                return None
+        return told
+
+    def pull(self, timeout_s: float = 0.0) -> dict[str, Any] | None:
+        """Take what has come, or comes within the time; the value, if it is whole.
+
+        Raises:
+            Ended: as `receive` does.
+        """
+        if select.select([self._line], [], [], max(0.0, timeout_s))[0]:
+            some = b""
+            with suppress(OSError):
+                some = self._line.recv(1 << 20)
+            self._buffer += some
+            if not some or len(self._buffer) > _MOST_BYTES:
+                raise self._without_answer()
+        text, found, rest = self._buffer.partition(b"\n")
+        if not found:
+            return None
+        self._buffer = rest
+        try:
+            told = json.loads(text)
+        except NO_VALUE as error:
+            raise no_answer(error) from None
+        if not isinstance(told, dict):
+            raise no_answer(TypeError())
+        return told
+
+    def is_starved(self, wall_s: float) -> bool:
+        """Whether other programs have the machine."""
+        return is_starved(self._process.pid, wall_s)
+
+    def late(self, timeout_s: float, *, is_starved: bool) -> Ended:
+        """What to raise when the time is over, with the learner's line where the process is."""
+        where = last_seen(stack_of(self._process.pid, self._folder / "asked"), self._source)
+        return Ended(LATE.format(seconds=timeout_s), where, is_late=True, is_starved=is_starved)
+
+    def end(self) -> None:
+        """End the process with all that it started."""
+        self._line.close()
+        end_children([self._process])
+
+    def _without_answer(self) -> Ended:
+        """The reason why the other end is closed."""
+        self._line.close()
+        with suppress(TimeoutExpired):
+            self._process.wait(1.0)
+        where = last_seen(text_of(self._folder / "stack"), self._source)
+        return Ended(CRASHED.format(how=how_it_ended(self._process.returncode)), where)
+
+
+def no_answer(error: Exception) -> Ended:
+    """What to raise for words that are no answer."""
+    return Ended(_NO_ANSWER.format(error=type(error).__name__))
+
+
+def job_of(function: bytes, package: tuple[str, ...], source: Source) -> dict[str, Any]:
+    """The job of a process: the packed function, what is taken out of the package, and the cells it comes from."""
+    return {"function": base64.b64encode(function).decode(), "package": list(package), "source": source}

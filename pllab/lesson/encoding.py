@@ -1,0 +1,250 @@
+"""What passes between a check and the learner's function: numbers, texts, lists, tensors. Nothing is unpickled.
+
+    python                  one line of JSON
+    3, "a", None, [1, 2]    as they are
+    (1, 2), {1}, range(2)   {"tuple": [1, 2]}, {"set": [1]}, {"range": [0, 1]}
+    an iterator             {"iterator": [items as they came, items at the end]}
+    {1: "a"}                {"dict": [[1, "a"]]}
+    a tensor                {"tensor": [dtype, shape, requires_grad, base64]}
+    a record, an enum       {"record": [class, {field: ...}]}, {"named": [class, [...]]}
+    a function of pllab     {"function": [name, ...]}
+    another of the check's  {"call": 0}
+    all else                {"odd": [class, how it shows itself]}
+
+The two ends do not trust each other alike. The learner's process builds any class that a check names; a check builds
+the few classes it knows, and everything else is `Odd` to it: named, and without any behaviour.
+"""
+
+import base64
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from enum import Enum
+from functools import partial
+from itertools import islice
+from numbers import Integral, Real
+from pkgutil import resolve_name
+from types import FunctionType
+from typing import Any
+
+import torch
+
+_MOST_ITEMS = 20_000  # of one list; more is a function that never ends
+_DEEPEST = 14  # lists within lists
+_MOST_BITS = 10_000  # of a whole number; Python refuses to write one of 4,300 digits
+_MOST_SHOWN = 200
+_DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
+_KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "range": list}
+_SCHEDULES = ("Schedule", "Action", "Kind")
+_KNOWN = frozenset({"pllab.comm.ledger:Message", *(f"pllab.schedule.model:{name}" for name in _SCHEDULES)})
+_SEEN_IN = "pllab.lesson.exercises."
+
+NO_VALUE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError)  # what decoding garbage may raise
+
+Call = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Odd:
+    """A value that does not travel: its class, and how it shows itself.
+
+    Example: `decode(encode(object()))` -> `Odd("object", "<object object at 0x...>")`.
+    """
+
+    kind: str
+    shown: str
+
+    def __repr__(self) -> str:
+        return self.shown
+
+
+class Drawn(list[Any]):
+    """The items of an iterator as they came; `later` has them as they were when all had come.
+
+    The two differ for a generator that hands out one list again and again.
+    """
+
+    def __init__(self, came: Iterable[Any], later: Iterable[Any]) -> None:
+        super().__init__(came)
+        self.later = list(later)
+
+
+def encode(value: Any, calls: list[Call] | None = None, depth: int = _DEEPEST) -> Any:
+    """The value as JSON can write it.
+
+    Example: `encode((1, [2.5]))` -> `{"tuple": [1, [2.5]]}`.
+
+    calls: takes the functions that are met; the other side calls them by their place there. Without it a function is
+    odd.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return _simple(value)
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
+        return {"tensor": _tensor(value)}
+    if depth == 0:
+        return _odd(value)
+    deeper = partial(encode, calls=calls, depth=depth - 1)
+    if isinstance(value, Mapping | list | tuple | Set | range | Iterator) or dataclasses.is_dataclass(type(value)):
+        return _encode_parts(value, deeper)
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if hasattr(value, "__array__") and hasattr(value, "tolist"):
+        return deeper(value.tolist())  # NumPy's
+    return _encode_call(value, calls) if callable(value) else _odd(value)
+
+
+def _encode_call(value: Call, calls: list[Call] | None) -> dict[str, Any]:
+    if isinstance(value, FunctionType) and value.__module__.startswith("pllab.") and "<" not in value.__qualname__:
+        return {"function": [full_name(value), value.__qualname__]}
+    if calls is None:
+        return _odd(value)
+    calls.append(value)
+    return {"call": len(calls) - 1}
+
+
+def _encode_parts(value: Any, deeper: Callable[[Any], Any]) -> Any:
+    """What has parts, each of them encoded."""
+    if isinstance(value, Mapping):
+        return {"dict": [[deeper(key), deeper(item)] for key, item in islice(value.items(), _MOST_ITEMS)]}
+    if dataclasses.is_dataclass(value):
+        fields = (field.name for field in dataclasses.fields(value) if field.init)
+        return {"record": [_name(value), {name: deeper(getattr(value, name)) for name in fields}]}
+    if isinstance(value, Iterator):
+        return {"iterator": _drawn(value, deeper)}
+    items = [deeper(item) for item in islice(value, _MOST_ITEMS)]
+    if isinstance(value, list):
+        return items
+    if isinstance(value, tuple):
+        return {"named": [_name(value), items]} if hasattr(value, "_fields") else {"tuple": items}
+    return {"set" if isinstance(value, Set) else "range": items}
+
+
+def _drawn(iterator: Iterator[Any], deeper: Callable[[Any], Any]) -> list[Any]:
+    """The items as they came, and the lists among them once more, when all had come."""
+    items, came = list[Any](), list[Any]()
+    for item in islice(iterator, _MOST_ITEMS):
+        items.append(item)
+        came.append(deeper(item))
+    return [came, [deeper(item) if isinstance(item, list) else one for item, one in zip(items, came, strict=True)]]
+
+
+def decode(told: Any, known: Callable[[str], Any] | None = None, call: Callable[[int], Any] | None = None) -> Any:
+    """The value that was encoded.
+
+    Args:
+        told: what JSON read.
+        known: finds a class by its name; by default those of a schedule alone.
+        call: makes the function that stands for one of the other side.
+
+    Raises:
+        NO_VALUE: it is no such message.
+    """
+    deeper = partial(decode, known=known or _known, call=call)
+    if isinstance(told, list):
+        return [deeper(item) for item in told]
+    if not isinstance(told, dict):
+        return told
+    ((kind, inside),) = told.items()
+    if kind in _KINDS:
+        return _KINDS[kind](deeper(item) for item in inside)
+    if kind == "iterator":
+        return Drawn(*map(deeper, inside))
+    if kind == "dict":
+        return {deeper(key): deeper(item) for key, item in inside}
+    if kind == "tensor":
+        return _tensor_of(*inside)
+    if kind == "call" and call is not None:
+        return call(int(inside))
+    return _decode_named(kind, inside, deeper, known or _known)
+
+
+def _decode_named(kind: str, inside: Any, deeper: Callable[[Any], Any], known: Callable[[str], Any]) -> Any:
+    """What has a class, if that is known here."""
+    name, parts = str(inside[0]), inside[1]
+    if kind == "odd":
+        return Odd(name, str(parts))
+    made = known(name)
+    if kind == "function":
+        return made or Odd("function", str(parts))
+    if kind == "record":
+        values = {field: deeper(item) for field, item in parts.items()}
+        return made(**values) if made else Odd(name.rpartition(":")[2], f"{name}({values})"[:_MOST_SHOWN])
+    if kind == "named":
+        items = [deeper(item) for item in parts]
+        return made(*items) if made else _bare(items)
+    raise ValueError(f"{kind!r} is no kind of value")
+
+
+def write_back(mine: Any, theirs: Any) -> None:
+    """Write into an argument what the other side wrote into its copy.
+
+    Example: after `write_back(items, [1])` the list `items` is `[1]`; a number or a text stays.
+    """
+    if isinstance(mine, list) and isinstance(theirs, list):
+        mine[:] = theirs
+    elif isinstance(mine, dict) and isinstance(theirs, dict):
+        mine.clear()
+        mine.update(theirs)
+    elif isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
+        mine.data = theirs.data
+
+
+def full_name(thing: Any) -> str:
+    """The name by which another process finds a function or a class.
+
+    Example: `full_name(Counter)` -> `"collections:Counter"`.
+    """
+    return f"{thing.__module__}:{thing.__qualname__}"
+
+
+def any_class(name: str) -> Any:
+    """The class of a name, whichever it is: for the learner's process, where the check is believed."""
+    return resolve_name(name)
+
+
+def _known(name: str) -> Any:
+    """A class that may be built here: of a schedule, a message, or a plain record of what a check's program saw."""
+    found = resolve_name(name) if name in _KNOWN or name.startswith(_SEEN_IN) else None
+    is_record = dataclasses.is_dataclass(found) or hasattr(found, "_fields")
+    return found if name in _KNOWN or is_record else None
+
+
+def _bare(items: Sequence[Any]) -> Any:
+    """A named tuple of a class that is not known is a tuple; an enum's is the value of its member."""
+    return items[0] if len(items) == 1 and isinstance(items[0], str | int | float) else tuple(items)
+
+
+def _simple(value: float | str | None) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return {"named": [_name(value), [_simple(value.value)]]}
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return {"odd": ["int", f"a number of {value.bit_length()} bits"]}
+    # A class of the learner's own may say that it equals everything; its bare value does not.
+    if isinstance(value, int):
+        return int.__index__(value)
+    return float.__float__(value) if isinstance(value, float) else str.__str__(value)
+
+
+def _tensor(value: torch.Tensor) -> list[Any]:
+    flat = torch.Tensor.detach(value).cpu().contiguous().reshape(-1).view(torch.uint8)
+    words = base64.b64encode(flat.numpy().tobytes()).decode()
+    return [str(value.dtype).removeprefix("torch."), list(value.shape), value.requires_grad, words]
+
+
+def _tensor_of(dtype: str, shape: list[int], requires_grad: bool, words: str) -> torch.Tensor:
+    raw = bytearray(base64.b64decode(words))
+    flat = torch.frombuffer(raw, dtype=_DTYPES[dtype]) if raw else torch.empty(0, dtype=_DTYPES[dtype])
+    return flat.reshape(shape).requires_grad_(bool(requires_grad))
+
+
+def _odd(value: Any) -> dict[str, Any]:
+    try:
+        shown = str(repr(value))[:_MOST_SHOWN]
+    except Exception:
+        shown = f"a {type(value).__name__}"
+    return {"odd": [type(value).__name__, shown]}
+
+
+def _name(value: Any) -> str:
+    return full_name(type(value))

@@ -1,0 +1,355 @@
+"""Checks that ask: only data comes back, nothing that a solution does to its own process changes its verdict."""
+
+import functools
+import importlib
+import math
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pllab import pipeline
+from pllab.lesson import Outcome, asking, check, checking, conversation
+from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode
+from pllab.lesson.exercise import Case, Exercise, Wrong
+from pllab.lesson.verdict import Verdict
+from pllab.schedule import Action, Kind, gpipe
+
+
+def there_and_back(value):
+    return decode(encode(value))
+
+
+simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+values = st.recursive(
+    simple,
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.integers() | st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_plain_values_travel_with_their_classes(value):
+    assert repr(there_and_back(value)) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.complex64]
+)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_tensors_travel_bit_for_bit(dtype, shape):
+    tensor = torch.arange(math.prod(shape)).reshape(shape).to(dtype)
+    got = there_and_back(tensor)
+    assert got.dtype == dtype and got.shape == tensor.shape and torch.equal(got, tensor)
+
+
+def test_a_tensor_keeps_whether_it_learns_and_its_place_in_memory_does_not_matter():
+    leaf = torch.rand(3, 4, requires_grad=True)
+    assert there_and_back(leaf).requires_grad and not there_and_back(leaf.detach()).requires_grad
+    assert torch.equal(there_and_back(leaf.t()), leaf.t())
+
+
+class Liar(int):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = int.__hash__
+
+
+class LyingList(list):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+class Anything:
+    def __eq__(self, other):
+        return True
+
+    def __repr__(self):
+        raise RuntimeError("no")
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("value", [Liar(3), LyingList([1]), {1: Liar(2)}, (Liar(1), 2), Anything()])
+def test_no_class_of_the_learners_comes_back(value):
+    assert there_and_back(value) != object()
+
+
+def test_what_a_schedule_is_made_of_comes_back_as_itself():
+    schedule = gpipe(2, 2)
+    assert there_and_back(schedule) == schedule
+    assert there_and_back([Action(0, Kind.F, 1)]) == [Action(0, Kind.F, 1)]
+    assert isinstance(there_and_back(Kind.B), Kind)
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        (Fraction(1, 4), 0.25),
+        (np.float64(0.5), 0.5),
+        (np.arange(3), [0, 1, 2]),
+        (np.int64(3), 3),
+        (range(3), [0, 1, 2]),
+        ({1, 2}, {1, 2}),
+    ],
+)
+def test_numbers_of_other_libraries_are_numbers(value, got):
+    assert there_and_back(value) == got
+    assert type(there_and_back(value)) is type(got)
+
+
+def test_what_does_not_travel_is_named():
+    assert there_and_back(object()).kind == "object"
+    assert there_and_back(10**5000).kind == "int"
+    assert isinstance(there_and_back(lambda: 0), Odd)
+    deep = []
+    for _ in range(100):
+        deep = [deep]
+    assert "odd" in str(encode(deep))
+
+
+def test_an_iterator_is_drawn_and_ends():
+    def same_list():
+        filled = []
+        for number in range(3):
+            filled[:] = [number]
+            yield filled
+
+    drawn = there_and_back(same_list())
+    assert isinstance(drawn, Drawn) and drawn == [[0], [1], [2]] and drawn.later == [[2]] * 3
+    assert len(there_and_back(iter(int, 1))) == 20_000
+
+
+@pytest.mark.parametrize(
+    "told", [{"tensor": ["float32", [9], False, "AAAA"]}, {"record": 3}, {"a": 1, "b": 2}, {"x": []}]
+)
+def test_garbage_is_no_value(told):
+    with pytest.raises(NO_VALUE):
+        decode(told)
+
+
+# Solutions of exercise 08.1, which is asked: `clock_cycles(num_batches, num_partitions)`.
+
+
+def right(m, p):
+    return [[(t - j, j) for j in range(p) if 0 <= t - j < m] for t in range(m + p - 1)]
+
+
+def test_a_right_one_is_right():
+    assert check("08.1", right).outcome is Outcome.RIGHT
+
+
+class Yes(list):
+    """Equal to everything, and as long as asked."""
+
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+def patches_python(m, p):
+    import builtins
+
+    builtins.len, builtins.sorted, builtins.isinstance = (lambda _: 0), (lambda _: []), (lambda *_: True)
+    return [[]]
+
+
+def patches_the_verdict(m, p):
+    from pllab.lesson import asking, exercise, verdict
+
+    asking.judge = lambda *_: None
+    exercise.Wrong.__init__ = lambda *_: None
+    verdict.Outcome.NOT_YET = verdict.Outcome.RIGHT
+    return [[]]
+
+
+def patches_the_cases(m, p):
+    from pllab.lesson.exercises import lesson_08
+
+    for each in lesson_08.EXERCISES[0].cases:
+        object.__setattr__(each, "test", lambda _: None)
+    return [[]]
+
+
+def reads_the_stack(m, p):
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            frame.f_locals.update(outcome=Outcome.RIGHT)
+            frame = frame.f_back
+    return [[]]
+
+
+def answers_by_hand(m, p):
+    for descriptor in range(3, 100):
+        try:
+            os.write(descriptor, b'{"ready": true}\n{"value": [[]], "after": [1, 1]}\n')
+        except OSError:
+            pass
+    return [[]]
+
+
+def leaves(m, p):
+    os._exit(0)
+
+
+def many(m, p):
+    return "x" * (1 << 27)
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        lambda m, p: Yes(),
+        lambda m, p: Anything(),
+        patches_python,
+        patches_the_verdict,
+        patches_the_cases,
+        reads_the_stack,
+        answers_by_hand,
+        leaves,
+        many,
+        lambda m, p: sys.exit(0),
+    ],
+)
+def test_no_wrong_value_passes_whatever_the_solution_does(cheat):
+    verdict = check("08.1", cheat)
+    assert verdict.outcome is Outcome.NOT_YET, str(verdict)
+    assert check("08.1", right).outcome is Outcome.RIGHT
+
+
+def by_another_name(m, p):
+    from pllab.pipeline.workers import clock_cycles as ticks
+
+    return list(map(list, ticks(m, p)))
+
+
+def by_getattr(m, p):
+    return getattr(importlib.import_module("pllab.pipeline"), "clock" + "_cycles")(m, p)
+
+
+def by_partial(m, p):
+    return functools.partial(pipeline.clock_cycles, m)(p)
+
+
+@pytest.mark.parametrize("cheat", [by_another_name, by_getattr, by_partial])
+def test_the_packages_own_function_is_not_there(cheat):
+    verdict = check("08.1", cheat)
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
+    assert [*pipeline.clock_cycles(1, 1)] == [[(0, 0)]], "it is taken out of the other process alone"
+
+
+def test_what_is_imported_later_is_taken_out_then():
+    def borrows(sizes, times):
+        costs = importlib.import_module("pllab.bench.message_costs")
+        return costs.fit_cost(sizes, [one[0] for one in times])
+
+    assert check("03.3", borrows).hint_id == "packaged"
+
+
+# Exercises made up for the conversation itself.
+
+
+def made_up(case: Case) -> Exercise:
+    return Exercise(
+        id="00.0", title="Made up", minutes=1, difficulty=1, cases=(case,), hints=("", "", ""), is_asked=True
+    )
+
+
+def verdict_on(case: Case, solution: object, **options: object) -> Verdict:
+    return judged_on(replace(made_up(case), **options), solution)
+
+
+def judged_on(exercise: Exercise, solution: object) -> Verdict:
+    packed = checking.pack(exercise, solution)
+    with tempfile.TemporaryDirectory() as folder:
+        return checking.verdict_of(exercise, packed, checking.warm_nursery(), Path(folder), exercise.deadline_s)
+
+
+def test_a_function_of_the_case_is_called_here_and_what_it_changes_comes_back():
+    heard = []
+
+    def add(items, number):
+        heard.append(os.getpid())
+        items.append(number)
+        return len(items)
+
+    def case(solution):
+        items = [1]
+        if solution(items, add) != 2 or items != [1, 5] or heard != [os.getpid()]:
+            raise Wrong("lost", f"{items} {heard}")
+
+    assert verdict_on(Case("", case), lambda items, add: add(items, 5)).outcome is Outcome.RIGHT
+
+
+def test_what_a_function_of_the_case_refuses_cannot_be_caught():
+    def refuse():
+        raise Wrong("refused", "no")
+
+    def swallows(ask):
+        try:
+            ask()
+        except BaseException:
+            return 1
+
+    verdict = verdict_on(Case("", lambda solution: solution(refuse)), swallows)
+    assert verdict.hint_id == "refused"
+
+
+def test_an_exception_is_of_pythons_own_class_and_has_the_learners_line():
+    def case(solution):
+        with pytest.raises(KeyError):
+            solution(0)
+        solution(1)
+
+    class Own(KeyError):
+        pass
+
+    def fails(number):
+        raise (Own("x") if number == 0 else ArithmeticError("too much"))
+
+    verdict = verdict_on(Case("", case), fails)
+    assert (verdict.hint_id, verdict.first.hint) == ("raised", "Your function raised ArithmeticError: too much")
+    assert "of fails: raise (Own" in verdict.first.where
+
+
+def waits():
+    while True:
+        pass
+
+
+def asks(solution):
+    solution()
+
+
+@pytest.mark.parametrize("is_starved", [False, True])
+def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(monkeypatch, is_starved):
+    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)
+    verdict = verdict_on(Case("it ends", asks), waits, deadline_s=0.3)
+    assert verdict.outcome is (Outcome.UNDECIDED if is_starved else Outcome.NOT_YET)
+    assert verdict.hint_id == ("" if is_starved else "hang")
+    assert is_starved or verdict.first.where.endswith("of waits")
+
+
+def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
+    monkeypatch.setattr(asking, "START_S", -1.0)
+    assert verdict_on(Case("it ends", asks), lambda: None).outcome is Outcome.UNDECIDED
+
+
+def test_after_a_hang_what_failed_before_is_said():
+    def fails(solution):
+        raise Wrong("first", "It was wrong before.")
+
+    exercise = replace(made_up(Case("one", fails)), cases=(Case("one", fails), Case("two", asks)), deadline_s=0.3)
+    assert judged_on(exercise, waits).hint_id == "first"
