@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import torch
+
 from pllab.lesson.asked_ranks import PackagedCalled, ask_ranks
 from pllab.lesson.conversation import Conversation, Ended, job_of, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
@@ -166,7 +168,8 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
     results: list[Result] = []
     is_starved = False
     try:
-        with Solution(exercise, packed, nursery, folder, deadline_s) as solution:
+        # A case may seed the generator, which belongs to whoever asks for the check.
+        with torch.random.fork_rng(devices=[]), Solution(exercise, packed, nursery, folder, deadline_s) as solution:
             for case in exercise.cases:
                 results.append(_result(case, solution))
     except Unread:

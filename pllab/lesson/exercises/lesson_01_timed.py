@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pllab.lesson.exercise import Exercise, Wrong, case
+from pllab.lesson.exercise import Asked, Exercise, Wrong, case
 
 Timed = Callable[..., Any]
 _NO_CLOCK: tuple[dict[str, Any], ...] = ({}, {"clock": None})
@@ -52,7 +52,7 @@ class Host(Device):
         super().synchronize()
 
 
-def _run(timed: Timed, device: Device, warmup: int, repeats: int) -> tuple[float, ...]:
+def _run(timed: Asked, device: Device, warmup: int, repeats: int) -> tuple[float, ...]:
     try:
         result = timed(device.work, device.synchronize, warmup=warmup, repeats=repeats, clock=device.clock)
     except ValueError as error:
@@ -78,7 +78,7 @@ def _expected(seconds: list[float]) -> tuple[float, float, float]:
 
 
 @case("median, lowest and highest of the rounds, of 5 and of 4")
-def middle_and_ends(timed: Timed) -> None:
+def middle_and_ends(timed: Asked) -> None:
     for seconds in ([3.0, 1.0, 9.0, 2.0, 2.5], [4.0, 1.0, 10.0, 2.0], [7.0]):
         got, expected = _run(timed, Host(*seconds), 0, len(seconds)), _expected(seconds)
         if _same(got, expected):
@@ -97,7 +97,7 @@ def middle_and_ends(timed: Timed) -> None:
 
 
 @case("warm-up calls are made and do not count")
-def warms_up(timed: Timed) -> None:
+def warms_up(timed: Asked) -> None:
     slow = [50.0, 40.0, 1.0, 2.0, 3.0]
     for warmup, seconds in ((1, slow[1:]), (2, slow), (0, slow[2:]), (1, [0.5, 3.0, 1.0, 9.0])):
         got = _run(timed, Host(*seconds), warmup, 3)
@@ -108,7 +108,7 @@ def warms_up(timed: Timed) -> None:
 
 
 @case("the clock is stopped when the device has finished, not when the call returns")
-def waits_for_the_device(timed: Timed) -> None:
+def waits_for_the_device(timed: Asked) -> None:
     got = _run(timed, Device(2.0, 1.0, 4.0), 0, 3)
     if max(got) == 0.0:
         raise Wrong(
@@ -121,7 +121,7 @@ def waits_for_the_device(timed: Timed) -> None:
 
 
 @case("what was in the queue before is not counted")
-def begins_with_an_empty_queue(timed: Timed) -> None:
+def begins_with_an_empty_queue(timed: Asked) -> None:
     for warmup, seconds in ((0, (1.0, 1.0, 1.0)), (2, (30.0, 30.0, 1.0, 1.0, 1.0))):
         device = Device(*seconds, in_queue=20.0)
         got = _run(timed, device, warmup, 3)
@@ -134,7 +134,20 @@ def begins_with_an_empty_queue(timed: Timed) -> None:
 
 
 @case("without a clock of the caller's: one that nobody can set back, in seconds")
-def clock_of_its_own(timed: Timed) -> None:
+def clock_of_its_own(timed: Asked) -> None:
+    names, runs = timed.inside(own_clock)
+    seen = set(names)
+    if wall := seen & _SET_BACK:
+        raise Wrong("wall_clock", f"You asked {min(wall)}: a clock of the wall can be set back while you measure.")
+    if cpu := seen & _OF_THE_CPU:
+        raise Wrong("cpu_clock", f"You asked {min(cpu)}: it stands still while this process waits.")
+    for median, *_ in runs:
+        if not 0.005 < median < 1000:
+            raise Wrong("unit", f"A sleep of 0.01 s took {median:g} by your clock; times are in seconds.")
+
+
+def own_clock(timed: Timed) -> tuple[list[str], list[tuple[float, float, float]]]:
+    """In the process of the function: the C functions that it called, and what it returned for a sleep of 0.01 s."""
     seen: set[str] = set()
 
     def spy(_frame: Any, event: str, function: Any) -> None:
@@ -147,17 +160,11 @@ def clock_of_its_own(timed: Timed) -> None:
         runs = [timed(lambda: time.sleep(0.01), lambda: None, warmup=0, repeats=1, **clock) for clock in _NO_CLOCK]
     finally:
         sys.setprofile(before)
-    if wall := seen & _SET_BACK:
-        raise Wrong("wall_clock", f"You asked {min(wall)}: a clock of the wall can be set back while you measure.")
-    if cpu := seen & _OF_THE_CPU:
-        raise Wrong("cpu_clock", f"You asked {min(cpu)}: it stands still while this process waits.")
-    for median, *_ in runs:
-        if not 0.005 < median < 1000:
-            raise Wrong("unit", f"A sleep of 0.01 s took {median:g} by your clock; times are in seconds.")
+    return sorted(seen), runs
 
 
 @case("repeats below 1 and a negative warm-up are a ValueError, before any call")
-def refuses(timed: Timed) -> None:
+def refuses(timed: Asked) -> None:
     for warmup, repeats in ((0, 0), (1, 0), (1, -2), (-1, 3)):
         device, what = Host(1.0), f"warmup={warmup}, repeats={repeats}"
         try:
@@ -189,4 +196,5 @@ TIMED = Exercise(
     ),
     package=("pllab.bench.compare",),
     lends=False,
+    is_asked=True,
 )

@@ -87,5 +87,6 @@ EXERCISES = (
             "Function too, each as an argument of its own, so that its output has a graph when the input needs none; "
             "for each of them return None.",
         ),
+        is_asked=True,
     ),
 )

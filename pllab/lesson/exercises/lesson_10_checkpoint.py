@@ -5,13 +5,13 @@ activations were kept. Large tensors that are new after the forward were kept by
 stage under the same seed, bit for bit.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Asked, Wrong
 from pllab.lesson.exercises.lesson_10_keeper import (
     Checkpointed,
     Run,
@@ -31,18 +31,28 @@ _FROZEN = (
 )
 
 
-def same_output(checkpointed: Checkpointed) -> None:
+def same_output(checkpointed: Asked) -> None:
     """Bit for bit with dropout on, and a graph to go back on."""
     stage = dropping_stage()
     x = inputs_of(1)[0].requires_grad_()
     torch.manual_seed(3)
     wanted = stage(x)
+    _judge_output(checkpointed.inside(output_of), wanted)
+
+
+def output_of(checkpointed: Checkpointed) -> Any:
+    """In the process of the function: its output."""
     torch.manual_seed(3)
-    _judge_output(checkpointed(stage, x), wanted)
+    return checkpointed(dropping_stage(), inputs_of(1)[0].requires_grad_())
 
 
-def keeps_little(checkpointed: Checkpointed) -> None:
+def keeps_little(checkpointed: Asked) -> None:
     """What the stage keeps is gone; what autograd got is the input and nothing larger."""
+    checkpointed.inside(look_at_memory)
+
+
+def look_at_memory(checkpointed: Checkpointed) -> None:
+    """In the process of the function: what is alive after the forward, and what autograd keeps."""
     stage, x = dropping_stage(), inputs_of(1)[0].requires_grad_()
     witness = witness_of(stage)
     foreign: list[tuple[int, ...]] = []
@@ -76,13 +86,13 @@ def keeps_little(checkpointed: Checkpointed) -> None:
         )
 
 
-def same_gradients(checkpointed: Checkpointed) -> None:
+def same_gradients(checkpointed: Asked) -> None:
     """Without dropout, so that only the shape of the function is judged; the input has a past of its own."""
-    for build in (lambda: [dropping_stage().eval()], lambda: [dropping_stage().eval(), dropping_stage(seed=2).eval()]):
-        wanted, mine = go_through(plain, build()), go_through(checkpointed, build())
+    for seeds in ((1,), (1, 2)):
+        mine, wanted = _both(checkpointed, seeds, drops=False)
         _judge_gradients(mine, wanted)
     order = (0, 1)
-    wanted, mine = (go_through(call, [dropping_stage().eval()], order) for call in (plain, checkpointed))
+    mine, wanted = _both(checkpointed, (1,), order, drops=False)
     if _all_equal(mine, wanted):
         return
     if all(map(_equal, mine.parameters, _of_the_last(len(order)))):
@@ -94,12 +104,15 @@ def same_gradients(checkpointed: Checkpointed) -> None:
     raise Wrong("other_gradients", "Without dropout one micro-batch is right, and two of them on one stage are not.")
 
 
-def first_stage(checkpointed: Checkpointed) -> None:
+def first_stage(checkpointed: Asked) -> None:
     """The input is data and needs no gradient; the parameters learn nevertheless."""
+    if not all(map(_equal, checkpointed.inside(first_stage_gradients), first_stage_gradients(plain))):
+        raise Wrong("other_gradients", "With an input that needs no gradient the parameters' gradients are others.")
+
+
+def first_stage_gradients(checkpointed: Checkpointed) -> list[torch.Tensor | None]:
+    """In the process of the function: the gradients of a stage whose input needs none."""
     stage, x = dropping_stage().eval(), inputs_of(1)[0]
-    stage(x).square().sum().backward()
-    wanted = [weight.grad for weight in stage.parameters()]
-    stage.zero_grad()
     output = checkpointed(stage, x)
     if not output.requires_grad:
         raise Wrong(
@@ -108,32 +121,35 @@ def first_stage(checkpointed: Checkpointed) -> None:
             "never learn. A Function has a graph if one of its tensors needs a gradient, so pass the parameters too.",
         )
     output.square().sum().backward()
-    if not all(_equal(mine.grad, right) for mine, right in zip(stage.parameters(), wanted, strict=True)):
-        raise Wrong("other_gradients", "With an input that needs no gradient the parameters' gradients are others.")
+    return [weight.grad for weight in stage.parameters()]
 
 
-def tokens_and_frozen(checkpointed: Checkpointed) -> None:
+def tokens_and_frozen(checkpointed: Asked) -> None:
     """Token numbers, which cannot ask for a gradient; a frozen weight, and one that the forward does not use."""
-    for learns in (True, False):
-        _tokens(checkpointed, learns)
+    for learns, where in _EMBEDDINGS.items():
+        _judge_parameters(checkpointed.inside(token_gradients, learns), token_gradients(plain, learns), where)
+    where = "a frozen weight and an unused one"
+    _judge_parameters(checkpointed.inside(frozen_gradients), frozen_gradients(plain), where)
+
+
+_EMBEDDINGS = {True: "token numbers", False: "token numbers and a frozen embedding"}
+
+
+def frozen_gradients(checkpointed: Checkpointed) -> list[torch.Tensor | None]:
+    """In the process of the function: the gradients of a stage with a frozen weight and an unused one."""
     stage, x = frozen_stage(), inputs_of(1)[0].requires_grad_()
-    stage(x).square().sum().backward()
-    wanted = [weight.grad for weight in stage.parameters()]
-    stage.zero_grad()
     try:
         checkpointed(stage, x).square().sum().backward()
     except RuntimeError as error:
         raise Wrong("frozen_weight", _FROZEN.format(error=error)) from None
-    _judge_parameters(stage, wanted, "a frozen weight and an unused one")
+    return [weight.grad for weight in stage.parameters()]
 
 
-def _tokens(checkpointed: Checkpointed, embedding_learns: bool) -> None:
+def token_gradients(checkpointed: Checkpointed, embedding_learns: bool) -> list[torch.Tensor | None]:
+    """In the process of the function: the gradients of a stage that looks token numbers up."""
     stage, tokens = token_stage(), torch.tensor([[3, 0, 5], [5, 2, 1]])
     stage[0].requires_grad_(embedding_learns)
-    stage(tokens).square().sum().backward()
-    wanted = [weight.grad for weight in stage.parameters()]
-    stage.zero_grad()
-    where = "token numbers" if embedding_learns else "token numbers and a frozen embedding"
+    where = _EMBEDDINGS[embedding_learns]
     output = checkpointed(stage, tokens)
     if not output.requires_grad:
         raise Wrong("no_graph", f"With {where} your output has no graph, so no weight of the stage ever learns.")
@@ -147,12 +163,12 @@ def _tokens(checkpointed: Checkpointed, embedding_learns: bool) -> None:
             f"x may be token numbers, and then it cannot ask for a gradient: {error}. Let the copy ask for one only "
             "where x did.",
         ) from None
-    _judge_parameters(stage, wanted, where)
+    return [weight.grad for weight in stage.parameters()]
 
 
-def same_masks(checkpointed: Checkpointed) -> None:
+def same_masks(checkpointed: Asked) -> None:
     """With dropout and one micro-batch."""
-    wanted, mine = go_through(plain, [dropping_stage()]), go_through(checkpointed, [dropping_stage()])
+    mine, wanted = _both(checkpointed, (1,))
     if not _all_equal(mine, wanted):
         raise Wrong(
             "generator_not_restored",
@@ -161,12 +177,10 @@ def same_masks(checkpointed: Checkpointed) -> None:
         )
 
 
-def several(checkpointed: Checkpointed) -> None:
+def several(checkpointed: Asked) -> None:
     """All forwards through all stages, then the backwards, in three orders."""
     for seeds, order in (((1, 2), (2, 1, 0)), ((1,), (0, 1)), ((1, 2, 3), (3, 0, 4, 1, 2))):
-        wanted, mine = (
-            go_through(call, [dropping_stage(seed) for seed in seeds], order) for call in (plain, checkpointed)
-        )
+        mine, wanted = _both(checkpointed, seeds, order)
         told = f"One micro-batch is right, and of {len(order)} on {len(seeds)} stage{'s' if len(seeds) > 1 else ''}"
         if not all(map(torch.equal, mine.outputs, wanted.outputs)):
             raise Wrong(
@@ -182,10 +196,10 @@ def several(checkpointed: Checkpointed) -> None:
             )
 
 
-def leaves_no_trace(checkpointed: Checkpointed) -> None:
+def leaves_no_trace(checkpointed: Asked) -> None:
     """Two runs of the stage for each micro-batch, and the generator where the plain stage leaves it."""
     for order in ((0,), (3, 2, 1, 0)):
-        wanted, mine = (go_through(call, [dropping_stage()], order) for call in (plain, checkpointed))
+        mine, wanted = _both(checkpointed, (1,), order)
         count = len(order)
         if mine.calls != [2 * count]:
             raise Wrong(
@@ -199,6 +213,18 @@ def leaves_no_trace(checkpointed: Checkpointed) -> None:
                 "After your backward the random generator stands elsewhere than after the plain one, so whatever draws "
                 "next draws numbers that were drawn before. Put its state back; torch.random.fork_rng() does.",
             )
+
+
+def _both(
+    checkpointed: Asked, seeds: Sequence[int], order: Sequence[int] = (0,), *, drops: bool = True
+) -> tuple[Run, Run]:
+    """The stages through the function, and as they are."""
+    return checkpointed.inside(gone_through, seeds, order, drops), gone_through(plain, seeds, order, drops)
+
+
+def gone_through(checkpointed: Checkpointed, seeds: Sequence[int], order: Sequence[int], drops: bool) -> Run:
+    """In the process of the function: several micro-batches through a stage for each seed."""
+    return go_through(checkpointed, [dropping_stage(seed).train(drops) for seed in seeds], order)
 
 
 def _judge_output(output: Any, wanted: torch.Tensor) -> None:
@@ -242,11 +268,11 @@ def _judge_gradients(mine: Run, wanted: Run) -> None:
     raise Wrong("other_gradients", "The parameters' gradients are not those of the plain stage.")
 
 
-def _judge_parameters(stage: nn.Module, wanted: list[torch.Tensor | None], where: str) -> None:
-    for weight, right in zip(stage.parameters(), wanted, strict=True):
-        if (weight.grad is None) is not (right is None):
+def _judge_parameters(mine: list[torch.Tensor | None], wanted: list[torch.Tensor | None], where: str) -> None:
+    for grad, right in zip(mine, wanted, strict=True):
+        if (grad is None) is not (right is None):
             raise Wrong("other_gradients", f"With {where}, the wrong parameters get gradients: those of stage(x) do.")
-        if right is not None and not _equal(weight.grad, right):
+        if right is not None and not _equal(grad, right):
             raise Wrong("other_gradients", f"With {where} the parameters' gradients are not those of stage(x).")
 
 
