@@ -83,8 +83,7 @@ def run() -> None:
     if "ranks" in job:
         return line.send(**_answer_of_rank(room, job["ranks"], solution, own))
     while (question := line.read()) is not None:
-        called = partial(room.find(question["program"]), solution) if "program" in question else solution
-        line.send(**_answer(line, called, question, own))
+        line.send(**_answer(line, room, solution, question, own))
     sys.stdout.flush()
 
 
@@ -96,7 +95,9 @@ class ChecksRoom:
         self._close()
 
     def find(self, name: str) -> Any:
-        """A program or a class of a check, by its module and name."""
+        """A function or a class by its module and name, also one of this room."""
+        if not name.startswith(_CHECKS):
+            return any_class(name)
         for module in [module for module in sys.modules if module.startswith(_CHECKS)]:
             del sys.modules[module]
         sys.modules.update(self._modules)
@@ -110,14 +111,17 @@ class ChecksRoom:
             sys.modules[name] = None  # type: ignore[assignment] # importing it is an ImportError
 
 
-def _answer(line: Line, solution: Callable[..., Any], question: dict[str, Any], own: set[str]) -> dict[str, Any]:
+def _answer(
+    line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any], own: set[str]
+) -> dict[str, Any]:
     def stand_in(number: int) -> Callable[..., Any]:
         return lambda *args, **kwargs: _ask_back(line, number, args, kwargs)
 
     try:
-        args = decode(question["args"], any_class, stand_in)
-        kwargs = decode(question["kwargs"], any_class, stand_in)
-        value = solution(*args, **kwargs)
+        called = partial(room.find(question["program"]), solution) if "program" in question else solution
+        args = decode(question["args"], room.find, stand_in)
+        kwargs = decode(question["kwargs"], room.find, stand_in)
+        value = called(*args, **kwargs)
         return {"value": encode(value), "after": encode(args)}
     except Packaged as packaged:
         return {"packaged": packaged.args[0]}

@@ -52,7 +52,7 @@ def name_of(solution: Solution) -> str:
 
 def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     """All are judged before any complaint, so that one run tells everything."""
-    monkeypatch.setattr(lesson_09_compute, "_MEETING_S", 0.5)  # a sequential solution waits this long
+    monkeypatch.setattr(lesson_09_compute, "MEETING_S", 0.5)  # a sequential solution waits this long
     verdicts = {name_of(solution): (judged(exercise.id, solution), hint_id) for solution, hint_id in wrong}
     assert not {name: verdict for name, verdict in verdicts.items() if verdict[0] != verdict[1]}
 

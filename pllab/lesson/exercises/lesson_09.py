@@ -43,6 +43,7 @@ EXERCISES = (
         ),
         package=("pllab.pipeline.compute",),
         lends=False,
+        is_asked=True,
     ),
     Exercise(
         id="09.3",
@@ -99,5 +100,6 @@ EXERCISES = (
             "backward task of a pair takes that pair's input and output, calls backward on the output with the "
             "gradient that the stage behind it left, and leaves the gradient of its own input for the stage before.",
         ),
+        is_asked=True,
     ),
 )

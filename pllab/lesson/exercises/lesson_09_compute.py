@@ -13,39 +13,71 @@ from typing import Any
 
 import torch
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
 from pllab.lesson.exercises.lesson_09_bench import Bench, Compute, Schedule, judge_leftovers, started_threads
 from pllab.pipeline import clock_cycles
 
 # Seconds that a stage takes longer than the one that fails, unless the cycle is given up before.
 _LATE_S = 0.3
 # Seconds a stage waits for the other; a concurrent cycle meets at once and never waits this long.
-_MEETING_S = 4.0
+MEETING_S = 4.0
 
 
 @case("every result lands in its own place, even when the workers are late")
-def results(compute: Compute) -> None:
+def results(compute: Asked) -> None:
     """Every tick of some clocks, its pairs in an order by chance, with held-back workers and batches of any length."""
     for number, (num_batches, num_stages) in enumerate([(2, 2), (5, 3), (1, 3), (3, 1)]):
-        _clock_through(compute, num_batches, num_stages, Random(number))
+        cycles = compute.inside(clocked, num_batches, num_stages, number)
+        for schedule, seen, batches in cycles:
+            _judge_calls(sorted(seen), sorted(schedule))
+            _judge_values(batches, schedule)
+        if len(cycles) < num_batches + num_stages - 1:  # one raised, and all before it were right
+            compute.inside(clocked, num_batches, num_stages, number, True)
 
 
-def _clock_through(compute: Compute, num_batches: int, num_stages: int, chance: Random) -> None:
-    seen: list[tuple[int, int]] = []
+Cycle = tuple[Schedule, list[tuple[int, int]], list[Any]]
+"""A clock cycle: its pairs, the pairs that stages were called with, and the micro-batches afterwards."""
+
+
+def clocked(compute: Compute, num_batches: int, num_stages: int, seed: int, raises: bool = False) -> list[Cycle]:
+    """In the process of the function: the cycles of a clock, up to one that raised; with `raises`, what that raised."""
+    chance, seen, cycles = Random(seed), list[tuple[int, int]](), list[Cycle]()
     stages = [partial(_numbered, stage, seen) for stage in range(num_stages)]
     batches: list[Any] = [torch.full((1 + i % 2, 3), float(i)) for i in range(num_batches)]
     with Bench(compute, stages, held=True) as bench:
         for cycle in clock_cycles(num_batches, num_stages):
             schedule = chance.sample(cycle, len(cycle))
             seen.clear()
-            bench.cycle(batches, schedule)
-            _judge_calls(sorted(seen), sorted(schedule))
-            _judge_values(batches, schedule)
+            try:
+                bench.cycle(batches, schedule)
+            except Exception:
+                if raises or not cycles:
+                    raise
+                break
+            cycles.append((schedule, list(seen), list(batches)))
+    return cycles
 
 
 @case("each stage runs on the worker of its device, and no call starts a thread")
-def on_workers(compute: Compute) -> None:
+def on_workers(compute: Asked) -> None:
+    for places, num_started in compute.inside(places_of_stages):
+        _judge_threads(places, num_started)
+
+
+CALLER, NOBODY = -1, -2  # where something ran that was on no worker: on the thread that called, on another
+
+
+def place_of(thread: threading.Thread, workers: Sequence[threading.Thread]) -> int:
+    """The number of the worker that a thread is, seen from the thread that called."""
+    if thread in workers:
+        return list(workers).index(thread)
+    return CALLER if thread is threading.current_thread() else NOBODY
+
+
+def places_of_stages(compute: Compute) -> list[tuple[dict[int, int], int]]:
+    """In the process of the function: for each cycle where each stage ran, and how many threads were started."""
     ran_on: dict[int, threading.Thread] = {}
+    cycles = []
 
     def noting(stage: int, x: torch.Tensor) -> torch.Tensor:
         ran_on[stage] = threading.current_thread()
@@ -56,16 +88,28 @@ def on_workers(compute: Compute) -> None:
             ran_on.clear()
             with started_threads() as started:
                 bench.cycle(_two_batches(), schedule)
-            _judge_threads(ran_on, bench.threads, len(started))
+            places = {stage: place_of(thread, bench.threads) for stage, thread in ran_on.items()}
+            cycles.append((places, len(started)))
+    return cycles
 
 
 @case("the stages of one cycle run at the same time (they meet at a barrier)")
-def together(compute: Compute) -> None:
+def together(compute: Asked) -> None:
+    if not compute.inside(meets, MEETING_S):
+        raise Wrong(
+            "sequential",
+            "The stages of one cycle never ran at the same time: one waited for the other, which had not been "
+            "given out yet. Give out all tasks of the cycle first, then wait for their results.",
+        )
+
+
+def meets(compute: Compute, meeting_s: float) -> bool:
+    """In the process of the function: whether the stages met in each of three cycles."""
     meeting = threading.Barrier(2)
     alone: list[torch.Tensor] = []
 
     def meet(x: torch.Tensor) -> torch.Tensor:
-        if not met(meeting):
+        if not met(meeting, meeting_s):
             alone.append(x)
         return x
 
@@ -73,46 +117,51 @@ def together(compute: Compute) -> None:
         for _ in range(3):
             bench.cycle(_two_batches(), [(1, 0), (0, 1)])
             if alone:
-                raise Wrong(
-                    "sequential",
-                    "The stages of one cycle never ran at the same time: one waited for the other, which had not been "
-                    "given out yet. Give out all tasks of the cycle first, then wait for their results.",
-                )
+                return False
+    return True
 
 
 @case("an exception in a stage reaches the caller with its traceback")
-def exception(compute: Compute) -> None:
+def exception(compute: Asked) -> None:
     """Each stage raises in turn, given out first or last; the caller must get that exception, and see its line."""
-    for failing, schedule in _FAILURES:
-        batches = _two_batches()
-        with Bench(compute, [_explode if stage == failing else lambda x: x + 1 for stage in range(2)]) as bench:
-            try:
-                bench.cycle(batches, schedule)
-            except _Burst as error:
-                if "_explode" not in _frames(error):
-                    raise Wrong(
-                        "lost_traceback",
-                        "The exception came back without the line of the stage that raised it; "
-                        "exc_info[1].with_traceback(exc_info[2]) carries it along.",
-                    ) from None
-            except Exception as error:
+    for number in range(len(_FAILURES)):
+        compute.inside(raises_in_a_stage, number)
+
+
+def raises_in_a_stage(compute: Compute, number: int) -> None:
+    """In the process of the function: what the caller of a cycle gets whose stage raises."""
+    failing, schedule = _FAILURES[number]
+    batches = _two_batches()
+    with Bench(compute, [_explode if stage == failing else lambda x: x + 1 for stage in range(2)]) as bench:
+        try:
+            bench.cycle(batches, schedule)
+        except _Burst as error:
+            if "_explode" not in _frames(error):
                 raise Wrong(
-                    "wrong_exception",
-                    f"The stage raised {_Burst(_BANG)!r} and the caller got {error!r}; raise the worker's "
-                    "own exception.",
+                    "lost_traceback",
+                    "The exception came back without the line of the stage that raised it; "
+                    "exc_info[1].with_traceback(exc_info[2]) carries it along.",
                 ) from None
-            else:
-                _judge_silence(batches)
+        except Exception as error:
+            raise Wrong(
+                "wrong_exception",
+                f"The stage raised {_Burst(_BANG)!r} and the caller got {error!r}; raise the worker's own exception.",
+            ) from None
+        else:
+            _judge_silence(batches)
 
 
 @case("after an exception the next cycle is right again")
-def after_exception(compute: Compute) -> None:
+def after_exception(compute: Asked) -> None:
     """A cycle in which one stage fails and the other is late, then a good one: workers live, no answer is left."""
-    for failing, schedule in _FAILURES:
-        _fail_and_go_on(compute, failing, schedule)
+    for number in range(len(_FAILURES)):
+        if compute.inside(failed_and_gone_on, number) != [30.0, 6.0]:
+            raise Wrong("stale_result", "After an exception the next cycle stored wrong results: begin it afresh.")
 
 
-def _fail_and_go_on(compute: Compute, failing: int, schedule: Schedule) -> None:
+def failed_and_gone_on(compute: Compute, number: int) -> list[float]:
+    """In the process of the function: the results of the cycle after one that failed."""
+    failing, schedule = _FAILURES[number]
     is_over = threading.Event()
 
     def stage(number: int, x: torch.Tensor) -> torch.Tensor:
@@ -139,14 +188,13 @@ def _fail_and_go_on(compute: Compute, failing: int, schedule: Schedule) -> None:
                 "This was the next cycle, in which no stage fails, and your function raised the exception of the cycle "
                 "before: a failure belongs to one call and must be forgotten after it.",
             ) from None
-        if [float(batch) for batch in batches] != [30.0, 6.0]:
-            raise Wrong("stale_result", "After an exception the next cycle stored wrong results: begin it afresh.")
+        return [float(batch) for batch in batches]
 
 
-def met(meeting: threading.Barrier) -> bool:
+def met(meeting: threading.Barrier, meeting_s: float) -> bool:
     """Wait for the other stage; False when it does not come in time, and at once in every meeting after that."""
     try:
-        meeting.wait(timeout=_MEETING_S)
+        meeting.wait(timeout=meeting_s)
     except threading.BrokenBarrierError:
         return False
     return True
@@ -206,19 +254,19 @@ def _judge_values(batches: Sequence[Any], schedule: Schedule) -> None:
             )
 
 
-def _judge_threads(ran_on: dict[int, threading.Thread], workers: Sequence[threading.Thread], started: int) -> None:
-    if started or not set(ran_on.values()) <= {*workers, threading.current_thread()}:
+def _judge_threads(places: dict[int, int], num_started: int) -> None:
+    if num_started or NOBODY in places.values():
         raise Wrong(
             "threads_per_call",
             "Your function started threads of its own; the workers behind in_queues are there already, and a thread "
             "per call piles up.",
         )
-    if threading.current_thread() in ran_on.values():
+    if CALLER in places.values():
         raise Wrong(
             "no_workers",
             "A stage ran on the caller's own thread; put a Task in in_queues[j] and let the worker run it.",
         )
-    if any(thread is not workers[stage] for stage, thread in ran_on.items()):
+    if any(place != stage for stage, place in places.items()):
         raise Wrong("wrong_worker", "Stage j ran on another device's worker; its task belongs in in_queues[j].")
 
 

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 import torch
-from torch import nn
 
-from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercises import lesson_09_compute
 from pllab.lesson.exercises.lesson_09_bench import judge_leftovers
+from pllab.lesson.exercises.lesson_09_compute import CALLER
 from pllab.lesson.exercises.lesson_09_cut import judge_loss
-from pllab.lesson.exercises.lesson_09_run import Run, judge_gradients
-from pllab.lesson.exercises.lesson_09_watch import Meeting, Note, PipeStep, Watch
+from pllab.lesson.exercises.lesson_09_run import Ran, Step, Task, judge_gradients, plain_step, ran_step, ran_together
+from pllab.lesson.exercises.lesson_09_watch import Note, PipeStep, Watch
 
 # Rows, split_size, stages: ragged and even, one micro-batch, fewer micro-batches than stages, one stage.
 _SHAPES = [(7, 3, 2), (8, 2, 2), (5, 1, 3), (3, 2, 3), (4, 9, 2), (1, 1, 2), (6, 4, 1), (11, 2, 1), (7, 6, 4)]
@@ -31,56 +32,54 @@ LOST = (
 
 
 @case("split_size is the number of rows of a micro-batch, and the loss is that of the whole batch", on_hang=LOST)
-def loss(pipe_step: PipeStep) -> None:
-    for num_rows, split_size, num_stages in _SHAPES:
-        run = Run(pipe_step, num_rows, split_size, num_stages)
-        got = [note.rows for note in run.notes("F") if note.stage == 0]
-        right = [len(piece) for piece in torch.arange(num_rows).split(split_size)]
+def loss(pipe_step: Asked) -> None:
+    for shape in _SHAPES:
+        task = Task(*shape)
+        ran: Ran = pipe_step.inside(ran_step, task)
+        got = [rows for _, stage, rows, _ in ran.of("F") if stage == 0]
+        right = [len(piece) for piece in torch.arange(task.num_rows).split(task.split_size)]
         if sorted(got[: len(right)]) != sorted(right):
-            asked = f"A batch of {num_rows} rows with split_size {split_size}"
-            by_count = [len(piece) for piece in torch.arange(num_rows).chunk(split_size)]
+            asked = f"A batch of {task.num_rows} rows with split_size {task.split_size}"
+            by_count = [len(piece) for piece in torch.arange(task.num_rows).chunk(task.split_size)]
             raise Wrong(
                 "size_as_count" if got == by_count else "wrong_rows",
                 f"{asked} came to the first stage in pieces of {got} rows instead of {right}: split_size is the number "
                 "of rows of a micro-batch.",
             )
-        judge_loss(run.result, run.plain_loss)
+        judge_loss(ran.result, plain_step(task).loss)
 
 
 @case("the gradients equal the plain model's, also where the last micro-batch is smaller", on_hang=LOST)
-def gradients(pipe_step: PipeStep) -> None:
+def gradients(pipe_step: Asked) -> None:
     for shape in _SHAPES:
-        run = Run(pipe_step, *shape)
-        judge_gradients(run.model, run.plain_grads, run.grads_of_mistakes())
+        task = Task(*shape)
+        ran, plain = pipe_step.inside(ran_step, task), plain_step(task)
+        judge_gradients(plain, ran.gradients, plain.gradients_of_mistakes(task.split_size))
 
 
 @case("forward and backward of each stage run on the worker of its device, and no call starts a thread", on_hang=LOST)
-def threads(pipe_step: PipeStep) -> None:
-    run = Run(pipe_step, 6, 2, 3)
-    if run.machine.started:
+def threads(pipe_step: Asked) -> None:
+    ran: Ran = pipe_step.inside(ran_step, Task(6, 2, 3))
+    if ran.num_started:
         raise Wrong("threads_per_call", "Your function started threads of its own; the workers are there already.")
-    workers, caller = run.machine.workers.threads, threading.current_thread()
-    _judge_backward([(note.stage, note.thread) for note in run.notes("B")], workers, caller)
-    for note in run.notes("F"):
-        if note.thread is caller:
-            raise Wrong(
-                "no_workers", f"Forward of stage {note.stage} ran on the caller's own thread; a worker must run it."
-            )
-        if note.thread is not workers[note.stage]:
-            raise Wrong("wrong_worker", f"Forward of stage {note.stage} ran on another stage's worker.")
+    _judge_backward([(stage, place) for _, stage, _, place in ran.of("B")])
+    for _, stage, _, place in ran.of("F"):
+        if place == CALLER:
+            raise Wrong("no_workers", f"Forward of stage {stage} ran on the caller's own thread; a worker must run it.")
+        if place != stage:
+            raise Wrong("wrong_worker", f"Forward of stage {stage} ran on another stage's worker.")
 
 
 @case("two stages run forward at the same time, and two run backward at the same time (they meet)", on_hang=LOST)
-def together(pipe_step: PipeStep) -> None:
-    meeting = Meeting(num_microbatches=4)
-    run = Run(pipe_step, 8, 2, 2, Watch(meeting))
-    if not run.notes("B") or any(note.thread is threading.current_thread() for note in run.notes("B")):
+def together(pipe_step: Asked) -> None:
+    ran: Ran = pipe_step.inside(ran_together, lesson_09_compute.MEETING_S)
+    if not ran.of("B") or any(place == CALLER for *_, place in ran.of("B")):
         raise Wrong("main_thread", _MAIN_THREAD)
-    kinds = [note.kind for note in run.watch.notes]
-    if meeting.alone and "F" in kinds[kinds.index("B") :]:
+    kinds = [kind for kind, *_ in ran.notes]
+    if ran.alone and "F" in kinds[kinds.index("B") :]:
         raise Wrong("not_gpipe", "A backward ran before the last forward; here all forwards come first, as in GPipe.")
     for kind, name in (("F", "forward"), ("B", "backward")):
-        if kind in meeting.alone:
+        if kind in ran.alone:
             raise Wrong(
                 f"sequential_{name}",
                 f"Two stages never ran {name} at the same time: one waited for the other, which had not been given "
@@ -89,10 +88,10 @@ def together(pipe_step: PipeStep) -> None:
 
 
 @case("gradients come out right where a worker's grad mode was left off", on_hang=LOST)
-def grad_mode(pipe_step: PipeStep) -> None:
+def grad_mode(pipe_step: Asked) -> None:
+    task = Task(5, 2, 2)
     try:
-        run = Run(pipe_step, 5, 2, 2, grad_off=True)
-        judge_gradients(run.model, run.plain_grads, {})
+        judge_gradients(plain_step(task), pipe_step.inside(ran_step, task, True).gradients, {})
     except (Wrong, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "grad" not in str(error):
             raise
@@ -104,74 +103,83 @@ def grad_mode(pipe_step: PipeStep) -> None:
 
 
 @case("token numbers go in as they are, and a weight of two stages gets the gradients of both", on_hang=LOST)
-def shared_weight(pipe_step: PipeStep) -> None:
-    torch.manual_seed(9)
-    embedding, head = nn.Embedding(11, 4), nn.Linear(4, 11, bias=False)
-    head.weight = embedding.weight
-    model = nn.Sequential(embedding, nn.Sequential(nn.Linear(4, 4), nn.Tanh()), head)
-    tokens, targets = torch.randint(11, (2, 7, 3)).unbind()
-    run = Run(pipe_step, 7, 2, 3, model=model, data=(tokens, targets), loss_of=_cross_entropy)
-    judge_gradients(model, run.plain_grads, {}, "shared_weight")
+def shared_weight(pipe_step: Asked) -> None:
+    task = Task(7, 2, 3, shared=True)
+    judge_gradients(plain_step(task), pipe_step.inside(ran_step, task).gradients, {}, "shared_weight")
 
 
 @case("an exception of a worker reaches the caller with its traceback, also one in backward", on_hang=LOST)
-def exceptions(pipe_step: PipeStep) -> None:
+def exceptions(pipe_step: Asked) -> None:
     for kind, stage in _FAILURES:
-        name = "forward" if kind == "F" else "backward"
-        try:
-            Run(pipe_step, 6, 2, 2, Watch(_Failure(kind, stage)))
-        except _Burst as error:
-            if "_explode" not in _frames(error):
-                raise Wrong(
-                    "lost_traceback",
-                    f"The exception of a stage's {name} came back without the line that raised it; the third part of "
-                    "what the worker sent is the traceback.",
-                ) from None
-        except Exception as error:
+        pipe_step.inside(raises_in_a_stage, kind, stage)
+
+
+def raises_in_a_stage(pipe_step: PipeStep, kind: str, stage: int) -> None:
+    """In the process of the function: what the caller of a step gets whose stage raises."""
+    name = "forward" if kind == "F" else "backward"
+    step = Step(pipe_step, Task(6, 2, 2), Watch(_Failure(kind, stage)))
+    try:
+        with step.machine:
+            step.ran()
+    except _Burst as error:
+        if "_explode" not in _frames(error):
             raise Wrong(
-                "wrong_exception",
-                f"A stage's {name} raised {_Burst(name)!r} and the caller got {error!r}; raise the worker's own.",
+                "lost_traceback",
+                f"The exception of a stage's {name} came back without the line that raised it; the third part of "
+                "what the worker sent is the traceback.",
             ) from None
-        else:
-            raise Wrong(
-                "swallowed", f"A stage raised in its {name} and your function returned as if nothing had happened."
-            )
+    except Exception as error:
+        raise Wrong(
+            "wrong_exception",
+            f"A stage's {name} raised {_Burst(name)!r} and the caller got {error!r}; raise the worker's own.",
+        ) from None
+    else:
+        raise Wrong("swallowed", f"A stage raised in its {name} and your function returned as if nothing had happened.")
 
 
 @case("after an exception the next step is right again", on_hang=LOST)
-def after_exception(pipe_step: PipeStep) -> None:
+def after_exception(pipe_step: Asked) -> None:
+    plain = plain_step(Task(6, 2, 2))
     for kind, stage in _FAILURES:
-        failure = _Failure(kind, stage)
-        run = Run(pipe_step, 6, 2, 2, Watch(failure), call=False)
-        with run.machine:
-            try:
-                run.call()
-            except Exception:
-                pass  # expected; another case judges it
-            finally:
-                failure.is_over.set()
-            judge_leftovers(run.machine.workers)
-            run.model.zero_grad()
-            _judge_next(run)
+        try:
+            ran: Ran = pipe_step.inside(failed_and_gone_on, kind, stage)
+            judge_loss(ran.result, plain.loss)
+            judge_gradients(plain, ran.gradients, {})
+        except (Wrong, KeyError, TypeError, RuntimeError) as error:
+            if isinstance(error, Wrong) and error.hint_id in _LEFT_BEHIND:
+                raise
+            told = error.sentence if isinstance(error, Wrong) else getattr(error, "shown", repr(error))
+            raise Wrong(
+                "stale_result",
+                f"After an exception the next step, in which no stage fails, went wrong: {told} Begin every step "
+                "afresh.",
+            ) from None
 
 
-def _judge_next(run: Run) -> None:
-    try:
-        run.call()
-        judge_loss(run.result, run.plain_loss)
-        judge_gradients(run.model, run.plain_grads, {})
-    except _Burst:
-        raise Wrong(
-            "old_failure",
-            "This was the next step, in which no stage fails, and your function raised the exception of the step "
-            "before: a failure belongs to one call and must be forgotten after it.",
-        ) from None
-    except (Wrong, KeyError, TypeError, RuntimeError) as error:
-        told = error.sentence if isinstance(error, Wrong) else repr(error)
-        raise Wrong(
-            "stale_result",
-            f"After an exception the next step, in which no stage fails, went wrong: {told} Begin every step afresh.",
-        ) from None
+_LEFT_BEHIND = ("stale_result", "dead_worker", "old_failure")
+
+
+def failed_and_gone_on(pipe_step: PipeStep, kind: str, stage: int) -> Ran:
+    """In the process of the function: the step after one that failed."""
+    failure = _Failure(kind, stage)
+    step = Step(pipe_step, Task(6, 2, 2), Watch(failure))
+    with step.machine:
+        try:
+            step.ran()
+        except Exception:
+            pass  # expected; another case judges it
+        finally:
+            failure.is_over.set()
+        judge_leftovers(step.machine.workers)
+        step.model.zero_grad()
+        try:
+            return step.ran()
+        except _Burst:
+            raise Wrong(
+                "old_failure",
+                "This was the next step, in which no stage fails, and your function raised the exception of the step "
+                "before: a failure belongs to one call and must be forgotten after it.",
+            ) from None
 
 
 _MAIN_THREAD = (
@@ -181,26 +189,20 @@ _MAIN_THREAD = (
 )
 
 
-def _judge_backward(
-    ran: Sequence[tuple[int, threading.Thread]], workers: Sequence[threading.Thread], caller: threading.Thread
-) -> None:
+def _judge_backward(ran: Sequence[tuple[int, int]]) -> None:
     if not ran:
         raise Wrong("no_backward", "No backward ran: the step is forward and backward of every micro-batch.")
-    if any(thread is caller for _, thread in ran):
+    if any(place == CALLER for _, place in ran):
         raise Wrong("main_thread", _MAIN_THREAD)
-    if len({thread for _, thread in ran}) == 1:
+    if len({place for _, place in ran}) == 1:
         raise Wrong(
             "whole_graph",
             "All stages ran backward on one worker: a graph that goes through several stages runs whole on the thread "
             "that calls backward. Cut it: each stage begins with a value that has no history.",
         )
-    for stage, thread in ran:
-        if thread is not workers[stage]:
+    for stage, place in ran:
+        if place != stage:
             raise Wrong("wrong_worker", f"Backward of stage {stage} ran on another stage's worker.")
-
-
-def _cross_entropy(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
 
 
 class _Burst(Exception):

@@ -50,12 +50,13 @@ class Meeting:
     it is the other way round. The first of the last stage and the last of the first stage have nobody to meet.
     """
 
-    def __init__(self, num_microbatches: int) -> None:
+    def __init__(self, num_microbatches: int, meeting_s: float) -> None:
         self.alone: set[str] = set()
         self._count: Counter[tuple[str, int]] = Counter()
         self._barriers = {kind: threading.Barrier(2) for kind in "FB"}
         self._last = num_microbatches - 1
         self._caller = threading.current_thread()
+        self._meeting_s = meeting_s
 
     def __call__(self, note: Note) -> None:
         """Wait for the other of the pair, if there is one."""
@@ -64,7 +65,7 @@ class Meeting:
         comes_later = note.stage == (0 if note.kind == "F" else 1)  # of the two stages of a pair
         if number == (0 if comes_later else self._last):
             return
-        if note.thread is self._caller or not met(self._barriers[note.kind]):
+        if note.thread is self._caller or not met(self._barriers[note.kind], self._meeting_s):
             self.alone.add(note.kind)
 
 
