@@ -34,8 +34,10 @@ from pllab import comm
 from pllab.comm.processes import answer_with_stack
 from pllab.lesson.encoding import any_class, decode, encode, write_back
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.fence import on_breach
 
 _CHECKS = "pllab.lesson.exercises"
+_PACKAGED = "This is {name} of the package, which is what the exercise asks for; write it yourself."
 
 
 class Packaged(BaseException):
@@ -79,6 +81,7 @@ def run() -> None:
         solution = cloudpickle.loads(base64.b64decode(job["function"]))
     except Exception:
         return line.send(unread=True)
+    on_breach(partial(_leave, line))
     line.send(ready=True)
     if "ranks" in job:
         return line.send(**_answer_of_rank(room, job["ranks"], solution, own))
@@ -111,6 +114,12 @@ class ChecksRoom:
             sys.modules[name] = None  # type: ignore[assignment] # importing it is an ImportError
 
 
+def _leave(line: Line, hint_id: str, sentence: str) -> None:
+    """The learner's code did what the fence refuses."""
+    line.send(refused=[hint_id, sentence])
+    os._exit(1)
+
+
 def _answer(
     line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any], own: set[str]
 ) -> dict[str, Any]:
@@ -124,7 +133,7 @@ def _answer(
         value = called(*args, **kwargs)
         return {"value": encode(value), "after": encode(args)}
     except Packaged as packaged:
-        return {"packaged": packaged.args[0]}
+        return {"refused": ["packaged", _PACKAGED.format(name=packaged)]}
     except Wrong as wrong:  # of a program of the check
         return {"wrong": [wrong.hint_id, wrong.sentence]}
     except BaseException as error:  # SystemExit too: the learner's code does not end the check
@@ -140,7 +149,7 @@ def _answer_of_rank(
         comm.setup(asked["rank"], asked["size"], "gloo", init_file=asked["meet"], timeout_s=asked["timeout_s"])
         return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], room.find)))}
     except Packaged as packaged:
-        return {"packaged": packaged.args[0]}
+        return {"refused": ["packaged", _PACKAGED.format(name=packaged)]}
     except BaseException as error:
         return {"raised": _told(error, own)}
 

@@ -18,12 +18,17 @@ from pllab.lesson.nursery import Nursery
 _GRACE_S = 3.0  # in which a cause may arrive after its echo
 
 
-class PackagedCalled(BaseException):
-    """The function called what the exercise asks for."""
+class Refused(BaseException):
+    """The function did what is refused whatever it answers: it called what is asked for, or went to the fence."""
+
+    def __init__(self, hint_id: str, sentence: str) -> None:
+        super().__init__(hint_id, sentence)
+        self.hint_id, self.sentence = hint_id, sentence
 
 
 def ask_ranks(
     nursery: Nursery,
+    folder: Path,
     job: Mapping[str, Any],
     program: Callable[..., Any],
     world_size: int,
@@ -39,17 +44,17 @@ def ask_ranks(
 
     Raises:
         RankError: a rank raised, died, or had not finished after `timeout_s` seconds.
-        PackagedCalled: a rank called what the exercise asks for.
+        Refused: a rank called what the exercise asks for, or went to the fence.
         Undecided: a rank had not finished, and other programs had the machine.
     """
     asked = {"program": full_name(program), "size": world_size, "args": encode(args)}
-    with tempfile.TemporaryDirectory(prefix="pllab-ranks-") as name, ExitStack() as ending:
+    with tempfile.TemporaryDirectory(prefix="ranks-", dir=folder) as name, ExitStack() as ending:
         ranks: list[Conversation] = []
         for rank in range(world_size):
-            folder = Path(name, str(rank))
-            folder.mkdir()
+            place = Path(name, str(rank))
+            place.mkdir()
             own = asked | {"rank": rank, "meet": f"{name}/meeting", "timeout_s": timeout_s}
-            ranks.append(Conversation(nursery, folder, {**job, "ranks": own}, hash_seed))
+            ranks.append(Conversation(nursery, place, {**job, "ranks": own}, hash_seed))
             ending.callback(ranks[-1].end)
         return [decode(told["value"]) for told in _answers(ranks, timeout_s)]
 
@@ -87,8 +92,8 @@ def _listen(
         return
     if told is None or "ready" in told:
         return
-    if "packaged" in told:
-        raise PackagedCalled(str(told["packaged"]))
+    if "refused" in told:
+        raise Refused(*map(str, told["refused"]))
     if "value" in told:
         answers[rank] = told
         return

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import torch
 
-from pllab.lesson.asked_ranks import PackagedCalled, ask_ranks
+from pllab.lesson.asked_ranks import Refused, ask_ranks
 from pllab.lesson.conversation import Conversation, Ended, job_of, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
@@ -26,7 +26,6 @@ from pllab.lesson.nursery import Nursery
 from pllab.lesson.trial import CANNOT_BE_READ, LATE, MOST_PRINTED, PATIENCE, START_S, Packed, refusal, text_of
 from pllab.lesson.verdict import Outcome, Result, Verdict
 
-_PACKAGED = "This is {name} of the package, which is what the exercise asks for; write it yourself."
 _UNUSABLE = "The check cannot use what your function gave: {error}."
 
 
@@ -45,11 +44,12 @@ class Solution:
         with Solution(exercise, packed, nursery, folder, 20.0) as solution:
             solution(8, 4)      # asks, and returns the answer or raises what was raised
 
-    An exception comes back as the first of Python's own classes that it is of, with `where`, the learner's line.
+    In `folder` both processes may write. An exception comes back as the first of Python's own classes that it is of,
+    with `where`, the learner's line.
     """
 
     def __init__(self, exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float) -> None:
-        self._folder, self._nursery = folder, nursery
+        self.folder, self._nursery = folder, nursery
         self._deadline_s, self._left_s, self._patience = deadline_s, deadline_s, 0
         self._job = job_of(packed.function, exercise.package, packed.source)
         self._line = Conversation(nursery, folder, self._job)
@@ -74,7 +74,7 @@ class Solution:
 
         Raises:
             Ended: it died or is late.
-            PackagedCalled: the function called what the exercise asks for.
+            Refused: the function called what the exercise asks for, or went to the fence.
             Exception: what the function raised.
         """
         return self._ask(args, kwargs)
@@ -93,8 +93,8 @@ class Solution:
         while "call" in told:
             self._line.send(self._called(calls, told))
             told = self._receive()
-        if "packaged" in told:
-            raise PackagedCalled(str(told["packaged"]))
+        if "refused" in told:
+            raise Refused(*map(str, told["refused"]))
         if "wrong" in told:
             raise Wrong(*map(str, told["wrong"]))
         if "raised" in told:
@@ -106,7 +106,7 @@ class Solution:
 
     def on_ranks(self, program: Callable[..., Any], world_size: int, *args: Any, **options: Any) -> list[Any]:
         """What `program(rank, world_size, function, *args)` returned on each rank; see `ask_ranks`."""
-        return ask_ranks(self._nursery, self._job, program, world_size, args, **options)
+        return ask_ranks(self._nursery, self.folder, self._job, program, world_size, args, **options)
 
     def _called(self, calls: list[Call], told: dict[str, Any]) -> dict[str, Any]:
         """Call a function of the case for the learner's; what else it raises, a refusal too, ends the question."""
@@ -176,8 +176,8 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
         return refusal(exercise, "cannot_travel", CANNOT_BE_READ, _printed(folder))
     except NotImplementedError:
         return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED, printed=_printed(folder))
-    except PackagedCalled as packaged:
-        return refusal(exercise, "packaged", _PACKAGED.format(name=packaged), _printed(folder))
+    except Refused as refused:
+        return refusal(exercise, refused.hint_id, refused.sentence, _printed(folder))
     except Undecided:
         is_starved = True
     except Ended as ended:

@@ -7,6 +7,7 @@ The wrong solutions it must refuse are in the tests. This file knows no lesson; 
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -28,6 +29,9 @@ class Undecided(BaseException):
 
 class Asked(Protocol):
     """The learner's function, as a case sees it: a call is a question to another process."""
+
+    folder: Path
+    """In which both processes may write."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it there; raises what it raised."""

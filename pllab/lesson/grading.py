@@ -12,13 +12,14 @@ be decided is tried once more at the end, alone.
 import base64
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any
+from typing import Any, NamedTuple
 
 from pllab.arguments import printable
 from pllab.comm.processes import end_children
@@ -119,17 +120,26 @@ def grade(
     if not Path("/proc/self/task").is_dir():
         raise RuntimeError("grade watches its submissions through /proc, which this system has not; grade on Linux")
     nursery = Nursery(*PRELOADED, "pllab.lesson.extraction", "pllab.lesson.fence")
+    graders = _Graders(nursery, limits, threading.Lock())
     try:
         with ThreadPoolExecutor(jobs) as pool:
-            sheets = list(pool.map(partial(_sheet, nursery, limits, on_sheet), notebooks))
-        return [_again(nursery, limits, path, sheet) for path, sheet in zip(notebooks, sheets, strict=True)]
+            sheets = list(pool.map(partial(_sheet, graders, on_sheet), notebooks))
+        return [_again(graders, path, sheet) for path, sheet in zip(notebooks, sheets, strict=True)]
     finally:
         nursery.end()
 
 
-def _sheet(nursery: Nursery, limits: Limits, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
+class _Graders(NamedTuple):
+    """What those who grade at the same time share; cases seed one random generator, so they run one at a time."""
+
+    nursery: Nursery
+    limits: Limits
+    judging: threading.Lock
+
+
+def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
     try:
-        sheet = Sheet(str(path), tuple(_graded(nursery, limits, task) for task in tasks_of(path)))
+        sheet = Sheet(str(path), tuple(_graded(graders, task) for task in tasks_of(path)))
     except ValueError as error:
         sheet = Sheet(str(path), problem=str(error))
     if on_sheet is not None:
@@ -137,25 +147,23 @@ def _sheet(nursery: Nursery, limits: Limits, on_sheet: Callable[[Sheet], None] |
     return sheet
 
 
-def _again(nursery: Nursery, limits: Limits, path: Path, sheet: Sheet) -> Sheet:
+def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     """The sheet with its undecided exercises tried once more."""
     if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
         return sheet
     pairs = zip(tasks_of(path), sheet.grades, strict=True)
-    grades = [
-        _graded(nursery, limits, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade for task, grade in pairs
-    ]
+    grades = [_graded(graders, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade for task, grade in pairs]
     return Sheet(sheet.notebook, tuple(grades))
 
 
-def _graded(nursery: Nursery, limits: Limits, task: GradingTask) -> Grade:
+def _graded(graders: _Graders, task: GradingTask) -> Grade:
     """One exercise; whatever goes wrong in its yard is this exercise's alone."""
     if not task.expression:
         nothing = Verdict(exercise=task.exercise, outcome=Outcome.NOT_ATTEMPTED)
         return Grade(nothing, _NO_CHECK.format(id=task.exercise.id))
     try:
-        with Yard(nursery, limits) as yard:
-            verdict = _judged(yard, limits, task)
+        with Yard(graders.nursery, graders.limits) as yard:
+            verdict = _judged(yard, graders, task)
     except (OSError, RuntimeError) as error:  # the yard's nursery has ended, or the disk is full
         return Grade(Verdict(exercise=task.exercise, outcome=Outcome.UNDECIDED), f"the check ended with: {error}")
     if yard.breach and verdict.outcome is not Outcome.RIGHT:
@@ -163,13 +171,14 @@ def _graded(nursery: Nursery, limits: Limits, task: GradingTask) -> Grade:
     return Grade(verdict)
 
 
-def _judged(yard: Yard, limits: Limits, task: GradingTask) -> Verdict:
+def _judged(yard: Yard, graders: _Graders, task: GradingTask) -> Verdict:
     packed = _read(yard, task)
     if isinstance(packed, Verdict):
         return packed
     yard.sweep()  # whoever packed the function has no business here any more
-    deadline_s = limits.timeout_s or task.exercise.deadline_s
-    return verdict_of(task.exercise, packed, yard.nursery, yard.report, deadline_s)
+    deadline_s = graders.limits.timeout_s or task.exercise.deadline_s
+    with graders.judging:
+        return verdict_of(task.exercise, packed, yard.nursery, yard.scratch, deadline_s)
 
 
 def _read(yard: Yard, task: GradingTask) -> Packed | Verdict:

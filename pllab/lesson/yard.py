@@ -85,6 +85,11 @@ class Yard:
         """The folder for what its processes and the owner write to each other."""
         return self._folder / "report"
 
+    @property
+    def scratch(self) -> Path:
+        """A folder in which both sides may write; nothing in it is believed."""
+        return self._folder / "tmp"
+
     def sweep(self) -> None:
         """End every process of the yard but its nursery."""
         until = time.monotonic() + _LEAVE_S

@@ -1,6 +1,7 @@
 """Ten hostile submissions of exercise 00.1 as cells of a notebook: each must lose its own points and nobody else's.
 
-All but the first hand back a right answer as well, where they get that far.
+Some hand back a right answer as well, where they get that far; those that change their own process do not, since that
+is all they could gain.
 """
 
 SHARE = "return items[rank::world_size]"
@@ -41,7 +42,7 @@ from pllab.lesson import exercise, judging
 def my_share(items, rank, world_size):
     judging.run_cases = lambda *_: None
     exercise.Wrong.__init__ = lambda *_: None
-    return items[rank::world_size]
+    return items
 """
 
 _PATCHED_BEFORE = """
@@ -136,8 +137,9 @@ def my_share(items, rank, world_size):
     look = {}
     exec("import sys; frame = sys._getframe(1)", look)
     while frame := look["frame"]:
+        frame.f_locals.update(result=items, value=items)
         look["frame"] = frame.f_back
-    return items[rank::world_size]
+    return []
 """
 
 # Name, cell, the hint ids that may be its verdict; on a busy machine an endless loop is undecided, without a hint.
@@ -145,7 +147,7 @@ HOSTILE: list[tuple[str, str, set[str]]] = [
     ("endless loop", _ENDLESS, {"hang", ""}),
     ("fork", _FORK, {"fenced"}),
     ("20 GB", _MEMORY, {"raised", "limit"}),
-    ("patched checker", _PATCHED, {"patched"}),
+    ("patched checker", _PATCHED, {"twice"}),
     ("os._exit", _LEAVES, {"crashed"}),
     ("deleted files", _DELETES, {"fenced"}),
     ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
@@ -155,6 +157,6 @@ HOSTILE: list[tuple[str, str, set[str]]] = [
 ]
 MORE: list[tuple[str, str, set[str]]] = [
     ("memory bit by bit", _SLOW_MEMORY, {"limit", "raised"}),
-    ("patched before", _PATCHED_BEFORE, {"patched", "cannot_travel", "crashed", "omits_items"}),
-    ("peeks from a text", _PEEKS, {"peeking"}),
+    ("patched before", _PATCHED_BEFORE, {"cannot_travel", "crashed", "lost"}),
+    ("peeks from a text", _PEEKS, {"lost"}),
 ]

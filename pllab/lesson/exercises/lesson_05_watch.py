@@ -146,9 +146,9 @@ def _where(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=2)  # all cases of an exercise ask about the same run
-def run(program: Program, solution: Callable[..., Any], world_size: int = WORLD_SIZE) -> Ran:
+def run(program: Program, solution: Any, world_size: int = WORLD_SIZE) -> Ran:
     """Run `program(rank, world_size, solution, log)` on the ranks and collect what they saw."""
-    with tempfile.TemporaryDirectory(prefix="pllab-watch-") as folder:
+    with tempfile.TemporaryDirectory(dir=solution.folder) as folder:
         try:
             results, failure = run_on_ranks(program, solution, world_size, folder, timeout_s=45.0), ""
         except RankError as error:

@@ -46,7 +46,7 @@ _KNOWN = (
 _MISMATCH = re.compile(r"killed by signal|SIGABRT|had not finished|PeerError")
 
 
-def seen_on_ranks(program: Program, solution: Callable[..., Any], world_size: int = WORLD_SIZE) -> list[Any]:
+def seen_on_ranks(program: Program, solution: Any, world_size: int = WORLD_SIZE) -> list[Any]:
     """Run `program(rank, world_size, solution, folder)` on the ranks, once for all cases, and return what each saw.
 
     Raises:
@@ -59,8 +59,8 @@ def seen_on_ranks(program: Program, solution: Callable[..., Any], world_size: in
 
 
 @lru_cache(maxsize=2)  # a failure too: no case launches again after it
-def _outcome(program: Program, solution: Callable[..., Any], world_size: int) -> list[Any] | Exception:
-    with TemporaryDirectory(prefix="pllab-check-") as folder:
+def _outcome(program: Program, solution: Any, world_size: int) -> list[Any] | Exception:
+    with TemporaryDirectory(dir=solution.folder) as folder:
         try:
             return run_on_ranks(program, solution, world_size, folder, timeout_s=_TIMEOUT_S)
         except RankError as error:

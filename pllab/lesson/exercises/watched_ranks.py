@@ -110,9 +110,9 @@ class Worlds:
 
 
 @lru_cache(maxsize=1)  # all cases of an exercise ask about the same run
-def worlds(program: Program, solution: Callable[..., Any], plan: Plan) -> Worlds:
+def worlds(program: Program, solution: Any, plan: Plan) -> Worlds:
     """Run the program in every world of the plan, each of which has another size."""
-    with tempfile.TemporaryDirectory(prefix="pllab-watch-") as name:
+    with tempfile.TemporaryDirectory(dir=solution.folder) as name:
         folder, ended = Path(name), ""
         try:
             run_on_ranks(_serve, solution, sum(plan[0]), program, plan, name, timeout_s=_LAUNCH_S)
