@@ -27,7 +27,7 @@ def start_quickly() -> Iterator[Callable[..., Any]]:
     """Start a process from one that has imported what ranks need; takes the place of `processes.start_child`."""
     from pllab.lesson.nursery import Nursery  # a GPU machine may read these tests without it
 
-    modules = ["torch", "torch.distributed", "torch.distributed.pipelining", "pllab.lesson.judging", "pllab.train"]
+    modules = ["torch", "torch.distributed", "torch.distributed.pipelining", "pllab.lesson.answering", "pllab.train"]
     nursery = Nursery(*modules)
     yield nursery.start
     nursery.end()

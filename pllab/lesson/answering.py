@@ -35,9 +35,9 @@ from pllab.comm.processes import answer_with_stack
 from pllab.lesson.encoding import any_class, decode, encode, write_back
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.fence import on_breach
+from pllab.lesson.packing import PACKAGED
 
 _CHECKS = "pllab.lesson.exercises"
-_PACKAGED = "This is {name} of the package, which is what the exercise asks for; write it yourself."
 
 
 class Packaged(BaseException):
@@ -133,7 +133,7 @@ def _answer(
         value = called(*args, **kwargs)
         return {"value": encode(value), "after": encode(args)}
     except Packaged as packaged:
-        return {"refused": ["packaged", _PACKAGED.format(name=packaged)]}
+        return {"refused": ["packaged", PACKAGED.format(name=packaged)]}
     except Wrong as wrong:  # of a program of the check
         return {"wrong": [wrong.hint_id, wrong.sentence]}
     except BaseException as error:  # SystemExit too: the learner's code does not end the check
@@ -149,7 +149,7 @@ def _answer_of_rank(
         comm.setup(asked["rank"], asked["size"], "gloo", init_file=asked["meet"], timeout_s=asked["timeout_s"])
         return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], room.find)))}
     except Packaged as packaged:
-        return {"refused": ["packaged", _PACKAGED.format(name=packaged)]}
+        return {"refused": ["packaged", PACKAGED.format(name=packaged)]}
     except BaseException as error:
         return {"raised": _told(error, own)}
 

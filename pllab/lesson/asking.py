@@ -19,13 +19,17 @@ from typing import Any, Self
 import torch
 
 from pllab.lesson.asked_ranks import Refused, ask_ranks
-from pllab.lesson.conversation import Conversation, Ended, job_of, no_answer
+from pllab.lesson.conversation import LATE, Conversation, Ended, job_of, no_answer, text_of
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.nursery import Nursery
-from pllab.lesson.trial import CANNOT_BE_READ, LATE, MOST_PRINTED, PATIENCE, START_S, Packed, refusal, text_of
-from pllab.lesson.verdict import Outcome, Result, Verdict
+from pllab.lesson.packing import Packed
+from pllab.lesson.verdict import Outcome, Result, Verdict, refusal
 
+START_S = 120.0  # importing torch on a busy machine; the student's deadline starts after it
+PATIENCE = 3  # deadlines that a function gets while other programs have the machine
+MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
+CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
 _UNUSABLE = "The check cannot use what your function gave: {error}."
 
 

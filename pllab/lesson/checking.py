@@ -1,9 +1,10 @@
-"""Test a student's function in a process of its own, and turn the outcome into a verdict.
+"""Check a student's function: ask it in a process of its own, and say what its answers are worth.
 
-    the notebook: check                     the other process: judging.run_job
-    packs the function       task    ->     reads it and runs the cases in order
-    makes the verdict     <- report         one JSON line per event, written as it happens
-                          <- stack          where the function was when the deadline passed
+    the notebook: check, asking            the other process: answering
+    packs the function           ->        reads it
+    runs the cases: a question   ->        calls the function
+    judges                       <-        the answer, as data
+    makes the verdict
 
 The function may hang, crash, print or leave threads behind without harm to the notebook's kernel. It is sent as
 cloudpickle, because another process cannot import a function of a notebook cell; so it also reaches real ranks. The
@@ -23,13 +24,12 @@ from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Exercise, find
 from pllab.lesson.keeping import keep
 from pllab.lesson.nursery import Nursery
-from pllab.lesson.trial import Packed, Trial, pack
+from pllab.lesson.packing import pack
 from pllab.lesson.verdict import NotRight, Outcome, Verdict
 
 PRELOADED = (
     "torch",
     "torch.distributed",
-    "pllab.lesson.judging",
     "pllab.lesson.answering",
     "pllab.comm",
     "pllab.pipeline",
@@ -81,17 +81,10 @@ def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: 
     if isinstance(packed, Verdict):
         return packed
     with tempfile.TemporaryDirectory(prefix="pllab-check-", ignore_cleanup_errors=True) as folder:
-        verdict = verdict_of(exercise, packed, warm_nursery(), Path(folder), deadline_s)
+        verdict = judge(exercise, packed, warm_nursery(), Path(folder), deadline_s)
     if verdict.outcome is not Outcome.RIGHT:
         return verdict
     return replace(verdict, kept=keep(exercise, solution))
-
-
-def verdict_of(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float) -> Verdict:
-    """Judge a packed solution; the nursery's processes run it, with an empty folder for what they write."""
-    if exercise.is_asked:
-        return judge(exercise, packed, nursery, folder, deadline_s)
-    return Trial(exercise, packed, nursery, folder, deadline_s).verdict()
 
 
 @lru_cache(maxsize=1)

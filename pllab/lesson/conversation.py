@@ -2,8 +2,11 @@
 
 import base64
 import json
+import os
+import re
 import select
 import socket
+import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,10 +17,13 @@ from typing import Any
 from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of
 from pllab.lesson.encoding import NO_VALUE
 from pllab.lesson.nursery import Nursery, ask
-from pllab.lesson.trial import CRASHED, LATE, Source, last_seen, text_of
+from pllab.lesson.packing import Source
 
 _MOST_BYTES = 1 << 26  # of one answer
+_MOST_TEXT_BYTES = 1 << 24  # of a file that another process wrote
 _SEND_S = 30.0
+CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
+LATE = "Your function did not come back within {seconds:g} s; something waits for ever."
 _NO_ANSWER = "Your function ended the conversation with its check ({error}); a verdict counts only for what it returns."
 
 
@@ -141,3 +147,23 @@ def no_answer(error: Exception) -> Ended:
 def job_of(function: bytes, package: tuple[str, ...], source: Source) -> dict[str, Any]:
     """The job of a process: the packed function, what is taken out of the package, and the cells it comes from."""
     return {"function": base64.b64encode(function).decode(), "package": list(package), "source": source}
+
+
+def last_seen(stack: str, source: Source) -> str:
+    """Where the student's code was, from faulthandler's dump: the innermost frame is first."""
+    for name, line, function in re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stack):
+        if any(name == known for known, _ in source):
+            return f"last seen in line {line} of {function}"
+    return ""
+
+
+def text_of(file: Path, most_bytes: int = _MOST_TEXT_BYTES) -> str:
+    """What another process wrote into a file; nothing if it is no plain file any more."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as words:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        return words.read(most_bytes).decode(errors="replace")

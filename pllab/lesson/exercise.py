@@ -39,6 +39,9 @@ class Asked(Protocol):
     def inside(self, program: Callable[..., Any], *args: Any) -> Any:
         """What `program(function, *args)` returns there: data about what does not travel."""
 
+    def on_ranks(self, program: Callable[..., Any], world_size: int, *args: Any, **options: Any) -> list[Any]:
+        """What `program(rank, world_size, function, *args)` returns on each rank of a world."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -71,7 +74,7 @@ class Exercise:
     `package` names what the package has of it, such as "pllab.parallel.average_gradients": that is refused as a
     solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
     called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
-    more than the default. `is_asked`: the cases judge what the function answers, in another process than its own.
+    more than the default.
     """
 
     id: str
@@ -83,7 +86,6 @@ class Exercise:
     package: tuple[str, ...] = ()
     lends: bool = True
     deadline_s: float = 20.0
-    is_asked: bool = False
 
     @property
     def claims(self) -> tuple[str, ...]:

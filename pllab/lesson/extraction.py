@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from pllab.lesson.exercise import find
+from pllab.lesson.packing import Packed, pack
 from pllab.lesson.slicing import Statement, needed, statements
-from pllab.lesson.trial import Packed, pack
 from pllab.lesson.verdict import Outcome
 
 _NAME = "__solution__"

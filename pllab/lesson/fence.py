@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 
 from pllab.comm import processes
 from pllab.lesson import nursery
-from pllab.lesson.guard import is_theirs
+from pllab.lesson.own_code import is_theirs
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SLACK_BYTES = 2 << 30  # address space that threads reserve and never use

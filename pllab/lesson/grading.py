@@ -23,11 +23,13 @@ from typing import Any, NamedTuple
 
 from pllab.arguments import printable
 from pllab.comm.processes import end_children
-from pllab.lesson.checking import PRELOADED, verdict_of
+from pllab.lesson.asking import judge
+from pllab.lesson.checking import PRELOADED
+from pllab.lesson.conversation import text_of
 from pllab.lesson.exercise import Exercise, exercises_of
 from pllab.lesson.nursery import Nursery
-from pllab.lesson.trial import Packed, refusal, text_of
-from pllab.lesson.verdict import Outcome, Verdict
+from pllab.lesson.packing import Packed
+from pllab.lesson.verdict import Outcome, Verdict, refusal
 from pllab.lesson.yard import Limits, Yard
 
 _READ_S = 60.0  # for the cells that make a function; importing torch again is not among it
@@ -178,7 +180,7 @@ def _judged(yard: Yard, graders: _Graders, task: GradingTask) -> Verdict:
     yard.sweep()  # whoever packed the function has no business here any more
     deadline_s = graders.limits.timeout_s or task.exercise.deadline_s
     with graders.judging:
-        return verdict_of(task.exercise, packed, yard.nursery, yard.scratch, deadline_s)
+        return judge(task.exercise, packed, yard.nursery, yard.scratch, deadline_s)
 
 
 def _read(yard: Yard, task: GradingTask) -> Packed | Verdict:

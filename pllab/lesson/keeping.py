@@ -26,7 +26,7 @@ from typing import Any
 
 from pllab.files import write_whole
 from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.guard import codes_of, named
+from pllab.lesson.own_code import codes_of, named
 
 _HEAD = '''"""The machine I build in the lessons of pllab: one accepted solution under the other.
 

@@ -132,3 +132,10 @@ class Verdict:
             f"<strong>{sign} {escape(self.title)}</strong>"
             f'<table style="margin:4px 0"><tbody>{rows}</tbody></table></div>'
         )
+
+
+def refusal(exercise: Exercise, hint_id: str, hint: str, printed: str = "") -> Verdict:
+    """A "not yet" on the whole, before or instead of the cases."""
+    first, *others = exercise.claims
+    results = (Result(claim=first, hint_id=hint_id, hint=hint), *(Result(claim=claim) for claim in others))
+    return Verdict(exercise=exercise, outcome=Outcome.NOT_YET, results=results, printed=printed)

@@ -37,16 +37,16 @@ def my_share(items, rank, world_size):
 """
 
 _PATCHED = """
-from pllab.lesson import exercise, judging
+from pllab.lesson import answering, exercise
 
 def my_share(items, rank, world_size):
-    judging.run_cases = lambda *_: None
+    answering.encode = lambda *_: None
     exercise.Wrong.__init__ = lambda *_: None
     return items
 """
 
 _PATCHED_BEFORE = """
-import pllab.lesson.judging as judging
+import pllab.lesson.asking as judging
 import pllab.lesson.extraction as extraction
 from pllab.lesson.verdict import Outcome
 
@@ -57,9 +57,9 @@ def everything_right(exercise, solution, write):
 
 class Travelling:
     def __reduce__(self):
-        return (setattr, (judging, "run_cases", everything_right))
+        return (setattr, (judging, "judge", everything_right))
 
-judging.run_cases = everything_right
+judging.judge = everything_right
 patch = Travelling()
 
 def my_share(items, rank, world_size, patch=patch, judging=judging, everything_right=everything_right):

@@ -1,4 +1,4 @@
-"""A quick way to put a solution to the cases, in this process, and the cell of a notebook that one comes from."""
+"""A quick way to put a solution to the cases, and the cell of a notebook that one comes from."""
 
 import linecache
 import sys
@@ -12,27 +12,17 @@ import cloudpickle
 
 from pllab.lesson import asking
 from pllab.lesson.checking import warm_nursery
-from pllab.lesson.exercise import Exercise, find
-from pllab.lesson.judging import run_cases
-from pllab.lesson.trial import Packed, pack
+from pllab.lesson.exercise import find
+from pllab.lesson.packing import Packed, pack
 from pllab.lesson.verdict import Outcome
 
 
 def judged(exercise_id: str, solution: Callable[..., Any]) -> str:
-    """`"right"`, or the id of the first hint that refuses it, or what else ended the check."""
-    if find(exercise_id).is_asked:
-        return _asked(replace(find(exercise_id), package=()), solution)
-    events: list[dict[str, Any]] = []
-    run_cases(find(exercise_id), solution, lambda **event: events.append(event))
-    failed = [event for event in events if event["event"] != "passed"]
-    if failed[0]["event"] == "done":
-        return "right"
-    first = failed[0]
-    return first.get("hint_id", first["event"])
+    """`"right"`, or the id of the first hint that refuses it, or what else ended the check.
 
-
-def _asked(exercise: Exercise, solution: Callable[..., Any]) -> str:
-    """In a process of its own, as a check does; a module of tests goes there whole, not by its name."""
+    The solution runs in a process of its own, as in a check; a module of tests goes there whole, not by its name.
+    """
+    exercise = replace(find(exercise_id), package=())  # many wrong ones are made of the package's own
     home = sys.modules.get(getattr(solution, "__module__", ""))
     if home is not None and home.__name__.startswith("tests."):
         cloudpickle.register_pickle_by_value(home)

@@ -6,20 +6,24 @@ import math
 import os
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab import pipeline
+import pllab.parallel
+from pllab import comm, pipeline
 from pllab.lesson import Outcome, asking, check, checking, conversation
 from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode
-from pllab.lesson.exercise import Case, Exercise, Wrong
+from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.verdict import Verdict
 from pllab.schedule import Action, Kind, gpipe
 
@@ -258,13 +262,49 @@ def test_what_is_imported_later_is_taken_out_then():
     assert check("03.3", borrows).hint_id == "packaged"
 
 
+def borrows(model):
+    pllab.parallel.average_gradients(model)
+
+
+def borrows_by_name(model):
+    getattr(importlib.import_module("pllab.parallel"), "average_" + "gradients")(model)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        pllab.parallel.average_gradients,
+        functools.partial(pllab.parallel.average_gradients),
+        borrows,
+        borrows_by_name,
+    ],
+    ids=["itself", "partial", "called", "by name"],
+)
+def test_what_is_asked_for_is_not_there_on_the_ranks_either(cheat):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as a notebook's function, which no file has
+    try:
+        verdict = check("05.2", cheat)
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "packaged"), str(verdict)
+
+
+def test_the_room_of_the_checks_cannot_be_imported():
+    def reads_the_truth(m, p):
+        from pllab.lesson.exercises import lesson_08_clock
+
+        return lesson_08_clock
+
+    verdict = check("08.1", reads_the_truth)
+    assert verdict.outcome is Outcome.NOT_YET and "ModuleNotFoundError" in verdict.first.hint
+
+
 # Exercises made up for the conversation itself.
 
 
 def made_up(case: Case) -> Exercise:
-    return Exercise(
-        id="00.0", title="Made up", minutes=1, difficulty=1, cases=(case,), hints=("", "", ""), is_asked=True
-    )
+    return Exercise(id="00.0", title="Made up", minutes=1, difficulty=1, cases=(case,), hints=("", "", ""))
 
 
 def verdict_on(case: Case, solution: object, **options: object) -> Verdict:
@@ -274,7 +314,7 @@ def verdict_on(case: Case, solution: object, **options: object) -> Verdict:
 def judged_on(exercise: Exercise, solution: object) -> Verdict:
     packed = checking.pack(exercise, solution)
     with tempfile.TemporaryDirectory() as folder:
-        return checking.verdict_of(exercise, packed, checking.warm_nursery(), Path(folder), exercise.deadline_s)
+        return asking.judge(exercise, packed, checking.warm_nursery(), Path(folder), exercise.deadline_s)
 
 
 def test_a_function_of_the_case_is_called_here_and_what_it_changes_comes_back():
@@ -324,6 +364,19 @@ def test_an_exception_is_of_pythons_own_class_and_has_the_learners_line():
     assert "of fails: raise (Own" in verdict.first.where
 
 
+def test_a_wrong_result_after_an_exception_points_at_the_students_line():
+    def case(solution):
+        try:
+            solution([1])
+        except TypeError:
+            raise Wrong("no_lists", "It takes lists.") from None
+
+    def halves(items):
+        return items / 2
+
+    assert verdict_on(Case("it takes lists", case), halves).first.where.endswith("of halves: return items / 2")
+
+
 def waits():
     while True:
         pass
@@ -353,3 +406,68 @@ def test_after_a_hang_what_failed_before_is_said():
 
     exercise = replace(made_up(Case("one", fails)), cases=(Case("one", fails), Case("two", asks)), deadline_s=0.3)
     assert judged_on(exercise, waits).hint_id == "first"
+
+
+def undecided(solution):
+    raise Undecided
+
+
+@pytest.mark.parametrize(("first", "outcome"), [("fails", Outcome.NOT_YET), ("passes", Outcome.UNDECIDED)])
+def test_a_failure_stands_beside_a_case_that_could_not_decide(first, outcome):
+    """Whatever the other case would find, it cannot make the solution right."""
+
+    def case(solution):
+        if first == "fails":
+            raise Wrong("lost", "An item is lost.")
+
+    exercise = replace(made_up(Case("one", case)), cases=(Case("one", case), Case("two", undecided)))
+    verdict = judged_on(exercise, lambda: None)
+    assert (verdict.outcome, verdict.hint_id) == (outcome, "lost" if first == "fails" else "")
+
+
+# Ranks.
+
+
+def sum_of_ranks(rank, world_size, solution):
+    x = torch.tensor([float(rank)])
+    comm.all_reduce(x)
+    return solution(x.item(), world_size)
+
+
+def seen_on_ranks(solution, **options):
+    """What the ranks of a world of two saw, as a case sees it."""
+    seen = []
+
+    def case(asked):
+        try:
+            seen.append(asked.on_ranks(sum_of_ranks, 2, **options))
+        except comm.RankError as error:
+            seen.append(error)
+
+    verdict_on(Case("", case), solution)
+    return seen[0] if seen else None
+
+
+@pytest.mark.ranks
+def test_a_function_that_cannot_be_imported_runs_on_every_rank():
+    secret = 10
+    assert seen_on_ranks(lambda total, world_size: total + world_size + secret) == [13.0, 13.0]
+
+
+@pytest.mark.ranks
+def test_the_rank_that_failed_is_named_and_not_its_echo():
+    def fails_on_one(total, world_size):
+        if dist.get_rank() == 1:
+            raise ArithmeticError("too much")
+        comm.all_reduce(torch.ones(1))
+
+    error = seen_on_ranks(fails_on_one)
+    assert error.rank == 1 and "raised ArithmeticError: too much" in str(error)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("is_starved", [False, True])
+def test_a_rank_that_hangs_is_ended_at_the_deadline_unless_others_had_the_machine(monkeypatch, is_starved):
+    monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)
+    error = seen_on_ranks(lambda total, world_size: time.sleep(60), timeout_s=3.0)
+    assert error is None if is_starved else "had not finished" in str(error)

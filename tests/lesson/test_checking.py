@@ -1,26 +1,19 @@
 """A check in its own process: every way student code can end is a verdict, and nothing of it is left behind."""
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
-import torch
 
-from pllab import comm
-from pllab.lesson import NotRight, Outcome, asking, check, checking, conversation, hints, judging, trial
-from pllab.lesson.exercise import Case, Wrong, find
-from pllab.lesson.judging import run_on_ranks
+from pllab.lesson import NotRight, Outcome, asking, check, checking, conversation, hints
+from pllab.lesson.exercise import find
 from pllab.lesson.verdict import Result, Verdict
-from tests.lesson.variants_09 import two_loops
 
 
 def _children() -> set[psutil.Process]:
@@ -167,57 +160,6 @@ def test_a_function_that_ends_while_it_is_given_more_time_is_judged(monkeypatch,
     assert (verdict.outcome, verdict.hint_id) == (outcome, hint_id)
 
 
-def test_a_process_that_dies_after_its_last_case_never_passes(monkeypatch):
-    """Its report has a line for every case, and no last one."""
-
-    class Cut(trial.Trial):
-        def _events(self):
-            return super()._events()[:-1]
-
-    monkeypatch.setattr(checking, "Trial", Cut)
-    verdict = check("09.2", two_loops)
-    assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, "crashed")
-
-
-@pytest.mark.parametrize(
-    ("starved", "raised"), [(True, judging.Undecided), (False, comm.RankError)], ids=["busy", "slow"]
-)
-def test_ranks_without_the_machine_are_not_judged(monkeypatch, starved, raised):
-    def late(*_, **__):
-        raise comm.RankError(1, "rank 1 of 2 had not finished", starved=starved)
-
-    monkeypatch.setattr(judging, "launch", late)
-    with pytest.raises(raised):
-        run_on_ranks(sum_of_ranks, max, 2)
-
-
-def test_a_case_that_could_not_decide_decides_nothing():
-    events = []
-
-    def case(solution):
-        raise judging.Undecided
-
-    exercise = replace(find("00.1"), cases=(Case("it is tested", case),))
-    judging.run_cases(exercise, max, lambda **event: events.append(event))
-    assert events == [{"event": "undecided"}]
-
-
-@pytest.mark.parametrize("starved", [False, True], ids=["undecided", "late"])
-@pytest.mark.parametrize(("first", "outcome"), [("failed", Outcome.NOT_YET), ("passed", Outcome.UNDECIDED)])
-def test_a_case_that_failed_beside_one_that_could_not_decide_is_a_failure(tmp_path, starved, first, outcome):
-    """Whatever the other case would find, it cannot make the solution right."""
-    nursery = SimpleNamespace(door=SimpleNamespace(fileno=lambda: 0))
-    one = trial.Trial(find("00.1"), trial.Packed(b"", ()), nursery, tmp_path, 1.0)
-    one._late = one._starved = starved
-    told = {"event": first, "number": 0, "hint_id": "lost", "sentence": "An item is lost.", "where": ""}
-    events = [told] if starved else [told, {"event": "undecided"}]
-    (tmp_path / "report").write_text("".join(json.dumps(event | {"key": one._job.key}) + "\n" for event in events))
-    verdict = one._read("")
-    assert verdict.outcome is outcome
-    assert verdict.hint_id == ("lost" if first == "failed" else "")
-    assert [result.failed for result in verdict.results[1:]] == [False] * (len(verdict.results) - 1)
-
-
 def test_a_verdict_is_shown_without_control_characters():
     """They would move a terminal's cursor, or write from right to left."""
     result = Result(
@@ -227,22 +169,6 @@ def test_a_verdict_is_shown_without_control_characters():
     for shown in (str(verdict), verdict._repr_html_()):
         assert not set(shown) & set("\x1b\u202e\r\x07")
         assert "\\x1b[1A\\u202eright" in shown and "a\tb\\r\\x07\n" in shown
-
-
-def test_a_wrong_result_after_an_exception_points_at_the_students_line():
-    def my_share(items):
-        return items / 2
-
-    def case(solution):
-        try:
-            solution([])
-        except TypeError:
-            raise Wrong("no_list", "It divides a list.") from None
-
-    events = []
-    exercise = replace(find("00.1"), cases=(Case("it takes lists", case),))
-    judging.run_cases(exercise, my_share, lambda **event: events.append(event))
-    assert events[0]["where"].endswith("of my_share: return items / 2")
 
 
 def test_threads_and_processes_of_the_student_end_with_the_check():
@@ -304,24 +230,3 @@ def test_unknown_exercises_and_levels_are_refused_with_the_way_out():
     with pytest.raises(ValueError, match="hints 1, 2 and 3, not 4"):
         hints("00.1", 4)
     assert "a start and a step" in hints("00.1", 3)
-
-
-def sum_of_ranks(rank, world_size, solution):
-    x = torch.tensor([float(rank)])
-    comm.all_reduce(x)
-    return solution(x.item(), world_size)
-
-
-@pytest.mark.ranks
-def test_a_function_that_cannot_be_imported_runs_on_every_rank():
-    secret = 10
-    assert run_on_ranks(sum_of_ranks, lambda total, world_size: total + world_size + secret, 2) == [13.0, 13.0]
-
-
-@pytest.mark.ranks
-def test_a_function_that_hangs_on_a_rank_is_ended_at_the_deadline():
-    def hang(total, world_size):
-        time.sleep(60)
-
-    with pytest.raises(comm.RankError, match="had not finished"):
-        run_on_ranks(sum_of_ranks, hang, 2, timeout_s=3.0)

@@ -11,7 +11,7 @@ from pllab.lesson import Outcome
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
 from pllab.lesson.slicing import needed, statements
-from pllab.lesson.trial import refusal
+from pllab.lesson.verdict import refusal
 from pllab.lesson.yard import Limits
 from tests.lesson.handed_in import generated, hand_in
 from tests.lesson.hostile import HOSTILE, MORE, SHARE
@@ -101,10 +101,12 @@ print("never", 1 / 0)
 
 def test_the_packages_own_function_is_refused_also_when_the_packer_was_bent(tmp_path):
     honest = "from pllab.parallel import average_gradients"
-    bent = f"{honest}\nimport pllab.lesson.trial as trial\ntrial.refuse_package = lambda *_: None"
+    bent = f"{honest}\nimport pllab.lesson.packing as packing\npacking.packaged_as = lambda *_: ''"
     paths = [
         hand_in(tmp_path / f"{number}.ipynb", ("05.2", cell, name))
-        for number, (cell, name) in enumerate([(honest, "average_gradients"), (bent, "(trial, average_gradients)[1]")])
+        for number, (cell, name) in enumerate(
+            [(honest, "average_gradients"), (bent, "(packing, average_gradients)[1]")]
+        )
     ]
     assert [outcome(sheet, 1) for sheet in graded(*paths)] == [(Outcome.NOT_YET, "packaged")] * 2
 

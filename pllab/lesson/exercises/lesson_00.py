@@ -152,6 +152,5 @@ EXERCISES = (
         ),
         package=("pllab.data.DataPartitioner",),
         lends=False,
-        is_asked=True,
     ),
 )

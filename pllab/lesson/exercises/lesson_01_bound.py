@@ -107,5 +107,4 @@ BOUND_OF = Exercise(
         "least as long as the longest of them, and that one has the name you return.",
     ),
     package=("pllab.bench.roofline.bound_of",),
-    is_asked=True,
 )

@@ -108,5 +108,4 @@ THROUGHPUT = Exercise(
         "Add up everything first, tokens with tokens and seconds with seconds, and divide once at the end. What cannot "
         "be divided, or does not fit together, is refused before.",
     ),
-    is_asked=True,
 )

@@ -196,5 +196,4 @@ TIMED = Exercise(
     ),
     package=("pllab.bench.compare",),
     lends=False,
-    is_asked=True,
 )

@@ -21,7 +21,6 @@ EXERCISES = (
         ),
         package=("pllab.comm.ring_pass",),
         deadline_s=120.0,
-        is_asked=True,
     ),
     Exercise(
         id="02.2",
@@ -40,7 +39,6 @@ EXERCISES = (
         deadline_s=120.0,
         package=("pllab.comm.setup",),
         lends=False,
-        is_asked=True,
     ),
     Exercise(
         id="02.3",
@@ -57,6 +55,5 @@ EXERCISES = (
         ),
         package=("pllab.comm.make_groups",),
         deadline_s=120.0,
-        is_asked=True,
     ),
 )

@@ -24,7 +24,6 @@ EXERCISES = (
         ),
         package=("pllab.comm.tree_broadcast", "pllab.comm.run_transfers"),
         deadline_s=120.0,
-        is_asked=True,
     ),
     Exercise(
         id="03.2",
@@ -46,7 +45,6 @@ EXERCISES = (
         ),
         package=("pllab.comm.ring_all_reduce", "pllab.comm.run_transfers"),
         deadline_s=120.0,
-        is_asked=True,
     ),
     Exercise(
         id="03.3",
@@ -64,6 +62,5 @@ EXERCISES = (
         ),
         package=("pllab.bench.message_costs.fit_cost",),
         lends=False,
-        is_asked=True,
     ),
 )

@@ -24,7 +24,6 @@ EXERCISES = (
             "data at that position.",
         ),
         package=("pllab.data.DataPartitioner",),
-        is_asked=True,
     ),
     Exercise(
         id="04.2",
@@ -54,6 +53,5 @@ EXERCISES = (
         ),
         package=("pllab.data.partition_dataset",),
         deadline_s=60.0,
-        is_asked=True,
     ),
 )

@@ -19,7 +19,6 @@ from pllab.lesson.exercises.lesson_04_loader import (
     numbers_of,
     set_epoch_of,
 )
-from pllab.lesson.judging import run_on_ranks
 
 _NUM_EPOCHS = 3
 _REPLAY_S = 40.0  # importing torch again takes longest
@@ -115,7 +114,7 @@ def _in_another_process(partition_dataset: Asked) -> Orders:
     """The epochs of rank 1 in a Python process that hashes texts in another way."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     try:
-        (orders,) = run_on_ranks(walk_on_rank, partition_dataset, 1, timeout_s=_REPLAY_S, hash_seed=seed)
+        (orders,) = partition_dataset.on_ranks(walk_on_rank, 1, timeout_s=_REPLAY_S, hash_seed=seed)
     except RankError as error:
         sentence = str(error).partition("\n")[0]
         if "had not finished" in sentence:

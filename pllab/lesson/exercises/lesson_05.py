@@ -25,7 +25,6 @@ EXERCISES = (
             "everything, since a buffer may be kept out of it.",
         ),
         package=("pllab.parallel.broadcast_parameters", "pllab.parallel.DataParallel"),
-        is_asked=True,
     ),
     Exercise(
         id="05.2",
@@ -43,7 +42,6 @@ EXERCISES = (
             "and divide it, in place, by their number. A tied weight stands in the list of parameters only once.",
         ),
         package=("pllab.parallel.average_gradients",),
-        is_asked=True,
     ),
     Exercise(
         id="05.3",
@@ -61,7 +59,6 @@ EXERCISES = (
             "joins the sum, even one with no target.",
         ),
         package=("pllab.parallel.token_weighted",),
-        is_asked=True,
     ),
     Exercise(
         id="05.4",
@@ -81,6 +78,5 @@ EXERCISES = (
             "and keep it. Start the loader anew for each epoch, and leave after the last step, on all ranks alike.",
         ),
         package=("pllab.train.train_data_parallel",),
-        is_asked=True,
     ),
 )

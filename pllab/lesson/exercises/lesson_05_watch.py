@@ -21,9 +21,9 @@ from pllab.comm import Message, RankError, record_messages
 from pllab.comm.errors import is_echo
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.exercises.watched_waits import watch_waits
-from pllab.lesson.guard import their_line
-from pllab.lesson.judging import Program, run_on_ranks
+from pllab.lesson.own_code import their_line
 
+Program = Callable[..., Any]  # program(rank, world_size, function, *args), on every rank
 WORLD_SIZE = 3  # with two ranks, a 2 written into the code would pass for the number of ranks
 _DEADLINE_S = 8.0  # for one call of the student's function; the start of the processes is not in it
 _LATE = "late"
@@ -150,7 +150,7 @@ def run(program: Program, solution: Any, world_size: int = WORLD_SIZE) -> Ran:
     """Run `program(rank, world_size, solution, log)` on the ranks and collect what they saw."""
     with tempfile.TemporaryDirectory(dir=solution.folder) as folder:
         try:
-            results, failure = run_on_ranks(program, solution, world_size, folder, timeout_s=45.0), ""
+            results, failure = solution.on_ranks(program, world_size, folder, timeout_s=45.0), ""
         except RankError as error:
             results, failure = [], str(error).partition("\n")[0]
         logs = [_read_log(log_of(folder, rank)) for rank in range(world_size)]

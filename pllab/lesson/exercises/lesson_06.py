@@ -22,7 +22,6 @@ EXERCISES = (
             "For each type lay the flattened gradients side by side, sum over the ranks, divide, cut the result into "
             "pieces of the old sizes, and copy each piece, in its old shape, into the gradient it came from.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="06.2",
@@ -41,7 +40,6 @@ EXERCISES = (
             "wait starts those that were held back, waits for all that were started, divides what is not yet "
             "divided, and forgets everything, so that the next step begins empty.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="06.3",
@@ -56,6 +54,5 @@ EXERCISES = (
             "Make each loss smaller by the number of micro-batches before its backward, let the gradients add up, and "
             "average over the ranks once, after the loop.",
         ),
-        is_asked=True,
     ),
 )

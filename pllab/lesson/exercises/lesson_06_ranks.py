@@ -18,8 +18,8 @@ import torch
 
 from pllab.comm import Message, RankError, barrier
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.judging import Program, run_on_ranks
 
+Program = Callable[..., Any]  # program(rank, world_size, function, *args), on every rank
 WORLD_SIZE = 2
 _TIMEOUT_S = 45.0  # of a whole launch; a busy machine needs some of it to start the ranks
 
@@ -62,7 +62,7 @@ def seen_on_ranks(program: Program, solution: Any, world_size: int = WORLD_SIZE)
 def _outcome(program: Program, solution: Any, world_size: int) -> list[Any] | Exception:
     with TemporaryDirectory(dir=solution.folder) as folder:
         try:
-            return run_on_ranks(program, solution, world_size, folder, timeout_s=_TIMEOUT_S)
+            return solution.on_ranks(program, world_size, folder, timeout_s=_TIMEOUT_S)
         except RankError as error:
             return _as_hint(str(error).partition("\n")[0], Path(folder))
 

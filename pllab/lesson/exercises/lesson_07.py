@@ -22,7 +22,6 @@ EXERCISES = (
             "device; then append the layer to the last stage.",
         ),
         package=("pllab.pipeline.split_module",),
-        is_asked=True,
     ),
     Exercise(
         id="07.2",
@@ -41,7 +40,6 @@ EXERCISES = (
             "take the choice whose largest is smallest. The sizes are the differences of its neighbours.",
         ),
         package=("pllab.pipeline.balance",),
-        is_asked=True,
     ),
     Exercise(
         id="07.3",
@@ -57,6 +55,5 @@ EXERCISES = (
             "it in one copy, and store a clone of it in the other.",
         ),
         package=("pllab.pipeline.tie_gradients",),
-        is_asked=True,
     ),
 )

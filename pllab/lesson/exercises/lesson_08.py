@@ -20,7 +20,6 @@ EXERCISES = (
             "and only if that number is one of 0 to m - 1.",
         ),
         package=("pllab.pipeline.clock_cycles",),
-        is_asked=True,
     ),
     Exercise(
         id="08.2",
@@ -35,7 +34,6 @@ EXERCISES = (
             "Idle are p - 1 ticks. The fraction divides them by all ticks of the row, the overhead by those in which "
             "the stage works.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="08.3",
@@ -49,6 +47,5 @@ EXERCISES = (
             "Start at 1 and go up until the fraction is small enough. Or solve the formula for m, round up, and give "
             "at least 1.",
         ),
-        is_asked=True,
     ),
 )

@@ -20,7 +20,6 @@ EXERCISES = (
             "Give the task its values while the loop is at them: bind them with partial, as default arguments, or as "
             "the arguments of a function that returns the task.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="09.2",
@@ -43,7 +42,6 @@ EXERCISES = (
         ),
         package=("pllab.pipeline.compute",),
         lends=False,
-        is_asked=True,
     ),
     Exercise(
         id="09.3",
@@ -58,7 +56,6 @@ EXERCISES = (
             "Make a list of the micro-batches. Call compute once for each cycle of the clock, with that same list, and "
             "join the list along its rows at the end.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="09.4",
@@ -74,7 +71,6 @@ EXERCISES = (
             "Give the second stage a detached copy that requires a gradient. The backward of the loss leaves its "
             "gradient there; start the first stage's backward from its own output with that gradient.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="09.5",
@@ -100,6 +96,5 @@ EXERCISES = (
             "backward task of a pair takes that pair's input and output, calls backward on the output with the "
             "gradient that the stage behind it left, and leaves the gradient of its own input for the stage before.",
         ),
-        is_asked=True,
     ),
 )

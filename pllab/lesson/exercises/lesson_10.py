@@ -33,7 +33,6 @@ EXERCISES = (
             "warm-up had forwards.",
         ),
         package=("pllab.schedule.one_f_one_b",),
-        is_asked=True,
     ),
     Exercise(
         id="10.2",
@@ -58,7 +57,6 @@ EXERCISES = (
             "the number of micro-batches, and adds the plain number to a sum. A backward takes its loss out for good "
             "and goes back from it at once.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="10.3",
@@ -87,6 +85,5 @@ EXERCISES = (
             "Function too, each as an argument of its own, so that its output has a graph when the input needs none; "
             "for each of them return None.",
         ),
-        is_asked=True,
     ),
 )

@@ -27,7 +27,6 @@ EXERCISES = (
             "of the layers. The function that you return goes through this list and the inputs side by side: the "
             "gradient of a weight is what arrived, transposed, times what the layer was given.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="11.2",
@@ -57,7 +56,6 @@ EXERCISES = (
             "forward and a backward in turn while there are forwards, then the backwards that are left.",
         ),
         package=("pllab.schedule.interleaved",),
-        is_asked=True,
     ),
     Exercise(
         id="11.3",
@@ -80,6 +78,5 @@ EXERCISES = (
             "one, and the W's that are left come at the end.",
         ),
         package=("pllab.schedule.zb_h1", "pllab.schedule.zero_bubble", "pllab.schedule.optimal"),
-        is_asked=True,
     ),
 )

@@ -24,7 +24,6 @@ EXERCISES = (
             "slice. Multiply it by the rows of B that belong to the same features: that is your term. Send the term "
             "through leave, and add the whole bias b to what comes out.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="12.2",
@@ -43,7 +42,6 @@ EXERCISES = (
             "and gives the gradient back. Return the apply of both.",
         ),
         package=("pllab.parallel.tensor.copy_in", "pllab.parallel.tensor.reduce_out"),
-        is_asked=True,
     ),
     Exercise(
         id="12.3",
@@ -60,7 +58,6 @@ EXERCISES = (
             "width of a rank's heads; for each of the three parts the columns begin at the part, plus the rank's "
             "number times its width, and go on for its width.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="12.4",
@@ -82,6 +79,5 @@ EXERCISES = (
             "the second sum is taken off.",
         ),
         package=("pllab.parallel.vocab_parallel_cross_entropy",),
-        is_asked=True,
     ),
 )

@@ -24,7 +24,6 @@ EXERCISES = (
             "and copy its first n numbers into flat.",
         ),
         deadline_s=120.0,
-        is_asked=True,
     ),
     Exercise(
         id="13.2",
@@ -43,7 +42,6 @@ EXERCISES = (
             "of the part's size, and divide it by the number of ranks.",
         ),
         deadline_s=120.0,
-        is_asked=True,
     ),
     Exercise(
         id="13.3",
@@ -63,7 +61,6 @@ EXERCISES = (
             "input.",
         ),
         deadline_s=120.0,
-        is_asked=True,
     ),
     Exercise(
         id="13.4",
@@ -81,6 +78,5 @@ EXERCISES = (
             "end is padding. Each piece gets its parameter's shape.",
         ),
         deadline_s=120.0,
-        is_asked=True,
     ),
 )

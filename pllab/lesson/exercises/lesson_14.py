@@ -22,7 +22,6 @@ EXERCISES = (
             "is the rank. Then, for each axis, leave that coordinate out of each rank's, and collect the ranks for "
             "which what is left is the same.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="14.2",
@@ -39,7 +38,6 @@ EXERCISES = (
             "all gradients of the buffer are alike, and one reduce-scatter over dp finishes them, into this rank's "
             "share of the buffer itself.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="14.3",
@@ -55,7 +53,6 @@ EXERCISES = (
             "numbers: the sizes of dp and tp where they do not split it, times the stages that have a copy. Let that "
             "one sum travel, and take the root at the end.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="14.4",
@@ -71,6 +68,5 @@ EXERCISES = (
             "follows. Ask for the price once and go on if it is refused. Keep seconds and layout of all that fit, and "
             "take the smallest pair, or nothing if there is none.",
         ),
-        is_asked=True,
     ),
 )

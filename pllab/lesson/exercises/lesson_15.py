@@ -27,7 +27,6 @@ EXERCISES = (
             "kind, the rank that parted is the one whose kind was counted once.",
         ),
         package=("pllab.autopsy.diagnose",),
-        is_asked=True,
     ),
     Exercise(
         id="15.2",
@@ -52,7 +51,6 @@ EXERCISES = (
             "number and the same kind, finished or not.",
         ),
         package=("pllab.autopsy.wait_for_graph", "pllab.autopsy.diagnose"),
-        is_asked=True,
     ),
     Exercise(
         id="15.3",
@@ -78,6 +76,5 @@ EXERCISES = (
             "which one rank comes 0.2 s or more after all others.",
         ),
         package=("pllab.autopsy.diagnose",),
-        is_asked=True,
     ),
 )

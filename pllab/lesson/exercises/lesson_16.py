@@ -144,7 +144,6 @@ EXERCISES = (
             "answer is their median, which a single odd round cannot move. In every other case there is none.",
         ),
         package=("pllab.bench.measure.speedup",),
-        is_asked=True,
     ),
     Exercise(
         id="16.2",
@@ -162,6 +161,5 @@ EXERCISES = (
         ),
         package=("pllab.bench.measure.check_same_losses", "pllab.bench.racing.RaceResult"),
         lends=False,
-        is_asked=True,
     ),
 )

@@ -26,7 +26,6 @@ EXERCISES = (
             "it needs; the schedule knows the rank of each stage, which is not always the stage modulo the number of "
             "ranks.",
         ),
-        is_asked=True,
     ),
     Exercise(
         id="17.2",
@@ -49,7 +48,6 @@ EXERCISES = (
             "first visit on is the circle; what came before is only the way in.",
         ),
         package=("pllab.schedule.problems",),
-        is_asked=True,
     ),
     Exercise(
         id="17.3",
@@ -72,6 +70,5 @@ EXERCISES = (
             "one; then F and I in turn. Rank 2 leaves all its W's for the end, and the others put one into every wait.",
         ),
         package=("pllab.schedule.zero_bubble", "pllab.schedule.optimal"),
-        is_asked=True,
     ),
 )

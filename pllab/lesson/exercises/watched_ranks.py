@@ -21,11 +21,10 @@ from typing import Any
 
 from pllab import comm
 from pllab.comm.errors import is_echo
+from pllab.lesson.conversation import text_of
 from pllab.lesson.encoding import decode, encode
 from pllab.lesson.exercise import Undecided, Wrong
 from pllab.lesson.exercises.watched_waits import End, watch_ends
-from pllab.lesson.judging import run_on_ranks
-from pllab.lesson.trial import text_of
 
 Plan = tuple[tuple[int, ...], ...]
 """World sizes, meeting after meeting: `((3,), (2, 1))` is a world of 3, then one of 2 beside one of 1."""
@@ -115,7 +114,7 @@ def worlds(program: Program, solution: Any, plan: Plan) -> Worlds:
     with tempfile.TemporaryDirectory(dir=solution.folder) as name:
         folder, ended = Path(name), ""
         try:
-            run_on_ranks(_serve, solution, sum(plan[0]), program, plan, name, timeout_s=_LAUNCH_S)
+            solution.on_ranks(_serve, sum(plan[0]), program, plan, name, timeout_s=_LAUNCH_S)
         except comm.RankError as error:
             ended = str(error).partition("\n")[0]
         seen: dict[int, list[Any]] = {}
