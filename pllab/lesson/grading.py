@@ -3,7 +3,7 @@
     grade            reads the notebook's cells as text; runs no foreign code
       a yard         for each exercise, fenced and watched
         extraction   makes the function of its cells and packs it
-        judging      the process of the check, as in the notebook, with its ranks
+        answering    the process of the function, as in the notebook, with its ranks; the cases run outside
 
 A notebook's own outputs are not read. An exercise counts as many points as its difficulty, all or none. What could not
 be decided is tried once more at the end, alone.

@@ -147,7 +147,7 @@ HOSTILE: list[tuple[str, str, set[str]]] = [
     ("endless loop", _ENDLESS, {"hang", ""}),
     ("fork", _FORK, {"fenced"}),
     ("20 GB", _MEMORY, {"raised", "limit"}),
-    ("patched checker", _PATCHED, {"twice"}),
+    ("patched checker", _PATCHED, {"twice", "crashed"}),
     ("os._exit", _LEAVES, {"crashed"}),
     ("deleted files", _DELETES, {"fenced"}),
     ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
