@@ -300,6 +300,19 @@ def test_the_room_of_the_checks_cannot_be_imported():
     assert verdict.outcome is Outcome.NOT_YET and "ModuleNotFoundError" in verdict.first.hint
 
 
+def test_a_solution_may_use_what_the_learner_has_already_and_sees_no_case():
+    def forward(x, split_size, partitions, devices, compute):
+        from pllab.lesson import exercise, mine
+
+        assert exercise.find("09.3").cases == ()
+        batches = list(x.split(split_size))
+        for cycle in mine("08.1")(len(batches), len(partitions)):
+            compute(batches, cycle)
+        return torch.cat(batches)
+
+    assert str(check("09.3", forward).outcome) == "right"
+
+
 # Exercises made up for the conversation itself.
 
 
