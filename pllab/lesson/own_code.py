@@ -5,10 +5,10 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from types import CodeType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import pllab
@@ -77,6 +77,17 @@ def _core(thing: Any) -> Any:
             thing = thing.__wrapped__
         else:
             return thing
+
+
+def copied(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Another function with the same code: it works on when the body of the first is replaced.
+
+    Example: the programs of a check enter a group also where `comm.setup` is what the exercise asks for.
+    """
+    assert isinstance(function, FunctionType)
+    other = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    other.__kwdefaults__ = function.__kwdefaults__
+    return other
 
 
 def codes_of(thing: Any) -> Iterator[CodeType]:
