@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ def pytest_configure() -> None:
     """Let tests interrupt the programs they start, also when the tests run as a shell's background job."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    with suppress(ImportError):  # a GPU machine may read these tests without it
+        from hypothesis import settings
+
+        settings.register_profile("pllab", deadline=None)  # no test asserts seconds
+        settings.load_profile("pllab")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
