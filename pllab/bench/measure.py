@@ -144,7 +144,10 @@ def compare(
     """
     check_rounds(repeats, warmup)
     require(bool(runs), "there are no runs to compare; give at least one")
-    require(baseline in (None, *runs), f"baseline {baseline!r} is not among the runs; choose one of {', '.join(runs)}")
+    require(
+        baseline in (None, *runs),
+        f"baseline {baseline!r} is not among the runs; choose one of {', '.join(map(str, runs))}",
+    )
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(warmup + repeats):
         for name, run in runs.items():
