@@ -207,9 +207,10 @@ def check_same_losses(losses: Mapping[str, Sequence[float]], tolerance: float = 
             raise Implausible(f"no race: {name} took {len(mine)} steps and {first} took {len(right)}")
         for step, (loss, its) in enumerate(zip(mine, right, strict=True), start=1):
             if not abs(loss - its) <= tolerance:
+                at = f" of step {step}" if len(right) > 1 else ""
                 raise Implausible(
-                    f"no race: the loss of step {step} is {loss:.4f} for {name} and {its:.4f} for {first}, so they do "
-                    "not train the same"
+                    f"no race: the loss{at} is {loss:.4f} for {name} and {its:.4f} for {first}, so they do not "
+                    "train the same"
                 )
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Spread, compare
+from pllab.bench.measure import Comparison, Spread, check_rounds, compare
 from pllab.bench.workloads import Workload
 from pllab.parallel import DataParallel, plan_buckets
 from pllab.schedule import Action, Kind
@@ -100,7 +100,11 @@ def bench_messages(
         world_size: the number of ranks.
         repeats: rounds that count.
         timeout_s: the most seconds the measurement may take.
+
+    Raises:
+        ValueError: `repeats` is below 1.
     """
+    check_rounds(repeats, 1)
     return comm.launch(_measure_messages, world_size, workload, repeats, backend="gloo", timeout_s=timeout_s)[0]
 
 
@@ -200,7 +204,11 @@ def bench_link(
         world_size: the number of ranks.
         repeats: rounds that count.
         timeout_s: the most seconds the measurement may take.
+
+    Raises:
+        ValueError: `repeats` is below 1.
     """
+    check_rounds(repeats, 1)
     by_rank = comm.launch(_measure_link, world_size, workload, repeats, backend="gloo", timeout_s=timeout_s)
     result, _ = by_rank[0]
     drawn = {name: [span for _, spans in by_rank for span in spans[name]] for name in result.plans}
@@ -228,9 +236,8 @@ class _HookedTrainer:
         self._tokens, inner = workload.ids(comm.rank()), _model(workload)
         self.parameters = [parameter for parameter in inner.parameters() if parameter.requires_grad]
         self._arrived: dict[int, float] = {}
-        for (
-            parameter
-        ) in self.parameters:  # before `DataParallel` hooks in, so that a gradient is noted before it leaves
+        # Before `DataParallel` hooks in, so that a gradient is noted before it leaves.
+        for parameter in self.parameters:
             parameter.register_post_accumulate_grad_hook(self._note)
         self._model = inner if bucket_bytes is None else DataParallel(inner, "overlapped", bucket_bytes)
 

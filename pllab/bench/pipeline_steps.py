@@ -6,7 +6,7 @@ halves at the same time without waiting, and the time is multiplied by (m + p - 
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import Literal
 
@@ -83,7 +83,11 @@ def rivals(workload: PipelineWorkload, comparison: Comparison) -> Rivals:
 
 def _measure(rank: int, world_size: int, work: PipelineWorkload, kind: str, repeats: int, warmup: int) -> Comparison:
     """Run all ways on rank 0, and on rank 1 only its part of PyTorch's pipeline."""
-    bench = TwoStages(work, kind)
+    with closing(TwoStages(work, kind)) as bench:
+        return _alternate(bench, rank, world_size, repeats, warmup)
+
+
+def _alternate(bench: "TwoStages", rank: int, world_size: int, repeats: int, warmup: int) -> Comparison:
     ways: dict[str, Step] = {
         SEQUENTIAL: bench.sequential,
         PIPE: bench.piped,
@@ -96,10 +100,9 @@ def _measure(rank: int, world_size: int, work: PipelineWorkload, kind: str, repe
         bench.check()
     if world_size > 1:
         ways[TORCH] = bench.torch_step(rank)
-    lanes = 2 if kind == "cpu" else None  # on one GPU a larger kernel may fill it better than any number of small ones
-    comparison = compare(ways, repeats, warmup, num_devices=lanes, tokens=work.tokens, in_step=world_size > 1)
-    bench.close()
-    return comparison
+    # On one GPU a larger kernel may fill it better than any number of small ones.
+    lanes = 2 if bench.kind == "cpu" else None
+    return compare(ways, repeats, warmup, num_devices=lanes, tokens=bench.work.tokens, in_step=world_size > 1)
 
 
 class TwoStages:

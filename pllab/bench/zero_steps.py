@@ -88,20 +88,22 @@ def bench_zero(workload: Workload = _WORKLOAD, *, world_size: int = 2, timeout_s
         RankError: a rank failed.
     """
     by_rank = comm.launch(_measure, world_size, workload, backend="gloo", timeout_s=timeout_s)
-    whole = workload.model()
-    of_all, of_blocks = (sum(part.numel() for part in each.parameters()) for each in (whole, whole.transformer.h))
-    stages = {stage: tuple(counted[stage] for counted in by_rank) for stage in STAGES}
+    of_all, of_blocks, _ = by_rank[0]
+    stages = {stage: tuple(counted[stage] for _, _, counted in by_rank) for stage in STAGES}
     return ZeroBench(world_size, of_all, of_all - of_blocks, stages)
 
 
-def _measure(rank: int, world_size: int, workload: Workload) -> dict[int, HeldAndSent]:
+def _measure(rank: int, world_size: int, workload: Workload) -> tuple[int, int, dict[int, HeldAndSent]]:
+    """The numbers of the model and of its blocks, and what each stage held and sent."""
     del world_size
+    whole = workload.model()
+    of_all, of_blocks = (sum(part.numel() for part in each.parameters()) for each in (whole, whole.transformer.h))
     trained = {stage: _train(workload, stage, rank) for stage in STAGES}
     for stage, (_, weights) in trained.items():
         for mine, plain in zip(weights, trained[0][1], strict=True):
             if not torch.allclose(mine, plain, rtol=1e-3, atol=1e-4):
                 raise Implausible(f"after two steps ZeRO stage {stage} has other weights than plain data parallelism")
-    return {stage: counted for stage, (counted, _) in trained.items()}
+    return of_all, of_blocks, {stage: counted for stage, (counted, _) in trained.items()}
 
 
 def _train(workload: Workload, stage: int, rank: int) -> tuple[HeldAndSent, list[torch.Tensor]]:

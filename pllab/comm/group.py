@@ -186,7 +186,7 @@ def counted_rank(rank: int, world_size: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Place:
-    """Its number on this host, how many ranks this host has, and how it meets the others: by a file or by torchrun."""
+    """Where this rank runs: its number on this host of how many, and how it meets the others, by a file or torchrun."""
 
     rank: int
     world_size: int
@@ -288,6 +288,7 @@ def _keep_on_loopback() -> None:
     loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
     if loopback is None:
         return
-    _undo.callback(os.environ.update, {name: os.environ[name] for name in [_IFNAME] if name in os.environ})
-    _undo.callback(os.environ.pop, _IFNAME, None)  # first
+    if (before := os.environ.get(_IFNAME)) is not None:
+        _undo.callback(os.environ.__setitem__, _IFNAME, before)
+    _undo.callback(os.environ.pop, _IFNAME, None)  # teardown goes backwards: this one comes first
     os.environ[_IFNAME] = loopback

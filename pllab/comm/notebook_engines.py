@@ -182,7 +182,7 @@ def serve_rank() -> None:
     torch.set_num_threads(1)
     plan = enter_group(rank, world_size, backend, str(folder / "meeting-0"), timeout_s)
     while (file := connection_file(folder, "engine")) is None:
-        time.sleep(0.05)  # the owner, on its leash, has the deadline
+        time.sleep(0.05)  # the owner has the deadline, and this process is on its leash
     # A GPU node with only torch and transformers imports this room too.
     from ipyparallel.engine.app import IPEngine
 

@@ -200,7 +200,7 @@ def _register_px(reference: "weakref.ref[Ranks]") -> None:
     def px(line: str, cell: str | None = None) -> None:
         """Run the line, or the cell, on all ranks."""
         ranks = reference()
-        if ranks is None or ranks.stopped:
+        if ranks is None:
             raise RuntimeError(_STOPPED)
         if cell is not None and line:
             raise ValueError(f"%%px runs a cell on all ranks and was given {line!r}; leave it out, or use execute")

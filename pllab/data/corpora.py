@@ -7,6 +7,7 @@ no network.
 Whatever the origin, a set becomes a list of `Example`, so one trainer and one `Collate` serve them all.
 """
 
+import glob
 import logging
 import random
 import re
@@ -210,7 +211,7 @@ def _load(
             splits = datasets.load_dataset(str(path), streaming=True, cache_dir=scratch)
         else:
             options = {"sample_by": "document"} if path.suffix == ".txt" else {}
-            files = {"train": str(path)}
+            files = {"train": glob.escape(str(path))}  # datasets reads a pattern
             splits = datasets.load_dataset(
                 _READERS[path.suffix], data_files=files, streaming=True, cache_dir=scratch, **options
             )

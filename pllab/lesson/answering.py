@@ -8,7 +8,7 @@
                                        <-   the value with the arguments as they are now, or what was raised
 
 It is forked for one check and ends with it. The rules of the exercise are in the other process: nothing that the
-function changes here changes them.
+function changes here changes them. Only a program of the check, which looks at what does not travel, runs beside it.
 """
 
 import base64
@@ -19,6 +19,7 @@ import linecache
 import os
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import cloudpickle
+import torch
 
 from pllab import comm
 from pllab.comm.processes import answer_with_stack
@@ -37,7 +39,7 @@ from pllab.lesson import exercise
 from pllab.lesson.encoding import any_class, decode, encode, write_back
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.fence import on_breach
-from pllab.lesson.own_code import copied
+from pllab.lesson.own_code import copied, their_line
 from pllab.lesson.packing import PACKAGED
 
 _CHECKS = "pllab.lesson.exercises"
@@ -57,6 +59,7 @@ class Line:
 
     def __init__(self, descriptor: int) -> None:
         self._file = socket.socket(fileno=descriptor).makefile("rwb")
+        self.one_at_a_time = threading.Lock()  # the function may ask from several threads
 
     def read(self) -> Any:
         """The next value; None when the check has ended."""
@@ -77,7 +80,6 @@ def run() -> None:
     faulthandler.enable((folder / "stack").open("w"))
     for name, lines in job["source"]:
         linecache.cache[name] = (len("".join(lines)), None, lines, name)
-    own = {name for name, _ in job["source"]}
     room = ChecksRoom()
     program = room.find(job["ranks"]["program"]) if "ranks" in job else None  # while the package is whole
     for path in job["package"]:
@@ -89,9 +91,9 @@ def run() -> None:
     on_breach(partial(_leave, line))
     line.send(ready=True)
     if program is not None:
-        return line.send(**_answer_of_rank(room, program, job["ranks"], solution, own))
+        return line.send(**_answer_of_rank(room, program, job["ranks"], solution))
     while (question := line.read()) is not None:
-        line.send(**_answer(line, room, solution, question, own))
+        line.send(**_answer(line, room, solution, question))
     sys.stdout.flush()
 
 
@@ -134,9 +136,7 @@ def _leave(line: Line, hint_id: str, sentence: str) -> None:
     os._exit(1)
 
 
-def _answer(
-    line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any], own: set[str]
-) -> dict[str, Any]:
+def _answer(line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:
     def stand_in(number: int) -> Callable[..., Any]:
         return lambda *args, **kwargs: _ask_back(line, number, args, kwargs)
 
@@ -144,18 +144,20 @@ def _answer(
         called = partial(room.find(question["program"]), solution) if "program" in question else solution
         args = decode(question["args"], room.find, stand_in)
         kwargs = decode(question["kwargs"], room.find, stand_in)
-        value = called(*args, **kwargs)
-        return {"value": encode(value), "after": encode(args)}
+        with torch.inference_mode(False), torch.enable_grad():  # whatever the question before has left
+            value = called(*args, **kwargs)
+            encoded = encode(value)  # what is lazy is computed now
+        return {"value": encoded, "after": encode(args)}
     except Packaged as packaged:
         return {"refused": ["packaged", PACKAGED.format(name=packaged)]}
     except Wrong as wrong:  # of a program of the check
         return {"wrong": [wrong.hint_id, wrong.sentence]}
     except BaseException as error:  # SystemExit too: the learner's code does not end the check
-        return {"raised": _told(error, own)}
+        return {"raised": _told(error)}
 
 
 def _answer_of_rank(
-    room: ChecksRoom, program: Callable[..., Any], asked: dict[str, Any], solution: Callable[..., Any], own: set[str]
+    room: ChecksRoom, program: Callable[..., Any], asked: dict[str, Any], solution: Callable[..., Any]
 ) -> dict[str, Any]:
     """Run a program of the check on this rank of a world."""
     try:
@@ -163,14 +165,17 @@ def _answer_of_rank(
         return {"value": encode(program(asked["rank"], asked["size"], solution, *decode(asked["args"], room.find)))}
     except Packaged as packaged:
         return {"refused": ["packaged", PACKAGED.format(name=packaged)]}
+    except Wrong as wrong:
+        return {"wrong": [wrong.hint_id, wrong.sentence]}
     except BaseException as error:
-        return {"raised": _told(error, own)}
+        return {"raised": _told(error)}
 
 
 def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function of the check's; what it writes into its arguments is written here too."""
-    line.send(call=number, args=encode(list(args)), kwargs=encode(kwargs))
-    answer = line.read()
+    with line.one_at_a_time:
+        line.send(call=number, args=encode(list(args)), kwargs=encode(kwargs))
+        answer = line.read()
     if answer is None or "stopped" in answer:
         raise Stopped
     if "raised" in answer:
@@ -181,17 +186,11 @@ def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, 
     return decode(answer["value"], any_class)
 
 
-def _told(error: BaseException, own: set[str]) -> dict[str, Any]:
+def _told(error: BaseException) -> dict[str, Any]:
     """An exception as data: its classes, its text, how Python shows it, and the learner's line that it came from."""
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
-    where = f"line {lines[-1].lineno} of {lines[-1].name}: {lines[-1].line}".removesuffix(": ") if lines else ""
+    kinds = [kind.__name__ for kind in type(error).__mro__]
     shown = traceback.format_exception_only(error)[0].strip()
-    return {
-        "kinds": [kind.__name__ for kind in type(error).__mro__],
-        "text": str(error),
-        "shown": shown,
-        "where": where,
-    }
+    return {"kinds": kinds, "text": str(error), "shown": shown, "where": their_line(error)}
 
 
 def take_out(path: str) -> None:

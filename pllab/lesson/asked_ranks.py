@@ -12,7 +12,7 @@ from pllab.comm import RankError
 from pllab.comm.errors import sounds_like_echo
 from pllab.lesson.conversation import Conversation, Ended
 from pllab.lesson.encoding import decode, encode, full_name
-from pllab.lesson.exercise import Undecided
+from pllab.lesson.exercise import Undecided, Wrong
 from pllab.lesson.nursery import Nursery
 
 _GRACE_S = 3.0  # in which a cause may arrive after its echo
@@ -45,6 +45,7 @@ def ask_ranks(
     Raises:
         RankError: a rank raised, died, or had not finished after `timeout_s` seconds.
         Refused: a rank called what the exercise asks for, or went to the fence.
+        Wrong: the program refused what it saw on a rank.
         Undecided: a rank had not finished, and other programs had the machine.
     """
     asked = {"program": full_name(program), "size": world_size, "args": encode(args)}
@@ -94,6 +95,8 @@ def _listen(
         return
     if "refused" in told:
         raise Refused(*map(str, told["refused"]))
+    if "wrong" in told:
+        raise Wrong(*map(str, told["wrong"]))
     if "value" in told:
         answers[rank] = told
         return

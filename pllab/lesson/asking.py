@@ -4,14 +4,15 @@
     solution(8, 4)            ->    {"args": [8, 4]}          ->    calls the function
     a value, or an exception  <-    decoded                   <-    {"value": ..., "after": ...}
 
-What comes back is data, so nothing that the function patches, imports or returns changes how it is judged. What a case
+What comes back is data, so no value can be disguised, and nothing that the function patches or imports changes how its
+answers are judged. What a program of a case looks at in that process (`inside`, `on_ranks`) is believed. What a case
 gives away stays here: a function among the arguments is called here, and the lists and tensors are copied back.
 """
 
 import builtins
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -57,6 +58,7 @@ class Solution:
         self._deadline_s, self._left_s, self._patience = deadline_s, deadline_s, 0
         self._job = job_of(packed.function, exercise.package, packed.source)
         self._line = Conversation(nursery, folder, self._job)
+        self.kept: dict[Any, Any] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -150,8 +152,19 @@ class Solution:
 
 def _kind(names: Sequence[Any]) -> type[Exception]:
     """The first of Python's own classes among these, of those that `except Exception` catches."""
-    kinds = (getattr(builtins, str(name), None) for name in names)
-    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)), Raised)
+    kinds: Iterator[Any] = (getattr(builtins, str(name), None) for name in names)
+    return next((kind for kind in kinds if _takes_a_text(kind)), Raised)
+
+
+def _takes_a_text(kind: Any) -> bool:
+    """Whether it is a class of exceptions that a text alone makes; a UnicodeDecodeError needs more."""
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        return False
+    try:
+        kind("")
+    except TypeError:
+        return False
+    return True
 
 
 def _exception(told: Any) -> Exception:
@@ -172,8 +185,7 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
     results: list[Result] = []
     is_starved = False
     try:
-        # A case may seed the generator, which belongs to whoever asks for the check.
-        with torch.random.fork_rng(devices=[]), Solution(exercise, packed, nursery, folder, deadline_s) as solution:
+        with _as_torch_begins(), Solution(exercise, packed, nursery, folder, deadline_s) as solution:
             for case in exercise.cases:
                 results.append(_result(case, solution))
     except Unread:
@@ -192,6 +204,24 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
     outcome = Outcome.UNDECIDED if undecided else Outcome.NOT_YET if has_failed else Outcome.RIGHT
     results += [Result(claim=claim) for claim in exercise.claims[len(results) :]]
     return Verdict(exercise=exercise, outcome=outcome, results=tuple(results), printed=_printed(folder))
+
+
+@contextmanager
+def _as_torch_begins() -> Iterator[None]:
+    """Judge as in a new process; what the notebook has set in torch comes back, with the CPU's generator."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with (
+            torch.random.fork_rng(devices=[]),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            torch.autocast("cpu", enabled=False),
+            torch.device("cpu"),
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 def _unanswered(case: Case, ended: Ended) -> Result:

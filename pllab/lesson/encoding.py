@@ -2,7 +2,8 @@
 
     python                  one line of JSON
     3, "a", None, [1, 2]    as they are
-    (1, 2), {1}, range(2)   {"tuple": [1, 2]}, {"set": [1]}, {"range": [0, 1]}
+    (1, 2), {1}             {"tuple": [1, 2]}, {"set": [1]}
+    another sequence        its items: [0, 1] for range(2)
     an iterator             {"iterator": [items as they came, items at the end]}
     {1: "a"}                {"dict": [[1, "a"]]}
     a tensor                {"tensor": [dtype, shape, requires_grad, base64]}
@@ -33,12 +34,13 @@ _DEEPEST = 14  # lists within lists
 _MOST_BITS = 10_000  # of a whole number; Python refuses to write one of 4,300 digits
 _MOST_SHOWN = 200
 _DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
-_KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "range": list}
+_KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set}
 _SCHEDULES = ("Schedule", "Action", "Kind")
 _KNOWN = frozenset({"pllab.comm.ledger:Message", *(f"pllab.schedule.model:{name}" for name in _SCHEDULES)})
 _SEEN_IN = "pllab.lesson.exercises."
 
-NO_VALUE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError)  # what decoding garbage may raise
+# What decoding garbage may raise.
+NO_VALUE = (ValueError, TypeError, LookupError, AttributeError, ImportError, RuntimeError)
 
 Call = Callable[..., Any]
 
@@ -57,15 +59,20 @@ class Odd:
         return self.shown
 
 
-class Drawn(list[Any]):
+class Drawn:
     """The items of an iterator as they came; `later` has them as they were when all had come.
 
-    The two differ for a generator that hands out one list again and again.
+    The two differ for a generator that hands out one list again and again. It is no list, as an iterator is none.
     """
 
-    def __init__(self, came: Iterable[Any], later: Iterable[Any]) -> None:
-        super().__init__(came)
-        self.later = list(later)
+    def __init__(self, came: list[Any], later: list[Any]) -> None:
+        self.came, self.later = came, later
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.came)
+
+    def __repr__(self) -> str:
+        return f"an iterator of {self.came}"
 
 
 def encode(value: Any, calls: list[Call] | None = None, depth: int = _DEEPEST) -> Any:
@@ -80,10 +87,10 @@ def encode(value: Any, calls: list[Call] | None = None, depth: int = _DEEPEST) -
         return _simple(value)
     if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:
         return {"tensor": _tensor(value)}
-    if depth == 0:
+    if depth == 0 or isinstance(value, bytes):
         return _odd(value)
     deeper = partial(encode, calls=calls, depth=depth - 1)
-    if isinstance(value, Mapping | list | tuple | Set | range | Iterator) or dataclasses.is_dataclass(type(value)):
+    if isinstance(value, Mapping | Sequence | Set | Iterator) or dataclasses.is_dataclass(type(value)):
         return _encode_parts(value, deeper)
     if isinstance(value, Real):
         return int(value) if isinstance(value, Integral) else float(value)
@@ -111,11 +118,9 @@ def _encode_parts(value: Any, deeper: Callable[[Any], Any]) -> Any:
     if isinstance(value, Iterator):
         return {"iterator": _drawn(value, deeper)}
     items = [deeper(item) for item in islice(value, _MOST_ITEMS)]
-    if isinstance(value, list):
-        return items
     if isinstance(value, tuple):
         return {"named": [_name(value), items]} if hasattr(value, "_fields") else {"tuple": items}
-    return {"set" if isinstance(value, Set) else "range": items}
+    return {"set": items} if isinstance(value, Set) else items
 
 
 def _drawn(iterator: Iterator[Any], deeper: Callable[[Any], Any]) -> list[Any]:
@@ -203,9 +208,11 @@ def any_class(name: str) -> Any:
 
 def _known(name: str) -> Any:
     """A class that may be built here: of a schedule, a message, or a plain record of what a check's program saw."""
-    found = resolve_name(name) if name in _KNOWN or name.startswith(_SEEN_IN) else None
+    if name in _KNOWN:
+        return resolve_name(name)
+    found = resolve_name(name) if name.startswith(_SEEN_IN) else None
     is_record = dataclasses.is_dataclass(found) or hasattr(found, "_fields")
-    return found if name in _KNOWN or is_record else None
+    return found if is_record and full_name(found) == name else None  # not what the module has imported
 
 
 def _bare(items: Sequence[Any]) -> Any:
@@ -214,16 +221,11 @@ def _bare(items: Sequence[Any]) -> Any:
 
 
 def _simple(value: float | str | None) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, Enum):
         return {"named": [_name(value), [_simple(value.value)]]}
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return {"odd": ["int", f"a number of {value.bit_length()} bits"]}
-    # A class of the learner's own may say that it equals everything; its bare value does not.
-    if isinstance(value, int):
-        return int.__index__(value)
-    return float.__float__(value) if isinstance(value, float) else str.__str__(value)
+    return value  # of a class of the learner's own JSON writes the number or the text alone
 
 
 def _tensor(value: torch.Tensor) -> list[Any]:

@@ -6,6 +6,7 @@ The wrong solutions it must refuse are in the tests. This file knows no lesson; 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +34,9 @@ class Asked(Protocol):
     folder: Path
     """In which both processes may write."""
 
+    kept: dict[Any, Any]
+    """What the cases of an exercise have in common, such as one run on ranks; it ends with the check."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it there; raises what it raised."""
 
@@ -41,6 +45,21 @@ class Asked(Protocol):
 
     def on_ranks(self, program: Callable[..., Any], world_size: int, *args: Any, **options: Any) -> list[Any]:
         """What `program(rank, world_size, function, *args)` returns on each rank of a world."""
+
+
+def once_a_check(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Let `run(program, solution, *rest)` run once for all cases of a check that ask for the same.
+
+    What it returned is on the solution, and ends with it.
+    """
+
+    @wraps(run)
+    def remembered(program: Callable[..., Any], solution: Asked, *rest: Any) -> Any:
+        if (program, rest) not in solution.kept:
+            solution.kept[program, rest] = run(program, solution, *rest)
+        return solution.kept[program, rest]
+
+    return remembered
 
 
 @dataclass(frozen=True)

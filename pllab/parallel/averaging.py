@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from pllab import comm
+from pllab.comm.errors import listed
 from pllab.data import IGNORED
 
 
@@ -68,23 +69,21 @@ def average_gradients(model: nn.Module) -> None:
 def check_same_model(model: nn.Module, group: comm.Group | None = None) -> None:
     """Refuse a model with other parameters than on rank 0, before the first message hangs because of it.
 
-    Example: rank 0 built `Linear(4, 2)` and rank 1 `Linear(4, 3)`; every rank raises
-    "rank 1 has parameter weight float32[3, 4], rank 0 has weight float32[2, 4]; build the same model on every rank".
+    Example: rank 0 built `Linear(4, 2)` and rank 1 `Linear(4, 3)`; every rank raises "rank 1 has parameter weight
+    float32[3, 4], rank 0 has parameter weight float32[2, 4]; build the same model on every rank".
 
     Raises:
         ValueError: names, order, shapes, types or frozen parameters differ between ranks; raised on every rank.
     """
     described = [
-        f"{name} {str(p.dtype).removeprefix('torch.')}{list(p.shape)}{'' if p.requires_grad else ' frozen'}"
+        f"parameter {name} {str(p.dtype).removeprefix('torch.')}{list(p.shape)}{'' if p.requires_grad else ' frozen'}"
         for name, p in model.named_parameters()
     ]
     first, *others = comm.all_gather_object(described, group)
     for rank, theirs in enumerate(others, start=1):
-        for found, wanted in zip_longest(theirs, first, fillvalue="no more"):
+        for found, wanted in zip_longest(theirs, first, fillvalue="no further parameter"):
             if found != wanted:
-                raise ValueError(
-                    f"rank {rank} has parameter {found}, rank 0 has {wanted}; build the same model on every rank"
-                )
+                raise ValueError(f"rank {rank} has {found}, rank 0 has {wanted}; build the same model on every rank")
 
 
 def check_same_parameters_used(model: nn.Module) -> None:
@@ -101,14 +100,9 @@ def check_same_parameters_used(model: nn.Module) -> None:
         without = [rank for rank, names in enumerate(used) if name not in names]
         if having and without:
             raise ValueError(
-                f"{name} has a gradient on {_listed(having)} and none on {_listed(without)}; "
+                f"{name} has a gradient on {listed(having)} and none on {listed(without)}; "
                 "use DataParallel, or let every rank's loss depend on it"
             )
-
-
-def _listed(ranks: list[int]) -> str:
-    """Ranks as words: `[0]` -> "rank 0", `[0, 2]` -> "ranks 0, 2"."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
 def num_target_tokens(labels: torch.Tensor) -> int:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 
+from pllab.arguments import is_number
 from pllab.pipeline.engine import NOTHING, ActionTimes, Name, Packet, Packets, Wire, made_by, taken_by
 from pllab.pipeline.lanes import Lanes
 from pllab.pipeline.streams import HostStream
@@ -47,6 +48,9 @@ class SleepStage(nn.Module):
         backward_weight_s: float | None = None,
     ) -> None:
         super().__init__()
+        for seconds in (forward_s, backward_s, backward_input_s, backward_weight_s):
+            if seconds is not None and not (is_number(seconds) and 0 <= seconds < math.inf):
+                raise ValueError(f"a stage cannot sleep {seconds!r} s; give finite times of at least 0")
         if backward_s is None and backward_input_s is not None and backward_weight_s is not None:
             backward_s = backward_input_s + backward_weight_s
         if backward_s is None or (backward_input_s is None) != (backward_weight_s is None):
@@ -58,12 +62,9 @@ class SleepStage(nn.Module):
         self.backward_s = backward_s
         self.backward_input_s = backward_s / 2 if backward_input_s is None else backward_input_s
         self.backward_weight_s = backward_s / 2 if backward_weight_s is None else backward_weight_s
-        for seconds in (self.forward_s, self.backward_input_s, self.backward_weight_s, self.backward_s):
-            if not 0 <= seconds < math.inf:
-                raise ValueError(f"a stage cannot sleep {seconds} s; give finite times of at least 0")
 
     def forward(self, *_: Any) -> NoReturn:
-        """Refuse to run: who sleeps computes nothing, so there is nothing to differentiate.
+        """Refuse to run: a sleeping stage computes nothing, so there is nothing to differentiate.
 
         Raises:
             ValueError: always.
@@ -154,8 +155,8 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
     costs = costs or Costs()
     costs.check_stages(schedule.num_stages)
     unit_s = _unit_s(costs, schedule.num_stages) if unit_s is None else unit_s
-    if not 0 < unit_s < math.inf:
-        raise ValueError(f"unit_s is {unit_s}; give the seconds that one unit of cost sleeps, a number above 0")
+    if not is_number(unit_s) or not 0 < unit_s < math.inf:
+        raise ValueError(f"unit_s is {unit_s!r}; give the seconds that one unit of cost sleeps, a number above 0")
     timeout_s = _SPARE_S + 2 * unit_s * simulate(schedule, costs).makespan
     with Lanes([f"cpu:{number}" for number in range(schedule.num_ranks)]) as lanes:
         for sleep_s in (0.0, unit_s):  # the first warms up

@@ -182,7 +182,7 @@ def interpret(row: Iterable[Action], works: Mapping[int, Work], transport: Trans
     Nothing here keeps ranks in step. An action waits for its one packet; its time starts only after that. A checked
     schedule has no circle of such waits, so every row ends.
 
-    Source: `_step_microbatches` of torch.distributed.pipelining's schedules. Lesson 10.
+    Source: `_step_microbatches` of torch.distributed.pipelining's schedules. Lessons 09 and 10.
     """
     for action in row:
         packet = transport.take(action)

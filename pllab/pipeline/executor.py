@@ -58,7 +58,7 @@ class LaneExecutor:
     `loss(output, target)` is a mean over its rows, as PyTorch's losses are. For a mean over tokens, give
     `mean_over=num_target_tokens` or another count of the targets. Stages may share parameters. With `recompute` a
     stage keeps only its inputs and runs forward again before its backward. The batch gets no gradient. With
-    `SleepStage` stages the engine is `emulated`; then loss, batch and targets may be left out.
+    `SleepStage` stages the engine is `emulated`; then `step` needs no loss, batch or targets.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -117,7 +117,7 @@ class LaneExecutor:
         Raises:
             ValueError: batch and targets differ in their number of rows.
         """
-        rows = len(as_tuple(batch, "batch")[0])
+        rows = num_rows(as_tuple(batch, "batch"))
         with torch.no_grad():
             return self._run(self.schedule.only("F", min(rows, self.schedule.num_microbatches)), batch, targets)
 

@@ -8,7 +8,7 @@ B's. Both times it does what lesson 09 does:
     a worker  `interpret`: take the packet of each action, let the stage perform it, give the result on
     join      `gather` the outputs of the micro-batches, and of a backward the gradients of the inputs
 
-No clock cycle ends for all at once: a worker waits for the packet of its next action and for nothing else. What a stage
+There is no barrier: a worker waits for the packet of its next action and for nothing else. What a stage
 does with F and B is in `stage.py`. Two small autograd functions join the pipe to the caller's graph:
 
     x ----> [Reverse] --token--> [Attach] ----> y           forward: both pass values on

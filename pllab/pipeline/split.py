@@ -280,9 +280,7 @@ class Score:
         return loss.reshape(())
 
     def total(self, losses: Sequence[torch.Tensor]) -> float:
-        """The loss of the batch from those of its micro-batches; waits for a GPU, and is nan on the meta device."""
-        if any(loss.is_meta for loss in losses):
-            return math.nan
+        """The loss of the batch from those of its micro-batches; waits for a GPU."""
         return float(sum(loss.double() * weight for loss, weight in zip(losses, self.weights, strict=True)))
 
 

@@ -127,7 +127,7 @@ class StageWork:
 
     def _forward_again(self, microbatch: int, packet: Packet) -> Packet:
         (inputs, _, sums), buffers = self._saved[microbatch], list(self._stage.module.named_buffers())
-        versions = [buffer._version for _, buffer in buffers]
+        versions = [_version(buffer) for _, buffer in buffers]
         with torch.enable_grad():
             outputs = self.run(microbatch, inputs)
         for before, now in zip(sums, _sums(outputs), strict=True):
@@ -137,8 +137,9 @@ class StageWork:
                     "its layers draw random numbers with torch alone, overwrite no input and keep no state, or switch "
                     "recompute off"
                 )
+        after = dict(self._stage.module.named_buffers())
         for (name, buffer), version in zip(buffers, versions, strict=True):
-            if self._stage.module.get_buffer(name) is not buffer or buffer._version != version:
+            if after.get(name) is not buffer or _version(buffer) != version:
                 raise ValueError(
                     f"stage {self._stage.number} changed its buffer {name} twice, because it is computed again; "
                     "switch recompute off, or call eval() on that layer"
@@ -212,6 +213,11 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
                 f"stage {number} has a {type(part).__name__} {how}, which mixes the rows of a micro-batch "
                 f"where the plain model mixes those of the batch; use LayerNorm or GroupNorm{way_out}"
             )
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often it was written to; torch does not count what was made under inference_mode."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:

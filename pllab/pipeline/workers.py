@@ -188,7 +188,7 @@ def compute(
             answers.append(out_queues[len(answers)].get(timeout=max(0.0, end - time.monotonic())))
         except Empty:
             if num_ended() == ended:
-                raise Overdue(f"{late()} after {timeout_s:g} s; give it more with timeout_s=") from None
+                raise Overdue(f"{late()} after {timeout_s:g} s; allow more time with timeout_s=") from None
             ended, end = num_ended(), time.monotonic() + timeout_s
     failures = [value for ok, value in answers if not ok]
     failures.sort(key=lambda failure: isinstance(failure[1], Upstream))

@@ -105,10 +105,10 @@ def read_ranks(file: TraceFile) -> list[RankTrace]:
 
 def _lanes(spans: list[Event]) -> list[list[Event]]:
     """The spans of each thread that runs a pipeline's actions; the lane of stage 0 comes first."""
-    of_thread: dict[object, list[tuple[int, Event]]] = defaultdict(list)
+    of_thread: dict[str, list[tuple[int, Event]]] = defaultdict(list)
     for event in spans:
         if (action := action_of(event["name"])) is not None:
-            of_thread[event.get("tid")].append((action.stage, event))
+            of_thread[str(event.get("tid"))].append((action.stage, event))
     lanes = sorted(of_thread.values(), key=lambda lane: min(stage for stage, _ in lane))
     return [[event for _, event in lane] for lane in lanes]
 

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,6 +163,7 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
                     raise ValueError(f"{name} holds numbers that are not finite, so the run had diverged")
                 for part in copies:
                     part.parameter.copy_(_mine(part, whole, mesh))
+            _check_states(set(states.keys()), set(weights.keys()), parts)
             for key in states.keys():  # noqa: SIM118 - it is a file and no dictionary
                 name, _, kind = key.rpartition(".")
                 for part in parts.get(name, []):
@@ -170,6 +171,16 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
                     part.state[kind] = mine.to(part.parameter.device).clone()
     except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise _damaged(path, str(error).partition("\n")[0]) from error
+
+
+def _check_states(keys: Set[str], weights: Set[str], parts: Mapping[str, Sequence[Part]]) -> None:
+    """Refuse states of other weights, and weights that learn without one: AdamW would go on from empty moments."""
+    owners = {key.rpartition(".")[0] for key in keys}
+    learning = {name for name, copies in parts.items() if copies[0].parameter.requires_grad}
+    for name in sorted(owners - weights):
+        raise ValueError(f"{_STATES} has a state of {name}, which is no weight of this model")
+    for name in sorted(learning - owners if owners else ()):
+        raise ValueError(f"{_STATES} has no state of {name}")
 
 
 def plain_model(model: GPT2LMHeadModelParallel) -> Any:

@@ -16,6 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from pllab import comm
+from pllab.arguments import require, whole_number
 from pllab.comm.devices import synchronize
 from pllab.comm.shared_memory import held_for_others
 from pllab.show import Figure, figure
@@ -147,7 +148,12 @@ def equivalence(
         ranks: numbers of ranks, each 2, 4 or 8.
         num_steps: steps of gradient descent.
         timeout_s: the most seconds the ranks of one number may take.
+
+    Raises:
+        ValueError: there are layouts for other numbers of ranks alone, or there is no step.
     """
+    whole_number("num_steps", num_steps)
+    require(bool(ranks) and set(ranks) <= {2, 4, 8}, f"ranks are {ranks}; give numbers of 2, 4 and 8")
     alone, groups = small(), [[small(config) for config in layouts(num_ranks)] for num_ranks in ranks]
     rows = compared([[alone], *groups], num_steps, timeout_s)
     return StrategyComparison(num_steps, alone.batch_size * alone.max_length, 1e-5, True, rows)
@@ -228,12 +234,12 @@ def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:
     """How far losses and parameters are from the reference's, relative; infinite if a parameter is missing."""
     off = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(outcome.losses, reference.losses, strict=True)]
     far = [
-        float((ours - value).abs().max() / value.abs().max())
+        float((ours - value).abs().max() / value.abs().max().clamp(min=1e-30))
         if (ours := outcome.parameters.get(name)) is not None
         else float("inf")
         for name, value in reference.parameters.items()
     ]
-    return max(off), max(far)
+    return float(torch.tensor(off).max()), float(torch.tensor(far).max())  # torch's max keeps what is not a number
 
 
 def _rows(

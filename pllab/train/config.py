@@ -217,7 +217,7 @@ def _check_value(name: str, hint: Any, value: Any) -> None:
         require(is_number(value) and 0 < value < math.inf, f"{name} is {value}; give a finite number above 0")
     elif kind is str:
         is_fine = isinstance(value, str) and value != "" and "\0" not in value
-        require(is_fine, f"{name} is {value!r}; give a name without NUL characters")
+        require(is_fine, f"{name} is {value!r}; give a text that is not empty, without NUL characters")
 
 
 def _settled_axes(config: TrainConfig) -> dict[str, Any]:

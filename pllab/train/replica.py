@@ -73,8 +73,10 @@ def unsent(replica: nn.Module | None, *, is_held: bool = False) -> Iterator[None
     """
     if isinstance(replica, FSDPModule):
         replica.set_requires_gradient_sync(False)
-        yield
-        replica.set_requires_gradient_sync(True)
+        try:
+            yield
+        finally:
+            replica.set_requires_gradient_sync(True)
         return
     is_held &= isinstance(replica, FullyShardedDataParallel)
     block: Any = getattr(replica, "held" if is_held else "no_sync", nullcontext)

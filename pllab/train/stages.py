@@ -1,6 +1,7 @@
 """A GPT-2 as the stages of a pipeline: where it is cut, what works when, and on which lanes."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -68,7 +69,9 @@ def _costs_of_ranks(
 ) -> Costs:
     """Each rank times its own stage, behind the embedding and before the head, which make its input and its loss."""
     own, last = comm.rank(group), len(stages) - 1
-    before, after = [stages[0][:1]] if own > 0 else [], [stages[last][-1:]] if own < last else []
+    # Copies, which go with the calibration: on a GPU the rank's own would stay there.
+    before = [deepcopy(stages[0][:1])] if own > 0 else []
+    after = [deepcopy(stages[last][-1:])] if own < last else []
     chain = [stage.to(options["devices"][0]) for stage in (*before, stages[own], *after)]
     costs = calibrate(chain, (ids, ids), ids, mean_loss, num_ranks=1, **options)
     mine = [costs.duration(len(before), kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)]

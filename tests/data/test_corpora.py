@@ -297,3 +297,9 @@ def test_a_name_that_nothing_has_is_told_with_those_there_are_before_the_network
     with pytest.raises(DatasetError, match="data set 'shakespeare' is not known; give one of docs, numbers, .*tinysh"):
         load_examples("shakespeare")
     assert not hub
+
+
+def test_a_name_with_brackets_is_that_file_and_no_pattern(tmp_path):
+    (tmp_path / "q1.txt").write_text("another file")
+    (tmp_path / "q[1].txt").write_text("this file")
+    assert [one.target for one in load_examples("mine", path=tmp_path / "q[1].txt")] == ["this file"]

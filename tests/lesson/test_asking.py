@@ -2,11 +2,13 @@
 
 import functools
 import importlib
+import json
 import math
 import os
 import sys
 import tempfile
 import time
+from collections import deque
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -29,7 +31,13 @@ from pllab.schedule import Action, Kind, gpipe
 
 
 def there_and_back(value):
-    return decode(encode(value))
+    return decode(json.loads(json.dumps(encode(value))))
+
+
+def classes_in(value):
+    """The classes of a value and of all its parts."""
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return {type(value)} | {kind for part in parts for kind in classes_in(part)}
 
 
 simple = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -87,7 +95,7 @@ class Anything:
 
 @pytest.mark.parametrize("value", [Liar(3), LyingList([1]), {1: Liar(2)}, (Liar(1), 2), Anything()])
 def test_no_class_of_the_learners_comes_back(value):
-    assert there_and_back(value) != object()
+    assert classes_in(there_and_back(value)) <= {int, list, dict, tuple, Odd}
 
 
 def test_what_a_schedule_is_made_of_comes_back_as_itself():
@@ -106,6 +114,7 @@ def test_what_a_schedule_is_made_of_comes_back_as_itself():
         (np.int64(3), 3),
         (range(3), [0, 1, 2]),
         ({1, 2}, {1, 2}),
+        (deque([1, 2]), [1, 2]),
     ],
 )
 def test_numbers_of_other_libraries_are_numbers(value, got):
@@ -131,8 +140,9 @@ def test_an_iterator_is_drawn_and_ends():
             yield filled
 
     drawn = there_and_back(same_list())
-    assert isinstance(drawn, Drawn) and drawn == [[0], [1], [2]] and drawn.later == [[2]] * 3
-    assert len(there_and_back(iter(int, 1))) == 20_000
+    assert isinstance(drawn, Drawn) and list(drawn) == [[0], [1], [2]] and drawn.later == [[2]] * 3
+    assert not isinstance(drawn, list | tuple), "whoever asks for a list is not given an iterator"
+    assert len(list(there_and_back(iter(int, 1)))) == 20_000
 
 
 @pytest.mark.parametrize(
@@ -313,6 +323,66 @@ def test_a_solution_may_use_what_the_learner_has_already_and_sees_no_case():
     assert str(check("09.3", forward).outcome) == "right"
 
 
+def cuts(x, targets, first, second, loss_of):  # a right one of 09.4
+    y = first(x)
+    begin = y.detach().requires_grad_()
+    loss = loss_of(second(begin), targets)
+    loss.backward()
+    y.backward(begin.grad)
+    return loss.item()
+
+
+def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            verdict = check("09.4", cuts)
+            assert not torch.is_grad_enabled()
+        assert torch.get_default_dtype() is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert verdict.outcome is Outcome.RIGHT, str(verdict)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_check_builds_no_class_that_an_exercise_has_only_imported():
+    """Nor anything but a record: the child names classes as it likes."""
+    for name in ("lesson_09_run:NamedTuple", "lesson_09_watch:Machine", "lesson_08:Exercise", "nothing:Ran"):
+        told = {"record": [f"pllab.lesson.exercises.{name}", {}]}
+        try:
+            assert isinstance(decode(told), Odd), name
+        except NO_VALUE:
+            assert name == "nothing:Ran"
+
+
+def test_a_function_that_fails_now_and_then_does_not_pass():
+    def sometimes(batches, schedule, partitions, devices, in_queues, out_queues, seen=[]):  # noqa: B006 - on purpose
+        if len(batches) == 5 and len(schedule) == 3 and not seen:
+            seen.append(1)
+            raise KeyError("once")
+        for i, j in schedule:
+            in_queues[j].put(pipeline.Task(functools.partial(partitions[j], batches[i])))
+        answers = [out_queues[j].get() for _, j in schedule]
+        for (i, _), (ok, answer) in zip(schedule, answers, strict=True):
+            if not ok:
+                raise answer[1].with_traceback(answer[2])
+            batches[i] = answer
+
+    verdict = check("09.2", sometimes)
+    assert verdict.hint_id == "raised" and "KeyError" in verdict.first.hint
+
+
+def test_equality_that_says_yes_to_everything_hides_no_shared_memory():
+    def one_tensor(first, last):
+        torch.equal = lambda *_: True
+        zero = torch.zeros_like(first)
+        first.grad = last.grad = sum(copy.grad if copy.grad is not None else zero for copy in (first, last))
+
+    assert check("07.3", one_tensor).hint_id == "one_tensor"
+
+
 # Exercises made up for the conversation itself.
 
 
@@ -397,6 +467,46 @@ def waits():
 
 def asks(solution):
     solution()
+
+
+@pytest.mark.parametrize("fails", [lambda: b"\xff".decode(), lambda: raises(ExceptionGroup("two", [ValueError()]))])
+def test_an_exception_that_a_text_does_not_make_is_still_one(fails):
+    verdict = verdict_on(Case("it answers", asks), fails)
+    assert verdict.hint_id == "raised" and "Your function raised" in verdict.first.hint
+
+
+def raises(error):
+    raise error
+
+
+def test_grad_mode_left_off_by_one_question_is_on_in_the_next():
+    def case(solution):
+        if solution() != [True, True]:
+            raise Wrong("off", "It stays off.")
+
+    def looks():
+        import torch
+
+        seen = [torch.is_grad_enabled()]
+        torch.set_grad_enabled(False)
+        return [*seen, True]
+
+    exercise = replace(made_up(Case("one", case)), cases=(Case("one", case), Case("two", case)))
+    assert judged_on(exercise, looks).outcome is Outcome.RIGHT
+
+
+def test_a_function_may_ask_back_from_several_threads():
+    def case(solution):
+        if solution(lambda number: number * 10) != [0, 10, 20, 30]:
+            raise Wrong("mixed", "The answers are mixed up.")
+
+    def in_threads(times_ten):
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(4) as pool:
+            return list(pool.map(times_ten, range(4)))
+
+    assert verdict_on(Case("", case), in_threads).outcome is Outcome.RIGHT
 
 
 @pytest.mark.parametrize("is_starved", [False, True])

@@ -448,6 +448,6 @@ def test_other_work_runs_on_the_thread_of_every_lane_at_the_same_time() -> None:
 def test_other_work_that_does_not_end_is_an_error_and_not_a_wait() -> None:
     stop = threading.Event()
     with LaneExecutor(gpipe(2, 2), [SleepStage(0.001, 0.001), SleepStage(0.001, 0.001)], timeout_s=0.1) as executor:
-        with pytest.raises(TimeoutError, match="a lane is not done after 0.1 s; give it more with timeout_s="):
+        with pytest.raises(TimeoutError, match="a lane is not done after 0.1 s; allow more time with timeout_s="):
             executor.on_each_lane(lambda rank: stop.wait(30))
         stop.set()

@@ -309,6 +309,26 @@ def test_batch_normalisation_that_always_takes_the_rows_at_hand_is_refused_in_ev
             pipe(torch.randn(4, 4))
 
 
+def test_a_buffer_made_under_inference_mode_is_recomputed_and_a_lost_one_is_named() -> None:
+    class Loses(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if hasattr(self, "once") and torch.is_grad_enabled():
+                del self.once
+            return super().forward(x)
+
+    with torch.inference_mode():
+        scale = torch.ones(4)
+    kept, loses = nn.Linear(4, 4), Loses(4, 4)
+    kept.register_buffer("scale", scale)
+    loses.register_buffer("once", torch.zeros(()))
+    with Pipe.from_partitions([nn.Sequential(kept)], ["cpu:0"], 2, recompute=True) as pipe:
+        pipe(torch.randn(4, 4)).sum().backward()
+    assert kept.weight.grad is not None
+    with Pipe.from_partitions([nn.Sequential(loses)], ["cpu:0"], 2, recompute=True) as pipe:
+        with pytest.raises(ValueError, match=r"changed its buffer 0\.once"):
+            pipe(torch.randn(4, 4)).sum().backward()
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 def test_recomputation_refuses_a_stage_that_changes_its_buffers(in_place: bool) -> None:
     """The second forward would change them once more, without a trace in the result."""

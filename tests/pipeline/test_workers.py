@@ -79,7 +79,7 @@ def test_compute_reports_the_cause_and_not_the_consequence_when_all_have_answere
 def test_compute_does_not_wait_for_ever() -> None:
     release = threading.Event()
     workers = create_workers(["cpu:0"])
-    with pytest.raises(TimeoutError, match="a lane is not done after 0.05 s; give it more with timeout_s="):
+    with pytest.raises(TimeoutError, match="a lane is not done after 0.05 s; allow more time with timeout_s="):
         compute([Task(partial(release.wait, 5))], workers.in_queues, workers.out_queues, 0.05)
     release.set()
     workers.close()

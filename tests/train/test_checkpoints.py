@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import GPT2LMHeadModel
 
 from pllab import cli, comm
@@ -143,12 +144,20 @@ FILES = {
     "an optimizer of a few bytes": lambda path: cut(path / STATES, 50),
     "truncated optimizer": lambda path: cut(path / STATES, -50),
     "missing optimizer": lambda path: (path / STATES).unlink(),
+    "an optimizer of other names": lambda path: shutil.copy(path / WEIGHTS, path / STATES),
+    "an optimizer without one weight": lambda path: forget_a_state(path / STATES),
 }
 
 
 def become_a_folder(file):
     file.unlink()
     file.mkdir()
+
+
+def forget_a_state(file):
+    states = load_file(file)
+    name = min(states).rpartition(".")[0]
+    save_file({key: value for key, value in states.items() if key.rpartition(".")[0] != name}, file)
 
 
 def cut(file, end):

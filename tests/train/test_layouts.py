@@ -1,5 +1,6 @@
 """Every layout trains the model that one process trains; `make test` takes a sample, `make exhaustive` all."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -73,6 +74,11 @@ def test_the_comparison_sees_a_wrong_loss_a_wrong_parameter_and_a_missing_one() 
     assert deviation(right._replace(losses=[2.2]), right)[0] == pytest.approx(0.1)
     assert deviation(right._replace(parameters={"w": torch.tensor([4.0, 2.0])}), right)[1] == 0.25
     assert deviation(right._replace(parameters={}), right)[1] == float("inf")
+    lost = right._replace(parameters={"v": torch.zeros(2), "w": right.parameters["w"]})
+    assert deviation(lost, lost) == (0.0, 0.0), "zeros are zeros"
+    for name in ("v", "w"):  # the first of two, and the last
+        nan = lost._replace(parameters=lost.parameters | {name: torch.full((2,), math.nan)})
+        assert math.isnan(deviation(nan, lost)[1])
 
 
 def test_the_layouts_cover_every_axis_and_both_implementations() -> None:

@@ -11,7 +11,6 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from itertools import zip_longest
 from math import prod
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 from pllab.comm import Message, RankError, record_messages
 from pllab.comm.errors import is_echo
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, once_a_check
 from pllab.lesson.exercises.watched_waits import watch_waits
 from pllab.lesson.own_code import their_line
 
@@ -145,7 +144,7 @@ def _where(error: BaseException) -> str:
     return f" ({line})" if line else ""
 
 
-@lru_cache(maxsize=2)  # all cases of an exercise ask about the same run
+@once_a_check  # all cases of an exercise ask about the same run
 def run(program: Program, solution: Any, world_size: int = WORLD_SIZE) -> Ran:
     """Run `program(rank, world_size, solution, log)` on the ranks and collect what they saw."""
     with tempfile.TemporaryDirectory(dir=solution.folder) as folder:

@@ -8,7 +8,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 
 from pllab.comm import Message, RankError, barrier
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, once_a_check
 
 Program = Callable[..., Any]  # program(rank, world_size, function, *args), on every rank
 WORLD_SIZE = 2
@@ -58,7 +57,7 @@ def seen_on_ranks(program: Program, solution: Any, world_size: int = WORLD_SIZE)
     return outcome
 
 
-@lru_cache(maxsize=2)  # a failure too: no case launches again after it
+@once_a_check  # a failure too: no case launches again after it
 def _outcome(program: Program, solution: Any, world_size: int) -> list[Any] | Exception:
     with TemporaryDirectory(dir=solution.folder) as folder:
         try:

@@ -46,9 +46,9 @@ def two_tensors(tie: Asked) -> None:
     """One tensor for both would be added to twice by the next backward."""
     for grads in ((1.0, 10.0), (1.0, None), (None, 1.0), (None, None)):
         first, last = _asked(tie, grads)
-        if first.grad is None or last.grad is None:
+        if first.grad is None or last.grad is None or last.grad_after is None:
             continue  # another case asks for what is missing
-        if first.shares_gradient:
+        if not torch.equal(last.grad, last.grad_after):
             raise Wrong(
                 "one_tensor",
                 f"The gradients were {grads[0]} and {grads[1]}. After your call both copies' gradients share one "
@@ -105,22 +105,21 @@ def other_types(tie: Asked) -> None:
 
 
 class Copy(NamedTuple):
-    """One copy after a call: the weight, its gradient, and whether the gradient's memory is the other copy's too."""
+    """One copy after a call: the weight, its gradient, and that again when 1 was added to the first copy's."""
 
     weight: torch.Tensor
     grad: torch.Tensor | None
-    shares_gradient: bool
+    grad_after: torch.Tensor | None
 
 
 def tied(tie: Tie, grads: tuple[float | None, float | None], dtype: str = "float32") -> tuple[Copy, Copy]:
     """In the process of the function: both copies after a call with these gradients."""
     first, last = _copies(*grads, dtype=getattr(torch, dtype))
     tie(first, last)
-    mine, its = (None if copy.grad is None else copy.grad.detach().clone() for copy in (first, last))
+    before = [None if copy.grad is None else copy.grad.detach().clone() for copy in (first, last)]
     if first.grad is not None:
         first.grad.data.add_(1.0)
-    shares = last.grad is not None and its is not None and not torch.equal(last.grad, its)
-    return Copy(first.detach(), mine, shares), Copy(last.detach(), its, shares)
+    return Copy(first.detach(), before[0], first.grad), Copy(last.detach(), before[1], last.grad)
 
 
 def trained(tie: Tie) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -137,7 +137,7 @@ def second_half(halves: Halves, widths: Sequence[int], rows: int, seed: int) -> 
     chain = _Chain(widths, rows, seed)
     _, weight_half = _run_first(halves, chain)
     with _Watched(chain) as watched:
-        answer = weight_half()
+        answer = _taken(weight_half())
     return Second(answer, watched.products)
 
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from pllab import comm
 from pllab.comm.errors import is_echo
 from pllab.lesson.conversation import text_of
 from pllab.lesson.encoding import decode, encode
-from pllab.lesson.exercise import Undecided, Wrong
+from pllab.lesson.exercise import Undecided, Wrong, once_a_check
 from pllab.lesson.exercises.watched_waits import End, watch_ends
 from pllab.lesson.own_code import copied
 
@@ -111,7 +110,7 @@ class Worlds:
         return self.seen[world_size]
 
 
-@lru_cache(maxsize=1)  # all cases of an exercise ask about the same run
+@once_a_check  # all cases of an exercise ask about the same run
 def worlds(program: Program, solution: Any, plan: Plan) -> Worlds:
     """Run the program in every world of the plan, each of which has another size."""
     with tempfile.TemporaryDirectory(dir=solution.folder) as name:
