@@ -178,7 +178,9 @@ def _exception(told: Any) -> Exception:
 
 
 def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float) -> Verdict:
-    """Judge a solution by its answers: all cases, also after one that failed, but none after it stopped answering.
+    """Judge a solution by its answers, case by case up to the first that fails.
+
+    What fails after that may follow from it, and would name a false cause.
 
     folder: an empty folder for what the other process prints.
     """
@@ -188,6 +190,8 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
         with _as_torch_begins(), Solution(exercise, packed, nursery, folder, deadline_s) as solution:
             for case in exercise.cases:
                 results.append(_result(case, solution))
+                if results[-1].failed:
+                    break
     except Unread:
         return refusal(exercise, "cannot_travel", CANNOT_BE_READ, _printed(folder))
     except NotImplementedError:
@@ -200,8 +204,7 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
         is_starved = ended.is_starved
         results += [] if is_starved else [_unanswered(exercise.cases[len(results)], ended)]
     has_failed = any(result.failed for result in results)
-    undecided = is_starved and not has_failed
-    outcome = Outcome.UNDECIDED if undecided else Outcome.NOT_YET if has_failed else Outcome.RIGHT
+    outcome = Outcome.UNDECIDED if is_starved else Outcome.NOT_YET if has_failed else Outcome.RIGHT
     results += [Result(claim=claim) for claim in exercise.claims[len(results) :]]
     return Verdict(exercise=exercise, outcome=outcome, results=tuple(results), printed=_printed(folder))
 

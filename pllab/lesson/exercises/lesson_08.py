@@ -40,7 +40,7 @@ EXERCISES = (
         title="How many micro-batches are enough",
         minutes=7,
         difficulty=2,
-        cases=(bubble.enough, bubble.no_more_than_enough, bubble.one_is_enough),
+        cases=(bubble.fewest_that_are_enough, bubble.one_is_enough),
         hints=(
             "Try it by hand for 3 stages and a fraction of 0.5: what is it with 1, 2 and 3 micro-batches?",
             "The fraction falls when m grows. So the first number of micro-batches that is enough is the smallest one.",
