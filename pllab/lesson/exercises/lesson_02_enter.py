@@ -17,7 +17,8 @@ import torch
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Attempt, Watch, line_up, worlds
+from pllab.lesson.exercises.failures import seen_in_world
+from pllab.lesson.exercises.ranks import Attempt, Watch, line_up
 
 Enter = Callable[[int, int, str, float], Any]
 
@@ -84,7 +85,7 @@ def _judge_wait(rank: int, skips: int, waited_s: float | None, deadline_s: float
 
 
 def _seen(enter: Enter) -> list[dict[str, Any]]:
-    seen = worlds(in_two_groups, enter, _PLAN).of(3)
+    seen = seen_in_world(in_two_groups, enter, _PLAN, 3)
     if any(one["attempt"].kind == "NotImplementedError" for one in seen):
         raise NotImplementedError
     return seen

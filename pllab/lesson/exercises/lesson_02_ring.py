@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Watch, refuse_alone, refuse_failures, worlds
+from pllab.lesson.exercises.failures import refuse_alone, refuse_failures, seen_in_world
+from pllab.lesson.exercises.ranks import Watch
 
 RingPass = Callable[[torch.Tensor], Any]
 
@@ -46,7 +47,7 @@ def three_ranks(ring_pass: RingPass) -> None:
 
 @case("in a world of 1 the rank gets its own values and waits for nobody")
 def alone(ring_pass: RingPass) -> None:
-    refuse_alone(worlds(pass_around, ring_pass, _PLAN).of(1)[0]["attempts"])
+    refuse_alone(seen_in_world(pass_around, ring_pass, _PLAN, 1)[0]["attempts"])
     _judge(ring_pass, 1)
 
 
@@ -57,7 +58,7 @@ def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -
         x = make(rank)
         one = watch.attempt(ring_pass, x)
         seen["attempts"].append(_without_value(one))
-        if one.error or one.left:
+        if one.failed:
             break
         if not isinstance(one.value, torch.Tensor):
             return seen | {"no_tensor": repr(one.value)[:80]}
@@ -70,7 +71,7 @@ def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -
 
 def _without_value(one: Any) -> Any:
     """8 MB need not travel to the judge."""
-    return type(one)(None, one.messages, one.ends, one.error, one.kind, one.late)
+    return one.holding(None)
 
 
 def _is_same(left: torch.Tensor, right: torch.Tensor) -> bool:
@@ -86,7 +87,7 @@ def _kind(x: torch.Tensor) -> str:
 
 
 def _judge(ring_pass: RingPass, world_size: int) -> None:
-    seen = worlds(pass_around, ring_pass, _PLAN).of(world_size)
+    seen = seen_in_world(pass_around, ring_pass, _PLAN, world_size)
     where = f"In a world of {world_size}"
     for rank, one in enumerate(seen):
         if "no_tensor" in one:

@@ -14,7 +14,8 @@ import torch
 from pllab import comm
 from pllab.comm.collectives import list_new_groups
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Watch, worlds
+from pllab.lesson.exercises.failures import seen_in_world
+from pllab.lesson.exercises.ranks import Watch
 
 MyGroups = Callable[[list[list[int]]], Any]
 Members = list[list[int]]
@@ -31,7 +32,9 @@ _TASKS = (_APART, _OVERLAPPING, _BY_SIZE, _EQUAL, _WITHOUT_1)
     "every rank asks for the same groups in the same order, keeps its own in the order of members, and can sum in them"
 )
 def same_calls(my_groups: MyGroups) -> None:
-    for members, seen in zip(_TASKS, zip(*worlds(use_groups, my_groups, ((3,),)).of(3), strict=False), strict=False):
+    for members, seen in zip(
+        _TASKS, zip(*seen_in_world(use_groups, my_groups, ((3,),), 3), strict=False), strict=False
+    ):
         _judge(members, list(seen))
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_alone, refuse_failures, worlds
+from pllab.lesson.exercises.failures import refuse_alone, refuse_failures, seen_in_world
+from pllab.lesson.exercises.ranks import Attempt, Watch
 
 RingAllReduce = Callable[[torch.Tensor], Any]
 
@@ -67,7 +68,7 @@ def floats(ring_all_reduce: RingAllReduce) -> None:
 
 @case("a rank that is alone sends nothing and keeps its numbers")
 def alone(ring_all_reduce: RingAllReduce) -> None:
-    refuse_alone(list(worlds(reduce_all, ring_all_reduce, _PLAN).of(1)[0].values()))
+    refuse_alone(list(seen_in_world(reduce_all, ring_all_reduce, _PLAN, 1)[0].values()))
     for name in (*_EVEN, *_UNEVEN, *_SHAPES):
         _judge_sum(ring_all_reduce, 1, name)
 
@@ -85,8 +86,8 @@ def reduce_all(watch: Watch, rank: int, world_size: int, ring_all_reduce: RingAl
         one = watch.attempt(ring_all_reduce, tensor)
         moved = not torch.equal(memory, tensor)
         value = (tensor, one.value if isinstance(one.value, torch.Tensor) else None, moved)
-        seen[name] = Attempt(value, one.messages, one.ends, one.error, one.kind, one.late)
-        if one.error or one.left:
+        seen[name] = one.holding(value)
+        if one.failed:
             break
     return seen
 
@@ -110,7 +111,7 @@ def _attempts(ring_all_reduce: RingAllReduce, size: int, name: str) -> list[Atte
 
 def _seen(ring_all_reduce: RingAllReduce, size: int) -> list[dict[str, Attempt]]:
     try:
-        return worlds(reduce_all, ring_all_reduce, _PLAN).of(size)
+        return seen_in_world(reduce_all, ring_all_reduce, _PLAN, size)
     except Wrong as wrong:
         if wrong.hint_id != "sizes_differ":
             raise

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_alone, refuse_failures, worlds
+from pllab.lesson.exercises.failures import refuse_alone, refuse_failures, seen_in_world
+from pllab.lesson.exercises.ranks import Attempt, Watch
 
 TreeBroadcast = Callable[..., Any]
 
@@ -54,7 +55,7 @@ def few_rounds(tree_broadcast: TreeBroadcast) -> None:
 
 @case("a rank that is alone sends nothing and keeps its numbers")
 def alone(tree_broadcast: TreeBroadcast) -> None:
-    refuse_alone(worlds(broadcast_all, tree_broadcast, _PLAN).of(1)[0][0])
+    refuse_alone(seen_in_world(broadcast_all, tree_broadcast, _PLAN, 1)[0][0])
     _judge_values(1, 0, _attempts(tree_broadcast, 1, 0))
 
 
@@ -70,8 +71,8 @@ def broadcast_all(watch: Watch, rank: int, world_size: int, tree_broadcast: Tree
             memory = tensor.view_as(tensor)
             one = watch.attempt(tree_broadcast, tensor, root) if root else watch.attempt(tree_broadcast, tensor)
             value = _found(tensor, memory, one.value, right)
-            seen.setdefault(root, []).append(Attempt(value, one.messages, one.ends, one.error, one.kind, one.late))
-            if one.error or one.left:
+            seen.setdefault(root, []).append(one.holding(value))
+            if one.failed:
                 return seen
     return seen
 
@@ -92,7 +93,7 @@ def _attempts(tree_broadcast: TreeBroadcast, size: int, root: int) -> list[list[
     Raises:
         Wrong: with a root up to this one a rank failed, so that nobody knows what this one would have done.
     """
-    seen = worlds(broadcast_all, tree_broadcast, _PLAN).of(size)
+    seen = seen_in_world(broadcast_all, tree_broadcast, _PLAN, size)
     for earlier in range(root + 1):
         for number in range(len(_MAKERS)):
             reached = [one[earlier][number] for one in seen if number < len(one.get(earlier, ()))]

@@ -19,7 +19,7 @@ from typing import Any
 from pllab.comm import Message, RankError, record_messages
 from pllab.comm.errors import is_echo
 from pllab.lesson.exercise import Wrong, once_a_check
-from pllab.lesson.exercises.watched_waits import watch_waits
+from pllab.lesson.exercises.waits import watch_waits
 from pllab.lesson.own_code import their_line
 
 Program = Callable[..., Any]  # program(rank, world_size, function, *args), on every rank
@@ -120,7 +120,7 @@ def attempt(log: Path, solution: Callable[..., Any], *arguments: Any) -> tuple[A
     try:
         with record_messages(note), watch_waits() as started:
             value = solution(*arguments)
-        return value, Attempt(calls, not_waited_for=sum(not message.waited_for for message in started))
+        return value, Attempt(calls, not_waited_for=sum(call.state == "started" for call in started))
     except Exception as error:
         text = traceback.format_exception_only(error)[0].strip().rstrip(".")
         return None, Attempt(calls, text + _where(error), type(error).__name__, is_echo(error))

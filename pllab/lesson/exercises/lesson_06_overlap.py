@@ -20,7 +20,7 @@ from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_06_judge import judge_gradient
 from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
 from pllab.lesson.exercises.lesson_06_ranks import appears, close, judge_alone, mean, seen_on_ranks, settle, write_down
-from pllab.lesson.exercises.watched_waits import Watched, watch_waits
+from pllab.lesson.exercises.waits import Started, watch_waits
 
 Install = Callable[[nn.Module], Any]
 Gradients = dict[str, torch.Tensor]
@@ -69,16 +69,16 @@ def program(rank: int, world_size: int, install: Install, folder: str) -> Seen:
     return seen
 
 
-def _wait(wait: Callable[[], Any], seen: Seen, started: list[Watched]) -> None:
+def _wait(wait: Callable[[], Any], seen: Seen, started: list[Started]) -> None:
     """Call the learner's wait, and see whether it waits for every message of the step."""
     wait()
     if not seen.not_waited_for:
         seen.started = len(started)
-        seen.not_waited_for = sum(not message.waited_for for message in started)
+        seen.not_waited_for = sum(call.state == "started" for call in started)
     started.clear()
 
 
-def _branches(rank: int, world_size: int, install: Install, seen: Seen, started: list[Watched], folder: Path) -> None:
+def _branches(rank: int, world_size: int, install: Install, seen: Seen, started: list[Started], folder: Path) -> None:
     """A step in which a parameter is unused, with each place it can have; then one in which it is used."""
     models = []
     for step, place in enumerate(PLACES):

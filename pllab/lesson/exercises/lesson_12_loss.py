@@ -11,7 +11,8 @@ import torch
 from torch.nn import functional
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_failures, worlds
+from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
+from pllab.lesson.exercises.ranks import Attempt, Watch
 from pllab.parallel.tensor import bounds
 
 VocabLoss = Callable[[torch.Tensor, torch.Tensor, int], Any]
@@ -104,7 +105,7 @@ def _whole(number: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _attempts(vocab_loss: VocabLoss, size: int, number: int) -> list[Attempt]:
-    seen = worlds(call_on_ranks, vocab_loss, _PLAN).of(size)
+    seen = seen_in_world(call_on_ranks, vocab_loss, _PLAN, size)
     for earlier in range(number + 1):
         attempts = [one[earlier] for one in seen if earlier < len(one)]
         for rank, one in enumerate(attempts):

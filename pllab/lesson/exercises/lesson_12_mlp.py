@@ -14,7 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_failures, worlds
+from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
+from pllab.lesson.exercises.ranks import Attempt, Watch
 from pllab.parallel.tensor import copy_in, reduce_out
 
 SplitMlp = Callable[..., Any]
@@ -112,7 +113,7 @@ def _plain() -> tuple[torch.Tensor, Tensors]:
 
 
 def _attempts(split_mlp: SplitMlp, size: int) -> list[Attempt]:
-    attempts = worlds(call_on_ranks, split_mlp, _PLAN).of(size)
+    attempts = seen_in_world(call_on_ranks, split_mlp, _PLAN, size)
     refuse_failures(attempts, f"In a world of {size}")
     return list(attempts)
 

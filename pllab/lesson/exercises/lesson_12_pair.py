@@ -11,7 +11,8 @@ import torch
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_failures, worlds
+from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
+from pllab.lesson.exercises.ranks import Attempt, Watch
 
 Pair = Callable[[], Any]
 
@@ -138,7 +139,7 @@ def _given(rank: int, form: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _seen(pair: Pair, size: int) -> list[dict[str, list[Seen]]]:
-    attempts: Sequence[Attempt] = worlds(call_on_ranks, pair, _PLAN).of(size)
+    attempts: Sequence[Attempt] = seen_in_world(call_on_ranks, pair, _PLAN, size)
     for one in attempts:
         if "leaf Variable that requires grad" in one.error or "modified by an inplace" in one.error:
             raise Wrong("x_changed", "You summed into x itself, which others hold: sum up a copy.")

@@ -10,7 +10,7 @@ import torch
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_13_ranks import SIZES, Seen, close, judge_weight, part_size, seen_in, without_value
-from pllab.lesson.exercises.watched_ranks import Watch
+from pllab.lesson.exercises.ranks import Watch
 
 ShardedAdam = Callable[..., Any]
 
@@ -60,7 +60,7 @@ def step_all(watch: Watch, rank: int, world_size: int, sharded_adam: ShardedAdam
             if step == 0:
                 held = _numbers_in(state, {flat.untyped_storage().data_ptr()})
             seen[name] = Seen(without_value(one), after, held)
-            if one.error or one.left:
+            if one.failed:
                 return seen
     return seen
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_13_ranks import SIZES, Seen, part_of, part_size, seen_in, without_value
-from pllab.lesson.exercises.watched_ranks import Watch
+from pllab.lesson.exercises.ranks import Watch
 
 GatherState = Callable[..., Any]
 
@@ -102,14 +102,14 @@ def gather_all(watch: Watch, rank: int, world_size: int, gather_state: GatherSta
         one = watch.attempt(gather_state, model, part)
         first = _copied(one.value)
         seen[name] = Seen(without_value(one), first)
-        if one.error or one.left:
+        if one.failed:
             break
         part.fill_(-1.0)
         _erase(model)
         trained = _copied(one.value)
         two = watch.attempt(gather_state, model, part)
         seen[name + _AGAIN] = Seen(without_value(two), (first, trained, _copied(one.value)))
-        if two.error or two.left:
+        if two.failed:
             break
     return seen
 

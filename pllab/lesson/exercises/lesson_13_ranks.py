@@ -11,7 +11,8 @@ import torch
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.watched_ranks import Attempt, Plan, Program, refuse_failures, worlds
+from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
+from pllab.lesson.exercises.ranks import Attempt, Plan, Program
 
 PLAN: Plan = ((3,), (2, 1))
 SIZES = (3, 2, 1)
@@ -50,7 +51,7 @@ def part_of(flat: torch.Tensor, rank: int, world_size: int) -> torch.Tensor:
 
 def without_value(one: Attempt) -> Attempt:
     """An attempt as it travels to the judge, who gets a copy of what counts."""
-    return Attempt(None, one.messages, one.ends, one.error, one.kind, one.late)
+    return one.holding(None)
 
 
 def seen_in(program: Program, solution: Callable[..., Any], size: int, name: str) -> list[Seen]:
@@ -61,7 +62,7 @@ def seen_in(program: Program, solution: Callable[..., Any], size: int, name: str
         NotImplementedError: the function is the stub.
     """
     try:
-        seen: list[dict[str, Seen]] = worlds(program, solution, PLAN).of(size)
+        seen: list[dict[str, Seen]] = seen_in_world(program, solution, PLAN, size)
     except Wrong as wrong:
         if wrong.hint_id != "crashed":
             raise

@@ -21,7 +21,7 @@ from pllab.lesson.exercises.lesson_13_ranks import (
     seen_in,
     without_value,
 )
-from pllab.lesson.exercises.watched_ranks import Watch
+from pllab.lesson.exercises.ranks import Watch
 
 ShardOf = Callable[[nn.Module], Any]
 
@@ -87,7 +87,7 @@ def scatter_all(watch: Watch, rank: int, world_size: int, shard_of_gradients: Sh
         behind = value.untyped_storage().nbytes() if isinstance(value, torch.Tensor) else 0
         told = value.clone() if isinstance(value, torch.Tensor) else type(value).__name__
         seen[name] = Seen(without_value(one), told, (left, behind))
-        if one.error or one.left or (name == _GAP and _leaves_out(told, world_size)):
+        if one.failed or (name == _GAP and _leaves_out(told, world_size)):
             break
     return seen
 

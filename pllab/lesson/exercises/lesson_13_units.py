@@ -23,7 +23,7 @@ from pllab.lesson.exercises.lesson_13_ranks import (
     seen_in,
     without_value,
 )
-from pllab.lesson.exercises.watched_ranks import Watch
+from pllab.lesson.exercises.ranks import Watch
 
 TrainUnits = Callable[..., Any]
 

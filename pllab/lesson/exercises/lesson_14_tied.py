@@ -12,7 +12,8 @@ import torch
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.watched_ranks import Attempt, Watch, refuse_failures, worlds
+from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
+from pllab.lesson.exercises.ranks import Attempt, Watch
 
 Finish = Callable[[torch.Tensor, slice, Any, Any], Any]
 
@@ -59,7 +60,7 @@ def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Finish) -> list[See
         buffer = layout.buffers()[rank].clone()
         attempt = watch.attempt(finish, buffer, layout.tied[rank // _DP], ends, dp)
         seen.append(Seen(attempt, buffer, comm.group_name(ends), comm.group_name(dp)))
-        if attempt.error or attempt.left:
+        if attempt.failed:
             break
     return seen
 
@@ -70,7 +71,7 @@ def _seen(finish: Finish, number: int) -> list[Seen]:
     Raises:
         Wrong: a call before it or this one failed.
     """
-    ranks: list[list[Seen]] = worlds(finish_on_ranks, finish, _PLAN).of(4)
+    ranks: list[list[Seen]] = seen_in_world(finish_on_ranks, finish, _PLAN, 4)
     for at, layout in enumerate(_LAYOUTS[: number + 1]):
         if there := [each[at].attempt for each in ranks if len(each) > at]:
             _refuse_parts(there)

@@ -4,18 +4,18 @@ import pytest
 
 from pllab.comm import Message
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_05_watch import agree
+from pllab.lesson.exercises.failures import agree
 
 
-def calls(*sizes: int) -> list[Message]:
-    return [Message("all_reduce", (size,), 4 * size, None, order) for order, size in enumerate(sizes)]
+def calls(*sizes: int, num_ranks: int = 3) -> list[Message]:
+    return [Message("all_reduce", (size,), 4 * size, None, order, num_ranks) for order, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(
     ("of_ranks", "hint_id"),
     [
-        ([calls(8, 2), calls(8)], "not_all_ranks"),
-        ([calls(8, 2), calls(2, 8)], "other_order"),
+        ([calls(8, 2), calls(8), calls(8, 2)], "not_all_ranks"),
+        ([calls(8, 2), calls(2, 8), calls(8, 2)], "other_order"),
         ([calls(8), calls(), calls(2)], "other_order"),  # gloo ended a rank before all had called
     ],
 )
@@ -32,3 +32,7 @@ def test_calls_that_differ_are_told_with_their_ranks():
 
 def test_the_same_calls_agree():
     agree([calls(8, 2)] * 3)
+
+
+def test_calls_within_smaller_groups_need_not_agree():
+    agree([calls(8, num_ranks=2), calls(4, num_ranks=2), []])

@@ -1,0 +1,203 @@
+"""A student's function on real ranks, in worlds of several sizes after one launch, with an eye on every message.
+
+Starting processes is what a check with ranks waits for. So one launch answers all cases: its processes meet again and
+again, in the worlds of a plan. Every world begins when all processes stand at its door, and only then do deadlines run:
+a busy machine starts slowly, and is no deadlock. What a rank sends goes into a file at once, so that the cause is known
+even when gloo ends the process. What is refused about a run as such is in `failures`.
+"""
+
+import json
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from pllab import comm
+from pllab.comm.errors import is_echo
+from pllab.lesson.conversation import text_of
+from pllab.lesson.encoding import decode, encode
+from pllab.lesson.exercise import once_a_check
+from pllab.lesson.exercises.waits import Started, watch_waits
+from pllab.lesson.own_code import copied, their_line
+
+_enter_group = copied(comm.setup)  # exercise 02.2 asks for it
+
+Plan = tuple[tuple[int, ...], ...]
+"""World sizes, meeting after meeting: `((3,), (2, 1))` is a world of 3, then one of 2 beside one of 1."""
+
+DEADLINE_S = 5.0  # of a message, once all ranks are there
+LATE_S = 20.0  # of one world; for what waits elsewhere than in a message
+_LAUNCH_S = 100.0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One call of the student's function on one rank; `error` is empty when it returned.
+
+    where: the student's line that raised, such as `line 3 of average: dist.all_reduce(None)`.
+    late: it waited for a message until the deadline, or the rank at the other end was gone.
+    """
+
+    value: Any
+    messages: tuple[comm.Message, ...]
+    started: tuple[Started, ...]
+    error: str = ""
+    kind: str = ""
+    where: str = ""
+    late: bool = False
+
+    @property
+    def left(self) -> list[Started]:
+        """What is still under way after a call that returned: nobody has waited for it."""
+        return [] if self.error else [call for call in self.started if call.state == "started"]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it raised, or left something under way: what comes after it on this rank would say nothing."""
+        return bool(self.error or self.left)
+
+    def named(self, name: str) -> list[comm.Message]:
+        """The messages of this name, in order."""
+        return [message for message in self.messages if message.name == name]
+
+    def holding(self, value: Any) -> Self:
+        """The same attempt with what the judge needs of its value."""
+        return replace(self, value=value)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a program on a rank is given: `attempt`, and a folder that all processes share."""
+
+    folder: Path
+    log: Path
+
+    def attempt(self, solution: Callable[..., Any], *arguments: Any) -> Attempt:
+        """Call the student's function and keep what was seen, whatever happens."""
+        error: dict[str, Any] = {}
+        with watch_waits() as started, comm.record_messages(self._note) as ledger:
+            try:
+                value = solution(*arguments)
+            except Exception as raised:
+                value, error = None, _told(raised)
+        return Attempt(value, tuple(ledger.messages), tuple(started), **error)
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """A line into this process's log, which outlives the process."""
+        with self.log.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _note(self, message: comm.Message) -> None:
+        """Stop a message to or from a rank that does not exist, on which gloo would crash; write down all others."""
+        if message.peer is not None and not 0 <= message.peer < comm.world_size():
+            raise ValueError(f"there is no rank {message.peer} in a world of {comm.world_size()}")
+        self.write(asdict(message))
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    words = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".")
+    is_late = re.search("PeerError|timed? ?out|timeout|deadline", words, re.IGNORECASE) is not None
+    late = isinstance(error, RuntimeError | TimeoutError) and (is_late or is_echo(error))
+    return {"error": words, "kind": type(error).__name__, "where": their_line(error), "late": late}
+
+
+Program = Callable[[Watch, int, int, Any], Any]
+"""`program(watch, rank, world_size, solution)` on every rank of a world; it returns what it saw."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a process wrote down in one world, known even when it did not come back."""
+
+    began: bool
+    late: bool
+    messages: tuple[comm.Message, ...]
+
+
+@dataclass(frozen=True)
+class World:
+    """What the ranks of one world saw, in order of rank; if one of them did not come back, their logs and why."""
+
+    seen: list[Any] | None
+    logs: list[Log]
+    ended: str = ""
+
+
+@once_a_check  # all cases of an exercise ask about the same run
+def run_worlds(program: Program, solution: Any, plan: Plan) -> dict[int, World]:
+    """Run the program in every world of the plan, each of which has another size."""
+    with tempfile.TemporaryDirectory(dir=solution.folder) as name:
+        folder, ended = Path(name), ""
+        try:
+            solution.on_ranks(_serve, sum(plan[0]), program, plan, name, timeout_s=_LAUNCH_S)
+        except comm.RankError as error:
+            ended = str(error).partition("\n")[0]
+        worlds: dict[int, World] = {}
+        for meeting, sizes in enumerate(plan):
+            for first, size in zip(_firsts(sizes), sizes, strict=True):
+                files = [folder / f"{meeting}-{first + rank}" for rank in range(size)]
+                results = [file.with_suffix(".result") for file in files]
+                whole = all(file.exists() for file in results)
+                seen = [decode(json.loads(text_of(file))) for file in results] if whole else None
+                worlds[size] = World(seen, [_read(file.with_suffix(".log")) for file in files], ended)
+    return worlds
+
+
+def _serve(process: int, num_processes: int, solution: Any, program: Program, plan: Plan, name: str) -> None:
+    """In each process: one world after the other."""
+    folder = Path(name)
+    for meeting, sizes in enumerate(plan):
+        comm.teardown()
+        places = [(first, size) for first, size in zip(_firsts(sizes), sizes, strict=True)]
+        line_up(folder, f"door-{meeting}", process, num_processes)
+        inside = [(first, size) for first, size in places if first <= process < first + size]
+        if not inside:
+            continue
+        (first, size), file = inside[0], folder / f"{meeting}-{process}"
+        watch = Watch(folder, file.with_suffix(".log"))
+        with _time_limit(watch):
+            door = str(folder / f"meeting-{meeting}-{first}")
+            _enter_group(process - first, size, "gloo", init_file=door, timeout_s=DEADLINE_S)
+            watch.write({"began": True})
+            seen = json.dumps(encode(program(watch, process - first, size, solution)))
+        draft = file.with_suffix(".draft")
+        draft.write_text(seen)
+        draft.rename(file.with_suffix(".result"))
+
+
+def line_up(folder: Path, name: str, process: int, num_processes: int) -> None:
+    """Wait until all processes are here; the launch's own deadline ends this wait."""
+    (folder / f"{name}-{process}").touch()
+    while not all((folder / f"{name}-{other}").exists() for other in range(num_processes)):
+        time.sleep(0.01)
+
+
+def _firsts(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[:number]) for number in range(len(sizes))]
+
+
+@contextmanager
+def _time_limit(watch: Watch) -> Iterator[None]:
+    def give_up() -> None:
+        watch.write({"late": True})
+        os._exit(1)
+
+    timer = threading.Timer(LATE_S, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _read(log: Path) -> Log:
+    lines = [json.loads(line) for line in text_of(log).splitlines()]
+    messages = [comm.Message(**line | {"shape": tuple(line["shape"])}) for line in lines if "name" in line]
+    return Log({"began": True} in lines, {"late": True} in lines, tuple(messages))
