@@ -179,34 +179,6 @@ def with_overhead(name, overhead):
     return bubbles
 
 
-FRACTIONS = [
-    ("overhead_for_fraction", with_fraction("overhead_twice", right_overhead)),
-    ("extra_stage", with_fraction("p_over_all", lambda m, p: p / (m + p - 1))),
-    ("extra_stage", with_fraction("p_over_m_first", lambda m, p: p / m)),
-    ("extra_tick", with_fraction("one_tick_too_many", lambda m, p: (p - 1) / (m + p))),
-    ("busy_for_idle", with_fraction("busy_share", lambda m, p: m / (m + p - 1))),
-    ("whole_part", with_fraction("whole_fraction", lambda m, p: (p - 1) // (m + p - 1))),
-    ("swapped_arguments", with_fraction("stages_first", lambda m, p: (m - 1) / (m + p - 1))),
-    ("percent", with_fraction("in_per_cent", lambda m, p: 100 * (p - 1) / (m + p - 1))),
-    ("there_and_back", with_fraction("doubles_the_bubble", lambda m, p: 2 * (p - 1) / (m + p - 1))),
-    ("wrong_number", with_fraction("one_over_m", lambda m, p: 1 / m)),
-    ("wrong_number", with_fraction("only_up_to_a_hundred", lambda m, p: right_fraction(min(m, 100), p))),
-    ("no_number", with_fraction("as_a_text", lambda m, p: f"{right_fraction(m, p):.1%}")),
-    ("one_stage", with_fraction("at_least_something", lambda m, p: right_fraction(m, p) or 0.001)),
-]
-OVERHEADS = [
-    ("fraction_for_overhead", with_overhead("fraction_twice", right_fraction)),
-    ("extra_stage", with_overhead("p_over_m", lambda m, p: p / m)),
-    ("upside_down", with_overhead("m_over_idle", lambda m, p: m / (p - 1) if p > 1 else 0)),
-    ("whole_part", with_overhead("whole_overhead", lambda m, p: (p - 1) // m)),
-    ("swapped_arguments", with_overhead("stages_first_overhead", lambda m, p: (m - 1) / p)),
-    ("there_and_back", with_overhead("doubles_the_overhead", lambda m, p: 2 * (p - 1) / m)),
-    ("wrong_number", with_overhead("idle_cells", lambda m, p: p * (p - 1))),
-    ("wrong_number", with_overhead("never_above_one", lambda m, p: min(1, (p - 1) / m))),
-    ("one_stage", with_overhead("never_without", lambda m, p: max(1, p - 1) / m)),
-]
-
-
 def says_nothing(m, p):
     print((p - 1) / (m + p - 1), (p - 1) / m)  # noqa: T201 - the bug
 
@@ -300,7 +272,28 @@ WRONG = [
     ("08.1", "few_batches", crashes_with_few),
     ("08.1", "one_stage", refuses_one_stage),
     ("08.1", "one_stage", idles_with_one_stage),
-    *(("08.2", hint_id, wrong) for hint_id, wrong in FRACTIONS + OVERHEADS),
+    ("08.2", "overhead_for_fraction", with_fraction("overhead_twice", right_overhead)),
+    ("08.2", "extra_stage", with_fraction("p_over_all", lambda m, p: p / (m + p - 1))),
+    ("08.2", "extra_stage", with_fraction("p_over_m_first", lambda m, p: p / m)),
+    ("08.2", "extra_tick", with_fraction("one_tick_too_many", lambda m, p: (p - 1) / (m + p))),
+    ("08.2", "busy_for_idle", with_fraction("busy_share", lambda m, p: m / (m + p - 1))),
+    ("08.2", "whole_part", with_fraction("whole_fraction", lambda m, p: (p - 1) // (m + p - 1))),
+    ("08.2", "swapped_arguments", with_fraction("stages_first", lambda m, p: (m - 1) / (m + p - 1))),
+    ("08.2", "percent", with_fraction("in_per_cent", lambda m, p: 100 * (p - 1) / (m + p - 1))),
+    ("08.2", "there_and_back", with_fraction("doubles_the_bubble", lambda m, p: 2 * (p - 1) / (m + p - 1))),
+    ("08.2", "wrong_number", with_fraction("one_over_m", lambda m, p: 1 / m)),
+    ("08.2", "wrong_number", with_fraction("only_up_to_a_hundred", lambda m, p: right_fraction(min(m, 100), p))),
+    ("08.2", "no_number", with_fraction("as_a_text", lambda m, p: f"{right_fraction(m, p):.1%}")),
+    ("08.2", "one_stage", with_fraction("at_least_something", lambda m, p: right_fraction(m, p) or 0.001)),
+    ("08.2", "fraction_for_overhead", with_overhead("fraction_twice", right_fraction)),
+    ("08.2", "extra_stage", with_overhead("p_over_m", lambda m, p: p / m)),
+    ("08.2", "upside_down", with_overhead("m_over_idle", lambda m, p: m / (p - 1) if p > 1 else 0)),
+    ("08.2", "whole_part", with_overhead("whole_overhead", lambda m, p: (p - 1) // m)),
+    ("08.2", "swapped_arguments", with_overhead("stages_first_overhead", lambda m, p: (m - 1) / p)),
+    ("08.2", "there_and_back", with_overhead("doubles_the_overhead", lambda m, p: 2 * (p - 1) / m)),
+    ("08.2", "wrong_number", with_overhead("idle_cells", lambda m, p: p * (p - 1))),
+    ("08.2", "wrong_number", with_overhead("never_above_one", lambda m, p: min(1, (p - 1) / m))),
+    ("08.2", "one_stage", with_overhead("never_without", lambda m, p: max(1, p - 1) / m)),
     ("08.2", "nothing", says_nothing),
     ("08.2", "no_pair", only_the_fraction),
     ("08.2", "turned_round", overhead_first),
