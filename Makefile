@@ -48,7 +48,7 @@ exhaustive: .venv/test.stamp # on top of make test: every wrong solution and wha
 	$(MAKE) --no-print-directory --jobs=3 exhaustive-exercises exhaustive-solutions exhaustive-others
 
 EXERCISES := tests/lesson/test_exercises.py tests/browser/test_lessons.py
-SOLUTIONS := $(addprefix tests/lesson/test_,strangers.py solutions.py machine.py grading.py) tests/browser
+SOLUTIONS := $(addprefix tests/lesson/test_,solutions.py machine.py grading.py) tests/browser
 
 exhaustive-exercises: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(EXERCISES)

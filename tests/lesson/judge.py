@@ -14,11 +14,13 @@ from pllab.lesson import asking
 from pllab.lesson.checking import warm_nursery
 from pllab.lesson.exercise import find
 from pllab.lesson.packing import Packed, pack
-from pllab.lesson.verdict import Outcome
+from pllab.lesson.verdict import Outcome, Verdict
+
+_TRIES = 5
 
 
-def judged(exercise_id: str, solution: Callable[..., Any]) -> str:
-    """`"right"`, or the id of the first hint that refuses it, or what else ended the check.
+def judged(exercise_id: str, solution: Callable[..., Any]) -> Verdict:
+    """The verdict of a check, also of a solution made of the package's own; a busy machine gets more tries.
 
     The solution runs in a process of its own, as in a check; a module of tests goes there whole, not by its name.
     """
@@ -28,9 +30,17 @@ def judged(exercise_id: str, solution: Callable[..., Any]) -> str:
         cloudpickle.register_pickle_by_value(home)
     packed = pack(exercise, solution)
     assert isinstance(packed, Packed), str(packed)
-    with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
-        verdict = asking.judge(exercise, packed, warm_nursery(), Path(folder), exercise.deadline_s)
-    return "right" if verdict.outcome is Outcome.RIGHT else verdict.hint_id or str(verdict.outcome)
+    for _ in range(_TRIES):
+        with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
+            verdict = asking.judge(exercise, packed, warm_nursery(), Path(folder), exercise.deadline_s)
+        if verdict.outcome is not Outcome.UNDECIDED:
+            break
+    return verdict
+
+
+def name_of(solution: Callable[..., Any]) -> str:
+    """Its name; one that is made by a function has its maker's text."""
+    return getattr(solution, "__name__", str(solution))
 
 
 def cell(code: str, **names: Any) -> dict[str, Any]:

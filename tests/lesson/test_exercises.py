@@ -1,11 +1,13 @@
 """Every wrong solution is refused with its own hint, and every right one passes.
 
 By default each exercise is tried with its first right solution and, where that is quick, with one of its wrong ones,
-always the same; `make exhaustive` tries all.
+always the same; `make exhaustive` tries all. Mutants are our own wrong solutions, variants other right ones; strangers
+wrote theirs from the statement alone.
 """
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from importlib import import_module
@@ -18,16 +20,15 @@ import pytest
 from pllab.lesson import Exercise, Outcome, check
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.exercises import lesson_09_compute
-from tests.lesson.judge import judged
+from tests.lesson.judge import judged, name_of
 
 Solution = Callable[..., Any]
 
 LESSONS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("mutants_*.py"))
 MUTANTS = [import_module(f"tests.lesson.mutants_{lesson}") for lesson in LESSONS]
 VARIANTS = [import_module(f"tests.lesson.variants_{lesson}") for lesson in LESSONS]
-WRONG = [wrong for module in MUTANTS for wrong in module.WRONG]
+STRANGERS = [import_module(f"tests.lesson.strangers_{lesson}") for lesson in LESSONS]
 HANGING = [wrong for module in MUTANTS for wrong in getattr(module, "HANGING", [])]
-RIGHT = [right for module in VARIANTS for right in module.RIGHT]
 EXERCISES = [exercise for lesson in LESSONS for exercise in exercises_of(lesson)]
 
 
@@ -38,41 +39,50 @@ each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exerci
 
 
 def wrong_ones(exercise: Exercise) -> list[tuple[Solution, str]]:
-    """The wrong solutions of an exercise with their hints, in an order by chance that never changes."""
-    wrong = [(solution, hint_id) for exercise_id, hint_id, solution in WRONG if exercise_id == exercise.id]
-    return sorted(wrong, key=lambda one: sha256(f"{exercise.id} {name_of(one[0])}".encode()).digest())
+    """The wrong solutions of an exercise with their hints, in an order by chance that never changes.
+
+    A stranger's has no hint of its own, "".
+    """
+    ours = [(wrong, hint_id) for module in MUTANTS for number, hint_id, wrong in module.WRONG if number == exercise.id]
+    theirs = [(wrong, "") for module in STRANGERS for number, wrong, _ in module.WRONG if number == exercise.id]
+    return sorted(ours + theirs, key=lambda one: sha256(f"{exercise.id} {name_of(one[0])}".encode()).digest())
 
 
 def right_ones(exercise: Exercise) -> list[Solution]:
-    return [solution for exercise_id, solution in RIGHT if exercise_id == exercise.id]
-
-
-def name_of(solution: Solution) -> str:
-    return getattr(solution, "__name__", str(solution))
+    rows = [row for module in VARIANTS + STRANGERS for row in module.RIGHT]
+    return [row[1] for row in rows if row[0] == exercise.id]
 
 
 def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are judged before any complaint, so that one run tells everything."""
+    """Each with its hint, and no two alike; all are judged before any complaint, so that one run tells everything."""
     monkeypatch.setattr(lesson_09_compute, "MEETING_S", 0.5)  # a sequential solution waits this long
-    verdicts = {name_of(solution): (judged(exercise.id, solution), hint_id) for solution, hint_id in wrong}
-    assert not {name: verdict for name, verdict in verdicts.items() if verdict[0] != verdict[1]}
+    found = {name_of(solution): (judged(exercise.id, solution), hint_id) for solution, hint_id in wrong}
+    bad = [
+        f"{name}, which is {hint_id or 'wrong'}: {verdict}"
+        for name, (verdict, hint_id) in found.items()
+        if verdict.outcome is not Outcome.NOT_YET or hint_id not in ("", verdict.hint_id)
+    ]
+    assert not bad, "\n".join(bad)
+    patterns = Counter((verdict.first.claim, verdict.hint_id) for verdict, _ in found.values())
+    assert [pattern for pattern, number in patterns.items() if number > 1] == []
 
 
 def assert_passes(exercise: Exercise, solutions: Iterable[Solution]) -> None:
     before = set(threading.enumerate())  # those of an earlier test may end meanwhile
     verdicts = {name_of(solution): judged(exercise.id, solution) for solution in solutions}
-    assert set(verdicts.values()) == {"right"}, verdicts
+    bad = [f"{name}: {verdict}" for name, verdict in verdicts.items() if verdict.outcome is not Outcome.RIGHT]
+    assert not bad, "\n".join(bad)
     assert not set(threading.enumerate()) - before
 
 
 def assert_passes_in_the_process_of_a_check(exercise: Exercise, solution: Solution) -> None:
     """Sent by value, as a function of a notebook cell is."""
-    for module in VARIANTS:
+    for module in VARIANTS + STRANGERS:
         cloudpickle.register_pickle_by_value(module)
     try:
         verdict = check(exercise.id, solution, deadline_s=60.0)
     finally:
-        for module in VARIANTS:
+        for module in VARIANTS + STRANGERS:
             cloudpickle.unregister_pickle_by_value(module)
     assert verdict.outcome is Outcome.RIGHT, str(verdict)
 
@@ -84,9 +94,8 @@ def test_a_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch):
 
 @pytest.mark.exhaustive
 @each_exercise
-def test_every_other_wrong_solution_is_refused_with_its_own_hint(exercise, monkeypatch):
-    wrong = wrong_ones(exercise)[1 if exercise in QUICK else 0 :]
-    assert_refused(exercise, wrong, monkeypatch)
+def test_every_wrong_solution_is_refused_in_its_own_way(exercise, monkeypatch):
+    assert_refused(exercise, wrong_ones(exercise), monkeypatch)
 
 
 @each_exercise
@@ -114,16 +123,19 @@ def test_a_solution_that_never_ends_is_refused_by_the_deadline(exercise_id, hint
     home = sys.modules[solution.__module__]
     cloudpickle.register_pickle_by_value(home)  # its module may import what a solution cannot
     try:
-        verdict = check(exercise_id, solution, deadline_s=2.0)
+        for _ in range(5):  # a busy machine may have no answer in time
+            verdict = check(exercise_id, solution, deadline_s=2.0)
+            if verdict.outcome is not Outcome.UNDECIDED:
+                break
     finally:
         cloudpickle.unregister_pickle_by_value(home)
     assert (verdict.outcome, verdict.hint_id) == (Outcome.NOT_YET, hint_id)
     assert verdict.first.where.endswith(f"of {solution.__name__}")
 
 
-def test_every_exercise_has_three_right_variants_and_more_wrong_ones():
+def test_every_exercise_has_right_and_wrong_ones_and_three_hints():
     for exercise in EXERCISES:
-        assert len(right_ones(exercise)) >= 3, exercise.id
-        assert len({hint_id for _, hint_id in wrong_ones(exercise)}) >= 3, exercise.id
+        assert len(right_ones(exercise)) >= 6, exercise.id
+        assert len({hint_id for _, hint_id in wrong_ones(exercise)}) >= 4, exercise.id
         assert len(set(exercise.hints)) == 3, exercise.id
         assert len(set(exercise.claims)) == len(exercise.cases), exercise.id

@@ -1,0 +1,65 @@
+"""A wrong answer has a name only if a known mistake explains every wrong one, and is shown beside the right one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pllab.lesson.exercise import Wrong
+from pllab.lesson.mistakes import Mistake, compare
+
+NUMBERS = [(2,), (3,), (5,)]
+TWICE = Mistake("twice", "Double it, and do not square it.", like=lambda n: n * n)
+NEGATIVE = Mistake("negative", "It has the wrong sign.", when=lambda answer, n: answer == -2 * n)
+
+
+def double(n):
+    return 2 * n
+
+
+def told(solution, mistakes=(TWICE, NEGATIVE), **options):
+    with pytest.raises(Wrong) as wrong:
+        compare(solution, NUMBERS, double, mistakes, asked="n = {}", **options)
+    return wrong.value.hint_id, wrong.value.sentence
+
+
+def test_right_answers_pass():
+    compare(double, NUMBERS, double, [TWICE], asked="n = {}")
+
+
+def test_a_mistake_that_explains_all_wrong_answers_is_named_with_the_first_of_them():
+    assert told(lambda n: n * n) == (  # right for 2
+        "twice",
+        "For n = 3 your function gave 9; right is 6. Double it, and do not square it.",
+    )
+    assert told(lambda n: -2 * n)[0] == "negative"
+
+
+def test_answers_that_no_mistake_explains_are_shown():
+    assert told(lambda n: n * n if n < 5 else 0) == ("wrong", "For n = 3 your function gave 9; right is 6.")
+    assert told(lambda n: None, hint_id="none")[0] == "none"
+
+
+def test_a_rule_that_fails_on_an_odd_answer_does_not_explain_it():
+    larger = Mistake("larger", "", when=lambda answer, n: answer > n)
+    assert told(lambda n: "text", [larger])[0] == "wrong"
+
+
+def test_answers_are_read_and_compared_as_the_check_says():
+    compare(lambda n: [2 * n + 1e-12], NUMBERS, double, asked="", read=lambda answer, n: answer[0], same=_near)
+    assert told(lambda n: [n], read=lambda answer, n: answer[0], show="<{}>".format)[1].startswith(
+        "For n = 2 your function gave <2>; right is <4>."
+    )
+
+
+def _near(one, other):
+    return abs(one - other) < 1e-9
+
+
+@given(st.lists(st.integers(), min_size=1))
+def test_a_function_that_changes_what_it_is_given_changes_no_question(items):
+    def empties(given):
+        given.clear()
+        return 0
+
+    with pytest.raises(Wrong, match="your function gave 0"):
+        compare(empties, [(items,)], lambda given: len(given), asked="{}")
