@@ -30,10 +30,6 @@ _COMMANDS = {
         "which rank, call and cause stopped a job, from flight records of its ranks",
     ),
     "import": ("pllab.cli.importing:run", "read the traces of a pipeline: where its time went, beside the prediction"),
-    "record": (
-        "pllab.cli.teaching:run_record",
-        "run the five moments of the guide, and keep them as files",
-    ),
     "grade": ("pllab.cli.teaching:run", "the checks of handed-in notebooks, with points, and limits on what they take"),
     "student": ("pllab.cli.teaching:run_student", "copy the lessons for students: stubs, and no folded solutions"),
 }

@@ -1,4 +1,4 @@
-"""`pllab grade NOTEBOOKS`, `student FOLDER` and `record FOLDER`: what a teacher does with the lessons."""
+"""`pllab grade NOTEBOOKS` and `student FOLDER`: what a teacher does with the lessons."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pllab.arguments import printable, require
-from pllab.cli.flags import check_file, parse
+from pllab.cli.flags import parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +56,6 @@ class StudentOptions:
             raise ValueError("no folder is given; write python -m pllab student FOLDER")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordOptions:
-    """Record the moments of the instructor's guide, as a safety net for a class; do it on a quiet machine."""
-
-    folder: Path | None = None
-    """Folder for the recordings, a file for each moment."""
-    moments: tuple[str, ...] = ()
-    """Which moments to record; by default all."""
-
-    def __post_init__(self) -> None:
-        if self.folder is None:
-            raise ValueError("no folder is given; write python -m pllab record notebooks/recorded")
-        if self.folder.is_file():
-            raise ValueError(f"{str(self.folder)!r} is a file; name the folder for the recordings")
-
-
 def run(words: Sequence[str]) -> int:
     """Grade the notebooks and print their sheets in order; returns 1 if one could not be read, whatever the grades.
 
@@ -110,27 +94,4 @@ def run_student(words: Sequence[str]) -> int:
     assert options.folder is not None
     names = build(options.notebooks, options.folder)
     print(f"{len(names)} lessons and AGENTS.md are in {options.folder}")
-    return 0
-
-
-def run_record(words: Sequence[str]) -> int:
-    """Record the moments one after the other, and print what each saw; returns 0.
-
-    Raises:
-        ValueError: there is no folder or no such moment.
-        OSError: a file cannot be written.
-    """
-    options = parse(RecordOptions, words, "record", alone="folder")
-    from pllab.lesson.moments import record
-    from pllab.lesson.recordings import MOMENTS
-
-    assert options.folder is not None, "refused above"
-    moments = options.moments or MOMENTS
-    for moment in moments:
-        require(moment in MOMENTS, f"{moment!r} is no moment of the guide; choose one of {', '.join(MOMENTS)}")
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for moment in moments:
-        check_file("the recording", options.folder / f"{moment}.json")
-    for moment in moments:
-        print(f"{record(moment, options.folder)} is written", flush=True)
     return 0

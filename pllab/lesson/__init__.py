@@ -5,7 +5,6 @@ from pllab.lesson.exercise import Case, Exercise, Wrong
 from pllab.lesson.guesses import Calibration, calibration
 from pllab.lesson.keeping import Parts, mine, parts
 from pllab.lesson.prediction import Prediction, predict
-from pllab.lesson.recordings import Run, recorded
 from pllab.lesson.source import Source, show_source
 from pllab.lesson.verdict import NotRight, Outcome, Result, Verdict
 
@@ -18,7 +17,6 @@ __all__ = [
     "Parts",
     "Prediction",
     "Result",
-    "Run",
     "Source",
     "Verdict",
     "Wrong",
@@ -28,6 +26,5 @@ __all__ = [
     "mine",
     "parts",
     "predict",
-    "recorded",
     "show_source",
 ]

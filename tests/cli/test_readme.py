@@ -40,12 +40,11 @@ SMALL = {
     "equivalence": "--ranks 2 --num-steps 1".split(),
     "grade": ["--jobs", "1"],
     "import": [],
-    "record": ["--moments", "golf"],
     "scale": "--world-size 8 --dp 2 --tp 2 --pp 2 --model tiny".split(),
     "student": ["--notebooks", "lessons"],
     "train": [*TINY, "--n-layer", "4", "--workdir", "work"],
 }
-STARTS_PROCESSES = r"grade|record|compare|equivalence|bench (?!simulate)|train .*(--dp|data_parallel)"
+STARTS_PROCESSES = r"grade|compare|equivalence|bench (?!simulate)|train .*(--dp|data_parallel)"
 
 
 def commands() -> list[tuple[str, str]]:
