@@ -15,8 +15,6 @@ from typing import Any
 
 from pllab.files import write_whole
 from pllab.lesson.keeping import home
-from pllab.show import Figure, figure
-from pllab.show.figures import chart
 from pllab.show.theme import count_of, write_number
 
 Guess = float | tuple[float, float]
@@ -115,18 +113,6 @@ class Calibration:
             words.append(f"Your typical guess was off by a factor of {statistics.median(factors):.2f} (the median).")
         return words
 
-    def figure(self) -> Figure:
-        """Every guess as a multiple of what was measured, on one axis; right is 1.
-
-        Raises:
-            ValueError: there is no guess that can be drawn.
-        """
-        drawn = [one for one in self.kept if one.measured > 0 and one.ends[1] > 0]
-        if not drawn:
-            raise ValueError(self.problem or _WHAT_TO_DO)
-        words = "; ".join(f"{one.question} {_multiple(one)}, {one.cells()[0]}" for one in drawn)
-        return figure(_draw(drawn), f"Guess as a multiple of the measurement: {words}.")
-
     def __repr__(self) -> str:
         rows = [
             f"{outcome}: {question} guess {guess}, measured {told}" + (f", factor {factor}" if factor else "")
@@ -143,9 +129,7 @@ class Calibration:
             "<tr>" + "".join(f'<td style="{_CELL}">{escape(text)}</td>' for text in one.cells()) + "</tr>"
             for one in self.kept
         )
-        can_draw = any(one.measured > 0 and one.ends[1] > 0 for one in self.kept)
-        picture = self.figure().to_html() if can_draw else ""
-        return f"{said}{picture}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        return f"{said}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 _COLUMNS = ("outcome", "question", "guess", "measured", "factor off")
@@ -154,7 +138,7 @@ _COLUMNS = ("outcome", "question", "guess", "measured", "factor off")
 def calibration() -> Calibration:
     """Score all guesses of the course that are kept in the learner's folder.
 
-    Example: `calibration()` as the last line of a cell shows sentence, picture and a row for each question.
+    Example: `calibration()` as the last line of a cell shows the score and a row for each question.
     """
     try:
         return Calibration(tuple(_read(home() / FILE)))
@@ -208,32 +192,16 @@ def _write(path: Path, kept: Sequence[Kept]) -> None:
     write_whole(path, json.dumps([asdict(one) for one in kept], indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _kept(row: Any) -> Kept:
+def _kept(row: dict[str, Any]) -> Kept:
+    """A guess of the file; it is the learner's own, so only what would break the score is refused."""
     guess, spread = row["guess"], row["spread"]
-    return Kept(
-        question=_text(row["question"]),
-        unit=_text(row["unit"]),
-        guess=_pair(guess) if isinstance(guess, list) else _number(guess),
-        measured=_number(row["measured"]),
-        spread=None if spread is None else _pair(spread),
-        engine=_text(row["engine"]),
-    )
+    ends = _pair(guess) if isinstance(guess, list) else float(guess)
+    told = {name: str(row[name]) for name in ("question", "unit", "engine")}
+    return Kept(guess=ends, measured=float(row["measured"]), spread=None if spread is None else _pair(spread), **told)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise TypeError
-    return float(value)
-
-
-def _pair(value: Any) -> tuple[float, float]:
-    low, high = map(_number, value)
+def _pair(value: list[Any]) -> tuple[float, float]:
+    low, high = map(float, value)
     return low, high
 
 
@@ -257,36 +225,3 @@ def _of_ranges(held: int, count: int) -> str:
 def _chance(outcomes: range, count: int) -> float:
     """How likely one of these numbers of ranges holds, if each holds with the promised share."""
     return sum(math.comb(count, k) * PROMISED**k * (1 - PROMISED) ** (count - k) for k in outcomes)
-
-
-def _multiple(one: Kept) -> str:
-    low, high = one.ends
-    return f"{write_ends((low / one.measured, high / one.measured))} times"
-
-
-def _draw(kept: Sequence[Kept]) -> Any:
-    """A row for each guess: a bar or a diamond, the spread of the measurement grey around 1."""
-    with chart("guess as a multiple of the measurement", "", 8.0, 0.42 * len(kept) + 1.1) as axes:
-        floor = min([0.25, *(low / one.measured / 1.3 for one in kept if (low := one.ends[0]) > 0)])
-        for row, one in enumerate(reversed(kept)):
-            low, high = (max(end / one.measured, floor) for end in one.ends)
-            colour = "#009E73" if one.held else "#D55E00"
-            if one.spread is not None:
-                spread = [max(end / one.measured, floor) for end in one.spread]
-                axes.plot(spread, [row, row], color="#999999", linewidth=12, alpha=0.5, solid_capstyle="butt")
-            axes.plot([low, high], [row, row], "-" if one.is_range else "D", color=colour, linewidth=4)
-            axes.annotate(one.cells()[0], (high, row), xytext=(8, -4), textcoords="offset points")
-        axes.axvline(1.0, color="black", linewidth=1)
-        axes.set_xscale("log")
-        limits = floor, max([4.0, *(1.8 * one.ends[1] / one.measured for one in kept)])
-        axes.set_xticks([2.0**power for power in range(-6, 7)])
-        axes.set_xlim(*limits)
-        axes.set_yticks(range(len(kept)), [_short(one.question) for one in reversed(kept)])
-        axes.set_ylim(-0.7, len(kept) - 0.3)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.xaxis.set_minor_formatter(lambda *_: "")
-        return axes.figure
-
-
-def _short(question: str, most: int = 46) -> str:
-    return question if len(question) <= most else question[: most - 1].rstrip() + "…"

@@ -79,12 +79,12 @@ class Verdict:
 
     @property
     def first(self) -> Result:
-        """The first result that failed; an empty one if none did."""
+        """The result that failed, after which no other is judged; an empty one if none did."""
         return next((result for result in self.results if result.failed), Result(claim=""))
 
     @property
     def hint_id(self) -> str:
-        """The class of the first bug."""
+        """The class of the bug."""
         return self.first.hint_id
 
     def rows(self) -> list[tuple[str, str]]:
@@ -105,13 +105,10 @@ class Verdict:
         return [(printable(label), printable(text, keep="\n\t")) for label, text in self.rows()]
 
     def _rows_of_results(self) -> Iterator[tuple[str, str]]:
-        """The first failure alone has a hint: what fails after it may follow from it, and would name a false cause."""
         for result in self.results:
-            if result is not self.first:
-                yield ("passed" if result.passed else "not judged yet"), result.claim
-                continue
-            yield "failed", result.claim
-            yield f"hint ({result.hint_id})", result.hint
+            yield ("passed" if result.passed else "failed" if result.failed else "not judged yet"), result.claim
+            if result.failed:
+                yield f"hint ({result.hint_id})", result.hint
             if result.where:
                 yield "where", result.where
 
