@@ -1,125 +1,49 @@
-"""The bench of exercise 09.2: real workers, late ones when asked, and a call of the student's function as written.
+"""What exercises 09.2, 09.3 and 09.5 have in common: calls of a function as it is written, threads, and failures.
 
-A method as in the course, `compute(self, batches, schedule)` with the rest on `self`, is called as one, so that
+A method as in the course, such as `compute(self, batches, schedule)` with the rest on `self`, is called as one, so that
 student work can be carried over.
 """
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from queue import Empty
 from types import SimpleNamespace
-from typing import Any
-
-import torch
+from typing import Any, NamedTuple, NoReturn
 
 from pllab.lesson.exercise import Wrong
-from pllab.pipeline import Task, Workers, create_workers
-
-Compute = Callable[..., Any]
-Schedule = list[tuple[int, int]]
-Stage = Callable[[torch.Tensor], torch.Tensor]
+from pllab.pipeline import Task, Workers
 
 
-class Bench:
-    """Workers for the stages, and the student's function called the way it is written."""
-
-    def __init__(self, compute: Compute, stages: Sequence[Stage], held: bool = False) -> None:
-        self._compute = compute
-        self._stages = list(stages)
-        self._devices = [torch.device("cpu", stage) for stage in range(len(stages))]
-        self.workers = create_workers(self._devices)
-        self.threads = self.workers.threads
-        ins: list[Any] = list(self.workers.in_queues)
-        outs: list[Any] = list(self.workers.out_queues)
-        self._queues = _held(ins, outs) if held else (ins, outs)
-
-    def __enter__(self) -> "Bench":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.workers.close()
-
-    def cycle(self, batches: list[Any], schedule: Schedule) -> None:
-        """One call of the student's function."""
-        ins, outs = self._queues
-        if is_method(self._compute):
-            owner = SimpleNamespace(
-                partitions=self._stages, devices=self._devices, in_queues=ins, out_queues=outs, split_size=1
-            )
-            self._compute(owner, batches, list(schedule))
-        else:
-            self._compute(batches, list(schedule), self._stages, self._devices, ins, outs)
+def call_as_written(function: Callable[..., Any], *given: Any, **rest: Any) -> Any:
+    """Call the learner's function, or its method, whose first argument is `self` and has `rest`."""
+    if next(iter(inspect.signature(function).parameters), "") == "self":
+        return function(SimpleNamespace(**rest), *given)
+    return function(*given, *rest.values())
 
 
-def judge_leftovers(workers: Workers) -> None:
-    """Refuse answers that a failed call left behind, once the workers are through with all that they were given."""
-    end = object()
-    for ins, outs, thread in zip(*workers, strict=True):
-        ins.put(Task(lambda: end))
-        answers = [_answer(outs, thread)]
-        while answers[-1] is not end:
-            answers.append(_answer(outs, thread))
-        if len(answers) > 1:
-            raise Wrong(
-                "stale_result",
-                "After an exception a result of the failed call was still in a queue, or came into it later, and the "
-                "next call takes it for its own: wait for the results of all tasks you gave out, then raise.",
-            )
+def met(meeting: threading.Barrier, meeting_s: float) -> bool:
+    """Wait for the other stage; False when it does not come in time, and at once in every meeting after that."""
+    try:
+        meeting.wait(timeout=meeting_s)
+    except threading.BrokenBarrierError:
+        return False
+    return True
 
 
-def _answer(outs: Any, thread: threading.Thread) -> Any:
-    while True:
-        is_alive = thread.is_alive()
-        try:
-            return outs.get(timeout=0.1)[1]
-        except Empty:
-            if not is_alive:
-                raise Wrong(
-                    "dead_worker",
-                    "After an exception a worker was gone: None in its in-queue ends it. Workers belong to the caller, "
-                    "who needs them for the next call.",
-                ) from None
+# Threads
+
+CALLER, NOBODY = -1, -2  # where something ran that was on no worker: on the thread that called, on another
 
 
-def is_method(function: Callable[..., Any]) -> bool:
-    """Whether it is written as a method of the course: its first argument is `self`."""
-    return next(iter(inspect.signature(function).parameters), "") == "self"
-
-
-class _HeldIn:
-    """An in-queue that hands its tasks on when somebody waits for a result: the latest a worker can be."""
-
-    def __init__(self, queue: Any) -> None:
-        self._queue = queue
-        self._kept: list[Any] = []
-
-    def put(self, item: Any, *_: object, **__: object) -> None:
-        self._kept.append(item)
-
-    def release(self) -> None:
-        kept, self._kept = self._kept, []
-        for item in kept:
-            self._queue.put(item)
-
-
-class _HeldOut:
-    """The out-queue beside it: any look at it lets the workers go."""
-
-    def __init__(self, queue: Any, held: Sequence[_HeldIn]) -> None:
-        self._queue = queue
-        self._held = held
-
-    def __getattr__(self, name: str) -> Any:
-        for queue in self._held:
-            queue.release()
-        return getattr(self._queue, name)
-
-
-def _held(ins: list[Any], outs: list[Any]) -> tuple[list[Any], list[Any]]:
-    held = [_HeldIn(queue) for queue in ins]
-    return list(held), [_HeldOut(queue, held) for queue in outs]
+def place_here(workers: Sequence[threading.Thread], caller: threading.Thread) -> int:
+    """The number of the worker that this thread is."""
+    thread = threading.current_thread()
+    if thread in workers:
+        return list(workers).index(thread)
+    return CALLER if thread is caller else NOBODY
 
 
 @contextmanager
@@ -137,3 +61,90 @@ def started_threads() -> Iterator[list[threading.Thread]]:
         yield started
     finally:
         threading.Thread.start = start  # type: ignore[method-assign]
+
+
+def judge_threads(num_started: int, ran: Iterable[tuple[str, int, int]]) -> None:
+    """Refuse threads of one's own, and work of a stage that is not on its worker; `ran` has (work, stage, place)."""
+    if num_started:
+        raise Wrong("wrong_worker", f"Your function started threads, {num_started} in one call; use the workers alone.")
+    for work, stage, place in ran:
+        if place != stage:
+            others = {CALLER: "the thread that called your function", NOBODY: "a thread of your own"}
+            raise Wrong(
+                "wrong_worker",
+                f"{work} of stage {stage} ran on {others.get(place, f'the worker of stage {place}')}; right is the "
+                f"worker of stage {stage}, which takes its tasks from in_queues[{stage}].",
+            )
+
+
+# Failures
+
+LATE_S = 0.1  # how long a stage that works is late beside one that fails, unless the call ends before
+# How a call in which a stage fails may end.
+RETURNED, RAISED = "returned", "raised what the stage raised"
+RAISED_BARE = "raised it without the line that failed, which exc_info[1].with_traceback(exc_info[2]) carries along"
+
+
+class Burst(Exception):
+    """Raised by a stage on purpose; a class of its own, so that nothing else can be taken for it."""
+
+
+_BURST = Burst("a stage failed on purpose")
+
+
+def burst() -> NoReturn:
+    """Fail, with a line of this function in the traceback."""
+    raise Burst(*_BURST.args)
+
+
+class Failed(NamedTuple):
+    """A call in which a stage failed: how it ended, what was left of it, and what the next call returned."""
+
+    ended: str
+    left: str
+    next: Any = None
+
+
+def fail_and_go_on(call: Callable[[], Any], is_over: threading.Event, workers: Workers) -> Failed:
+    """Call twice; stages fail, and are late, until `is_over`."""
+    ended, _ = _how_it_ended(call)
+    is_over.set()
+    if left := _left_behind(workers):
+        return Failed(ended, left)
+    ended_next, result = _how_it_ended(call)
+    return Failed(ended, "" if ended_next == RETURNED else f"the next call {ended_next}; begin afresh", result)
+
+
+def _how_it_ended(call: Callable[[], Any]) -> tuple[str, Any]:
+    try:
+        return RETURNED, call()
+    except Burst as error:
+        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        return RAISED if burst.__name__ in frames else RAISED_BARE, None
+    except Exception as error:
+        return f"raised {error!r}", None
+
+
+def _left_behind(workers: Workers) -> str:
+    """What a call left to the next one, in words; looks when each worker is through with all that it was given."""
+    end = object()
+    for stage, (ins, outs, thread) in enumerate(zip(*workers, strict=True)):
+        ins.put(Task(lambda: end))
+        while outs.empty() and thread.is_alive():
+            time.sleep(0.001)
+        if outs.empty():
+            return f"the worker of stage {stage} had ended; the next call needs it"
+        if outs.get()[1] is not end:
+            return f"an answer of stage {stage} was in its queue, or came later; take all answers before you raise"
+    return ""
+
+
+def judge_failed(work: str, failed: Failed) -> None:
+    """Refuse a call that did not raise the exception of a stage, or left something to the next call."""
+    if failed.ended != RAISED:
+        raise Wrong(
+            "lost_traceback" if failed.ended == RAISED_BARE else "wrong_exception",
+            f"{work} raised {_BURST!r}, and your function {failed.ended}; right is to raise that with its traceback.",
+        )
+    if failed.left:
+        raise Wrong("stale_result", f"{work} raised, your function raised it too, and {failed.left}.")

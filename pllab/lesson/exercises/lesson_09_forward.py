@@ -1,109 +1,62 @@
 """The cases of exercise 09.3: `forward(x, split_size, partitions, devices, compute)`.
 
-A method as in the course, `forward(self, x)` with the rest on `self`, is taken too. `compute` is a double
-that runs one clock cycle in place and notes what it was asked; it refuses a cycle that breaks a rule.
+A method as in the course, `forward(self, x)` with the rest on `self`, is taken too. `compute` is a double that runs one
+clock cycle in place, and refuses a cycle that is not the next one of the clock.
 """
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Asked, Wrong, case
-from pllab.lesson.exercises.lesson_09_bench import is_method
+from pllab.lesson.exercise import Asked, Wrong, case, once_a_check
+from pllab.lesson.exercises.lesson_09_bench import call_as_written
+from pllab.lesson.exercises.lesson_09_cut import Gradients, judge_gradients
+from pllab.pipeline import clock_cycles
 
 Forward = Callable[..., Any]
 
 # Rows of the batch, split_size, number of stages. The first one tells a size from a count: 4 pieces or 2.
 _SHAPES = [(7, 2, 2), *((rows, size, stages) for rows in range(1, 8) for size in (1, 3, 8) for stages in (1, 2, 3))]
+_ASKED = "For len(x) = {}, split_size = {} and {} partitions"
 
 
-@case("split_size is the number of rows of a micro-batch, the last may be smaller")
-def rows(forward: Asked) -> None:
-    for num_rows, split_size, num_stages in _SHAPES:
-        ran: Ran = forward.inside(ran_forward, num_rows, split_size, num_stages)
-        got = ran.rows
-        right = [len(piece) for piece in torch.arange(num_rows).split(split_size)]
-        if got == right:
-            continue
-        if not got:
-            raise Wrong("missing_tick", "compute was not called once; each clock cycle is one call of compute.")
-        by_count = [len(piece) for piece in torch.arange(num_rows).chunk(split_size)]
-        asked = f"A batch of {num_rows} rows with split_size {split_size}"
-        if sum(got) == num_rows and not torch.equal(ran.entered, _model_and_batch(num_rows, num_stages)[1]):
-            raise Wrong(
-                "not_consecutive",
-                f"{asked} came in pieces of {got} rows that do not follow each other; micro-batch 0 has the first "
-                f"{right[0]} rows, micro-batch 1 the next ones.",
-            )
-        if got == by_count:
-            raise Wrong(
-                "size_as_count",
-                f"{asked} came in pieces of {got} rows instead of {right}: split_size is the number of rows of a "
-                "micro-batch, not the number of micro-batches.",
-            )
-        raise Wrong("wrong_rows", f"{asked} came in pieces of {got} rows instead of {right}.")
+@once_a_check
+def _runs(program: Callable[..., Any], forward: Asked) -> list[Any]:
+    return [forward.inside(program, *shape) for shape in _SHAPES]
 
 
-@case("every micro-batch passes every stage in m + p - 1 clock cycles")
-def ticks(forward: Asked) -> None:
-    for num_rows, split_size, num_stages in _SHAPES:
-        ran: Ran = forward.inside(ran_forward, num_rows, split_size, num_stages)
-        behind = [i for i, stages in enumerate(ran.done) if stages < num_stages]
-        if behind:
-            raise Wrong(
-                "missing_tick",
-                f"Micro-batch {behind[-1]} left the pipe after {ran.done[behind[-1]]} of {num_stages} stages: the last "
-                "clock cycles are missing.",
-            )
-        right = len(ran.done) + num_stages - 1
-        if ran.ticks != right:
-            raise Wrong(
-                "unpipelined",
-                f"{len(ran.done)} micro-batches on {num_stages} stages took {ran.ticks} cycles; m + p - 1 is {right}. "
-                "Pairs of one cycle belong in one call of compute.",
-            )
+@case("micro-batches of split_size rows pass every stage, in the m + p - 1 cycles of the clock")
+def cycles(forward: Asked) -> None:
+    _runs(ran_forward, forward)
 
 
-@case("the output equals the plain model's, row by row, for batches of 1 to 7 rows")
+@case("the output and the gradients equal the plain model's, row by row, for batches of 1 to 7 rows")
 def outputs(forward: Asked) -> None:
-    for num_rows, split_size, num_stages in _SHAPES:
-        ran: Ran = forward.inside(ran_forward, num_rows, split_size, num_stages)
-        model, x = _model_and_batch(num_rows, num_stages)
-        plain = model(x)
-        asked = f"for a batch of {num_rows} rows with split_size {split_size}"
-        _judge_output(ran.output, plain, asked)
+    for shape, (output, gradients) in zip(_SHAPES, _runs(ran_forward, forward), strict=True):
+        model, x = _model_and_batch(shape[0], shape[2])
+        right, asked = model(x), _ASKED.format(*shape)
+        _judge_output(asked, output, right)
+        if not gradients or any(gradient is None for gradient in gradients.values()):
+            raise Wrong(
+                "no_gradient",
+                f"{asked} the output is right, and gradients do not reach all weights and the input: somewhere on the "
+                "way a tensor was detached, or made under no_grad.",
+            )
+        judge_gradients(asked, gradients, _gradients(right, model, x))
 
 
-@case("the gradients equal the plain model's")
-def gradients(forward: Asked) -> None:
-    ran: Ran = forward.inside(ran_forward, 7, 3, 3)
-    model, x = _model_and_batch(7, 3)
-    plain = model(x)
-    _judge_output(ran.output, plain, "for a batch of 7 rows with split_size 3")
-    if not ran.output.requires_grad:
+def _judge_output(asked: str, got: Any, right: torch.Tensor) -> None:
+    if not isinstance(got, torch.Tensor):
+        raise Wrong("wrong", f"{asked} your function gave a {type(got).__name__}; right is one tensor.")
+    if got.shape != right.shape:
+        raise Wrong("wrong", f"{asked} the output has shape {tuple(got.shape)}; right is {tuple(right.shape)}.")
+    if not torch.allclose(got, right, rtol=1e-5, atol=1e-6):
+        row = int((got - right).abs().argmax())  # a row is one number
         raise Wrong(
-            "no_gradient", "The output has no gradient: somewhere on the way it was detached, or under no_grad."
+            "wrong", f"{asked} row {row} of the output is {got[row].item():.4g}; right is {right[row].item():.4g}."
         )
-    right = torch.autograd.grad((plain * _weight_of(plain)).sum(), [x, *model.parameters()])
-    for mine, theirs in zip(ran.gradients, right, strict=True):
-        if mine is None:
-            raise Wrong("no_gradient", "A weight or the input got no gradient: somewhere on the way it was detached.")
-        if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5):
-            raise Wrong("wrong_gradient", "The output is right and the gradients are not: something was scaled or cut.")
-
-
-class Ran(NamedTuple):
-    """One run of the function: what came out, its gradients, and what the double of `compute` saw."""
-
-    output: Any
-    rows: list[int]
-    entered: torch.Tensor
-    done: list[int]
-    ticks: int
-    gradients: list[torch.Tensor | None] = []
 
 
 def _model_and_batch(num_rows: int, num_stages: int) -> tuple[nn.Sequential, torch.Tensor]:
@@ -115,93 +68,68 @@ def _model_and_batch(num_rows: int, num_stages: int) -> tuple[nn.Sequential, tor
     return model, torch.randn(num_rows, 3, generator=generator, requires_grad=True)
 
 
-def _weight_of(output: torch.Tensor) -> torch.Tensor:
-    """Another weight for each number, so that a row in another's place shows in the gradients."""
-    return torch.arange(float(output.numel())).view_as(output)
+def _gradients(output: torch.Tensor, model: nn.Module, x: torch.Tensor) -> Gradients:
+    """Those of a sum with another weight for each number, so that a row in another's place shows."""
+    leaves = {"x": x, **dict(model.named_parameters())}
+    total = (output * torch.arange(float(output.numel())).view_as(output)).sum()
+    return dict(zip(leaves, torch.autograd.grad(total, [*leaves.values()], allow_unused=True), strict=True))
 
 
-class _Double:
-    """The double of `compute`, and what it saw."""
+class _Clock:
+    """The double of `compute`: the stages, the cycles that are still to come, and the rows of each micro-batch."""
 
-    def __init__(self, model: nn.Sequential) -> None:
-        self.model = model
-        self.rows: list[int] = []
-        self.entered = torch.empty(0)
-        self.done: list[int] = []
-        self.ticks = 0
+    def __init__(self, model: nn.Sequential, x: torch.Tensor, split_size: int) -> None:
+        self._model, self._split_size = model, split_size
+        self._rows = {tuple(row): number for number, row in enumerate(x.tolist())}
+        self._right = [piece.tolist() for piece in torch.arange(len(x)).split(split_size)]
+        self._num_done = 0
+        self.cycles_left = list(clock_cycles(len(self._right), len(model)))
 
     def compute(self, batches: Any, schedule: Sequence[tuple[int, int]]) -> None:
-        """Run one clock cycle in place, and refuse one that cannot run."""
+        """Run the next cycle in place."""
         if not isinstance(batches, list):
             raise Wrong(
                 "not_a_list",
                 f"compute puts its results back into batches, so it needs a list, not a {type(batches).__name__}; "
                 "x.split gives a tuple.",
             )
-        if not self.done:
-            self.rows = [len(batch) for batch in batches]
-            self.entered = torch.cat(batches).detach()
-            self.done = [0] * len(batches)
-        self.ticks += 1
-        pairs = list(schedule)
-        if len({j for _, j in pairs}) < len(pairs):
-            raise Wrong("two_on_one_stage", f"The cycle {pairs} gives one stage two micro-batches at once.")
-        for i, j in pairs:
-            if not (0 <= i < len(batches) and 0 <= j < len(self.model)):
+        if not self._num_done:
+            pieces = [[self._rows.get(tuple(row), "?") for row in piece.tolist()] for piece in batches]
+            if pieces != self._right:
                 raise Wrong(
-                    "wrong_clock",
-                    f"The pair ({i}, {j}) names micro-batch {i} of {len(batches)} and stage {j} of {len(self.model)}; "
-                    "clock_cycles wants the number of micro-batches first, then the number of stages.",
+                    "wrong_rows",
+                    f"With split_size {self._split_size}, the number of rows of a micro-batch, your micro-batches were "
+                    f"the rows {pieces}; right is {self._right}.",
                 )
-            if self.done[i] != j:
-                raise Wrong(
-                    "wrong_clock", f"Stage {j} was given micro-batch {i}, which has passed {self.done[i]} stages."
-                )
+        right = self.cycles_left.pop(0) if self.cycles_left else "no further one"
+        pairs = [tuple(pair) for pair in schedule]
+        if sorted(pairs) != sorted(right):
+            raise Wrong(
+                "wrong_clock",
+                f"For {len(self._right)} micro-batches on {len(self._model)} stages cycle {self._num_done} was "
+                f"{pairs}; right is {right}.",
+            )
+        self._num_done += 1
         for i, j in pairs:
-            batches[i] = self.model[j](batches[i])
-            self.done[i] += 1
+            batches[i] = self._model[j](batches[i])
 
 
-def ran_forward(forward: Forward, num_rows: int, split_size: int, num_stages: int) -> Ran:
-    """In the process of the function: one batch."""
+def ran_forward(forward: Forward, num_rows: int, split_size: int, num_stages: int) -> tuple[Any, Gradients]:
+    """In the process of the function: the output of one batch, and its gradients if it has a graph."""
     model, x = _model_and_batch(num_rows, num_stages)
-    double, output = _Double(model), None
-    partitions = list(model)
+    clock, output = _Clock(model, x, split_size), None
     devices = [torch.device("cpu", stage) for stage in range(num_stages)]
     try:
-        if is_method(forward):
-            owner = SimpleNamespace(
-                split_size=split_size, partitions=partitions, devices=devices, compute=double.compute
-            )
-            output = forward(owner, x)
-        else:
-            output = forward(x, split_size, partitions, devices, double.compute)
+        output = call_as_written(
+            forward, x, split_size=split_size, partitions=list(model), devices=devices, compute=clock.compute
+        )
     except RuntimeError:
-        # Pieces of two widths cannot be joined: one has not been through all stages, which a case says better.
-        if all(stages == num_stages for stages in double.done):
+        # Pieces of two widths cannot be joined: one has not been through all stages, which is said below.
+        if not clock.cycles_left:
             raise
-    gradients: list[torch.Tensor | None] = []
+    if clock.cycles_left:
+        asked = _ASKED.format(num_rows, split_size, num_stages)
+        raise Wrong("wrong_clock", f"{asked} your function ended before the cycles {clock.cycles_left}.")
     if isinstance(output, torch.Tensor) and output.requires_grad:
-        total = (output * _weight_of(output)).sum()
-        gradients = [*torch.autograd.grad(total, [x, *model.parameters()], allow_unused=True)]
-    return Ran(output, double.rows, double.entered, double.done, double.ticks, gradients)
-
-
-def _judge_output(got: Any, plain: torch.Tensor, asked: str) -> None:
-    if not isinstance(got, torch.Tensor):
-        raise Wrong("no_tensor", f"forward should return one tensor, and it returned a {type(got).__name__} {asked}.")
-    if got.shape[:1] == plain.shape[:1] and got.shape != plain.shape:
-        raise Wrong(
-            "wrong_shape",
-            f"The output has shape {tuple(got.shape)}, the plain model's has {tuple(plain.shape)} {asked}: its rows "
-            "are as wide as the last stage makes them, not as those of x.",
-        )
-    if got.shape != plain.shape:
-        raise Wrong(
-            "lost_rows", f"The output has shape {tuple(got.shape)}, the plain model's has {tuple(plain.shape)} {asked}."
-        )
-    if torch.allclose(got, plain, rtol=1e-5, atol=1e-6):
-        return
-    if torch.allclose(got.sort(dim=0).values, plain.sort(dim=0).values, rtol=1e-5, atol=1e-6):
-        raise Wrong("out_of_order", f"The rows are right and in another order than they went in {asked}.")
-    raise Wrong("wrong_output", f"The output differs from the plain model's {asked}.")
+        return output, _gradients(output, model, x)
+    return output, {}

@@ -1,128 +1,128 @@
-"""The bench of exercise 09.5: stages that note on which thread their forward and their backward run, and who may meet.
+"""The bench of exercise 09.5: workers, and stages that note on which thread their forward and their backward run.
 
-A stage notes its forward when it is called, and its backward by a function of autograd behind its layers, which comes
-first in backward. A note may raise, or wait for another stage; no clock is read.
+A stage notes its forward when it is called, and its backward when the gradient of its output is there. What sees a note
+may raise, or wait for another stage; no clock is read.
 """
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercises.lesson_09_bench import started_threads
-from pllab.lesson.exercises.lesson_09_compute import met
-from pllab.pipeline import Workers, create_workers
+from pllab.lesson.exercises.lesson_09_bench import place_here, started_threads
+from pllab.lesson.exercises.lesson_09_cut import Gradients
+from pllab.pipeline import create_workers
 
 PipeStep = Callable[..., Any]
 LossOf = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
+class Setup(NamedTuple):
+    """What a step is asked for; `shared` is the model of token numbers whose first and last stage share a weight."""
+
+    num_rows: int
+    split_size: int
+    num_stages: int
+    shared: bool = False
+
+    def __str__(self) -> str:
+        return f"len(batch) = {self.num_rows}, split_size = {self.split_size} and {self.num_stages} partitions"
+
+    def made(self) -> tuple[nn.Sequential, torch.Tensor, torch.Tensor, LossOf]:
+        """The model, batch, targets and loss: the same in every process."""
+        if self.shared:
+            return _tokens()
+        generator = torch.Generator().manual_seed(self.num_stages)
+        model = nn.Sequential(*(nn.Sequential(nn.Linear(3, 3), nn.Tanh()) for _ in range(self.num_stages)))
+        for weight in model.parameters():
+            nn.init.normal_(weight, generator=generator)
+        data = torch.randn(2, self.num_rows, 3, generator=torch.Generator().manual_seed(self.num_rows))
+        return model, data[0], data[1], nn.functional.mse_loss
+
+
+def _tokens() -> tuple[nn.Sequential, torch.Tensor, torch.Tensor, LossOf]:
+    def loss_of(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
+
+    torch.manual_seed(9)
+    embedding, head = nn.Embedding(11, 4), nn.Linear(4, 11, bias=False)
+    head.weight = embedding.weight
+    tokens, targets = torch.randint(11, (2, 7, 3)).unbind()
+    return nn.Sequential(embedding, nn.Sequential(nn.Linear(4, 4), nn.Tanh()), head), tokens, targets, loss_of
+
+
 class Note(NamedTuple):
-    """A stage's forward or backward: "F" or "B", the stage, the rows of the micro-batch, and the thread it ran on."""
+    """A stage's forward or backward: "F" or "B", the stage, how many it did before, the rows, and where it ran."""
 
     kind: str
     stage: int
-    rows: int
-    thread: threading.Thread
+    number: int
+    num_rows: int
+    place: int
 
 
-class Watch:
-    """What was noted, in order; `on_note` sees each note on its thread, as the stage's own code would."""
+class Ran(NamedTuple):
+    """What a step returned and left."""
 
-    def __init__(self, on_note: Callable[[Note], None] = lambda _: None) -> None:
-        self.notes: list[Note] = []
-        self._on_note = on_note
-
-    def note(self, kind: str, stage: int, rows: int) -> None:
-        """Note what the calling thread does."""
-        note = Note(kind, stage, rows, threading.current_thread())
-        self.notes.append(note)
-        self._on_note(note)
+    result: Any
+    gradients: Gradients
+    notes: list[Note]
+    num_started: int
 
 
-class Meeting:
-    """Two stages meet, in forward and in backward: each of a pair waits for the other, if a worker runs it.
+class Step:
+    """In the process of the function: workers and watched stages for one step or several.
 
-    The k-th backward of stage 0 meets the one after it of stage 1, whichever order the micro-batches have; in forward
-    it is the other way round. The first of the last stage and the last of the first stage have nobody to meet.
+    `on_note` sees each note on its thread, as the stage's own code would.
     """
 
-    def __init__(self, num_microbatches: int, meeting_s: float) -> None:
-        self.alone: set[str] = set()
-        self._count: Counter[tuple[str, int]] = Counter()
-        self._barriers = {kind: threading.Barrier(2) for kind in "FB"}
-        self._last = num_microbatches - 1
-        self._caller = threading.current_thread()
-        self._meeting_s = meeting_s
+    def __init__(self, pipe_step: PipeStep, setup: Setup, on_note: Callable[[Note], None] = lambda _: None) -> None:
+        self._pipe_step, self._split_size = pipe_step, setup.split_size
+        self._model, self._batch, self._targets, self._loss_of = setup.made()
+        self._caller, self._notes, self._on_note = threading.current_thread(), list[Note](), on_note
+        self._stages = [_WatchedStage(layers, partial(self._note, stage)) for stage, layers in enumerate(self._model)]
+        self._devices = [torch.device("cpu", stage) for stage in range(len(self._model))]
+        self.workers = create_workers(self._devices)
 
-    def __call__(self, note: Note) -> None:
-        """Wait for the other of the pair, if there is one."""
-        number = self._count[note.kind, note.stage]
-        self._count[note.kind, note.stage] += 1
-        comes_later = note.stage == (0 if note.kind == "F" else 1)  # of the two stages of a pair
-        if number == (0 if comes_later else self._last):
-            return
-        if note.thread is self._caller or not met(self._barriers[note.kind], self._meeting_s):
-            self.alone.add(note.kind)
-
-
-class _Noted(torch.autograd.Function):
-    """Pass the value on, and note when the gradient comes back."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, watch: Watch, stage: int) -> torch.Tensor:
-        ctx.watch, ctx.stage = watch, stage
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        ctx.watch.note("B", ctx.stage, len(grads[0]))
-        return grads[0], None, None
-
-
-class WatchedStage(nn.Module):
-    """Layers that note what is done to them."""
-
-    def __init__(self, number: int, layers: nn.Module, watch: Watch) -> None:
-        super().__init__()
-        self.layers = layers
-        self._number = number
-        self._watch = watch
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run the layers on the micro-batch x (rows, ...)."""
-        self._watch.note("F", self._number, len(x))
-        result: torch.Tensor = _Noted.apply(self.layers(x), self._watch, self._number)
-        return result
-
-
-class Machine:
-    """Workers and watched stages for them, and the student's step called on both."""
-
-    def __init__(self, layers: Sequence[nn.Module], split_size: int, loss_of: LossOf, watch: Watch) -> None:
-        self.stages = [WatchedStage(number, stage, watch) for number, stage in enumerate(layers)]
-        self.devices = [torch.device("cpu", number) for number in range(len(layers))]
-        self.workers: Workers = create_workers(self.devices)
-        self.started: list[threading.Thread] = []
-        self._split_size = split_size
-        self._loss_of = loss_of
-
-    def step(self, pipe_step: PipeStep, batch: torch.Tensor, targets: torch.Tensor) -> Any:
-        """One call of the student's function; threads that it starts are noted."""
-        ins, outs, _ = self.workers
-        with started_threads() as started:
-            try:
-                return pipe_step(
-                    batch, targets, list(self.stages), list(self.devices), ins, outs, self._split_size, self._loss_of
-                )
-            finally:
-                self.started += started
-
-    def __enter__(self) -> "Machine":
+    def __enter__(self) -> "Step":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.workers.close()
+
+    def _note(self, stage: int, kind: str, num_rows: int) -> None:
+        number = sum((note.kind, note.stage) == (kind, stage) for note in self._notes)
+        note = Note(kind, stage, number, num_rows, place_here(self.workers.threads, self._caller))
+        self._notes.append(note)
+        self._on_note(note)
+
+    def ran(self) -> Ran:
+        """Call the step once, with no gradients and no notes left from before."""
+        self._model.zero_grad()
+        self._notes.clear()
+        ins, outs, _ = self.workers
+        with started_threads() as started:
+            result = self._pipe_step(
+                self._batch, self._targets, self._stages, self._devices, ins, outs, self._split_size, self._loss_of
+            )
+        gradients = {name: weight.grad for name, weight in self._model.named_parameters()}
+        return Ran(result, gradients, list(self._notes), len(started))
+
+
+class _WatchedStage(nn.Module):
+    """Layers that note what is done to them."""
+
+    def __init__(self, layers: nn.Module, note: Callable[[str, int], None]) -> None:
+        super().__init__()
+        self.layers, self._note = layers, note
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run the layers on the micro-batch x (rows, ...)."""
+        self._note("F", len(x))
+        output: torch.Tensor = self.layers(x)
+        if output.requires_grad:
+            output.register_hook(lambda gradient: self._note("B", len(gradient)))
+        return output
