@@ -5,7 +5,9 @@
 writes README's table of lessons, between `<!-- lessons -->` and `<!-- end -->`. A notebook says of itself, in its
 metadata under "pllab":
 
-    {"minutes": 45, "needs": ["05", "09"], "promise": "say what each stage holds, in bytes"}
+    {"minutes": [30, 60], "needs": ["05", "09"], "promise": "say what each stage holds, in bytes"}
+
+A lesson of two sittings says in its text where the second begins.
 """
 
 import json
@@ -28,7 +30,8 @@ _FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 class Lesson:
     """A lesson, as its notebook says and counts it.
 
-    `number` is "09", `needs` are the numbers of the lessons before it, `promise` is what one is able to do after it.
+    `number` is "09", `sittings` are the minutes of each, `needs` are the numbers of the lessons before it, `promise` is
+    what one is able to do after it.
     `num_words` are the words to read. Of `num_code_cells` nbval compares the outputs of
     `num_compared`.
     """
@@ -36,7 +39,7 @@ class Lesson:
     path: Path
     number: str
     title: str
-    minutes: int
+    sittings: tuple[int, ...]
     needs: tuple[str, ...]
     promise: str
     num_words: int
@@ -44,11 +47,16 @@ class Lesson:
     num_exercises: int
     num_compared: int
 
+    @property
+    def minutes(self) -> int:
+        """All sittings together."""
+        return sum(self.sittings)
+
 
 def read_lesson(path: Path) -> Lesson:
     """Read a lesson from its notebook.
 
-    Example: `read_lesson(Path("notebooks/09_workers_and_pipe.ipynb")).minutes` -> 60.
+    Example: `read_lesson(Path("notebooks/09_workers_and_pipe.ipynb")).sittings` -> (25, 75).
 
     Raises:
         ValueError: the file is no notebook, or does not say its title, minutes and promise.
@@ -69,7 +77,7 @@ def read_lesson(path: Path) -> Lesson:
         path=path,
         number=number,
         title=title[1].strip(),
-        minutes=about["minutes"],
+        sittings=tuple(about["minutes"]),
         needs=tuple(about.get("needs", ())),
         promise=about["promise"],
         num_words=num_words(cells),
@@ -108,7 +116,8 @@ def fill(text: str, lessons: Iterable[Lesson]) -> str:
     from pllab.bench.document import between_marks, table  # the bench loads slowly, and only this needs it
 
     rows = [
-        (f"[{one.number} {one.title}](notebooks/{one.path.name})", str(one.minutes), one.promise) for one in lessons
+        (f"[{one.number} {one.title}](notebooks/{one.path.name})", " + ".join(map(str, one.sittings)), one.promise)
+        for one in lessons
     ]
     return between_marks(text, "lessons", lambda _: table(("Lesson", "Minutes", "You will"), rows, num_right=1))
 

@@ -35,7 +35,8 @@ def test_the_head_says_the_minutes_and_links_what_the_lesson_needs(lesson):
     needs = re.findall(r"^\*\*Needs\*\* (.*)$", head_of(lesson), re.MULTILINE)
     assert lesson.number >= GUIDES or len(needs) == 1
     for line in needs:
-        assert re.match(r"(\d+) minutes\b", line)[1] == str(lesson.minutes)
+        assert line.startswith(f"{' and '.join(map(str, lesson.sittings))} minutes")
+        assert ("in two sittings" in line) == (len(lesson.sittings) == 2)
         assert sorted(set(re.findall(r"\]\((\d\d)_\w+\.ipynb\)", line))) == list(lesson.needs)
         linked = re.sub(r"\[[^]]*\]\([^)]*\)", "", line)
         assert not re.search(r"\blessons? \d\d", linked), "link every lesson that is needed"
@@ -50,7 +51,34 @@ def test_a_lesson_needs_earlier_lessons_that_are_there(lesson):
 @each_lesson
 def test_a_promise_completes_the_sentence_you_will(lesson):
     assert re.fullmatch(r"[a-z].*[^.\s|]", lesson.promise), lesson.promise
-    assert lesson.minutes % 5 == 0
+    assert all(minutes % 5 == 0 for minutes in lesson.sittings)
+
+
+MOST_MINUTES, MOST_WORDS, WORDS_A_MINUTE = 75, 1700, 200
+SECOND = re.compile(r"^\*The second sitting begins here\.\*$", re.MULTILINE)
+
+
+def sittings_of(lesson):
+    """For each sitting of a lesson the words to read, the cells to run, and the minutes of its exercises."""
+    told = [[0, 0, 0]]
+    for cell in nbformat.read(lesson.path, as_version=nbformat.NO_CONVERT).cells:
+        if cell.cell_type == "code":
+            told[-1][1] += not re.search(r"\bcheck\(|raise NotImplementedError", cell.source)
+            continue
+        for number, text in enumerate(SECOND.split(cell.source)):
+            told += [[0, 0, 0]] if number else []
+            told[-1][0] += num_words([{"cell_type": "markdown", "source": text}])
+            told[-1][2] += sum(map(int, re.findall(r"^### Exercise [\d.]+ .*\((\d+) min", text, re.MULTILINE)))
+    return told
+
+
+@each_lesson
+def test_a_sitting_promises_what_reading_running_and_exercises_need(lesson):
+    if lesson.number >= GUIDES:
+        return
+    for (words, runs, exercises), minutes in zip(sittings_of(lesson), lesson.sittings, strict=True):
+        assert words / WORDS_A_MINUTE + runs + exercises <= minutes <= MOST_MINUTES
+        assert words <= MOST_WORDS
 
 
 @each_lesson
@@ -73,7 +101,7 @@ def written(folder, name="03_three.ipynb", about=None, cells=()):
     """A small notebook with a title, and metadata unless `about` is empty."""
     title = nbformat.v4.new_markdown_cell(f"# {name[:2]} Three at a time", id=f"{name[:2]}-title")
     notebook = nbformat.v4.new_notebook(cells=[title, *cells])
-    about = {"minutes": 45, "needs": ["00"], "promise": "count"} if about is None else about
+    about = {"minutes": [45], "needs": ["00"], "promise": "count"} if about is None else about
     notebook.metadata.update({"pllab": about} if about else {})
     nbformat.write(notebook, folder / name)
     return folder / name
@@ -98,14 +126,14 @@ def test_a_lesson_is_counted(tmp_path):
             ],
         )
     )
-    assert (lesson.number, lesson.title, lesson.minutes) == ("03", "Three at a time", 45)
+    assert (lesson.number, lesson.title, lesson.sittings) == ("03", "Three at a time", (45,))
     assert (lesson.needs, lesson.promise) == (("00",), "count")
     assert lesson.num_words == 7  # of them five in the title
     assert (lesson.num_code_cells, lesson.num_exercises, lesson.num_compared) == (5, 1, 3)
 
 
 def test_a_guide_needs_no_lesson(tmp_path):
-    assert read_lesson(written(tmp_path, "90_guide.ipynb", {"minutes": 30, "promise": "teach"})).needs == ()
+    assert read_lesson(written(tmp_path, "90_guide.ipynb", {"minutes": [30], "promise": "teach"})).needs == ()
 
 
 def test_what_is_wrong_with_a_notebook_is_said_with_its_name(tmp_path):
@@ -130,11 +158,11 @@ def test_two_lessons_with_one_number_are_refused(tmp_path):
 
 
 def test_the_table_is_written_between_its_marks_and_nowhere_else(tmp_path, capsys):
-    written(tmp_path, about={"minutes": 20, "needs": [], "promise": "count to `3`"})
+    written(tmp_path, about={"minutes": [20, 5], "needs": [], "promise": "count to `3`"})
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- lessons -->\nold\n<!-- end -->\nafter\n<!-- end -->\n")
     assert main([str(readme), str(tmp_path)]) == 0
-    row = "| [03 Three at a time](notebooks/03_three.ipynb) | 20 | count to `3` |"
+    row = "| [03 Three at a time](notebooks/03_three.ipynb) | 20 + 5 | count to `3` |"
     table = f"| Lesson | Minutes | You will |\n| --- | ---: | --- |\n{row}"
     text = f"before\n<!-- lessons -->\n\n{table}\n\n<!-- end -->\nafter\n<!-- end -->\n"
     assert readme.read_text() == text
