@@ -67,10 +67,23 @@ def compare(
 
     Raises:
         Wrong: an answer is wrong; with the first mistake that explains every wrong answer, or else with the first
-            wrong answer and the right one.
+            wrong answer and the right one. Or the function raised; the hint is "raised" then.
     """
     questions = list(questions)
-    answers = [read(solution(*deepcopy(question)), *question) for question in questions]
+    answers = []
+    for question in questions:
+        try:
+            answer = solution(*deepcopy(question))
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            if not hasattr(error, "shown"):  # raised by the check, not by the learner's function
+                raise
+            right = show(truth(*question))
+            raise Wrong(
+                "raised", f"For {asked.format(*question)} your function raised {error.shown}; right is {right}."
+            ) from error
+        answers.append(read(answer, *question))
     wrong = [
         (answer, question)
         for answer, question in zip(answers, questions, strict=True)

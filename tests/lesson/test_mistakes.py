@@ -63,3 +63,23 @@ def test_a_function_that_changes_what_it_is_given_changes_no_question(items):
 
     with pytest.raises(Wrong, match="your function gave 0"):
         compare(empties, [(items,)], lambda given: len(given), asked="{}")
+
+
+def test_a_question_at_which_the_function_raises_is_shown():
+    def raises(n):
+        error = ZeroDivisionError("division by zero")
+        error.shown = "ZeroDivisionError: division by zero"  # as one that comes from the other process
+        raise error
+
+    assert told(raises) == (
+        "raised",
+        "For n = 2 your function raised ZeroDivisionError: division by zero; right is 4.",
+    )
+
+
+def test_an_exception_of_the_check_itself_is_no_answer():
+    def fails(n):
+        raise KeyError(n)
+
+    with pytest.raises(KeyError):
+        compare(fails, NUMBERS, double, asked="{}")

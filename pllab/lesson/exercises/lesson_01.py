@@ -1,7 +1,188 @@
-"""The exercises of lesson 01, where a time becomes a number that can be defended."""
+"""The exercises of lesson 01, where a time becomes a number that can be defended: a rate, a clock, and a limit.
 
-from pllab.lesson.exercises.lesson_01_bound import BOUND_OF
-from pllab.lesson.exercises.lesson_01_throughput import THROUGHPUT
-from pllab.lesson.exercises.lesson_01_timed import TIMED
+The cases of 01.2, the clock, are in a file of their own.
+"""
 
-EXERCISES = (THROUGHPUT, TIMED, BOUND_OF)
+import math
+import random
+import statistics
+from collections.abc import Callable
+from functools import partial
+from numbers import Real
+from typing import Any
+
+from pllab.bench.roofline import Ceilings, bound_of
+from pllab.lesson.exercise import Exercise, Wrong, case
+from pllab.lesson.exercises import lesson_01_timed as clock
+from pllab.lesson.mistakes import Mistake, compare
+
+Throughput = Callable[[list[int], list[float]], Any]
+BoundOf = Callable[..., Any]
+
+_close = partial(math.isclose, rel_tol=1e-9)
+
+# 01.1, a rate
+
+
+def _mean_of_rates(tokens: list[int], seconds: list[float]) -> float:
+    return statistics.mean(count / took for count, took in zip(tokens, seconds, strict=True))
+
+
+def _number(answer: Any, *_: Any) -> float:
+    if isinstance(answer, bool) or not isinstance(answer, Real):
+        raise Wrong("no_number", f"throughput should return tokens per second, a number, and it returned {answer!r}.")
+    return float(answer)
+
+
+_judge_rate = partial(
+    compare,
+    truth=lambda tokens, seconds: sum(tokens) / sum(seconds),
+    mistakes=[Mistake("mean_of_rates", "That is the mean of the rates of the batches.", like=_mean_of_rates)],
+    asked="{} tokens in {} s",
+    read=_number,
+    same=_close,
+)
+
+
+@case("uneven batches, 2 to 200 of them: all tokens over all seconds")
+def uneven(throughput: Throughput) -> None:
+    questions = [([1024, 1024, 1024, 64], [2.0, 2.5, 1.5, 1.0])]
+    chance = random.Random(1)
+    for number in (2, 3, 7, 50, 200):
+        seconds = [round(chance.uniform(0.001, 3.0), 5) for _ in range(number)]
+        questions.append(([chance.choice((1, 17, 512, 4096)) for _ in seconds], seconds))
+    _judge_rate(throughput, questions)
+
+
+@case("one batch, a batch without tokens, and one of 0 s")
+def edges(throughput: Throughput) -> None:
+    _judge_rate(throughput, [([100], [0.3]), ([0, 300], [1.0, 1.0]), ([100, 5], [1.0, 0.0]), ([0], [2.0])])
+
+
+@case("lists that do not fit, and no time at all, are a ValueError")
+def no_rate(throughput: Throughput) -> None:
+    for tokens, seconds in (([1, 2, 3], [1.0, 2.0]), ([1], [1.0, 2.0]), ([], []), ([5, 5], [0.0, 0.0])):
+        try:
+            answer = throughput(list(tokens), list(seconds))
+        except Exception as error:
+            answer = error
+        if not isinstance(answer, ValueError):
+            text = f"{tokens} tokens in {seconds} s should raise a ValueError; your function gave {answer!r}."
+            raise Wrong("no_value_error", text)
+
+
+# 01.3, the limit that bounds an operation
+
+_LAPTOP = Ceilings(flops_per_s=80e9, bytes_per_s=20e9, latency_s=1e-4)
+_ROUND = Ceilings(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
+
+
+def _pair(answer: Any, *_: Any) -> tuple[str, float]:
+    if not isinstance(answer, tuple | list) or len(answer) != 2 or not isinstance(answer[0], str):
+        raise Wrong("no_pair", f"bound_of should return a name and the seconds, and it returned {answer!r}.")
+    return answer[0], float(answer[1])
+
+
+def _sum_of_times(flops: float, num_bytes: float, machine: Ceilings, num_messages: int) -> tuple[str, float]:
+    seconds = flops / machine.flops_per_s + num_bytes / machine.bytes_per_s + num_messages * machine.latency_s
+    return bound_of(flops, num_bytes, machine, num_messages).limit, seconds
+
+
+_judge_limit = partial(
+    compare,
+    truth=bound_of,
+    mistakes=[Mistake("sum", "That is a sum of times, and they go on at the same time.", like=_sum_of_times)],
+    asked="bound_of({}, {}, {}, {})",
+    read=_pair,
+    same=lambda answer, right: answer[0] == right[0] and _close(answer[1], right[1]),
+    show=lambda answer: f"({answer[0]!r}, {answer[1]:.12g})",
+)
+
+
+@case("a large product is bounded by compute, a layer norm by memory")
+def product_and_norm(solution: BoundOf) -> None:
+    product = (2 * 2048 * 768 * 3072, 4 * (2048 * 768 + 768 * 3072 + 2048 * 3072), _LAPTOP, 0)
+    norm = (8 * 2048 * 768, 2 * 4 * 2048 * 768, _LAPTOP, 0)
+    _judge_limit(solution, [(30.0, 2.0, _ROUND, 0), (30.0, 4.0, _ROUND, 0), product, norm])  # 15 and 7.5 FLOP a byte
+
+
+@case("work without FLOP, and without bytes")
+def one_kind_of_work(solution: BoundOf) -> None:
+    _judge_limit(solution, [(0, 4096, _LAPTOP, 0), (10, 0, _LAPTOP, 0)])
+
+
+@case("messages: each one costs a latency, beside much work, little, or none")
+def messages(solution: BoundOf) -> None:
+    work = [(768, 9216, 1), (768, 9216, 2), (768, 9216, 148), (1e12, 0, 3), (0, 0, 1), (0, 4096, 3), (10, 0, 3)]
+    questions = [(flops, num_bytes, _LAPTOP, number) for flops, num_bytes, number in work]
+    _judge_limit(solution, questions, hint_id="messages")
+
+
+@case("limits that take equally long: the earlier of compute, memory, latency")
+def ties(solution: BoundOf) -> None:
+    work = [(1000, 100, 0), (1000, 100, 20), (0, 100, 20), (1000, 0, 20), (0, 0, 0)]
+    _judge_limit(solution, [(flops, num_bytes, _ROUND, number) for flops, num_bytes, number in work], hint_id="tie")
+
+
+@case("machines and operations by chance")
+def by_chance(solution: BoundOf) -> None:
+    chance = random.Random(7)
+
+    def drawn(low: float, high: float) -> float:
+        return float(f"{10 ** chance.uniform(low, high):.5g}")
+
+    machines = [Ceilings(drawn(9, 15), drawn(9, 13), drawn(-6, -3)) for _ in range(60)]
+    questions = [(drawn(3, 12), drawn(3, 10), machine, chance.choice((0, 0, 1, 12))) for machine in machines]
+    _judge_limit(solution, questions)
+
+
+EXERCISES = (
+    Exercise(
+        id="01.1",
+        title="A rate over uneven batches",
+        minutes=6,
+        difficulty=1,
+        cases=(uneven, edges, no_rate),
+        hints=(
+            "Take a batch of 1,000 tokens in 1 s and one of 10 tokens in 1 s: how many tokens did you see, in how "
+            "long?",
+            "Look at what you average. A rate is already a quotient, and in a mean of quotients a tiny batch weighs "
+            "as much as a large one.",
+            "Add up everything first, tokens with tokens and seconds with seconds, and divide once at the end. Before "
+            "you divide, look for lists that do not fit together and for no time at all.",
+        ),
+    ),
+    Exercise(
+        id="01.2",
+        title="A clock for any device",
+        minutes=12,
+        difficulty=2,
+        cases=clock.CASES,
+        hints=(
+            "Draw one round as a line: where does the clock start, where does the work start, where does it end?",
+            "Look at the two moments at which you read the clock. At both of them the device's queue has to be empty. "
+            "A warm-up round is like the others, except that you drop its time.",
+            "In every round: wait for the device, read the clock, call, wait again, read the clock, keep the "
+            "difference. You may time the warm-up calls too, if you drop their times. The statistics module has the "
+            "median; Python's time module has clocks that only go forward.",
+        ),
+        package=("pllab.bench.compare",),
+        lends=False,
+    ),
+    Exercise(
+        id="01.3",
+        title="Which limit bounds it",
+        minutes=8,
+        difficulty=2,
+        cases=(product_and_norm, one_kind_of_work, messages, ties, by_chance),
+        hints=(
+            "Work one out on paper: a machine of 100 FLOP/s and 10 bytes/s has 30 FLOP and 4 bytes to do. How long "
+            "does each take alone?",
+            "Look at the units. You cannot compare FLOP with bytes; you can compare the time that each of them needs "
+            "on this machine.",
+            "Three times: work over its rate, bytes over their rate, messages times their latency. The operation takes "
+            "at least as long as the longest of them, and that one has the name you return.",
+        ),
+        package=("pllab.bench.roofline.bound_of",),
+    ),
+)
