@@ -98,7 +98,6 @@ _MISTAKES = (
         )
         for measure in (lambda stages: sum(cost**2 for cost in stages), lambda stages: max(stages) - min(stages))
     ),
-    Mistake("equal_counts", "Equal numbers of layers are not equal costs.", when=_has_equal_counts),
     *(
         Mistake(
             "greedy",
@@ -112,6 +111,7 @@ _MISTAKES = (
         "Whole costs you cut right, and these are not whole: is a cost or a limit rounded somewhere?",
         when=lambda _cut, costs, _num_stages: any(cost != int(cost) for cost in costs),
     ),
+    Mistake("equal_counts", "Equal numbers of layers are not equal costs.", when=_has_equal_counts),
 )
 
 
