@@ -16,10 +16,10 @@ EXERCISES = (
             "Write the devices of six layers in a row, some of them missing, and draw a line wherever a new stage "
             "begins. What did you have to remember from the layer before?",
             "Go through the layers once, from first to last, and remember the device of the stage that you are "
-            "filling. A layer without one of its own belongs to that stage.",
-            "Begin with two empty lists. For each layer find its device, or else take the one you remember. If there "
-            "is no stage yet, or its device is another, begin a new stage with an empty nn.Sequential and note the "
-            "device; then append the layer to the last stage.",
+            "filling. A layer without a device of its own belongs to that stage.",
+            "Start with two empty lists. For each layer, take its own device, or else the one you remember. If there "
+            "is no stage yet, or if this device is not that of the last stage, start a new stage with an empty "
+            "nn.Sequential and note the device. Then append the layer to the last stage.",
         ),
         package=("pllab.pipeline.split_module",),
     ),
@@ -28,16 +28,16 @@ EXERCISES = (
         title="The cut that balances",
         minutes=15,
         difficulty=3,
-        cases=(balancing.well_formed, balancing.optimal, balancing.any_unit, balancing.edges, balancing.too_many),
+        cases=(balancing.optimal, balancing.any_unit, balancing.edges, balancing.too_many),
         hints=(
-            "Every stage waits for the slowest one. Compare two cuts of five layers by their largest stage, by nothing "
-            "else.",
-            "A cut is a choice of places between layers: one place fewer than stages. Up to 8 layers there are so few "
-            "choices that you can try all; itertools has a function for choices without repetition, and one for pairs "
-            "of neighbours.",
-            "For every choice of places put 0 before them and the number of layers behind them: neighbours are then "
-            "the begin and the end of a stage. Add up the costs between them, keep the largest of these sums, and "
-            "take the choice whose largest is smallest. The sizes are the differences of its neighbours.",
+            "Every stage waits for the slowest one. Take five layers, cut them in two ways, and compare the largest "
+            "stage costs, nothing else.",
+            "A cut is a choice of places between layers: one place fewer than stages. With up to 8 layers you can try "
+            "all choices; itertools has a function for choices without repetition, and one for pairs of neighbours.",
+            "For each choice of places, put 0 before them and the number of layers after them. Each pair of neighbours"
+            " is then the beginning and the end of a stage. Add up the costs in between and keep the largest sum. The "
+            "best choice is the one whose largest sum is smallest; the differences between its neighbours are the "
+            "numbers of layers.",
         ),
         package=("pllab.pipeline.balance",),
     ),
@@ -46,13 +46,13 @@ EXERCISES = (
         title="One weight on two stages",
         minutes=8,
         difficulty=2,
-        cases=(tied.one_call, tied.three_steps, tied.two_tensors, tied.missing, tied.other_types),
+        cases=(tied.one_call, tied.three_steps, tied.missing, tied.two_tensors, tied.other_types),
         hints=(
-            "In the plain model one weight is used twice. What does backward do with two uses of one weight?",
-            "Backward adds the uses up, and each copy knows its own use only. So both need the sum, before either of "
-            "them is changed.",
-            "Collect the gradients that exist; with none there is nothing to do. Make their sum a new tensor, store "
-            "it in one copy, and store a clone of it in the other.",
+            "The plain model uses one weight twice. What does backward do with the two uses?",
+            "Backward adds up both uses, and each copy knows only its own. So both copies need the sum, and you need "
+            "it before you change either of them.",
+            "Collect the gradients that exist; if there are none, there is nothing to do. Make their sum a new tensor,"
+            " store it in one copy, and store a clone of it in the other.",
         ),
         package=("pllab.pipeline.tie_gradients",),
     ),

@@ -1,25 +1,27 @@
 """The cases of exercise 07.1: `split_module(sequential)` returns the partitions and their devices.
 
-A layer says its lane by `WithDevice`; a layer without one, and without parameters, follows the layer before it. The
-first layer always says its own. A `WithDevice` may be around a layer without parameters, a layer that says nothing may
-be of any class, and one object may stand twice in the chain.
+A chain is asked for as a text, `"Linear on cpu:0, Tanh, ReLU on cpu:1"`: a layer on a lane is in a `WithDevice`, any
+other has no device of its own. The stages of an answer are read as device and layer numbers.
 """
 
 import random
+import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
 from typing import Any
 
 import torch
 from torch import nn
 
 from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.mistakes import Mistake, compare
 from pllab.pipeline import WithDevice
 
 Split = Callable[[nn.Sequential], Any]
-Expected = list[tuple[str, list[int]]]  # device and layer numbers of each stage
+Stages = list[tuple[str, list[int]]]  # device and layer numbers of each stage
 
-_SILENT = ""  # a layer that does not say its device
+_SAME = "the same ReLU"  # one object, however often it stands in the chain
 
 
 class _Doubled(nn.Module):
@@ -29,195 +31,154 @@ class _Doubled(nn.Module):
         return 2 * x
 
 
-_SILENT_KINDS = (nn.ReLU, nn.Tanh, nn.Flatten, nn.Identity, _Doubled)
+def _chain(lanes: str, bare: Sequence[int] = (), silent: Sequence[str] = ("ReLU", "Tanh", "Doubled")) -> tuple[str]:
+    """A question: `_chain("0-1")` has a layer on cpu:0, one without a device and one on cpu:1.
+
+    bare: the layers on a lane that have no parameters.
+    silent: the layers without a device, in turn.
+    """
+    kinds = cycle(silent)
+    layers = (
+        next(kinds) if lane == "-" else f"{'ReLU' if number in bare else 'Linear'} on cpu:{lane}"
+        for number, lane in enumerate(lanes)
+    )
+    return (", ".join(layers),)
 
 
-def _drawn() -> list[list[str]]:
-    """Chains by chance, always the same: up to nine layers on up to three lanes."""
+def _drawn() -> Iterator[tuple[str]]:
+    """Chains by chance: up to nine layers on up to three lanes; in the second of each pair some have no parameters."""
     draw = random.Random(71)
-    chains = []
     for length in range(2, 10):
-        lanes = [draw.choice(("cpu:0", "cpu:1", "cpu:2")) for _ in range(length)]
-        chains.append([lanes[0], *(_SILENT if draw.random() < 0.3 else lane for lane in lanes[1:])])
-    return chains
+        lanes = [draw.choice("012") for _ in range(length)]
+        chain = lanes[0] + "".join("-" if draw.random() < 0.3 else lane for lane in lanes[1:])
+        yield _chain(chain, silent=("Flatten", "Identity", "Doubled"))
+        yield _chain(chain, bare=range(1, length, 2))
 
 
-@case("neighbours on one device become one stage, in their old order")
-def consecutive(split: Asked) -> None:
-    for lanes in (
-        ["cpu:0", "cpu:0", "cpu:1", "cpu:1"],
-        ["cpu:0"],
-        ["cpu:1", "cpu:0"],
-        ["cpu:0", "cpu:1", "cpu:1", "cpu:2"],
-    ):
-        _judge(split, lanes)
-    _judge(split, ["cpu:0", "cpu:1", "cpu:1", "cpu:0"], bare=(1, 2))
+def _lanes(chain: str) -> list[str]:
+    """The device of each layer, empty where it has none of its own."""
+    return [layer.partition(" on ")[2] for layer in chain.split(", ")]
 
 
-@case("a layer without a device of its own stays with the layer before it")
-def silent(split: Asked) -> None:
-    _judge(split, ["cpu:0", _SILENT, "cpu:1", _SILENT, _SILENT])
-    _judge(split, ["cpu:0", _SILENT, _SILENT, _SILENT, _SILENT, _SILENT, "cpu:1"])
-    _judge(split, ["cpu:0", _SILENT, "cpu:1", _SILENT, "cpu:1", _SILENT], twice=True)
-    _judge(split, ["cpu:1", _SILENT, "cpu:0"])
-    _judge(split, ["cpu:1", _SILENT])
-
-
-@case("a device that comes back later is a new stage")
-def again(split: Asked) -> None:
-    for lanes in (["cpu:0", "cpu:1", "cpu:0"], ["cpu:1", "cpu:0", _SILENT, "cpu:1", "cpu:0"], *_drawn()):
-        _judge(split, lanes)
-        _judge(split, lanes, bare=range(1, len(lanes), 2))
-
-
-def _right(lanes: Sequence[str]) -> Expected:
+def _stages(lanes: Sequence[str]) -> Stages:
     """The stages by the rule, counted here by hand so that no solution is compared with itself."""
-    stages: Expected = []
+    stages: Stages = []
     for number, device in enumerate(lanes):
-        if stages and device in (_SILENT, stages[-1][0]):
+        if stages and device in ("", stages[-1][0]):
             stages[-1][1].append(number)
         else:
             stages.append((device, [number]))
     return stages
 
 
-def _layers(lanes: Sequence[str], bare: Sequence[int], twice: bool) -> list[nn.Module]:
-    """The chain; bare: which `WithDevice` have no parameters; twice: one object for all layers that say nothing."""
-    same = nn.ReLU()
-
-    def layer(number: int, lane: str) -> nn.Module:
-        if lane == _SILENT:
-            return same if twice else _SILENT_KINDS[number % len(_SILENT_KINDS)]()
-        return WithDevice(nn.ReLU() if number in bare else nn.Linear(2, 2), lane)
-
-    return [layer(number, lane) for number, lane in enumerate(lanes)]
+def _right(chain: str) -> Stages:
+    return _stages(_lanes(chain))
 
 
-def _judge(split: Asked, lanes: Sequence[str], bare: Sequence[int] = (), twice: bool = False) -> None:
-    """Compare the stages with the right ones, and name the bug."""
-    right = _right(lanes)
-    stages, devices = split.inside(stages_of, list(lanes), list(bare), twice)
-    asked = f"Layers 0 to {len(lanes) - 1} belong in the stages {_shown(right)}"
-    if any(not numbers for numbers in stages):
-        raise Wrong("empty_stage", f"{asked}, and one of yours is empty; a stage without a layer only costs a worker.")
-    flat = [number for numbers in stages for number in numbers]
-    got = list(zip(devices, stages, strict=True))
-    said = f"{asked}; you returned {_shown(got)}."
-    wrapped = [number for number in bare if lanes[number] != _SILENT]
-    if wrapped and got != right and got == _right([_SILENT if n in wrapped else lane for n, lane in enumerate(lanes)]):
-        raise Wrong(
-            "bare_wrapper",
-            f"{said} Layer {wrapped[0]} is a WithDevice around a layer without parameters: it has a .device, and that "
-            "counts.",
-        )
-    quiet = [number for number, lane in enumerate(lanes) if lane == _SILENT]
-    if lost := sorted(set(range(len(lanes))) - set(flat)):
-        if twice:
-            raise Wrong("lost_repeat", f"{said} Layer {lost[0]} is gone: one object stands in the chain several times.")
-        why = " It has no device of its own, and it is still a layer." if set(lost) <= set(quiet) else ""
-        raise Wrong("lost_layer", f"{said} Layer {lost[0]} is gone.{why}")
-    if len(flat) > len(lanes):
-        raise Wrong("doubled_layer", f"{said} A layer comes twice.")
-    if flat != sorted(flat):
-        _judge_order(right, stages, devices, said)
-    _judge_cuts(right, got, said, quiet)
+def _layers(stages: Stages) -> list[tuple[int, str]]:
+    """The layers of all stages in order, each with its device."""
+    return [(number, device) for device, numbers in stages for number in numbers]
 
 
-def stages_of(split: Split, lanes: list[str], bare: list[int], twice: bool) -> tuple[list[list[int]], list[str]]:
-    """In the process of the function: the numbers of the layers in each stage, and the names of the devices."""
-    layers = _layers(lanes, bare, twice)
-    return _read(split(nn.Sequential(*layers)), layers)
+def _merged(chain: str) -> Stages:
+    """One stage for each device."""
+    by_device: dict[str, list[int]] = defaultdict(list)
+    for number, device in _layers(_right(chain)):
+        by_device[device].append(number)
+    return list(by_device.items())
 
 
-def _judge_order(right: Expected, got: list[list[int]], devices: list[str], said: str) -> None:
-    if len(set(devices)) == len(devices) and len(got) < len(right):
-        raise Wrong(
-            "merged_by_device",
-            f"{said} Layers of one device that are not neighbours were put together; a device that comes back later "
-            "is a new stage, or the layers run in another order.",
-        )
-    raise Wrong("order_changed", f"{said} The order of the layers has changed, and with it the model.")
+def _with_the_next(chain: str) -> Stages:
+    """A layer without a device joins the layer after it; behind the last device there is none."""
+    lanes = _lanes(chain)
+    return _stages([next(filter(None, lanes[number:]), "") for number in range(len(lanes))])
 
 
-def _judge_cuts(right: Expected, got: Expected, said: str, quiet: Sequence[int]) -> None:
-    if got == right:
-        return
-    numbers = [stage for _, stage in got]
-    if numbers == [stage for _, stage in right]:
-        raise Wrong("wrong_device", f"{said} The stages are right, and their devices are not.")
-    if len(got) == 1 and torch.device(got[0][0]).index is not None:
-        raise Wrong(
-            "type_only",
-            f"{said} Two lanes are two devices of one type: compare the whole device, not its type.",
-        )
-    if len(got) == 1:
-        raise Wrong(
-            "ignores_with_device",
-            f"{said} torch forgets the number of a CPU lane, so the parameters cannot say it; ask WithDevice for its "
-            ".device.",
-        )
-    begins_quiet = [stage[0] for stage in numbers if stage[0] in quiet]
-    if begins_quiet and len(got) > len(right):
-        raise Wrong(
-            "stray_stage",
-            f"{said} Layer {begins_quiet[0]} has no device of its own: it stays with the layer before it and never "
-            "begins a stage.",
-        )
-    if begins_quiet:
-        raise Wrong(
-            "wrong_neighbour",
-            f"{said} Layer {begins_quiet[0]} has no device of its own: it stays with the layer before it, not with the "
-            "next.",
-        )
-    if len(got) > len(right):
-        raise Wrong("cut_too_often", f"{said} Neighbours on one device belong in one stage.")
-    raise Wrong("wrong_cut", f"{said} Cut where the device changes, and nowhere else.")
+_MISTAKES = (
+    Mistake(
+        "bare_wrapper",
+        "A WithDevice has a .device, also around a layer without parameters.",
+        like=lambda chain: _right(re.sub("ReLU on cpu:.", "ReLU", chain)),
+    ),
+    Mistake(
+        "type_only",
+        "Lanes are devices of one type, and parameters on a lane know the type only: compare the whole .device.",
+        when=lambda stages, chain: (
+            stages in [_stages([lane] * len(_lanes(chain))) for lane in ("cpu", _lanes(chain)[0])]
+        ),
+    ),
+    Mistake("merged_by_device", "A device that comes back later starts a new stage.", like=_merged),
+    Mistake("wrong_neighbour", "A layer without a device stays with the layer before it.", like=_with_the_next),
+    Mistake(
+        "cut_too_often",
+        "Neighbours on one device belong in one stage.",
+        when=lambda stages, chain: _layers(stages) == _layers(_right(chain)) and all(numbers for _, numbers in stages),
+    ),
+    Mistake(
+        "lost_layer",
+        "A layer is gone; one without a device is a layer too, and an object that comes again is one again.",
+        when=lambda stages, chain: len({number for number, _ in _layers(stages)}) < len(_lanes(chain)),
+    ),
+)
 
 
-def _read(answer: Any, layers: Sequence[nn.Module]) -> tuple[list[list[int]], list[str]]:
-    """Turn the answer into layer numbers and device names, whatever sequences it is made of."""
+def _compare(split: Asked, *chains: tuple[str]) -> None:
+    compare(
+        lambda chain: split.inside(stages_of, chain),
+        chains,
+        _right,
+        _MISTAKES,
+        asked="the layers {}",
+        show=lambda stages: ", ".join(f"{numbers} on {device}" for device, numbers in stages),
+    )
+
+
+@case("neighbours on one device become one stage, in their old order")
+def consecutive(split: Asked) -> None:
+    _compare(split, _chain("0011"), _chain("0"), _chain("10"), _chain("0112"), _chain("0110", bare=(1, 2)))
+
+
+@case("a layer without a device of its own stays with the layer before it")
+def silent(split: Asked) -> None:
+    every_kind = ("Tanh", "Flatten", "Identity", "Doubled", "ReLU")
+    _compare(split, _chain("0-1--"), _chain("0-----1", silent=every_kind), _chain("1-0"), _chain("1-"))
+    _compare(split, _chain("0-1-1-", silent=[_SAME]))
+
+
+@case("a device that comes back later is a new stage")
+def again(split: Asked) -> None:
+    _compare(split, _chain("010"), _chain("010", bare=(1,)), _chain("10-10"), _chain("10-10", bare=(1, 3)), *_drawn())
+
+
+def stages_of(split: Split, chain: str) -> Stages:
+    """In the process of the function: the device of each stage, and the numbers of its layers."""
+    same, bare, layers = nn.ReLU(), [], []
+    for kind, _, lane in (layer.partition(" on ") for layer in chain.split(", ")):
+        made = {_SAME: same, "Linear": nn.Linear(2, 2), "Doubled": _Doubled()}
+        bare.append(made[kind] if kind in made else getattr(nn, kind)())
+        layers.append(WithDevice(bare[-1], lane) if lane else bare[-1])
+    return _read(split(nn.Sequential(*layers)), bare)
+
+
+def _read(answer: Any, layers: Sequence[nn.Module]) -> Stages:
+    """The answer as device names and layer numbers, whatever sequences it is made of."""
     if not isinstance(answer, tuple | list) or len(answer) != 2 or isinstance(answer[1], nn.Module):
-        raise Wrong("no_pair", f"split_module returns a pair (partitions, devices), not a {type(answer).__name__}.")
-    partitions, devices = list(answer[0]), list(answer[1])
+        raise Wrong("no_pair", f"Return a pair (partitions, devices); your function gave a {type(answer).__name__}.")
+    partitions, devices = map(list, answer)
     if len(partitions) != len(devices):
-        raise Wrong(
-            "devices_per_stage",
-            f"There are {len(partitions)} partitions and {len(devices)} devices; return one device per partition.",
-        )
-    if not all(isinstance(partition, nn.Sequential) for partition in partitions):
-        kinds = sorted({type(partition).__name__ for partition in partitions})
-        raise Wrong("not_modules", f"A partition is an nn.Sequential, which can be called; yours is a {kinds[0]}.")
+        told = f"There are {len(partitions)} partitions and {len(devices)} devices"
+        raise Wrong("no_pair", f"{told}; return one device for each partition.")
+    if others := [type(one).__name__ for one in partitions if not isinstance(one, nn.Sequential)]:
+        raise Wrong("no_pair", f"A partition is an nn.Sequential, which can be called; yours is a {others[0]}.")
     places: dict[int, list[int]] = defaultdict(list)
     for number, layer in enumerate(layers):
-        places[id(_bare(layer))].append(number)
-    held = [[id(_bare(layer)) for layer in partition] for partition in partitions]
-    if any(layer not in places for partition in held for layer in partition):
-        raise Wrong("copied", "A partition holds a layer that is not one of the layers given; put in the layers.")
+        places[id(layer)].append(number)
 
-    def next_place(layer: int) -> int:
+    def number_of(layer: nn.Module) -> int:
         """An object that stands twice in the chain is met in this order; the last place stays."""
-        return places[layer].pop(0) if len(places[layer]) > 1 else places[layer][0]
+        known = places.get(id(layer.module if isinstance(layer, WithDevice) else layer))
+        if not known:
+            raise Wrong("no_pair", "A partition holds a layer that is not one of the layers given; put these in.")
+        return known.pop(0) if len(known) > 1 else known[0]
 
-    return [[next_place(layer) for layer in partition] for partition in held], [_name_of(one) for one in devices]
-
-
-def _bare(layer: nn.Module) -> nn.Module:
-    """A solution may take the layer out of its WithDevice."""
-    return layer.module if isinstance(layer, WithDevice) else layer
-
-
-def _name_of(device: Any) -> str:
-    if device is None:
-        raise Wrong(
-            "no_device",
-            "One of your stages has None for its device. A layer without a device of its own, whatever its class, "
-            "begins no stage: it stays with the layer before it.",
-        )
-    try:
-        return str(torch.device(device))
-    except (RuntimeError, TypeError, ValueError):
-        raise Wrong("wrong_device", f"{device!r} is no device; return the torch.device of each stage.") from None
-
-
-def _shown(stages: Expected) -> str:
-    return ", ".join(f"{numbers} on {device}" for device, numbers in stages)
+    return [(str(one), list(map(number_of, part))) for one, part in zip(devices, partitions, strict=True)]

@@ -5,161 +5,127 @@ every wait of the answer is looked up in the schedule, and any circle is right.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_11_read import read_action
 from pllab.schedule import Action, Schedule, interleaved, needs, one_f_one_b, problems, split_backwards, zb_h1, zbv
 
 FindCircle = Callable[[Schedule], Any]
-ENDLESS = ("endless", "Your search never ends: note which actions it has been at, and stop when one comes again.")
+_ENDLESS = ("endless", "Your search never ends: note which actions it has been at, and stop when one comes again.")
+_CROSSED = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]], "crossed")
 
 
+@case("two ranks that wait for each other", on_hang=_ENDLESS)
 def two_ranks(find_circle: FindCircle) -> None:
-    """The circle of the lesson: two ranks that wait for each other, with whole and with split backwards."""
-    for schedule in (CROSSED, split_backwards(CROSSED), Schedule(split_backwards(CROSSED).rows[::-1], "crossed")):
-        _judge(find_circle, schedule)
+    """The circle of the lesson, with whole and with split backwards."""
+    halves = split_backwards(_CROSSED).rows
+    _judge(find_circle, [_CROSSED, Schedule(halves), Schedule(halves[::-1])])
 
 
+@case("an action that waits for one behind it in its own row", on_hang=_ENDLESS)
 def own_row(find_circle: FindCircle) -> None:
-    """An action that waits for one behind it in its own row."""
-    _judge(find_circle, EARLY)
+    _judge(find_circle, [Schedule.of([["0F0", "0W0", "0I0"], ["1F0", "1I0", "1W0"]])])
 
 
+@case("an empty list for a schedule that is legal", on_hang=_ENDLESS)
 def legal(find_circle: FindCircle) -> None:
-    """A legal schedule has no circle."""
     backwards = Schedule(zb_h1(3, 4).rows[::-1], "ZB-H1 from the last rank to the first")
     for schedule in (one_f_one_b(2, 2), zb_h1(3, 4), interleaved(2, 4), zbv(3, 5), one_f_one_b(1, 1), backwards):
-        circle = _circle(find_circle, schedule)
-        if circle:
-            told = f"{schedule.name} is legal, and you found the circle {_written(circle)}"
-            raise Wrong("blames_the_legal", f"{told}; return an empty list where no circle is.")
+        if circle := _circle(find_circle(schedule)):
+            told = f"In this schedule:\n{schedule}\nyour circle is {_written(circle)}"
+            raise Wrong("wrong", f"{told}; right is an empty list, since every action can run.")
 
 
+@case("schedules with a few actions in the wrong place", on_hang=_ENDLESS)
 def long_ones(find_circle: FindCircle) -> None:
-    """Schedules with two actions swapped, until they deadlock."""
-    for schedule in _swapped():
-        _judge(find_circle, schedule)
+    _judge(find_circle, _swapped())
 
 
+@case("rows in any order, and stages on any rank", on_hang=_ENDLESS)
 def random_ones(find_circle: FindCircle) -> None:
-    """Rows in any order, and any stage on any rank."""
-    for schedule in _shuffled():
-        _judge(find_circle, schedule)
-
-
-CROSSED = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]], "crossed")
-EARLY = Schedule.of([["0F0", "0W0", "0I0"], ["1F0", "1I0", "1W0"]], "early")
+    _judge(find_circle, _shuffled())
 
 
 def _swapped() -> Iterator[Schedule]:
+    """Schedules with two actions swapped, until they deadlock."""
     draw = random.Random(11)
     legal_ones = [one_f_one_b(3, 4), one_f_one_b(4, 6), zb_h1(3, 4), zb_h1(4, 5), interleaved(2, 4), interleaved(3, 3)]
-    for _ in range(4):
-        for schedule in legal_ones:
-            spoiled = _spoiled(schedule, draw)
-            yield spoiled
-            yield split_backwards(spoiled)  # where the circle runs through a backward, through its I now
-
-
-def _spoiled(schedule: Schedule, draw: random.Random) -> Schedule:
-    rows = [list(row) for row in schedule.rows]
-    while not problems(Schedule.of(rows)):
-        row = draw.choice(rows)
-        place = draw.randrange(len(row) - 1)
-        row[place], row[place + 1] = row[place + 1], row[place]
-    return Schedule.of(draw.sample(rows, len(rows)), f"{schedule.name}, spoiled")
+    for schedule in 4 * legal_ones:
+        rows = [list(row) for row in schedule.rows]
+        while not problems(Schedule.of(rows)):
+            row = draw.choice(rows)
+            place = draw.randrange(len(row) - 1)
+            row[place], row[place + 1] = row[place + 1], row[place]
+        spoiled = Schedule.of(draw.sample(rows, len(rows)))
+        yield spoiled
+        yield split_backwards(spoiled)  # where the circle runs through a backward, through its I now
 
 
 def _shuffled() -> Iterator[Schedule]:
+    """Any order of the rows and in the rows, where it deadlocks."""
     draw = random.Random(12)
     for make in (one_f_one_b, zb_h1, interleaved, zbv):
         for p, m in ((2, 2), (3, 2), (2, 4), (4, 3), (1, 2), (5, 11)):
-            rows = [draw.sample(row, len(row)) for row in draw.sample(make(p, m).rows, p)]
-            shuffled = Schedule.of(rows, f"{make.__name__}({p}, {m}), shuffled")
+            shuffled = Schedule.of([draw.sample(row, len(row)) for row in draw.sample(make(p, m).rows, p)])
             if problems(shuffled):
                 yield shuffled
 
 
-def _judge(find_circle: FindCircle, schedule: Schedule) -> None:
-    circle = _circle(find_circle, schedule)
-    where = f"In this schedule:\n{schedule}\n"
-    if not circle:
-        raise Wrong("found_none", f"{where}you found no circle, and {problems(schedule)[0].sentence}.")
-    if strange := [action for action in circle if action not in set(schedule.actions())]:
-        raise Wrong("not_there", f"{where}your circle has {strange[0]}, which is not in the schedule.")
+def _judge(find_circle: FindCircle, schedules: Iterable[Schedule]) -> None:
+    for schedule in schedules:
+        circle = _circle(find_circle(schedule))
+        where = f"In this schedule:\n{schedule}\n"
+        if not circle:
+            raise Wrong("found_none", f"{where}you found no circle, and {problems(schedule)[0].sentence}.")
+        _judge_circle(circle, _waits(schedule), f"{where}your circle is {_written(circle)}")
+
+
+def _judge_circle(circle: list[Action], waits: dict[Action, set[Action]], told: str) -> None:
+    if strange := [action for action in circle if action not in waits]:
+        raise Wrong("wrong", f"{told}, but {strange[0]} is not in the schedule.")
     if len(circle) > 1 and circle[0] == circle[-1]:
-        raise Wrong("end_repeated", f"{where}{circle[0]} is first and last; name every action of the circle once.")
-    _judge_waits(circle, schedule, where)
-    if len(set(circle)) < len(circle):
-        raise Wrong("walks_twice", f"{where}{_written(circle)} passes an action twice; end where one comes again.")
-
-
-def _judge_waits(circle: list[Action], schedule: Schedule, where: str) -> None:
+        raise Wrong("end_repeated", f"{told}. {circle[0]} is first and last; name every action of the circle once.")
     pairs = list(zip(circle, [*circle[1:], circle[0]], strict=True))
-    off = [(one, other) for one, other in pairs if not _waits(one, other, schedule)]
-    if not off:
-        return
-    one, other = off[0]
-    told = f"{where}your circle is {_written(circle)}"
-    if all(_waits(late, early, schedule) for early, late in pairs):
+    off = [(one, other) for one, other in pairs if other not in waits[one]]
+    if off and all(one in waits[other] for one, other in pairs):
         raise Wrong("backwards", f"{told}; turn it round: every action waits for the one after it in the list.")
-    stuck = set(_stuck(schedule))
-    if free := [action for action in circle if action not in stuck]:
-        raise Wrong(
-            "can_run",
-            f"{told}. {free[0]} runs, since all that it waits for does; of the waits follow those for an action that "
-            "never runs.",
-        )
-    if off == [pairs[-1]]:
-        end = f"{told}, and its end {one} does not wait for its beginning {other}"
-        if way_in := [action for action in circle[1:] if _waits(one, action, schedule)]:
-            end += f", but for {way_in[0]}. The way in is no part of a circle"
-        raise Wrong("not_closed", f"{end}.")
-    raise Wrong(
-        "no_wait",
-        f"{told}, but {one} does not wait for {other}: it neither needs its result nor stands behind it in a row.",
-    )
+    if off and (free := [action for action in circle if action not in _stuck(waits)]):
+        raise Wrong("can_run", f"{told}, but {free[0]} can run: all that it waits for runs. Follow what never runs.")
+    if off == pairs[-1:]:
+        end = f"its end {circle[-1]} does not wait for its beginning {circle[0]}"
+        raise Wrong("not_closed", f"{told}, but {end}. The way into a circle is no part of it.")
+    if off:
+        why = "it neither needs its result nor stands behind it in a row"
+        raise Wrong("no_wait", f"{told}, but {off[0][0]} does not wait for {off[0][1]}: {why}.")
+    if len(set(circle)) < len(circle):
+        raise Wrong("wrong", f"{told}, which passes an action twice; end where one comes again.")
 
 
-def _stuck(schedule: Schedule) -> Iterator[Action]:
+def _waits(schedule: Schedule) -> dict[Action, set[Action]]:
+    """What each action waits for."""
+    present = set(schedule.actions())
+    return {
+        action: {*needs(action, schedule.num_stages, present), *row[:place]}
+        for row in schedule.rows
+        for place, action in enumerate(row)
+    }
+
+
+def _stuck(waits: dict[Action, set[Action]]) -> set[Action]:
     """The actions that never run."""
-    present, rows = set(schedule.actions()), [list(row) for row in schedule.rows]
-    done: set[Action] = set()
-
-    def can_run(row: list[Action]) -> bool:
-        return bool(row) and all(need in done for need in needs(row[0], schedule.num_stages, present))
-
-    while able := [row for row in rows if can_run(row)]:
-        done.add(able[0].pop(0))
-    for row in rows:
-        yield from row
+    stuck = set(waits)
+    while able := {action for action in stuck if not waits[action] & stuck}:
+        stuck -= able
+    return stuck
 
 
-def _waits(action: Action, other: Action, schedule: Schedule) -> bool:
-    if other in needs(action, schedule.num_stages, set(schedule.actions())):
-        return True
-    row = schedule.rows[schedule.rank_of_stage[action.stage]]
-    return other in row[: row.index(action)]
-
-
-def _circle(find_circle: FindCircle, schedule: Schedule) -> list[Action]:
-    answer = find_circle(schedule)
-    if answer is None:
-        raise Wrong("nothing", "Your function returned None; return a list of actions, empty where no circle is.")
-    if isinstance(answer, set | frozenset):
-        raise Wrong(
-            "no_order",
-            "Your function returned a set, which has no order; return a list, each before what it waits for.",
-        )
-    try:
-        if isinstance(answer, str):
-            raise TypeError
-        items = list(answer)
-    except TypeError:
-        raise Wrong("no_list", f"Your function returned {answer!r}; return a list of actions.") from None
-    return [read_action(item) for item in items]
+def _circle(answer: Any) -> list[Action]:
+    if answer is None or isinstance(answer, str | set | frozenset) or not isinstance(answer, Iterable):
+        told = "return a list of actions, each before what it waits for, or an empty list"
+        raise Wrong("no_action", f"Your function returned {answer!r}; {told}.")
+    return [read_action(item) for item in answer]
 
 
 def _written(circle: list[Action]) -> str:
