@@ -1,201 +1,184 @@
 """The cases of exercise 04.1: `DataPartitioner(data, sizes, seed)` with `.use(k)`, held against counting.
 
-Samples are counted by their position. A set of tensors would not do: tensors are equal in a set only when they are
-the same object, so two shares with the same samples would look disjoint.
+A sample may be a tuple, None, a tensor, or equal to another sample, so its position is counted, never its value. A
+set of tensors would not do: tensors are equal in a set only when they are the same object, so two shares with the
+same samples would look disjoint.
 """
 
-import math
+import operator
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any
 
+import torch
+
 from pllab.lesson.exercise import Asked, Wrong, case
-from pllab.lesson.exercises.lesson_04_partition import WORLDS, Library, numbers_of
+from pllab.lesson.mistakes import Mistake, compare
 
 Partitioner = Callable[..., Any]
 
-_NUMBERS = (64, 65, 6, 1, 0)
-_EQUAL = list(product(_NUMBERS, WORLDS))  # samples, and into how many equal shares
-_ASKED = (
-    (10, [0.7, 0.2, 0.1]),
-    (65, [0.5, 0.25, 0.25]),
-    (64, [1 / 6] * 6),
-    (100, [0.29, 0.71]),
-    (9, [0.0, 1.0]),
-    (10, [0.5, 0.25, 0.25]),
-    (10, [0.25, 0.25, 0.5]),
-    (4, [0.125, 0.25, 0.25, 0.375]),
-)
-_ROUNDING = Fraction(1, 10**9)  # of sizes that are floats
 _SEED = 7
+# Samples, and sizes as a reader writes them; first equal ones.
+_WORLDS = (2, 3, 4, 5, 6, 7, 8, 1)
+_QUESTIONS = [(number, " ".join([f"1/{world}"] * world)) for number, world in product((64, 65, 6, 1, 0), _WORLDS)]
+_QUESTIONS += [(10, "0.7 0.2 0.1"), (65, "0.5 0.25 0.25"), (100, "0.29 0.71"), (9, "0 1")]
+_QUESTIONS += [(10, "0.5 0.25 0.25"), (10, "0.25 0.25 0.5"), (4, "0.125 0.25 0.25 0.375")]
+
+
+def _floats(sizes: str) -> list[float]:
+    return [float(Fraction(size)) for size in sizes.split()]
+
+
+def _due(number: int, sizes: str) -> list[Fraction]:
+    """How much each share would get if samples could be cut."""
+    return [number * Fraction(size) for size in sizes.split()]
+
+
+def _shares(partitioner: Asked, number: int, sizes: str, seed: int = _SEED) -> list[list[int]]:
+    """The shares as positions of samples, whose order says which sample a rank meets first."""
+    shares: list[list[int]] = partitioner.inside(shares_of, number, _floats(sizes), seed)
+    return shares
 
 
 @case("every sample is in exactly one share: 0, 1, 6, 64, 65 samples, 1 to 8 shares")
 def everything_once(partitioner: Asked) -> None:
-    _ends_are_no_lengths(partitioner)
-    for number, world in _EQUAL:
-        shares = _shares(partitioner, number, [1 / world] * world)
-        seen = Counter(sample for share in shares for sample in share)
-        if max(seen.values(), default=1) > 1:
-            raise _doubled(number, shares, seen)
-        if len(seen) < number:
-            raise _lost(partitioner)
+    for number, sizes in _QUESTIONS:
+        times = Counter(chain.from_iterable(_shares(partitioner, number, sizes)))
+        lost, repeated = number - len(times), sum(each > 1 for each in times.values())
+        shown = (
+            f"{number} samples in shares of {sizes}: {lost} in no share, {repeated} more than once; right is 0 and 0."
+        )
+        if lost and not repeated:
+            why = f"The lengths have to add up to {number}: give away what is left over, too."
+            raise Wrong("dropped_remainder", f"{shown} {why}")
+        if lost or repeated:
+            raise Wrong("not_once", shown)
 
 
-@case("equal sizes give shares that differ by one sample at most")
-def balanced(partitioner: Asked) -> None:
-    for number, world in _EQUAL:
-        lengths = [len(share) for share in _shares(partitioner, number, [1 / world] * world)]
-        if max(lengths) - min(lengths) > 1:
-            what = f"{number} samples in {world} equal shares became {lengths}"
-            raise Wrong("unbalanced", f"{what}; every step waits for the rank with {max(lengths)}.")
+def _is_float_product(lengths: list[int], number: int, sizes: str) -> bool:
+    """Whether a share is too short by the whole part of a product that rounding has made too small."""
+    shares = zip(lengths, _floats(sizes), _due(number, sizes), strict=True)
+    return any(length == int(number * size) <= due - 1 for length, size, due in shares)
 
 
-@case("share k differs from sizes[k] * len(data) by less than one sample")
-def unequal(partitioner: Asked) -> None:
-    for number, sizes in _ASKED:
-        lengths = [len(share) for share in _shares(partitioner, number, sizes)]
-        named = ", ".join(f"{size:.3g}" for size in sizes)
-        for k, (found, size) in enumerate(zip(lengths, sizes, strict=True)):
-            due = number * Fraction(size)
-            if abs(found - due) < 1 - _ROUNDING:
-                continue
-            what = f"{number} samples in shares of {named} became {lengths}"
-            if found == math.floor(due) < round(due):
-                raise Wrong(
-                    "float_product",
-                    f"{what}: share {k} is due {round(due)}. In floating point the product is a little smaller, and "
-                    "its whole part is one too small; round to some nine digits first.",
-                )
-            if abs(found - due) < 1 + _ROUNDING:
-                raise Wrong(
-                    "one_whole_sample",
-                    f"{what}: share {k} is due {float(due):g} and got {found}, a whole sample more or less. What is "
-                    "left over goes to the shares that lack most of a sample; one that lacks nothing gets nothing.",
-                )
-            raise Wrong("ignores_the_sizes", f"{what}: share {k} is due {float(due):g}.")
+_LENGTHS = [
+    Mistake(
+        "float_product",
+        "In floating point 0.29 * 100 is a little below 29, and its whole part is 28; round to some nine digits first.",
+        when=_is_float_product,
+    ),
+    Mistake(
+        "one_whole_sample",
+        "Give what is left over to the shares that lack most of a sample; one that lacks nothing gets nothing.",
+        when=lambda lengths, *question: max(map(abs, map(operator.sub, lengths, _due(*question)))) == 1,
+    ),
+    Mistake("wrong_lengths", "A share may differ from that by less than one sample.", when=lambda *_: True),
+]
+
+
+@case("share k differs from sizes[k] * len(data) by less than one sample, so equal ones differ by one at most")
+def lengths(partitioner: Asked) -> None:
+    compare(
+        lambda number, sizes: [len(share) for share in _shares(partitioner, number, sizes)],
+        _QUESTIONS,
+        _due,
+        _LENGTHS,
+        asked="{} samples in shares of {}",
+        same=lambda lengths, due: all(abs(length - right) < 1 for length, right in zip(lengths, due, strict=True)),
+        show=lambda lengths: ", ".join(f"{float(length):.4g}" for length in lengths),
+    )
 
 
 @case("the same seed gives the same shares on every rank, another seed others, each a mixture of the data")
 def seeded(partitioner: Asked) -> None:
-    first, again = (_shares(partitioner, 64, [0.5, 0.5]) for _ in range(2))
+    first, again, other = (_shares(partitioner, 64, "1/2 1/2", seed) for seed in (_SEED, _SEED, _SEED + 1))
     if set(first[0]) in (set(range(32)), set(range(32, 64))):
         raise Wrong(
             "not_shuffled",
-            "Half of 64 samples were the first or the last 32; a data set that is sorted by topic or length "
-            "would give every rank another kind of text.",
+            f"Half of 64 samples were the samples {min(first[0])} to {max(first[0])}. Shuffle all positions before you "
+            "cut them: data sorted by topic or length would give every rank another kind of text.",
         )
     if first != again:
-        raise Wrong(
-            "not_repeatable",
-            "Two partitioners with the same seed dealt differently; two ranks would train on overlapping shares.",
-        )
-    if first == _shares(partitioner, 64, [0.5, 0.5], seed=_SEED + 1):
-        raise Wrong("ignores_the_seed", f"The seeds {_SEED} and {_SEED + 1} dealt the same shares.")
+        raise Wrong("wrong_seed", f"Two partitioners with the seed {_SEED} gave different shares; right are the same.")
+    if first == other:
+        raise Wrong("wrong_seed", f"The seeds {_SEED} and {_SEED + 1} gave the same shares; right are different ones.")
 
 
 @case("a share is a view: no sample is read before it is asked for, a for loop over it ends, and data stay as they are")
 def view(partitioner: Asked) -> None:
-    if partitioner.inside(orders_the_data):
-        raise Wrong(
-            "shuffles_the_data",
-            "After the call the caller's own list is in another order; shuffle a list of positions and leave the data.",
-        )
     partitioner.inside(look_at_shares)
 
 
 def look_at_shares(partitioner: Partitioner) -> None:
     """In the process of the function: what is read of the data, and when."""
+    given = list(range(64))
+    shares_of_list: Any = partitioner(given, [0.5, 0.5], _SEED)
+    _ = [shares_of_list.use(k) for k in range(2)]
+    if given != list(range(64)):
+        raise Wrong("no_view", "You have put the caller's own list into another order; shuffle a list of positions.")
     data = Library(8)
     made: Any = partitioner(data, [0.5, 0.5], _SEED)
     first = made.use(0)
     if data.reads:
-        raise Wrong("reads_all", f"Making a share read {len(data.reads)} samples; it only has to remember where.")
-    alone = _numbers(first, data, 0)
+        raise Wrong("no_view", f"Making a share of 4 samples read {len(data.reads)} of the data; right is none.")
+    alone = _positions(first, data, 0)
     shares = [first, made.use(1)]
-    if _numbers(first, data, 0) != alone:
-        raise Wrong("shared_index", "After use(1) was called, the share of use(0) held other samples than before.")
-    lists = [_numbers(share, data, k) for k, share in enumerate(shares)]
-    for k, share in enumerate(shares):
+    places = [_positions(share, data, k) for k, share in enumerate(shares)]
+    if places[0] != alone:
+        raise Wrong("no_view", f"The share of use(0) had samples {alone}, and after use(1) it had {places[0]}.")
+    for k, (share, right) in enumerate(zip(shares, places, strict=True)):
         data.reads.clear()
-        got = list(islice(iter(share), len(lists[k]) + 1))
-        if len(got) > len(lists[k]):
-            raise Wrong(
-                "never_stops", "A for loop did not stop after the last sample; an IndexError says where it ends."
-            )
-        right = [data.samples[place] for place in lists[k]]
-        if data.reads != lists[k] or any(mine is not its for mine, its in zip(got, right, strict=False)):
-            raise Wrong("loop", f"A for loop over use({k}) gave other things than use({k})[0], use({k})[1] and so on.")
-
-
-def _shares(partitioner: Asked, number: int, sizes: list[float], seed: int = _SEED) -> list[list[int]]:
-    """The shares as positions of samples, whose order says which sample a rank meets first."""
-    shares: list[list[int]] = partitioner.inside(shares_of, number, sizes, seed)
-    return shares
+        got = list(islice(iter(share), len(right) + 1))
+        what = f"A for loop over use({k}), a share of {len(right)} samples,"
+        if len(got) > len(right):
+            raise Wrong("never_stops", f"{what} went on after the last one; an IndexError says where it ends.")
+        if data.reads != right or any(mine is not data.samples[place] for mine, place in zip(got, right, strict=False)):
+            raise Wrong("no_view", f"{what} read the samples {data.reads} and gave {got}; right are samples {right}.")
 
 
 def shares_of(partitioner: Partitioner, number: int, sizes: list[float], seed: int) -> list[list[int]]:
     """In the process of the function: the shares as positions of samples."""
     data = Library(number)
-    made: Any = partitioner(data, list(sizes), seed)
-    return [_numbers(made.use(k), data, k) for k in range(len(sizes))]
+    made: Any = partitioner(data, sizes, seed)
+    return [_positions(made.use(k), data, k) for k in range(len(sizes))]
 
 
-def _numbers(share: Any, data: Library, k: int) -> list[int]:
-    if isinstance(share, list) and share and all(isinstance(place, int) for place in share):
-        raise Wrong("numbers_for_samples", f"use({k}) gave a list of positions; a share gives the samples themselves.")
+class Library(Sequence[Any]):
+    """A data set of mixed samples, some of them equal, that notes which are read; no sample is a whole number."""
+
+    def __init__(self, number: int) -> None:
+        kinds = (("a", 1), "text", torch.tensor([1.0, 2.0]), ("a", 1), None, 0.0, {"ids": [3]}, 2.5)
+        self.samples = [kinds[place % len(kinds)] for place in range(number)]
+        self.reads: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __bool__(self) -> bool:
+        raise TypeError("like a tensor, data have no truth value; ask for len(data)")
+
+    def __getitem__(self, index: Any) -> Any:
+        place = operator.index(index)  # numbers of numpy and torch too, as a list takes them
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"sample {place} of {len(self)}")
+        self.reads.append(place % len(self))
+        return self.samples[place]
+
+
+def _positions(share: Any, data: Library, k: int) -> list[int]:
+    """Where the samples of share k stand in the data."""
     if not hasattr(share, "__len__") or not hasattr(share, "__getitem__"):
-        raise Wrong("no_share", f"use({k}) should return something with a length and an index; it gave {share!r}.")
-    return numbers_of(share, data, f"use({k})")
-
-
-def _doubled(number: int, shares: list[list[int]], seen: Counter[int]) -> Wrong:
-    if all(share == shares[0] for share in shares):
-        return Wrong("same_share", f"All {len(shares)} shares of {number} samples are the same one.")
-    twice = sum(count > 1 for count in seen.values())
-    return Wrong("doubled", f"{number} samples in {len(shares)} shares: more than one share holds {twice} of them.")
-
-
-def _lost(partitioner: Asked) -> Wrong:
-    """Tell a sum of floats, which loses a sample where all shares are whole, from a dropped remainder."""
-    missing = {}
-    for number, world in _EQUAL:
-        shares = _shares(partitioner, number, [1 / world] * world)
-        missing[number, world] = number - len({sample for share in shares for sample in share})
-    if missing[6, 6] == 1 and not missing[65, 8]:
-        return Wrong(
-            "float_sum",
-            "6 samples in 6 shares of 1/6: one is in no share. Six times 1/6 adds up to 0.9999999999999999 here, "
-            "and its whole part is one too small.",
-        )
-    if all(lost == number % world for (number, world), lost in missing.items()):
-        return Wrong(
-            "dropped_remainder",
-            f"65 samples in 6 equal shares: no share holds {missing[65, 6]} of them. The whole parts of "
-            "the sizes do not add up to everything; somebody has to take what is left over.",
-        )
-    (number, world), lost = next((pair, lost) for pair, lost in missing.items() if lost)
-    return Wrong("lost", f"{number} samples in {world} equal shares: no share holds {lost} of them.")
-
-
-def _ends_are_no_lengths(partitioner: Asked) -> None:
-    """The lengths that come of adding up the sizes, and then adding up the sums: 64 in 4 -> 16, 32, 16, 0."""
-    lengths = [len(share) for share in _shares(partitioner, 64, [0.25] * 4)]
-    if lengths == [16, 32, 16, 0]:
-        raise Wrong(
-            "summed_twice",
-            f"64 samples in 4 equal shares became {lengths}: the sizes were added up twice. A sum of sizes is "
-            "where a share ends; it is not its length.",
-        )
-
-
-def orders_the_data(partitioner: Partitioner) -> bool:
-    """In the process of the function: whether it shuffles a list of the caller, for everybody."""
-    samples = [("sample", number) for number in range(64)]
-    given = list(samples)
-    made: Any = partitioner(given, [0.5, 0.5], _SEED)
-    for k in range(2):
-        made.use(k)
-    return given != samples
+        raise Wrong("no_share", f"use({k}) gave {share!r}; right is something with a length and an index.")
+    positions = []
+    for i in range(len(share)):
+        data.reads.clear()
+        sample = share[i]
+        if isinstance(sample, int):
+            raise Wrong("numbers_for_samples", f"use({k})[{i}] gave {sample}, a position; right is the sample there.")
+        if len(data.reads) != 1 or sample is not data.samples[data.reads[0]]:
+            what = f"use({k})[{i}] read {len(data.reads)} samples of the data and gave {sample!r}"
+            raise Wrong("no_view", f"{what}; right is to read one when you ask for it, and to give it.")
+        positions += data.reads
+    return positions
