@@ -33,12 +33,6 @@ def _words(p: int, m: int, v: int) -> str:
 def complete(rows: Rows) -> None:
     for p, m, v in _SHAPES:
         schedule = read_schedule(rows(p, m, v))
-        if v > 1 and p > 1 and schedule.num_ranks == p and schedule.stages_of_rank(0) == tuple(range(v)):
-            raise Wrong(
-                "neighbours_together",
-                f"{_words(p, m, v)} rank 0 has the stages {[*range(v)]} in your rows; right is "
-                f"{[*range(0, p * v, p)]}. With neighbours on a rank the pipeline fills as slowly as before.",
-            )
         # A backward may be split: its I counts as the backward, and the next cases look for its W.
         mine = [
             [action._replace(kind=Kind.B) if action.kind is Kind.I else action for action in row if action.kind != "W"]
