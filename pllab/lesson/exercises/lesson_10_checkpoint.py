@@ -1,292 +1,267 @@
 """The cases of exercise 10.3: `checkpointed(stage, x)` runs a stage, keeps its input alone and computes it again.
 
-A layer of the stage keeps a tensor for its backward and counts its calls: if that tensor is alive after the forward,
-activations were kept. Large tensors that are new after the forward were kept by the function itself. Truth is the plain
-stage under the same seed, bit for bit.
+Truth is the plain stage under the same seed, bit for bit. Saved-tensor hooks see what autograd keeps; a large tensor
+that is new after the forward was kept by the function itself.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import gc
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from pllab.lesson.exercise import Asked, Wrong
-from pllab.lesson.exercises.lesson_10_keeper import (
-    Checkpointed,
-    Run,
-    dropping_stage,
-    frozen_stage,
-    go_through,
-    inputs_of,
-    large_tensors,
-    plain,
-    token_stage,
-    witness_of,
-)
+from pllab.lesson.exercise import Asked, Wrong, case
 
-_FROZEN = (
-    "With a weight that is frozen, or that the forward does not use, your function raised: {error}. Such a weight has "
-    "no gradient; ask for none."
-)
+Checkpointed = Callable[[nn.Module, torch.Tensor], Any]
+Tensors = dict[str, torch.Tensor | None]
+
+_WIDTH = 6
 
 
+class _Counted(nn.Module):
+    """Passes its input on, and counts its calls."""
+
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """One more call."""
+        self.calls += 1
+        return x
+
+
+def _dropping(*seeds: int) -> list[nn.Sequential]:
+    """For each seed a stage of linear, counter, tanh, dropout, linear."""
+    stages = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        layers = [nn.Linear(_WIDTH, 16), _Counted(), nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, _WIDTH)]
+        stages.append(nn.Sequential(*layers))
+    return stages
+
+
+def _plain(*seeds: int) -> list[nn.Sequential]:
+    """The same stages without dropout."""
+    return [stage.eval() for stage in _dropping(*seeds)]
+
+
+def _embedding(*, learns: bool) -> list[nn.Sequential]:
+    """Embedding, tanh, linear: the input is whole numbers below 6; if it is frozen, one more weight is not used."""
+    torch.manual_seed(5)
+    stage = nn.Sequential(nn.Embedding(6, _WIDTH), nn.Tanh(), nn.Linear(_WIDTH, 2))
+    stage[0].requires_grad_(learns)
+    if not learns:
+        stage[1].register_parameter("unused", nn.Parameter(torch.ones(2)))
+    return [stage]
+
+
+def _inputs_of(count: int) -> list[torch.Tensor]:
+    """Micro-batches of 5 rows; of several, the last has fewer."""
+    generator = torch.Generator().manual_seed(4)
+    sizes = [5] * count if count == 1 else [5] * (count - 1) + [3]
+    return [torch.randn(rows, _WIDTH, generator=generator) for rows in sizes]
+
+
+def _tokens(_: int) -> list[torch.Tensor]:
+    return [torch.tensor([[3, 0, 5], [5, 2, 1]])]
+
+
+class Setting(NamedTuple):
+    """Stages, the micro-batches in the order in which they go back, and their inputs."""
+
+    stages: list[nn.Sequential]
+    order: tuple[int, ...] = (0,)
+    inputs: Callable[[int], list[torch.Tensor]] = _inputs_of
+    learns: bool = True  # whether the input comes from something that needs a gradient
+
+
+_SETTINGS: dict[str, Callable[[], Setting]] = {
+    "one stage without dropout": lambda: Setting(_plain(1)),
+    "two stages without dropout": lambda: Setting(_plain(1, 2)),
+    "two micro-batches without dropout": lambda: Setting(_plain(1), (0, 1)),
+    "an input that needs no gradient": lambda: Setting(_plain(1), learns=False),
+    "token numbers": lambda: Setting(_embedding(learns=True), inputs=_tokens, learns=False),
+    "token numbers, a frozen weight and an unused one": lambda: Setting(
+        _embedding(learns=False), inputs=_tokens, learns=False
+    ),
+    "dropout": lambda: Setting(_dropping(1)),
+    "dropout, 2 stages and backwards in the order 2, 1, 0": lambda: Setting(_dropping(1, 2), (2, 1, 0)),
+    "dropout and backwards in the order 0, 1": lambda: Setting(_dropping(1), (0, 1)),
+    "dropout, 3 stages and backwards in the order 3, 0, 4, 1, 2": lambda: Setting(_dropping(1, 2, 3), (3, 0, 4, 1, 2)),
+    "dropout and backwards in the order 3, 2, 1, 0": lambda: Setting(_dropping(1), (3, 2, 1, 0)),
+}
+
+
+class Run(NamedTuple):
+    """What the plain stages must give too: outputs and gradients by name, calls of each stage, and the generator."""
+
+    outputs: Tensors
+    gradients: Tensors
+    calls: list[int]
+    state: torch.Tensor
+
+
+def went_through(checkpointed: Checkpointed, where: str, goes_back: bool = True) -> Run:
+    """In the process of the function: forward of all micro-batches through all stages, then their backwards."""
+    stages, order, inputs, learns = _SETTINGS[where]()
+    torch.manual_seed(7)
+    scales = [torch.ones(_WIDTH, requires_grad=True) for _ in order]
+    outputs = []
+    for x, scale in zip(inputs(len(order)), scales, strict=True):
+        value: Any = x * scale if learns else x
+        for stage in stages:
+            value = checkpointed(stage, value)
+            if not isinstance(value, torch.Tensor):
+                raise Wrong("no_output", f"Your function returned a {type(value).__name__}; return the stage's output.")
+        outputs.append(value)
+    if not all(output.requires_grad for output in outputs):
+        raise Wrong(
+            "no_graph",
+            f"With {where}, your output has no graph, so no parameter ever learns. The output of a Function has one if "
+            "a tensor among its arguments needs a gradient; parameters are such tensors.",
+        )
+    if goes_back:
+        _go_back([outputs[i] for i in order])
+    gradients = {
+        f"the gradient of {name} of stage {number}": weight.grad
+        for number, stage in enumerate(stages)
+        for name, weight in stage.named_parameters()
+    }
+    if learns:
+        gradients |= {f"the gradient behind input {i}": scale.grad for i, scale in enumerate(scales)}
+    calls = [layer.calls for stage in stages for layer in stage if isinstance(layer, _Counted)]
+    told = {f"the output of micro-batch {i}": output.detach() for i, output in enumerate(outputs)}
+    return Run(told, gradients, calls, torch.get_rng_state())
+
+
+def _go_back(outputs: list[torch.Tensor]) -> None:
+    for output in outputs:
+        try:
+            output.square().sum().backward()
+        except RuntimeError as error:
+            if "second time" not in str(error):
+                raise
+            raise Wrong(
+                "not_detached",
+                "Your backward goes on past the input of the stage, into what made it. Detach the input before the "
+                "second forward, and return the gradient of the copy.",
+            ) from None
+
+
+def _compare(mine: Tensors, right: Tensors, where: str, hint_id: str, sentence: str = "") -> None:
+    """Every tensor bit for bit; the first number that differs is shown."""
+    for name, wanted in right.items():
+        got, place = mine[name], 0
+        if got is not None and wanted is not None and got.shape == wanted.shape:
+            if torch.equal(got, wanted):
+                continue
+            place = int((got != wanted).flatten().nonzero()[0])
+        elif got is wanted:
+            continue
+        one, other = (None if each is None else each.flatten()[place].item() for each in (got, wanted))
+        raise Wrong(hint_id, f"With {where}, number {place} of {name} is {one}; right is {other}. {sentence}".rstrip())
+
+
+def _ask(checkpointed: Asked, where: str, goes_back: bool = True) -> tuple[Run, Run]:
+    """What the function gives, and the plain stages."""
+    right = went_through(lambda stage, x: stage(x), where, goes_back)
+    return checkpointed.inside(went_through, where, goes_back), right
+
+
+def _judge_gradients(checkpointed: Asked, *settings: str) -> None:
+    for where in settings:
+        mine, right = _ask(checkpointed, where)
+        _compare(mine.gradients, right.gradients, where, "other_gradients")
+
+
+@case("the output is what the stage gives, and it has a graph")
 def same_output(checkpointed: Asked) -> None:
-    """Bit for bit with dropout on, and a graph to go back on."""
-    stage = dropping_stage()
-    x = inputs_of(1)[0].requires_grad_()
-    torch.manual_seed(3)
-    wanted = stage(x)
-    _judge_output(checkpointed.inside(output_of), wanted)
+    mine, right = _ask(checkpointed, "dropout", goes_back=False)
+    _compare(mine.outputs, right.outputs, "dropout", "other_output")
 
 
-def output_of(checkpointed: Checkpointed) -> Any:
-    """In the process of the function: its output."""
-    torch.manual_seed(3)
-    return checkpointed(dropping_stage(), inputs_of(1)[0].requires_grad_())
-
-
+@case("after the forward nothing is kept but the input")
 def keeps_little(checkpointed: Asked) -> None:
-    """What the stage keeps is gone; what autograd got is the input and nothing larger."""
     checkpointed.inside(look_at_memory)
 
 
 def look_at_memory(checkpointed: Checkpointed) -> None:
-    """In the process of the function: what is alive after the forward, and what autograd keeps."""
-    stage, x = dropping_stage(), inputs_of(1)[0].requires_grad_()
-    witness = witness_of(stage)
-    foreign: list[tuple[int, ...]] = []
-    own = {x.untyped_storage().data_ptr(), *(weight.untyped_storage().data_ptr() for weight in stage.parameters())}
+    """In the process of the function: what autograd keeps, and what else is alive after the forward."""
+    (stage,), (x,) = _dropping(1), _inputs_of(1)
+    x.requires_grad_()
+    saved: list[torch.Tensor] = []
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        # The state of a generator is bytes; it may be saved too.
-        if tensor.dtype is not torch.uint8 and tensor.untyped_storage().data_ptr() not in own:
-            foreign.append(tuple(tensor.shape))
+        saved.append(tensor)
         return tensor.detach()
 
-    before = {id(tensor) for tensor in large_tensors(x)}
-    output = checkpointed(stage, x)
-    if witness.alive:
-        raise Wrong(
-            "activations_kept",
-            "After the forward the activations of the stage are still alive: run it without autograd, and only the "
-            "input has to stay.",
-        )
-    known = own | {output.untyped_storage().data_ptr()}
-    new = [tensor for tensor in large_tensors(x) if id(tensor) not in before]
-    foreign += [tuple(tensor.shape) for tensor in new if tensor.untyped_storage().data_ptr() not in known]
-    del output, new
+    before = {id(tensor) for tensor in _tensors()}
     with saved_tensors_hooks(pack, lambda tensor: tensor):
-        checkpointed(stage, x)
-    if foreign:
-        raise Wrong(
-            "more_than_input",
-            f"Your function also keeps a tensor of shape {foreign[0]} for backward; the input itself is enough, all "
-            "else is computed again.",
-        )
+        output = checkpointed(stage, x)
+    new = [tensor for tensor in _tensors() if id(tensor) not in before and tensor.numel() >= x.numel()]
+    own = [tensor.untyped_storage().data_ptr() for tensor in (x, *stage.parameters())]
+    for tensors, allowed in ((saved, own), (new, [*own, output.untyped_storage().data_ptr()])):
+        for tensor in tensors:
+            # The state of a generator is bytes; it may be kept too.
+            if tensor.dtype is not torch.uint8 and tensor.untyped_storage().data_ptr() not in allowed:
+                told = f"Your function keeps a tensor of shape {tuple(tensor.shape)}; right is the input x alone."
+                raise Wrong("more_than_input", told)
 
 
+def _tensors() -> list[torch.Tensor]:
+    """The tensors that Python code holds now."""
+    gc.collect()
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+
+
+@case("without dropout the gradients are the plain stage's, bit for bit")
 def same_gradients(checkpointed: Asked) -> None:
-    """Without dropout, so that only the shape of the function is judged; the input has a past of its own."""
-    for seeds in ((1,), (1, 2)):
-        mine, wanted = _both(checkpointed, seeds, drops=False)
-        _judge_gradients(mine, wanted)
-    order = (0, 1)
-    mine, wanted = _both(checkpointed, (1,), order, drops=False)
-    if _all_equal(mine, wanted):
-        return
-    if all(map(_equal, mine.parameters, _of_the_last(len(order)))):
-        raise Wrong(
-            "overwritten",
-            "One micro-batch is right, and of two the parameters have the gradients of the last alone: gradients add "
-            "up, so add to what is there where you set one yourself, or let a backward do it.",
-        )
-    raise Wrong("other_gradients", "Without dropout one micro-batch is right, and two of them on one stage are not.")
+    for count in ("one stage", "two stages", "two micro-batches"):
+        _judge_gradients(checkpointed, f"{count} without dropout")
 
 
+@case("parameters learn also where the input needs no gradient")
 def first_stage(checkpointed: Asked) -> None:
-    """The input is data and needs no gradient; the parameters learn nevertheless."""
-    if not all(map(_equal, checkpointed.inside(first_stage_gradients), first_stage_gradients(plain))):
-        raise Wrong("other_gradients", "With an input that needs no gradient the parameters' gradients are others.")
+    _judge_gradients(checkpointed, "an input that needs no gradient")
 
 
-def first_stage_gradients(checkpointed: Checkpointed) -> list[torch.Tensor | None]:
-    """In the process of the function: the gradients of a stage whose input needs none."""
-    stage, x = dropping_stage().eval(), inputs_of(1)[0]
-    output = checkpointed(stage, x)
-    if not output.requires_grad:
-        raise Wrong(
-            "no_graph_without_input_gradient",
-            "The first stage gets data that needs no gradient, and then your output has no graph: its parameters would "
-            "never learn. A Function has a graph if one of its tensors needs a gradient, so pass the parameters too.",
-        )
-    output.square().sum().backward()
-    return [weight.grad for weight in stage.parameters()]
-
-
+@case("token numbers can be the input, and weights may be frozen or unused")
 def tokens_and_frozen(checkpointed: Asked) -> None:
-    """Token numbers, which cannot ask for a gradient; a frozen weight, and one that the forward does not use."""
-    for learns, where in _EMBEDDINGS.items():
-        _judge_parameters(checkpointed.inside(token_gradients, learns), token_gradients(plain, learns), where)
-    where = "a frozen weight and an unused one"
-    _judge_parameters(checkpointed.inside(frozen_gradients), frozen_gradients(plain), where)
+    _judge_gradients(checkpointed, "token numbers", "token numbers, a frozen weight and an unused one")
 
 
-_EMBEDDINGS = {True: "token numbers", False: "token numbers and a frozen embedding"}
-
-
-def frozen_gradients(checkpointed: Checkpointed) -> list[torch.Tensor | None]:
-    """In the process of the function: the gradients of a stage with a frozen weight and an unused one."""
-    stage, x = frozen_stage(), inputs_of(1)[0].requires_grad_()
-    try:
-        checkpointed(stage, x).square().sum().backward()
-    except RuntimeError as error:
-        raise Wrong("frozen_weight", _FROZEN.format(error=error)) from None
-    return [weight.grad for weight in stage.parameters()]
-
-
-def token_gradients(checkpointed: Checkpointed, embedding_learns: bool) -> list[torch.Tensor | None]:
-    """In the process of the function: the gradients of a stage that looks token numbers up."""
-    stage, tokens = token_stage(), torch.tensor([[3, 0, 5], [5, 2, 1]])
-    stage[0].requires_grad_(embedding_learns)
-    where = _EMBEDDINGS[embedding_learns]
-    output = checkpointed(stage, tokens)
-    if not output.requires_grad:
-        raise Wrong("no_graph", f"With {where} your output has no graph, so no weight of the stage ever learns.")
-    try:
-        output.square().sum().backward()
-    except RuntimeError as error:
-        if "floating point" not in str(error):
-            raise Wrong("frozen_weight", _FROZEN.format(error=error)) from None
-        raise Wrong(
-            "token_numbers",
-            f"x may be token numbers, and then it cannot ask for a gradient: {error}. Let the copy ask for one only "
-            "where x did.",
-        ) from None
-    return [weight.grad for weight in stage.parameters()]
-
-
+@case("with dropout they are the same too")
 def same_masks(checkpointed: Asked) -> None:
-    """With dropout and one micro-batch."""
-    mine, wanted = _both(checkpointed, (1,))
-    if not _all_equal(mine, wanted):
-        raise Wrong(
-            "generator_not_restored",
-            "Without dropout your gradients are right and with dropout they are not: the second forward drops other "
-            "numbers than the first. Keep torch.get_rng_state() before the first and set it before the second.",
-        )
+    mine, right = _ask(checkpointed, "dropout")
+    other_masks = "The second forward drops other numbers than the first: run it from the same state of the generator."
+    _compare(mine.gradients, right.gradients, "dropout", "generator_not_restored", other_masks)
 
 
+@case("also for several stages and micro-batches, with the backwards in any order")
 def several(checkpointed: Asked) -> None:
-    """All forwards through all stages, then the backwards, in three orders."""
-    for seeds, order in (((1, 2), (2, 1, 0)), ((1,), (0, 1)), ((1, 2, 3), (3, 0, 4, 1, 2))):
-        mine, wanted = _both(checkpointed, seeds, order)
-        told = f"One micro-batch is right, and of {len(order)} on {len(seeds)} stage{'s' if len(seeds) > 1 else ''}"
-        if not all(map(torch.equal, mine.outputs, wanted.outputs)):
-            raise Wrong(
-                "generator_put_back",
-                f"{told} a later one has another output than the plain stage: after your first forward the generator "
-                "has to go on as if you were not there. Put it back after the second only.",
-            )
-        if not _all_equal(mine, wanted):
-            raise Wrong(
-                "state_of_another",
-                f"{told} the gradients are not the plain ones: between a forward and its backward the generator has "
-                "moved on. Every call needs the state of its own beginning; keep it in ctx.",
-            )
+    put_back = "After your first forward the generator must go on; put it back after the second only."
+    other_state = "Every call needs the state of its own beginning; other calls move the generator in between."
+    for where in (
+        "dropout, 2 stages and backwards in the order 2, 1, 0",
+        "dropout and backwards in the order 0, 1",
+        "dropout, 3 stages and backwards in the order 3, 0, 4, 1, 2",
+    ):
+        mine, right = _ask(checkpointed, where)
+        _compare(mine.outputs, right.outputs, where, "generator_put_back", put_back)
+        _compare(mine.gradients, right.gradients, where, "state_of_another", other_state)
 
 
+@case("the forward runs exactly twice, and the generator goes on as if it ran once")
 def leaves_no_trace(checkpointed: Asked) -> None:
-    """Two runs of the stage for each micro-batch, and the generator where the plain stage leaves it."""
-    for order in ((0,), (3, 2, 1, 0)):
-        mine, wanted = _both(checkpointed, (1,), order)
-        count = len(order)
-        if mine.calls != [2 * count]:
-            raise Wrong(
-                "number_of_forwards",
-                f"For {count} micro-batch{'es' if count > 1 else ''} the stage ran {mine.calls[0]} times, and twice "
-                f"each is {2 * count}: once in the forward, once in the backward.",
-            )
-        if not torch.equal(mine.state, wanted.state):
+    for where in ("dropout", "dropout and backwards in the order 3, 2, 1, 0"):
+        mine, right = _ask(checkpointed, where)
+        if mine.calls != [2 * right.calls[0]]:
+            told = f"With {where}, the stage ran {mine.calls[0]} times; right is {2 * right.calls[0]}."
+            raise Wrong("number_of_forwards", told)
+        if not torch.equal(mine.state, right.state):
             raise Wrong(
                 "generator_moved",
-                "After your backward the random generator stands elsewhere than after the plain one, so whatever draws "
-                "next draws numbers that were drawn before. Put its state back; torch.random.fork_rng() does.",
+                f"With {where}, the generator stands elsewhere after your backward than after that of the plain stage, "
+                "so what draws next draws other numbers.",
             )
-
-
-def _both(
-    checkpointed: Asked, seeds: Sequence[int], order: Sequence[int] = (0,), *, drops: bool = True
-) -> tuple[Run, Run]:
-    """The stages through the function, and as they are."""
-    return checkpointed.inside(gone_through, seeds, order, drops), gone_through(plain, seeds, order, drops)
-
-
-def gone_through(checkpointed: Checkpointed, seeds: Sequence[int], order: Sequence[int], drops: bool) -> Run:
-    """In the process of the function: several micro-batches through a stage for each seed."""
-    return go_through(checkpointed, [dropping_stage(seed).train(drops) for seed in seeds], order)
-
-
-def _judge_output(output: Any, wanted: torch.Tensor) -> None:
-    if output is None:
-        raise Wrong("nothing", "checkpointed returned None; return the stage's output.")
-    if not isinstance(output, torch.Tensor) or output.shape != wanted.shape:
-        raise Wrong("no_output", f"checkpointed should return the stage's output, and it returned {output!r}.")
-    if not torch.equal(output, wanted):
-        raise Wrong(
-            "other_output",
-            "Under one seed your output differs from stage(x): draw no other random numbers before the stage runs, and "
-            "set no seed of your own.",
-        )
-    if not output.requires_grad:
-        raise Wrong("no_graph", "Your output has no graph: backward can never reach the stage. Use a Function.")
-
-
-def _judge_gradients(mine: Run, wanted: Run) -> None:
-    if _all_equal(mine, wanted):
-        return
-    if any(grad is None or not grad.any() for grad in mine.inputs):
-        raise Wrong(
-            "no_input_gradient",
-            "The input of the stage gets no gradient, so the stages before it learn nothing: return leaf.grad.",
-        )
-    if any(grad is None for grad in mine.parameters):
-        raise Wrong("no_parameter_gradient", "The stage's parameters get no gradient.")
-    pairs = list(zip(mine.parameters, wanted.parameters, strict=True))
-    if all(grad is not None and right is not None and torch.equal(grad, 2 * right) for grad, right in pairs):
-        raise Wrong(
-            "counted_twice",
-            "The parameters' gradients are twice what they should be: backward of the second graph has added them "
-            "already, so return None for them.",
-        )
-    if not all(_equal(grad, right) for grad, right in zip(mine.inputs, wanted.inputs, strict=True)):
-        raise Wrong(
-            "other_input_gradient",
-            "The gradient of the input is not the plain stage's. Backward starts at the second output with the "
-            "gradient that has arrived, torch.autograd.backward(output, gradient), and you return leaf.grad.",
-        )
-    raise Wrong("other_gradients", "The parameters' gradients are not those of the plain stage.")
-
-
-def _judge_parameters(mine: list[torch.Tensor | None], wanted: list[torch.Tensor | None], where: str) -> None:
-    for grad, right in zip(mine, wanted, strict=True):
-        if (grad is None) is not (right is None):
-            raise Wrong("other_gradients", f"With {where}, the wrong parameters get gradients: those of stage(x) do.")
-        if right is not None and not _equal(grad, right):
-            raise Wrong("other_gradients", f"With {where} the parameters' gradients are not those of stage(x).")
-
-
-def _of_the_last(count: int) -> list[torch.Tensor | None]:
-    """The gradients of the last of so many micro-batches alone, without dropout."""
-    stage = dropping_stage().eval()
-    stage(inputs_of(count)[-1]).square().sum().backward()
-    return [weight.grad for weight in stage.parameters()]
-
-
-def _all_equal(mine: Run, wanted: Run) -> bool:
-    pairs = zip((*mine.parameters, *mine.inputs), (*wanted.parameters, *wanted.inputs), strict=True)
-    return all(_equal(grad, right) for grad, right in pairs)
-
-
-def _equal(grad: torch.Tensor | None, right: torch.Tensor | None) -> bool:
-    return grad is not None and right is not None and torch.equal(grad, right)

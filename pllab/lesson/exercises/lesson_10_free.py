@@ -1,251 +1,224 @@
 """The cases of exercise 10.2: `run_row(row, stage, loss, inputs, targets)` runs one row and lets go in time.
 
-A layer of the stage says when it runs and when it goes back, and leaves a token in its node of the graph: while the
-token lives, so does the graph. The bytes are counted by the package's saved-tensor hooks.
+A layer of the stage notes when it runs and when it goes back, and leaves a token in its node of the graph: while the
+token lives, so does the graph. The package's saved-tensor hooks count the bytes.
 """
 
 import gc
-import random
+import math
+import operator
+import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Asked, Wrong
-from pllab.lesson.exercises.lesson_10_marked import ROWS, WIDTH, Stage, Witness
+from pllab.lesson.exercise import Asked, Wrong, case, once_a_check
+from pllab.lesson.mistakes import Mistake, compare
 from pllab.pipeline.saved_bytes import live_saved_bytes
-from pllab.schedule import Action, Held, Kind, gpipe, one_f_one_b
+from pllab.schedule import Action, Held, gpipe, one_f_one_b
 
 RunRow = Callable[..., Any]
 Row = Sequence[Action]
+Gradients = list[torch.Tensor | None]
+
+_ROWS, _WIDTH, _HIDDEN = 3, 4, 256
 
 
-def _by_chance(num_microbatches: int, seed: int) -> Row:
-    """A row in no order that has a name: each backward some time after its forward."""
-    draw, row, waiting = random.Random(seed), [], list(range(num_microbatches))
-    draw.shuffle(waiting)
-    held: list[int] = []
-    while waiting or held:
-        if waiting and (not held or draw.random() < 0.5):
-            held.append(waiting.pop())
-            row.append(Action(1, Kind.F, held[-1]))
-        else:
-            row.append(Action(1, Kind.B, held.pop(draw.randrange(len(held)))))
-    return row
+def _written(actions: str) -> Row:
+    return [Action.parse(f"1{action}") for action in actions.split()]
 
 
-_F, _B = Kind.F, Kind.B
 _ROW_OF: dict[str, Row] = {
     "the first of four stages under 1F1B": one_f_one_b(4, 6).rows[0],
     "the last of four stages under 1F1B": one_f_one_b(4, 7).rows[3],
     "a stage under GPipe": gpipe(4, 5).rows[2],
-    "a row that goes back from the last micro-batch to the first": (
-        *gpipe(1, 4).rows[0][:4],
-        *reversed(gpipe(1, 4).rows[0][4:]),
-    ),
-    "a row drawn by chance": _by_chance(9, seed=10),
-    "a row that begins again when all are back": tuple(
-        Action(1, kind, i) for kind, i in ((_F, 0), (_F, 1), (_B, 1), (_B, 0), (_F, 2), (_B, 2), (_F, 3), (_B, 3))
-    ),
+    "a row that goes back from the last micro-batch to the first": _written("F0 F1 F2 F3 B3 B2 B1 B0"),
+    "a row drawn by chance": _written("F0 B0 F6 F3 F4 F8 B4 F1 B8 F7 F2 B7 F5 B1 B2 B6 B5 B3"),
+    "a row that begins again when all are back": _written("F0 F1 B1 B0 F2 B2 F3 B3"),
     "a single micro-batch": gpipe(1, 1).rows[0],
 }
+
+
+class _Token:
+    """Something a weak reference can point at."""
+
+
+class _Witness:
+    """What happened, in order, and which graphs are alive."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.tokens: dict[int, weakref.ref[_Token]] = {}
+        self.most_left = 0  # graphs alive after their backward, whenever a forward began
+
+    def living(self) -> list[int]:
+        """Micro-batches whose graph is alive."""
+        return [i for i, token in self.tokens.items() if token() is not None]
+
+
+class _Marked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, number: int, witness: _Witness) -> torch.Tensor:
+        ctx.token, ctx.number, ctx.witness = _Token(), number, witness
+        witness.tokens[number] = weakref.ref(ctx.token)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        ctx.witness.events.append(f"B{ctx.number}")
+        return gradient, None, None
+
+
+class _Stage(nn.Module):
+    """Two layers with a witness between them; the first column of the input is the number of the micro-batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.witness = _Witness()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            self.first, self.second = nn.Linear(_WIDTH, _HIDDEN), nn.Linear(_HIDDEN, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """One number for each row of a micro-batch; the call is written down."""
+        number, witness = int(x[0, 0].item()), self.witness
+        is_one = len(x) == _ROWS and bool((x[:, 0] == number).all())
+        witness.events.append(f"F{number}" if is_one else f"F({len(x)} rows)")
+        witness.most_left = max(witness.most_left, sum(f"B{i}" in witness.events for i in witness.living()))
+        hidden: torch.Tensor = _Marked.apply(torch.tanh(self.first(x)), number, witness)
+        result: torch.Tensor = self.second(torch.tanh(hidden))
+        return result
+
+    def gradients(self) -> Gradients:
+        """Those of all parameters."""
+        return [weight.grad for weight in self.parameters()]
+
+
+def _batch(num_microbatches: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(num_microbatches, _ROWS, _WIDTH, generator=generator)
+    inputs[:, :, 0] = torch.arange(num_microbatches).unsqueeze(1)
+    targets = torch.randn(num_microbatches, _ROWS, 1, generator=generator)
+    return [part.clone() for part in inputs], [part.clone() for part in targets]
 
 
 class Ran(NamedTuple):
     """What a run of a row returned and left, and what the witness in the stage saw."""
 
     result: Any
-    gradients: list[torch.Tensor | None]
+    gradients: Gradients
     events: list[str]
     most_left: int
     left: list[int]  # micro-batches whose graph is alive afterwards
     peak_bytes: int
 
 
-def same_result(run_row: Asked) -> None:
-    """Against one forward and one backward of the whole batch."""
-    for where, row in _ROW_OF.items():
-        ran: Ran = run_row.inside(ran_row, where)
-        _judge_loss(ran.result, row, where)
-        _judge_gradients(ran, row, where)
-
-
-def in_order(run_row: Asked) -> None:
-    """The events of the stage are the actions of the row."""
-    for where, row in _ROW_OF.items():
-        events, wanted = run_row.inside(ran_row, where).events, [f"{action.kind}{action.microbatch}" for action in row]
-        if events == wanted:
-            continue
-        forwards = [event for event in events if event[0] == "F"]
-        told = f"For {where} the row is {' '.join(wanted)}, and your function ran {' '.join(events)}."
-        if len(forwards) > len(row) // 2:
-            raise Wrong("forward_again", f"{told} A forward runs once; keep its loss for the backward.")
-        oldest = iter(forwards)
-        if events == [event if event[0] == "F" else f"B{next(oldest)[1:]}" for event in wanted]:
-            raise Wrong(
-                "first_in_first_out",
-                f"{told} It goes back with the micro-batch that has waited longest; the action names another.",
-            )
-        if sorted(events) == sorted(wanted) and events[: len(forwards)] == forwards:
-            raise Wrong(
-                "late_backward",
-                f"{told} The backwards come when all forwards are through, so all activations are alive at once; run "
-                "each where the row has it.",
-            )
-        raise Wrong("other_order", f"{told} Go through the row from left to right and run each action once.")
-
-
-def few_bytes(run_row: Asked) -> None:
-    """The most bytes alive, in units of one micro-batch, are the most micro-batches the row holds."""
-    unit = _bytes_of_one()
-    for where, row in _ROW_OF.items():
-        ran, bound = run_row.inside(ran_row, where), round(max(Held().after_each(row)))
-        held = round(ran.peak_bytes / unit)
-        if held > bound:
-            raise Wrong(
-                "activations_kept",
-                f"For {where} {held} micro-batches of saved tensors were alive at once ({ran.peak_bytes:,} bytes), and "
-                f"the row needs {bound}. Without retain_graph=True a backward lets them go.",
-            )
-
-
-def no_graph(run_row: Asked) -> None:
-    """The node of the witness is gone after its backward; the names of the last forward and backward may linger."""
-    for where in _ROW_OF:
-        ran: Ran = run_row.inside(ran_row, where)
-        if ran.most_left > 2:
-            raise Wrong(
-                "loss_kept",
-                f"For {where} the graphs of {ran.most_left} micro-batches were alive after their backward. You "
-                "keep an output or a loss, or a sum of losses, and each of these tensors holds its graph: keep the "
-                "number, loss.item(), and take the tensor out of your dictionary as its backward runs.",
-            )
-        if ran.left:
-            raise Wrong(
-                "left_behind",
-                f"For {where} the graph of micro-batch {ran.left[0]} is still alive when your function has returned: "
-                "what holds it stands outside the function.",
-            )
-
-
-def _batch(num_microbatches: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(num_microbatches, ROWS, WIDTH, generator=generator)
-    inputs[:, :, 0] = torch.arange(num_microbatches).unsqueeze(1)
-    targets = torch.randn(num_microbatches, ROWS, 1, generator=generator)
-    return [part.clone() for part in inputs], [part.clone() for part in targets]
-
-
-def _fresh_stage() -> tuple[Stage, Witness]:
-    witness = Witness()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        return Stage(witness), witness
-
-
 def ran_row(run_row: RunRow, where: str) -> Ran:
     """In the process of the function: one row of a fresh stage."""
-    row = _ROW_OF[where]
-    stage, witness = _fresh_stage()
-    inputs, targets = _batch(len(row) // 2)
+    row, stage = _ROW_OF[where], _Stage()
     with live_saved_bytes([stage]) as saved:
-        result = run_row(list(row), stage, nn.functional.mse_loss, inputs, targets)
-    if witness.living():
+        result = run_row(list(row), stage, nn.functional.mse_loss, *_batch(len(row) // 2))
+    if stage.witness.living():
         gc.collect()  # a circle of references is no fault of the function's
-    gradients = [weight.grad for weight in stage.parameters()]
-    return Ran(result, gradients, witness.events, witness.most_left, witness.living(), saved.peak[0])
+    seen = stage.witness
+    return Ran(result, stage.gradients(), seen.events, seen.most_left, seen.living(), saved.peak[0])
 
 
-def _bytes_of_one() -> int:
-    stage, _ = _fresh_stage()
-    with live_saved_bytes([stage]) as saved:
-        stage(_batch(1)[0][0])
-    return saved.peak[0]
-
-
-def _oracle(num_microbatches: int) -> tuple[float, list[torch.Tensor]]:
-    stage, _ = _fresh_stage()
-    batch = _batch(num_microbatches)
-    losses = [nn.functional.mse_loss(stage(x), target) for x, target in zip(*batch, strict=True)]
+def _of_the_batch(where: str, *, sums_losses: bool = False, sums_gradients: bool = False) -> tuple[float, Gradients]:
+    """The loss and the gradients of the whole batch, the mean over its micro-batches or their sum."""
+    stage, m = _Stage(), len(_ROW_OF[where]) // 2
+    losses = [nn.functional.mse_loss(stage(x), target) for x, target in zip(*_batch(m), strict=True)]
     total = torch.stack(losses).mean()
-    total.backward()
-    return total.item(), [weight.grad for weight in stage.parameters() if weight.grad is not None]
+    (total * m if sums_gradients else total).backward()
+    return total.item() * (m if sums_losses else 1), stage.gradients()
 
 
-def _judge_loss(result: Any, row: Row, where: str) -> None:
-    m = len(row) // 2
-    right, _ = _oracle(m)
-    if result is None:
-        raise Wrong("nothing", "run_row returned None; return the loss of the batch, the mean over its micro-batches.")
-    if isinstance(result, torch.Tensor) and result.requires_grad:
-        raise Wrong(
-            "loss_with_graph",
-            "You return a loss tensor with its graph behind it, and whoever keeps it keeps the graph: return the "
-            "number, its item.",
-        )
-    if isinstance(result, torch.Tensor):
-        raise Wrong("no_number", "run_row returned a tensor; return the loss of the batch as a number, its item.")
-    if isinstance(result, bool) or not isinstance(result, float | int):
-        raise Wrong(
-            "no_number", f"run_row should return one number, the loss of the batch, and it returned {result!r}."
-        )
-    value = float(result)
-    if abs(value - right) <= 1e-4 * abs(right):
-        return
-    if abs(value - m * right) <= 1e-4 * abs(m * right):
-        raise Wrong(
-            "sum_for_mean", f"For {where} you return the sum of the losses; the loss of the batch is their mean."
-        )
-    if abs(value - right / m) <= 1e-4 * abs(right / m):
-        raise Wrong(*_divided_twice(where, "loss is", m))
-    raise Wrong("wrong_loss", f"For {where} you return a loss of {value:.4f}, and the batch has {right:.4f}.")
+def _result(ran: Ran, _: str) -> tuple[float, Gradients]:
+    if isinstance(ran.result, bool) or not isinstance(ran.result, float | int):
+        told = f"Your function returned {ran.result!r:.80}; return the loss of the batch as a Python number."
+        raise Wrong("no_number", told)
+    return float(ran.result), ran.gradients
 
 
-def _judge_gradients(ran: Ran, row: Row, where: str) -> None:
-    m = len(row) // 2
-    _, right = _oracle(m)
-    mine = ran.gradients
-    if any(grad is None for grad in mine):
-        raise Wrong("no_gradients", f"For {where} the stage has no gradients: each B of the row runs a backward.")
-    pairs = [(grad, wanted) for grad, wanted in zip(mine, right, strict=True) if grad is not None]
-    if all(torch.allclose(grad, wanted, rtol=1e-4, atol=1e-6) for grad, wanted in pairs):
-        return
-    if all(torch.allclose(grad, m * wanted, rtol=1e-4, atol=1e-5) for grad, wanted in pairs):
-        raise Wrong(
-            "sum_for_mean",
-            f"For {where} the gradients are {m} times too large: the loss of the batch is the mean over {m} "
-            "micro-batches, so each loss is divided by their number.",
-        )
-    if all(torch.allclose(grad, wanted / m, rtol=1e-4, atol=1e-7) for grad, wanted in pairs):
-        raise Wrong(*_divided_twice(where, "gradients are", m))
-    last = next(action.microbatch for action in reversed(row) if action.kind is Kind.B)
-    if any(_is_share(grad, alone, m) for grad, alone in zip(mine, _gradients_of(last, m), strict=True)):
-        raise Wrong(
-            "only_the_last",
-            f"For {where} .grad holds the last micro-batch only. A backward adds to .grad: put nothing in its place, "
-            "and call no zero_grad in between.",
-        )
-    raise Wrong("wrong_gradients", f"For {where} the gradients are not those of the whole batch.")
-
-
-def _divided_twice(where: str, what: str, m: int) -> tuple[str, str]:
-    return (
-        "divided_twice",
-        f"For {where} the {what} {m} times too small: divide by the number of micro-batches once, not twice.",
+def _are_close(mine: tuple[float, Gradients], right: tuple[float, Gradients]) -> bool:
+    return math.isclose(mine[0], right[0], rel_tol=1e-4) and all(
+        one is not None and wanted is not None and torch.allclose(one, wanted, rtol=1e-4, atol=1e-6)
+        for one, wanted in zip(mine[1], right[1], strict=True)
     )
 
 
-def _is_share(grad: torch.Tensor | None, alone: torch.Tensor | None, m: int) -> bool:
-    """Whether a gradient is that of one micro-batch, divided by their number or not."""
-    if grad is None or alone is None:
-        return False
-    return torch.allclose(grad, alone, rtol=1e-4) or torch.allclose(grad * m, alone, rtol=1e-4)
+def _show(result: tuple[float, Gradients]) -> str:
+    lengths = ["None" if one is None else f"{one.norm().item():.4f}" for one in result[1]]
+    return f"a loss of {result[0]:.4f} and gradients of the lengths {', '.join(lengths)}"
 
 
-def _gradients_of(number: int, num_microbatches: int) -> list[torch.Tensor | None]:
-    """The gradients of one micro-batch alone."""
-    stage, _ = _fresh_stage()
-    inputs, targets = _batch(num_microbatches)
-    nn.functional.mse_loss(stage(inputs[number]), targets[number]).backward()
-    return [weight.grad for weight in stage.parameters()]
+_ask = once_a_check(lambda program, run_row, where: run_row.inside(program, where))
+
+
+def _compare(run_row: Asked, truth: Callable[[str], Any], *mistakes: Mistake, **how: Any) -> None:
+    """Hold what was seen of every row against the truth."""
+    compare(partial(_ask, ran_row, run_row), [(where,) for where in _ROW_OF], truth, mistakes, asked="{}", **how)
+
+
+@case("loss and gradients are those of the whole batch")
+def same_result(run_row: Asked) -> None:
+    mistakes = [
+        Mistake(
+            "sum_for_mean",
+            "The loss of the batch is the mean over the micro-batches: divide each loss by their number, once.",
+            like=partial(_of_the_batch, sums_losses=sums_losses, sums_gradients=sums_gradients),
+        )
+        for sums_losses, sums_gradients in ((True, True), (True, False), (False, True))
+    ]
+    _compare(run_row, _of_the_batch, *mistakes, read=_result, same=_are_close, show=_show, hint_id="wrong_result")
+
+
+@case("forwards and backwards come in the order of the row")
+def in_order(run_row: Asked) -> None:
+    _compare(
+        run_row,
+        lambda where: [f"{kind}{i}" for _, kind, i in _ROW_OF[where]],
+        Mistake(
+            "forward_again",
+            "A forward runs once; keep its loss for the backward.",
+            when=lambda events, _: len({*events}) < len(events),
+        ),
+        read=lambda ran, _: ran.events,
+        show=" ".join,
+        hint_id="other_order",
+    )
+
+
+@case("the live bytes stay at what the row needs, for every row")
+def few_bytes(run_row: Asked) -> None:
+    stage = _Stage()
+    with live_saved_bytes([stage]) as saved:
+        stage(_batch(1)[0][0])
+    _compare(
+        run_row,
+        lambda where: round(max(Held().after_each(_ROW_OF[where]))),
+        read=lambda ran, _: round(ran.peak_bytes / saved.peak[0]),
+        same=operator.le,
+        show="saved tensors of up to {} micro-batches at once".format,
+        hint_id="activations_kept",
+    )
+
+
+@case("after their backward two graphs at most are alive when a forward begins, and none at the end")
+def no_graph(run_row: Asked) -> None:
+    # The names of the last forward and of the last backward may linger, so two are allowed.
+    _compare(
+        run_row,
+        lambda _: (2, 0),
+        Mistake(
+            "loss_kept",
+            "An output or a loss that you keep, or a sum of losses, holds its graph: keep the plain number instead.",
+            when=lambda *_: True,
+        ),
+        read=lambda ran, _: (ran.most_left, len(ran.left)),
+        same=lambda mine, most: mine[0] <= most[0] and mine[1] <= most[1],
+        show=lambda left: f"up to {left[0]} graphs alive after their backward, and {left[1]} at the end",
+    )

@@ -5,186 +5,27 @@ gradients among its results; the gradients are held against autograd's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.lesson.exercise import Asked, Wrong
+from pllab.lesson.exercise import Asked, Wrong, case, once_a_check
+from pllab.lesson.mistakes import Mistake, compare
 
 Halves = Callable[[list[torch.Tensor], list[torch.Tensor], torch.Tensor], Any]
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot"})
-# Widths of the layers from the input to the output; the number of rows is none of them.
-_WIDTHS = [(5, 3), (4, 6, 3), (3, 5, 4, 2), (4, 4, 4), (2, 1, 6, 3, 5, 4), (3, 2)]
-_ROWS = [7, 7, 9, 2, 8, 1]
-
-
-def two_halves(halves: Asked) -> None:
-    """A gradient, and a function that has not run yet."""
-    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        halves.inside(first_half, widths, rows, 0)
-
-
-def right_input(halves: Asked) -> None:
-    """The gradient of the input equals autograd's."""
-    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        _judge_input(halves.inside(first_half, widths, rows, 1).got, _Chain(widths, rows, 1))
-
-
-def input_first(halves: Asked) -> None:
-    """The first half makes one product for each layer, however it is written: none for a weight, and none twice."""
-    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        chain, first = _Chain(widths, rows, 2), halves.inside(first_half, widths, rows, 2)
-        layers = len(chain.weights)
-        if any(_close(one, right) for one in first.made for dw in chain.dw for right in (dw, dw.T)):
-            raise Wrong(
-                "weights_too_early",
-                f"For {_layers(layers)} your first half computes gradients of weights. Others wait for the input's "
-                "gradient: leave the weights to the function.",
-            )
-        if first.products > layers:
-            told = f"the first half needs {layers} matrix product{'s' if layers > 1 else ''}, not {first.products}"
-            raise Wrong(
-                "input_twice",
-                f"For {_layers(layers)} {told}: one for each layer, from the gradient that arrived there. What each "
-                "layer was given is known, so nothing runs forward again.",
-            )
-
-
-def right_weights(halves: Asked) -> None:
-    """The gradients of the weights equal autograd's, in the order of the layers."""
-    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        _judge_weights(halves.inside(second_half, widths, rows, 3).answer, _Chain(widths, rows, 3))
-
-
-def nothing_twice(halves: Asked) -> None:
-    """The second half makes one product for each layer."""
-    for widths, rows in zip(_WIDTHS, _ROWS, strict=True):
-        made, layers = halves.inside(second_half, widths, rows, 4).products, len(widths) - 1
-        if made > layers:
-            raise Wrong(
-                "twice",
-                f"For {_layers(layers)} the second half makes {made} products, and {layers} are enough. It computes "
-                "again what the first half knew: keep the gradient that arrived at each layer.",
-            )
-
-
-def in_any_order(halves: Asked) -> None:
-    """Four micro-batches, three with the same weights: all first halves, then the second halves in another order."""
-    chains, answers = _several(), halves.inside(several_halves)
-    for number, error, answer, _ in answers:
-        if error:
-            raise Wrong("mixed_up", f"{_SEVERAL} raised {error}: {_OWN}")
-        _judge_own(answer, chains[number], chains)
-    for number, _, _, later in answers:
-        if not _is_right(later, chains[number]):
-            raise Wrong(
-                "changed_later",
-                "Gradients that a second half returned are changed by the second half of another micro-batch with the "
-                "same weights: return new tensors, and write into none that you gave away.",
-            )
-
-
-_SEVERAL = "With the first halves of several micro-batches before their second halves, a second half"
-_OWN = "each call keeps its own gradients, in nothing global and not on the weights, which all micro-batches share."
-
-
-def _several() -> list["_Chain"]:
-    first = _Chain((4, 6, 3), 7, 5)
-    return [first, _Chain((4, 6, 3), 7, 6, first.weights), _Chain((3, 3), 4, 7), _Chain((4, 6, 3), 5, 8, first.weights)]
-
-
-def _judge_own(answer: Any, chain: "_Chain", chains: Sequence["_Chain"]) -> None:
-    if _is_right(answer, chain):
-        return
-    sharing = [each for each in chains if each.weights[0] is chain.weights[0]]
-    sums = [sum(dws[1:], dws[0]) for dws in zip(*(each.dw for each in sharing), strict=True)]
-    pairs = [
-        [one + other for one, other in zip(chain.dw, each.dw, strict=True)] for each in sharing if each is not chain
-    ]
-    if any(len(answer) == len(dw) and all(map(_close, answer, dw)) for dw in [sums, *pairs] if _has_length(answer)):
-        raise Wrong(
-            "adds_up",
-            "A second half returns the sum of several micro-batches; each returns the gradients of its own, and the "
-            "caller adds them up.",
-        )
-    raise Wrong("mixed_up", f"{_SEVERAL} returns what belongs to another micro-batch: {_OWN}")
-
-
-class First(NamedTuple):
-    """What a first half gave: the gradient, its matrix products, and the results that may be a weight's gradient."""
-
-    got: torch.Tensor
-    products: int
-    made: list[torch.Tensor]
-
-
-class Second(NamedTuple):
-    """What a second half gave, and its matrix products."""
-
-    answer: Any
-    products: int
-
-
-def first_half(halves: Halves, widths: Sequence[int], rows: int, seed: int) -> First:
-    """In the process of the function: the first half."""
-    first, _ = _run_first(halves, _Chain(widths, rows, seed))
-    return first
-
-
-def second_half(halves: Halves, widths: Sequence[int], rows: int, seed: int) -> Second:
-    """In the process of the function: the second half."""
-    chain = _Chain(widths, rows, seed)
-    _, weight_half = _run_first(halves, chain)
-    with _Watched(chain) as watched:
-        answer = _taken(weight_half())
-    return Second(answer, watched.products)
-
-
-def several_halves(halves: Halves) -> list[tuple[int, str, Any, Any]]:
-    """In the process of the function: all first halves, then the second halves in another order.
-
-    Of each its number, what it raised, what it returned, and the same when all are over.
-    """
-    later = [_run_first(halves, chain)[1] for chain in _several()]
-    seen: list[tuple[int, str, Any, Any]] = []
-    for number in (2, 0, 3, 1):
-        try:
-            answer = _taken(later[number]())
-        except Exception as error:
-            return [*seen, (number, f"{type(error).__name__} ({error})", None, None)]
-        seen.append((number, "", _copied(answer), answer))
-    return seen
-
-
-def _copied(answer: Any) -> Any:
-    if torch.is_tensor(answer):
-        return answer.clone()
-    return [_copied(one) for one in answer] if isinstance(answer, list | tuple) else answer
-
-
-def _taken(answer: Any) -> Any:
-    """The answer, which may be a generator, to be read more than once."""
-    return list(answer) if isinstance(answer, Iterable) and not torch.is_tensor(answer) else answer
-
-
-def _has_length(answer: Any) -> bool:
-    return isinstance(answer, list | tuple)
-
-
-def _is_right(answer: Any, chain: "_Chain") -> bool:
-    try:
-        _judge_weights(answer, chain)
-    except Wrong:
-        return False
-    return True
+# Widths of the layers from the input to the output, and the number of rows, which is none of them.
+_SHAPES = [((5, 3), 7), ((4, 6, 3), 7), ((3, 5, 4, 2), 9), ((4, 4, 4), 2), ((2, 1, 6, 3, 5, 4), 8), ((3, 2), 1)]
 
 
 class _Chain:
     """A chain of linear layers without bias, what each was given, and the gradients that autograd finds."""
 
-    def __init__(self, widths: Sequence[int], rows: int, seed: int, weights: list[torch.Tensor] | None = None) -> None:
-        self.rows = rows
+    def __init__(
+        self, widths: Sequence[int], rows: int, seed: int = 0, weights: list[torch.Tensor] | None = None
+    ) -> None:
         draw = torch.Generator().manual_seed(seed)
         sizes = list(zip(widths, widths[1:], strict=False))
         drawn = [torch.randn(out, into, generator=draw, dtype=torch.float64) for into, out in sizes]
@@ -216,93 +57,199 @@ class _Watched(TorchDispatchMode):
         return result
 
 
-def _run_first(halves: Halves, chain: _Chain) -> tuple[First, Callable[[], Any]]:
+class Seen(NamedTuple):
+    """What a first half gave and made, what a second half gave, and the matrix products of both."""
+
+    got: torch.Tensor
+    made: list[torch.Tensor]
+    products: int
+    later: Any = None
+    later_products: int = 0
+
+
+def seen_halves(halves: Halves, widths: Sequence[int], rows: int, with_second: bool = False) -> Seen:
+    """In the process of the function: the first half, and the second one if it is asked for."""
+    chain = _Chain(widths, rows)
+    first, weight_half = _run_first(halves, chain)
+    if not with_second:
+        return first
+    with _Watched(chain) as watched:
+        later = _gradients(weight_half())
+    return first._replace(later=later, later_products=watched.products)
+
+
+def _run_first(halves: Halves, chain: _Chain) -> tuple[Seen, Callable[[], Any]]:
     given = chain.grad.clone()
     with _Watched(chain) as watched:
         answer = halves(list(chain.inputs), list(chain.weights), given)
-    if answer is None:
-        raise Wrong("nothing", "Your function returned None; return the pair (gradient of the input, function).")
-    if not isinstance(answer, tuple | list) or len(answer) != 2 or not isinstance(answer[0], torch.Tensor):
-        raise Wrong("no_pair", "Return a pair: the gradient of the input, a tensor, and the function for the weights.")
-    got, weight_half = answer
-    if not callable(weight_half):
+    is_pair = isinstance(answer, tuple | list) and len(answer) == 2
+    if not (is_pair and torch.is_tensor(answer[0]) and callable(answer[1])):
+        kinds = [type(one).__name__ for one in (answer if is_pair else [answer])]
         raise Wrong(
-            "weights_too_early",
-            "The second of your pair is no function. The gradients of the weights are for later: return a function "
-            "without arguments that computes them when it is called.",
+            "no_pair",
+            f"Your function returned {' and '.join(kinds)}; return the gradient of the input, a tensor, and a function "
+            "without arguments that computes those of the weights when you call it.",
         )
     if not torch.equal(given, chain.grad):
         raise Wrong("overwritten", "Your function changes the gradient it was given; the stage above may still use it.")
-    return First(got, watched.products, watched.made), weight_half
+    return Seen(answer[0], watched.made, watched.products), answer[1]
 
 
-def _judge_input(got: torch.Tensor, chain: _Chain) -> None:
-    right, layers = chain.dx, len(chain.weights)
-    if _close(got, right):
-        return
-    if layers > 1 and got.shape != right.shape and _close(got, chain.grad @ chain.weights[-1]):
-        raise Wrong(
-            "one_layer_only",
-            f"For {_layers(layers)} you return the gradient between two layers. Go on to the first layer's input.",
-        )
-    if got.shape != right.shape:
-        shapes = f"{tuple(got.shape)}, and the input is {tuple(right.shape)}"
-        raise Wrong("wrong_shape", f"For {_layers(layers)} the gradient of the input is {shapes}.")
-    raise Wrong(
-        "wrong_input_gradient",
-        f"For {_layers(layers)} the gradient of the input is not autograd's. A layer computes y = x @ weight.T, so "
-        "the gradient comes back as dx = dy @ weight, through the last layer first.",
-    )
+def _gradients(answer: Any) -> list[Any]:
+    """What a second half returned, which may be a generator; of a single layer the gradient may stand alone."""
+    if torch.is_tensor(answer):
+        return [answer]
+    if not isinstance(answer, Iterable):
+        raise Wrong("no_pair", f"Your second half returned {answer!r}; return the list of the weights' gradients.")
+    return list(answer)
 
 
-def _judge_weights(answer: Any, chain: _Chain) -> None:
-    layers = len(chain.weights)
-    if answer is None:
-        raise Wrong("no_weight_gradients", "Your second half returned None; return the list of the weights' gradients.")
-    got = [answer] if isinstance(answer, torch.Tensor) and layers == 1 else list(answer)
-    if len(got) != layers:
-        told = f"returns {len(got)} gradient{'s' if len(got) != 1 else ''}"
-        raise Wrong("too_few", f"For {_layers(layers)} your second half {told}; every weight has one.")
-    right = chain.dw
-    if all(map(_close, got, right)):
-        return
-    _judge_binding(got, chain)
-    if all(map(_close, reversed(got), right)):
-        raise Wrong(
-            "reversed", "The gradients come from the last layer to the first; give them in order of the weights."
-        )
-    if all(_close(one.T, other) for one, other in zip(got, right, strict=True)):
-        raise Wrong("transposed", "The gradients of the weights are transposed; a gradient has its weight's shape.")
-    if any(torch.is_tensor(one) and _close(one * chain.rows, other) for one, other in zip(got, right, strict=True)):
-        raise Wrong(
-            "mean_of_rows", "You divide by the rows of the batch; the loss did that already, before its gradient."
-        )
-    raise Wrong(
-        "wrong_weight_gradient",
-        f"For {_layers(layers)} the gradients of the weights are not autograd's. For each layer dw = dy.T @ x, with "
-        "the gradient that arrived at this layer and the input this layer got.",
-    )
-
-
-def _judge_binding(got: list[Any], chain: _Chain) -> None:
-    """A second half that looks its names up when it is called finds what the loop left in them."""
-    if _close(got[0], chain.dx.T @ chain.inputs[0]):
-        raise Wrong(
-            "late_binding",
-            "Your second half looks the gradient up when it is called, and by then its name stands for the gradient of "
-            "the input. Bind the value while the loop is at it, or keep what arrived in a list.",
-        )
-    if len(got) > 1 and all(_close(one, chain.dw[0]) for one in got):
-        raise Wrong(
-            "late_binding",
-            "Every gradient that you return is the first layer's: your functions look their names up when they are "
-            "called, and by then the loop is over. Bind the values while the loop is at it, or keep them in a list.",
-        )
-
-
-def _close(got: Any, right: torch.Tensor) -> bool:
+def _is_close(got: Any, right: torch.Tensor) -> bool:
     return torch.is_tensor(got) and got.shape == right.shape and torch.allclose(got.to(right.dtype), right, atol=1e-5)
 
 
-def _layers(number: int) -> str:
-    return "one layer" if number == 1 else f"a chain of {number} layers"
+def _are_close(got: list[Any], right: list[torch.Tensor]) -> bool:
+    return len(got) == len(right) and all(map(_is_close, got, right))
+
+
+def _show(gradients: list[Any]) -> str:
+    told = [f"{tuple(one.shape)} of length {one.norm():.4g}" if torch.is_tensor(one) else one for one in gradients]
+    return ", ".join(map(str, told)) or "nothing"
+
+
+_compare = partial(compare, same=_are_close, show=_show)
+_about = partial(_compare, asked="the widths {} and {} rows")
+_ask = once_a_check(lambda program, halves, *how: halves.inside(program, *how))
+
+
+def _first(halves: Asked) -> Callable[..., Seen]:
+    return partial(_ask, seen_halves, halves)
+
+
+def _both(halves: Asked) -> Callable[..., Seen]:
+    return lambda *shape: _ask(seen_halves, halves, *shape, True)
+
+
+@case("it returns the gradient of the input and a function")
+def two_halves(halves: Asked) -> None:
+    for shape in _SHAPES:
+        _first(halves)(*shape)
+
+
+@case("the gradient of the input is autograd's, for one layer and for chains")
+def right_input(halves: Asked) -> None:
+    _about(
+        _first(halves),
+        _SHAPES,
+        lambda *shape: [_Chain(*shape).dx],
+        read=lambda seen, *_: [seen.got],
+        hint_id="wrong_input_gradient",
+    )
+
+
+@case("the first half computes no gradient of a weight")
+def input_first(halves: Asked) -> None:
+    for shape in _SHAPES:
+        made = _first(halves)(*shape).made
+        if any(_is_close(one, right) for one in made for dw in _Chain(*shape).dw for right in (dw, dw.T)):
+            raise Wrong(
+                "weights_too_early",
+                f"For the widths {shape[0]} and {shape[1]} rows your first half computes gradients of weights. Others "
+                "wait for the input's gradient: leave the weights to the function.",
+            )
+
+
+_WEIGHT_MISTAKES = (
+    Mistake(
+        "late_binding",
+        "Your functions look their names up when they are called, and by then the loop is over. Bind the values in the "
+        "loop, or keep them in a list.",
+        like=lambda *shape: [_Chain(*shape).dw[0] for _ in _Chain(*shape).dw],
+    ),
+    Mistake(
+        "reversed",
+        "The gradients come from the last layer to the first; give them in the order of the weights.",
+        like=lambda *shape: _Chain(*shape).dw[::-1],
+    ),
+    Mistake(
+        "transposed",
+        "The gradients are transposed; each has the shape of its weight.",
+        like=lambda *shape: [dw.T for dw in _Chain(*shape).dw],
+    ),
+)
+
+
+@case("the gradients of the weights are autograd's, in order")
+def right_weights(halves: Asked) -> None:
+    _about(
+        _both(halves),
+        _SHAPES,
+        lambda *shape: _Chain(*shape).dw,
+        _WEIGHT_MISTAKES,
+        read=lambda seen, *_: seen.later,
+        hint_id="wrong_weight_gradient",
+    )
+
+
+@case("nothing is computed twice (matrix products are counted)")
+def nothing_twice(halves: Asked) -> None:
+    _about(
+        _both(halves),
+        _SHAPES,
+        lambda widths, _: (len(widths) - 1, len(widths) - 1),
+        read=lambda seen, *_: (seen.products, seen.later_products),
+        same=lambda made, enough: made[0] <= enough[0] and made[1] <= enough[1],
+        show="{0[0]} matrix products in the first half and {0[1]} in the second".format,
+        hint_id="twice",
+    )
+
+
+_ORDER = (2, 0, 3, 1)  # of the second halves
+
+
+def _several() -> list[_Chain]:
+    """Four micro-batches; all but that of number 2 have the same weights."""
+    first = _Chain((4, 6, 3), 7, 5)
+    return [first, _Chain((4, 6, 3), 7, 6, first.weights), _Chain((3, 3), 4, 7), _Chain((4, 6, 3), 5, 8, first.weights)]
+
+
+def several_halves(halves: Halves) -> dict[int, tuple[Any, Any]]:
+    """In the process of the function: all first halves, then the second halves in another order.
+
+    Of each micro-batch what its second half returned or raised, and the same when all are over.
+    """
+    second_halves = [_run_first(halves, chain)[1] for chain in _several()]
+    seen: dict[int, tuple[Any, Any]] = {}
+    for number in _ORDER:
+        try:
+            answer = _gradients(second_halves[number]())
+        except (RuntimeError, LookupError, TypeError, ValueError) as error:
+            answer = [f"{type(error).__name__}: {error}"]
+        seen[number] = [one.clone() if torch.is_tensor(one) else one for one in answer], answer
+    return seen
+
+
+@case("the second halves of several micro-batches may come in any order")
+def in_any_order(halves: Asked) -> None:
+    chains, seen = _several(), halves.inside(several_halves)
+    questions = [(number,) for number in _ORDER]
+
+    def added_up(number: int) -> list[torch.Tensor]:
+        so_far = [chains[i].dw for i in _ORDER[: _ORDER.index(number) + 1] if i != 2]
+        return [torch.stack(dws).sum(0) for dws in zip(*so_far, strict=True)]
+
+    _compare(
+        lambda number: seen[number][0],
+        questions,
+        lambda number: chains[number].dw,
+        [Mistake("adds_up", "That adds up the micro-batches so far; return those of this one.", like=added_up)],
+        asked="the second half of micro-batch {}, after the first halves of all,",
+        hint_id="mixed_up",
+    )
+    _compare(
+        lambda number: seen[number][1],
+        questions,
+        lambda number: chains[number].dw,
+        asked="micro-batch {}, looked at again after all second halves,",
+        hint_id="overwritten",
+    )

@@ -1,65 +1,75 @@
-"""Read what a solution of lesson 11 or 17 returns: a `Schedule`, its CSV, or rows of actions or of their texts."""
+"""Read the rows that a solution of lesson 10, 11 or 17 returns, and compare their actions with the right ones."""
 
-from collections.abc import Iterable
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pllab.lesson.exercise import Wrong
 from pllab.schedule import Action, Kind, Schedule
 
-_MOST = 5000  # actions of a row
-ENDLESS = ("endless", "A row never ends: it has as many actions as the sizes say, and every loop needs an end.")
 
+def read_schedule(answer: Any, *, row_is_stage: bool = False) -> Schedule:
+    """The answer as a schedule: it may be one, its CSV, a dictionary of rows, or rows of actions or of their texts.
 
-def read_schedule(answer: Any, most: int = _MOST) -> Schedule:
-    """The answer as a schedule, whatever its form; a row has at most so many actions.
+    row_is_stage: an action may leave its stage out, as in `"F0"`; then it belongs to the stage of its row.
 
     Raises:
-        Wrong: there is nothing, or something in it is no action.
+        Wrong: there are no rows, or something in them is no action.
     """
     if isinstance(answer, Schedule):
         return answer
-    if answer is None:
-        raise Wrong("nothing", "Your function returned None; return the rows, one for each rank.")
     if isinstance(answer, str):
-        return _from_csv(answer)
+        answer = answer.splitlines()
     if isinstance(answer, dict):
         answer = [answer[rank] for rank in sorted(answer)]
     if not isinstance(answer, Iterable):
-        raise Wrong("no_rows", f"Your function returned {answer!r}; return the rows, one for each rank.")
-    return Schedule(tuple(_row(rank, row, most) for rank, row in enumerate(islice(answer, 200))), "yours")
+        raise Wrong("no_action", f"Your function returned {answer!r}; return one row of actions for each rank.")
+    return Schedule(tuple(_row(rank, row, row_is_stage) for rank, row in enumerate(answer)), "yours")
 
 
-def _from_csv(text: str) -> Schedule:
-    try:
-        return Schedule.from_csv(text, "yours")
-    except ValueError as error:
-        raise Wrong("no_action", f"Your function returned a text that is no schedule: {error}.") from None
-
-
-def _row(rank: int, row: Any, most: int) -> tuple[Action, ...]:
+def _row(rank: int, row: Any, row_is_stage: bool) -> tuple[Action, ...]:
     if isinstance(row, str):
         row = row.replace(",", " ").split()
     if isinstance(row, Action) or not isinstance(row, Iterable):
-        raise Wrong("no_rows", f"Row {rank} is {row!r}; a row is a list of the actions of one rank, in order.")
-    actions = tuple(read_action(item) for item in islice(row, most))
-    if len(actions) == most:
-        raise Wrong(*ENDLESS)
-    return actions
+        raise Wrong("no_action", f"Row {rank} is {row!r}; a row is a list of the actions of one rank, in order.")
+    return tuple(read_action(item, rank if row_is_stage else None) for item in row)
 
 
-def read_action(item: Any) -> Action:
-    """One action, from `"2F0"` or `(2, "F", 0)`.
+def read_action(item: Any, stage: int | None = None) -> Action:
+    """One action, from `"2F0"` or `(2, "F", 0)`; with a stage given also from `"F0"` or `("F", 0)`.
 
     Raises:
-        Wrong: it is neither.
+        Wrong: it is none of them.
     """
     try:
         if isinstance(item, str):
-            return Action.parse(item)
-        stage, kind, microbatch = item
-        return Action(int(stage), Kind(str(kind)), int(microbatch))
+            text = item.strip()
+            return Action.parse(text if stage is None or text[:1].isdigit() else f"{stage}{text}")
+        *stages, kind, microbatch = item
+        (own,) = stages or [stage]
+        return Action(int(own), Kind(str(kind)), int(microbatch))
     except (TypeError, ValueError):
-        raise Wrong(
-            "no_action", f"{item!r} is no action: write stage, kind and micro-batch, for example '2F0'."
-        ) from None
+        example = "for example '2F0'" if stage is None else "for example 'F0' or '2F0'"
+        raise Wrong("no_action", f"Your function gave {item!r} for an action; write a text, {example}.") from None
+
+
+def judge_actions(rows: Sequence[Sequence[Action]], right: Sequence[Sequence[Action]], asked: str) -> None:
+    """Compare which actions stand in which row, in any order.
+
+    Raises:
+        Wrong: a row is missing or extra, or has an action too often or not often enough.
+    """
+    if len(rows) != len(right):
+        raise Wrong("wrong_actions", f"{asked} your function gave {len(rows)} rows; right is {len(right)}.")
+    for number, (row, right_row) in enumerate(zip(rows, right, strict=True)):
+        mine, wanted = Counter(row), Counter(right_row)
+        off = [*sorted(wanted - mine)[:1], *sorted(mine - wanted)[:1]]
+        if off:
+            told = " and ".join(
+                f"{action} {_times(mine[action])} instead of {_times(wanted[action])}" for action in off
+            )
+            raise Wrong("wrong_actions", f"{asked} row {number} has {told}.")
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once"}.get(number, f"{number} times")
