@@ -15,7 +15,7 @@ ONE_CAUSE = [
     pytest.param("02.1", "no_such_rank", mutants_02.only_in_pairs, marks=long),
     pytest.param("03.2", "short", mutants_03.torchs_chunk, marks=long),
     pytest.param("09.5", "mean_of_means", mutants_09.as_function(mutants_09.MeanOfMeans), marks=long),
-    pytest.param("14.3", "pp_divided", mutants_14.divides_by_pp_too, marks=long),
+    pytest.param("14.3", "split_divided", mutants_14.divides_what_is_split, marks=long),
 ]
 
 

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.mistakes import compare
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, MessageCost
 from pllab.train.step_time import Sent, step_time
@@ -159,19 +159,11 @@ def _is_near(choice: _Choice | None, best: _Choice | None) -> bool:
     return not choice or not best or choice.seconds <= _NEAR * best.seconds
 
 
-def _takes_least(choice: _Choice, task: _Task, _: float) -> bool:
-    return choice.num_bytes == min(task.sizes)
-
-
-_LEAST = Mistake("least_memory", "You choose the smallest layout; memory is a limit, not a goal.", when=_takes_least)
-
-
 def _judge(plan: Plan, rooms: Iterable[tuple[_Task, float]]) -> None:
     compare(
         lambda task, most_bytes: _called(plan, task, most_bytes)[0],
         rooms,
         _best,
-        [_LEAST],
         asked="{} and at most {:.4g} bytes",
         read=_choice,
         same=_is_near,
