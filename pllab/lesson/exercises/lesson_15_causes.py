@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pllab.autopsy import Record
 from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
-from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_15_records import judge, of_ward
+from pllab.lesson.exercise import case
+from pllab.lesson.exercises.lesson_15_records import judge, of_ward, parts_of
 from pllab.lesson.faults import Truth
 from pllab.lesson.mistakes import Mistake
 
@@ -24,17 +25,6 @@ _WHY = {
 }
 
 
-def _diagnosis(answer: Any, *_: Any) -> tuple[int, int, str] | None:
-    if answer is None:
-        return None
-    try:
-        rank, call, cause = answer
-        return int(rank), int(call), str(cause)
-    except (TypeError, ValueError):
-        told = f"Return (rank, number of the call, cause); your function gave {answer!r}."
-        raise Wrong("wrong_form", told) from None
-
-
 def _judge(
     diagnose_visit: DiagnoseVisit, ward: str, left: Callable[[list[Record], Truth], list[Record]] | None = None
 ) -> None:
@@ -47,7 +37,8 @@ def _judge(
         Mistake("wrong", why, when=lambda *_: True),
     ]
     visits = ((left(records, truth) if left else records, tuple(truth)) for records, truth in of_ward(ward, 20))
-    judge(diagnose_visit, visits, _diagnosis, mistakes)
+    form = partial(parts_of, kinds=(int, int, str), form="(rank, number of the call, cause)")
+    judge(diagnose_visit, visits, form, mistakes)
 
 
 def _ended_by_gloo(records: list[Record], truth: Truth) -> list[Record]:

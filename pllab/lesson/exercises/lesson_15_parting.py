@@ -7,8 +7,8 @@ from typing import Any
 
 from pllab.autopsy import Record
 from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, SWALLOWED, SWAPPED, UNEVEN
-from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_15_records import changed, healthy, judge, of_ward
+from pllab.lesson.exercise import case
+from pllab.lesson.exercises.lesson_15_records import changed, healthy, judge, of_ward, parts_of
 from pllab.lesson.mistakes import Mistake
 
 FirstDifference = Callable[[list[Record]], Any]
@@ -24,18 +24,8 @@ _MISTAKES = [
 ]
 _BARRIER = {"name": "barrier", "shape": (), "dtype": ""}
 
-
-def _rank_and_number(answer: Any, *_: Any) -> RankAndNumber | None:
-    if answer is None:
-        return None
-    try:
-        rank, number = answer
-        return int(rank), int(number)
-    except (TypeError, ValueError):
-        raise Wrong("wrong_form", f"Return (rank, number) or None; your function gave {answer!r}.") from None
-
-
-_judge = partial(judge, read=_rank_and_number, mistakes=_MISTAKES)
+_read = partial(parts_of, kinds=(int, int), form="(rank, number of the call) or None")
+_judge = partial(judge, read=_read, mistakes=_MISTAKES)
 
 
 def _parted(*wards: str) -> Iterator[tuple[list[Record], RankAndNumber]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pllab.autopsy import Call, Record
+from pllab.lesson.exercise import Wrong
 from pllab.lesson.faults import Truth, rehearse
 from pllab.lesson.mistakes import Mistake, compare
 
@@ -46,6 +47,15 @@ def judge(
         read=read,
         hint_id=hint_id,
     )
+
+
+def parts_of(answer: Any, *_: Any, kinds: tuple[type, ...], form: str) -> tuple[Any, ...] | None:
+    """The answer, which is None or a tuple of parts of these kinds."""
+    if answer is None:
+        return None
+    if not isinstance(answer, list | tuple) or tuple(map(type, answer)) != kinds:
+        raise Wrong("wrong_form", f"Return {form}; your function gave {answer!r}.")
+    return tuple(answer)
 
 
 def of_ward(ward: str, num_seeds: int = 8) -> Iterator[tuple[list[Record], Truth]]:
