@@ -12,7 +12,7 @@ EXERCISES = (
         title="Coordinates and groups",
         minutes=10,
         difficulty=2,
-        cases=(arrange.coordinates, arrange.partition, arrange.lines),
+        cases=(arrange.coordinates, arrange.lines, arrange.other_axes),
         hints=(
             "Draw eight ranks as two blocks of two rows and two columns. Which ranks does rank 5 share a row with, a "
             "column, a place in the block?",
@@ -46,12 +46,13 @@ EXERCISES = (
         difficulty=2,
         cases=(norm.split_only, norm.replicas, norm.tied, norm.one_message, norm.small_types),
         hints=(
-            "Take a bias that four ranks have alike. What does the sum of squares over all ranks say about it?",
-            "Within a stage a gradient is on as many ranks as the product of dp and tp, without those that split it. "
-            "What has to happen to its square before the ranks add up?",
+            "Four ranks have the same gradient of a bias. How often does the sum of squares over all ranks count it?",
+            "Within a stage, how many ranks have the same numbers of a gradient? Only the sizes of dp and tp matter, "
+            "and of these only the axes that do not split it. What must happen to its squares before the ranks add "
+            "up?",
             "On each rank add the squares, in a wide type, each divided by the number of ranks that have the same "
-            "numbers: the sizes of dp and tp where they do not split it, times the stages that have a copy. Let that "
-            "one sum travel, and take the root at the end.",
+            "numbers: the sizes of dp and tp where they do not split it, times the stages that have a copy. Sum that "
+            "one number over all ranks, and take the root at the end.",
         ),
     ),
     Exercise(
@@ -59,14 +60,14 @@ EXERCISES = (
         title="A plan",
         minutes=12,
         difficulty=2,
-        cases=(plan.possible, plan.fast, plan.fits, plan.nothing_fits, plan.priced_once),
+        cases=(plan.fast, plan.fits, plan.nothing_fits, plan.priced_once),
         hints=(
-            "List all layouts of 12 ranks first. How many are there, and does each one come up in your function?",
-            "Three things take a layout out of the list: its product, a refusal of the price, too many bytes. What is "
-            "left is compared by seconds alone.",
+            "List all layouts of 12 ranks on paper. How many are there, and does your function try each of them?",
+            "Three things rule a layout out: its product, a ValueError from price, too many bytes. Compare what is "
+            "left by seconds alone.",
             "Go through dp and tp from 1 to the number of ranks and skip those whose product does not divide it; pp "
-            "follows. Ask for the price once and go on if it is refused. Keep seconds and layout of all that fit, and "
-            "take the smallest pair, or nothing if there is none.",
+            "follows. Ask for the price once, and go on if it raises. Keep seconds and layout of all that fit, and "
+            "take the smallest pair, or None if there is none.",
         ),
     ),
 )

@@ -5,14 +5,20 @@ A model is drawn whole and dealt out to the ranks of a mesh; its norm is the ora
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.lesson_14_double import Gradient, Norm, on_all_ranks
+from pllab.lesson.mistakes import Mistake, compare
+
+Copies = Callable[[dict[str, int], tuple[str, ...], int], float]
+"""By how much a square is divided, from the sizes of the mesh, the axes that split it, and the stages with a copy."""
+Total = Callable[[list[float]], float]
 
 _AXES = ("pp", "dp", "tp")
 
@@ -26,164 +32,142 @@ class _Model:
     parameters: list[torch.Tensor]
     """All gradients whole, each once."""
 
-    @property
-    def norm(self) -> float:
-        """Of all numbers, each counted once."""
-        return math.sqrt(sum(float((one.double() ** 2).sum()) for one in self.parameters))
+    def squares(self, copies: Copies) -> list[float]:
+        """The sum of each rank's squares, each divided by its copies."""
+        return [
+            sum(_square(one) / copies(self.sizes, split, stages) for one, split, stages in mine if one is not None)
+            for mine in self.ranks
+        ]
+
+    def __str__(self) -> str:
+        mesh = " x ".join(f"{axis} {size}" for axis, size in self.sizes.items())
+        kinds = {(split, stages) for mine in self.ranks for one, split, stages in mine if one is not None}
+        return f"{mesh} and {self.parameters[0].dtype} gradients whose (axes, stages) are {sorted(kinds)}"
+
+
+def _model(pp: int, dp: int, tp: int, *splits: tuple[str, ...], tied: Sequence[tuple[str, ...]] = ()) -> _Model:
+    """On each stage a parameter for each way to split it; and those of `tied` on the first and the last stage."""
+    generator, sizes = torch.Generator().manual_seed(1403), {"pp": pp, "dp": dp, "tp": tp}
+    places = [dict(zip(_AXES, place, strict=True)) for place in itertools.product(range(pp), range(dp), range(tp))]
+    ranks: list[list[Gradient]] = [[] for _ in places]
+    parameters = []
+    on_stages = [({0, pp - 1}, split) for split in tied] + [({stage}, split) for stage in range(pp) for split in splits]
+    for stages, split in on_stages:
+        whole = torch.randint(-9, 10, (12,), generator=generator).float()
+        parameters.append(whole)
+        for mine, place in zip(ranks, places, strict=True):
+            part = whole
+            for axis in split:
+                part = part.chunk(sizes[axis])[place[axis]]
+            if place["pp"] in stages:
+                mine.append((part, split, len(stages)))
+    return _Model(sizes, ranks, parameters)
+
+
+def _square(tensor: torch.Tensor) -> float:
+    return float((tensor.double() ** 2).sum())
+
+
+def _right_norms(model: _Model) -> list[float]:
+    return [math.sqrt(sum(map(_square, model.parameters)))] * len(model.ranks)
+
+
+def _norms(model: _Model, copies: Copies, total: Total = lambda squares: math.sqrt(sum(squares))) -> list[float]:
+    """The norm on every rank, if squares are divided by these copies and the ranks' sums are put together so."""
+    return [total(model.squares(copies))] * len(model.ranks)
+
+
+def _one(*_: Any) -> int:
+    return 1
+
+
+def _replicas(sizes: dict[str, int], split: tuple[str, ...], _: int) -> int:
+    """How many ranks of a stage have the same numbers."""
+    return math.prod(sizes[axis] for axis in ("dp", "tp") if axis not in split)
+
+
+def _all(sizes: dict[str, int], split: tuple[str, ...], stages: int) -> int:
+    """How many ranks of all stages have the same numbers."""
+    return _replicas(sizes, split, 1) * stages
+
+
+def _whole_stage(sizes: dict[str, int], _: tuple[str, ...], stages: int) -> int:
+    return sizes["dp"] * sizes["tp"] * stages
+
+
+_REPLICAS = "Ranks that do not split a gradient have the same numbers, which count once."
+_SPLIT = "Ranks that split a gradient have different numbers: do not divide by them."
+_OWN = "Those are each rank's own gradients alone."
+_ADDED = "Add squares, not norms, and take one root at the end."
+_MISTAKES = [
+    Mistake("own_alone", _OWN, like=lambda model: list(map(math.sqrt, model.squares(_one)))),
+    Mistake("replicas_counted", _REPLICAS, like=partial(_norms, copies=_one)),
+    Mistake("tied_twice", "What two stages share counts once.", like=partial(_norms, copies=_replicas)),
+    Mistake("split_divided", _SPLIT, like=partial(_norms, copies=_whole_stage)),
+    Mistake(
+        "norms_added", _ADDED, like=partial(_norms, copies=_all, total=lambda squares: sum(map(math.sqrt, squares)))
+    ),
+]
+
+
+def _numbers(values: list[Any], _: _Model) -> list[float]:
+    try:
+        return [float(value) for value in values]
+    except (TypeError, ValueError):
+        raise Wrong("form", f"Return a number on every rank; your function gave {values}.") from None
+
+
+def _are_close(norms: list[float], right: list[float]) -> bool:
+    return all(math.isclose(one, other, rel_tol=1e-5) for one, other in zip(norms, right, strict=True))
+
+
+def _judge(norm: Norm, *models: _Model) -> None:
+    compare(
+        lambda model: on_all_ranks(norm, model.ranks, model.sizes)[0],
+        [(model,) for model in models],
+        _right_norms,
+        _MISTAKES,
+        asked="{}",
+        read=_numbers,
+        same=_are_close,
+        show=lambda norms: " or ".join(dict.fromkeys(f"{norm:.6g}" for norm in norms)),
+    )
 
 
 @case("with nothing shared the norm is that of all ranks together")
 def split_only(norm: Norm) -> None:
     """Stages alone, then what tp splits: every rank has numbers of its own."""
-    stages = [_model({"pp": pp, "dp": 1, "tp": 1}, [()]) for pp in (1, 2, 3)]
-    _judge(norm, *stages, _model({"pp": 2, "dp": 1, "tp": 2}, [("tp",)]))
+    _judge(norm, *(_model(pp, 1, 1, ()) for pp in (1, 2, 3)), _model(2, 1, 2, ("tp",)))
 
 
 @case("what dp or tp ranks have alike counts once, and what they share out counts in full")
 def replicas(norm: Norm) -> None:
-    meshes: list[tuple[dict[str, int], list[tuple[str, ...]]]] = [
-        ({"pp": 1, "dp": 2, "tp": 1}, [()]),
-        ({"pp": 1, "dp": 1, "tp": 2}, [("tp",)]),
-        ({"pp": 1, "dp": 1, "tp": 2}, [(), ("tp",)]),
-        ({"pp": 2, "dp": 3, "tp": 2}, [(), ("tp",), ("tp",)]),
-        ({"pp": 2, "dp": 2, "tp": 2}, [(), ("tp",), ("dp",), ("dp", "tp")]),
-    ]
-    _judge(norm, *(_model(sizes, splits) for sizes, splits in meshes))
+    small = [_model(1, 2, 1, ()), _model(1, 1, 2, ("tp",)), _model(1, 1, 2, (), ("tp",))]
+    _judge(norm, *small, _model(2, 3, 2, (), ("tp",), ("tp",)), _model(2, 2, 2, (), ("tp",), ("dp",), ("dp", "tp")))
 
 
 @case("a weight that two stages share counts once")
 def tied(norm: Norm) -> None:
-    meshes = ({"pp": 2, "dp": 1, "tp": 1}, {"pp": 3, "dp": 2, "tp": 2})
-    _judge(norm, *(_model(sizes, [(), ("tp",)], tied=("tp",)) for sizes in meshes))
+    _judge(norm, *(_model(*sizes, (), ("tp",), tied=[("tp",)]) for sizes in ((2, 1, 1), (3, 2, 2))))
 
 
 @case("one number travels, once, on every rank: also on one without gradients")
 def one_message(norm: Norm) -> None:
-    model = _model({"pp": 2, "dp": 2, "tp": 1}, [()])
-    empty = _Model(model.sizes, [[(None, (), 1)] if rank < 2 else mine for rank, mine in enumerate(model.ranks)], [])
-    for one in (model, empty):
-        sent = on_all_ranks(norm, one.ranks, one.sizes).sent
-        if len(sent) != 1 or sent[0].numel() != 1:
-            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in sent) or "none"
-            raise Wrong(
-                "more_messages",
-                f"Your ranks send {len(sent)} messages, of shapes {shapes}. Sum up on each rank first: one number "
-                "has to travel.",
-            )
+    model = _model(2, 2, 1, ())
+    nothing: list[Gradient] = [(None, (), 1)]
+    for ranks in (model.ranks, [nothing, nothing, *model.ranks[2:]]):
+        sums = on_all_ranks(norm, ranks, model.sizes)[1]
+        if [one.numel() for one in sums] != [1]:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in sums) or "none"
+            raise Wrong("more_messages", f"Your ranks send messages of shapes {shapes}; right is one number, once.")
 
 
 @case("squares of float16 gradients do not overflow, and a missing gradient is skipped")
 def small_types(norm: Norm) -> None:
     big = torch.full((4,), 300.0, dtype=torch.float16)
-    _judge(norm, _Model({"pp": 2, "dp": 1, "tp": 1}, [[(big, (), 1), (None, (), 1)], [(big, (), 1)]], [big, big]))
     many = torch.ones(5000, dtype=torch.float16)
-    _judge(norm, _Model({"pp": 1, "dp": 2, "tp": 1}, [[(many, (), 1)]] * 2, [many]))
-
-
-def _model(sizes: dict[str, int], splits: Sequence[tuple[str, ...]], tied: tuple[str, ...] | None = None) -> _Model:
-    """On each stage a parameter for each way to split it; and one that the first and the last stage share."""
-    generator = torch.Generator().manual_seed(1403)
-    places = list(itertools.product(*(range(sizes[axis]) for axis in _AXES)))
-    ranks: list[list[Gradient]] = [[] for _ in places]
-    parameters = []
-    for stages, split in _parameters(sizes["pp"], splits, tied):
-        whole = torch.randint(-9, 10, (12,), generator=generator).float()
-        parameters.append(whole)
-        for mine, place in zip(ranks, places, strict=True):
-            at = dict(zip(_AXES, place, strict=True))
-            if at["pp"] in stages:
-                mine.append((_part(whole, split, sizes, at), split, len(stages)))
-    return _Model(sizes, ranks, parameters)
-
-
-def _parameters(
-    num_stages: int, splits: Sequence[tuple[str, ...]], tied: tuple[str, ...] | None
-) -> Iterator[tuple[set[int], tuple[str, ...]]]:
-    if tied is not None:
-        yield {0, num_stages - 1}, tied
-    yield from (({stage}, split) for stage in range(num_stages) for split in splits)
-
-
-def _part(whole: torch.Tensor, split: tuple[str, ...], sizes: dict[str, int], at: dict[str, int]) -> torch.Tensor:
-    for axis in split:
-        whole = whole.chunk(sizes[axis])[at[axis]]
-    return whole
-
-
-def _judge(norm: Norm, *models: _Model) -> None:
-    """Compare the norms of all models, and if one differs name the mistake that gives the numbers of all of them."""
-    seen = [(model, *_worst(model, on_all_ranks(norm, model.ranks, model.sizes).values)) for model in models]
-    off = [one for one in seen if not _near(one[2], one[0].norm)]
-    if not off:
-        return
-    model, rank, mine = off[0]
-    mesh = " x ".join(f"{axis} {size}" for axis, size in model.sizes.items())
-    told = f"On {mesh} rank {rank} gets {mine:.6g}, and the norm is {model.norm:.6g}."
-    tables = [{hint_id: value for hint_id, value, _ in _suspects(*one[:2])} for one in seen]
-    for hint_id, _, sentence in _suspects(model, rank):
-        if all(_near(one[2], table[hint_id]) for one, table in zip(seen, tables, strict=True)):
-            raise Wrong(hint_id, f"{told} {sentence}")
-    raise Wrong("wrong_norm", f"{told} Each number of each parameter counts once, on whichever ranks it is.")
-
-
-def _worst(model: _Model, values: Sequence[Any]) -> tuple[int, float]:
-    """A rank with a wrong number and that number, if there is one."""
-    numbers = []
-    for rank, value in enumerate(values):
-        try:
-            numbers.append(float(value))
-        except (TypeError, ValueError):
-            raise Wrong("no_number", f"Rank {rank} returned {value!r}; every rank returns the norm.") from None
-    wrong = (rank for rank, number in enumerate(numbers) if not _near(number, model.norm))
-    rank = next(wrong, 0)
-    return rank, numbers[rank]
-
-
-def _near(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-5)
-
-
-def _suspects(model: _Model, rank: int) -> Iterator[tuple[str, float, str]]:
-    sizes = model.sizes
-    world = math.prod(sizes.values())
-
-    def total(copies: Callable[[Gradient], float], ranks: Sequence[list[Gradient]] = model.ranks) -> float:
-        return math.sqrt(sum(_square(one) / copies(one) for mine in ranks for one in mine))
-
-    def over(one: Gradient, *axes: str) -> int:
-        return math.prod(sizes[axis] for axis in axes if axis not in one[1])
-
-    yield "own_alone", total(lambda _: 1, [model.ranks[rank]]), "That is this rank's own gradients alone."
-    yield (
-        "own_shares",
-        total(lambda one: over(one, "dp", "tp") * one[2], [model.ranks[rank]]),
-        "The sum never travelled.",
+    _judge(
+        norm,
+        _Model({"pp": 2, "dp": 1, "tp": 1}, [[(big, (), 1), (None, (), 1)], [(big, (), 1)]], [big, big]),
+        _Model({"pp": 1, "dp": 2, "tp": 1}, [[(many, (), 1)]] * 2, [many]),
     )
-    yield "replicas_counted", total(lambda _: 1), "You count what several ranks have alike as often as they have it."
-    yield "tied_twice", total(lambda one: over(one, "dp", "tp")), "A weight that two stages share counts twice."
-    yield "dp_counted", total(lambda one: over(one, "tp") * one[2]), "The replicas of dp count each."
-    yield (
-        "tp_counted",
-        total(lambda one: over(one, "dp") * one[2]),
-        "What tp ranks have alike, such as a LayerNorm, counts each.",
-    )
-    by_pp = total(lambda one: over(one, "pp", "dp", "tp") * one[2])
-    yield "pp_divided", by_pp, "You divide by pp too; but each stage has other parameters, except a tied weight."
-    by_all = total(lambda _: world)
-    yield "all_divided", by_all, "You divide everything by all ranks; what is split is on each only once."
-    yield (
-        "split_divided",
-        total(lambda one: sizes["dp"] * sizes["tp"] * one[2]),
-        "You divide what is split by the ranks that split it: each of them has other numbers.",
-    )
-    yield (
-        "norms_added",
-        sum(math.sqrt(sum(_square(one) / (over(one, "dp", "tp") * one[2]) for one in mine)) for mine in model.ranks),
-        "You add norms. Squares add up, and one root is taken at the end.",
-    )
-    yield "no_root", model.norm**2, "That is the square of the norm; take the root of the sum."
-    yield "overflow", math.inf, "The square of 300 is more than float16 holds: square in a wider type."
-
-
-def _square(one: Gradient) -> float:
-    return 0.0 if one[0] is None else float((one[0].double() ** 2).sum())

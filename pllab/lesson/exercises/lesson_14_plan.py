@@ -5,12 +5,15 @@ from a formula; the oracle prices every layout.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.mistakes import compare
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, MessageCost
 from pllab.train.step_time import Sent, step_time
@@ -20,6 +23,7 @@ Price = Callable[[int, int, int], tuple[float, float]]
 Plan = Callable[[int, Price, float], Any]
 
 _NEAR = 1.1
+_FOR_ALL = 1e18  # bytes into which every layout fits
 
 
 @dataclass(frozen=True)
@@ -27,14 +31,14 @@ class _Task:
     """A model of layers with `width`, a batch of `rows`, and a machine with hosts of `ranks_per_host`."""
 
     num_ranks: int
-    num_layers: int = 12
-    width: int = 1024
-    num_heads: int = 8
+    num_layers: int
+    width: int
+    num_heads: int
+    ranks_per_host: int
+    near: MessageCost
+    far: MessageCost
     rows: int = 12
-    ranks_per_host: int = 4
     s_per_flop: float = 1e-14
-    near: MessageCost = field(default=MessageCost(1e-5, 1e-11))
-    far: MessageCost = field(default=MessageCost(1e-4, 1e-9))
 
     def price(self, dp: int, tp: int, pp: int) -> tuple[float, float]:
         """Seconds of a step, simulated, and bytes of a rank; nothing at all for another number of ranks, to tempt.
@@ -42,25 +46,36 @@ class _Task:
         Raises:
             ValueError: the model cannot be laid out so.
         """
-        if min(dp, tp, pp) < 1:
-            raise ValueError(f"dp {dp}, tp {tp}, pp {pp} is not a layout")
-        if self.num_heads % tp or self.num_layers % pp or self.rows % dp:
-            raise ValueError(f"heads, layers or rows cannot be shared by dp {dp}, tp {tp}, pp {pp}")
+        if min(dp, tp, pp) < 1 or self.num_heads % tp or self.num_layers % pp or self.rows % dp:
+            raise ValueError(f"heads, layers or rows cannot be laid out over dp {dp}, tp {tp}, pp {pp}")
         return _price(self, dp, tp, pp) if dp * tp * pp == self.num_ranks else (0.0, 0.0)
 
-    @property
-    def ranks(self) -> str:
-        """The number of ranks in words."""
-        return "1 rank" if self.num_ranks == 1 else f"{self.num_ranks} ranks"
+    def choices(self) -> dict[Layout, "_Choice"]:
+        """Every layout of all ranks that the model allows."""
+        found = {}
+        for dp, tp, pp in product(range(1, self.num_ranks + 1), repeat=3):
+            if dp * tp * pp == self.num_ranks:
+                with suppress(ValueError):
+                    found[dp, tp, pp] = _Choice(*self.price(dp, tp, pp), (dp, tp, pp))
+        return found
 
     @property
-    def layouts(self) -> dict[Layout, tuple[float, float]]:
-        """The price of every layout that the model allows."""
-        found = {}
-        for dp, tp, pp in _factors(self.num_ranks):
-            if not (self.num_heads % tp or self.num_layers % pp or self.rows % dp):
-                found[dp, tp, pp] = _price(self, dp, tp, pp)
-        return found
+    def sizes(self) -> list[float]:
+        """The bytes of all of them, in order."""
+        return sorted({choice.num_bytes for choice in self.choices().values()})
+
+    def __str__(self) -> str:
+        ranks = f"{self.num_ranks} rank{'s' * (self.num_ranks > 1)}"
+        return f"{ranks}, {self.num_heads} heads, {self.num_layers} layers, {self.rows} rows"
+
+
+class _Choice(NamedTuple):
+    seconds: float
+    num_bytes: float
+    layout: Layout
+
+    def __str__(self) -> str:
+        return f"{self.layout} with {self.seconds:.3g} s (simulated)"
 
 
 @cache
@@ -83,11 +98,6 @@ def _price(task: _Task, dp: int, tp: int, pp: int) -> tuple[float, float]:
     return time.total_s, 16 * size + held
 
 
-def _factors(num_ranks: int) -> Iterator[Layout]:
-    sizes = [size for size in range(1, num_ranks + 1) if num_ranks % size == 0]
-    return ((dp, tp, num_ranks // dp // tp) for dp in sizes for tp in sizes if num_ranks // dp % tp == 0)
-
-
 def _tasks() -> list[_Task]:
     """Worlds of many sizes, also such as have other factors than two, with quick and slow wires."""
     chance = random.Random(1404)
@@ -105,53 +115,8 @@ def _tasks() -> list[_Task]:
     ]
 
 
-@case("dp x tp x pp is the number of ranks, and the model allows the layout")
-def possible(plan: Plan) -> None:
-    for task in _tasks():
-        _asked(plan, task, 1e18)
-
-
-@case("with room for all, the step is at most 10 % longer than that of the best layout (simulated)")
-def fast(plan: Plan) -> None:
-    _judge(plan, [(task, 1e18) for task in _tasks()])
-
-
-@case("the layout fits: at most so many bytes, also where the fastest one does not")
-def fits(plan: Plan) -> None:
-    rooms = []
-    for task in _tasks():
-        sizes = sorted({num_bytes for _, num_bytes in task.layouts.values()})
-        rooms += [(task, sizes[at]) for at in sorted({0, len(sizes) // 4, len(sizes) // 2})]
-    _judge(plan, rooms)  # exactly so many bytes are allowed
-
-
-@case("None where no layout fits")
-def nothing_fits(plan: Plan) -> None:
-    for task in _tasks():
-        least = min(num_bytes for _, num_bytes in task.layouts.values())
-        answer, _ = _called(plan, task, least * 0.99)
-        if answer is not None:
-            raise Wrong(
-                "too_large",
-                f"Every layout of {task.ranks} takes {least:.4g} bytes or more, and a rank has room for "
-                f"{least * 0.99:.4g}: return None, not {answer!r}.",
-            )
-
-
-@case("no layout is priced twice, because each price is a simulated step")
-def priced_once(plan: Plan) -> None:
-    for task in _tasks():
-        _, calls = _called(plan, task, 1e18)
-        twice = [layout for layout in calls if calls.count(layout) > 1]
-        if twice:
-            raise Wrong(
-                "priced_twice",
-                f"You ask for the price of dp {twice[0][0]}, tp {twice[0][1]}, pp {twice[0][2]} "
-                f"{calls.count(twice[0])} times. Keep the pair that comes back.",
-            )
-
-
 def _called(plan: Plan, task: _Task, most_bytes: float) -> tuple[Any, list[Layout]]:
+    """The answer, and the layouts whose price was asked for."""
     calls: list[Layout] = []
 
     def price(dp: int, tp: int, pp: int) -> tuple[float, float]:
@@ -161,67 +126,74 @@ def _called(plan: Plan, task: _Task, most_bytes: float) -> tuple[Any, list[Layou
     try:
         return plan(task.num_ranks, price, most_bytes), calls
     except ValueError as error:
-        if "cannot be shared" not in str(error) and "is not" not in str(error):
+        if "cannot be laid out" not in str(error):
             raise
-        raise Wrong(
-            "refusal_not_caught",
-            f"price raised ValueError ({error}), which says that the model allows no such layout, and your function "
-            "let it through. Go on with the next layout.",
-        ) from None
+        told = f"price raised ValueError ({error}), and your function let it through; go on with the next layout."
+        raise Wrong("refusal_not_caught", told) from None
 
 
-def _asked(plan: Plan, task: _Task, most_bytes: float) -> Layout:
-    """The layout, which is one of those that the model allows."""
-    answer, _ = _called(plan, task, most_bytes)
+def _choice(answer: Any, task: _Task, most_bytes: float) -> _Choice | None:
+    """The price of the answer: a layout of all ranks that the model allows and that fits; or None if none fits."""
+    allowed, best = task.choices(), _best(task, most_bytes)
+    if answer is best is None:
+        return None
+    told = f"For {task} and at most {most_bytes:.4g} bytes your function gave {answer!r}"
     try:
         dp, tp, pp = (int(size) for size in answer)
     except (TypeError, ValueError):
-        told = "none, and some layout fits" if answer is None else f"{answer!r}"
-        raise Wrong("no_layout", f"For {task.ranks} you return {told}; return (dp, tp, pp).") from None
-    if dp * tp * pp != task.num_ranks:
-        raise Wrong(
-            "other_product",
-            f"dp {dp} x tp {tp} x pp {pp} is {dp * tp * pp}, and num_ranks is {task.num_ranks}. price "
-            "answers for such a layout too; it is not one to choose.",
-        )
-    if (dp, tp, pp) not in task.layouts:
-        raise Wrong(
-            "not_allowed",
-            f"dp {dp}, tp {tp}, pp {pp} cannot be laid out: {task.num_heads} heads, {task.num_layers} layers and "
-            f"{task.rows} rows are shared equally. price raises ValueError for it.",
-        )
-    return dp, tp, pp
+        raise Wrong("no_layout", f"{told}; return {best.layout if best else None}.") from None
+    if (dp, tp, pp) not in allowed:
+        hint_id = "not_allowed" if dp * tp * pp == task.num_ranks else "other_product"
+        rules = "dp x tp x pp is the number of ranks; tp divides the heads, pp the layers, dp the rows"
+        raise Wrong(hint_id, f"{told}; {rules}.")
+    if (num_bytes := allowed[dp, tp, pp].num_bytes) > most_bytes:
+        raise Wrong("too_large", f"{told}, which takes {num_bytes:.4g} bytes; return {best.layout if best else None}.")
+    return allowed[dp, tp, pp]
 
 
-def _judge(plan: Plan, rooms: Sequence[tuple[_Task, float]]) -> None:
-    """Ask in all rooms, and name the rule that chose the layouts if it explains every one of them."""
-    chosen = [_fitting(plan, task, most_bytes) for task, most_bytes in rooms]
-    for at, (task, most_bytes) in enumerate(rooms):
-        mine, prices = chosen[at]
-        best = min(prices, key=lambda layout: prices[layout][0])
-        if prices[mine][0] <= _NEAR * prices[best][0]:
-            continue
-        told = (
-            f"{_where(task, most_bytes, mine)} takes {prices[mine][0]:.3g} s, and dp {best[0]}, tp {best[1]}, "
-            f"pp {best[2]} {prices[best][0]:.3g} s"
-        )
-        if all(there[one][1] == min(price[1] for price in there.values()) for one, there in chosen):
-            raise Wrong("least_memory", f"{told}. You choose the smallest; memory is a limit, not a goal.")
-        if all(there[one][0] == max(price[0] for price in there.values()) for one, there in chosen):
-            raise Wrong("slowest", f"{told}. You choose the longest step of all that fit.")
-        if prices[best][1] == most_bytes:
-            raise Wrong("limit_left_out", f"{told}, with exactly as many bytes as there is room for, which fits.")
-        raise Wrong("slow", f"{told} (simulated), so yours is more than 10 % longer.")
+def _best(task: _Task, most_bytes: float) -> _Choice | None:
+    return min((choice for choice in task.choices().values() if choice.num_bytes <= most_bytes), default=None)
 
 
-def _fitting(plan: Plan, task: _Task, most_bytes: float) -> tuple[Layout, dict[Layout, tuple[float, float]]]:
-    """The layout, which fits, and the prices of all that do."""
-    mine = _asked(plan, task, most_bytes)
-    if (num_bytes := task.layouts[mine][1]) > most_bytes:
-        where = _where(task, most_bytes, mine)
-        raise Wrong("too_large", f"{where} takes {num_bytes:.4g} bytes on a rank, which is more.")
-    return mine, {layout: price for layout, price in task.layouts.items() if price[1] <= most_bytes}
+def _is_near(choice: _Choice | None, best: _Choice | None) -> bool:
+    return not choice or not best or choice.seconds <= _NEAR * best.seconds
 
 
-def _where(task: _Task, most_bytes: float, mine: Layout) -> str:
-    return f"{task.ranks} with room for {most_bytes:.4g} bytes: dp {mine[0]}, tp {mine[1]}, pp {mine[2]}"
+def _judge(plan: Plan, rooms: Iterable[tuple[_Task, float]]) -> None:
+    compare(
+        lambda task, most_bytes: _called(plan, task, most_bytes)[0],
+        rooms,
+        _best,
+        asked="{} and at most {:.4g} bytes",
+        read=_choice,
+        same=_is_near,
+        hint_id="slow",
+    )
+
+
+@case("with room for all, an allowed layout with a step at most 10 % longer than the best one (simulated)")
+def fast(plan: Plan) -> None:
+    _judge(plan, ((task, _FOR_ALL) for task in _tasks()))
+
+
+@case("the layout fits: at most so many bytes, also where the fastest one does not")
+def fits(plan: Plan) -> None:
+    rooms = []
+    for task in _tasks():
+        sizes = task.sizes
+        rooms += [(task, sizes[at]) for at in sorted({0, len(sizes) // 4, len(sizes) // 2})]
+    _judge(plan, rooms)  # exactly so many bytes are allowed
+
+
+@case("None where no layout fits")
+def nothing_fits(plan: Plan) -> None:
+    _judge(plan, ((task, 0.99 * min(task.sizes)) for task in _tasks()))
+
+
+@case("no layout is priced twice, because each price is a simulated step")
+def priced_once(plan: Plan) -> None:
+    for task in _tasks():
+        _, calls = _called(plan, task, _FOR_ALL)
+        if twice := [layout for layout in calls if calls.count(layout) > 1]:
+            told = f"For {task} you ask for the price of {twice[0]} {calls.count(twice[0])} times; right is once."
+            raise Wrong("priced_twice", told)

@@ -1,6 +1,6 @@
 """The exercises of lesson 15: where ranks part, who waits for whom, and a diagnosis from the records alone."""
 
-from pllab.lesson.exercise import Case, Exercise
+from pllab.lesson.exercise import Exercise
 from pllab.lesson.exercises import lesson_15_causes as causes
 from pllab.lesson.exercises import lesson_15_parting as parting
 from pllab.lesson.exercises import lesson_15_waits as waits
@@ -12,19 +12,19 @@ EXERCISES = (
         minutes=8,
         difficulty=1,
         cases=(
-            Case("it names the rank and the first call that nobody else made", parting.other_calls),
-            Case("another shape, dtype or root is another call", parting.other_shapes),
-            Case("None where all calls that were made are the same", parting.no_difference),
-            Case("calls belong together by number, not by place in the list", parting.by_number),
-            Case("a send and a receive are no difference", parting.not_messages),
+            parting.other_calls,
+            parting.other_shapes,
+            parting.no_difference,
+            parting.by_number,
+            parting.not_messages,
         ),
         hints=(
             "Lay the records side by side, a column for each rank and a line for each number. At which line is the "
             "first entry that does not fit?",
-            "For each number collect what the ranks called, without those that made no call of that number. What is "
-            "compared is all that must be the same; a call has one attribute that holds it.",
-            "Go through the numbers in order. Count how often each kind comes at a number; if there is more than one "
-            "kind, the rank that parted is the one whose kind was counted once.",
+            "For each number, collect the calls of the ranks that made one. One attribute of a call holds all that "
+            "must be the same.",
+            "Go through the numbers in order, and count how often each kind comes. At the first number with more "
+            "than one kind, the rank that parted is the one whose kind came once.",
         ),
         package=("pllab.autopsy.diagnose",),
     ),
@@ -34,12 +34,12 @@ EXERCISES = (
         minutes=10,
         difficulty=2,
         cases=(
-            Case("a rank that waits for nobody has an empty set", waits.nobody),
-            Case("a collective waits for ranks that have not come to it", waits.for_the_absent),
-            Case("it waits for ranks that made another call of its number", waits.for_the_different),
-            Case("a send or a receive waits for its other end alone", waits.for_the_other_end),
-            Case("of several unfinished calls the first one counts", waits.from_the_first),
-            Case("the arrows are right in all eight wards", waits.everywhere),
+            waits.nobody,
+            waits.for_the_absent,
+            waits.for_the_different,
+            waits.for_the_other_end,
+            waits.from_the_first,
+            waits.by_number,
         ),
         hints=(
             "Draw the arrows for one ward by hand. From which call of a rank does an arrow start, and at which ranks "
@@ -57,15 +57,10 @@ EXERCISES = (
         title="The diagnosis",
         minutes=20,
         difficulty=3,
-        cases=(
-            Case("ranks that part: skipped, swapped, another shape, or out of the loop", causes.parted),
-            Case("sends that wait for each other", causes.in_sends),
-            Case("an exception that nobody heard of", causes.swallowed),
-            Case("nobody is stuck: a NaN, or a straggler", causes.not_stuck),
-        ),
+        cases=(causes.parted, causes.in_sends, causes.swallowed, causes.not_stuck),
         hints=(
             "Sort the eight causes first: which leave a rank stuck, and of those, which leave ranks with different "
-            "calls? What does the record of the others hold instead?",
+            "calls? What else do the records of the remaining wards tell?",
             "Ask in this order: a caught exception, a NaN, a call where the ranks part, two ranks in a send, and last "
             "the times. Where the ranks part, look at what the rank that parted called next, and at what the same "
             "place of the step before held.",

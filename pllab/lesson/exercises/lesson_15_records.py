@@ -1,18 +1,64 @@
-"""What the cases of lesson 15 ask about: records of rehearsed wards, changed ones, and answers read with care."""
+"""What the cases of lesson 15 ask about: records of rehearsed wards, and changed ones."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pllab.autopsy import Call, Record
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.faults import Truth, rehearse
+from pllab.lesson.mistakes import Mistake, compare
 
-NUM_SEEDS = 8
+
+class Shown(list[Record]):
+    """Records whose text is their ends; with dtypes where they are not all one."""
+
+    def __deepcopy__(self, _: Any) -> "Shown":
+        return Shown(self)  # records do not change
+
+    def __str__(self) -> str:
+        has_dtypes = len({call.dtype for one in self for call in one.calls if call.dtype}) > 1
+        lines = ["records that end so (... not finished):"]
+        for one in sorted(self, key=lambda record: record.rank):
+            calls = []
+            for call in one.calls[-6:]:
+                marks = (call.dtype * has_dtypes, "NaN" * call.has_nan, "..." * (not call.finished))
+                calls.append(" ".join([str(call.number), str(call), *filter(None, marks)]))
+            state = "" if one.state in ("running", "returned") else f"; {one.state}"
+            lines.append(f"  rank {one.rank}: {', '.join(calls) or 'no call'}{state}")
+        return "\n".join([*lines, ""])
 
 
-def of_ward(ward: str, num_seeds: int = NUM_SEEDS) -> Iterator[tuple[list[Record], Truth]]:
+def judge(
+    solution: Callable[[list[Record]], Any],
+    questions: Iterable[tuple[Sequence[Record], Any]],
+    read: Callable[..., Any],
+    mistakes: Sequence[Mistake],
+    hint_id: str = "wrong",
+) -> None:
+    """Compare the answers for records with the right ones, which stand beside them."""
+    compare(
+        lambda records, _: solution(list(records)),
+        [(Shown(records), right) for records, right in questions],
+        lambda _, right: right,
+        mistakes,
+        asked="{0}",
+        read=read,
+        hint_id=hint_id,
+    )
+
+
+def parts_of(answer: Any, *_: Any, kinds: tuple[type, ...], form: str) -> tuple[Any, ...] | None:
+    """The answer, which is None or a tuple of parts of these kinds."""
+    if answer is None:
+        return None
+    if not isinstance(answer, list | tuple) or tuple(map(type, answer)) != kinds:
+        raise Wrong("wrong_form", f"Return {form}; your function gave {answer!r}.")
+    return tuple(answer)
+
+
+def of_ward(ward: str, num_seeds: int = 8) -> Iterator[tuple[list[Record], Truth]]:
     """Records of a ward under several seeds, with the ranks in any order."""
     draw = random.Random(ward)
     for seed in range(1000, 1000 + num_seeds):
@@ -35,28 +81,3 @@ def changed(record: Record, number: int, **parts: Any) -> Record:
     """The record with another call of this number."""
     calls = tuple(replace(call, **parts) if call.number == number else call for call in record.calls)
     return replace(record, calls=calls)
-
-
-def told(records: Sequence[Record], last: int = 4) -> str:
-    """The ends of the records, for a sentence; with dtypes where they are not all one."""
-    lines = []
-    dtypes = {call.dtype for one in records for call in one.calls if call.dtype}
-    for one in sorted(records, key=lambda record: record.rank):
-        ends = [(call, f" {call.dtype}" if len(dtypes) > 1 and call.dtype else "") for call in one.calls[-last:]]
-        calls = [f"{call.number} {call}{dtype}{'' if call.finished else ' ...'}" for call, dtype in ends]
-        lines.append(f"  rank {one.rank}: {', '.join(calls) or 'no call'}")
-    return "\n".join(["The records end so (... not finished):", *lines])
-
-
-def whole_numbers(answer: Any, what: str, length: int, where: str) -> list[Any]:
-    """The parts of an answer that should be a tuple of this length, whose first two are whole numbers."""
-    if answer is None:
-        raise Wrong("nothing", f"{where}\nYour function returned None for them; return {what}.")
-    try:
-        parts = list(answer)
-    except TypeError:
-        parts = []
-    numbers = [part for part in parts[:2] if isinstance(part, int) and not isinstance(part, bool)]
-    if isinstance(answer, str | dict | set | frozenset) or len(parts) != length or len(numbers) != 2:
-        raise Wrong("wrong_form", f"Your function returned {answer!r}; return {what}.")
-    return parts

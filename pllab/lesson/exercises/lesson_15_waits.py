@@ -1,103 +1,85 @@
 """The cases of exercise 15.2: `who_waits(records)` gives for each rank the ranks that it waits for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pllab.autopsy import CAUSES, Record, wait_for_graph
-from pllab.autopsy.diagnosis import SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
-from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_15_records import changed, healthy, of_ward, told
+from pllab.autopsy import Record, wait_for_graph
+from pllab.autopsy.diagnosis import NAN, SENDS, SHAPE, SKIPPED, STRAGGLER, SWALLOWED, SWAPPED, UNEVEN
+from pllab.lesson.exercise import Wrong, case
+from pllab.lesson.exercises.lesson_15_records import changed, healthy, judge, of_ward
+from pllab.lesson.mistakes import Mistake
 
 WhoWaits = Callable[[list[Record]], Any]
 
+_MISTAKES = [
+    Mistake(
+        "rank_missing",
+        "A rank that waits for nobody has an entry as well, an empty set.",
+        when=lambda found, _, right: found == {rank: others for rank, others in right.items() if others},
+    ),
+    Mistake(
+        "waits_for_itself",
+        "No rank waits for itself.",
+        when=lambda found, _, right: {rank: others - {rank} for rank, others in found.items()} == right,
+    ),
+]
 
+
+def _sets(answer: Any, *_: Any) -> dict[Any, set[Any]]:
+    if not isinstance(answer, dict) or not all(isinstance(others, set | frozenset) for others in answer.values()):
+        raise Wrong("wrong_form", f"Return a dictionary from each rank to a set; your function gave {answer!r}.")
+    return {rank: set(others) for rank, others in answer.items()}
+
+
+def _judge(who_waits: WhoWaits, many: Iterable[Sequence[Record]], hint_id: str = "wrong") -> None:
+    judge(who_waits, ((records, wait_for_graph(records)) for records in many), _sets, _MISTAKES, hint_id)
+
+
+def _of_wards(*wards: str, num_seeds: int = 8) -> list[list[Record]]:
+    return [records for ward in wards for records, _ in of_ward(ward, num_seeds)]
+
+
+@case("a rank that waits for nobody has an empty set")
 def nobody(who_waits: WhoWaits) -> None:
-    """All is finished, or nothing was called: an empty set for each rank."""
+    """All is finished, or nothing was called."""
     idle = [replace(one, calls=()) for one in healthy(2, 1)]
-    for records in (healthy(3, 8, finished=8), idle, next(of_ward(STRAGGLER))[0]):
-        _judge(who_waits, records, "waits_for_nothing")
+    _judge(who_waits, [healthy(3, 8, finished=8), idle, *_of_wards(STRAGGLER, NAN, num_seeds=4)])
 
 
+@case("a collective waits for ranks that have not come to it")
 def for_the_absent(who_waits: WhoWaits) -> None:
     """One rank, or two, never came to the call."""
-    for records, _ in of_ward(SWALLOWED):
-        _judge(who_waits, records, "absent_unseen")
     two = healthy(4, 7)
     for rank in (0, 3):
         two[rank] = replace(two[rank], calls=tuple(replace(c, finished=True) for c in two[rank].calls[:4]))
-    _judge(who_waits, two, "absent_unseen")
+    _judge(who_waits, [*_of_wards(SWALLOWED), two])
 
 
+@case("it waits for ranks that made another call of its number")
 def for_the_different(who_waits: WhoWaits) -> None:
     """A rank that made another call of that number is waited for, and waits for all the others."""
-    for ward in (SKIPPED, UNEVEN, SHAPE):
-        for records, _ in of_ward(ward, 4):
-            _judge(who_waits, records, "different_unseen")
+    _judge(who_waits, _of_wards(SKIPPED, UNEVEN, SHAPE, num_seeds=4))
 
 
+@case("a send or a receive waits for its other end alone")
 def for_the_other_end(who_waits: WhoWaits) -> None:
     """In a send or a receive: for one rank, whatever the others do."""
-    for records, _ in of_ward(SENDS):
-        _judge(who_waits, records, "not_the_peer")
     three = healthy(3, 5)
     three[1] = changed(three[1], 4, name="receive", shape=(4,), peer=2)
-    _judge(who_waits, three, "not_the_peer")
+    _judge(who_waits, [*_of_wards(SENDS), three], "not_the_peer")
 
 
+@case("of several unfinished calls the first one counts")
 def from_the_first(who_waits: WhoWaits) -> None:
     """Several calls are under way: the first unfinished one holds the rank up."""
-    for records, _ in of_ward(SWAPPED):
-        _judge(who_waits, records, "not_the_first")
     late = healthy(3, 8)
     late[0] = changed(late[0], 5, finished=False)
     late[1] = replace(late[1], calls=late[1].calls[:7])
-    _judge(who_waits, late, "not_the_first")
+    _judge(who_waits, [*_of_wards(SWAPPED), late])
 
 
-def everywhere(who_waits: WhoWaits) -> None:
-    """The eight wards, and ranks whose older calls are gone."""
-    for ward in CAUSES:
-        for records, _ in of_ward(ward, 4):
-            _judge(who_waits, records, "other_graph")
-    for records, _ in of_ward(SKIPPED, 4):
-        _judge(who_waits, [replace(one, calls=one.calls[2 * at :]) for at, one in enumerate(records)], "other_graph")
-
-
-def _judge(who_waits: WhoWaits, records: Sequence[Record], hint: str) -> None:
-    right = wait_for_graph(records)
-    where = told(records)
-    found = _sets(who_waits(list(records)), where)
-    if missing := [rank for rank in right if rank not in found]:
-        raise Wrong(
-            "rank_missing",
-            f"{where}\nRank {missing[0]} is not in your dictionary; a rank that waits for nobody has an empty set.",
-        )
-    if extra := [rank for rank in found if rank not in right]:
-        raise Wrong("no_such_rank", f"{where}\nYour dictionary has a rank {extra[0]!r}, and there is none.")
-    if own := [rank for rank in found if rank in found[rank]]:
-        raise Wrong("waits_for_itself", f"{where}\nRank {own[0]} waits for itself in your answer, which no rank does.")
-    for rank in right:
-        if found[rank] != right[rank]:
-            raise Wrong(
-                hint,
-                f"{where}\nRank {rank} waits for {_ranks(right[rank])}, and you say for {_ranks(found[rank])}.",
-            )
-
-
-def _sets(answer: Any, where: str) -> dict[Any, set[int]]:
-    """The answer as a dictionary of sets, which it has to be."""
-    if answer is None:
-        told = f"{where}\nYour function returned None for them; return a dictionary from rank to a set of ranks."
-        raise Wrong("nothing", told)
-    if not isinstance(answer, dict):
-        raise Wrong("wrong_form", f"Your function returned {answer!r}; return a dictionary from rank to set.")
-    for others in answer.values():
-        if not isinstance(others, set | frozenset):
-            kind = type(others).__name__
-            raise Wrong("no_set", f"An entry of your dictionary is {others!r}, a {kind}; return a set for every rank.")
-    return answer
-
-
-def _ranks(ranks: set[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}" if ranks else "nobody"
+@case("calls belong together by number, also where the oldest calls of some ranks are gone")
+def by_number(who_waits: WhoWaits) -> None:
+    many = _of_wards(SKIPPED, num_seeds=4)
+    _judge(who_waits, [[replace(one, calls=one.calls[2 * at :]) for at, one in enumerate(each)] for each in many])
