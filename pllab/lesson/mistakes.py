@@ -38,7 +38,7 @@ class Mistake:
             if self.like is not None:
                 return bool(same(answer, self.like(*question)))
             return bool(self.when and self.when(answer, *question))
-        except (ArithmeticError, LookupError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return False
 
 

@@ -24,6 +24,7 @@ _PLAN = ((4,),)
 _APART = "the tied weight first in stage 0, last in stage 1"
 _ACROSS = "the tied weight across the border of the two shares in stage 0, first in stage 1"
 _ALIKE = "the tied weight at the same place in both stages"
+_SHARES = torch.eye(_DP, dtype=torch.bool).repeat_interleave(_SIZE // _DP, 1).repeat(2, 1)  # of the four ranks
 _TIED = {  # its place in the buffer of each stage
     _APART: (slice(0, 3), slice(5, 8)),
     _ACROSS: (slice(2, 6), slice(0, 4)),
@@ -75,24 +76,21 @@ def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Finish) -> dict[str
     """On every rank: one call for each place; after a failed one no other, because messages may be under way."""
     mesh = comm.make_mesh(dp=_DP, pp=2)
     ends, dp = comm.group_of(mesh, "pp"), comm.group_of(mesh, "dp")
-    seen: dict[str, Attempt] = {}
+    seen, half = dict[str, Attempt](), _SIZE // _DP
     for words, tied in _TIED.items():
-        buffer = _buffers()[rank]
+        buffer = _buffers()[rank].clone()
         one = watch.attempt(finish, buffer, tied[rank // _DP], ends, dp)
-        seen[words] = one.holding(Seen(_share(buffer, rank), comm.group_name(ends), comm.group_name(dp)))
+        share = buffer[half * (rank % _DP) :][:half].clone()
+        seen[words] = one.holding(Seen(share, comm.group_name(ends), comm.group_name(dp)))
         if one.failed:
             break
     return seen
 
 
-def _buffers() -> list[torch.Tensor]:
-    """The gradients of the four ranks, each number of another size: 1, 10, 100, 1000 times a small one."""
+def _buffers() -> torch.Tensor:
+    """The gradients of the four ranks, (4, _SIZE), each row of another size: 1, 10, 100, 1000 times a small one."""
     numbers = torch.randint(1, 9, (4, _SIZE), generator=torch.Generator().manual_seed(14)).double()
-    return list(numbers * torch.tensor([[1.0], [10.0], [100.0], [1000.0]]))
-
-
-def _share(buffer: torch.Tensor, rank: int) -> torch.Tensor:
-    return buffer.chunk(_DP)[rank % _DP].clone()
+    return numbers * torch.tensor([[1.0], [10.0], [100.0], [1000.0]])
 
 
 def _attempts(finish: Finish, words: str) -> list[Attempt]:
@@ -111,7 +109,7 @@ def _attempts(finish: Finish, words: str) -> list[Attempt]:
         ) from None
 
 
-_Step = Callable[[tuple[slice, slice], list[torch.Tensor]], list[torch.Tensor]]
+_Step = Callable[[tuple[slice, slice], torch.Tensor], torch.Tensor]
 
 
 def _after(words: str, *steps: _Step) -> list[torch.Tensor]:
@@ -119,28 +117,24 @@ def _after(words: str, *steps: _Step) -> list[torch.Tensor]:
     buffers = _buffers()
     for step in steps:
         buffers = step(_TIED[words], buffers)
-    return [_share(buffer, rank) for rank, buffer in enumerate(buffers)]
+    return list(buffers[_SHARES].view(4, -1))
 
 
-def _tie(tied: tuple[slice, slice], buffers: list[torch.Tensor]) -> list[torch.Tensor]:
+def _tie(tied: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
     """Sum the tied part over the two ends, which are two ranks apart."""
-    parts = [buffer[tied[rank // _DP]] for rank, buffer in enumerate(buffers)]
-    after = [buffer.clone() for buffer in buffers]
-    for rank, buffer in enumerate(after):
-        buffer[tied[rank // _DP]] = parts[rank] + parts[(rank + 2) % 4]
+    after = buffers.clone()
+    for rank in range(4):
+        after[rank, tied[rank // _DP]] += buffers[(rank + 2) % 4, tied[1 - rank // _DP]]
     return after
 
 
-def _scatter(_: tuple[slice, slice], buffers: list[torch.Tensor]) -> list[torch.Tensor]:
+def _scatter(_: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
     """Sum this rank's share over dp; the rest of the buffer stays as it was."""
-    after = [buffer.clone() for buffer in buffers]
-    for rank, buffer in enumerate(after):
-        buffer.chunk(_DP)[rank % _DP].copy_(_share(buffers[rank], rank) + _share(buffers[rank ^ 1], rank))
-    return after
+    return buffers + _SHARES * buffers[[1, 0, 3, 2]]
 
 
-def _whole(_: tuple[slice, slice], buffers: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [buffer + buffers[(rank + 2) % 4] for rank, buffer in enumerate(buffers)]
+def _whole(_: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
+    return buffers + buffers[[2, 3, 0, 1]]
 
 
 _DP_FIRST = (
@@ -151,24 +145,15 @@ _TWICE = (
     "The tied gradient is twice as large: it is summed twice, over the ends or over dp. The reduce-scatter of the "
     "buffer is its one sum over dp."
 )
+_TWO_GRADIENTS = "The two copies of the tied weight end with different gradients and take different steps."
+_NOT_OVER_DP = "The tied weight is summed over the ends, and no sum over dp has come into the share."
+_OTHERS_TOO = "You sum the whole buffer over the ends; their other weights are not the same."
 _MISTAKES = [
     Mistake("nothing_done", "Nothing has changed there: write the sums into the buffer itself.", like=_after),
-    Mistake(
-        "ends_apart",
-        "The two copies of the tied weight end with different gradients and take different steps.",
-        like=lambda words: _after(words, _scatter),
-    ),
-    Mistake(
-        "only_the_ends",
-        "The tied weight is summed over the ends, and no sum over dp has come into the share.",
-        like=lambda words: _after(words, _tie),
-    ),
+    Mistake("ends_apart", _TWO_GRADIENTS, like=lambda words: _after(words, _scatter)),
+    Mistake("only_the_ends", _NOT_OVER_DP, like=lambda words: _after(words, _tie)),
     Mistake("tied_twice", _TWICE, like=lambda words: _after(words, _tie, _tie, _scatter)),
-    Mistake(
-        "whole_buffer",
-        "You sum the whole buffer over the ends; their other weights are not the same.",
-        like=lambda words: _after(words, _whole, _scatter),
-    ),
+    Mistake("whole_buffer", _OTHERS_TOO, like=lambda words: _after(words, _whole, _scatter)),
 ]
 
 
