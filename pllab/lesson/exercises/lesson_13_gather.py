@@ -159,7 +159,9 @@ def _judge_state(gather_state: GatherState, name: str) -> None:
         [Mistake("tied_twice", _TIE, when=lambda state, _: _has_names(state, all_names))],
         asked=f"{name} in a world of {{}}",
         same=_has_names,
-        show=lambda state: f"a dictionary of {', '.join(state)}" if isinstance(state, dict) else f"{state!r:.60}",
+        show=lambda state: (
+            f"a dictionary of {', '.join(state)}" if isinstance(state, dict) else repr(state).partition("\n")[0]
+        ),
     )
     compare_tensors(
         lambda key, size: _attempts(gather_state, size, name)[0].value[key],
