@@ -15,14 +15,14 @@ EXERCISES = (
         deadline_s=120.0,
         cases=(mlp.forward_equal, mlp.gradient_of_x, mlp.shares, mlp.share_of_work, mlp.bias_once, mlp.two_messages),
         hints=(
-            "Draw the matrices for two ranks and colour what rank 0 has. Which numbers of the hidden layer can it make "
-            "alone? What is missing in what it makes of the output?",
-            "Three values are of three kinds: whole on every rank, a slice, a term of a sum. One of the given steps "
-            "turns whole into whole and sums on the way back; the other turns terms into whole. Where does each kind "
-            "change?",
-            "Send x through enter. Multiply it by your columns of A, add your part of a, apply gelu: that is your "
+            "Draw the matrices for two ranks and colour what rank 0 has. Which numbers of the hidden layer can it "
+            "compute alone? What is missing in its product with its rows of B?",
+            "Every value is whole on every rank, a slice, or one term of a sum. One of the two given steps takes "
+            "whole to whole and sums on the way back; the other turns terms into the whole. Where does a value change "
+            "its kind?",
+            "Send x through enter. Multiply it by your columns of A, add your part of a and apply gelu: that is your "
             "slice. Multiply it by the rows of B that belong to the same features: that is your term. Send the term "
-            "through leave, and add the whole bias b to what comes out.",
+            "through leave, and add the whole bias b to the result.",
         ),
     ),
     Exercise(
@@ -33,13 +33,13 @@ EXERCISES = (
         deadline_s=120.0,
         cases=(pair.f_right, pair.g_right, pair.one_message_each, pair.leaves_them_alone, pair.x_elsewhere, pair.alone),
         hints=(
-            "Write four cells on paper: f and g, forward and backward. In each cell stands either nothing or "
-            "all-reduce. Which two cells stand where?",
-            "Each is an autograd Function with a static forward and a static backward. The call all_reduce works in "
-            "place and returns nothing, so ask who else holds the tensor that you hand it.",
+            "Write four cells on paper: f and g, forward and backward. Each cell holds either nothing or an "
+            "all-reduce. Which two hold one?",
+            "Write each step as an autograd Function with a static forward and a static backward. The call all_reduce "
+            "works in place and returns None, so ask who else holds the tensor that you give it.",
             "Write a helper that makes a contiguous clone, sums it over the ranks and returns it. The first Function "
-            "gives its input back as a view and calls the helper in backward; the second calls the helper in forward "
-            "and gives the gradient back. Return the apply of both.",
+            "returns its input as a view and calls the helper in backward; the second calls the helper in forward and "
+            "returns the gradient as it is. Return the apply of both.",
         ),
         package=("pllab.parallel.tensor.copy_in", "pllab.parallel.tensor.reduce_out"),
     ),
@@ -67,16 +67,16 @@ EXERCISES = (
         deadline_s=120.0,
         cases=(loss.losses_equal, loss.stable, loss.gradients_equal, loss.few_bytes),
         hints=(
-            "The loss of a token is the logarithm of a sum over all words, less one logit. Which numbers of this "
-            "can a rank not know, and how few bytes do they need?",
-            "Three things travel: the highest logit, the sum of exponentials, the logit of the target. The first is a "
-            "maximum and needs no gradient; the other two are sums over the ranks through which a gradient must pass, "
-            "and this lesson has a step for that.",
-            "Take the highest of your words from a detached copy, and let all_reduce make it the maximum of all ranks. "
-            "Take it off the logits. Sum their exponentials over your words, and over the ranks with reduce_out. Count "
-            "the targets from first, replace those that are not yours by 0, gather, put 0 where the target is not "
-            "yours, and sum that with reduce_out as well. The loss is the logarithm of the first sum, and from that "
-            "the second sum is taken off.",
+            "The loss of a token is the logarithm of a sum over all words, minus one logit. Which of these numbers "
+            "can a rank not compute alone, and how few bytes do they need?",
+            "Three numbers travel for each token: the highest logit, the sum of exponentials and the logit of the "
+            "target. The first is a maximum and needs no gradient. The other two are sums over the ranks through "
+            "which a gradient must pass, and this lesson has a step for that.",
+            "Find the highest logit of your words in a detached copy, and let all_reduce make it the maximum of all "
+            "ranks. Subtract it from the logits. Sum their exponentials over your words, and then over the ranks with "
+            "reduce_out. Count the targets from first, replace those that are not yours by 0, gather, put 0 where the "
+            "target is not yours, and sum that with reduce_out as well. The loss is the logarithm of the first sum, "
+            "minus the second sum.",
         ),
         package=("pllab.parallel.vocab_parallel_cross_entropy",),
     ),

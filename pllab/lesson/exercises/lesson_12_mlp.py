@@ -16,67 +16,103 @@ from pllab import comm
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import NO_GRADIENT, alike, compare_tensors, detached
+from pllab.lesson.mistakes import Mistake, compare
 from pllab.parallel.tensor import copy_in, reduce_out
 
 SplitMlp = Callable[..., Any]
-Tensors = tuple[torch.Tensor, ...]
 
 _PLAN = ((3,), (2, 1))
+_SIZES = (1, 2, 3)
+_RANKS = [(size, rank) for size in _SIZES for rank in range(size)]
 _WIDTH, _HIDDEN = 5, 12
 _ROOM = 1.25  # times its share of the multiplications, for a rank that prepares something by a product
-_NAMES = ("x", "A", "a", "B", "b")
-_ADVICE = "Name the values: which are whole on every rank, which are slices, which are terms of a sum?"
+_OF_X, _OF_B = "the gradient of x", "the gradient of b"
+_SPLIT = ("the gradient of A", "the gradient of a", "the gradient of B")
 
 
 class Seen(NamedTuple):
-    """What one call left on a rank: the output, all gradients, and what the forward sent and did."""
+    """What one call left on a rank: the output and all gradients by name, and what the forward sent and did."""
 
-    output: Any
-    grads: tuple[torch.Tensor | None, ...]
+    tensors: dict[str, Any]
     num_forward: int
     num_products: int  # multiplications in matrix products
 
 
-@case("forward equals the plain layers on every rank, in worlds of 3, 2 and 1")
+@case("forward equals the plain layers on every rank, in worlds of 1, 2 and 3")
 def forward_equal(split_mlp: SplitMlp) -> None:
-    for size in (3, 2, 1):
-        for rank, seen in enumerate(_seen(split_mlp, size)):
-            _judge_output(seen.output, rank, size)
+    bias, right = _leaves()[4].detach(), _plain()["y"]
+    before = "Every rank added b before the sum."
+    term = "That is this rank's own term, with b: add up the terms of all ranks."
+    _compare(
+        split_mlp,
+        "y",
+        Mistake("bias_times", before, like=lambda size, _: right + (size - 1) * bias),
+        Mistake("term", term, when=lambda _, size, *__: alike(_total(split_mlp, "y", size), right + (size - 1) * bias)),
+    )
 
 
 @case("the gradient of x is whole on every rank")
 def gradient_of_x(split_mlp: SplitMlp) -> None:
-    for size in (3, 2, 1):
-        right = _plain()[1][0]
-        for rank, seen in enumerate(_seen(split_mlp, size)):
-            _judge_x(seen.grads[0], right, rank, _seen(split_mlp, size))
+    partial = (
+        "That is this rank's term of the gradient: without the all-reduce of the backward, the layers below learn "
+        "another gradient on each rank."
+    )
+    _compare(split_mlp, _OF_X, NO_GRADIENT, _adds_up("partial_gradient", partial, split_mlp, _OF_X))
 
 
 @case("each rank learns its own share of A, a and B, and all shares together are the plain gradients")
 def shares(split_mlp: SplitMlp) -> None:
-    for size in (3, 2, 1):
-        _judge_shares(_seen(split_mlp, size), size)
+    nothing_saved = "Where a rank computes with all hidden features, nothing is saved."
+    compare(
+        lambda name, size, rank: _num_features(_tensors(split_mlp, size)[rank][name], name),
+        [(name, *place) for name in _SPLIT for place in _RANKS],
+        lambda _, size, *__: _HIDDEN // size,
+        [NO_GRADIENT, Mistake("whole_weight", nothing_saved, like=lambda *_: _HIDDEN)],
+        asked="the number of hidden features in {} in a world of {} on rank {}",
+    )
+    compare_tensors(
+        lambda name, size: _total(split_mlp, name, size),
+        [(name, size) for name in _SPLIT for size in _SIZES],
+        lambda name, _: _plain()[name],
+        asked="{}, added up over the ranks of a world of {},",
+    )
 
 
 @case("a rank's forward multiplies no more numbers than its share")
 def share_of_work(split_mlp: SplitMlp) -> None:
-    for size in (3, 2):
-        for rank, seen in enumerate(_seen(split_mlp, size)):
-            _judge_work(seen.num_products, rank, size)
+    x, up, _, down, _ = _leaves()
+    for size, rank in _RANKS[1:]:
+        share = x.shape[:-1].numel() * (up.numel() + down.numel()) // size
+        num_products = _attempts(split_mlp, size)[rank].value.num_products
+        if num_products > _ROOM * share:
+            raise Wrong(
+                "all_the_work",
+                f"In a world of {size}, rank {rank} multiplied {num_products} numbers in its forward, and its share is "
+                f"{share}: it computed hidden features that it threw away. Cut the weights, not what they make.",
+            )
 
 
 @case("the bias b counts once, and has its whole gradient on every rank")
 def bias_once(split_mlp: SplitMlp) -> None:
-    for size in (3, 2, 1):
-        for rank, seen in enumerate(_seen(split_mlp, size)):
-            _judge_bias(seen.grads[4], rank, size)
+    inside = (
+        "One rank added b before the sum, or each a part of it, so the ranks share its gradient. Every rank has a copy "
+        "of b, and copies that learn differently drift apart: add b after the sum."
+    )
+    _compare(split_mlp, _OF_B, _adds_up("bias_inside", inside, split_mlp, _OF_B))
 
 
 @case("one all-reduce forward and one backward, and no other message")
 def two_messages(split_mlp: SplitMlp) -> None:
-    for size in (3, 2):
-        for rank, one in enumerate(_attempts(split_mlp, size)):
-            _judge_messages(one, rank, size)
+    for size, rank in _RANKS[1:]:
+        one = _attempts(split_mlp, size)[rank]
+        names, num_forward = [message.name for message in one.messages], one.value.num_forward
+        if names != ["all_reduce"] * 2 or num_forward != 1:
+            raise Wrong(
+                "more_messages",
+                f"In a world of {size}, rank {rank} sent {', '.join(names[:num_forward]) or 'nothing'} forward and "
+                f"{', '.join(names[num_forward:]) or 'nothing'} backward; right is one all_reduce each way.",
+            )
 
 
 def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: SplitMlp) -> Attempt:
@@ -90,13 +126,13 @@ def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: SplitMlp)
             num_forward = ledger.count()
             if isinstance(output, torch.Tensor) and output.requires_grad:
                 output.backward(_weights(output.shape))
-        value = output.detach().clone() if isinstance(output, torch.Tensor) else repr(output)[:60]
-        return Seen(value, tuple(leaf.grad for leaf in leaves), num_forward, counter.get_total_flops() // 2)
+        tensors = _by_name([detached(output), *(leaf.grad for leaf in leaves)])
+        return Seen(tensors, num_forward, counter.get_total_flops() // 2)
 
     return watch.attempt(forward_and_backward)
 
 
-def _leaves() -> Tensors:
+def _leaves() -> tuple[torch.Tensor, ...]:
     draw = torch.Generator().manual_seed(12)
     shapes = ((2, 3, _WIDTH), (_WIDTH, _HIDDEN), (_HIDDEN,), (_HIDDEN, _WIDTH), (_WIDTH,))
     return tuple(torch.randn(shape, generator=draw, dtype=torch.float64).requires_grad_() for shape in shapes)
@@ -106,141 +142,49 @@ def _weights(shape: Sequence[int]) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(13), dtype=torch.float64)
 
 
-def _plain() -> tuple[torch.Tensor, Tensors]:
+def _plain() -> dict[str, torch.Tensor]:
     x, up, up_bias, down, down_bias = leaves = _leaves()
     output = functional.gelu(x @ up + up_bias) @ down + down_bias
-    return output.detach(), torch.autograd.grad(output, leaves, _weights(output.shape))
+    return _by_name([output.detach(), *torch.autograd.grad(output, leaves, _weights(output.shape))])
+
+
+def _by_name(tensors: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(("y", _OF_X, *_SPLIT, _OF_B), tensors, strict=True))
 
 
 def _attempts(split_mlp: SplitMlp, size: int) -> list[Attempt]:
-    attempts = seen_in_world(call_on_ranks, split_mlp, _PLAN, size)
+    attempts: list[Attempt] = seen_in_world(call_on_ranks, split_mlp, _PLAN, size)
     refuse_failures(attempts, f"In a world of {size}")
-    return list(attempts)
+    return attempts
 
 
-def _seen(split_mlp: SplitMlp, size: int) -> list[Seen]:
-    seen = [one.value for one in _attempts(split_mlp, size)]
-    for rank, one in enumerate(seen):
-        if not isinstance(one.output, torch.Tensor):
-            raise Wrong("no_tensor", f"Rank {rank} returned {one.output}; return the output, a tensor like x.")
-    return seen
+def _tensors(split_mlp: SplitMlp, size: int) -> list[dict[str, Any]]:
+    return [one.value.tensors for one in _attempts(split_mlp, size)]
 
 
-def _close(got: torch.Tensor | None, right: torch.Tensor) -> bool:
-    return got is not None and got.shape == right.shape and torch.allclose(got, right, rtol=1e-9, atol=1e-9)
+def _total(split_mlp: SplitMlp, name: str, size: int) -> torch.Tensor:
+    """The sum over all ranks of this tensor; a gradient that is None counts as zeros."""
+    found = [tensors[name] for tensors in _tensors(split_mlp, size) if tensors[name] is not None]
+    return sum(found, torch.zeros(()))
 
 
-def _judge_output(got: torch.Tensor, rank: int, size: int) -> None:
-    right = _plain()[0]
-    if _close(got, right):
-        return
-    where = f"In a world of {size}, on rank {rank},"
-    if got.shape != right.shape:
-        raise Wrong("shape", f"{where} the output has shape {list(got.shape)}, and x has {list(right.shape)}.")
-    bias = _leaves()[4].detach()
-    if size > 1 and _close(got - right, (size - 1) * bias.expand_as(right)):
-        raise Wrong("bias_times", f"{where} b was added {size} times: every rank added it before the sum.")
-    if _close(right - got, bias.expand_as(right)):
-        raise Wrong("no_bias", f"{where} b is missing.")
-    if _close(got, size * right) and size > 1:
-        raise Wrong("whole_weight", f"{where} the output is {size} times too large: every rank computed all of it.")
-    if size == 1:
-        raise Wrong("alone", "With one rank the output is not that of the plain layers, so it is no matter of ranks.")
-    if _close(got, _one_slice(rank, size)) or _close(got, _one_slice(rank, size) + bias):
-        raise Wrong("term", f"{where} you returned this rank's own term: the terms of all ranks have to be added up.")
-    raise Wrong("other_output", f"{where} the output is not that of the plain layers. {_ADVICE}")
+def _num_features(grad: torch.Tensor | None, name: str) -> int | None:
+    """How many hidden features a gradient reaches: columns of A, numbers of a, rows of B."""
+    if grad is None:
+        return None
+    rows = grad.t() if name == _SPLIT[0] else grad
+    return int(rows.reshape(_HIDDEN, -1).any(1).sum())
 
 
-def _one_slice(rank: int, size: int) -> torch.Tensor:
-    """The term of a rank with the columns in order."""
-    x, up, up_bias, down, _ = (leaf.detach() for leaf in _leaves())
-    mine = slice(rank * _HIDDEN // size, (rank + 1) * _HIDDEN // size)
-    return functional.gelu(x @ up[:, mine] + up_bias[mine]) @ down[mine]
+def _compare(split_mlp: SplitMlp, name: str, *mistakes: Mistake) -> None:
+    """Compare this tensor on every rank with that of the plain layers."""
+    asked = f"{name} in a world of {{}} on rank {{}}"
+    right = _plain()[name]
+    compare_tensors(
+        lambda size, rank: _tensors(split_mlp, size)[rank][name], _RANKS, lambda *_: right, mistakes, asked=asked
+    )
 
 
-def _judge_x(got: torch.Tensor | None, right: torch.Tensor, rank: int, all_seen: Sequence[Seen]) -> None:
-    size, where = len(all_seen), f"In a world of {len(all_seen)}, on rank {rank},"
-    if _close(got, right):
-        return
-    if got is None:
-        raise Wrong("no_gradient", f"{where} x got no gradient: something cut the graph, such as detach or no_grad.")
-    terms = [seen.grads[0] for seen in all_seen]
-    total = torch.stack([term for term in terms if term is not None]).sum(0)
-    if _close(total, right):
-        raise Wrong(
-            "partial_gradient",
-            f"{where} the gradient of x is this rank's term of it, though the output is right: the all-reduce of the "
-            "backward is missing, and the layers below would learn another gradient on each rank.",
-        )
-    if _close(got, size * right):
-        raise Wrong("gradient_times", f"{where} the gradient of x is {size} times too large: it was summed once more.")
-    raise Wrong("other_gradient", f"{where} the gradient of x is not that of the plain layers. {_ADVICE}")
-
-
-def _judge_shares(all_seen: Sequence[Seen], size: int) -> None:
-    where, plain = f"In a world of {size},", _plain()[1]
-    for number, dim in ((1, 1), (2, 0), (3, 0)):
-        name, found = _NAMES[number], [seen.grads[number] for seen in all_seen]
-        grads = [grad for grad in found if grad is not None]
-        if len(grads) < size:
-            raise Wrong("no_gradient", f"{where} {name} got no gradient on rank {found.index(None)}.")
-        used = [_used(grad, dim) for grad in grads]
-        if size > 1 and max(used) == _HIDDEN:
-            raise Wrong(
-                "whole_weight",
-                f"{where} rank {used.index(_HIDDEN)} used all {_HIDDEN} hidden features of {name}; a rank computes "
-                f"with its {_HIDDEN // size} alone, else nothing is saved.",
-            )
-        if set(used) != {_HIDDEN // size}:
-            raise Wrong("unequal", f"{where} the ranks used {used} hidden features of {name}; share them equally.")
-        if not _close(torch.stack(grads).sum(0), plain[number]):
-            raise Wrong("other_gradient", f"{where} the shares of {name} add up to another gradient. {_ADVICE}")
-
-
-def _used(grad: torch.Tensor, dim: int) -> int:
-    """How many hidden features a gradient reaches."""
-    rest = [other for other in range(grad.dim()) if other != dim]
-    return int((grad.abs().sum(rest) if rest else grad.abs()).count_nonzero())
-
-
-def _judge_work(num_products: int, rank: int, size: int) -> None:
-    x, up, _, down, _ = _leaves()
-    share = x.shape[:-1].numel() * (up.numel() + down.numel()) // size
-    if num_products > _ROOM * share:
-        raise Wrong(
-            "all_the_work",
-            f"In a world of {size}, rank {rank} multiplied {num_products} numbers in its forward, and its share is "
-            f"{share}: it computed hidden features that it threw away. Cut the weights, not what they make.",
-        )
-
-
-def _judge_bias(got: torch.Tensor | None, rank: int, size: int) -> None:
-    where, right = f"In a world of {size}, on rank {rank},", _plain()[1][4]
-    if _close(got, right):
-        return
-    if got is None or not got.any():
-        raise Wrong(
-            "bias_of_one_rank",
-            f"{where} b got no gradient: only another rank added it. Every rank has a copy of b, and copies that do "
-            "not learn the same drift apart.",
-        )
-    if _close(size * got, right):
-        raise Wrong(
-            "bias_divided",
-            f"{where} the gradient of b is {size} times too small: each rank added a part of b before the sum. Add "
-            "the whole b after it.",
-        )
-    raise Wrong("bias_gradient", f"{where} the gradient of b is not that of the plain layers.")
-
-
-def _judge_messages(one: Attempt, rank: int, size: int) -> None:
-    where = f"In a world of {size}, rank {rank}"
-    if others := [message.name for message in one.messages if message.name != "all_reduce"]:
-        raise Wrong("other_message", f"{where} called {others[0]}; the two steps given send all that is needed.")
-    forward = one.value.num_forward
-    if (forward, len(one.messages) - forward) != (1, 1):
-        raise Wrong(
-            "more_messages",
-            f"{where} sent {forward} all-reduces forward and {len(one.messages) - forward} backward; one of each is "
-            "enough, because between the two layers nothing has to be sent.",
-        )
+def _adds_up(hint_id: str, sentence: str, split_mlp: SplitMlp, name: str) -> Mistake:
+    """The mistake of ranks that each have a part of what all of them need whole."""
+    return Mistake(hint_id, sentence, when=lambda _, size, *__: alike(_total(split_mlp, name, size), _plain()[name]))

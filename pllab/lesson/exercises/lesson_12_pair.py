@@ -13,235 +13,170 @@ from pllab import comm
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import NO_GRADIENT, alike, compare_tensors, detached
+from pllab.lesson.mistakes import Mistake
 
 Pair = Callable[[], Any]
 
 _PLAN = ((3,), (2, 1))
-_FORMS = (
-    "plain",
-    "a transposed view",
-    "with the gradient of .sum(), one number seen many times",
-    "in float32",
-    "used twice, as in x + f(x) or x + g(x)",
-)
-_FLOAT32, _TWICE = 3, 4
-_CLASSES = "classes, which are not functions of x: return the apply of each"
+_PLAIN, _VIEW, _EXPANDED = "a plain tensor", "a transposed view", "a tensor whose gradient is an expanded number"
+_FLOAT32, _TWICE = "a tensor of float32", "used twice"
+_FORMS = (_PLAIN, _VIEW, _EXPANDED, _FLOAT32, _TWICE)
+_VALUE, _GRADIENT = "the value of", "the gradient of x through"
 
 
 class Seen(NamedTuple):
-    """One call of f or g on a rank, with what stayed as it was."""
+    """One call of f or g on a rank, with the names of its messages, and what has changed, such as "x"."""
 
     value: Any
     grad: torch.Tensor | None
-    num_forward: int
-    num_backward: int
-    others: list[str]  # messages that are no all-reduce
-    intact: bool
-    grad_intact: bool
-    right: tuple[torch.Tensor, torch.Tensor]  # this rank's own x and gradient
+    forward: list[str]
+    backward: list[str]
+    changed: list[str]
 
 
-@case("f gives x as it is and adds up the gradients of all ranks, in worlds of 3 and 2")
+@case("f gives x as it is and adds up the gradients of all ranks, in worlds of 2 and 3")
 def f_right(pair: Pair) -> None:
-    for size in (3, 2):
-        _judge_all(pair, size, "f")
+    _compare(pair, "f", (2, 3))
 
 
-@case("g adds up the x of all ranks and passes the gradient on, in worlds of 3 and 2")
+@case("g adds up the x of all ranks and passes the gradient on, in worlds of 2 and 3")
 def g_right(pair: Pair) -> None:
-    for size in (3, 2):
-        _judge_all(pair, size, "g")
+    _compare(pair, "g", (2, 3))
 
 
 @case("one all-reduce each: f's in the backward, g's in the forward")
 def one_message_each(pair: Pair) -> None:
-    for size in (3, 2):
-        for name, wanted in (("f", (0, 1)), ("g", (1, 0))):
-            for rank, seen in enumerate(one[name] for one in _seen(pair, size)):
-                for number, call in enumerate(seen):
-                    _judge_messages(call, wanted, f"In a world of {size}, rank {rank}, {name} of x, {_FORMS[number]}")
+    right: dict[str, tuple[list[str], list[str]]] = {"f": ([], ["all_reduce"]), "g": (["all_reduce"], [])}
+    for name, form, size, rank in _questions("fg", _FORMS, (2, 3)):
+        seen = _seen(pair, name, form, size, rank)
+        if (seen.forward, seen.backward) != right[name]:
+            mine, wanted = (
+                f"{', '.join(forward) or 'nothing'} forward and {', '.join(backward) or 'nothing'} backward"
+                for forward, backward in ((seen.forward, seen.backward), right[name])
+            )
+            raise Wrong(
+                "messages",
+                f"In a world of {size}, rank {rank} sent {mine} for {name}(x), with x {form}; right is {wanted}.",
+            )
 
 
 @case("x and the gradient that arrives stay as they were")
 def leaves_them_alone(pair: Pair) -> None:
-    for size in (3, 2, 1):
-        for one in _seen(pair, size):
-            for name, calls in one.items():
-                if not all(call.intact for call in calls):
-                    raise Wrong(
-                        "x_changed",
-                        f"After {name} the tensor x is another one. all_reduce works in place, and others may hold x: "
-                        "sum up a copy.",
-                    )
-                if not all(call.grad_intact for call in calls):
-                    raise Wrong(
-                        "gradient_changed",
-                        f"The backward of {name} wrote into the gradient that arrived, which autograd may still hand "
-                        "to others: sum up a copy.",
-                    )
+    for name, form, size, rank in _questions("fg", _FORMS, (1, 2, 3)):
+        if changed := _seen(pair, name, form, size, rank).changed:
+            raise Wrong(
+                "in_place",
+                f"In a world of {size}, after {name}(x) and its backward, with x {form}, {changed[0]} has other "
+                "numbers. all_reduce works in place, and others may hold this tensor: sum a copy.",
+            )
 
 
 @case("x may be used elsewhere: x + f(x) sums what comes through f alone")
 def x_elsewhere(pair: Pair) -> None:
-    for size in (3, 2):
-        for name in "fg":
-            _judge_form(pair, size, name, _TWICE)
+    compare_tensors(
+        lambda *question: _seen(pair, *question).grad,
+        _questions("fg", [_TWICE], (2, 3)),
+        lambda name, form, size, rank: _given(form, rank)[1] + _right(_GRADIENT, name, form, size, rank),
+        asked="the gradient of x in x + {0}(x) in a world of {2} on rank {3}",
+        hint_id="x_elsewhere",
+    )
 
 
 @case("a rank that is alone gets x and its gradient as they are")
 def alone(pair: Pair) -> None:
-    _judge_all(pair, 1, "f")
-    _judge_all(pair, 1, "g")
+    _compare(pair, "f", (1,))
+    _compare(pair, "g", (1,))
 
 
 def call_on_ranks(watch: Watch, rank: int, _: int, pair: Pair) -> Attempt:
-    """On every rank: f and g in all forms, forward and backward."""
+    """On every rank: f and g in all forms, forward and backward; a sentence if they are no two functions."""
 
     def all_calls() -> Any:
         made = pair()
         try:
             f, g = made
         except (TypeError, ValueError):
-            return repr(made)[:60]
+            return f"{made!r:.60}; return two functions, f and g"
         if isinstance(f, type) or isinstance(g, type):
-            return _CLASSES
-        return {name: [_call(step, rank, form) for form in range(len(_FORMS))] for name, step in (("f", f), ("g", g))}
+            return "classes; return the apply of each, which is a function of x"
+        return {name: {form: _call(step, form, rank) for form in _FORMS} for name, step in (("f", f), ("g", g))}
 
     return watch.attempt(all_calls)
 
 
-def _call(step: Any, rank: int, form: int) -> Seen:
-    x, gradient = _given(rank, form)
-    before, gradient_before = x.detach().clone(), gradient.clone()
+def _call(step: Any, form: str, rank: int) -> Seen:
+    x, gradient = _given(form, rank)
     leaf = x.requires_grad_()
     with comm.record_messages() as ledger:
         value = step(leaf)
         num_forward = ledger.count()
-        shown = value.detach().clone() if isinstance(value, torch.Tensor) else repr(value)[:60]
-        if _is_like(value, gradient) and value.requires_grad:
+        if isinstance(value, torch.Tensor) and value.requires_grad and (value.shape, value.dtype) == (x.shape, x.dtype):
             (leaf + value if form == _TWICE else value).backward(gradient)
-    intact, grad_intact = torch.equal(leaf.detach(), before), torch.equal(gradient, gradient_before)
-    grad = None if leaf.grad is None else leaf.grad.clone()
-    num_backward = ledger.count() - num_forward
-    others = [message.name for message in ledger.messages if message.name != "all_reduce"]
-    return Seen(shown, grad, num_forward, num_backward, others, intact, grad_intact, (before, gradient_before))
+    names = [message.name for message in ledger.messages]
+    before = zip(("x", "the gradient that arrived"), (leaf.detach(), gradient), _given(form, rank), strict=True)
+    changed = [what for what, after, given in before if not torch.equal(after, given)]
+    return Seen(detached(value), detached(leaf.grad), names[:num_forward], names[num_forward:], changed)
 
 
-def _given(rank: int, form: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _given(form: str, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Values of x and of the gradient that arrives at the output, other numbers on every rank."""
-    draw = torch.Generator().manual_seed(100 * form + rank)
+    draw = torch.Generator().manual_seed(100 * _FORMS.index(form) + rank)
     x, gradient = (torch.randn(3, 4, generator=draw, dtype=torch.float64) for _ in "xg")
     if form == _FLOAT32:
         return x.float(), gradient.float()
-    if form == 1:
+    if form == _VIEW:
         return x.t(), gradient.t()
-    return x, gradient[0, 0].expand(3, 4) if form == 2 else gradient
+    return x, gradient[0, 0].expand(3, 4) if form == _EXPANDED else gradient
 
 
-def _seen(pair: Pair, size: int) -> list[dict[str, list[Seen]]]:
-    attempts: Sequence[Attempt] = seen_in_world(call_on_ranks, pair, _PLAN, size)
-    for one in attempts:
-        if "leaf Variable that requires grad" in one.error or "modified by an inplace" in one.error:
-            raise Wrong("x_changed", "You summed into x itself, which others hold: sum up a copy.")
+def _questions(names: str, forms: Sequence[str], sizes: Sequence[int]) -> list[tuple[str, str, int, int]]:
+    return [(name, form, size, rank) for name in names for form in forms for size in sizes for rank in range(size)]
+
+
+def _seen(pair: Pair, name: str, form: str, size: int, rank: int) -> Seen:
+    attempts: list[Attempt] = seen_in_world(call_on_ranks, pair, _PLAN, size)
     refuse_failures(attempts, f"In a world of {size}")
-    for rank, one in enumerate(attempts):
-        if one.value == _CLASSES:
-            raise Wrong("classes", f"On rank {rank} conjugate_pair() returned {_CLASSES}.")
-        if isinstance(one.value, str):
-            raise Wrong("no_pair", f"On rank {rank} conjugate_pair() returned {one.value}; return two functions, f, g.")
-    return [one.value for one in attempts]
+    if isinstance(attempts[rank].value, str):
+        raise Wrong("no_pair", f"On rank {rank} conjugate_pair() returned {attempts[rank].value}.")
+    seen: Seen = attempts[rank].value[name][form]
+    return seen
 
 
-def _is_like(got: Any, right: torch.Tensor) -> bool:
-    return isinstance(got, torch.Tensor) and (got.shape, got.dtype) == (right.shape, right.dtype)
+def _right(what: str, name: str, form: str, size: int, rank: int) -> torch.Tensor:
+    """The sum over the ranks, of which f makes the gradient and g the value; else what this rank was given."""
+    given = [_given(form, each)[what == _GRADIENT] for each in range(size)]
+    return torch.stack(given).sum(0) if (name == "f") == (what == _GRADIENT) else given[rank]
 
 
-def _close(got: Any, right: torch.Tensor) -> bool:
-    return _is_like(got, right) and torch.allclose(got, right, atol=1e-6 if right.dtype == torch.float32 else 1e-8)
+def _of_the_other(what: str, name: str, *where: Any) -> torch.Tensor:
+    return _right(what, "g" if name == "f" else "f", *where)
 
 
-def _judge_all(pair: Pair, size: int, name: str) -> None:
-    for form in range(_TWICE):
-        _judge_form(pair, size, name, form)
+_OWN = "That is this rank's own gradient. Each rank sees one term of it; f adds them up on the way back."
+_TOO = "g sums on the way back too. Behind g every rank has the same whole gradient, and passes it on as it is."
+_SWAPPED = {
+    ("f", _VALUE): Mistake("f_sums", "f changes nothing on the way forward, and sums on the way back.", _of_the_other),
+    ("f", _GRADIENT): Mistake("backward_missing", _OWN, _of_the_other),
+    ("g", _VALUE): Mistake("g_sums_nothing", "That is this rank's own x; g adds up those of all ranks.", _of_the_other),
+    ("g", _GRADIENT): Mistake("both_ways", _TOO, _of_the_other),
+}
+_MEAN = Mistake(
+    "mean",
+    "That is divided by the number of ranks; terms are added up, and never divided.",
+    like=lambda what, name, form, size, rank: _right(what, name, form, size, rank) / size,
+)
 
 
-def _judge_form(pair: Pair, size: int, name: str, form: int) -> None:
-    calls = [one[name][form] for one in _seen(pair, size)]
-    xs, gradients = zip(*(call.right for call in calls), strict=True)
-    for rank, call in enumerate(calls):
-        where = f"In a world of {size}, on rank {rank}, with x {_FORMS[form]},"
-        _judge_value(call.value, xs, rank, name, where)
-        if form == _TWICE:
-            _judge_beside(call.grad, gradients, rank, name, where)
-        else:
-            _judge_grad(call.grad, gradients, rank, name, where)
-
-
-def _judge_value(got: Any, xs: Sequence[torch.Tensor], rank: int, name: str, where: str) -> None:
-    if not isinstance(got, torch.Tensor):
-        raise Wrong("no_tensor", f"{where} {name}(x) gave {got}; all_reduce returns None, return the tensor.")
-    if got.dtype != xs[rank].dtype:
-        raise Wrong("dtype", f"{where} {name}(x) has dtype {got.dtype}, and x has {xs[rank].dtype}: the dtype stays.")
-    total = torch.stack(list(xs)).sum(0)
-    right = xs[rank] if name == "f" else total
-    if _close(got, right):
-        return
-    if len(xs) == 1:
-        raise Wrong("alone", f"{where} {name}(x) is not x.")
-    if name == "f" and _close(got, total):
-        raise Wrong("f_sums", f"{where} f(x) is the sum over the ranks: f changes nothing on the way forward.")
-    if name == "g" and _close(got, xs[rank]):
-        raise Wrong("g_sums_nothing", f"{where} g(x) is this rank's own x: g adds up the terms of all ranks.")
-    if name == "g" and _close(got * len(xs), total):
-        raise Wrong("mean", f"{where} g(x) is the mean over the ranks; terms are added up, never divided.")
-    raise Wrong("other_value", f"{where} {name}(x) has other numbers.")
-
-
-def _judge_grad(got: torch.Tensor | None, gradients: Sequence[torch.Tensor], rank: int, name: str, where: str) -> None:
-    total = torch.stack(list(gradients)).sum(0)
-    right = total if name == "f" else gradients[rank]
-    if _close(got, right):
-        return
-    if got is None:
-        raise Wrong("no_gradient", f"{where} x got no gradient through {name}: its backward gives none, or no graph.")
-    if len(gradients) == 1:
-        raise Wrong("alone", f"{where} the gradient through {name} is not the one that arrived.")
-    if name == "f" and _close(got, gradients[rank]):
-        raise Wrong(
-            "backward_missing",
-            f"{where} f passes on this rank's own gradient. Each rank sees one term of it; f adds them up on the way "
-            "back.",
-        )
-    if name == "g" and _close(got, total):
-        raise Wrong(
-            "both_ways",
-            f"{where} g sums on the way back too. Behind g every rank has the same whole gradient, and the term's "
-            "gradient is just that.",
-        )
-    if _close(got * len(gradients), right):
-        raise Wrong("mean", f"{where} the gradient through {name} is divided by the number of ranks.")
-    raise Wrong("other_gradient", f"{where} the gradient through {name} has other numbers.")
-
-
-def _judge_beside(
-    got: torch.Tensor | None, gradients: Sequence[torch.Tensor], rank: int, name: str, where: str
-) -> None:
-    """The gradient of x + step(x): what comes to x directly, and what comes through the step."""
-    through = torch.stack(list(gradients)).sum(0) if name == "f" else gradients[rank]
-    if not _close(got, gradients[rank] + through):
-        raise Wrong(
-            "x_elsewhere",
-            f"{where} the gradient of x in x + {name}(x) is wrong, though that of {name}(x) alone is right. What comes "
-            "to x by another way is not to be summed: give back another tensor than x, and put no hook on x itself.",
-        )
-
-
-def _judge_messages(call: Seen, wanted: tuple[int, int], where: str) -> None:
-    if call.others:
-        raise Wrong("other_message", f"{where}: {call.others[0]} was called; one all-reduce does it, with fewer bytes.")
-    if (call.num_forward, call.num_backward) != wanted:
-        raise Wrong(
-            "messages",
-            f"{where}: {call.num_forward} messages forward and {call.num_backward} backward; {wanted[0]} and "
-            f"{wanted[1]} are enough.",
+def _compare(pair: Pair, name: str, sizes: Sequence[int]) -> None:
+    """Compare what this step gives, and then the gradient that x gets through it."""
+    questions = _questions(name, [form for form in _FORMS if form != _TWICE], sizes)
+    for what, place, more in ((_VALUE, 0, []), (_GRADIENT, 1, [NO_GRADIENT])):
+        compare_tensors(
+            lambda _, *question, place=place: _seen(pair, *question)[place],
+            [(what, *question) for question in questions],
+            _right,
+            [*more, _SWAPPED[name, what], _MEAN],
+            asked="{} {}(x), with x {}, in a world of {} on rank {},",
+            same=lambda got, right: alike(got, right) and got.dtype == right.dtype,
         )

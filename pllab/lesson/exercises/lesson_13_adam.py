@@ -9,8 +9,11 @@ from typing import Any
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_13_ranks import SIZES, Seen, close, judge_weight, part_size, seen_in, without_value
-from pllab.lesson.exercises.ranks import Watch
+from pllab.lesson.exercises.failures import seen_in_call
+from pllab.lesson.exercises.lesson_13_parts import PLAN, RANKS, SIZES, judge_weight, part_size
+from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import compare_tensors
+from pllab.lesson.mistakes import Mistake
 
 ShardedAdam = Callable[..., Any]
 
@@ -34,32 +37,42 @@ def uneven(sharded_adam: ShardedAdam) -> None:
 
 @case("a rank keeps the moments of its own part, and in state alone")
 def small_state(sharded_adam: ShardedAdam) -> None:
+    numel = int(_MANY.split()[0])
     for size in SIZES:
-        _judge_state([one.held for one in seen_in(step_all, sharded_adam, size, _MANY)])
+        held, own = [one.value[1] for one in _attempts(sharded_adam, size, _MANY)], part_size(numel, size)
+        if sum(held) < 2 * numel:
+            raise Wrong(
+                "state_elsewhere",
+                f"In a world of {size}, the ranks have {sum(held)} numbers in state after a step, and the two moments "
+                f"of all {numel} numbers are {2 * numel}. Keep them in state: what lives elsewhere is shared by all "
+                "models.",
+            )
+        if size > 1 and max(held) > 3 * own + _MORE:
+            raise Wrong(
+                "whole_state",
+                f"In a world of {size}, a rank has {max(held)} numbers in state for a model of {numel}. Two moments "
+                f"for each of its own {own} numbers are {2 * own}: the moments of the others are theirs to keep.",
+            )
 
 
 @case("a step sends the new numbers once: no more than an all-gather of the parts")
 def few_bytes(sharded_adam: ShardedAdam) -> None:
-    for size in (3, 2):
-        judge_weight(
-            seen_in(step_all, sharded_adam, size, _MANY), part_size(_numel(_MANY), size), "a gather of all parts"
-        )
+    for size in SIZES[1:]:
+        attempts = _attempts(sharded_adam, size, _MANY)
+        judge_weight(attempts, part_size(len(_start(_MANY)), size), "a gather of all parts")
 
 
-def step_all(watch: Watch, rank: int, world_size: int, sharded_adam: ShardedAdam) -> dict[str, Seen]:
-    """On every rank: four steps for each size; `result` has flat after each step, `held` the numbers in the state."""
+def step_all(watch: Watch, rank: int, world_size: int, sharded_adam: ShardedAdam) -> dict[str, Attempt]:
+    """On every rank, four steps for each size: flat after each step, and how many numbers the state has."""
     del rank, world_size
-    seen: dict[str, Seen] = {}
+    seen: dict[str, Attempt] = {}
     for name in _NAMES:
-        flat, state, after = _start(name), dict[str, Any](), list[torch.Tensor]()
-        held = 0
+        flat, state, after, held = _start(name), dict[str, Any](), list[torch.Tensor](), list[int]()
         for step in range(_STEPS):
-            gradient = _gradient(name, step)
-            one = watch.attempt(sharded_adam, flat, gradient, state, _LR)
+            one = watch.attempt(sharded_adam, flat, _gradient(name, step), state, _LR)
             after.append(flat.clone())
-            if step == 0:
-                held = _numbers_in(state, {flat.untyped_storage().data_ptr()})
-            seen[name] = Seen(without_value(one), after, held)
+            held.append(_numbers_in(state, {flat.untyped_storage().data_ptr()}))
+            seen[name] = one.holding((after, held[0]))
             if one.failed:
                 return seen
     return seen
@@ -82,18 +95,16 @@ def adam(name: str) -> list[torch.Tensor]:
     return after
 
 
-def _numel(name: str) -> int:
-    return int(name.partition(" ")[0])
-
-
 def _start(name: str) -> torch.Tensor:
-    return torch.randn(_numel(name), generator=torch.Generator().manual_seed(_numel(name)))
+    numel = int(name.split()[0])
+    return torch.randn(numel, generator=torch.Generator().manual_seed(numel))
 
 
 def _gradient(name: str, step: int) -> torch.Tensor:
     """Of very different sizes, which Adam evens out and SGD does not."""
-    some = torch.Generator().manual_seed(100 * _numel(name) + step)
-    return torch.randn(_numel(name), generator=some) * 10.0 ** torch.randint(-2, 2, (_numel(name),), generator=some)
+    numel = int(name.split()[0])
+    some = torch.Generator().manual_seed(100 * numel + step)
+    return torch.randn(numel, generator=some) * 10.0 ** torch.randint(-2, 2, (numel,), generator=some)
 
 
 def _numbers_in(state: Any, seen: set[int]) -> int:
@@ -118,50 +129,32 @@ def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
             yield from _tensors_in(each, depth - 1)
 
 
-def _judge_state(held: list[int]) -> None:
-    """Compare the numbers in the state of every rank with two for each number of a part."""
-    size, numel = len(held), _numel(_MANY)
-    own = part_size(numel, size)
-    if sum(held) < 2 * numel:
-        raise Wrong(
-            "state_elsewhere",
-            f"In a world of {size}, the ranks have {sum(held)} numbers in state after a step, and the two moments of "
-            f"all {numel} numbers are {2 * numel}. Keep them in state: what lives elsewhere is shared by all models.",
-        )
-    if size > 1 and max(held) > 3 * own + _MORE:
-        raise Wrong(
-            "whole_state",
-            f"In a world of {size}, a rank has {max(held)} numbers in state for a model of {numel}. Two moments for "
-            f"each of its own {own} numbers are {2 * own}: the moments of the others are theirs to keep.",
-        )
+def _attempts(sharded_adam: ShardedAdam, size: int, name: str) -> list[Attempt]:
+    return seen_in_call(step_all, sharded_adam, PLAN, size, name)
+
+
+_FORGOTTEN = "The first step is right: Adam needs the moments of the steps before, and the number of steps."
+_STILL = (
+    "Where flat is wrong it still has its first numbers: either no rank steps them (the last ones are lost if n is "
+    "divided by w without rounding up), or they are not gathered."
+)
 
 
 def _judge_numbers(sharded_adam: ShardedAdam, name: str) -> None:
-    right = adam(name)
-    for size in SIZES:
-        for rank, one in enumerate(seen_in(step_all, sharded_adam, size, name)):
-            for step, (mine, wanted) in enumerate(zip(one.result, right, strict=True)):
-                if not close(mine, wanted):
-                    _refuse(name, f"In a world of {size}, with {name}, on rank {rank}", step, one.result, right)
+    start, right = _start(name), [numbers.float() for numbers in adam(name)]
 
+    def still(flat: torch.Tensor, step: int, *_: int) -> bool:
+        wrong = ~torch.isclose(flat.float(), right[step - 1], 1e-4, 1e-6)
+        return torch.equal(flat.float()[wrong], start[wrong])
 
-def _refuse(name: str, where: str, step: int, mine: list[torch.Tensor], right: list[torch.Tensor]) -> None:
-    before = _start(name) if step == 0 else mine[step - 1]
-    wrong = ~torch.isclose(mine[step].double(), right[step], rtol=1e-4, atol=1e-6)
-    still = torch.equal(mine[step][wrong], before[wrong])
-    if still and bool(wrong.all()):
-        raise Wrong("not_in_place", f"{where}, no number of flat has changed: write the new numbers into flat itself.")
-    if still:
-        first = int(wrong.nonzero()[0])
-        raise Wrong(
-            "not_gathered",
-            f"{where}, the numbers from {first} on are those from before step {step}: either no rank has stepped them "
-            "(the last ones are lost if n is divided by w without rounding up), or they were not gathered.",
-        )
-    if step:
-        raise Wrong(
-            "state_forgotten",
-            f"{where}, step 0 is right and step {step} is not: Adam needs the moments of the steps before, and the "
-            "number of steps.",
-        )
-    raise Wrong("other_numbers", f"{where}, flat differs from plain Adam after the first step.")
+    compare_tensors(
+        lambda step, size, rank: _attempts(sharded_adam, size, name)[rank].value[0][step - 1],
+        [(step, *place) for step in range(1, _STEPS + 1) for place in RANKS],
+        lambda step, *_: right[step - 1],
+        [
+            Mistake("not_in_place", "Write the new numbers into flat itself.", like=lambda *_: start),
+            Mistake("not_gathered", _STILL, when=still),
+            Mistake("state_forgotten", _FORGOTTEN, when=lambda _, step, *__: step > 1),
+        ],
+        asked=f"{name} after step {{}} in a world of {{}} on rank {{}}",
+    )

@@ -31,11 +31,11 @@ EXERCISES = (
         deadline_s=60.0,
         cases=(tied.right_sums, tied.other_places, tied.few_bytes),
         hints=(
-            "After a reduce-scatter, which places of a rank's buffer hold a sum, and what is in the others?",
-            "The two ends own different shares, so after the reduce-scatter one of them may have the finished sum of "
-            "the tied weight and the other one only its own gradients. When do both have gradients of the same kind?",
-            "First let the two ends add up what each has of the tied weight, and only that part of the buffer. Then "
-            "all gradients of the buffer are alike, and one reduce-scatter over dp finishes them, into this rank's "
+            "After a reduce-scatter, which places of a rank's buffer hold a sum, and what do the others hold?",
+            "The two ends own different shares, so after the reduce-scatter one of them may hold the finished sum of "
+            "the tied weight and the other only its own gradients. When do both hold gradients of the same kind?",
+            "First let the two ends sum what they have of the tied weight, and only that part of the buffer. Then all "
+            "gradients in the buffer are of one kind, and one reduce-scatter over dp finishes them, into this rank's "
             "share of the buffer itself.",
         ),
     ),

@@ -5,229 +5,182 @@ and 3 the last. What the ranks end with is compared with sums made here, and the
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
+from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.mistakes import Mistake, compare
 
 Finish = Callable[[torch.Tensor, slice, Any, Any], Any]
 
 _SIZE, _DP = 8, 2
+_BYTES = 8  # of a number in float64
 _PLAN = ((4,),)
 
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where the tied weight is in the buffer of each stage."""
-
-    words: str
-    tied: tuple[slice, slice]
-
-    def buffers(self) -> list[torch.Tensor]:
-        """The gradients of the four ranks, each number of another size: 1, 10, 100, 1000 times a small one."""
-        numbers = torch.randint(1, 9, (4, _SIZE), generator=torch.Generator().manual_seed(14)).double()
-        return list(numbers * torch.tensor([[1.0], [10.0], [100.0], [1000.0]]))
+_APART = "the tied weight first in stage 0, last in stage 1"
+_ACROSS = "the tied weight across the border of the two shares in stage 0, first in stage 1"
+_ALIKE = "the tied weight at the same place in both stages"
+_SHARES = torch.eye(_DP, dtype=torch.bool).repeat_interleave(_SIZE // _DP, 1).repeat(2, 1)  # of the four ranks
+_TIED = {  # its place in the buffer of each stage
+    _APART: (slice(0, 3), slice(5, 8)),
+    _ACROSS: (slice(2, 6), slice(0, 4)),
+    _ALIKE: (slice(1, 4), slice(1, 4)),
+}
 
 
-_LAYOUTS = (
-    _Layout("first in stage 0, last in stage 1", (slice(0, 3), slice(5, 8))),
-    _Layout("across the border of the two shares in stage 0, first in stage 1", (slice(2, 6), slice(0, 4))),
-    _Layout("at the same place in both stages", (slice(1, 4), slice(1, 4))),
-)
+class Seen(NamedTuple):
+    """What one call left on a rank: its share of the buffer, and the names of its two groups."""
 
-
-@dataclass(frozen=True)
-class Seen:
-    """One call on one rank: its buffer afterwards, and the names of its two groups."""
-
-    attempt: Attempt
-    after: torch.Tensor
+    share: torch.Tensor
     ends: str
     dp: str
 
 
-def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Finish) -> list[Seen]:
-    """On every rank: one call for each layout; after a failed one no other, because messages may be under way."""
-    mesh = comm.make_mesh(dp=_DP, pp=2)
-    ends, dp = comm.group_of(mesh, "pp"), comm.group_of(mesh, "dp")
-    seen = []
-    for layout in _LAYOUTS:
-        buffer = layout.buffers()[rank].clone()
-        attempt = watch.attempt(finish, buffer, layout.tied[rank // _DP], ends, dp)
-        seen.append(Seen(attempt, buffer, comm.group_name(ends), comm.group_name(dp)))
-        if attempt.failed:
-            break
-    return seen
-
-
-def _seen(finish: Finish, number: int) -> list[Seen]:
-    """What the four ranks saw of one layout.
-
-    Raises:
-        Wrong: a call before it or this one failed.
-    """
-    ranks: list[list[Seen]] = seen_in_world(finish_on_ranks, finish, _PLAN, 4)
-    for at, layout in enumerate(_LAYOUTS[: number + 1]):
-        if there := [each[at].attempt for each in ranks if len(each) > at]:
-            _refuse_parts(there)
-            refuse_failures(there, f"With the tied weight {layout.words}")
-    return [each[number] for each in ranks]
-
-
-def _refuse_parts(attempts: Sequence[Attempt]) -> None:
-    """Say in words what gloo checks of the part that a reduce-scatter writes into."""
-    for error in (one.error for one in attempts if "Check failed: output" in one.error):
-        if "dtype()" in error:
-            raise Wrong("other_dtype", "The part has another dtype than the whole: the buffer is float64.")
-        if "Shape" in error:
-            raise Wrong(
-                "other_size",
-                f"The part of a reduce-scatter over {_DP} dp ranks has {_SIZE // _DP} of the buffer's {_SIZE} numbers; "
-                "yours has another size. Which half it is tells the rank in dp, not in the world.",
-            )
-
-
 @case("each rank's share is the sum over dp, and the tied weight's over all four ranks")
 def right_sums(finish: Finish) -> None:
-    _judge(_seen(finish, 0), _LAYOUTS[0])
+    _judge(finish, [_APART])
 
 
 @case("also where the tied weight lies in two shares, or at the same place in both stages")
 def other_places(finish: Finish) -> None:
-    for number in (1, 2):
-        _judge(_seen(finish, number), _LAYOUTS[number])
+    _judge(finish, [_ACROSS, _ALIKE])
 
 
 @case("over dp travels one reduce-scatter of the buffer, and between the ends the tied weight alone (counted)")
 def few_bytes(finish: Finish) -> None:
-    for number, layout in enumerate(_LAYOUTS):
-        size = 8 * (layout.tied[0].stop - layout.tied[0].start)
-        for rank, each in enumerate(_seen(finish, number)):
-            messages = each.attempt.messages
-            between = sum(message.num_bytes for message in messages if message.group == each.ends)
-            over_dp = [message for message in messages if message.group == each.dp]
-            if between > size:
+    for words, tied in _TIED.items():
+        most = _BYTES * (tied[0].stop - tied[0].start)
+        for rank, one in enumerate(_attempts(finish, words)):
+            between = sum(message.num_bytes for message in one.messages if message.group == one.value.ends)
+            if between > most:
                 raise Wrong(
-                    "too_much_between",
+                    "too_much_sent",
                     f"Rank {rank} sends {between} bytes to the other end of the pipeline, and the gradient of the tied "
-                    f"weight has {size}. Nothing else is shared.",
+                    f"weight has {most}. Nothing else is shared.",
                 )
-            if [(message.name, message.num_bytes) for message in over_dp] != [("reduce_scatter", 8 * _SIZE)]:
-                told = ", ".join(f"{message.name} of {message.num_bytes} bytes" for message in over_dp) or "nothing"
+            over_dp = [(message.name, message.num_bytes) for message in one.messages if message.group == one.value.dp]
+            if over_dp != [("reduce_scatter", _BYTES * _SIZE)]:
+                told = ", ".join(f"{name} of {num_bytes} bytes" for name, num_bytes in over_dp) or "nothing"
                 raise Wrong(
-                    "more_over_dp",
-                    f"Over dp rank {rank} sends {told}; one reduce_scatter of the buffer's {8 * _SIZE} bytes is "
+                    "too_much_sent",
+                    f"Over dp rank {rank} sends {told}; one reduce_scatter of the buffer's {_BYTES * _SIZE} bytes is "
                     "enough, and an all-reduce sends twice as much.",
                 )
 
 
-def _judge(seen: Sequence[Seen], layout: _Layout) -> None:
-    """Compare the shares with the right ones, and if they differ with those of known mistakes."""
-    right = _of(layout, [_tie, _scatter])
-    shares = [_share(each.after, rank) for rank, each in enumerate(seen)]
-    if all(torch.equal(mine, one) for mine, one in zip(shares, right, strict=True)):
-        return
-    where = f"With the tied weight {layout.words}"
-    for hint_id, steps, sentence in _MISTAKES:
-        if all(torch.equal(mine, one) for mine, one in zip(shares, _of(layout, steps), strict=True)):
-            raise _told(hint_id, seen, f"{where}: {sentence}")
-    if all(torch.allclose(mine * k, one) for k in (2, 4) for mine, one in zip(shares, right, strict=True)):
-        raise Wrong("divided", f"{where}: your numbers are the sums, divided; return sums.")
-    rank = next(rank for rank, pair in enumerate(zip(shares, right, strict=True)) if not torch.equal(*pair))
-    for k in (2, 4):
-        if torch.allclose(shares[rank] * k, right[rank]):
-            raise Wrong("divided", f"{where}: rank {rank} has the sums divided by {k}. Here gradients are summed.")
-    raise Wrong(
-        "wrong_sums",
-        f"{where}: the share of rank {rank} ends as {_listed(shares[rank])}, and the sums are {_listed(right[rank])}.",
-    )
+def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Finish) -> dict[str, Attempt]:
+    """On every rank: one call for each place; after a failed one no other, because messages may be under way."""
+    mesh = comm.make_mesh(dp=_DP, pp=2)
+    ends, dp = comm.group_of(mesh, "pp"), comm.group_of(mesh, "dp")
+    seen, half = dict[str, Attempt](), _SIZE // _DP
+    for words, tied in _TIED.items():
+        buffer = _buffers()[rank].clone()
+        one = watch.attempt(finish, buffer, tied[rank // _DP], ends, dp)
+        share = buffer[half * (rank % _DP) :][:half].clone()
+        seen[words] = one.holding(Seen(share, comm.group_name(ends), comm.group_name(dp)))
+        if one.failed:
+            break
+    return seen
 
 
-def _told(hint_id: str, seen: Sequence[Seen], told: str) -> Wrong:
-    """Two mistakes end with the numbers of another; the messages tell them apart."""
-    groups = [message.group for message in seen[0].attempt.messages]
-    if hint_id == "only_the_ends" and seen[0].dp in groups:
-        other = "the sum over dp went into another tensor than this rank's share of the buffer."
-        return Wrong("share_lost", f"{told.partition(': ')[0]}: {other}")
-    if hint_id == "wrong_order" and groups[0] == seen[0].ends:
-        other = (
-            "the ends add up first, but then the reduce-scatter gets buffers in which a place of the tied weight has "
-            "the sum of the ends on one dp rank and not on the other. Put it into all places of `tied`."
+def _buffers() -> torch.Tensor:
+    """The gradients of the four ranks, (4, _SIZE), each row of another size: 1, 10, 100, 1000 times a small one."""
+    numbers = torch.randint(1, 9, (4, _SIZE), generator=torch.Generator().manual_seed(14)).double()
+    return numbers * torch.tensor([[1.0], [10.0], [100.0], [1000.0]])
+
+
+def _attempts(finish: Finish, words: str) -> list[Attempt]:
+    """What the four ranks saw of one call; what gloo checks of the part of a reduce-scatter is said in words."""
+    try:
+        return seen_in_call(finish_on_ranks, finish, _PLAN, 4, words)
+    except Wrong as wrong:
+        if "Check failed: output" not in wrong.sentence:
+            raise
+        part = (
+            f"a reduce-scatter of the buffer over dp has {_SIZE // _DP} of its {_SIZE} numbers, in its dtype, float64"
         )
-        return Wrong("part_of_tied", f"{told.partition(': ')[0]}: {other}")
-    return Wrong(hint_id, told)
+        raise Wrong(
+            "other_part",
+            f"With {words}: the part of {part}. Yours differs. A rank's place in dp tells which half it is.",
+        ) from None
 
 
-_Step = Callable[[_Layout, list[torch.Tensor]], list[torch.Tensor]]
+_Step = Callable[[tuple[slice, slice], torch.Tensor], torch.Tensor]
 
 
-def _of(layout: _Layout, steps: Sequence[_Step]) -> list[torch.Tensor]:
+def _after(words: str, *steps: _Step) -> list[torch.Tensor]:
     """The shares of the four ranks after some steps, one after the other."""
-    buffers = layout.buffers()
+    buffers = _buffers()
     for step in steps:
-        buffers = step(layout, buffers)
-    return [_share(buffer, rank) for rank, buffer in enumerate(buffers)]
+        buffers = step(_TIED[words], buffers)
+    return list(buffers[_SHARES].view(4, -1))
 
 
-def _share(buffer: torch.Tensor, rank: int) -> torch.Tensor:
-    return buffer.chunk(_DP)[rank % _DP]
-
-
-def _tie(layout: _Layout, buffers: list[torch.Tensor]) -> list[torch.Tensor]:
+def _tie(tied: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
     """Sum the tied part over the two ends, which are two ranks apart."""
-    parts = [buffer[layout.tied[rank // _DP]] for rank, buffer in enumerate(buffers)]
-    after = [buffer.clone() for buffer in buffers]
-    for rank, buffer in enumerate(after):
-        buffer[layout.tied[rank // _DP]] = parts[rank] + parts[(rank + 2) % 4]
+    after = buffers.clone()
+    for rank in range(4):
+        after[rank, tied[rank // _DP]] += buffers[(rank + 2) % 4, tied[1 - rank // _DP]]
     return after
 
 
-def _scatter(_: _Layout, buffers: list[torch.Tensor]) -> list[torch.Tensor]:
+def _scatter(_: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
     """Sum this rank's share over dp; the rest of the buffer stays as it was."""
-    after = [buffer.clone() for buffer in buffers]
-    for rank, buffer in enumerate(after):
-        _share(buffer, rank).copy_(_share(buffers[rank], rank) + _share(buffers[rank ^ 1], rank))
-    return after
+    return buffers + _SHARES * buffers[[1, 0, 3, 2]]
 
 
-def _whole(_: _Layout, buffers: list[torch.Tensor]) -> list[torch.Tensor]:
-    return [buffer + buffers[(rank + 2) % 4] for rank, buffer in enumerate(buffers)]
+def _whole(_: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
+    return buffers + buffers[[2, 3, 0, 1]]
 
 
-_MISTAKES: list[tuple[str, list[_Step], str]] = [
-    (
-        "wrong_order",
-        [_scatter, _tie],
-        "you reduce over dp first. After it a rank has the sum in its own share alone, and its own gradients elsewhere."
-        " The other end owns another share, so a finished sum is added to what is not summed yet.",
-    ),
-    ("nothing_done", [], "the buffers are what they were. Write the sums into the buffer itself."),
-    (
-        "ends_apart",
-        [_scatter],
-        "the two copies of the tied weight end with different gradients and take different steps.",
-    ),
-    ("only_the_ends", [_tie], "the tied weight is summed over the ends of the pipeline, and nothing over dp."),
-    (
-        "tied_twice",
-        [_tie, _tie, _scatter],
-        "the tied gradient is twice as large: it is summed twice, over the ends or over dp. The reduce-scatter of the "
-        "buffer is its one sum over dp.",
-    ),
-    ("tied_before_and_after", [_tie, _scatter, _tie], "the ends add the tied gradient once before and once after dp."),
-    (
-        "whole_buffer",
-        [_whole, _scatter],
-        "you sum the whole buffer over the ends; their other weights are not the same.",
-    ),
-    ("dp_twice", [_tie, _scatter, _scatter], "the share is summed over dp twice."),
+_DP_FIRST = (
+    "You reduce over dp first. After it a rank has the sum in its own share alone, and its own gradients elsewhere. "
+    "The other end owns another share, so a finished sum is added to what is not summed yet."
+)
+_TWICE = (
+    "The tied gradient is twice as large: it is summed twice, over the ends or over dp. The reduce-scatter of the "
+    "buffer is its one sum over dp."
+)
+_TWO_GRADIENTS = "The two copies of the tied weight end with different gradients and take different steps."
+_NOT_OVER_DP = "The tied weight is summed over the ends, and no sum over dp has come into the share."
+_OTHERS_TOO = "You sum the whole buffer over the ends; their other weights are not the same."
+_MISTAKES = [
+    Mistake("nothing_done", "Nothing has changed there: write the sums into the buffer itself.", like=_after),
+    Mistake("ends_apart", _TWO_GRADIENTS, like=lambda words: _after(words, _scatter)),
+    Mistake("only_the_ends", _NOT_OVER_DP, like=lambda words: _after(words, _tie)),
+    Mistake("tied_twice", _TWICE, like=lambda words: _after(words, _tie, _tie, _scatter)),
+    Mistake("whole_buffer", _OTHERS_TOO, like=lambda words: _after(words, _whole, _scatter)),
 ]
 
 
-def _listed(numbers: torch.Tensor) -> str:
-    return "[" + ", ".join(f"{number:g}" for number in numbers.tolist()) + "]"
+def _judge(finish: Finish, places: Sequence[str]) -> None:
+    """Compare the shares of all ranks with the right ones."""
+
+    def is_dp_first(shares: list[torch.Tensor], words: str) -> bool:
+        one = _attempts(finish, words)[0]  # who ties a part of the weight first may end with the same numbers
+        return one.messages[0].group == one.value.dp and _equal(shares, _after(words, _scatter, _tie))
+
+    compare(
+        lambda words: [one.value.share for one in _attempts(finish, words)],
+        [(words,) for words in places],
+        lambda words: _after(words, _tie, _scatter),
+        [Mistake("wrong_order", _DP_FIRST, when=is_dp_first), *_MISTAKES],
+        asked="{}",
+        same=_equal,
+        tell=_told,
+    )
+
+
+def _equal(shares: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
+    return all(torch.equal(*pair) for pair in zip(shares, right, strict=True))
+
+
+def _told(shares: list[torch.Tensor], right: list[torch.Tensor]) -> str:
+    """The share of the first rank whose share is wrong, and the right one."""
+    rank = next(rank for rank, pair in enumerate(zip(shares, right, strict=True)) if not torch.equal(*pair))
+    mine, wanted = (", ".join(f"{number:g}" for number in each[rank].tolist()) for each in (shares, right))
+    return f"rank {rank} the share [{mine}]; right is [{wanted}]"

@@ -38,13 +38,9 @@ def _in_words(peer: int | None) -> str:
 class _Handle(HeardWork):
     """torch's handle of a call; whoever asks for its future or its result takes care of the end."""
 
-    def __init__(self, work: Any, started: Started) -> None:
-        super().__init__(work, started.went_on)
-        self._started = started
-
     def __getattr__(self, name: str) -> Any:
         if name in ("get_future", "get_future_result", "result"):
-            self._started.went_on("waited")
+            self._on_step("waited")
         return super().__getattr__(name)
 
 
@@ -55,17 +51,24 @@ def watch_waits() -> Iterator[list[Started]]:
     Example: after `dist.isend(x, 1)` the list is `[Started("send", 1, "started")]`, and after its `wait()` the state is
     "through". While a rank stands in `wait()`, or `wait()` has raised, it is "waiting".
 
-    The handles are kept until the end of the block, so a receive that nobody waits for still takes its message, and
-    does not look like a deadlock of its sender.
+    A handle is kept until its call is through, or else to the end of the block, so a receive that nobody waits for
+    still takes its message, and does not look like a deadlock of its sender. With its call it lets go of the tensors.
     """
     calls: list[Started] = []
-    kept: list[HeardWork] = []
+    kept: dict[int, HeardWork] = {}
 
     def listen(call: GroupCall) -> Callable[[Any], HeardWork]:
         def started(work: Any) -> HeardWork:
-            calls.append(Started(call.name, call.args[1] if call.method in ("send", "recv") else None))
-            kept.append(_Handle(work, calls[-1]))
-            return kept[-1]
+            number, one = len(calls), Started(call.name, call.args[1] if call.method in ("send", "recv") else None)
+
+            def go_on(step: Step) -> None:
+                one.went_on(step)
+                if one.state == "through":
+                    kept.pop(number, None)
+
+            calls.append(one)
+            handle = kept[number] = _Handle(work, go_on)
+            return handle
 
         return started
 
