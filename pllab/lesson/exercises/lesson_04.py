@@ -8,7 +8,7 @@ EXERCISES = (
     Exercise(
         id="04.1",
         title="Shares that lose nothing",
-        minutes=12,
+        minutes=18,
         difficulty=2,
         cases=(shares.everything_once, shares.lengths, shares.seeded, shares.view),
         hints=(
@@ -27,7 +27,7 @@ EXERCISES = (
     Exercise(
         id="04.2",
         title="Loaders in step, epoch after epoch",
-        minutes=18,
+        minutes=27,
         difficulty=3,
         cases=(
             loader.gives_batches,

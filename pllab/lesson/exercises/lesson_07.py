@@ -44,7 +44,7 @@ EXERCISES = (
     Exercise(
         id="07.3",
         title="One weight on two stages",
-        minutes=8,
+        minutes=12,
         difficulty=2,
         cases=(tied.one_call, tied.three_steps, tied.missing, tied.two_tensors, tied.other_types),
         hints=(

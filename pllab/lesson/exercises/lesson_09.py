@@ -11,7 +11,7 @@ EXERCISES = (
     Exercise(
         id="09.1",
         title="Tasks that remember their pair",
-        minutes=5,
+        minutes=8,
         difficulty=1,
         cases=(tasks.late_workers,),
         hints=(
@@ -24,7 +24,7 @@ EXERCISES = (
     Exercise(
         id="09.2",
         title="One clock cycle on the workers",
-        minutes=10,
+        minutes=15,
         difficulty=3,
         cases=(on_workers.results, on_workers.on_workers, on_workers.together, on_workers.exception),
         hints=(
@@ -70,7 +70,7 @@ EXERCISES = (
     Exercise(
         id="09.5",
         title="Forward and backward on the workers",
-        minutes=20,
+        minutes=30,
         difficulty=3,
         cases=(
             whole_step.values,

@@ -49,7 +49,7 @@ EXERCISES = (
     Exercise(
         id="10.3",
         title="A stage that keeps only its input",
-        minutes=15,
+        minutes=22,
         difficulty=3,
         cases=(
             twice.same_output,

@@ -56,7 +56,7 @@ EXERCISES = (
     Exercise(
         id="11.3",
         title="W fills the hole",
-        minutes=12,
+        minutes=24,
         difficulty=3,
         cases=(late.complete, late.can_run, late.fits, late.short),
         hints=(

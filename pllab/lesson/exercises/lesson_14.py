@@ -42,7 +42,7 @@ EXERCISES = (
     Exercise(
         id="14.3",
         title="Count every number once",
-        minutes=10,
+        minutes=15,
         difficulty=2,
         cases=(norm.split_only, norm.replicas, norm.tied, norm.one_message, norm.small_types),
         hints=(
@@ -58,7 +58,7 @@ EXERCISES = (
     Exercise(
         id="14.4",
         title="A plan",
-        minutes=12,
+        minutes=18,
         difficulty=2,
         cases=(plan.fast, plan.fits, plan.nothing_fits, plan.priced_once),
         hints=(

@@ -93,7 +93,7 @@ EXERCISES = (
     Exercise(
         id="16.1",
         title="A speed-up you can defend",
-        minutes=8,
+        minutes=12,
         difficulty=2,
         cases=(drifting, any_number, within_the_spread, drawn_round, small_lead),
         hints=(
