@@ -23,6 +23,7 @@ SKELETON = [
     "Further reading",
 ]
 MOST_CELLS, MOST_WORDS = 45, 2000
+MOST_STATEMENT_WORDS = 120
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 CODE = re.compile(r"\w\(|\w\[| [-+*/]?= |==|\blambda\b|\bfor \w+(, \w+)* in .*:")
 
@@ -87,7 +88,14 @@ def test_exercises_are_those_of_the_registry(path):
 
 
 @every_lesson
-def test_a_lesson_fits_an_hour_of_reading_and_asks_before_it_measures(path):
+def test_a_statement_is_short(path):
+    for statement in re.split(r"^(?=### Exercise )", FOLDED.sub("", _markdown(path)), flags=re.MULTILINE)[1:]:
+        words = re.split(r"^#", statement.partition("\n")[2], flags=re.MULTILINE)[0].split()
+        assert len(words) <= MOST_STATEMENT_WORDS, statement
+
+
+@every_lesson
+def test_a_lesson_has_an_end_and_asks_before_it_measures(path):
     cells = _read(path).cells
     assert len(cells) <= MOST_CELLS
     assert num_words(cells) <= MOST_WORDS
