@@ -52,6 +52,7 @@ def compare(
     read: Callable[..., Any] = lambda answer, *_: answer,
     same: Callable[[Any, Any], Any] = operator.eq,
     show: Callable[[Any], str] = str,
+    tell: Callable[[Any, Any], str] | None = None,
     hint_id: str = "wrong",
 ) -> None:
     """Ask all questions and compare every answer with `truth(*question)`.
@@ -63,6 +64,7 @@ def compare(
     read: `read(answer, *question)` takes the part of an answer that is compared; raises `Wrong` if it has no such form.
     same: `same(answer, right)`.
     show: an answer in words.
+    tell: `tell(answer, right)` is both in words, for answers too large to show, such as "2.5 at [1]; right is 2".
     hint_id: the hint of a wrong answer that no mistake explains.
 
     Raises:
@@ -79,7 +81,9 @@ def compare(
     if not wrong:
         return
     answer, question = wrong[0]
-    shown = f"For {asked.format(*question)} your function gave {show(answer)}; right is {show(truth(*question))}."
+    right = truth(*question)
+    both = tell(answer, right) if tell else f"{show(answer)}; right is {show(right)}"
+    shown = f"For {asked.format(*question)} your function gave {both}."
     for mistake in mistakes:
         if all(mistake.explains(*each, same) for each in wrong):
             raise Wrong(mistake.hint_id, f"{shown} {mistake.sentence}")
