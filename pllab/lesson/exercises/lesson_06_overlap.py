@@ -39,8 +39,7 @@ _USED_LATER = 10  # is added to the number of a step in which the unused paramet
 class Seen:
     """What one rank saw: the gradients after each step, and the events."""
 
-    chain: list[Gradients] = field(default_factory=list)
-    branches: list[Gradients] = field(default_factory=list)
+    got: dict[str, Gradients] = field(default_factory=dict)
     bytes_before_last: list[int] = field(default_factory=list)  # in each step of the chain
     same_weights: bool = True
     returns_function: bool = True
@@ -59,7 +58,7 @@ def _all_steps(folder: Path, rank: int, world_size: int, install: Install) -> Se
     if not seen.returns_function:
         return seen
     if world_size == 1:
-        seen.chain.append(_step(rank, chain, wait, step=1))
+        seen.got["chain, step 1"] = _step(rank, chain, wait, step=1)
         return seen
     barrier()
     _late_answer(folder, rank, chain, wait, seen)
@@ -71,30 +70,29 @@ def _all_steps(folder: Path, rank: int, world_size: int, install: Install) -> Se
     with record_messages() as ledger:
         for step in _CHAIN_STEPS:
             chain.look = partial(_look, ledger, ledger.num_bytes("all_reduce"), seen)
-            seen.chain.append(_step(rank, chain, wait, step=step))
+            seen.got[f"chain, step {step}"] = _step(rank, chain, wait, step=step)
     seen.same_weights = all(
         torch.equal(weight, parameter) and version == parameter._version  # halved and summed, it has its old value
         for (weight, version), parameter in zip(before, chain.parameters(), strict=True)
     )
-    if _all_right(folder, rank, seen.chain[-1], _means(chain, _CHAIN_STEPS[-1])):
+    if _all_right(folder, rank, seen, _parts(chain, step)):
         _branch_steps(folder, rank, install, seen)
     return seen
 
 
 def _branch_steps(folder: Path, rank: int, install: Install, seen: Seen) -> None:
     """A step in which a parameter is unused, with each place it can have; then one in which it is used."""
-    models = []
+    models = {}
     for step, place in enumerate(PLACES):
         _settle()
-        models.append(_installed(partial(Branches, rank, place), install, seen))
-        branches, wait = models[-1]
-        seen.branches.append(_step(rank, branches, wait, step=step))
-        if not _all_right(folder, rank, seen.branches[-1], _means(branches, step)):
+        branches, wait = models[place] = _installed(partial(Branches, rank, place), install, seen)
+        seen.got[f"unused {place}"] = _step(rank, branches, wait, step=step)
+        if not _all_right(folder, rank, seen, _parts(branches, step)):
             return  # what is left of a wrong step could hold up the next
-    for step, (branches, wait) in enumerate(models, start=_USED_LATER):
+    for step, (place, (branches, wait)) in enumerate(models.items(), start=_USED_LATER):
         _settle()
         branches.use_all()
-        seen.branches.append(_step(rank, branches, wait, step=step))
+        seen.got[f"unused {place}, but not now"] = _step(rank, branches, wait, step=step)
 
 
 def _installed(make: Callable[[], nn.Module], install: Install, seen: Seen) -> tuple[Any, Any]:
@@ -150,9 +148,10 @@ def _step(rank: int, model: nn.Module, wait: Callable[[], Any], *, step: int) ->
     return {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
 
 
-def _all_right(folder: Path, rank: int, got: Gradients, right: Gradients) -> bool:
-    """Whether the gradients of a step are the mean on both ranks."""
-    if not all(close(got.get(name), right[name]) for name in right):
+def _all_right(folder: Path, rank: int, seen: Seen, parts: list[Gradients]) -> bool:
+    """Whether the gradients of the latest step are the mean on both ranks."""
+    got = list(seen.got.values())[-1]
+    if not all(close(got.get(name), (parts[0][name] + parts[1][name]) / 2) for name in parts[0]):
         (folder / f"wrong-{rank}").touch()
     _settle()
     return not list(folder.glob("wrong-*"))
@@ -176,15 +175,18 @@ def _parts(model: nn.Module, step: int) -> list[Gradients]:
     return [dict(zip(wanted, each, strict=True)) for each in gradients]
 
 
-def _means(model: nn.Module, step: int) -> Gradients:
-    parts = _parts(model, step)
-    return {name: torch.stack([part[name] for part in parts]).mean(0) for name in parts[0]}
-
-
-def _made(make: Callable[[], nn.Module]) -> Any:
-    """A model as the ranks had it."""
+def _all_parts() -> dict[str, list[Gradients]]:
+    """The same for all steps, with models as the ranks had them."""
     torch.manual_seed(3)
-    return make()
+    chain = Chain()
+    parts = {f"chain, step {step}": _parts(chain, step) for step in _CHAIN_STEPS}
+    for step, place in enumerate(PLACES):
+        torch.manual_seed(3)
+        branches = Branches(0, place)
+        parts[f"unused {place}"] = _parts(branches, step)
+        branches.use_all()
+        parts[f"unused {place}, but not now"] = _parts(branches, step + _USED_LATER)
+    return parts
 
 
 def _seen(install: Install, size: int = _SIZE) -> list[Seen]:
@@ -236,53 +238,55 @@ def really_waits(install: Install) -> None:
         raise Wrong("wrong", "wait() came back on rank 0 before rank 1 had sent anything; right is to wait for it.")
 
 
+def _compare(install: Install, steps: str, mistakes: Callable[..., list[Mistake]], size: int = _SIZE) -> None:
+    """Compare the gradients after those steps whose names begin so; `mistakes` is given the gradients of each rank."""
+    seen, parts = [one.got for one in _seen(install, size)], _all_parts()
+    compare(
+        lambda name, step, rank: seen[rank][step].get(name),
+        [
+            (name, step, rank)
+            for step in seen[0]
+            if step.startswith(steps)
+            for name in parts[step][0]
+            for rank in range(size)
+        ],
+        lambda name, step, _: torch.stack([part[name] for part in parts[step][:size]]).mean(0),
+        mistakes(parts),
+        asked=f"{{}}.grad after wait() ({{}}) on rank {{}} of {size}",
+        same=close,
+        tell=told,
+    )
+
+
 @case("after wait() the gradients are the mean over the ranks, step after step")
 def two_steps(install: Install) -> None:
-    chain = _made(Chain)
-    right, own = {step: _means(chain, step) for step in _CHAIN_STEPS}, _parts(chain, 1)[0]
-    half = Mistake(
-        "literal_world_size",
-        "That is half of it, and right on two ranks alone. Ask world_size().",
-        like=lambda name, *_: own[name] / 2,
+    half = "That is half of it, and right on two ranks alone. Ask world_size()."
+    _compare(install, "chain", lambda _: [])
+    _compare(
+        install,
+        "chain",
+        lambda parts: [Mistake("literal_world_size", half, like=lambda name, step, rank: parts[step][rank][name] / 2)],
+        size=1,
     )
-    for seen, steps, truth, mistakes in (
-        (_seen(install), _CHAIN_STEPS, lambda name, step, _: right[step][name], []),
-        (_seen(install, 1), _CHAIN_STEPS[:1], lambda name, *_: own[name], [half]),
-    ):
-        compare(
-            lambda name, step, rank, seen=seen: seen[rank].chain[step - 1].get(name),
-            [(name, step, rank) for step in steps for name in own for rank in range(len(seen))],
-            truth,
-            mistakes,
-            asked=f"{{}}.grad after wait() in step {{}} on rank {{}} of {len(seen)}",
-            same=close,
-            tell=told,
-        )
 
 
 @case("messages pair up when gradients arrive in another order on each rank, and a parameter gets none")
 def same_order(install: Install) -> None:
-    parts: dict[str, list[Gradients]] = {}
-    for step, place in enumerate(PLACES):
-        branches = _made(partial(Branches, 0, place))
-        parts[f"unused {place}"] = _parts(branches, step)
-        branches.use_all()
-        parts[f"unused {place} and used now"] = _parts(branches, step + _USED_LATER)
-    runs = sorted(parts, key=lambda run: "now" in run)  # in the order of the steps
-    seen = [one.branches for one in _seen(install)]
+    _compare(install, "unused", _order_mistakes)
 
-    def is_mixed(got: Any, _: str, run: str, __: int) -> bool:
-        mine, others = parts[run]
+
+def _order_mistakes(parts: dict[str, list[Gradients]]) -> list[Mistake]:
+    def is_mixed(got: Any, _: str, step: str, __: int) -> bool:
+        mine, others = parts[step]
         return any(close(got, (mine[a] + others[b]) / 2) for a in mine for b in others if a != b)
 
-    mistakes = [
+    held_back = (
+        "That is this rank's own gradient, or half of it: it was not sent. A layer that nothing uses never calls its "
+        "hook; wait() sends what is behind it, and a later step may use it."
+    )
+    return [
         *(
-            Mistake(
-                "held_back",
-                "That is this rank's own gradient, or half of it: it was not sent. A layer that nothing uses never "
-                "calls its hook; wait() sends what is behind it, and a later step may use it.",
-                like=lambda name, run, rank, factor=factor: factor * parts[run][rank][name],
-            )
+            Mistake("held_back", held_back, like=lambda name, step, rank, x=factor: x * parts[step][rank][name])
             for factor in (1.0, 0.5)
         ),
         Mistake(
@@ -292,12 +296,3 @@ def same_order(install: Install) -> None:
             when=is_mixed,
         ),
     ]
-    compare(
-        lambda name, run, rank: seen[rank][runs.index(run)].get(name),
-        [(name, run, rank) for run in runs[: len(seen[0])] for name in parts[run][0] for rank in range(_SIZE)],
-        lambda name, run, _: (parts[run][0][name] + parts[run][1][name]) / 2,
-        mistakes,
-        asked="{}.grad (layers left and right; {}) on rank {}",
-        same=close,
-        tell=told,
-    )
