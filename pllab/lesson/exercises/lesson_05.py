@@ -15,14 +15,14 @@ EXERCISES = (
         deadline_s=60.0,
         cases=(start.all_parameters, start.everything_else, start.in_place),
         hints=(
-            "Print one weight on every rank before and after. And then something that is no parameter, such as the "
+            "Print one weight on every rank before and after. Then print something that is no parameter, such as the "
             "running mean of a batch norm.",
-            "torch.distributed has a call that overwrites a tensor in place, on all ranks but the source. It is a "
-            "collective: every rank makes it, in the same order and with the same source. A model lists its parameters "
-            "and its buffers in two places.",
-            "Go through all parameters, and then through all buffers, and let each be broadcast from rank 0. Hand over "
-            "the plain numbers of a parameter: autograd refuses to see them overwritten. The state dict is no list of "
-            "everything, since a buffer may be kept out of it.",
+            "torch.distributed has a call that overwrites a tensor in place, on all ranks but the source. Every rank "
+            "makes this call, in the same order and with the same source. A model lists its parameters and its buffers "
+            "in two places.",
+            "Go through all parameters, then through all buffers, and broadcast each from rank 0. Pass the data of a "
+            "parameter, because autograd does not let you overwrite the parameter itself. Do not rely on the state "
+            "dict: it may leave out a buffer.",
         ),
         package=("pllab.parallel.broadcast_parameters", "pllab.parallel.DataParallel"),
     ),
@@ -36,10 +36,10 @@ EXERCISES = (
         hints=(
             "Compare your gradient with the mean of what the ranks had, number by number: is the ratio constant? "
             "Which parameters have no gradient at all?",
-            "The collective that sums over all ranks works in place and returns nothing of use. The number of ranks is "
-            "known to the process group; do not write it into the code.",
+            "The collective that sums over all ranks works in place and returns nothing of use. Ask the "
+            "process group for the number of ranks; do not write it into the code.",
             "Go through the parameters once and skip those whose gradient is None. Sum each gradient over the ranks, "
-            "and divide it, in place, by their number. A tied weight stands in the list of parameters only once.",
+            "and divide it, in place, by their number. A tied weight is in the list of parameters only once.",
         ),
         package=("pllab.parallel.average_gradients",),
     ),
@@ -52,11 +52,11 @@ EXERCISES = (
         cases=(tokens.unequal, tokens.one_empty),
         hints=(
             "Which rank's targets count more than others when every rank divides by its own number?",
-            "One number has to travel: the targets of all ranks together. And mind that average_gradients will "
-            "divide by the number of ranks after you.",
+            "One number has to travel: the number of targets on all ranks. Remember that average_gradients will divide "
+            "by the number of ranks after you.",
             "Sum the numbers of targets over the ranks, in a tensor that holds just that number. Divide the sum of "
-            "losses by it, and multiply by the number of ranks, which takes back the division that follows. Every rank "
-            "joins the sum, even one with no target.",
+            "losses by the total, and multiply it by the number of ranks, to undo the division that follows. Every "
+            "rank joins the sum, even one without targets.",
         ),
         package=("pllab.parallel.token_weighted",),
     ),
@@ -71,11 +71,12 @@ EXERCISES = (
             "Train on one rank and on two, and print the losses side by side. Is the first one the same? Then the "
             "start and the shares are right. Is the second one the same? Then the gradient is.",
             "Lesson 04 has the shares, 05.1 the start, 05.2 the gradient. What is left is the loop of any training, "
-            "one more sum over the ranks, for the loss, and a new epoch when the loader has come to its end.",
+            "one more sum over the ranks, for the loss, and a new epoch when the loader comes to its end.",
             "Once, before the loop: copy the start from rank 0, make the loader of this rank's share, make the "
             "optimizer. In every step: clear the gradients, call the model, flatten logits and targets for the cross "
-            "entropy, backward, average the gradients, step. Then sum the loss over the ranks, divide by their number "
-            "and keep it. Start the loader anew for each epoch, and leave after the last step, on all ranks alike.",
+            "entropy, run backward, average the gradients, take the step. Then sum the loss over the ranks, divide it "
+            "by their number and keep it. Start the loader again for each epoch, and leave the loop after the last "
+            "step, on all ranks alike.",
         ),
         package=("pllab.train.train_data_parallel",),
     ),

@@ -1,23 +1,31 @@
 """The cases of exercise 05.2: `average_gradients(model)` makes three ranks equal to one process.
 
-The steps are SGD's: it shows a constant factor in the gradient, which Adam divides away.
+Single calls get gradients drawn by chance. The steps are SGD's: it shows a constant factor in the gradient, which Adam
+divides away.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from copy import deepcopy
+from functools import partial
+from math import prod
 from typing import Any
 
 import torch
 from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_05_ratio import judge_gradients
-from pllab.lesson.exercises.lesson_05_watch import LITERAL, WORLD_SIZE, Attempt, attempt, log_of, run
+from pllab.lesson.exercises.failures import seen_in_call
+from pllab.lesson.exercises.gradients import close, told
+from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.mistakes import Mistake, compare
 
 Average = Callable[[nn.Module], Any]
-Gradients = dict[str, torch.Tensor | None]
+Numbers = dict[str, torch.Tensor | None]
 
+_SIZE = 3  # with two ranks, a 2 written into the code would pass for the number of ranks
+_PLAN = ((_SIZE, 1),)
+_KINDS = ("plain", "tied", "frozen", "unused")
+_ALL_KINDS = "frozen, unused, tied"
 _ROWS = 4  # per rank
 _STEPS = 3
 _SLACK_BYTES = 128  # a solution may also tell the others which gradients it has
@@ -26,16 +34,16 @@ _SLACK_BYTES = 128  # a solution may also tell the others which gradients it has
 class Small(nn.Module):
     """A model with the three special cases: a frozen layer, one that forward never calls, a weight used twice."""
 
-    def __init__(self, *, frozen: bool = False, unused: bool = False, tied: bool = False) -> None:
+    def __init__(self, kinds: str) -> None:
         super().__init__()
-        if unused:
+        if "unused" in kinds:
             self.unused = nn.Linear(6, 20)  # first, so that who leaves the loop at it has done nothing yet
         self.gain = nn.Parameter(torch.ones(6, dtype=torch.float64))  # of the model itself, and of another type
         self.embed = nn.Embedding(11, 6)
-        self.middle = nn.Linear(6, 6).requires_grad_(not frozen)
+        self.middle = nn.Linear(6, 6).requires_grad_("frozen" not in kinds)
         self.hidden = nn.Linear(6, 6)
         self.head = nn.Linear(6, 11, bias=False)
-        if tied:
+        if "tied" in kinds:
             self.head.weight = self.embed.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -45,68 +53,60 @@ class Small(nn.Module):
         return logits
 
 
-@dataclass(frozen=True)
-class Seen:
-    """One rank around one call: its gradients before and after, and the parameters that the call changed."""
+def average_on_ranks(watch: Watch, rank: int, world_size: int, average_gradients: Average) -> dict[str, Attempt]:
+    """On every rank: a call for every kind of model; in the world of three, then the steps with all kinds in one.
 
-    attempt: Attempt
-    local: Gradients
-    after: Gradients
-    changed: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Trained:
-    """One rank after three steps: its last call, calls per step, weights, and the first gradients before and after."""
-
-    attempt: Attempt
-    calls_per_step: tuple[int, ...]
-    gradient_bytes: int
-    gradient_elements: int
-    weights: dict[str, torch.Tensor]
-    first: tuple[Gradients, Gradients]
+    The value of an attempt is the weights and gradients after it.
+    """
+    seen: dict[str, Attempt] = {}
+    for kind in _KINDS if world_size > 1 else _KINDS[:1]:
+        model = _model_of(kind, rank)
+        seen[kind] = watch.attempt(average_gradients, model)
+        seen[kind] = seen[kind].holding(_numbers(model))
+        if seen[kind].failed:
+            return seen
+    return seen | _steps(watch, rank, average_gradients) if world_size > 1 else seen
 
 
-def average_on_ranks(rank: int, _: int, average_gradients: Average, folder: str) -> dict[str, Any]:
-    """Inside a rank: a plain model, one with a frozen layer, one with an unused layer, then three steps of all."""
-    log, results = log_of(folder, rank), dict[str, Any]()
-    for name, model in {"plain": _make(), "frozen": _make(frozen=True), "unused": _make(unused=True)}.items():
-        results[name] = _one_call(model, rank, average_gradients, log)
-        if results[name].attempt.error:
-            return results
-    model = _make(frozen=True, unused=True, tied=True)
-    counts, attempted, gradients = list[int](), Attempt([]), list[Gradients]()
+def _model_of(kind: str, rank: int) -> Small:
+    """A model with gradients drawn by chance; its weights differ between ranks, so that averaging them would show."""
+    torch.manual_seed(5)
+    model = Small(kind)
+    torch.manual_seed(100 + rank)
+    for name, parameter in model.named_parameters():
+        drawn = torch.randn_like(parameter)
+        if parameter.requires_grad and not name.startswith("unused"):
+            parameter.grad = drawn
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(rank)
+    if rank == 1 and model.hidden.bias.grad is not None:
+        model.hidden.bias.grad.zero_()  # a zero is a gradient like any other
+    return model
+
+
+def _steps(watch: Watch, rank: int, average_gradients: Average) -> dict[str, Attempt]:
+    torch.manual_seed(5)
+    model, seen = Small(_ALL_KINDS), dict[str, Attempt]()
     for step in range(_STEPS):
         _backward(model, step, slice(_ROWS * rank, _ROWS * (rank + 1)))
-        gradients.append(_gradients(model))
-        _, attempted = attempt(log, average_gradients, model)
-        gradients.append(_gradients(model))
-        counts.append(len(attempted.calls))
-        if attempted.error:
+        attempt = watch.attempt(average_gradients, model)
+        if not attempt.failed:
+            _sgd_step(model)
+        seen[f"step {step + 1}"] = attempt.holding(_numbers(model))
+        if attempt.failed:
             break
-        _sgd_step(model)
-    there = [gradient for gradient in gradients[0].values() if gradient is not None]
-    sizes = sum(gradient.nbytes for gradient in there), sum(gradient.numel() for gradient in there)
-    return results | {"steps": Trained(attempted, tuple(counts), *sizes, _weights(model), (gradients[0], gradients[1]))}
+    return seen
 
 
-def alone_on_rank(rank: int, _: int, average_gradients: Average, folder: str) -> dict[str, Any]:
-    """Inside the only rank of a world of one."""
-    return {"alone": _one_call(_make(), rank, average_gradients, log_of(folder, rank))}
-
-
-def one_process() -> dict[str, torch.Tensor]:
-    """The weights after three steps of one process with the whole batch."""
-    model = _make(frozen=True, unused=True, tied=True)
+def _one_process() -> dict[str, torch.Tensor]:
+    """The weights after the steps of one process with the whole batch."""
+    torch.manual_seed(5)
+    model = Small(_ALL_KINDS)
     for step in range(_STEPS):
         _backward(model, step, slice(None))
         _sgd_step(model)
-    return _weights(model)
-
-
-def _make(**kinds: bool) -> Small:
-    torch.manual_seed(5)
-    return Small(**kinds)
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def _sgd_step(model: nn.Module) -> None:
@@ -120,154 +120,113 @@ def _sgd_step(model: nn.Module) -> None:
 def _backward(model: nn.Module, step: int, rows: slice) -> None:
     """The gradient of the mean loss over some rows of the batch that all ranks share."""
     generator = torch.Generator().manual_seed(step)
-    tokens, targets = torch.randint(11, (2, _ROWS * WORLD_SIZE), generator=generator)
+    tokens, targets = torch.randint(11, (2, _ROWS * _SIZE), generator=generator)
     model.zero_grad()
     nn.functional.cross_entropy(model(tokens[rows]), targets[rows]).backward()
 
 
-def _one_call(model: Small, rank: int, average_gradients: Average, log: Path) -> Seen:
-    """One backward and one call; the weights are moved apart in between, so that averaging them would show."""
-    _backward(model, 0, slice(_ROWS * rank, _ROWS * (rank + 1)))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(rank)
-    if rank == 1 and model.hidden.bias.grad is not None:
-        model.hidden.bias.grad.zero_()  # a zero is a gradient like any other
-    local, before = _gradients(model), _weights(model)
-    _, attempted = attempt(log, average_gradients, model)
-    changed = tuple(name for name, weight in _weights(model).items() if not torch.equal(weight, before[name]))
-    return Seen(attempted, local, _gradients(model), changed)
+def _numbers(model: nn.Module) -> Numbers:
+    """All weights, and all gradients, as in `gain` and `gain.grad`."""
+    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    gradients = {f"{name}.grad": parameter.grad for name, parameter in model.named_parameters()}
+    return weights | deepcopy(gradients)
 
 
-def _gradients(model: nn.Module) -> Gradients:
-    return {name: None if p.grad is None else p.grad.detach().clone() for name, p in model.named_parameters()}
+def _right(got: Any, right: Any) -> bool:
+    """Float64 keeps its digits."""
+    is_double = right is not None and right.dtype == torch.float64
+    return close(got, right, *((1e-12, 0.0) if is_double else (1e-4, 1e-6)))
 
 
-def _weights(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+def _compare(average_gradients: Average, kind: str, size: int = _SIZE) -> None:
+    """Compare the gradients after one call with the mean, and the weights with themselves."""
+    seen = [one.value for one in seen_in_call(average_on_ranks, average_gradients, _PLAN, size, kind)]
+    own = [_numbers(_model_of(kind, rank)) for rank in range(size)]
+
+    def mean(name: str, *_: int, factor: float = 1.0) -> torch.Tensor | None:
+        parts = [each for one in own if (each := one[name]) is not None]
+        return factor * torch.stack(parts).mean(0) if parts else None
+
+    mistakes = [
+        Mistake("not_averaged", "That is this rank's own gradient.", like=lambda name, rank: own[rank][name]),
+        Mistake("sum_not_mean", "That is the sum over the ranks, and nobody divided.", like=partial(mean, factor=size)),
+        Mistake(
+            "literal_world_size",
+            "That is a third of the sum, as is right on three ranks alone. Ask the group for the number of ranks.",
+            like=partial(mean, factor=size / _SIZE),  # on three ranks that is right
+        ),
+        Mistake(
+            "digits_lost",
+            "That is nearly right. It travelled in a smaller type; let each gradient travel in its own.",
+            when=lambda got, name, _: close(got, mean(name), 1e-2, 3e-2),
+        ),
+        Mistake(
+            "invented_gradient",
+            "The gradient was None on all ranks; momentum and weight decay would act on a tensor of zeros.",
+            when=lambda got, name, _: got is not None and mean(name) is None,
+        ),
+    ]
+    compare(
+        lambda name, rank: seen[rank].get(name),
+        [(name, rank) for name in own[0] for rank in range(size)],
+        lambda name, rank: mean(name) if name.endswith(".grad") else own[rank][name],
+        mistakes,
+        asked=f"{{}} on rank {{}} of {size}, in the {kind} model,",
+        same=_right,
+        tell=told,
+    )
 
 
 @case("every gradient becomes the mean over three ranks, on each of them")
 def the_mean(average_gradients: Average) -> None:
-    """A plain model: every gradient is the mean over the ranks, on every rank, and nothing else moved."""
-    try:
-        seen: list[Seen] = run(average_on_ranks, average_gradients).of("plain")
-    except Wrong as wrong:
-        raise _none_returned(wrong) from None
-    _judge_changed(seen)
-    judge_gradients([each.local for each in seen], [each.after for each in seen], _calls(seen))
-    _judge_digits(seen)
-    (only,) = run(alone_on_rank, average_gradients, 1).of("alone")
-    if any(not torch.allclose(_there(only.after[name]), _there(own)) for name, own in only.local.items()):
-        raise Wrong(*LITERAL)
+    """A world of one rank shows a number of ranks that stands in the code."""
+    _compare(average_gradients, "plain")
+    _compare(average_gradients, "tied")
+    _compare(average_gradients, "plain", size=1)
 
 
 @case("frozen and unused parameters, whose grad is None on all ranks, are left alone")
 def skipped(average_gradients: Average) -> None:
-    for kind, words in {"frozen": "is frozen", "unused": "is not used in forward"}.items():
+    for kind in ("frozen", "unused"):
         try:
-            seen: list[Seen] = run(average_on_ranks, average_gradients).of(kind)
+            _compare(average_gradients, kind)
         except Wrong as wrong:
-            if wrong.hint_id != "raised" or _raises_anyway(average_gradients):
+            if wrong.hint_id != "raised":
                 raise
-            why = f"A parameter that {words} has grad None on all ranks, and your function did not expect that"
-            raise Wrong(f"{kind}_crash", f"{why}. {wrong.sentence}") from None
-        _judge_changed(seen)
-        for name, gradient in seen[0].local.items():
-            if gradient is None and any(each.after[name] is not None for each in seen):
-                raise Wrong(
-                    "invented_gradient",
-                    f"{name} {words}: its gradient was None on all ranks and is a tensor now, which weight decay "
-                    "and momentum would act on.",
-                )
-        judge_gradients([each.local for each in seen], [each.after for each in seen], _calls(seen))
+            raise Wrong("none_gradient", f"{wrong.sentence} What is {kind} has grad None on all ranks.") from None
 
 
 @case("no gradient travels twice (the messages are counted)")
 def few_messages(average_gradients: Average) -> None:
     """What has no gradient sends nothing, and a tied weight is sent once."""
-    for each in run(average_on_ranks, average_gradients).of("steps"):
-        sent = each.attempt.num_bytes()
-        more = each.attempt.num_elements() > each.gradient_elements + _SLACK_BYTES // 4
-        if each.calls_per_step[-1] and more and sent > each.gradient_bytes + _SLACK_BYTES:
+    model = Small(_ALL_KINDS)
+    _backward(model, 0, slice(None))
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    num_bytes, numel = sum(one.nbytes for one in gradients), sum(one.numel() for one in gradients)
+    for each in seen_in_call(average_on_ranks, average_gradients, _PLAN, _SIZE, f"step {_STEPS}"):
+        names = {message.name for message in each.messages}
+        # the busiest kind of call, since a reduce and a broadcast of the same tensor count once; bytes and numbers,
+        # since whoever sends all in the largest type sends more bytes, and no more numbers
+        sent = max((sum(one.num_bytes for one in each.named(name)) for name in names), default=0)
+        numbers = max((sum(prod(one.shape) for one in each.named(name)) for name in names), default=0)
+        if numbers > numel + _SLACK_BYTES // 4 and sent > num_bytes + _SLACK_BYTES:
             raise Wrong(
                 "sent_twice",
-                f"The gradients have {each.gradient_bytes} bytes and your calls moved {sent}: a tied weight has two "
-                "names and one gradient, or something without a gradient was sent.",
+                f"The gradients have {num_bytes} bytes and your calls moved {sent}: a tied weight has two names and "
+                "one gradient, or something without a gradient was sent.",
             )
 
 
 @case("after three SGD steps three ranks have the weights of one process with the whole batch")
 def equals_one_process(average_gradients: Average) -> None:
-    """Three SGD steps with a frozen, an unused and a tied parameter against one process with the whole batch."""
-    seen: list[Trained] = run(average_on_ranks, average_gradients).of("steps")
-    right = one_process()
-    for rank, each in enumerate(seen):
-        if 0 in each.calls_per_step and any(each.calls_per_step):
-            raise Wrong(
-                "not_every_step",
-                f"In the three steps you made {', '.join(map(str, each.calls_per_step))} calls; "
-                "every step has new gradients to average.",
-            )
-        wrong = [name for name in right if not torch.allclose(each.weights[name], right[name], rtol=1e-4, atol=1e-5)]
-        if wrong and _only_the_tied([each.first for each in seen]):
-            raise Wrong(
-                "tied_twice",
-                "In the first step only embed.weight has another gradient than in one process: it is tied, and its one "
-                "gradient was treated twice.",
-            )
-        if wrong:
-            raise Wrong(
-                "parts_from_one_process",
-                f"After three SGD steps {', '.join(wrong)} on rank {rank} differs from one process.",
-            )
-
-
-def _judge_digits(seen: list[Seen]) -> None:
-    right = torch.stack([_there(each.local["gain"]) for each in seen]).mean(0)
-    if any(not torch.allclose(_there(each.after["gain"]), right, rtol=1e-12, atol=0.0) for each in seen):
-        raise Wrong(
-            "digits_lost",
-            "The float64 gradient of gain came back with the digits of a smaller type; let each gradient travel in its "
-            "own.",
-        )
-
-
-def _there(gradient: torch.Tensor | None) -> torch.Tensor:
-    return torch.empty(0) if gradient is None else gradient
-
-
-def _only_the_tied(first: list[tuple[Gradients, Gradients]]) -> bool:
-    """Whether the mean over the ranks is right but for the weight that is used twice."""
-    untied = [[{**each[moment], "embed.weight": None} for each in first] for moment in (0, 1)]
-    try:
-        judge_gradients(untied[0], untied[1], num_calls=1)
-    except Wrong:
-        return False
-    return True
-
-
-def _none_returned(wrong: Wrong) -> Wrong:
-    """In the plain model every gradient is there, so a None comes from the call itself."""
-    if wrong.hint_id == "raised" and "NoneType" in wrong.sentence:
-        return Wrong("none_returned", f"all_reduce works in place and returns None. {wrong.sentence}")
-    return wrong
-
-
-def _raises_anyway(average_gradients: Average) -> bool:
-    """Whether it raises even where every parameter has a gradient."""
-    return bool(run(average_on_ranks, average_gradients).results[0]["plain"].attempt.error)
-
-
-def _judge_changed(seen: list[Seen]) -> None:
-    for each in seen:
-        if each.changed:
-            raise Wrong(
-                "parameters_changed",
-                f"Your function changed the parameter {each.changed[0]} itself; only .grad is to be averaged, "
-                "the step is the optimizer's.",
-            )
-
-
-def _calls(seen: list[Seen]) -> int:
-    return sum(len(each.attempt.calls) for each in seen)
+    """The model has a frozen, an unused and a tied parameter."""
+    seen = seen_in_call(average_on_ranks, average_gradients, _PLAN, _SIZE, f"step {_STEPS}")
+    right = _one_process()
+    compare(
+        lambda name, rank: seen[rank].value[name],
+        [(name, rank) for name in right for rank in range(_SIZE)],
+        lambda name, _: right[name],
+        asked=f"{{}} on rank {{}} after {_STEPS} steps",
+        same=partial(close, rtol=1e-4),
+        tell=told,
+    )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import chain
 
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.lesson_05_watch import WORLD_SIZE, listed
 
 Steps = list[list[int]]  # the numbers of the samples in each forward
 
@@ -20,78 +19,70 @@ class Setting:
     num_steps: int
     batch_size: int
 
+    def __str__(self) -> str:
+        return f"{self.number} samples, num_steps={self.num_steps} and batch_size={self.batch_size}"
 
-def judge_count(steps: Steps, setting: Setting) -> None:
-    """One forward for each step."""
-    if len(steps) != setting.num_steps:
+
+def judge_samples(steps: Sequence[Steps], setting: Setting) -> None:
+    """The samples of all ranks in all steps.
+
+    Raises:
+        Wrong: they are too many, too few, or not those that the exercise asks for.
+    """
+    for rank, of_rank in enumerate(steps):
+        if len(of_rank) != setting.num_steps:
+            raise Wrong(
+                "number_of_steps",
+                f"With {setting}, rank {rank} called the model {len(of_rank)} times; right is {setting.num_steps}, one "
+                "call a step. After the last sample a new epoch begins.",
+            )
+    for number, parts in enumerate(zip(*steps, strict=True), start=1):
+        _judge_step(parts, number, setting)
+    _judge_epochs([list(chain(*parts)) for parts in zip(*steps, strict=True)], setting, len(steps))
+
+
+def _judge_step(parts: Sequence[list[int]], number: int, setting: Setting) -> None:
+    sizes, last = [len(part) for part in parts], setting.number % setting.batch_size
+    is_equal = len(set(sizes)) == 1
+    is_whole = sum(sizes) == setting.batch_size or (last and 0 < sum(sizes) < setting.batch_size)
+    has_shares = not all(sorted(part) == sorted(parts[0]) for part in parts)
+    if not (is_equal and is_whole and has_shares):
+        took = ", ".join(f"rank {rank} took {len(part)} samples {part[:3]}" for rank, part in enumerate(parts))
         raise Wrong(
-            "number_of_steps",
-            f"num_steps={setting.num_steps} with {setting.number} samples and batch_size={setting.batch_size}: a rank "
-            f"called the model {len(steps)} times. One call a step; after the last sample a new epoch begins.",
+            "shares",
+            f"With {setting}, in step {number} {took} (the first three of each). Right is a third of the global batch "
+            "on each rank, and other samples on each.",
         )
 
 
-def judge_step(parts: Sequence[list[int]], number: int, setting: Setting) -> None:
-    """The parts of all ranks in one step."""
-    sizes = [len(part) for part in parts]
-    what = f"Step {number}, batch_size={setting.batch_size} on {WORLD_SIZE} ranks"
-    if len(set(sizes)) > 1:
-        raise Wrong(
-            "uneven_batches",
-            f"{what}: the ranks took {listed(sizes)} samples. The mean over ranks is no mean over samples then.",
-        )
-    if sizes[0] >= setting.batch_size:
-        raise Wrong("global_batch", f"{what}: each rank took {sizes[0]}, so the step has {sum(sizes)} samples.")
-    if all(sorted(part) == sorted(parts[0]) for part in parts):
-        raise Wrong("same_share", f"{what}: all ranks took the same samples, and do the work of one.")
-    last = setting.number % setting.batch_size
-    if sum(sizes) != setting.batch_size and not (last and 0 < sum(sizes) < setting.batch_size):
-        raise Wrong("rank_batch", f"{what}: together they took {sum(sizes)} samples.")
-
-
-def judge_epoch(steps: Sequence[Steps], setting: Setting) -> None:
-    """The first epoch: the steps until the number of samples is used up, less or more than a world of them."""
-    taken, size = Counter[int](), 0
-    for step in zip(*steps, strict=False):
-        batch = list(chain(*step))
-        if size + len(batch) > setting.number + WORLD_SIZE - 1 or size > setting.number - WORLD_SIZE:
-            break
-        taken.update(batch)
-        size += len(batch)
-    doubled = size - len(taken)
-    if doubled >= WORLD_SIZE:
-        missing = setting.number - len(taken)
-        raise Wrong(
-            "doubled",
-            f"In the first {size} samples of {setting.number} {doubled} had been taken before, and {missing} were "
-            "never taken: the ranks do not share one order, or it starts again too soon.",
-        )
-
-
-def judge_epochs(steps: Sequence[Steps], setting: Setting) -> None:
-    """All steps: some cut into epochs leaves out or repeats fewer than a world of samples in each."""
-    batches = [list(chain(*step)) for step in zip(*steps, strict=False)]
-    reached = _cut(batches, Counter(), setting.number)
+def _judge_epochs(batches: Steps, setting: Setting, world_size: int) -> None:
+    """Some cut into epochs leaves out or repeats fewer than a world of samples in each."""
+    reached = _cut(batches, Counter(), setting.number, world_size)
     if reached < len(batches):
+        times = Counter(chain(*batches[: reached + 1]))
+        most, fewest = (
+            max(range(setting.number), key=times.__getitem__),
+            min(range(setting.number), key=times.__getitem__),
+        )
         raise Wrong(
-            "later_epoch",
-            f"Up to step {reached + 1} of {len(batches)}, with {setting.number} samples and batch_size="
-            f"{setting.batch_size}, {WORLD_SIZE} or more samples of an epoch came twice or never. The last step of an "
-            "epoch is smaller instead, and the next epoch begins with its first.",
+            "epochs",
+            f"With {setting}, up to step {reached + 1} sample {most} came {times[most]} times and sample {fewest} "
+            f"came {times[fewest]} times. An epoch takes every sample once, but for "
+            f"fewer than {world_size}; then the next one begins.",
         )
 
 
-def _cut(batches: Steps, taken: Counter[int], number: int) -> int:
+def _cut(batches: Steps, taken: Counter[int], number: int, world_size: int) -> int:
     """How many of these steps fit into epochs, the first of which has taken some samples already."""
-    if not batches or taken.total() - len(taken) >= WORLD_SIZE:
+    if not batches or taken.total() - len(taken) >= world_size:
         return 0 if not batches else -1
     first, rest = batches[0], batches[1:]
     longer, ends = taken + Counter(first), [0]
-    if longer.total() - len(longer) < WORLD_SIZE:
-        ends.append(1 + _cut(rest, longer, number))
-    if taken and number - len(taken) < WORLD_SIZE:  # a new epoch begins with this step
-        ends.append(1 + _cut(rest, Counter(first), number))
+    if longer.total() - len(longer) < world_size:
+        ends.append(1 + _cut(rest, longer, number, world_size))
+    if taken and number - len(taken) < world_size:  # a new epoch begins with this step
+        ends.append(1 + _cut(rest, Counter(first), number, world_size))
     fresh = [sample for sample in first if not taken[sample]]
-    if taken and fresh and number - len(taken) - len(fresh) < WORLD_SIZE:  # or within it
-        ends.append(1 + _cut(rest, Counter(first) - Counter(fresh), number))
+    if taken and fresh and number - len(taken) - len(fresh) < world_size:  # or within it
+        ends.append(1 + _cut(rest, Counter(first) - Counter(fresh), number, world_size))
     return max(ends)

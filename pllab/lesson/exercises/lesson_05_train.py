@@ -4,9 +4,11 @@ Which samples a rank takes, and in which order, is the learner's choice. So ever
 first entry, the model notes the numbers it is called with, and the one process trains on those.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import chain
+from math import isclose
 from typing import Any
 
 import torch
@@ -14,14 +16,22 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_05_batches import Setting, Steps, judge_count, judge_epoch, judge_epochs, judge_step
-from pllab.lesson.exercises.lesson_05_watch import WORLD_SIZE, Attempt, attempt, listed, log_of, run
+from pllab.lesson.exercises.failures import seen_in_call
+from pllab.lesson.exercises.gradients import close, told
+from pllab.lesson.exercises.lesson_05_batches import Setting, Steps, judge_samples
+from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.mistakes import Mistake, compare
 
 Train = Callable[..., Any]
 Numbers = dict[str, torch.Tensor]
 
+_SIZE = 3
+_PLAN = ((1, 1, 1), (_SIZE,))  # each process alone at first, to get ready
 _LR = 0.4
 _CLASSES = 5
+# 29 samples in batches of 12 are three steps with 3 to 6 samples in the last: seven steps are over two epochs.
+_SETTINGS = (Setting(24, 4, 3, 6), Setting(29, None, 7, 12))
+_NEVER_TRAINED = ("fixed.weight", "fixed.bias", "skipped.weight", "skipped.bias", "scale")
 
 
 class Samples:
@@ -65,37 +75,33 @@ class Noting(nn.Module):
         return logits
 
 
-# 29 samples in batches of 12 are three steps with 3 to 6 samples in the last: seven steps are over two epochs.
-SETTINGS = {"rows": Setting(24, 4, 3, 6), "ragged": Setting(29, None, 7, 12)}
-
-
 @dataclass(frozen=True)
 class Seen:
     """One rank: what it returned, the samples of its forwards, and its numbers before and after."""
 
-    attempt: Attempt
     returned: Any
     steps: Steps
     before: Numbers
     after: Numbers
 
 
-def train_on_ranks(rank: int, world_size: int, train: Train, folder: str) -> dict[str, Seen]:
-    """Inside a rank: both settings, each with other random numbers and another model than on the other ranks."""
-    warm = nn.Parameter(torch.zeros(1))
-    torch.optim.SGD([warm], 0.1).step()  # torch imports seconds' worth of itself in the first step of an optimizer
-    results = dict[str, Seen]()
-    for name, setting in SETTINGS.items():
+def train_on_ranks(watch: Watch, rank: int, world_size: int, train: Train) -> dict[str, Attempt]:
+    """On every rank: both settings, each with other random numbers and another model than on the other ranks."""
+    if world_size == 1:
+        unused = nn.Parameter(torch.zeros(1))
+        torch.optim.SGD([unused], 0.1).step()  # torch imports seconds' worth of itself in an optimizer's first step
+        return {}
+    seen: dict[str, Attempt] = {}
+    for setting in _SETTINGS:
         torch.manual_seed(100 + rank)
         model = Noting()
         before = _numbers(model)
         arguments = (rank, world_size, model, Samples(setting.number, setting.length))
-        steps = (setting.num_steps, setting.batch_size, _LR)
-        returned, attempted = attempt(log_of(folder, rank), train, *arguments, *steps)
-        results[name] = Seen(attempted, _plain(returned), model.steps, before, _numbers(model))
-        if attempted.error:
+        attempt = watch.attempt(train, *arguments, setting.num_steps, setting.batch_size, _LR)
+        seen[str(setting)] = attempt.holding(Seen(_plain(attempt.value), model.steps, before, _numbers(model)))
+        if attempt.failed:
             break
-    return results
+    return seen
 
 
 def _numbers(model: nn.Module) -> Numbers:
@@ -111,154 +117,111 @@ def _plain(returned: Any) -> Any:
     return f"a list with a {type(others[0]).__name__} in it" if others else [float(loss) for loss in returned]
 
 
-def _seen(name: str, train: Train) -> list[Seen]:
-    return run(train_on_ranks, train).of(name)
+def _seen(train: Train, setting: Setting) -> list[Seen]:
+    return [one.value for one in seen_in_call(train_on_ranks, train, _PLAN, _SIZE, str(setting))]
 
 
 @case("every rank takes an equal part of each global batch, and together they take every sample once an epoch")
 def shared(train: Train) -> None:
-    for name, setting in SETTINGS.items():
-        seen = _seen(name, train)
-        for each in seen:
-            judge_count(each.steps, setting)
-        for step in range(setting.num_steps):
-            judge_step([each.steps[step] for each in seen], step + 1, setting)
-        judge_epoch([each.steps for each in seen], setting)
-        judge_epochs([each.steps for each in seen], setting)
+    for setting in _SETTINGS:
+        judge_samples([each.steps for each in _seen(train, setting)], setting)
 
 
 @case("it returns the loss of every step, the same numbers on all ranks")
 def losses_returned(train: Train) -> None:
-    for name, setting in SETTINGS.items():
-        returned = [each.returned for each in _seen(name, train)]
+    for setting in _SETTINGS:
+        returned = [each.returned for each in _seen(train, setting)]
         for losses in returned:
-            if isinstance(losses, str):
-                raise Wrong("no_losses", f"It should return a list of {setting.num_steps} floats; it gave {losses}.")
-            if len(losses) != setting.num_steps:
-                raise Wrong("number_of_losses", f"{setting.num_steps} steps gave {len(losses)} losses.")
-        if any(not _near(losses, returned[0]) for losses in returned):
-            raise Wrong(
-                "own_losses",
-                f"The ranks returned other losses ({listed([f'{losses[0]:.3f}' for losses in returned])} for step 1): "
-                "each tells of its own share. The loss of the global batch is the mean over the ranks.",
-            )
+            if isinstance(losses, str) or len(losses) != setting.num_steps:
+                what = losses if isinstance(losses, str) else f"{len(losses)} losses"
+                raise Wrong(
+                    "no_losses",
+                    f"With {setting}, your function gave {what}; right is a list of floats, one for each step.",
+                )
+        for step, losses in enumerate(zip(*returned, strict=True), start=1):
+            if any(not _near(loss, losses[0]) for loss in losses):
+                said = ", ".join(f"{loss:.4f}" for loss in losses)
+                raise Wrong(
+                    "own_losses",
+                    f"With {setting}, the ranks returned {said} for step {step}; right is the mean over the global "
+                    "batch, on all.",
+                )
 
 
 @case("ranks that start from different weights end with equal ones, and what is frozen or skipped stays rank 0's")
 def equal_models(train: Train) -> None:
-    for name in SETTINGS:
-        _judge_equal(_seen(name, train))
+    for setting in _SETTINGS:
+        seen = _seen(train, setting)
+        for key in (*_NEVER_TRAINED, *seen[0].after):  # the start shows best where nothing is trained
+            for rank, each in enumerate(seen):
+                if _same(each.after[key], seen[0].after[key]):
+                    continue
+                ends = f"{key} on rank {rank} ends with {told(each.after[key], seen[0].after[key])}, as on rank 0"
+                if key in _NEVER_TRAINED:
+                    raise Wrong(
+                        "own_start", f"{ends}. Training leaves it alone: give it rank 0's numbers at the start."
+                    )
+                raise Wrong("wrong", f"{ends}. The ranks started equal and parted.")
 
 
 @case("losses and weights are those of one process that takes the whole batches with plain SGD")
 def equals_one_process(train: Train) -> None:
-    for name, setting in SETTINGS.items():
-        seen = _seen(name, train)
-        batches = [list(chain(*step)) for step in zip(*(each.steps for each in seen), strict=False)]
-        for each in seen:
-            judge_count(each.steps, setting)
-        _judge_equal(seen)
-        right = _one_process(seen[0].before, setting, batches)
-        if not _same(seen[0].after, right[1]):
-            raise _parted(seen, setting, batches, right)
-        returned = seen[0].returned
-        if isinstance(returned, list) and len(returned) == len(right[0]) and not _near(returned, right[0]):
-            raise _other_loss(seen, setting, right[0])
+    seen = {setting: _seen(train, setting) for setting in _SETTINGS}
+
+    @cache
+    def one_process(setting: Setting, **how: float) -> tuple[list[float], Numbers]:
+        batches = [list(chain(*parts)) for parts in zip(*(each.steps for each in seen[setting]), strict=True)]
+        return _one_process(setting, seen[setting][0].before, batches, **how)
+
+    mistakes = [
+        Mistake(
+            "sum_not_mean",
+            f"It comes out with a gradient {_SIZE} times as large, such as a sum over the ranks.",
+            like=lambda key, setting: one_process(setting, factor=_SIZE)[1][key],
+        ),
+        Mistake(
+            "not_zeroed",
+            "It comes out when the gradients of earlier steps are kept; clear them before each backward.",
+            like=lambda key, setting: one_process(setting, kept=1.0)[1][key],
+        ),
+    ]
+    compare(
+        lambda key, setting: seen[setting][0].after[key],
+        [(key, setting) for setting in _SETTINGS for key in seen[setting][0].after],
+        lambda key, setting: one_process(setting)[1][key],
+        mistakes,
+        asked="{} after training with {}",
+        same=_same,
+        tell=told,
+    )
+    compare(
+        lambda step, setting: seen[setting][0].returned[step - 1],
+        [(step, setting) for setting in _SETTINGS for step in range(1, setting.num_steps + 1)],
+        lambda step, setting: one_process(setting)[0][step - 1],
+        asked="the loss of step {} with {}",
+        same=_near,
+    )
 
 
-def _judge_equal(seen: list[Seen]) -> None:
-    """Whether the ranks end with one model, and if not, why."""
-    apart = [key for key in seen[0].after if any(not _close(each.after[key], seen[0].after[key]) for each in seen)]
-    if not apart:
-        return
-    if all(_close(each.after[key], each.before[key]) for each in seen for key in each.after):
-        raise Wrong("no_step", "No weight has changed on any rank: nothing was trained, or another model was.")
-    moved = [[each.after[key] - each.before[key] for key in apart] for each in seen]
-    if apart == ["scale"]:
-        raise Wrong("buffers_forgotten", "Each rank still has a scale of its own: it is a buffer, and forward uses it.")
-    if set(apart) <= {"fixed.weight", "fixed.bias", "skipped.weight", "skipped.bias", "scale"}:
-        raise Wrong("frozen_forgotten", f"{', '.join(apart)} still has another value on each rank.")
-    if all(_close(mine, first) for move in moved for mine, first in zip(move, moved[0], strict=True)):
-        raise Wrong(
-            "own_start",
-            "All ranks made the same steps and still have different weights: they started from different ones. "
-            "Averaged gradients keep equal models equal; they make none equal.",
-        )
-    kept = [key for key in ("fixed.weight", "skipped.weight") if key in apart]
-    if kept:
-        raise Wrong("own_start", f"{kept[0]} is never trained and differs: the ranks did not start from one model.")
-    raise Wrong("own_gradients", "The ranks start equal and part: each stepped on a gradient of its own.")
-
-
-def _one_process(start: Numbers, setting: Setting, batches: Steps, **how: Any) -> tuple[list[float], Numbers]:
-    """Losses and weights of one process; `how`: a factor of the gradient, `keep` gradients, momentum."""
-    model, data = Noting(), Samples(setting.number, setting.length)
+def _one_process(
+    setting: Setting, start: Numbers, batches: Steps, factor: float = 1.0, kept: float = 0.0
+) -> tuple[list[float], Numbers]:
+    """Losses and weights of one process; `kept` is the part of the last step's gradient that is in the next one."""
+    model, data, losses = Noting(), Samples(setting.number, setting.length), []
     with torch.no_grad():
         for key, tensor in [*model.named_parameters(), *model.named_buffers()]:
             tensor.copy_(start[key])
-    losses, speed = [], {key: torch.zeros_like(p) for key, p in model.named_parameters()}
     for batch in batches:
-        if not how.get("keep"):
-            model.zero_grad()
         loss = cross_entropy(model(data.x[batch]).flatten(0, -2), data.y[batch].flatten())
         loss.backward()
         losses.append(loss.item())
         with torch.no_grad():
-            for key, parameter in model.named_parameters():
+            for parameter in model.parameters():
                 if parameter.grad is not None:
-                    speed[key].mul_(how.get("momentum", 0.0)).add_(parameter.grad, alpha=how.get("factor", 1.0))
-                    parameter.sub_(speed[key], alpha=_LR)
+                    parameter.sub_(parameter.grad, alpha=_LR * factor)
+                    parameter.grad *= kept
     return losses, _numbers(model)
 
 
-def _parted(seen: list[Seen], setting: Setting, batches: Steps, right: tuple[list[float], Numbers]) -> Wrong:
-    """Why the weights are not those of one process."""
-    after, start = seen[0].after, seen[0].before
-    if all(_close(after[key], start[key]) for key in after):
-        return Wrong("no_step", "No weight has changed: nothing was trained, or another model was.")
-    for rank, each in enumerate(seen[1:], start=1):
-        if _same(after, _one_process(each.before, setting, batches)[1]):
-            return Wrong("wrong_source", f"All ranks started from the weights of rank {rank}; the source is rank 0.")
-    ways: dict[str, tuple[dict[str, Any], str]] = {
-        "sum_not_mean": ({"factor": WORLD_SIZE}, f"the gradient is {WORLD_SIZE} times as large: a sum, and no mean"),
-        "divided_twice": ({"factor": 1 / WORLD_SIZE}, f"the gradient is divided by {WORLD_SIZE} once too often"),
-        "not_zeroed": ({"keep": True}, "the gradients of earlier steps are still in it; they have to be cleared"),
-        "momentum": ({"momentum": 0.9}, "it remembers earlier gradients; plain SGD has no momentum"),
-    }
-    for hint_id, (how, words) in ways.items():
-        if _same(after, _one_process(start, setting, batches, **how)[1]):
-            return Wrong(hint_id, f"The weights at the end differ from those of one process: {words}.")
-    for rank, each in enumerate(seen):
-        if _same(after, _one_process(start, setting, each.steps)[1]):
-            return Wrong("one_rank_kept", f"All ranks learned from the samples of rank {rank} alone.")
-    wrong = [key for key in after if not _close(after[key], right[1][key])]
-    return Wrong("parts_from_one_process", f"After {len(batches)} steps {', '.join(wrong)} differs from one process.")
-
-
-def _other_loss(seen: list[Seen], setting: Setting, right: list[float]) -> Wrong:
-    """The weights are right, and the losses are not."""
-    losses = seen[0].returned
-    if _near(losses, [WORLD_SIZE * loss for loss in right]):
-        return Wrong(
-            "loss_summed", f"The losses are {WORLD_SIZE} times those of one process: their sum over the ranks."
-        )
-    if _near(losses[:-1], right[1:]):
-        return Wrong("late_loss", "Each loss is that of the next step's: note it before the weights change.")
-    step = next(k for k, (mine, its) in enumerate(zip(losses, right, strict=True)) if abs(mine - its) > 1e-4)
-    return Wrong(
-        "other_loss",
-        f"The weights are right and the loss of step {step + 1} of {setting.num_steps} is {losses[step]:.4f}; the mean "
-        f"over the global batch is {right[step]:.4f}.",
-    )
-
-
-def _same(mine: Numbers, right: Numbers) -> bool:
-    return all(_close(mine[key], right[key]) for key in right)
-
-
-def _close(mine: torch.Tensor, right: torch.Tensor) -> bool:
-    return torch.allclose(mine, right, rtol=1e-3, atol=1e-5)
-
-
-def _near(mine: Sequence[float], right: Sequence[float]) -> bool:
-    return len(mine) == len(right) and all(abs(a - b) <= 1e-4 for a, b in zip(mine, right, strict=True))
+_same = partial(close, rtol=1e-3, atol=1e-5)
+_near = partial(isclose, rel_tol=0.0, abs_tol=1e-4)

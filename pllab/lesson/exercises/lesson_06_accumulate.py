@@ -4,9 +4,7 @@ The loss notes when it is computed and when its backward begins, and how many me
 launch runs several numbers of micro-batches.
 """
 
-from collections import Counter
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,11 +13,16 @@ from torch import nn
 
 from pllab.comm import record_messages
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, judge_alone, seen_on_ranks, write_down
+from pllab.lesson.exercises.failures import seen_in_call
+from pllab.lesson.exercises.gradients import close, told
+from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.mistakes import Mistake, compare
 
 LossOf = Callable[[torch.Tensor], torch.Tensor]
 Accumulate = Callable[[nn.Module, LossOf, list[torch.Tensor]], Any]
 
+_SIZE = 2
+_PLAN = ((_SIZE, 1),)
 _NUMBERS = (3, 1, 4)  # of micro-batches
 _WIDTH = 4
 _SLACK_BYTES = 64  # a solution may also count something over the ranks
@@ -35,153 +38,134 @@ class _Event(NamedTuple):
 
 @dataclass
 class Seen:
-    """What one rank saw, beside the truth of one process that has all the data, and some well-known wrong ones."""
+    """What one rank saw in one call."""
 
-    got: list[torch.Tensor | None]
-    truth: list[torch.Tensor]
-    local: list[torch.Tensor]
-    last: list[torch.Tensor]
-    num_micro_batches: int
-    num_messages: int = 0
-    num_bytes: int = 0
+    gradients: list[torch.Tensor | None] = field(default_factory=list)
     events: list[_Event] = field(default_factory=list)
 
 
-def program(rank: int, world_size: int, accumulate: Accumulate, folder: str) -> list[Seen]:
-    """One call on one rank for each number of micro-batches."""
-    return [_call(rank, world_size, accumulate, folder, number) for number in _NUMBERS]
+def accumulate_on_ranks(watch: Watch, rank: int, world_size: int, accumulate: Accumulate) -> dict[str, Attempt]:
+    """On every rank: a call for each number of micro-batches."""
+    attempts: dict[str, Attempt] = {}
+    for number in _NUMBERS:
+        model, data = _given(number, world_size)
+        seen, micro_batches = Seen(), data[rank]
+        with record_messages() as ledger:
+            loss_of = _noting(model, micro_batches, seen.events, ledger.count)
+            attempt = watch.attempt(accumulate, model, loss_of, list(micro_batches))
+        seen.gradients = [parameter.grad for name, parameter in model.named_parameters() if name != "unused"]
+        attempts[_in_words(number)] = attempt.holding(seen)
+        if attempt.failed:
+            break
+    return attempts
 
 
-def _call(rank: int, world_size: int, accumulate: Accumulate, folder: str, num_micro_batches: int) -> Seen:
-    torch.manual_seed(num_micro_batches)
+def _in_words(number: int) -> str:
+    return f"{number} micro-batch{'es' * (number > 1)}"
+
+
+def _given(number: int, world_size: int) -> tuple[nn.Module, list[list[torch.Tensor]]]:
+    """The model, and the micro-batches of every rank."""
+    torch.manual_seed(number)
     model = nn.Sequential(nn.Linear(_WIDTH, _WIDTH), nn.Tanh(), nn.Linear(_WIDTH, _WIDTH))
     model.register_parameter("unused", nn.Parameter(torch.zeros(3)))
-    data = [[torch.randn(6, _WIDTH) for _ in range(num_micro_batches)] for _ in range(world_size)]
-    wrong_ones = _alone(model, data[rank]), _alone(model, [one[-1] for one in data])
-    seen = Seen([], _alone(model, [x for share in data for x in share]), *wrong_ones, num_micro_batches)
-    numbers = {id(x): number for number, x in enumerate(data[rank])}
-    with record_messages(write_down(folder, rank)) as ledger:
-
-        def loss_of(x: torch.Tensor) -> torch.Tensor:
-            number = numbers.get(id(x), -1)
-            seen.events.append(_Event("forward", number, ledger.count()))
-            loss: torch.Tensor = model(x).square().mean()
-            loss.register_hook(lambda _: seen.events.append(_Event("backward", number, ledger.count())))
-            return loss
-
-        accumulate(model, loss_of, list(data[rank]))
-    seen.got = [parameter.grad for name, parameter in model.named_parameters() if name != "unused"]
-    seen.num_messages = ledger.count()
-    # the busiest kind of call: a reduce and a broadcast of the same tensor count once
-    seen.num_bytes = max((ledger.num_bytes(message.name) for message in ledger.messages), default=0)
-    return seen
+    return model, [[torch.randn(6, _WIDTH) for _ in range(number)] for _ in range(world_size)]
 
 
-def _everything(accumulate: Accumulate) -> list[Seen]:
-    """What every rank saw of every number of micro-batches."""
-    return [seen for by_number in seen_on_ranks(program, accumulate) for seen in by_number]
+def _noting(
+    model: nn.Module, micro_batches: list[torch.Tensor], events: list[_Event], count: Callable[[], int]
+) -> LossOf:
+    """The loss of a micro-batch, which notes its forward and its backward; -1 stands for any other tensor."""
+    numbers = {id(x): number for number, x in enumerate(micro_batches)}
+
+    def loss_of(x: torch.Tensor) -> torch.Tensor:
+        number = numbers.get(id(x), -1)
+        events.append(_Event("forward", number, count()))
+        loss: torch.Tensor = model(x).square().mean()
+        loss.register_hook(lambda _: events.append(_Event("backward", number, count())))
+        return loss
+
+    return loss_of
 
 
-def _alone(model: nn.Module, batches: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The gradient of the mean loss over these batches, in one process."""
-    model = deepcopy(model)
-    model(torch.cat(batches)).square().mean().backward()
+def _gradients(number: int, size: int, micro_batches: slice = slice(None)) -> list[torch.Tensor]:
+    """The gradient of the mean loss over these micro-batches of all ranks, in one process."""
+    model, data = _given(number, size)
+    model(torch.cat([x for share in data for x in share[micro_batches]])).square().mean().backward()
     return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def _attempts(accumulate: Accumulate, number: int, size: int = _SIZE) -> list[Attempt]:
+    return seen_in_call(accumulate_on_ranks, accumulate, _PLAN, size, _in_words(number))
 
 
 @case("each micro-batch runs forward and backward before the next")
 def one_graph_at_a_time(accumulate: Accumulate) -> None:
-    for one in _everything(accumulate):
-        wanted = [(kind, number) for number in range(one.num_micro_batches) for kind in ("forward", "backward")]
-        happened = [(event.kind, event.micro_batch) for event in one.events]
-        if sorted(happened) != sorted(wanted):
-            (kind, again), times = Counter(happened).most_common(1)[0]
-            if times > 1 and again >= 0:
+    for number in _NUMBERS:
+        wanted = [(kind, each) for each in range(number) for kind in ("forward", "backward")]
+        for one in _attempts(accumulate, number):
+            happened = [(kind, each) for kind, each, _ in one.value.events]
+            said = ", ".join(f"{kind} of {each if each >= 0 else 'another tensor'}" for kind, each in happened)
+            what = f"With {_in_words(number)} your function ran: {said or 'nothing'}."
+            if sorted(happened) != sorted(wanted):
+                raise Wrong("not_every_batch", f"{what} Right is one forward and one backward of each.")
+            if [kind for kind, _ in happened] != [kind for kind, _ in wanted]:
                 raise Wrong(
-                    "again",
-                    f"The {kind} of micro-batch {again} of {one.num_micro_batches} ran {times} times, so what it adds "
-                    "is counted again. Call backward on the loss of each micro-batch alone, once.",
+                    "graphs_kept",
+                    f"{what} So several graphs were in memory. Run the backward of each before the next forward.",
                 )
-            used = len({number for kind, number in happened if kind == "backward" and number >= 0})
-            raise Wrong(
-                "not_every_batch",
-                f"{used} of {one.num_micro_batches} micro-batches ran forward and backward once; run each once.",
-            )
-        if [kind for kind, _ in happened] != [kind for kind, _ in wanted]:
-            raise Wrong(
-                "graphs_kept",
-                "The next forward ran before the backward of the one before it, so several graphs were in memory. "
-                "Accumulation exists to hold one; call backward() for each micro-batch.",
-            )
 
 
 @case("one set of messages, none before the last backward")
 def one_set_of_messages(accumulate: Accumulate) -> None:
-    everything = _everything(accumulate)
-    for one in everything:
-        limit, before = len(one.truth), one.events[-1].num_messages if one.events else 0
-        if one.num_messages == 0 and any(other.num_messages for other in everything):
-            raise Wrong(
-                "not_averaged",
-                f"With {one.num_micro_batches} micro-batch(es) no message was sent: each rank keeps the gradient of "
-                "its own share. Average whatever their number is.",
-            )
-        if one.num_messages == 0:
-            raise Wrong("unseen", "The ledger saw no message; average with functions of pllab.comm.")
-        if before and one.num_messages > before:
-            raise Wrong(
-                "every_backward",
-                f"{one.num_messages} messages for {limit} parameters, {before} of them before the last backward: "
-                "each backward sends again what was sent before. Average once, after the last.",
-            )
-        if before:
-            raise Wrong(
-                "before_the_end",
-                f"All {before} messages left before the last backward, so what it adds is never averaged. Accumulate "
-                "to the end, then average.",
-            )
-        if one.num_messages > limit:
-            raise Wrong("too_many", f"{one.num_messages} messages for {limit} parameters; one each is enough.")
-        gradient_bytes = sum(gradient.nbytes for gradient in one.truth)
-        if one.num_bytes > gradient_bytes + _SLACK_BYTES:
-            raise Wrong(
-                "sent_twice",
-                f"The gradients have {gradient_bytes} bytes and your messages carried {one.num_bytes}: the same "
-                "gradients were averaged more than once, which changes no number and costs the time again.",
-            )
+    for number in _NUMBERS:
+        gradients = _gradients(number, _SIZE)
+        num_bytes = sum(gradient.nbytes for gradient in gradients)
+        for one in _attempts(accumulate, number):
+            sent, before = len(one.messages), one.value.events[-1].num_messages
+            if before:
+                raise Wrong(
+                    "every_backward",
+                    f"With {_in_words(number)}, {before} of your {sent} messages left before the last backward; right "
+                    "is none. Average once, when all gradients are added up.",
+                )
+            # the busiest kind of call: a reduce and a broadcast of the same tensor count once
+            most = max((sum(each.num_bytes for each in one.named(kind.name)) for kind in one.messages), default=0)
+            if sent > len(gradients) or most > num_bytes + _SLACK_BYTES:
+                raise Wrong(
+                    "sent_twice",
+                    f"With {_in_words(number)} your function sent {sent} messages, with {most} bytes; the "
+                    f"{len(gradients)} gradients have {num_bytes}, so one message each, or one for all, is enough.",
+                )
 
 
 @case("the gradient equals that of one process with all the data")
 def equals_one_process(accumulate: Accumulate) -> None:
-    for one in _everything(accumulate):
-        for got, truth, local, last in zip(one.got, one.truth, one.local, one.last, strict=True):
-            _judge(got, truth, local, last, one.num_micro_batches)
-    for one in seen_on_ranks(program, accumulate, 1)[0]:
-        for got, truth in zip(one.got, one.truth, strict=True):
-            judge_alone(got, truth)
-
-
-def _judge(got: torch.Tensor | None, truth: torch.Tensor, local: torch.Tensor, last: torch.Tensor, k: int) -> None:
-    """Name the bug from the numbers; k is the number of micro-batches."""
-    w = WORLD_SIZE
-    if close(got, truth):
-        return
-    if got is None:
-        raise Wrong("gone", "A parameter has no gradient afterwards; leave the mean in parameter.grad.")
-    factors = {k: ("not_divided", "times the number of micro-batches: backward adds up, so divide each loss by it")}
-    factors[w] = ("sum", "times the number of ranks: all_reduce sums, so divide by world_size()")
-    factors[k * w] = ("sum", "times micro-batches and ranks: both were added up and neither was divided")
-    for factor, (hint_id, words) in factors.items():
-        if close(got, truth * factor):
-            raise Wrong(hint_id, f"The gradient is {factor} times too large, {words}.")
-    if any(close(got, last * factor) for factor in (1, w, 1 / k, w / k)):
-        raise Wrong("only_last", "Only the last micro-batch is in the gradient: the ones before were thrown away.")
-    if any(close(got, local * factor) for factor in (1, k, 1 / w)):
-        raise Wrong("not_averaged", "Each rank has the gradient of its own share; average over the ranks.")
-    if any(close(got, truth * k / other) for other in range(1, 20)):
-        raise Wrong(
-            "other_number",
-            f"With {k} micro-batch(es) the gradient has the wrong size, as if it had been divided by another number; "
-            "divide by the number of those that came in.",
+    only_last = Mistake(
+        "only_last",
+        "Only the last micro-batch is in it: the gradients before it were thrown away.",
+        when=lambda got, place, number, _: any(
+            close(got, factor * _gradients(number, _SIZE, slice(-1, None))[place]) for factor in (1, 1 / number)
+        ),
+    )
+    not_divided = Mistake(
+        "not_divided",
+        "It is as many times too large as there are micro-batches: backward adds up, so divide each loss.",
+        like=lambda place, number, _: number * _gradients(number, _SIZE)[place],
+    )
+    half = Mistake(
+        "literal_world_size",
+        "That is half of it, and right on two ranks alone. Ask world_size().",
+        like=lambda place, number, _: _gradients(number, 1)[place] / 2,
+    )
+    for size, mistakes in ((_SIZE, [not_divided, only_last]), (1, [half])):
+        seen = {number: _attempts(accumulate, number, size) for number in _NUMBERS}
+        compare(
+            lambda place, number, rank, seen=seen: seen[number][rank].value.gradients[place],
+            [(place, number, rank) for number in _NUMBERS for rank in range(size) for place in range(4)],
+            lambda place, number, _, size=size: _gradients(number, size)[place],
+            mistakes,
+            asked=f"gradient {{}} with {{}} micro-batches, on rank {{}} of {size},",
+            same=close,
+            tell=told,
         )
-    raise Wrong("value", "The gradient is not that of one process with all the data.")

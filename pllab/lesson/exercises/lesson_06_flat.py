@@ -6,18 +6,23 @@ was seen.
 """
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from pllab.comm import record_messages
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_06_ranks import WORLD_SIZE, close, judge_alone, mean, seen_on_ranks, write_down
+from pllab.lesson.exercises.failures import seen_in_call
+from pllab.lesson.exercises.gradients import close, told
+from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.mistakes import Mistake, compare
 
 AverageFlat = Callable[[nn.Module], Any]
+
+_SIZE = 2
+_PLAN = ((_SIZE, 1),)
 
 
 class _Parameter(NamedTuple):
@@ -69,177 +74,125 @@ _SHORT = _numbered(
     _Parameter("alone", (5,), torch.float64),
     _Parameter("shorter", (3,), torch.float16),
 )
-_LAYOUTS = (_MIXED, _drawn(), _SHORT)
 _NOTHING = _numbered(_Parameter("frozen", (2, 2)), _Parameter("unused", (3,)))
+_LAYOUTS = {"many shapes": _MIXED, "drawn by chance": _drawn(), "short types": _SHORT, "no gradient": _NOTHING}
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What one rank had after the call: gradients by name, the shapes of its messages, and an exception's words."""
-
-    gradients: dict[str, torch.Tensor | None]
-    messages: list[tuple[int, ...]]
-    error: str = ""
-
-
-def program(rank: int, _world_size: int, average_flat: AverageFlat, folder: str) -> list[Seen]:
-    """One call on one rank for each model; the last has no gradient at all."""
-    seen = [_call(average_flat, layout, rank, folder) for layout in _LAYOUTS]
-    try:
-        return [*seen, _call(average_flat, _NOTHING, rank, folder)]
-    except Exception as error:
-        return [*seen, Seen({}, [], f"{type(error).__name__}: {error}")]
-
-
-def alone(rank: int, _world_size: int, average_flat: AverageFlat, folder: str) -> dict[str, torch.Tensor | None]:
-    """The gradients after a call in a world of one rank."""
-    return _call(average_flat, _MIXED, rank, folder).gradients
+def average_on_ranks(watch: Watch, rank: int, world_size: int, average_flat: AverageFlat) -> dict[str, Attempt]:
+    """On every rank: a call for each model, or for the first one in a world of one; the value is the gradients."""
+    seen: dict[str, Attempt] = {}
+    for name, layout in list(_LAYOUTS.items())[: None if world_size > 1 else 1]:
+        model = nn.Module()
+        for one in layout:
+            gradient = _gradient(one, rank)
+            parameter = nn.Parameter(torch.zeros_like(gradient), requires_grad=not one.name.startswith("frozen"))
+            parameter.grad = gradient if one.has_gradient else None
+            model.register_parameter(one.name, parameter)
+        attempt = watch.attempt(average_flat, model)
+        seen[name] = attempt.holding({each: parameter.grad for each, parameter in model.named_parameters()})
+        if attempt.failed:
+            break
+    return seen
 
 
-def _call(average_flat: AverageFlat, layout: _Layout, rank: int, folder: str) -> Seen:
-    model = nn.Module()
-    for one in layout:
-        gradient = gradient_of(one, rank)
-        if one.name == "transposed":
-            gradient = gradient.T.contiguous().T
-        parameter = nn.Parameter(torch.zeros_like(gradient), requires_grad=not one.name.startswith("frozen"))
-        parameter.grad = gradient if one.has_gradient else None
-        model.register_parameter(one.name, parameter)
-    with record_messages(write_down(folder, rank)) as ledger:
-        average_flat(model)
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return Seen(gradients, [message.shape for message in ledger.messages])
-
-
-def gradient_of(one: _Parameter, rank: int) -> torch.Tensor:
+def _gradient(one: _Parameter, rank: int) -> torch.Tensor:
     """Numbers such as 312.0: rank 1 adds 7 to them, and float64 has digits that float32 cannot hold."""
     places = torch.arange(float(torch.Size(one.shape).numel()), dtype=one.dtype)
     digits = 1e-7 if one.dtype == torch.float64 else 0.0
     gradient = (100 * one.number + places * (1 + digits) + (7 + digits) * rank).reshape(one.shape)
+    if one.name == "transposed":
+        gradient = gradient.T.contiguous().T
     return torch.zeros_like(gradient) if one.name == f"zero_on_rank_{rank}" else gradient
 
 
-def _layouts(average_flat: AverageFlat) -> Iterator[tuple[_Layout, list[Seen]]]:
-    """Each model that has gradients, with what every rank saw of it."""
-    by_rank = seen_on_ranks(program, average_flat)
-    for number, layout in enumerate(_LAYOUTS):
-        yield layout, [seen[number] for seen in by_rank]
+def _compare(
+    average_flat: AverageFlat,
+    parameters: Callable[[_Parameter], bool],
+    mistakes: Sequence[Mistake],
+    *,
+    size: int = _SIZE,
+    tolerance: float = 1e-5,
+) -> None:
+    """Compare the gradients of these parameters, in all models that have a gradient, with the mean."""
+    for name, layout in list(_LAYOUTS.items())[: 3 if size > 1 else 1]:
+        seen = seen_in_call(average_on_ranks, average_flat, _PLAN, size, name)
+        compare(
+            lambda one, rank, seen=seen: seen[rank].value[one.name],
+            [(one, rank) for one in layout if parameters(one) for rank in range(size)],
+            partial(_mean, size=size),
+            mistakes,
+            asked=f"{{0.name}}, {{0.dtype}}, on rank {{1}} of {size},",
+            same=partial(close, rtol=tolerance, atol=tolerance),
+            tell=told,
+        )
+
+
+def _mean(one: _Parameter, _: int, size: int, factor: int = 1) -> torch.Tensor | None:
+    """The mean over the ranks, where there is a gradient, or a multiple of it."""
+    return torch.stack([_gradient(one, rank) for rank in range(size)]).mean(0) * factor if one.has_gradient else None
 
 
 @case("every gradient is the mean over the ranks, in its own parameter")
 def in_place(average_flat: AverageFlat) -> None:
-    for layout, seen in _layouts(average_flat):
-        for one in layout:
-            if one.has_gradient:
-                parts = [gradient_of(one, rank) for rank in range(WORLD_SIZE)]
-                for rank in range(WORLD_SIZE):
-                    _judge_left_out(one, layout, seen[rank].gradients, rank)
-                    _judge(one, rank, [each.gradients[one.name] for each in seen], parts)
-    (gradients,) = seen_on_ranks(alone, average_flat, 1)
-    for one in _MIXED:
-        if one.has_gradient:
-            judge_alone(gradients[one.name], gradient_of(one, 0))
+    mistakes = [
+        Mistake(
+            "sum", "That is the sum over the ranks; divide by world_size().", like=partial(_mean, size=2, factor=2)
+        ),
+        Mistake(
+            "left_out",
+            "That is this rank's own gradient: it is not in the message, or never written back.",
+            like=_gradient,
+        ),
+    ]
+    _compare(average_flat, lambda one: one.has_gradient, mistakes)
+    half = Mistake(
+        "literal_world_size",
+        "That is half of the sum, as is right on two ranks alone. Ask world_size().",
+        like=lambda one, rank: _gradient(one, rank) / 2,
+    )
+    _compare(average_flat, lambda one: one.has_gradient, [half], size=1)
 
 
 @case("float64 gradients keep their digits")
 def keeps_digits(average_flat: AverageFlat) -> None:
-    for layout, seen in _layouts(average_flat):
-        for one in layout:
-            if one.dtype != torch.float64:
-                continue
-            expected = mean([gradient_of(one, rank) for rank in range(WORLD_SIZE)])
-            got = [each.gradients[one.name] for each in seen]
-            if all(close(each, expected, 1e-5) for each in got) and not all(
-                close(each, expected, 1e-12) for each in got
-            ):
-                raise Wrong(
-                    "dtype_lost",
-                    f"The float64 gradient of {one.name!r} came back with the digits of a smaller type: it travelled "
-                    "in a flat tensor of float32. Give each data type a flat tensor of its own.",
-                )
+    short = Mistake(
+        "dtype_lost",
+        "That is nearly right: it travelled in a flat tensor of a smaller type. Give each data type one of its own.",
+        when=lambda got, one, rank: close(got, _mean(one, rank, _SIZE)),
+    )
+    _compare(average_flat, lambda one: one.has_gradient and one.dtype == torch.float64, [short], tolerance=1e-12)
 
 
 @case("frozen and unused parameters keep grad None")
 def leaves_none(average_flat: AverageFlat) -> None:
-    for layout, seen in _layouts(average_flat):
-        for each in seen:
-            filled = [one.name for one in layout if not one.has_gradient and each.gradients[one.name] is not None]
-            if filled:
-                raise Wrong(
-                    "none_filled",
-                    f"{filled[0]!r} had no gradient and has one now. An optimizer treats None and zeros differently "
-                    "(momentum and weight decay go on for zeros); leave None alone.",
-                )
+    filled = Mistake(
+        "none_filled",
+        "An optimizer treats None and zeros differently: momentum and weight decay go on for zeros. Leave None alone.",
+        when=lambda *_: True,
+    )
+    _compare(average_flat, lambda one: not one.has_gradient, [filled])
 
 
 @case("the ledger has at most one message per data type")
 def few_messages(average_flat: AverageFlat) -> None:
-    for layout, seen in _layouts(average_flat):
-        num_dtypes, messages = len({one.dtype for one in layout if one.has_gradient}), seen[0].messages
-        if len(messages) > num_dtypes:
+    for name, layout in _LAYOUTS.items():
+        num_dtypes = len({one.dtype for one in layout if one.has_gradient})
+        sent = seen_in_call(average_on_ranks, average_flat, _PLAN, _SIZE, name)[0].messages if num_dtypes else ()
+        if len(sent) > num_dtypes:
             raise Wrong(
                 "message_each",
-                f"The ledger counts {len(messages)} messages where the gradients have {num_dtypes} data type(s), of "
-                f"shapes {messages}. Each pays the latency; lay the gradients of a type side by side and send once.",
+                f"The gradients have {num_dtypes} data type(s), and your function sent {len(sent)} messages, of shapes "
+                f"{[message.shape for message in sent]}. Lay the gradients of a type side by side and send once.",
             )
 
 
 @case("a model without any gradient sends nothing")
 def nothing(average_flat: AverageFlat) -> None:
-    for seen in seen_on_ranks(program, average_flat):
-        if seen[-1].error:
-            raise Wrong(
-                "nothing_to_send",
-                f"With frozen and unused parameters alone your function raised {seen[-1].error}; there is nothing to "
-                "lay side by side, and nothing to send.",
-            )
-        if seen[-1].messages:
-            raise Wrong("nothing_to_send", "A model without any gradient sent a message; it has nothing to average.")
-
-
-def _judge_left_out(one: _Parameter, layout: _Layout, got: dict[str, torch.Tensor | None], rank: int) -> None:
-    """Whether this gradient alone is the rank's own, while others became the mean."""
-    right = [
-        other.name
-        for other in layout
-        if other.has_gradient
-        and torch.Size(other.shape).numel()
-        and close(got[other.name], mean([gradient_of(other, each) for each in range(WORLD_SIZE)]))
-    ]
-    if right and one.name not in right and close(got[one.name], gradient_of(one, rank)) and 0 not in one.shape:
-        raise Wrong(
-            "left_out",
-            f"The gradient of {one.name!r}, of shape {one.shape} and {one.dtype}, is still this rank's own, and that "
-            f"of {right[0]!r} is the mean: this one is not in the message, or is never written back.",
-        )
-
-
-def _judge(one: _Parameter, rank: int, got_by_rank: list[torch.Tensor | None], parts: list[torch.Tensor]) -> None:
-    """Name the bug from the numbers."""
-    got, expected, name = got_by_rank[rank], mean(parts), one.name
-    if got is None:
-        raise Wrong("gone", f"The gradient of {name!r} is None after the call; write the mean into it.")
-    if got.shape != expected.shape:
-        raise Wrong("shape", f"The gradient of {name!r} has shape {tuple(got.shape)}; give it back its own shape.")
-    if close(got, expected, 1e-5):
-        return
-    if close(got, expected * WORLD_SIZE):
-        raise Wrong(
-            "sum", f"The gradient of {name!r} is the sum over the ranks. all_reduce sums; divide by world_size()."
-        )
-    if all(close(each, parts[0]) for each in got_by_rank):
-        raise Wrong("rank_0_kept", f"Both ranks have rank 0's gradient of {name!r}; the data of rank 1 is lost.")
-    if close(got, parts[rank]):
-        raise Wrong(
-            "not_restored",
-            f"The gradient of {name!r} is still this rank's own. The flat tensor is a copy: after the message, write "
-            "its pieces back into the gradients.",
-        )
-    others = set(range(1, 20)) - {one.number}
-    if others & {int(value // 100) for value in got.flatten().tolist()}:  # each has a hundred of its own
-        raise Wrong(
-            "wrong_parameter",
-            f"The gradient of {name!r} holds the numbers of another parameter. Cut the flat tensor in the order in "
-            "which it was filled, and let only those gradients count that are in it.",
-        )
-    raise Wrong("value", f"The gradient of {name!r} is {got.tolist()}, and the mean is {expected.tolist()}.")
+    try:
+        seen = seen_in_call(average_on_ranks, average_flat, _PLAN, _SIZE, "no gradient")
+    except Wrong as wrong:
+        if wrong.hint_id != "raised":
+            raise
+        raise Wrong("nothing_to_send", f"{wrong.sentence} There is nothing to lay side by side.") from None
+    if sent := seen[0].messages:
+        raise Wrong("nothing_to_send", f"A model without any gradient sent {len(sent)} message(s); right is none.")

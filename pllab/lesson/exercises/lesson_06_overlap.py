@@ -5,8 +5,8 @@ into the ledger before its own gradient is made; a rank that answers late; two b
 different order, beside a parameter that nothing uses, in each place it can have, and that is used in a second step.
 """
 
+import time
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,83 +17,82 @@ from torch import nn
 
 from pllab.comm import Ledger, barrier, record_messages
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_06_judge import judge_gradient
+from pllab.lesson.exercises.failures import seen_in_call
+from pllab.lesson.exercises.gradients import close, told
 from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
-from pllab.lesson.exercises.lesson_06_ranks import appears, close, judge_alone, mean, seen_on_ranks, settle, write_down
-from pllab.lesson.exercises.waits import Started, watch_waits
+from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.mistakes import Mistake, compare
 
 Install = Callable[[nn.Module], Any]
 Gradients = dict[str, torch.Tensor]
 
-_PATIENCE_S = 8.0  # rank 1 waits so long for rank 0 to end its backward; a right solution needs milliseconds
+_SIZE = 2
+_PLAN = ((_SIZE, 1),)
+_PATIENCE_S = 3.0  # rank 1 waits so long for rank 0 to end its backward; a right solution needs milliseconds
 _WATCH_S = 0.5  # and watches so long whether rank 0 leaves wait() without an answer
 _SLACK_BYTES = 128  # a solution may also tell the others which gradients it has
+_CHAIN_STEPS = (1, 2)
+_USED_LATER = 10  # is added to the number of a step in which the unused parameter is used
 
 
 @dataclass
 class Seen:
-    """What one rank saw: gradients beside those of each rank alone, and the events."""
+    """What one rank saw: the gradients after each step, and the events."""
 
-    got: list[Gradients] = field(default_factory=list)
-    parts: list[list[Gradients]] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)  # of the unused parameter, in the steps after the chain's
+    got: dict[str, Gradients] = field(default_factory=dict)
     bytes_before_last: list[int] = field(default_factory=list)  # in each step of the chain
-    bytes_there: int = 0  # of the gradients that exist at that moment
-    messages_in_backward: int = 0
-    messages: int = 0
-    started: int = 0
-    not_waited_for: int = 0
     same_weights: bool = True
     returns_function: bool = True
     blocked: bool = False
     left_early: bool = False
 
 
-def program(rank: int, world_size: int, install: Install, folder: str) -> Seen:
-    """All runs on one rank."""
+def train_on_ranks(watch: Watch, rank: int, world_size: int, install: Install) -> dict[str, Attempt]:
+    """On every rank: all steps, or one step of the chain in a world of one."""
+    return {"steps": watch.attempt(_all_steps, watch.folder, rank, world_size, install)}
+
+
+def _all_steps(folder: Path, rank: int, world_size: int, install: Install) -> Seen:
     seen = Seen()
-    with record_messages(write_down(folder, rank)) as ledger, watch_waits() as started:
-        chain, wait = _installed(Chain, install, seen)
-        if not seen.returns_function:
-            return seen
-        barrier()
-        _late_answer(rank, chain, partial(_wait, wait, seen, started), seen, Path(folder))
-        if seen.blocked:
-            return seen  # nothing else is to be learned, and each backward would wait
-        settle()
-        chain, wait = _installed(Chain, install, seen)
-        _two_steps(rank, world_size, chain, partial(_wait, wait, seen, started), seen, ledger)
-        if _all_right(rank, seen, Path(folder)):  # what is left of a wrong step could hold up the next
-            _branches(rank, world_size, install, seen, started, Path(folder))
-    seen.messages = ledger.count("all_reduce")
+    chain, wait = _installed(Chain, install, seen)
+    if not seen.returns_function:
+        return seen
+    if world_size == 1:
+        seen.got["chain, step 1"] = _step(rank, chain, wait, step=1)
+        return seen
+    barrier()
+    _late_answer(folder, rank, chain, wait, seen)
+    if seen.blocked:
+        return seen  # nothing else is to be learned, and each backward would wait
+    _settle()
+    chain, wait = _installed(Chain, install, seen)
+    before = [(parameter.detach().clone(), parameter._version) for parameter in chain.parameters()]
+    with record_messages() as ledger:
+        for step in _CHAIN_STEPS:
+            chain.look = partial(_look, ledger, ledger.num_bytes("all_reduce"), seen)
+            seen.got[f"chain, step {step}"] = _step(rank, chain, wait, step=step)
+    seen.same_weights = all(
+        torch.equal(weight, parameter) and version == parameter._version  # halved and summed, it has its old value
+        for (weight, version), parameter in zip(before, chain.parameters(), strict=True)
+    )
+    if _all_right(folder, rank, seen, _parts(chain, step)):
+        _branch_steps(folder, rank, install, seen)
     return seen
 
 
-def _wait(wait: Callable[[], Any], seen: Seen, started: list[Started]) -> None:
-    """Call the learner's wait, and see whether it waits for every message of the step."""
-    wait()
-    if not seen.not_waited_for:
-        seen.started = len(started)
-        seen.not_waited_for = sum(call.state == "started" for call in started)
-    started.clear()
-
-
-def _branches(rank: int, world_size: int, install: Install, seen: Seen, started: list[Started], folder: Path) -> None:
+def _branch_steps(folder: Path, rank: int, install: Install, seen: Seen) -> None:
     """A step in which a parameter is unused, with each place it can have; then one in which it is used."""
-    models = []
+    models = {}
     for step, place in enumerate(PLACES):
-        settle()
-        branches, wait = _installed(partial(Branches, rank, place), install, seen)
-        models.append((place, branches, partial(_wait, wait, seen, started)))
-        _step(rank, world_size, branches, models[-1][2], seen, step=step)
-        seen.places.append(place)
-        if not _all_right(rank, seen, folder):
+        _settle()
+        branches, wait = models[place] = _installed(partial(Branches, rank, place), install, seen)
+        seen.got[f"unused {place}"] = _step(rank, branches, wait, step=step)
+        if not _all_right(folder, rank, seen, _parts(branches, step)):
             return  # what is left of a wrong step could hold up the next
-    for step, (place, branches, wait) in enumerate(models, start=10):
-        settle()
+    for step, (place, (branches, wait)) in enumerate(models.items(), start=_USED_LATER):
+        _settle()
         branches.use_all()
-        _step(rank, world_size, branches, wait, seen, step=step)
-        seen.places.append(place)
+        seen.got[f"unused {place}, but not now"] = _step(rank, branches, wait, step=step)
 
 
 def _installed(make: Callable[[], nn.Module], install: Install, seen: Seen) -> tuple[Any, Any]:
@@ -104,14 +103,14 @@ def _installed(make: Callable[[], nn.Module], install: Install, seen: Seen) -> t
     return model, wait
 
 
-def _late_answer(rank: int, chain: Chain, wait: Callable[[], Any], seen: Seen, folder: Path) -> None:
+def _late_answer(folder: Path, rank: int, chain: Chain, wait: Callable[[], Any], seen: Seen) -> None:
     """Rank 0 goes ahead; rank 1 begins its backward when rank 0 has ended its own, and watches whether it waits."""
     ended, left, blocked = folder / "backward-ended", folder / "wait-returned", folder / "blocked"
     if rank == 1:
-        seen.blocked = not appears(ended, _PATIENCE_S)
+        seen.blocked = not _appears(ended, _PATIENCE_S)
         if seen.blocked:
             blocked.touch()
-        seen.left_early = not seen.blocked and appears(left, _WATCH_S)
+        seen.left_early = not seen.blocked and _appears(left, _WATCH_S)
     _loss(chain, rank, step=0).backward()
     if rank == 0:
         ended.touch()
@@ -121,65 +120,41 @@ def _late_answer(rank: int, chain: Chain, wait: Callable[[], Any], seen: Seen, f
         seen.blocked = blocked.exists()
 
 
-def _two_steps(rank: int, world_size: int, chain: Chain, wait: Callable[[], Any], seen: Seen, ledger: Ledger) -> None:
-    """Two steps with other data; the first layer looks into the ledger while its gradient is still missing."""
-    before = [(parameter.detach().clone(), parameter._version) for parameter in chain.parameters()]
-    trained = [parameter for parameter in chain.parameters() if parameter.requires_grad]
-    seen.bytes_there = sum(parameter.nbytes for parameter in trained[1:])  # all but the first layer's
-    for step in (1, 2):
-        _look_and_step(rank, world_size, chain, wait, seen, ledger, step)
-    seen.same_weights = all(
-        torch.equal(weight, parameter) and version == parameter._version  # halved and summed, it has its old value
-        for (weight, version), parameter in zip(before, chain.parameters(), strict=True)
-    )
+def _appears(file: Path, patience_s: float) -> bool:
+    """Whether another rank writes this file in time."""
+    until = time.monotonic() + patience_s
+    while not (there := file.exists()) and time.monotonic() < until:
+        time.sleep(0.01)
+    return there
 
 
-def _look_and_step(
-    rank: int, world_size: int, chain: Chain, wait: Callable[[], Any], seen: Seen, ledger: Ledger, step: int
-) -> None:
-    start, start_bytes = ledger.count("all_reduce"), ledger.num_bytes("all_reduce")
-
-    def look() -> None:
-        seen.bytes_before_last.append(ledger.num_bytes("all_reduce") - start_bytes)
-
-    seen.parts.append(_alone(chain, world_size, step))
-    chain.look = look
-    chain.zero_grad()
-    _loss(chain, rank, step).backward()
-    seen.messages_in_backward = max(seen.messages_in_backward, ledger.count("all_reduce") - start)
-    chain.look = nothing
-    wait()
-    seen.got.append(_gradients(chain))
+def _settle() -> None:
+    """All ranks are here; messages that nobody waited for have had time to arrive."""
+    barrier()
+    time.sleep(0.05)
+    barrier()
 
 
-def _step(rank: int, world_size: int, model: nn.Module, wait: Callable[[], Any], seen: Seen, *, step: int) -> None:
-    seen.parts.append(_alone(model, world_size, step))
+def _look(ledger: Ledger, start: int, seen: Seen) -> None:
+    seen.bytes_before_last.append(ledger.num_bytes("all_reduce") - start)
+
+
+def _step(rank: int, model: nn.Module, wait: Callable[[], Any], *, step: int) -> Gradients:
     model.zero_grad()
     _loss(model, rank, step).backward()
+    if isinstance(model, Chain):
+        model.look = nothing
     wait()
-    seen.got.append(_gradients(model))
+    return {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
 
 
-def _all_right(rank: int, seen: Seen, folder: Path) -> bool:
+def _all_right(folder: Path, rank: int, seen: Seen, parts: list[Gradients]) -> bool:
     """Whether the gradients of the latest step are the mean on both ranks."""
-    got, parts = seen.got[-1], seen.parts[-1]
-    if not all(close(got.get(name), mean([part[name] for part in parts])) for name in parts[0]):
+    got = list(seen.got.values())[-1]
+    if not all(close(got.get(name), (parts[0][name] + parts[1][name]) / 2) for name in parts[0]):
         (folder / f"wrong-{rank}").touch()
-    settle()
+    _settle()
     return not list(folder.glob("wrong-*"))
-
-
-def _alone(model: nn.Module, world_size: int, step: int) -> list[Gradients]:
-    """The gradients of each rank by itself, by torch.autograd.grad, which runs no accumulation hooks."""
-    used = getattr(model, "order", None)
-    names = [
-        name
-        for name, one in model.named_parameters()
-        if one.requires_grad and (used is None or name.partition(".")[0] in used)
-    ]
-    wanted = [dict(model.named_parameters())[name] for name in names]
-    all_gradients = [torch.autograd.grad(_loss(model, rank, step), wanted) for rank in range(world_size)]
-    return [dict(zip(names, deepcopy(gradients), strict=True)) for gradients in all_gradients]
 
 
 def _loss(model: nn.Module, rank: int, step: int) -> torch.Tensor:
@@ -188,130 +163,136 @@ def _loss(model: nn.Module, rank: int, step: int) -> torch.Tensor:
     return loss
 
 
-def _gradients(model: nn.Module) -> Gradients:
-    return {name: one.grad.clone() for name, one in model.named_parameters() if one.grad is not None}
+def _parts(model: nn.Module, step: int) -> list[Gradients]:
+    """The gradients of each rank by itself, by torch.autograd.grad, which runs no accumulation hooks."""
+    used = getattr(model, "order", None)
+    wanted = {
+        name: one
+        for name, one in model.named_parameters()
+        if one.requires_grad and (used is None or name.partition(".")[0] in used)
+    }
+    gradients = [torch.autograd.grad(_loss(model, rank, step), list(wanted.values())) for rank in range(_SIZE)]
+    return [dict(zip(wanted, each, strict=True)) for each in gradients]
 
 
-def alone(rank: int, world_size: int, install: Install, _folder: str) -> tuple[Gradients, Gradients]:
-    """The gradients after a step in a world of one rank, and what they should be."""
-    seen = Seen()
-    chain, wait = _installed(Chain, install, seen)
-    _step(rank, world_size, chain, wait, seen, step=1)
-    return seen.got[0], seen.parts[0][0]
+def _all_parts() -> dict[str, list[Gradients]]:
+    """The same for all steps, with models as the ranks had them."""
+    torch.manual_seed(3)
+    chain = Chain()
+    parts = {f"chain, step {step}": _parts(chain, step) for step in _CHAIN_STEPS}
+    for step, place in enumerate(PLACES):
+        torch.manual_seed(3)
+        branches = Branches(0, place)
+        parts[f"unused {place}"] = _parts(branches, step)
+        branches.use_all()
+        parts[f"unused {place}, but not now"] = _parts(branches, step + _USED_LATER)
+    return parts
 
 
-def _seen(install: Install) -> list[Seen]:
-    """What both ranks saw, unless one waited in its backward: then the run ended there."""
-    seen: list[Seen] = seen_on_ranks(program, install)
+def _seen(install: Install, size: int = _SIZE) -> list[Seen]:
+    """What the ranks saw, unless one waited in its backward: then the run ended there."""
+    seen: list[Seen] = [one.value for one in seen_in_call(train_on_ranks, install, _PLAN, size, "steps")]
     if any(one.blocked for one in seen):
         raise Wrong(
             "blocks_backward",
-            "Backward stood still until the other rank came: a hook waits for its message or for the rank. Start the "
-            "message with all_reduce_async and wait later, in wait().",
+            f"Rank 0 did not end its backward until rank 1 began its own, {_PATIENCE_S:g} s later: a hook waits for "
+            "its message or for the rank. Start the message with all_reduce_async, and wait for it in wait().",
         )
     return seen
 
 
-def _judge_overlap(seen: Seen) -> None:
-    """Whether the messages of each step left when their gradients were there: not later and not earlier."""
-    for step, num_bytes in enumerate(seen.bytes_before_last, start=1):
-        if num_bytes == 0:
-            raise Wrong(
-                "first_step_only",
-                f"In step {step} no message was under way when the last gradient was made, and in the first one was: "
-                "hooks stay, and wait() has to make everything ready for the next backward.",
-            )
-        if num_bytes > seen.bytes_there + _SLACK_BYTES:
-            raise Wrong(
-                "sent_too_early",
-                f"In step {step} messages of {num_bytes} bytes had started when only {seen.bytes_there} bytes of "
-                "gradients were there: some left with old numbers. wait() has to empty what the step filled, so that "
-                "the next counts anew.",
-            )
-
-
 @case("a message is under way before the last gradient exists")
 def starts_in_backward(install: Install) -> None:
-    seen = _seen(install)[0]
-    if not seen.returns_function:
-        raise Wrong("no_wait", "install(model) should return a function without arguments, which waits.")
-    if not seen.same_weights:
-        raise Wrong(
-            "takes_parameter_for_gradient",
-            "The weights changed. A post-accumulate hook is called with the parameter, not with its gradient; the "
-            "gradient is parameter.grad.",
-        )
-    if seen.messages == 0:
-        raise Wrong("unseen", "The ledger saw no message; start them with all_reduce_async of pllab.comm.")
-    if seen.messages_in_backward == 0:
-        raise Wrong(
-            "after_backward",
-            "The first message was started after backward had ended, so nothing overlaps; start it in the hook.",
-        )
-    if seen.bytes_before_last[0] == 0:
-        raise Wrong(
-            "starts_late",
-            "No message was under way when the last gradient was made. Backward makes the gradients of the last layer "
-            "first: send in that order, and do not collect all before the first message.",
-        )
     for one in _seen(install):
-        _judge_overlap(one)
+        if not one.returns_function:
+            raise Wrong("wrong", "install(model) gave no function; right is a function without arguments, which waits.")
+        if not one.same_weights:
+            raise Wrong(
+                "wrong",
+                "The weights changed; right is that they stay. A post-accumulate hook is called with the parameter, "
+                "not with its gradient; the gradient is parameter.grad.",
+            )
+        there = sum(parameter.nbytes for parameter in list(Chain().parameters())[1:] if parameter.requires_grad)
+        for step, num_bytes in zip(_CHAIN_STEPS, one.bytes_before_last, strict=True):
+            sent = (
+                f"In step {step}, messages of {num_bytes} bytes had started when {there} bytes of gradients were there"
+            )
+            if num_bytes == 0:
+                raise Wrong(
+                    "starts_late",
+                    f"{sent} and the last one was missing; right is more than 0. Backward makes the gradients of the "
+                    "last layer first, and wait() makes everything ready for the next step.",
+                )
+            if num_bytes > there + _SLACK_BYTES:
+                raise Wrong(
+                    "sent_too_early",
+                    f"{sent}: some left with old numbers. wait() has to empty what the step filled, so that the next "
+                    "counts from the beginning.",
+                )
 
 
 @case("backward does not wait for the other rank, and wait() does")
 def really_waits(install: Install) -> None:
+    """Whoever leaves a message without waiting for it is refused before this."""
     if _seen(install)[1].left_early:
-        raise Wrong(
-            "waits_on_nothing",
-            "wait() came back before the other rank had sent anything, so step() would use half a sum. Keep what "
-            "all_reduce_async returns, and call wait() on each.",
-        )
-    for seen in _seen(install):
-        if seen.not_waited_for:
-            raise Wrong(
-                "not_all_waited_for",
-                f"{seen.started} messages were started in a step, and {seen.not_waited_for} of them nobody waited for. "
-                "Messages may arrive in another order than they left, so wait() has to wait for each.",
-            )
+        raise Wrong("wrong", "wait() came back on rank 0 before rank 1 had sent anything; right is to wait for it.")
+
+
+def _compare(install: Install, steps: str, mistakes: Callable[..., list[Mistake]], size: int = _SIZE) -> None:
+    """Compare the gradients after those steps whose names begin so; `mistakes` is given the gradients of each rank."""
+    seen, parts = [one.got for one in _seen(install, size)], _all_parts()
+    compare(
+        lambda name, step, rank: seen[rank][step].get(name),
+        [
+            (name, step, rank)
+            for step in seen[0]
+            if step.startswith(steps)
+            for name in parts[step][0]
+            for rank in range(size)
+        ],
+        lambda name, step, _: torch.stack([part[name] for part in parts[step][:size]]).mean(0),
+        mistakes(parts),
+        asked=f"{{}}.grad after wait() ({{}}) on rank {{}} of {size}",
+        same=close,
+        tell=told,
+    )
 
 
 @case("after wait() the gradients are the mean over the ranks, step after step")
 def two_steps(install: Install) -> None:
-    for one in _seen(install):
-        for step in (0, 1) if one.got else ():
-            for name in one.parts[step][0]:
-                judge_gradient(name, one.got[step].get(name), [part[name] for part in one.parts[step]], step)
-    (got, own), *_ = seen_on_ranks(alone, install, 1)
-    for name, gradient in own.items():
-        judge_alone(got.get(name), gradient)
+    half = "That is half of it, and right on two ranks alone. Ask world_size()."
+    _compare(install, "chain", lambda _: [])
+    _compare(
+        install,
+        "chain",
+        lambda parts: [Mistake("literal_world_size", half, like=lambda name, step, rank: parts[step][rank][name] / 2)],
+        size=1,
+    )
 
 
 @case("messages pair up when gradients arrive in another order on each rank, and a parameter gets none")
 def same_order(install: Install) -> None:
-    for rank, one in enumerate(_seen(install)):
-        for place, parts, got in zip(one.places, one.parts[2:], one.got[2:], strict=True):
-            for name in parts[0]:
-                _judge_branch(name, place, got.get(name), [part[name] for part in parts], rank)
+    _compare(install, "unused", _order_mistakes)
 
 
-def _judge_branch(name: str, place: str, got: torch.Tensor | None, parts: list[torch.Tensor], rank: int) -> None:
-    if close(got, mean(parts)):
-        return
-    if name.startswith("unused"):
-        raise Wrong(
-            "left_out_for_ever",
-            f"Nothing used {name} ({place} in the model) in the first step. In the second all ranks did, and its "
-            "gradient is not the mean: what got none in one step belongs to the order of the next all the same.",
-        )
-    if close(got, parts[rank]) or close(got, parts[rank] / len(parts)):
-        raise Wrong(
-            "held_back",
-            f"After wait() the gradient of {name} is this rank's own. A parameter that nothing uses ({place} in the "
-            "model) never calls its hook, and what comes behind it in your order was never sent; wait() sends it.",
-        )
-    raise Wrong(
-        "order_differs",
-        f"The gradient of {name} was summed with that of another parameter. On rank 1 the gradients came "
-        "in another order, and ranks pair messages by order alone. Start them in one fixed order; a "
-        "gradient that comes early waits for its turn.",
+def _order_mistakes(parts: dict[str, list[Gradients]]) -> list[Mistake]:
+    def is_mixed(got: Any, _: str, step: str, __: int) -> bool:
+        mine, others = parts[step]
+        return any(close(got, (mine[a] + others[b]) / 2) for a in mine for b in others if a != b)
+
+    held_back = (
+        "That is this rank's own gradient, or half of it: it was not sent. A layer that nothing uses never calls its "
+        "hook; wait() sends what is behind it, and a later step may use it."
     )
+    return [
+        *(
+            Mistake("held_back", held_back, like=lambda name, step, rank, x=factor: x * parts[step][rank][name])
+            for factor in (1.0, 0.5)
+        ),
+        Mistake(
+            "order_differs",
+            "That is a mean with the gradient of another layer: ranks pair messages by order alone, and on rank 1 the "
+            "gradients come in another one. Start them in one fixed order; what comes early waits for its turn.",
+            when=is_mixed,
+        ),
+    ]
