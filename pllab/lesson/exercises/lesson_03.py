@@ -11,16 +11,16 @@ EXERCISES = (
         title="Down the tree",
         minutes=12,
         difficulty=2,
-        cases=(tree.from_rank_0, tree.from_other_ranks, tree.few_messages, tree.few_rounds, tree.alone),
+        cases=(tree.from_rank_0, tree.from_other_ranks, tree.few_messages, tree.alone),
         hints=(
-            "Write a table for five ranks and root 0: who has the numbers before each round, and whom does each of "
-            "them send to?",
-            "Before a round, the ranks below a power of two have the numbers, and each sends to the rank that lies "
-            "that power above it. For another root, give every rank a number that counts from the root.",
-            "Count from the root: the own number minus the root, modulo the world size. Let have be 1, 2, 4 and so on "
-            "below the world size. In that round a rank below have sends to its number plus have, if there is such a "
-            "rank; a rank from have to twice have receives from its number minus have. Only the peers of send and "
-            "receive are turned back into ranks.",
+            "Write a table for five ranks and root 0: who has the numbers before each round, and to whom does each of "
+            "them send?",
+            "Before a round, the ranks below a power of two have the numbers. Each of them sends to the rank that "
+            "lies that power above it. For another root, number the ranks from the root on.",
+            "Number each rank from the root: its rank minus the root, modulo the world size. Let have be 1, 2, 4 and "
+            "so on, as long as it is below the world size. In that round a number below have sends to its number plus "
+            "have, if there is such a rank. A number from have up to twice have receives from its number minus have. "
+            "Only the peers of send and receive must be turned back into ranks.",
         ),
         package=("pllab.comm.tree_broadcast", "pllab.comm.run_transfers"),
         deadline_s=120.0,
@@ -32,16 +32,16 @@ EXERCISES = (
         difficulty=3,
         cases=(ring.even, ring.uneven, ring.shapes, ring.few_numbers, ring.floats, ring.alone),
         hints=(
-            "Play three ranks with three chunks on paper: which chunk does each rank send in round 1, and which one "
-            "can it send in round 2 that already holds two summands?",
-            "There are two loops of w - 1 rounds. In both, what a rank received in one round is what it sends in the "
-            "next; the first loop adds what comes, the second one copies it. torch.tensor_split makes w chunks, also "
-            "of few numbers, and a chunk of a flat tensor is a view of it.",
-            "Count the rounds of the first loop by k, from 0. In round k send the chunk number rank minus k and "
-            "receive the one before it, modulo w, into a new tensor, and add that. After it, the chunk after the own "
-            "number is done: start the second loop with that one. Start the send, receive, wait for the send, as in "
-            "exercise 02.1. All this sends to the next rank; the picture of the ring goes the other way, which is as "
-            "good. A transpose is flattened into a copy, so copy the sum back at the end.",
+            "Play three ranks with three chunks on paper. Which chunk does each rank send in round 1? Which one, with "
+            "two summands in it, can it send in round 2?",
+            "Write two loops of w - 1 rounds. In both, a rank sends in one round what it received in the round "
+            "before. The first loop adds what comes, and the second one copies it. torch.tensor_split makes w chunks, "
+            "even of few numbers, and a chunk of a flat tensor is a view of it.",
+            "Count the rounds of the first loop by k, from 0. In round k, send the chunk number rank minus k, receive "
+            "the one before it into a new tensor, both modulo w, and add what came. Then the chunk after the rank's "
+            "own number is done: start the second loop with that one. Start the send, receive, wait for the send, as "
+            "in exercise 02.1. All this goes to the next rank; the picture of the ring goes the other way, which "
+            "works as well. Flattening a transpose makes a copy, so copy the sum back at the end.",
         ),
         package=("pllab.comm.ring_all_reduce", "pllab.comm.run_transfers"),
         deadline_s=120.0,
