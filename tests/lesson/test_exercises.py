@@ -44,7 +44,7 @@ def wrong_ones(exercise: Exercise) -> list[tuple[Solution, str]]:
     A stranger's has no hint of its own, "".
     """
     ours = [(wrong, hint_id) for module in MUTANTS for number, hint_id, wrong in module.WRONG if number == exercise.id]
-    theirs = [(wrong, "") for module in STRANGERS for number, wrong, _ in module.WRONG if number == exercise.id]
+    theirs = [(row[1], "") for module in STRANGERS for row in module.WRONG if row[0] == exercise.id]
     return sorted(ours + theirs, key=lambda one: sha256(f"{exercise.id} {name_of(one[0])}".encode()).digest())
 
 

@@ -9,7 +9,7 @@ EXERCISES = (
     Exercise(
         id="02.1",
         title="Pass it on",
-        minutes=12,
+        minutes=18,
         difficulty=2,
         cases=(ring.two_ranks, ring.three_ranks, ring.alone),
         hints=(
@@ -26,7 +26,7 @@ EXERCISES = (
     Exercise(
         id="02.2",
         title="Enter with a deadline",
-        minutes=6,
+        minutes=12,
         difficulty=1,
         cases=(enter.both_are_there, enter.two_at_once, enter.deadline_ends_the_wait),
         hints=(
@@ -44,7 +44,7 @@ EXERCISES = (
     Exercise(
         id="02.3",
         title="Groups inside the world",
-        minutes=8,
+        minutes=12,
         difficulty=2,
         cases=(subgroups.same_calls,),
         hints=(

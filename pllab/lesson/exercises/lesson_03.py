@@ -28,7 +28,7 @@ EXERCISES = (
     Exercise(
         id="03.2",
         title="Around the ring",
-        minutes=20,
+        minutes=30,
         difficulty=3,
         cases=(ring.even, ring.uneven, ring.shapes, ring.few_numbers, ring.floats, ring.alone),
         hints=(

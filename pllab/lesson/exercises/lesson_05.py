@@ -46,7 +46,7 @@ EXERCISES = (
     Exercise(
         id="05.3",
         title="The same weight for every target",
-        minutes=7,
+        minutes=12,
         difficulty=3,
         deadline_s=60.0,
         cases=(tokens.unequal, tokens.one_empty),

@@ -27,7 +27,7 @@ EXERCISES = (
     Exercise(
         id="06.2",
         title="Messages while backward runs",
-        minutes=20,
+        minutes=40,
         difficulty=3,
         deadline_s=60.0,
         cases=(overlap.starts_in_backward, overlap.really_waits, overlap.two_steps, overlap.same_order),
