@@ -7,9 +7,11 @@ the answers    3/11     7/11     1/7        wrong, as no known mistake is: the l
 """
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pllab.lesson.exercise import Asked, Wrong
@@ -74,17 +76,8 @@ def compare(
     questions = list(questions)
     answers = []
     for question in questions:
-        try:
+        with _shown_if_it_raises(asked.format(*question), partial(truth, *question), show):
             answer = solution(*deepcopy(question))
-        except NotImplementedError:
-            raise
-        except Exception as error:
-            if not hasattr(error, "shown"):  # raised by the check, not by the learner's function
-                raise
-            right = show(truth(*question))
-            raise Wrong(
-                "raised", f"For {asked.format(*question)} your function raised {error.shown}; right is {right}."
-            ) from error
         answers.append(read(answer, *question))
     wrong = [
         (answer, question)
@@ -101,3 +94,18 @@ def compare(
         if all(mistake.explains(*each, same) for each in wrong):
             raise Wrong(mistake.hint_id, f"{shown} {mistake.sentence}")
     raise Wrong(hint_id, shown)
+
+
+@contextmanager
+def _shown_if_it_raises(question: str, right: Callable[[], Any], show: Callable[[Any], str]) -> Iterator[None]:
+    """Say at which question the learner's function raised; what the check itself raises goes on as it is."""
+    try:
+        yield
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        if not hasattr(error, "shown"):
+            raise
+        raise Wrong(
+            "raised", f"For {question} your function raised {error.shown}; right is {show(right())}."
+        ) from error

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.differences import first_difference
 from pllab.lesson.exercises.failures import refuse_alone, seen_in_call, seen_in_world
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import difference
 
 RingPass = Callable[[torch.Tensor], Any]
 
@@ -55,9 +55,9 @@ def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -
     for name, make in _MAKERS.items():
         x = make(rank)
         one = watch.attempt(ring_pass, x)
-        differences = [first_difference(one.value, make(other)) for other in range(world_size)]
+        differences = [difference(one.value, make(other)) for other in range(world_size)]
         whose = [other for other in range(world_size) if not differences[other]]
-        passed = Passed(whose, differences[(rank - 1) % world_size], first_difference(x, make(rank)))
+        passed = Passed(whose, differences[(rank - 1) % world_size], difference(x, make(rank)))
         seen[name] = one.holding(passed)
         if one.failed:
             break

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.differences import first_difference, refuse_differences
 from pllab.lesson.exercises.failures import refuse_alone, seen_in_call, seen_in_world
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import difference, refuse_differences
 
 RingAllReduce = Callable[[torch.Tensor], Any]
 
@@ -86,7 +86,7 @@ def floats(ring_all_reduce: RingAllReduce) -> None:
         for name in _FLOATS:
             tensors = [one.value.tensor for one in seen_in_call(reduce_all, ring_all_reduce, _PLAN, size, name)]
             where = f"In a world of {size}, with {name}, of which all ranks need the bits that rank 0 has"
-            refuse_differences(where, [[first_difference(tensor, tensors[0])] * 3 for tensor in tensors])
+            refuse_differences(where, [[difference(tensor, tensors[0])] * 3 for tensor in tensors])
 
 
 @case("a rank that is alone sends nothing and keeps its numbers")
@@ -96,7 +96,7 @@ def alone(ring_all_reduce: RingAllReduce) -> None:
 
 
 class Summed(NamedTuple):
-    """One call on one rank: what its tensor then holds, and its `first_difference`s from the sum.
+    """One call on one rank: what its tensor then holds, and its `difference`s from the sum.
 
     held: of the memory that the tensor had before, of the tensor, and of what the call returned.
     """
@@ -117,7 +117,7 @@ def reduce_all(watch: Watch, rank: int, world_size: int, ring_all_reduce: RingAl
         one = watch.attempt(ring_all_reduce, tensor)
         right = torch.stack([_draw(name, other) for other in range(world_size)]).sum(0)
         rtol, atol = (1e-5, 1e-2) if name in _FLOATS else (0.0, 0.0)
-        held = [first_difference(each, right, rtol, atol) for each in (memory, tensor, one.value)]
+        held = [difference(each, right, rtol, atol) for each in (memory, tensor, one.value)]
         seen[name] = one.holding(Summed(tensor, held))
         if one.failed:
             break

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.differences import first_difference, refuse_differences
 from pllab.lesson.exercises.failures import refuse_alone, seen_in_call, seen_in_world
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import difference, refuse_differences
 
 TreeBroadcast = Callable[..., Any]
 
@@ -54,7 +54,7 @@ def alone(tree_broadcast: TreeBroadcast) -> None:
 
 
 def broadcast_all(watch: Watch, rank: int, world_size: int, tree_broadcast: TreeBroadcast) -> dict[str, Attempt]:
-    """On every rank, a call for every root and tensor; its value is what the rank then holds, as `first_difference`s.
+    """On every rank, a call for every root and tensor; its value is what the rank then holds, as `difference`s.
 
     The first call that goes wrong on this rank is the last: its peers notice that the rank leaves the group.
     """
@@ -64,7 +64,7 @@ def broadcast_all(watch: Watch, rank: int, world_size: int, tree_broadcast: Tree
             tensor, right = make(rank), make(root)
             memory = tensor.view_as(tensor)
             one = watch.attempt(tree_broadcast, tensor, root) if root else watch.attempt(tree_broadcast, tensor)
-            held = [first_difference(each, right) for each in (memory, tensor, one.value)]
+            held = [difference(each, right) for each in (memory, tensor, one.value)]
             seen[_name(root, kind)] = one.holding(held)
             if one.failed:
                 return seen

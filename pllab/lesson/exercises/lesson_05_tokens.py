@@ -9,8 +9,8 @@ from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.gradients import close, told
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
 Weighted = Callable[[torch.Tensor, int], Any]

@@ -17,9 +17,9 @@ from torch.nn.functional import cross_entropy
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.gradients import close, told
 from pllab.lesson.exercises.lesson_05_batches import Setting, Steps, judge_samples
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
 Train = Callable[..., Any]

@@ -14,8 +14,8 @@ from torch import nn
 from pllab.comm import record_messages
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.gradients import close, told
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
 LossOf = Callable[[torch.Tensor], torch.Tensor]

@@ -18,9 +18,9 @@ from torch import nn
 from pllab.comm import Ledger, barrier, record_messages
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.gradients import close, told
 from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
 from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
 Install = Callable[[nn.Module], Any]

@@ -1,10 +1,12 @@
-"""Tensors as answers: whether two are the same but for rounding, and where they differ first, in words."""
+"""Tensors as answers: the same to the bit, or but for rounding, and in words where two differ most."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
+from pllab.lesson.exercise import Wrong
 from pllab.lesson.mistakes import Mistake, compare
 
 NO_GRADIENT = Mistake(
@@ -14,26 +16,34 @@ NO_GRADIENT = Mistake(
 )
 
 
+def close(got: Any, right: Any, rtol: float = 1e-5, atol: float = 1e-5) -> bool:
+    """Whether both are None, or tensors of one shape with the same numbers but for rounding; dtypes do not matter."""
+    if not isinstance(got, torch.Tensor) or not isinstance(right, torch.Tensor):
+        return got is None and right is None
+    return got.shape == right.shape and torch.allclose(got.double(), right.double(), rtol=rtol, atol=atol)
+
+
 def alike(got: Any, right: torch.Tensor) -> bool:
-    """Whether an answer is this tensor but for rounding; its dtype does not matter."""
-    if not isinstance(got, torch.Tensor) or got.shape != right.shape:
-        return False
-    return bool(_is_close(got, right).all())
+    """Whether an answer is this tensor but for the rounding of its dtype."""
+    return close(got, right, *((1e-4, 1e-6) if right.dtype == torch.float32 else (1e-7, 1e-7)))
 
 
-def told(got: Any, right: torch.Tensor) -> str:
-    """The first difference: `told(tensor([1.0, 2.5]), tensor([1.0, 2.0]))` is "2.5 at [1]; right is 2"."""
-    if not isinstance(got, torch.Tensor):
-        return f"{got!r:.60}; right is a tensor of shape {list(right.shape)}"
-    if got.shape != right.shape:
-        return f"a tensor of shape {list(got.shape)}; right is the shape {list(right.shape)}"
-    places = (~_is_close(got, right)).nonzero().tolist()
-    if not places:
+def told(got: Any, right: Any) -> str:
+    """The largest difference: `told(tensor([1.0, 2.5]), tensor([1.0, 2.0]))` is "2.5 at [1]; right is 2"."""
+    if not isinstance(got, torch.Tensor) or not isinstance(right, torch.Tensor) or got.shape != right.shape:
+        return f"{_in_words(got)}; right is {_in_words(right)}"
+    difference = (got.double() - right.double()).abs().nan_to_num(torch.inf)
+    if not difference.any():
         return f"a tensor of {got.dtype}; right is {right.dtype}"
-    mine, wanted = got[tuple(places[0])].item(), right[tuple(places[0])].item()
+    place = torch.unravel_index(difference.argmax(), got.shape)
+    mine, wanted = got[place].item(), right[place].item()
     digits = next((each for each in (4, 7, 10) if f"{mine:.{each}g}" != f"{wanted:.{each}g}"), 17)
-    at = f" at {places[0]}" if places[0] else ""
+    at = f" at {[int(index) for index in place]}" if got.dim() else ""
     return f"{mine:.{digits}g}{at}; right is {wanted:.{digits}g}"
+
+
+def _in_words(value: Any) -> str:
+    return f"a tensor of shape {list(value.shape)}" if isinstance(value, torch.Tensor) else f"{value!r:.60}"
 
 
 def detached(value: Any) -> Any:
@@ -41,10 +51,35 @@ def detached(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
-def _is_close(got: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    relative, absolute = (1e-4, 1e-6) if right.dtype == torch.float32 else (1e-7, 1e-7)
-    return torch.isclose(got.double(), right.double(), relative, absolute)
-
-
 compare_tensors = partial(compare, same=alike, tell=told)
 """`compare` for answers that are tensors."""
+
+
+def difference(got: Any, right: torch.Tensor, rtol: float = 0.0, atol: float = 0.0) -> str:
+    """What an answer has instead of this tensor, where dtype and every digit count; empty when it is the same.
+
+    Example: `difference(torch.tensor([1, 3]), torch.tensor([1, 2]))` is "there is 3 at [1]; right is 2".
+    """
+    has_kind = isinstance(got, torch.Tensor) and got.dtype == right.dtype
+    is_same = has_kind and (close(got, right, rtol, atol) if rtol or atol else torch.equal(got, right))
+    return "" if is_same else f"there is {told(got, right)}"
+
+
+def refuse_differences(where: str, held: Sequence[Sequence[str]]) -> None:
+    """Refuse a call that leaves other numbers than the right ones in the tensor that each rank gave to it.
+
+    held: for each rank what differs, as `difference` says it: in the memory of its tensor, in the tensor itself, and in
+        what the call returned.
+
+    Raises:
+        Wrong: a rank's tensor, or the memory that it had before the call, holds other numbers.
+    """
+    for rank, (memory, tensor, returned) in enumerate(held):
+        if memory and not (tensor and returned):
+            raise Wrong(
+                "not_in_place",
+                f"{where}, rank {rank} has the right numbers in another tensor, but in the memory of its own {memory}. "
+                "Write them into the tensor itself.",
+            )
+        if memory or tensor:
+            raise Wrong("wrong", f"{where}, on rank {rank} {tensor or memory}.")
