@@ -29,7 +29,6 @@ from pllab.comm import processes
 from pllab.comm.processes import Started
 
 _MOST_DESCRIPTORS = 16
-_ABOVE = 100  # descriptors wait above this number until each has its own
 
 
 class Nursling:
@@ -252,7 +251,8 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
 
 def _take(handed: list[int], wanted: list[int]) -> None:
     """Give each descriptor the number that the owner has for it; 1 stands for all output."""
-    waiting = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _ABOVE) for descriptor in handed]
+    above = max(wanted) + 1  # where each waits for its own number
+    waiting = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, above) for descriptor in handed]
     for descriptor in handed:
         os.close(descriptor)
     for descriptor, number in zip(waiting, wanted, strict=True):

@@ -106,8 +106,14 @@ def test_the_leash_ends_child_grandchildren_and_folder(nursery, folder):
     assert not folder.exists()
 
 
-def test_descriptors_keep_their_numbers(nursery, folder):
+@pytest.mark.parametrize("number", [None, *range(99, 104)])
+def test_descriptors_keep_their_numbers(nursery, folder, number):
+    """An owner with many open files, such as a kernel, gives high ones."""
     reading, writing = os.pipe()
+    if number is not None:
+        os.dup2(writing, number)
+        os.close(writing)
+        writing = number
     child = nursery.start(folder, "program:writes_to", str(writing), pass_fds=[writing])
     os.close(writing)
     assert child.wait(60) == 0
