@@ -23,36 +23,9 @@ def hands_out_one_list(m, p):
         yield inside
 
 
-def only_empty_ticks(m, p):
-    return [[] for _ in range(m + p - 1)]
-
-
 def forgets_to_return(m, p):
     ticks = list(clock_cycles(m, p))
     ticks.sort()
-
-
-def number_of_ticks(m, p):
-    return m + p - 1
-
-
-def pairs_without_ticks(m, p):
-    for tick in clock_cycles(m, p):
-        yield from tick
-
-
-def stages_without_micro_batches(m, p):
-    return [[j for _, j in tick] for tick in clock_cycles(m, p)]
-
-
-def missing_last_tick(m, p):
-    for k in range(m + p - 2):
-        yield [(k - j, j) for j in range(p) if 0 <= k - j < m]
-
-
-def never_drains(m, p):
-    for k in range(m):
-        yield [(k - j, j) for j in range(p) if 0 <= k - j < m]
 
 
 def stage_first(m, p):
@@ -60,22 +33,8 @@ def stage_first(m, p):
         yield [(j, i) for i, j in tick]
 
 
-def swapped_sizes(m, p):
-    return clock_cycles(p, m)
-
-
 def counts_from_one(m, p):
     return [[(i + 1, j + 1) for i, j in tick] for tick in clock_cycles(m, p)]
-
-
-def no_limit_at_the_end(m, p):
-    for k in range(m + p - 1):
-        yield [(k - j, j) for j in range(min(k + 1, p))]
-
-
-def no_limit_at_the_start(m, p):
-    for k in range(m + p - 1):
-        yield [(k - j, j) for j in range(max(0, k - m + 1), p)]
 
 
 def no_skew(m, p):
@@ -86,36 +45,8 @@ def all_in_one_tick(m, p):
     return [[(i, j) for i in range(m) for j in range(p)]]
 
 
-def stage_after_stage(m, p):
-    return [[(i, j) for i in range(m)] for j in range(p)]
-
-
-def from_the_last_stage(m, p):
-    for k in range(m + p - 1):
-        yield [(k - p + 1 + j, j) for j in range(p) if 0 <= k - p + 1 + j < m]
-
-
-def backward_order(m, p):
-    return reversed(list(clock_cycles(m, p)))
-
-
-def first_pair_twice(m, p):
-    ticks = list(clock_cycles(m, p))
-    return [ticks[0], *ticks]
-
-
 def one_after_the_other(m, p):
     return [[(i, j)] for i in range(m) for j in range(p)]
-
-
-def extra_empty_tick(m, p):
-    for k in range(m + p):
-        yield [(k - j, j) for j in range(p) if 0 <= k - j < m]
-
-
-def waits_a_tick_between_stages(m, p):
-    for k in range(m + 2 * p - 2):
-        yield [(k - 2 * j, j) for j in range(p) if 0 <= k - 2 * j < m]
 
 
 def never_stops(m, p):
@@ -179,27 +110,11 @@ def with_overhead(name, overhead):
     return bubbles
 
 
-def says_nothing(m, p):
-    print((p - 1) / (m + p - 1), (p - 1) / m)  # noqa: T201 - the bug
-
-
-def only_the_fraction(m, p):
-    return (p - 1) / (m + p - 1)
-
-
-def overhead_first(m, p):
-    return (p - 1) / m, (p - 1) / (m + p - 1)
-
-
 # 08.3 fewest_batches(num_partitions, fraction)
 
 
 def for_the_overhead(p, limit):
     return max(1, math.ceil((p - 1) / limit))
-
-
-def rounds_down(p, limit):
-    return max(1, int((p - 1) * (1 - limit) / limit))
 
 
 def does_not_round(p, limit):
@@ -213,30 +128,8 @@ def strictly_below(p, limit):
     return m
 
 
-def doubles_until_enough(p, limit):
-    m = 1
-    while (p - 1) / (m + p - 1) > limit:
-        m *= 2
-    return m
-
-
-def always_many(p, limit):
-    return 1_000_000
-
-
 def nothing_for_one_stage(p, limit):
     return math.ceil((p - 1) * (1 - limit) / limit)
-
-
-def at_least_the_stages(p, limit):
-    m = p
-    while (p - 1) / (m + p - 1) > limit:
-        m += 1
-    return m
-
-
-def tries_a_hundred(p, limit):
-    return next((m for m in range(1, 101) if (p - 1) / (m + p - 1) <= limit), 100)
 
 
 def at_least_two(p, limit):
@@ -244,71 +137,39 @@ def at_least_two(p, limit):
 
 
 WRONG = [
-    ("08.1", "empty", empty_schedule),
+    ("08.1", "wrong_pairs", empty_schedule),
     ("08.1", "one_list", hands_out_one_list),
-    ("08.1", "empty", only_empty_ticks),
-    ("08.1", "nothing", forgets_to_return),
-    ("08.1", "no_ticks", number_of_ticks),
-    ("08.1", "flat", pairs_without_ticks),
-    ("08.1", "no_ticks", stages_without_micro_batches),
-    ("08.1", "missing_tick", missing_last_tick),
-    ("08.1", "missing_pair", never_drains),
+    ("08.1", "no_ticks", forgets_to_return),
     ("08.1", "swapped_pair", stage_first),
-    ("08.1", "swapped_pair", swapped_sizes),
     ("08.1", "counts_from_one", counts_from_one),
-    ("08.1", "outside", no_limit_at_the_end),
-    ("08.1", "outside", no_limit_at_the_start),
-    ("08.1", "no_skew", no_skew),
+    ("08.1", "wrong_order", no_skew),
     ("08.1", "two_on_one_stage", all_in_one_tick),
-    ("08.1", "two_on_one_stage", stage_after_stage),
-    ("08.1", "wrong_order", from_the_last_stage),
-    ("08.1", "wrong_order", backward_order),
-    ("08.1", "duplicate", first_pair_twice),
-    ("08.1", "unpipelined", one_after_the_other),
-    ("08.1", "empty_tick", extra_empty_tick),
-    ("08.1", "too_long", waits_a_tick_between_stages),
+    ("08.1", "too_long", one_after_the_other),
     ("08.1", "endless", never_stops),
-    ("08.1", "few_batches", three_phases),
-    ("08.1", "few_batches", crashes_with_few),
-    ("08.1", "one_stage", refuses_one_stage),
-    ("08.1", "one_stage", idles_with_one_stage),
-    ("08.2", "overhead_for_fraction", with_fraction("overhead_twice", right_overhead)),
+    ("08.1", "wrong_pairs", three_phases),
+    ("08.1", "raised", crashes_with_few),
+    ("08.1", "raised", refuses_one_stage),
+    ("08.1", "too_long", idles_with_one_stage),
+    ("08.2", "turned_round", with_fraction("overhead_twice", right_overhead)),
     ("08.2", "extra_stage", with_fraction("p_over_all", lambda m, p: p / (m + p - 1))),
-    ("08.2", "extra_stage", with_fraction("p_over_m_first", lambda m, p: p / m)),
-    ("08.2", "extra_tick", with_fraction("one_tick_too_many", lambda m, p: (p - 1) / (m + p))),
-    ("08.2", "busy_for_idle", with_fraction("busy_share", lambda m, p: m / (m + p - 1))),
+    ("08.2", "wrong", with_fraction("p_over_m_first", lambda m, p: p / m)),
     ("08.2", "whole_part", with_fraction("whole_fraction", lambda m, p: (p - 1) // (m + p - 1))),
-    ("08.2", "swapped_arguments", with_fraction("stages_first", lambda m, p: (m - 1) / (m + p - 1))),
     ("08.2", "percent", with_fraction("in_per_cent", lambda m, p: 100 * (p - 1) / (m + p - 1))),
     ("08.2", "there_and_back", with_fraction("doubles_the_bubble", lambda m, p: 2 * (p - 1) / (m + p - 1))),
-    ("08.2", "wrong_number", with_fraction("one_over_m", lambda m, p: 1 / m)),
-    ("08.2", "wrong_number", with_fraction("only_up_to_a_hundred", lambda m, p: right_fraction(min(m, 100), p))),
-    ("08.2", "no_number", with_fraction("as_a_text", lambda m, p: f"{right_fraction(m, p):.1%}")),
+    ("08.2", "no_pair", with_fraction("as_a_text", lambda m, p: f"{right_fraction(m, p):.1%}")),
     ("08.2", "one_stage", with_fraction("at_least_something", lambda m, p: right_fraction(m, p) or 0.001)),
-    ("08.2", "fraction_for_overhead", with_overhead("fraction_twice", right_fraction)),
+    ("08.2", "turned_round", with_overhead("fraction_twice", right_fraction)),
     ("08.2", "extra_stage", with_overhead("p_over_m", lambda m, p: p / m)),
-    ("08.2", "upside_down", with_overhead("m_over_idle", lambda m, p: m / (p - 1) if p > 1 else 0)),
+    ("08.2", "wrong", with_overhead("m_over_idle", lambda m, p: m / (p - 1) if p > 1 else 0)),
     ("08.2", "whole_part", with_overhead("whole_overhead", lambda m, p: (p - 1) // m)),
-    ("08.2", "swapped_arguments", with_overhead("stages_first_overhead", lambda m, p: (m - 1) / p)),
     ("08.2", "there_and_back", with_overhead("doubles_the_overhead", lambda m, p: 2 * (p - 1) / m)),
-    ("08.2", "wrong_number", with_overhead("idle_cells", lambda m, p: p * (p - 1))),
-    ("08.2", "wrong_number", with_overhead("never_above_one", lambda m, p: min(1, (p - 1) / m))),
-    ("08.2", "one_stage", with_overhead("never_without", lambda m, p: max(1, p - 1) / m)),
-    ("08.2", "nothing", says_nothing),
-    ("08.2", "no_pair", only_the_fraction),
-    ("08.2", "turned_round", overhead_first),
     ("08.2", "rounded", strangers.bubbles_rounded),
     ("08.3", "rounded_fraction", strangers.fewest_tolerant),
-    ("08.3", "upper_limit", strangers.fewest_million),
+    ("08.3", "wrong", strangers.fewest_million),
     ("08.3", "not_enough", strangers.fewest_shaved),
     ("08.3", "overhead_for_fraction", for_the_overhead),
-    ("08.3", "not_enough", rounds_down),
-    ("08.3", "upper_limit", tries_a_hundred),
     ("08.3", "not_whole", does_not_round),
     ("08.3", "strictly_below", strictly_below),
-    ("08.3", "not_smallest", doubles_until_enough),
-    ("08.3", "not_smallest", always_many),
-    ("08.3", "not_smallest", at_least_the_stages),
     ("08.3", "no_micro_batch", nothing_for_one_stage),
     ("08.3", "one_is_enough", at_least_two),
 ]
@@ -326,4 +187,6 @@ def counts_no_tick(m, p):
     return ticks
 
 
-HANGING = [("08.1", "endless", counts_no_tick)]
+HANGING = [
+    ("08.1", "endless", counts_no_tick),
+]

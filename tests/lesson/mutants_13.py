@@ -1,7 +1,6 @@
 """Wrong solutions of lesson 13, each with the hint that must refuse it."""
 
 import torch
-from torch import nn
 
 from pllab.comm import all_gather_async, all_reduce, broadcast, rank, receive, reduce_scatter_async, send, world_size
 
@@ -193,49 +192,6 @@ def units_that(**how):  # noqa: C901 - one switch per mistake
     return apply
 
 
-def gathers_for_each_gradient(units, shards, sizes, x):
-    """Three gathers of each unit: for the gradient of the weights, and again for that of the input."""
-
-    def whole(u):
-        flat = torch.empty(len(shards[u]) * world_size())
-        all_gather_async(flat, shards[u]).wait()
-        return flat[: sizes[u]].requires_grad_()
-
-    inputs, parts = [], []
-    with torch.no_grad():
-        for u, unit in enumerate(units):
-            inputs.append(x)
-            x = unit(whole(u), x)
-    gradient = torch.ones_like(x)
-    for u in reversed(range(len(units))):
-        flat, part = whole(u), torch.empty_like(shards[u])
-        (of_flat,) = torch.autograd.grad(units[u](flat, inputs[u]), flat, gradient)
-        padding = torch.zeros(len(part) * world_size() - len(flat))
-        reduce_scatter_async(part, torch.cat([of_flat, padding])).wait()
-        parts.insert(0, part / world_size())
-        del flat
-        given = inputs[u].detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(units[u](whole(u), given), given, gradient)
-    return x, parts
-
-
-def one_graph_for_all(units, shards, sizes, x):
-    leaves = []
-    for unit, shard, n in zip(units, shards, sizes, strict=True):
-        flat = torch.empty(len(shard) * world_size())
-        all_gather_async(flat, shard).wait()
-        leaves.append(flat[:n].requires_grad_())
-        x = unit(leaves[-1], x)
-    x.backward()
-    parts = []
-    for leaf, shard in zip(leaves, shards, strict=True):
-        part = torch.empty_like(shard)
-        padding = torch.zeros(len(shard) * world_size() - len(leaf))
-        reduce_scatter_async(part, torch.cat([leaf.grad, padding])).wait()
-        parts.append(part / world_size())
-    return x.item(), parts
-
-
 # 13.4 gather_state(model, part)
 
 
@@ -288,10 +244,6 @@ def state_that(**how):  # noqa: C901 - one switch per mistake
     return apply
 
 
-def own_numbers_of_the_model(model, part):
-    return {name: p.detach() for name, p in model.named_parameters()} if rank() == 0 else None
-
-
 def the_models_own(model, part):
     """Fills the model and hands its tensors out."""
     state = state_that()(model, part)
@@ -300,89 +252,40 @@ def the_models_own(model, part):
     return {name: p.data for name, p in model.named_parameters()} if state else None
 
 
-def one_dictionary_for_all(model, part, kept={}):  # noqa: B006 - the mistake
-    """The state of every call lies in the same tensors."""
-    state = state_that()(model, part)
-    if state is None:
-        return None
-    mine = kept.setdefault((len(state), world_size()), state)
-    for name, value in state.items():
-        mine[name].copy_(value)
-    return mine
-
-
-def left_to_torch(model, part):
-    return nn.Module.state_dict(model) if rank() == 0 else None
-
-
 WRONG = [
     ("13.1", "not_in_place", _named("returns_new", adam_that, returns_new=True)),
     ("13.1", "not_gathered", _named("never_gathers", adam_that, not_gathered=True)),
     ("13.1", "not_gathered", _named("rounds_down", adam_that, rounds_down=True)),
     ("13.1", "whole_state", _named("whole_state", adam_that, whole_state=True)),
-    ("13.1", "whole_state", _named("keeps_old_gradients", adam_that, keeps_gradients=True)),
     ("13.1", "state_elsewhere", _named("state_in_a_closure", adam_that, elsewhere=True)),
     ("13.1", "state_forgotten", _named("forgets", adam_that, forgets=True)),
-    ("13.1", "state_forgotten", _named("counts_to_one", adam_that, counts_to_one=True)),
-    ("13.1", "other_numbers", _named("no_correction", adam_that, no_correction=True)),
-    ("13.1", "other_numbers", _named("no_square", adam_that, no_square=True)),
-    ("13.1", "other_numbers", _named("first_part_of_the_gradient", adam_that, same_part=True)),
+    ("13.1", "wrong", _named("no_correction", adam_that, no_correction=True)),
     ("13.1", "sends_too_much", _named("sums_for_gather", adam_that, sums=True)),
-    ("13.1", "sends_too_much", _named("gathers_moments_too", adam_that, gathers_moments=True)),
-    ("13.1", "deadlock", _named("skips_an_empty_part", adam_that, skips_empty=True)),
-    ("13.2", "no_part", _named("no_part", scatter_that, nothing=True)),
+    ("13.1", "not_all_ranks", _named("skips_an_empty_part", adam_that, skips_empty=True)),
+    ("13.2", "wrong", _named("no_part", scatter_that, nothing=True)),
     ("13.2", "sum_for_mean", _named("sum_for_mean", scatter_that, sum=True)),
-    ("13.2", "divided_twice", _named("divided_twice", scatter_that, twice=True)),
-    ("13.2", "other_numbers", _named("two_stands_in_the_code", scatter_that, literal=True)),
-    ("13.2", "other_part", _named("first_part_for_all", scatter_that, other_part=True)),
-    ("13.2", "not_summed", _named("own_alone", scatter_that, own_alone=True)),
-    ("13.2", "other_numbers", _named("from_the_last_parameter", scatter_that, reverse=True)),
-    ("13.2", "other_shape", _named("padding_cut_off", scatter_that, without_padding=True)),
-    ("13.2", "other_shape", _named("scatter_rounds_down", scatter_that, rounds_down=True)),
-    ("13.2", "other_shape", _named("pads_each_parameter", scatter_that, pads_each=True)),
-    ("13.2", "other_numbers", _named("pads_in_front", scatter_that, pads_in_front=True)),
-    ("13.2", "other_shape", _named("frozen_too", scatter_that, frozen_too=True)),
+    ("13.2", "wrong", _named("padding_cut_off", scatter_that, without_padding=True)),
+    ("13.2", "wrong", _named("frozen_too", scatter_that, frozen_too=True)),
     ("13.2", "none_left_out", _named("skips_none", scatter_that, skips_none=True)),
     ("13.2", "gradients_left", _named("keeps_gradients", scatter_that, keeps_gradients=True)),
     ("13.2", "whole_kept", _named("view_of_the_flat", scatter_that, view_of_flat=True)),
-    ("13.2", "whole_kept", _named("all_reduce_and_a_view", scatter_that, all_reduces=True, view=True)),
     ("13.2", "sends_too_much", _named("all_reduce_and_a_copy", scatter_that, all_reduces=True)),
     ("13.3", "no_pair", _named("no_loss", units_that, no_loss=True)),
-    ("13.3", "other_loss", _named("loss_over_ranks", units_that, loss_over_ranks=True)),
+    ("13.3", "wrong", _named("loss_over_ranks", units_that, loss_over_ranks=True)),
     ("13.3", "sum_for_mean", _named("sum_of_gradients", units_that, sum=True)),
-    ("13.3", "other_gradient", _named("own_gradient_alone", units_that, own_alone=True)),
-    ("13.3", "other_gradient", _named("ones_for_gradient", units_that, ones_for_gradient=True)),
-    ("13.3", "other_gradient", _named("backward_from_the_first", units_that, forwards_again=True)),
-    ("13.3", "other_shape", _named("whole_gradient", units_that, whole_gradient=True)),
-    ("13.3", "other_shape", _named("parts_backwards", units_that, backwards=True)),
+    ("13.3", "wrong", _named("own_gradient_alone", units_that, own_alone=True)),
     ("13.3", "raised", _named("padding_too", units_that, padding_too=True)),
     ("13.3", "gathered_ahead", _named("gathers_all_first", units_that, gathers_first=True)),
     ("13.3", "kept_whole", _named("keeps_wholes", units_that, keeps_wholes=True)),
-    ("13.3", "kept_whole", one_graph_for_all),
     ("13.3", "late_reduction", _named("reduces_at_the_end", units_that, late=True)),
     ("13.3", "whole_gradient_kept", _named("view_of_the_sum", units_that, view=True)),
     ("13.3", "sends_too_much", _named("all_reduces_gradients", units_that, all_reduces=True)),
-    ("13.3", "sends_too_much", gathers_for_each_gradient),
-    ("13.3", "gathered_ahead", _named("gathers_thrice", units_that, gathers_thrice=True)),
-    ("13.4", "no_state", _named("nothing", state_that, nothing=True)),
-    ("13.4", "no_state", _named("a_list", state_that, list=True)),
-    ("13.4", "missing", _named("with_a_prefix", state_that, prefix=True)),
-    ("13.4", "missing", _named("without_the_frozen", state_that, trained_only=True)),
+    ("13.4", "wrong", _named("nothing", state_that, nothing=True)),
+    ("13.4", "wrong", _named("without_the_frozen", state_that, trained_only=True)),
     ("13.4", "tied_twice", _named("both_names", state_that, tied="both")),
-    ("13.4", "tied_twice", _named("counted_twice", state_that, tied="shifted")),
-    ("13.4", "other_shape", _named("flat_pieces", state_that, flat=True)),
-    ("13.4", "other_numbers", _named("own_part_alone", state_that, own_alone=True)),
-    ("13.4", "other_numbers", _named("last_rank_first", state_that, other_order=True)),
-    ("13.4", "other_numbers", _named("one_too_early", state_that, loses_one=True)),
-    ("13.4", "other_numbers", own_numbers_of_the_model),
-    ("13.4", "other_numbers", left_to_torch),
     ("13.4", "not_only_0", _named("everywhere", state_that, all_gather=True, everywhere=True)),
     ("13.4", "everybody_gets_it", _named("by_all_gather", state_that, all_gather=True)),
-    ("13.4", "everybody_gets_it", _named("by_a_sum", state_that, sums=True)),
-    ("13.4", "everybody_gets_it", _named("tells_all", state_that, tells_all=True)),
     ("13.4", "sends_too_much", _named("sends_twice", state_that, sends_twice=True)),
     ("13.4", "shares_memory", the_models_own),
-    ("13.4", "shares_memory", one_dictionary_for_all),
-    ("13.4", "shares_memory", _named("views_of_the_part", state_that, shares=True)),
     ("13.4", "deadlock", _named("nobody_sends", state_that, nobody_sends=True)),
 ]
