@@ -87,11 +87,12 @@ def _listen(
     line: Conversation, rank: int, answers: dict[int, dict[str, Any]], failures: dict[int, tuple[str, bool]]
 ) -> None:
     try:
-        told = line.pull()
+        while (told := line.pull()) is not None and "ready" in told:
+            pass
     except Ended as ended:
         failures[rank] = (str(ended), False)
         return
-    if told is None or "ready" in told:
+    if told is None:
         return
     if "refused" in told:
         raise Refused(*map(str, told["refused"]))

@@ -94,10 +94,12 @@ class Conversation:
     def pull(self, timeout_s: float = 0.0) -> dict[str, Any] | None:
         """Take what has come, or comes within the time; the value, if it is whole.
 
+        What came together is taken one by one: a process may have given its answer and ended.
+
         Raises:
             Ended: as `receive` does.
         """
-        if select.select([self._line], [], [], max(0.0, timeout_s))[0]:
+        if b"\n" not in self._buffer and select.select([self._line], [], [], max(0.0, timeout_s))[0]:
             some = b""
             with suppress(OSError):
                 some = self._line.recv(1 << 20)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import pllab.parallel
 from pllab import comm, pipeline
-from pllab.lesson import Outcome, asking, check, checking, conversation
+from pllab.lesson import Outcome, asked_ranks, asking, check, checking, conversation
 from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.verdict import Verdict
@@ -573,6 +573,19 @@ def seen_on_ranks(solution, **options):
 
     verdict_on(Case("", case), solution)
     return seen[0] if seen else None
+
+
+@pytest.mark.ranks
+def test_an_answer_counts_when_its_rank_has_ended_before_anybody_listened(monkeypatch):
+    listen = asked_ranks._answers
+
+    def late(ranks, timeout_s):
+        for rank in ranks:
+            rank._process.wait(30.0)
+        return listen(ranks, timeout_s)
+
+    monkeypatch.setattr(asked_ranks, "_answers", late)
+    assert seen_on_ranks(lambda total, world_size: [total, world_size]) == [[1.0, 2], [1.0, 2]]
 
 
 @pytest.mark.ranks
