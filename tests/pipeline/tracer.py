@@ -1,5 +1,6 @@
 """Which way a call goes through the package: the files and functions that it passes, on every thread."""
 
+import gc
 import inspect
 import sys
 import threading
@@ -58,6 +59,8 @@ def way_of(call: Callable[[], object]) -> Way:
             steps[threading.get_ident()].append(Step(file, code.co_qualname))
 
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # what others have left behind is not on the way
     threading.setprofile(note)
     sys.setprofile(note)
     try:
@@ -67,4 +70,5 @@ def way_of(call: Callable[[], object]) -> Way:
     finally:
         sys.setprofile(before)
         threading.setprofile(None)
+        gc.enable()
     return Way(tuple(map(tuple, steps.values())))
