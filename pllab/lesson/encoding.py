@@ -34,7 +34,7 @@ _DEEPEST = 14  # lists within lists
 _MOST_BITS = 10_000  # of a whole number; Python refuses to write one of 4,300 digits
 _MOST_SHOWN = 200
 _DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
-_KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set}
+_KINDS: Mapping[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 _SCHEDULES = ("Schedule", "Action", "Kind")
 _KNOWN = frozenset({"pllab.comm.ledger:Message", *(f"pllab.schedule.model:{name}" for name in _SCHEDULES)})
 _SEEN_IN = "pllab.lesson.exercises."
@@ -120,6 +120,8 @@ def _encode_parts(value: Any, deeper: Callable[[Any], Any]) -> Any:
     items = [deeper(item) for item in islice(value, _MOST_ITEMS)]
     if isinstance(value, tuple):
         return {"named": [_name(value), items]} if hasattr(value, "_fields") else {"tuple": items}
+    if isinstance(value, frozenset):
+        return {"frozenset": items}  # which may be in a set, or a key
     return {"set": items} if isinstance(value, Set) else items
 
 

@@ -13,6 +13,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercises.tensors import difference, told
 
 Checkpointed = Callable[[nn.Module, torch.Tensor], Any]
 Tensors = dict[str, torch.Tensor | None]
@@ -150,17 +151,11 @@ def _go_back(outputs: list[torch.Tensor]) -> None:
 
 
 def _compare(mine: Tensors, right: Tensors, where: str, hint_id: str, sentence: str = "") -> None:
-    """Every tensor bit for bit; the first number that differs is shown."""
+    """Every tensor bit for bit; where one differs most is shown."""
     for name, wanted in right.items():
-        got, place = mine[name], 0
-        if got is not None and wanted is not None and got.shape == wanted.shape:
-            if torch.equal(got, wanted):
-                continue
-            place = int((got != wanted).flatten().nonzero()[0])
-        elif got is wanted:
-            continue
-        one, other = (None if each is None else each.flatten()[place].item() for each in (got, wanted))
-        raise Wrong(hint_id, f"With {where}, number {place} of {name} is {one}; right is {other}. {sentence}".rstrip())
+        got = mine[name]
+        if got is not wanted and (wanted is None or difference(got, wanted)):
+            raise Wrong(hint_id, f"With {where}, {name} is {told(got, wanted)}. {sentence}".rstrip())
 
 
 def _ask(checkpointed: Asked, where: str, goes_back: bool = True) -> tuple[Run, Run]:
