@@ -31,8 +31,7 @@ def seen_in_world(program: Program, solution: Any, plan: Plan, size: int) -> lis
 def seen_in_call(program: Program, solution: Any, plan: Plan, size: int, name: str) -> list[Any]:
     """What every rank of a world saw of the call of this name, after the calls before it went well.
 
-    The program returns `{name: what it saw}` in the order of its calls, each an `Attempt` or something with one in
-    `.attempt`, and stops after a call that failed.
+    The program returns an `Attempt` by the name of each call, in their order, and stops after one that failed.
 
     Raises:
         Wrong: a call up to this one failed on a rank, or a rank did not survive it.
@@ -42,7 +41,7 @@ def seen_in_call(program: Program, solution: Any, plan: Plan, size: int, name: s
     names = max((list(one) for one in seen), key=len)
     for earlier in names[: names.index(name) + 1] if name in names else names:
         reached = [one[earlier] for one in seen if earlier in one]
-        refuse_failures([getattr(one, "attempt", one) for one in reached], f"In a world of {size}, with {earlier}")
+        refuse_failures(reached, f"In a world of {size}, with {earlier}")
     if not all(name in one for one in seen):
         raise Wrong("crashed", f"In a world of {size} not every rank came to the call with {name}.")
     return [one[name] for one in seen]

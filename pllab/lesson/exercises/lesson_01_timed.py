@@ -111,7 +111,7 @@ def begins_with_an_empty_queue(timed: Asked) -> None:
 def clock_of_its_own(timed: Asked) -> None:
     names, medians = timed.inside(own_clock)
     if wall := _SET_BACK & names:
-        raise Wrong("wrong_clock", f"You asked {min(wall)}: a clock of the wall can be set back while you measure.")
+        raise Wrong("wrong_clock", f"You asked {min(wall)}: a wall clock can be set back while you measure.")
     if cpu := _OF_THE_CPU & names:
         raise Wrong("wrong_clock", f"You asked {min(cpu)}: it stands still while this process waits.")
     for median in medians:

@@ -146,7 +146,7 @@ def _judge_places(size: int, seen: list[Entered]) -> None:
             raise NotImplementedError
         if one.gave_up_s is not None and one.gave_up_s < deadline_s / 2:
             waited = f"waited {one.gave_up_s:.2f} s for the others, and deadline_s was {deadline_s:g}"
-            raise Wrong("too_early", f"{who} {waited}; make it a timedelta of so many seconds.")
+            raise Wrong("too_early", f"{who} {waited}; pass a timedelta of that many seconds.")
         if attempt.late:
             raise Wrong(
                 "never_met",

@@ -140,7 +140,7 @@ def in_step(partition_dataset: Asked) -> None:
                 )
 
 
-@case("pad loses nothing, drop doubles nothing: 1 to 145 samples, 1 to 8 ranks")
+@case("pad loses nothing, drop repeats nothing: 1 to 145 samples, 1 to 8 ranks")
 def nothing_lost(partition_dataset: Asked) -> None:
     """70 samples on 2 ranks: whole shares and a last batch that is not, so a loader's own drop_last shows."""
     for remainder, number, world in product(("pad", "drop"), (70, *_NUMBERS), _WORLDS):

@@ -37,7 +37,7 @@ _USED_LATER = 10  # is added to the number of a step in which the unused paramet
 
 @dataclass
 class Seen:
-    """What one rank saw: the gradients after each step, and the events."""
+    """What one rank saw: the gradients after each step, and what the steps before them showed."""
 
     got: dict[str, Gradients] = field(default_factory=dict)
     bytes_before_last: list[int] = field(default_factory=list)  # in each step of the chain
@@ -49,7 +49,7 @@ class Seen:
 
 def train_on_ranks(watch: Watch, rank: int, world_size: int, install: Install) -> dict[str, Attempt]:
     """On every rank: all steps, or one step of the chain in a world of one."""
-    return {"steps": watch.attempt(_all_steps, watch.folder, rank, world_size, install)}
+    return {"all models": watch.attempt(_all_steps, watch.folder, rank, world_size, install)}
 
 
 def _all_steps(folder: Path, rank: int, world_size: int, install: Install) -> Seen:
@@ -191,7 +191,7 @@ def _all_parts() -> dict[str, list[Gradients]]:
 
 def _seen(install: Install, size: int = _SIZE) -> list[Seen]:
     """What the ranks saw, unless one waited in its backward: then the run ended there."""
-    seen: list[Seen] = [one.value for one in seen_in_call(train_on_ranks, install, _PLAN, size, "steps")]
+    seen: list[Seen] = [one.value for one in seen_in_call(train_on_ranks, install, _PLAN, size, "all models")]
     if any(one.blocked for one in seen):
         raise Wrong(
             "blocks_backward",

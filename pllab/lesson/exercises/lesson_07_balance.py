@@ -108,7 +108,7 @@ _MISTAKES = (
     ),
     Mistake(
         "whole_costs",
-        "Whole costs you cut right, and these are not whole: is a cost or a limit rounded somewhere?",
+        "You cut whole costs right, but these are not whole: is a cost or a limit rounded somewhere?",
         when=lambda _cut, costs, _num_stages: any(cost != int(cost) for cost in costs),
     ),
     Mistake("equal_counts", "Equal numbers of layers are not equal costs.", when=_has_equal_counts),

@@ -116,7 +116,7 @@ _MISTAKES = (
     ),
     Mistake(
         "lost_layer",
-        "A layer is gone; one without a device is a layer too, and an object that comes again is one again.",
+        "A layer is gone. A layer without a device counts too, and so does each place of a layer that comes twice.",
         when=lambda stages, chain: len({number for number, _ in _layers(stages)}) < len(_lanes(chain)),
     ),
 )
@@ -129,7 +129,7 @@ def _compare(split: Asked, *chains: tuple[str]) -> None:
         _right,
         _MISTAKES,
         asked="the layers {}",
-        show=lambda stages: ", ".join(f"{numbers} on {device}" for device, numbers in stages),
+        show=lambda stages: ", ".join(f"{numbers} on {device}" for device, numbers in stages) or "no stages",
     )
 
 

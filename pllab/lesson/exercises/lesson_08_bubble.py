@@ -1,6 +1,6 @@
 """The cases of exercises 08.2 and 08.3: the two bubble numbers, and the fewest micro-batches for a given fraction.
 
-The truth is counted: idle and busy cells of the clock's grid.
+The truth is exact: fractions of the cells that the clock's grid has.
 """
 
 import math
@@ -64,13 +64,13 @@ _close = partial(math.isclose, rel_tol=1e-9)
 _about = partial(compare, asked="m = {} and p = {}", same=_close)
 
 
-@case("the first number is idle over all device time, counted on the grids of 14 clocks")
+@case("the first number is idle over all device time, for 14 pairs of m and p")
 def fraction_everywhere(bubbles: Bubbles) -> None:
     mistakes = _mistakes(_share_of_all, _share_of_busy)
     _about(bubbles, _SHAPES, _share_of_all, mistakes, read=lambda *answer: _pair(*answer)[0])
 
 
-@case("the second number is idle over busy device time, counted on the same grids")
+@case("the second number is idle over busy device time, for the same pairs")
 def overhead_everywhere(bubbles: Bubbles) -> None:
     mistakes = _mistakes(_share_of_busy, _share_of_all)
     _about(bubbles, _SHAPES, _share_of_busy, mistakes, read=lambda *answer: _pair(*answer)[1])

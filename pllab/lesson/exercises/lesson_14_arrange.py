@@ -64,7 +64,7 @@ def _is_no_partition(groups: Groups, sizes: Sizes, _: str) -> bool:
 
 
 _PLACE_MISTAKES = [
-    Mistake("first_is_fastest", "You count the first axis fastest; count the last one so.", like=_place_if_turned),
+    Mistake("first_is_fastest", "Your first axis counts fastest; the last one should.", like=_place_if_turned),
     Mistake("fixed_order", "Your order is pp, dp, tp; take that of the argument.", like=_place_in_fixed_order),
 ]
 _GROUP_MISTAKES = [

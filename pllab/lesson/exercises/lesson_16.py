@@ -76,7 +76,7 @@ def within_the_spread(speedup: Speedup) -> None:
     _judge(speedup, [(one, other), (other, one)], hint_id="within_the_spread")
 
 
-@case("a draw was won by nobody: None")
+@case("a drawn round has no winner: None")
 def drawn_round(speedup: Speedup) -> None:
     one, other = [1.5, 1.2, 1.1, 1.8], [1.0, 1.2, 1.0, 1.0]
     _judge(speedup, [(one, other), (other, one), ([2.0], [2.0])], hint_id="draw_counts")
