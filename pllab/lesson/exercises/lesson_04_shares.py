@@ -126,6 +126,11 @@ def look_at_shares(partitioner: Partitioner) -> None:
     alone = _positions(first, data, 0)
     shares = [first, made.use(1)]
     places = [_positions(share, data, k) for k, share in enumerate(shares)]
+    other: Any = partitioner(data, [0.5, 0.5], _SEED)
+    if _positions(other.use(1), data, 1) != places[1]:
+        raise Wrong(
+            "wrong_seed", "use(1) gave other samples where use(0) was not called before; a rank asks for its own."
+        )
     if places[0] != alone:
         raise Wrong("no_view", f"The share of use(0) had samples {alone}, and after use(1) it had {places[0]}.")
     for k, (share, right) in enumerate(zip(shares, places, strict=True)):

@@ -22,7 +22,7 @@ _EDGES += [([0, 2, 0, 0, 1], 4), ([2**24 - 1, 1, 2**24], 2)]
 def _drawn() -> list[Question]:
     """Costs by chance: small, large, broken."""
     draw = random.Random(7)
-    sizes = [(num_layers, num_stages) for num_layers in range(2, 9) for num_stages in range(2, min(5, num_layers))]
+    sizes = [(num_layers, num_stages) for num_layers in range(2, 9) for num_stages in range(2, num_layers)]
     small = [([float(draw.randint(1, 9)) for _ in range(n)], p) for n, p in sizes for _ in range(3)]
     # Sixteenths add up exactly; up to 2, and up to 500.
     broken = [([draw.randint(0, most) / 16 for _ in range(n)], p) for n, p in sizes for most in (32, 8000)]

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice, product
+from operator import index
 from random import Random
 from typing import Any
 
@@ -37,7 +38,7 @@ def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
     asked = f"For m = {m} and p = {p}"
     most = 2 * (m * p + m + p)
     try:
-        ticks = [[(int(i), int(j)) for i, j in tick] for tick in islice(given, most + 1)]
+        ticks = [[(index(i), index(j)) for i, j in tick] for tick in islice(given, most + 1)]
     except (TypeError, ValueError):
         raise Wrong(
             "no_ticks",

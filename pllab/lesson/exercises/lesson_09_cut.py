@@ -47,11 +47,18 @@ def gradients(cut_step: Asked) -> None:
         first, second, x, targets = _made(5, 3, change)
         loss = nn.functional.mse_loss(second(first(x)), targets)
         loss.backward()
-        if without := [name for name, gradient in ran.gradients.items() if gradient is None]:
+        without = [name for name, gradient in ran.gradients.items() if gradient is None]
+        if any(name.startswith("first") for name in without):
             raise Wrong(
                 "no_gradient",
                 f"{without[0]} has no gradient: backward of that stage did not run. Backward of the loss ends at the "
                 "cut; the first stage needs a backward of its own, which starts from the gradient found there.",
+            )
+        if without:
+            raise Wrong(
+                "no_gradient",
+                f"{without[0]} has no gradient: call backward of the loss, which leaves gradients in the weights of "
+                "the second stage.",
             )
         asked = {"none": "For 5 rows", "dropout": "With dropout", "double": "With numbers of float64"}[change]
         judge_gradients(asked, ran.gradients, _gradients(first, second))

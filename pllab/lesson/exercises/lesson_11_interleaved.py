@@ -90,10 +90,10 @@ def slow_messages(rows: Rows) -> None:
 def little_memory(rows: Rows) -> None:
     for p, m, v in _SHAPES:
         schedule = read_schedule(rows(p, m, v))
-        held, right = [int(each) for each in peak_in_flight(schedule)], min(v * m, (v + 1) * p - 1)
+        held, right = list(peak_in_flight(schedule)), min(v * m, (v + 1) * p - 1)
         if max(held) > right:
             _judge_groups(schedule, p, m, v)
-            told = f"rank {held.index(max(held))} holds {max(held)} micro-batches of its stages at once"
+            told = f"rank {held.index(max(held))} holds {max(held):g} micro-batches of its stages at once"
             raise Wrong("holds_too_many", f"{_words(p, m, v)} {told}; right is {right} at most.")
 
 

@@ -15,7 +15,7 @@ from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_13_parts import BYTES, PLAN, SIZES, SLACK_BYTES, part_of, part_size
 from pllab.lesson.exercises.ranks import Attempt, Watch
-from pllab.lesson.exercises.tensors import compare_tensors, detached
+from pllab.lesson.exercises.tensors import compare_tensors, detached, difference
 from pllab.lesson.mistakes import Mistake, compare
 
 GatherState = Callable[..., Any]
@@ -101,6 +101,7 @@ def stays(gather_state: GatherState) -> None:
             [(key, when, size) for size in SIZES for when in (_TRAINED, _CALLED) for key in right],
             lambda key, *_, right=right: right[key],
             asked=f"{{}} of {name} {{}}, in a world of {{}},",
+            same=_is_same,
             hint_id="shares_memory",
         )
 
@@ -168,7 +169,13 @@ def _judge_state(gather_state: GatherState, name: str) -> None:
         [(key, size) for size in SIZES for key in right],
         lambda key, _: right[key],
         asked=f"{{}} of {name} in a world of {{}}",
+        same=_is_same,
     )
+
+
+def _is_same(got: Any, right: torch.Tensor) -> bool:
+    """To the bit: a gather moves numbers and does not compute."""
+    return not difference(got, right)
 
 
 def _has_names(state: Any, names: Iterable[str]) -> bool:
