@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import socket
-import stat
 import sys
 import tempfile
 import time
@@ -26,15 +25,7 @@ import torch.distributed as dist
 from pllab.comm.devices import gpu_backend
 from pllab.comm.errors import ANSI, RankError
 from pllab.comm.group import BackendPlan, setup, teardown
-from pllab.comm.processes import (
-    Child,
-    answer_with_stack,
-    end_children,
-    how_it_ended,
-    on_byte,
-    stack_of,
-    start_child,
-)
+from pllab.comm.processes import Child, end_children, how_it_ended, on_byte, start_child
 
 _CONTROLLER = (  # its arguments
     "--ip=127.0.0.1",
@@ -76,8 +67,7 @@ class Cluster:
     def interrupt(self, ranks: Sequence[int]) -> None:
         """Send these ranks what Ctrl-C sends."""
         for rank in ranks:
-            if self.engines[rank].poll() is None:
-                self.engines[rank].send_signal(signal.SIGINT)
+            self.engines[rank].send_signal(signal.SIGINT)
 
     def cut_wires(self) -> None:
         """Let every rank close its connections, so that none waits for a message any more."""
@@ -86,10 +76,6 @@ class Cluster:
                 with suppress(OSError):
                     process.stdin.write(_CUT)
                     process.stdin.flush()
-
-    def where(self, rank: int) -> str:
-        """The stack of a rank's main thread."""
-        return stack_of(self.engines[rank].pid, self.folder / f"stack-{rank}")
 
     def stop(self) -> None:
         """End every process and remove the folder; calling it again does nothing."""
@@ -119,9 +105,7 @@ def start_cluster(num_ranks: int, backend: str | None, timeout_s: float) -> Clus
 
 
 def _last_words(log: Path, num_lines: int = 12) -> str:
-    """The end of a log, indented, when there is any."""
-    if not log.exists():
-        return ""
+    """The end of a log, indented."""
     lines = ANSI.sub("", log.read_text(errors="replace")).splitlines()[-num_lines:]
     return "".join(f"\n    {line}" for line in lines)
 
@@ -161,14 +145,7 @@ def connection_file(folder: Path, whose: str) -> Path | None:
 
 def _sockets() -> set[int]:
     """The open sockets of this process, by file descriptor."""
-    return {int(name) for name in os.listdir("/dev/fd") if _is_socket(int(name))}  # noqa: PTH208
-
-
-def _is_socket(number: int) -> bool:
-    try:
-        return stat.S_ISSOCK(os.fstat(number).st_mode)
-    except OSError:
-        return False
+    return {int(file.name) for file in Path("/dev/fd").iterdir() if file.is_socket()}
 
 
 def serve_rank() -> None:
@@ -178,7 +155,6 @@ def serve_rank() -> None:
     # A shell's background job ignores Ctrl-C and so would we; the owner interrupts cells by this signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     on_byte(lambda byte: cut_wires() if byte == _CUT else None)
-    answer_with_stack(folder / f"stack-{rank}")
     torch.set_num_threads(1)
     plan = enter_group(rank, world_size, backend, str(folder / "meeting-0"), timeout_s)
     while (file := connection_file(folder, "engine")) is None:
