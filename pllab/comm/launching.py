@@ -69,6 +69,7 @@ def launch(
     Raises:
         ValueError: an argument is out of its range, or the function or one of its arguments cannot travel.
         RankError: a rank raised, exited, was killed, or had not finished after `timeout_s` seconds.
+        RuntimeError: a script calls it while a rank imports that script, for want of a main guard.
     """
     end = time.monotonic() + deadline(timeout_s)
     plan_backend(0, world_size, backend)

@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -40,17 +39,31 @@ _CUT = b"c"  # on the leash of a rank: cut your wires
 _wires: set[int] = set()  # in a rank: file descriptors of the sockets that joining the group opened
 
 
-@dataclass(frozen=True)
 class Cluster:
-    """The running processes by name, the controller first, and their folder."""
+    """The controller and the engines, in their own folder; they find each other, and the group, after this returns."""
 
-    folder: Path
-    processes: dict[str, Child]
+    def __init__(self, num_ranks: int, backend: str | None, timeout_s: float) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
+        self._processes: dict[str, Child] = {}  # the controller first
+        try:
+            profile = f"--profile-dir={self.folder}"
+            self._start("the controller of the ranks", "ipyparallel.controller.app:main", profile, *_CONTROLLER)
+            for rank in range(num_ranks):
+                job = json.dumps([rank, num_ranks, backend, timeout_s])
+                self._start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(self.folder))
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, name: str, entry: str, *arguments: str) -> None:
+        log = self.folder / f"{name}.log"
+        own = {"IPYTHONDIR": str(self.folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
+        self._processes[name] = start_child(self.folder, entry, *arguments, log=log, environment=own)
 
     @property
     def engines(self) -> list[Child]:
         """The processes of the ranks, in order of rank."""
-        return list(self.processes.values())[1:]
+        return list(self._processes.values())[1:]
 
     def check_alive(self) -> None:
         """Look at the processes; never waits.
@@ -58,7 +71,7 @@ class Cluster:
         Raises:
             RankError: one of them has ended; the message says how, with its last output.
         """
-        for number, (name, process) in enumerate(self.processes.items()):
+        for number, (name, process) in enumerate(self._processes.items()):
             if process.poll() is not None:
                 process.kill()  # and the processes it started
                 words = _last_words(self.folder / f"{name}.log")
@@ -79,29 +92,8 @@ class Cluster:
 
     def stop(self) -> None:
         """End every process and remove the folder; calling it again does nothing."""
-        end_children(list(self.processes.values()))
+        end_children(list(self._processes.values()))
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def start_cluster(num_ranks: int, backend: str | None, timeout_s: float) -> Cluster:
-    """Start the controller and the engines; they find each other, and the group, while this returns."""
-    folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
-    environment = {"IPYTHONDIR": str(folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
-    cluster = Cluster(folder, {})
-
-    def start(name: str, entry: str, *arguments: str) -> None:
-        log = folder / f"{name}.log"
-        cluster.processes[name] = start_child(folder, entry, *arguments, log=log, environment=environment)
-
-    try:
-        start("the controller of the ranks", "ipyparallel.controller.app:main", f"--profile-dir={folder}", *_CONTROLLER)
-        for rank in range(num_ranks):
-            job = json.dumps([rank, num_ranks, backend, timeout_s])
-            start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(folder))
-    except BaseException:
-        cluster.stop()
-        raise
-    return cluster
 
 
 def _last_words(log: Path, num_lines: int = 12) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Self
 from pllab.arguments import deadline, rank_count
 from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
-from pllab.comm.notebook_engines import Cluster, connection_file, enter_group, start_cluster
+from pllab.comm.notebook_engines import Cluster, connection_file, enter_group
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
@@ -66,7 +66,7 @@ class Ranks:
         self.num_ranks = rank_count(num_ranks)
         self._timeout_s = deadline(timeout_s)
         self._num_groups = 1
-        self._cluster = start_cluster(num_ranks, backend, self._timeout_s)
+        self._cluster = Cluster(num_ranks, backend, self._timeout_s)
         try:
             self._client = _connect(self._cluster, time.monotonic() + self._timeout_s)
         except BaseException:
