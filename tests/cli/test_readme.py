@@ -22,7 +22,7 @@ from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
 from tests.cli.test_main import TINY
 from tests.cli.test_teaching import SHARE
-from tests.lesson.handed_in import hand_in
+from tests.lesson.handed_in import UNFENCED_FLAG, hand_in
 from tests.traces.files import write_run
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ SMALL = {
     "compare": "--num-steps 3 --batch-size 8 --n-embd 16 --n-head 2".split(),
     "doctor": [],
     "equivalence": "--ranks 2 --num-steps 1".split(),
-    "grade": ["--jobs", "1"],
+    "grade": ["--jobs", "1", *UNFENCED_FLAG],
     "import": [],
     "scale": "--world-size 8 --dp 2 --tp 2 --pp 2 --model tiny".split(),
     "student": ["--notebooks", "lessons"],
