@@ -25,7 +25,7 @@ from pllab.lesson.asked_ranks import Refused, ask_ranks
 from pllab.lesson.conversation import LATE, Conversation, Ended, job_of, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
-from pllab.lesson.nursery import Nursery
+from pllab.lesson.fork_server import ForkServer
 from pllab.lesson.packing import Packed
 from pllab.lesson.verdict import Outcome, Result, Verdict, refusal
 
@@ -48,7 +48,7 @@ class Solution:
     """The learner's function, as a case sees it: a context that ends the process behind it.
 
     Example:
-        with Solution(exercise, packed, nursery, folder, 20.0, printed) as solution:
+        with Solution(exercise, packed, server, folder, 20.0, printed) as solution:
             solution(8, 4)      # asks, and returns the answer or raises what was raised
 
     In `folder` both processes may write; `printed` is an open file for what the function prints. An exception comes
@@ -59,15 +59,15 @@ class Solution:
         self,
         exercise: Exercise,
         packed: Packed,
-        nursery: Nursery,
+        server: ForkServer,
         folder: Path,
         deadline_s: float,
         printed: IO[bytes] | None = None,
     ) -> None:
-        self.folder, self._nursery = folder, nursery
+        self.folder, self._server = folder, server
         self._deadline_s, self._left_s, self._patience = deadline_s, deadline_s, 0
         self._job = job_of(packed.function, exercise.package, packed.source)
-        self._line = Conversation(nursery, folder, self._job, printed=printed)
+        self._line = Conversation(server, folder, self._job, printed=printed)
         self.kept: dict[Any, Any] = {}
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class Solution:
 
     def on_ranks(self, program: Callable[..., Any], world_size: int, *args: Any, **options: Any) -> list[Any]:
         """What `program(rank, world_size, function, *args)` returned on each rank; see `ask_ranks`."""
-        return ask_ranks(self._nursery, self.folder, self._job, program, world_size, args, **options)
+        return ask_ranks(self._server, self.folder, self._job, program, world_size, args, **options)
 
     def _called(self, calls: list[Call], told: dict[str, Any]) -> dict[str, Any]:
         """Call a function of the case for the learner's; what else it raises, a refusal too, ends the question."""
@@ -187,7 +187,7 @@ def _exception(told: Any) -> Exception:
     return error
 
 
-def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float) -> Verdict:
+def judge(exercise: Exercise, packed: Packed, server: ForkServer, folder: Path, deadline_s: float) -> Verdict:
     """Judge a solution by its answers, case by case up to the first that fails.
 
     What fails after that may follow from it, and would name a false cause.
@@ -196,18 +196,18 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
     """
     with tempfile.TemporaryFile() as printed:
         with _as_torch_begins():
-            verdict = _judged(exercise, packed, nursery, folder, deadline_s, printed)
+            verdict = _judged(exercise, packed, server, folder, deadline_s, printed)
         printed.seek(0)
         return replace(verdict, printed=printed.read(MOST_PRINTED).decode(errors="replace").strip())
 
 
 def _judged(
-    exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float, printed: IO[bytes]
+    exercise: Exercise, packed: Packed, server: ForkServer, folder: Path, deadline_s: float, printed: IO[bytes]
 ) -> Verdict:
     results: list[Result] = []
     is_starved = False
     try:
-        with Solution(exercise, packed, nursery, folder, deadline_s, printed) as solution:
+        with Solution(exercise, packed, server, folder, deadline_s, printed) as solution:
             for case in exercise.cases:
                 results.append(_result(case, solution))
                 if results[-1].failed:

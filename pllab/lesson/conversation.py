@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of, text_of
 from pllab.lesson.encoding import NO_VALUE
-from pllab.lesson.nursery import Nursery
+from pllab.lesson.fork_server import ForkServer
 from pllab.lesson.packing import Source
 
 _MOST_BYTES = 1 << 26  # of one answer
@@ -51,7 +51,7 @@ class Conversation:
 
     def __init__(
         self,
-        nursery: Nursery,
+        server: ForkServer,
         folder: Path,
         job: Mapping[str, Any],
         *,
@@ -65,7 +65,7 @@ class Conversation:
         with other_end:
             number = other_end.fileno()
             words = ["pllab.lesson.answering:run", str(folder), str(number)]
-            self._process = nursery.start(folder, *words, log=printed, pass_fds=[number], hash_seed=hash_seed)
+            self._process = server.start(folder, *words, log=printed, pass_fds=[number], hash_seed=hash_seed)
         self.send(job)
 
     def fileno(self) -> int:

@@ -168,7 +168,7 @@ def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
     sandbox.breach = ""
     try:
         verdict = _judged(sandbox, graders, task)
-    except (OSError, RuntimeError) as error:  # the nursery has ended, or the disk is full
+    except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
         verdict = Verdict(exercise=task.exercise, outcome=Outcome.UNDECIDED)
         if not sandbox.breach:
             return Grade(verdict, f"the check ended with: {error}")
@@ -184,7 +184,7 @@ def _judged(sandbox: Sandbox, graders: _Graders, task: GradingTask) -> Verdict:
         return packed
     deadline_s = graders.limits.timeout_s or task.exercise.deadline_s
     with graders.judging:
-        return judge(task.exercise, packed, sandbox.nursery(), folder, deadline_s)
+        return judge(task.exercise, packed, sandbox.server(), folder, deadline_s)
 
 
 def _read(sandbox: Sandbox, folder: Path, task: GradingTask) -> Packed | Verdict:
@@ -193,7 +193,7 @@ def _read(sandbox: Sandbox, folder: Path, task: GradingTask) -> Packed | Verdict
     with tempfile.TemporaryFile() as answer:
         number = answer.fileno()
         words = ("pllab.lesson.extraction:run", order, str(number))
-        reader = sandbox.nursery().start(folder, *words, pass_fds=[number])
+        reader = sandbox.server().start(folder, *words, pass_fds=[number])
         try:
             reader.wait(_READ_S)
         except TimeoutExpired:

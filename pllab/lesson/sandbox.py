@@ -2,7 +2,7 @@
 
     grade                outside; it opens nothing that the sandbox wrote by its name to write
       bubblewrap         processes, network, and shared memory of its own; it reads all files and writes in one folder
-        nursery          imports once
+        fork server      imports once
           extraction, answering, its ranks
 
 A system call that leads out fails, whatever language makes it. When a sandbox ends, all that ran in it ends with its
@@ -23,7 +23,7 @@ from typing import Self
 import psutil
 
 from pllab.lesson.checking import PRELOADED
-from pllab.lesson.nursery import Nursery
+from pllab.lesson.fork_server import ForkServer
 
 _LOOK_S = 0.1
 _SLACK_BYTES = 12 << 30  # address space that torch and its threads map and never use
@@ -41,7 +41,7 @@ class Limits:
     """What one solution may take.
 
     memory_bytes: of all its processes together.
-    num_processes: at the same time; a rank counts twice, because the nursery waits for each in a process.
+    num_processes: at the same time; a rank counts twice, because the fork server waits for each in a process.
     timeout_s: for all cases together; None is the exercise's own deadline.
     fenced: behind bubblewrap.
     """
@@ -71,11 +71,11 @@ def require_bubblewrap() -> None:
 
 
 class Sandbox:
-    """One submission's place, as a context; a nursery that has ended is followed by a new one.
+    """One submission's place, as a context; a fork server that has ended is followed by a new one.
 
     Example:
         with Sandbox(Limits()) as sandbox:
-            child = sandbox.nursery().start(sandbox.scratch, "my_module:main")
+            child = sandbox.server().start(sandbox.scratch, "my_module:main")
             child.wait(20.0)
         sandbox.breach    # "took more than 4 GiB of memory", or empty
     """
@@ -83,7 +83,7 @@ class Sandbox:
     def __init__(self, limits: Limits) -> None:
         self.breach = ""
         self._limits = limits
-        self._nursery: Nursery | None = None
+        self._server: ForkServer | None = None
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -104,13 +104,13 @@ class Sandbox:
         """A folder in which both sides may write; nothing in it is believed."""
         return Path(self._folder.name).resolve() / "tmp"
 
-    def nursery(self) -> Nursery:
+    def server(self) -> ForkServer:
         """What starts processes here."""
-        if self._nursery is None or not self._nursery.is_alive:
+        if self._server is None or not self._server.is_alive:
             self._end()
             home = Path(self._folder.name).resolve()
-            self._nursery = Nursery(*PRELOADED, "pllab.lesson.extraction", home=home, within=self._command(home))
-        return self._nursery
+            self._server = ForkServer(*PRELOADED, "pllab.lesson.extraction", home=home, within=self._command(home))
+        return self._server
 
     def _command(self, home: Path) -> list[str]:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -125,17 +125,17 @@ class Sandbox:
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
-            if (nursery := self._nursery) is not None and (words := self._too_much(nursery)):
+            if (server := self._server) is not None and (words := self._too_much(server)):
                 self.breach = self.breach or words
-                _kill(nursery)
+                _kill(server)
 
     def _end(self) -> None:
-        if self._nursery is not None:
-            _kill(self._nursery)
-            self._nursery.end()
+        if self._server is not None:
+            _kill(self._server)
+            self._server.end()
 
-    def _too_much(self, nursery: Nursery) -> str:
-        processes = _below(nursery)
+    def _too_much(self, server: ForkServer) -> str:
+        processes = _below(server)
         if len(processes) > self._limits.num_processes:
             return f"started more than {self._limits.num_processes} processes"
         sizes = [size for process in processes if (size := _own_bytes(process))]
@@ -144,10 +144,10 @@ class Sandbox:
         return ""
 
 
-def _below(nursery: Nursery) -> list[psutil.Process]:
-    """The nursery's Python and the living processes under it, also those whose parents have left."""
+def _below(server: ForkServer) -> list[psutil.Process]:
+    """The fork server's Python and the living processes under it, also those whose parents have left."""
     with suppress(psutil.NoSuchProcess):
-        first = psutil.Process(nursery.pid)
+        first = psutil.Process(server.pid)
         return [process for process in (first, *first.children(recursive=True)) if _name_of(process) != "bwrap"]
     return []
 
@@ -166,8 +166,8 @@ def _own_bytes(process: psutil.Process) -> int:
     return 0
 
 
-def _kill(nursery: Nursery) -> None:
+def _kill(server: ForkServer) -> None:
     """End all that runs there; behind bubblewrap the end of the first process is everybody's."""
-    for process in _below(nursery):
+    for process in _below(server):
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -60,7 +60,7 @@ def hostile_notebooks(folder: Path, hostile: list[tuple[str, str, set[str]]]) ->
 def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monkeypatch, hostile):
     before = set(psutil.Process().children(recursive=True))
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # other tests have nurseries too
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))  # other tests have fork servers too
     paths, right = hostile_notebooks(tmp_path, hostile)
     together = sorted([*paths, *right])
     sheets = {Path(sheet.notebook): sheet for sheet in graded(*together, limits=Limits(1 << 30, timeout_s=6.0))}

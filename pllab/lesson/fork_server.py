@@ -1,12 +1,12 @@
 """A process that has imported what ranks need, and forks itself: a rank is there in 0.1 s instead of 4.
 
-    the owner: Nursery                     the nursery's process: serve
+    the owner: ForkServer                  the server's process: serve
     start(folder, entry, ...)      ->      forks a keeper, which forks the child and waits for it
     the child's number, its end    <-      the keeper writes both
 
-The nursery imports and never computes, so that what it forks begins as a new process does: no group, no CUDA, no thread
-but the leash. Real training starts real processes (`launch`); this is for checks and tests, which start ranks by the
-dozen. A child has a leash of its own, as in `processes`; the nursery has one too, so it ends with its owner.
+It imports and never computes, so that what it forks begins as a new process does: no group, no CUDA, no thread but the
+leash. Real training starts real processes (`launch`); this is for checks and tests, which start ranks by the
+dozen. A child has a leash of its own, as in `processes`; the server has one too, so it ends with its owner.
 """
 
 import fcntl
@@ -32,8 +32,8 @@ from pllab.comm import processes
 _MOST_DESCRIPTORS = 16
 
 
-class Nursling:
-    """A child of the nursery, with what `launch` asks of a `processes.Child`."""
+class Forked:
+    """A child of the fork server, with what `launch` asks of a `processes.Child`."""
 
     def __init__(self, leash: int, told: int, number: Callable[[int], int]) -> None:
         self.stdin = os.fdopen(leash, "wb")
@@ -56,7 +56,7 @@ class Nursling:
         """
         if self._code is None:
             if not select.select([self._told], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("a child of the nursery", timeout or 0.0)
+                raise subprocess.TimeoutExpired("a child of the fork server", timeout or 0.0)
             self._code = int(self._told.readline() or -signal.SIGKILL)  # without an answer its keeper was killed
             self._told.close()
         return self._code
@@ -68,25 +68,25 @@ class Nursling:
                 os.killpg(self.pid, signal.SIGKILL)
 
 
-class Nursery:
+class ForkServer:
     """Start processes that have these modules imported already.
 
     Example:
-        nursery = Nursery("torch", "torch.distributed")
-        child = nursery.start(folder, "my_module:main", "a word")   # as `processes.start_child`
+        server = ForkServer("torch", "torch.distributed")
+        child = server.start(folder, "my_module:main", "a word")   # as `processes.start_child`
 
     modules: what to import.
     home: the folder that every child works in; by default the one of who starts it.
-    within: a command that runs the nursery's own, such as bubblewrap's.
+    within: a command that runs the fork server's own, such as bubblewrap's.
     """
 
     def __init__(self, *modules: str, home: Path | None = None, within: Sequence[str] = ()) -> None:
         self._home, self._is_within = home, bool(within)
-        self._folder = tempfile.TemporaryDirectory(prefix="pllab-nursery-", dir=home)
+        self._folder = tempfile.TemporaryDirectory(prefix="pllab-forks-", dir=home)
         self._door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with other_end:
             place, descriptor = Path(self._folder.name), other_end.fileno()
-            words = ("pllab.lesson.nursery:serve", str(descriptor), *modules)
+            words = ("pllab.lesson.fork_server:serve", str(descriptor), *modules)
             self._process = processes.start_child(place, *words, pass_fds=[descriptor], within=within)
 
     def start(
@@ -97,15 +97,15 @@ class Nursery:
         log: Path | IO[bytes] | None = None,
         pass_fds: Sequence[int] = (),
         hash_seed: str = "",
-    ) -> Nursling:
+    ) -> Forked:
         """Start a child that calls the function `entry`; the arguments are those of `processes.start_child`.
 
         log: a path, or a file that is open.
         hash_seed: the child is a new Python process that hashes texts with this seed, as `PYTHONHASHSEED` sets it;
-            without a seed it is a fork, which hashes as the nursery does.
+            without a seed it is a fork, which hashes as the fork server does.
 
         Raises:
-            RuntimeError: the nursery has ended, for example because its memory was full.
+            RuntimeError: the fork server has ended, for example because its memory was full.
         """
         leash_end, leash = os.pipe()
         told, telling = os.pipe()
@@ -132,7 +132,7 @@ class Nursery:
             finally:
                 os.close(telling)
                 os.close(leash_end)
-        return Nursling(leash, told, self._number_here)
+        return Forked(leash, told, self._number_here)
 
     @property
     def is_alive(self) -> bool:
@@ -148,7 +148,7 @@ class Nursery:
         return self._process.pid
 
     def end(self) -> None:
-        """End the nursery's own process; children that still run keep their leash."""
+        """End the fork server's own process; children that still run keep their leash."""
         self._door.close()
         processes.end_children([self._process])
         self._folder.cleanup()
@@ -167,7 +167,7 @@ class Nursery:
 
 
 def serve() -> None:
-    """The entry point of the nursery's process: import, then fork a keeper for each order until the door closes."""
+    """The entry point of the fork server's process: import, then fork a keeper for each order until the door closes."""
     door = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         importlib.import_module(name)
