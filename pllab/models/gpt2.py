@@ -37,16 +37,12 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
     Source: the course's `GPT2LMHeadModelParallel`; Megatron-LM for the tied embedding. Lessons 07 and 16.
     """
 
+    pipe: Pipe | None = None
+    """The pipe the model runs on, or None while it is not parallel."""
+
     def __init__(self, config: GPT2Config) -> None:
         super().__init__(config)
         self.loss_type = "ForCausalLM"  # transformers looks it up by class name, and this class is not in its table
-        # Held in a list, so that the stages are not registered a second time and the state dict stays transformers'.
-        self._pipes: list[Pipe] = []
-
-    @property
-    def pipe(self) -> Pipe | None:
-        """The pipe the model runs on, or None while it is not parallel."""
-        return self._pipes[0] if self._pipes else None
 
     def parallelize(self, devices: Sequence[torch.device | str] | None = None, *, time: int = 128) -> None:
         """Cut the model into balanced stages, one per device, that run one after the other.
@@ -84,9 +80,9 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
 
     def close(self) -> None:
         """End the workers; the model runs as a plain GPT-2 again, where its parameters are."""
-        for pipe in self._pipes:
-            pipe.close()
-        self._pipes.clear()
+        if self.pipe is not None:
+            self.pipe.close()
+        self.pipe = None
 
     def forward(
         self,
@@ -132,7 +128,8 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         # From the last to the first, so that a tied embedding ends up where it is looked up.
         for partition, device in reversed(list(zip(partitions, pipe.devices, strict=True))):
             partition.to(device.type if device.type == "cpu" else device)
-        self._pipes.append(pipe.train(self.training))
+        # Past nn.Module, which would register the stages a second time: the state dict stays transformers'.
+        object.__setattr__(self, "pipe", pipe.train(self.training))
 
 
 def default_devices() -> list[torch.device]:

@@ -224,7 +224,8 @@ class FullyShardedDataParallel(Averaging):
 
     def _watch(self, result: Any, index: int) -> bool:
         """Call `_before_backward` when the first gradient of a result is known; False if there will be none."""
-        tensors = _with_grad(result) if torch.is_grad_enabled() else []
+        leaves = tree_leaves(result) if torch.is_grad_enabled() else []
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         if tensors:
             register_multi_grad_hook(tensors, lambda _: self._before_backward(index), mode="any")
         return bool(tensors)
@@ -298,10 +299,6 @@ class FullyShardedDataParallel(Averaging):
         for piece, num_users, drop in zip(pieces, used.tolist(), was_none, strict=True):
             if drop and not num_users:
                 piece.grad = None
-
-
-def _with_grad(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
 
 class _GradientSums:

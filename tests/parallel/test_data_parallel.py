@@ -11,6 +11,7 @@ from torch import nn
 from pllab import comm
 from pllab.parallel import DataParallel
 from tests.parallel import programs
+from tests.parallel.programs import assert_same
 
 Results = list[dict[str, Any]]
 STRATEGIES = programs.STRATEGIES
@@ -35,15 +36,6 @@ def one_gradient(*steps: int) -> dict[str, torch.Tensor | None]:
     for step in steps:
         programs.loss_of(model, *programs.batch(step)).backward()
     return programs.gradients(model)
-
-
-def assert_same(actual: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert actual.keys() == expected.keys()
-    for name in expected:
-        if expected[name] is None:
-            assert actual[name] is None, name
-        else:
-            torch.testing.assert_close(actual[name], expected[name], msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.ranks
