@@ -34,6 +34,7 @@ def start_quickly() -> Iterator[Callable[..., Any]]:
     from pllab.lesson.fork_server import ForkServer  # a GPU machine may read these tests without it
 
     modules = ["torch", "torch.distributed", "torch.distributed.pipelining", "pllab.lesson.answering", "pllab.train"]
+    modules += ["pllab.models.gpt2", "pllab.models.slices"]  # which the trainer imports when it makes a model
     server = ForkServer(*modules)
     yield server.start
     server.end()
