@@ -28,7 +28,7 @@ _on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byt
 
 
 class Started(Protocol):
-    """What an owner needs of a child process: of a `Child`, or of one that a nursery forked."""
+    """What an owner needs of a child process: of a `Child`, or of one that a fork server made."""
 
     pid: int
 
