@@ -56,15 +56,23 @@ def bind(
     return [_call(target, values) for target in targets]
 
 
-def check_file(flag: str, path: Path | None) -> None:
-    """Refuse a file that cannot be written once there is something to write into it.
+def check_file(flag: str, path: Path | None, kind: str = "file", *endings: str) -> None:
+    """Refuse a file that cannot be written once there is something to write into it: `check_file("--json", path)`.
+
+    Args:
+        flag: which names the file.
+        path: the file, if there is to be one.
+        kind: what the file is to be.
+        endings: how the names of this kind end, if that decides.
 
     Raises:
-        ValueError: the path is a folder, a pipe or a device, is in a folder that does not exist, or cannot be written.
+        ValueError: the path is a folder, a pipe or a device, is in a folder that does not exist, cannot be written, or
+            is of another kind.
     """
     if path is None:
         return
     name = f"{flag} {str(path)!r}"
+    is_kind = not endings or path.suffix.lower() in endings
     require(not plain_file(path).is_dir(), f"{name} is a folder; name a file in it")
     require(path.parent.is_dir(), f"{name} lies in a folder that does not exist; make it first")
     try:
@@ -73,6 +81,7 @@ def check_file(flag: str, path: Path | None) -> None:
     except OSError:
         can_write = False
     require(can_write, f"{name} cannot be written; name a file in a folder of your own")
+    require(is_kind, f"{name} is no {kind}; end the name in {' or '.join(endings)}")
 
 
 class _Parser(argparse.ArgumentParser):

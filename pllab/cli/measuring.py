@@ -56,9 +56,7 @@ class FilesAndPicture(Files):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_file("--picture", self.picture)
-        if self.picture is not None and self.picture.suffix.lower() not in (".png", ".svg"):
-            raise ValueError(f"--picture {str(self.picture)!r} is no picture; end the name in .png or .svg")
+        check_file("--picture", self.picture, "picture", ".png", ".svg")
 
     def write(self, result: Any, command: str) -> None:
         """Write what has a file, and say where it is."""

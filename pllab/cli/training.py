@@ -120,9 +120,11 @@ class Bars:
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Move the bar of the event's rank; a new epoch starts it again."""
-        rank = event["rank"]
+        rank, often = event["rank"], 0.1 if sys.stderr.isatty() else 5.0
         if rank not in self._bars:
-            self._bars[rank] = self._new_bar(rank)
+            self._bars[rank] = tqdm(
+                position=rank, disable=self._is_hidden, unit="step", mininterval=often, dynamic_ncols=True
+            )
         bar = self._bars[rank]
         if event["step"] <= bar.n:
             bar.reset()
@@ -144,12 +146,6 @@ class Bars:
         self._reading.removeHandler(self._words)
         for bar in self._bars.values():
             bar.close()
-
-    def _new_bar(self, rank: int) -> "tqdm[Any]":
-        often = 0.1 if sys.stderr.isatty() else 5.0
-        return tqdm(
-            position=rank, disable=self._is_hidden, file=sys.stderr, unit="step", mininterval=often, dynamic_ncols=True
-        )
 
 
 def summary_text(result: TrainResult) -> str:
