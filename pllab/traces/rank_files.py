@@ -108,13 +108,11 @@ def _chosen(steps: Mapping[int, Sequence[RankStep]], step: int | None, traces: S
         there = ", ".join(map(str, sorted(steps)))
         raise ValueError(f"step is {step}, and the traces have the steps {there}; choose one of them")
     wanted = sorted(steps, reverse=True) if step is None else [step]
-    first: str | None = None
-    for number in wanted:
-        if (problem := _problem(steps[number])) is None:
-            return number
-        first = first or problem
+    complete = next((number for number in wanted if _problem(steps[number]) is None), None)
+    if complete is not None:
+        return complete
     check_stages([_actions(one) for one in steps[wanted[0]]], traces)
-    sentence = f"step {wanted[0]} is not complete: {first}"
+    sentence = f"step {wanted[0]} is not complete: {_problem(steps[wanted[0]])}"
     raise ValueError(f"{sentence}, or record whole steps, from before the first forward to after the last backward")
 
 
