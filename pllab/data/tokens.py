@@ -93,11 +93,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     Source: Sennrich et al., 2016 (BPE); Radford et al., 2019 (bytes, GPT-2).
     """
     smallest = _NUM_BYTES + len(SPECIAL_TOKENS)
-    if vocab_size < smallest:
-        raise ValueError(
-            f"vocab_size {vocab_size} is too small; "
-            f"{_NUM_BYTES} bytes and {len(SPECIAL_TOKENS)} special tokens need at least {smallest}"
-        )
+    needed = f"{_NUM_BYTES} bytes and {len(SPECIAL_TOKENS)} special tokens need at least {smallest}"
+    require(vocab_size >= smallest, f"vocab_size {vocab_size} is too small; {needed}")
     # Imported here: a GPU node with torch and transformers runs this room.
     from tokenizers import Tokenizer as BPE
     from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -148,8 +145,8 @@ class Collate:
     max_length: int
 
     def __post_init__(self) -> None:
-        if self.max_length < 2:
-            raise ValueError(f"max_length {self.max_length} leaves no next token to predict; use at least 2")
+        is_enough = self.max_length >= 2
+        require(is_enough, f"max_length {self.max_length} leaves no next token to predict; use at least 2")
 
     def __call__(self, rows: Sequence[Example | Row]) -> dict[str, torch.Tensor]:
         """Encode what is not yet encoded, mask, cut and pad."""
@@ -185,17 +182,14 @@ def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int
 
     Source: the usual way to feed a language model, as in GPT-2 and in nanoGPT.
     """
-    if block_size < 2:
-        raise ValueError(f"block_size {block_size} leaves no next token to predict; use at least 2")
+    require(block_size >= 2, f"block_size {block_size} leaves no next token to predict; use at least 2")
     stream: list[int] = []
     for example in examples:
         if example.source:
             raise ValueError(f"pack_text takes plain text, but {example} has a source; give it to Collate directly")
         stream += [*tokenizer.encode(example.target), tokenizer.end_id]
-    if len(stream) < block_size:
-        raise ValueError(
-            f"{len(stream)} tokens do not fill one block of block_size {block_size}; use a smaller block or more text"
-        )
+    told = f"{len(stream)} tokens do not fill one block of block_size {block_size}"
+    require(len(stream) >= block_size, f"{told}; use a smaller block or more text")
     starts = range(0, len(stream) - block_size + 1, block_size)
     blocks = [stream[start : start + block_size] for start in starts]
     return [Row(block, labels=block) for block in blocks]
