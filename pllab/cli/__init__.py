@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pllab
-from pllab.arguments import printable
+from pllab.arguments import printable, require
 
 __all__ = ["main"]
 
@@ -64,8 +64,7 @@ def _dispatch(words: list[str]) -> int:
     if words[0] == "--version":
         print(f"pllab {pllab.__version__}")
         return 0
-    if words[0] not in _COMMANDS:
-        raise ValueError(f"{words[0]!r} is no command; choose one of {', '.join(_COMMANDS)}")
+    require(words[0] in _COMMANDS, f"{words[0]!r} is no command; choose one of {', '.join(_COMMANDS)}")
     return int(resolve_name(_COMMANDS[words[0]][0])(words[1:]))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from pllab.arguments import require
 from pllab.cli.flags import bind, check_file
 
 _BENCHES = {
@@ -74,8 +75,7 @@ def run(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(f"usage: python -m pllab bench {{{','.join(_BENCHES)}}} [options]; each has its own --help")
         return 0 if words else 2
-    if words[0] not in _BENCHES:
-        raise ValueError(f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
+    require(words[0] in _BENCHES, f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
     _measured(_BENCHES[words[0]], words[1:], f"bench {words[0]}")
     return 0
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from tqdm import tqdm
 
+from pllab.arguments import require
 from pllab.cli.flags import parse
 from pllab.train import (
     EpochMetrics,
@@ -76,10 +77,8 @@ def _from_torchrun(name: str) -> int:
     Raises:
         ValueError: it is not a number.
     """
-    if not (text := os.environ[name]).isdecimal():
-        raise ValueError(
-            f"{name} is {text!r} in the environment, where torchrun sets a number; unset {name} to train here"
-        )
+    text = os.environ[name]
+    require(text.isdecimal(), f"{name} is {text!r} in the environment, where torchrun sets a number; unset it to train")
     return int(text)
 
 
