@@ -22,6 +22,7 @@ def grade_notebooks(
     memory_gib: float = 4.0,
     processes: int = 40,
     jobs: int = 2,
+    unfenced: bool = False,
 ) -> bool:
     """Grade notebooks of lessons: every exercise is checked as the notebook checks it, for as many points as dots.
 
@@ -32,13 +33,14 @@ def grade_notebooks(
         memory_gib: GiB that all processes of one solution may take together.
         processes: Processes that one solution may have at a time; a rank counts twice.
         jobs: Submissions that are graded at a time.
+        unfenced: Run them without bubblewrap, in a container that has nothing to lose.
 
     Returns:
         Whether every notebook could be read.
 
     Raises:
         ValueError: a value is out of range, or a file is not there.
-        RuntimeError: this system cannot watch the submissions.
+        RuntimeError: this system is no Linux, or has no bubblewrap that could start.
     """
     require(bool(notebooks), "no notebook is given; write python -m pllab grade handed_in/*.ipynb")
     for path in notebooks:
@@ -49,13 +51,14 @@ def grade_notebooks(
     require(4 <= processes <= 1000, f"--processes is {processes}; give 4 to 1000, a check with three ranks needs 8")
     require(1 <= jobs <= 64, f"--jobs is {jobs}; give 1 to 64, at most one per core")
     from pllab.lesson.grading import Sheet, grade  # torch takes seconds, and wrong flags are told before
-    from pllab.lesson.yard import Limits
+    from pllab.lesson.sandbox import Limits
 
     def tell(sheet: Sheet) -> None:
         print(f"{printable(sheet.notebook)} is graded", file=sys.stderr)
 
     start = time.monotonic()
-    sheets = grade(notebooks, Limits(int(memory_gib * (1 << 30)), processes, timeout_s), jobs, tell)
+    limits = Limits(int(memory_gib * (1 << 30)), processes, timeout_s, fenced=not unfenced)
+    sheets = grade(notebooks, limits, jobs, tell)
     if json:
         print(dumps({"submissions": [sheet.to_json() for sheet in sheets]}, indent=1))
     else:
