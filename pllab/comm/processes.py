@@ -126,10 +126,8 @@ def how_it_ended(exit_code: int | None) -> str:
     """The end of a process in words: `was killed by signal 9 (SIGKILL)` for -9, `ended with exit code 3` for 3."""
     if exit_code is None or exit_code >= 0:
         return f"ended with exit code {exit_code}"
-    try:
-        return f"was killed by signal {-exit_code} ({signal.Signals(-exit_code).name})"
-    except ValueError:
-        return f"was killed by signal {-exit_code} (unknown)"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by signal {-exit_code} ({names.get(-exit_code, 'unknown')})"
 
 
 def is_starved(pid: int, wall_s: float, samples: int = 5) -> bool:
@@ -159,7 +157,8 @@ def stack_of(pid: int, stack_file: Path) -> str:
     """The stack of a child's main thread, as `answer_with_stack` writes it, even when the child hangs."""
     if pid <= 0 or not stack_file.exists():
         return "  (it had not started yet)"
-    os.kill(pid, signal.SIGUSR1)
+    with suppress(ProcessLookupError):  # it may have ended a moment ago
+        os.kill(pid, signal.SIGUSR1)
     until = time.monotonic() + 1.0
     while time.monotonic() < until and not text_of(stack_file):
         time.sleep(0.02)
