@@ -134,7 +134,10 @@ def _cause_of_parting(by_rank: dict[int, dict[int, Call]], culprit: int, right: 
 
 
 def _circle_of_sends(records: Sequence[Record]) -> Diagnosis | None:
-    """Ranks of which each stands in a send to the next."""
+    """Ranks of which each stands in a send to the next.
+
+    The one to blame is the rank whose habit is another call at this place; without habits, the last one.
+    """
     sends = {one.rank: call for one in records if (call := one.standing) is not None and call.name == "send"}
     for start in sends:
         circle, at = [start], sends[start].peer
@@ -142,19 +145,12 @@ def _circle_of_sends(records: Sequence[Record]) -> Diagnosis | None:
             circle.append(at)
             at = sends[at].peer
         if at == start:
-            return _explain_circle([one for one in records if one.rank in circle], sends)
-    return None
-
-
-def _explain_circle(circle: list[Record], sends: dict[int, Call]) -> Diagnosis:
-    """The one to blame is the rank whose habit is another call at this place; without habits, the last one."""
-    stands = {record.rank: sends[record.rank] for record in circle}
-    unusual = [
-        record.rank
-        for record in circle
-        if expected([c for c in record.calls if c.number < stands[record.rank].number])[:1]
-        not in ([], [stands[record.rank].kind])
-    ]
+            break
+    else:
+        return None
+    stands = {one.rank: sends[one.rank] for one in records if one.rank in circle}
+    before = {one.rank: one.calls[: one.calls.index(sends[one.rank])] for one in records if one.rank in circle}
+    unusual = [rank for rank, call in stands.items() if expected(before[rank]) not in ([], [call.kind])]
     rank = (unusual or list(stands))[-1]
     places = ", ".join(f"rank {number} in {call} (call {call.number})" for number, call in stands.items())
     why = "made another call here in the steps before" if unusual else "is the last of them, and no habit tells more"

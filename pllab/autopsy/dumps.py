@@ -65,13 +65,9 @@ def _values(data: bytes) -> Any:
         raise ValueError(f"it is not {kind} ({str(error).partition(chr(10))[0]})") from None
 
 
-class _NamedError(ValueError):
-    """A pickle names a class or a function."""
-
-
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        raise _NamedError(f"the pickle asks for {module}.{name}, and a dump holds plain values only; nothing of it ran")
+        raise ValueError(f"the pickle asks for {module}.{name}, and a dump holds plain values only; nothing of it ran")
 
 
 def read_pickle(data: bytes) -> Any:
@@ -87,7 +83,7 @@ def read_pickle(data: bytes) -> Any:
     """
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
-    except _NamedError:
+    except ValueError:  # it names something, or has a number or a text that is none
         raise
     except Exception as error:  # a damaged pickle raises nearly anything
         raise ValueError(f"it is no whole pickle ({type(error).__name__}: {error})") from None

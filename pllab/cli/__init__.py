@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pllab
-from pllab.arguments import printable
+from pllab.arguments import printable, require
 
 __all__ = ["main"]
 
@@ -19,16 +19,10 @@ _COMMANDS = {
     "doctor": ("pllab.cli.doctor:run", "what this machine has, what would be chosen and why, what was left running"),
     "train": ("pllab.cli.training:run", "train GPT-2 on any axes: data, tensor and pipeline parallel, sharded or not"),
     "compare": ("pllab.cli.measuring:run_compare", "time and memory of every strategy that some ranks allow"),
-    "equivalence": (
-        "pllab.cli.measuring:run_equivalence",
-        "run one GPT-2 through every engine and layout, beside the plain model",
-    ),
+    "equivalence": ("pllab.cli.measuring:run_equivalence", "one GPT-2 under every layout, beside the plain model"),
     "scale": ("pllab.cli.measuring:run_scale", "messages, bytes and simulated time of a step on thousands of ranks"),
     "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
-    "autopsy": (
-        "pllab.cli.autopsying:run",
-        "which rank, call and cause stopped a job, from flight records of its ranks",
-    ),
+    "autopsy": ("pllab.cli.autopsying:run", "which rank, call and cause stopped a job, from its flight records"),
     "import": ("pllab.cli.importing:run", "read the traces of a pipeline: where its time went, beside the prediction"),
     "grade": ("pllab.cli.teaching:run", "the checks of handed-in notebooks, with points, and limits on what they take"),
     "student": ("pllab.cli.teaching:run_student", "copy the lessons for students: stubs, and no folded solutions"),
@@ -70,8 +64,7 @@ def _dispatch(words: list[str]) -> int:
     if words[0] == "--version":
         print(f"pllab {pllab.__version__}")
         return 0
-    if words[0] not in _COMMANDS:
-        raise ValueError(f"{words[0]!r} is no command; choose one of {', '.join(_COMMANDS)}")
+    require(words[0] in _COMMANDS, f"{words[0]!r} is no command; choose one of {', '.join(_COMMANDS)}")
     return int(resolve_name(_COMMANDS[words[0]][0])(words[1:]))
 
 

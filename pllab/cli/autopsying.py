@@ -1,10 +1,9 @@
 """`pllab autopsy FILES`: read the flight records of a job's ranks and say which rank, which call and which cause."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from pllab.arguments import printable
+from pllab.arguments import printable, require
 from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_graph
 from pllab.autopsy.diagnosis import SHAPE
 from pllab.cli.flags import parse
@@ -16,31 +15,25 @@ _ENDED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class AutopsyOptions:
-    """Say which rank, which call and which cause stopped a job or spoiled it, from the flight records of its ranks."""
-
-    records: tuple[Path, ...] = ()
-    """Files, one per rank: of pllab.comm.record_flight, or dumps of torch's flight recorder."""
-
-    def __post_init__(self) -> None:
-        if len(self.records) < 2:
-            raise ValueError(
-                f"{len(self.records) or 'no'} file is given, and ranks are compared; "
-                "write python -m pllab autopsy with a file per rank, such as trace_*"
-            )
-
-
 def run(words: Sequence[str]) -> int:
-    """Read the records, print the finding, where each rank stands and the diagnosis; returns 0.
+    """Print the finding, where each rank stands and the diagnosis; returns 0, and raises as `autopsy` does."""
+    parse(autopsy, words, "autopsy", alone="records")
+    return 0
+
+
+def autopsy(records: tuple[Path, ...] = ()) -> None:
+    """Say which rank, which call and which cause stopped a job or spoiled it, from the flight records of its ranks.
+
+    Args:
+        records: Files, one per rank: of pllab.comm.record_flight, or dumps of torch's flight recorder.
 
     Raises:
-        ValueError: an unknown flag, or a file that is no flight record or would run something.
+        ValueError: there are fewer than two, or one is no flight record or would run something.
     """
-    options = parse(AutopsyOptions, words, "autopsy", alone="records")
-    records = read_records(options.records)
-    print("\n".join(f"{name:<10} {printable(text)}" for name, text in _lines(records, diagnose(records))))
-    return 0
+    given = f"{len(records) or 'no'} file is given, and ranks are compared"
+    require(len(records) > 1, f"{given}; write python -m pllab autopsy with a file per rank, such as trace_*")
+    read = read_records(records)
+    print("\n".join(f"{name:<10} {printable(text)}" for name, text in _lines(read, diagnose(read))))
 
 
 def _lines(records: Sequence[Record], found: Diagnosis) -> Iterator[tuple[str, str]]:

@@ -5,13 +5,15 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from pllab import accelerator
+import torch
+
+from pllab import accelerator, comm
+from pllab.arguments import whole_number
 from pllab.cli.flags import parse
-from pllab.comm.devices import num_gpus
+from pllab.comm.devices import num_cores, num_gpus
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _PARTS = ("torch", "transformers", "datasets", "jupyterlab", "ipyparallel", "anywidget")
@@ -20,38 +22,31 @@ _FOLDER_MARK = "pllab-"
 _COMMAND_MARKS = ("pllab.comm", "-m pllab")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DoctorOptions:
-    """Describe this machine as pllab sees it."""
-
-    ranks: int = 0
-    """Start this many ranks and let them exchange a tensor; 0 starts none."""
-
-    def __post_init__(self) -> None:
-        if self.ranks < 0:
-            raise ValueError(f"ranks is {self.ranks}; give how many ranks to start, or 0 for none")
-
-
 def run(words: Sequence[str]) -> int:
-    """Print the report and return 0; with `--ranks`, raise if ranks cannot exchange a tensor.
+    """Describe the machine; returns 0, and raises as `describe` does."""
+    parse(describe, words, "doctor")
+    return 0
+
+
+def describe(ranks: int = 0) -> None:
+    """Describe this machine as pllab sees it.
+
+    Args:
+        ranks: Start this many ranks and let them exchange a tensor; 0 starts none.
 
     Raises:
         ValueError: ranks is negative.
         RankError: the ranks could not exchange a tensor.
     """
-    options = parse(DoctorOptions, words, "doctor")
+    whole_number("ranks", ranks, least=0)
     for name, text in report():
         print(f"{name:<12} {text}", flush=True)
-    if options.ranks:
-        print(f"{'ranks':<12} {talk(options.ranks)}")
-    return 0
+    if ranks:
+        print(f"{'ranks':<12} {talk(ranks)}")
 
 
 def report() -> Iterator[tuple[str, str]]:
     """The lines of the report: name and text."""
-    from pllab.comm import plan_backend
-    from pllab.comm.devices import num_cores
-
     yield "cores", f"{num_cores()} for this process, {os.cpu_count()} in the machine"
     yield "memory", _memory()
     for part in _PARTS:
@@ -60,7 +55,7 @@ def report() -> Iterator[tuple[str, str]]:
     yield "chromium", browser or "not found; tests that need a browser are skipped"
     names = [accelerator.name_of(index) for index in range(num_gpus())]
     yield "GPUs", ", ".join(names) if names else "none; CPU lanes of one thread each take their place"
-    yield "2 ranks", plan_backend(0, 2).reason
+    yield "2 ranks", comm.plan_backend(0, 2).reason
     yield "strays", "; ".join(find_strays()) or "none: no process of pllab runs"
 
 
@@ -70,8 +65,6 @@ def talk(num_ranks: int) -> str:
     Raises:
         RankError: a rank failed.
     """
-    from pllab import comm
-
     start = time.perf_counter()
     sums = comm.launch(add_up, num_ranks, timeout_s=60.0)
     seconds = time.perf_counter() - start
@@ -83,10 +76,6 @@ def talk(num_ranks: int) -> str:
 
 def add_up(rank: int, world_size: int) -> float:  # noqa: ARG001 - what launch calls
     """Sum rank + 1 over all ranks; runs in a rank."""
-    import torch
-
-    from pllab import comm
-
     total = torch.tensor(float(rank + 1), device=comm.own_device())
     comm.all_reduce(total)
     return float(total)

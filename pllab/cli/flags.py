@@ -56,15 +56,23 @@ def bind(
     return [_call(target, values) for target in targets]
 
 
-def check_file(flag: str, path: Path | None) -> None:
-    """Refuse a file that cannot be written once there is something to write into it.
+def check_file(flag: str, path: Path | None, kind: str = "file", *endings: str) -> None:
+    """Refuse a file that cannot be written once there is something to write into it: `check_file("--json", path)`.
+
+    Args:
+        flag: which names the file.
+        path: the file, if there is to be one.
+        kind: what the file is to be.
+        endings: how the names of this kind end, if that decides.
 
     Raises:
-        ValueError: the path is a folder, a pipe or a device, is in a folder that does not exist, or cannot be written.
+        ValueError: the path is a folder, a pipe or a device, is in a folder that does not exist, cannot be written, or
+            is of another kind.
     """
     if path is None:
         return
     name = f"{flag} {str(path)!r}"
+    is_kind = not endings or path.suffix.lower() in endings
     require(not plain_file(path).is_dir(), f"{name} is a folder; name a file in it")
     require(path.parent.is_dir(), f"{name} lies in a folder that does not exist; make it first")
     try:
@@ -73,6 +81,7 @@ def check_file(flag: str, path: Path | None) -> None:
     except OSError:
         can_write = False
     require(can_write, f"{name} cannot be written; name a file in a folder of your own")
+    require(is_kind, f"{name} is no {kind}; end the name in {' or '.join(endings)}")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -150,7 +159,6 @@ def _read(kind: type, can_be_none: bool, text: str) -> Any:
 
 def _as_flag(word: str) -> str:
     """Flags are written with dashes or underscores: `--batch_size=8` is `--batch-size=8`."""
-    if "\0" in word:
-        raise ValueError(f"{word!r} holds a NUL character, which no name and no number has; leave it out")
+    require("\0" not in word, f"{word!r} holds a NUL character, which no name and no number has; leave it out")
     name, equals, value = word.partition("=")
     return name.replace("_", "-") + equals + value if name.startswith("--") else word

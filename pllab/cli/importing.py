@@ -1,51 +1,42 @@
 """`pllab import FILES`: read the traces of a pipeline and say where its time went, beside the prediction."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from pllab.arguments import printable
+from pllab.arguments import printable, require
 from pllab.cli.flags import check_file, parse
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import estimate, idle_causes, simulate
 from pllab.traces import Recorded, read_trace
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportOptions:
-    """Read the traces of a pipeline: what every rank did, where the time went, and what its own costs predict."""
-
-    traces: tuple[Path, ...] = ()
-    """Trace files, one per rank, as torch.profiler writes them."""
-    step: int | None = None
-    """Step, by the profiler's number or from 0; by default the last complete one."""
-    output: Path | None = None
-    """File for the bubble studio's page, .html."""
-
-    def __post_init__(self) -> None:
-        if not self.traces:
-            raise ValueError("no trace is given; write python -m pllab import rank*.json")
-        check_file("--output", self.output)
-        if self.output is not None and self.output.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"--output {str(self.output)!r} is no page; end the name in .html")
-
-
 def run(words: Sequence[str]) -> int:
-    """Read the traces, print the report, write the page; returns 0.
+    """Import as the flags say; returns 0, and raises as `import_traces` does."""
+    parse(import_traces, words, "import", alone="traces")
+    return 0
+
+
+def import_traces(traces: tuple[Path, ...] = (), step: int | None = None, output: Path | None = None) -> None:
+    """Read the traces of a pipeline: what every rank did, where the time went, and what its own costs predict.
+
+    Args:
+        traces: Trace files, one per rank, as torch.profiler writes them.
+        step: Step, by the profiler's number or from 0; by default the last complete one.
+        output: File for the bubble studio's page, .html.
 
     Raises:
-        ValueError: an unknown flag, a file that is no trace, or no place for the page.
+        ValueError: there is no trace, a file is none, or there is no place for the page.
     """
-    options = parse(ImportOptions, words, "import", alone="traces")
-    recorded = read_trace(options.traces, options.step)
+    require(bool(traces), "no trace is given; write python -m pllab import rank*.json")
+    check_file("--output", output, "page", ".html", ".htm")
+    recorded = read_trace(traces, step)
     print("\n".join(f"{name:<16} {printable(text)}" for name, text in report(recorded)))
-    if options.output is not None:
+    if output is not None:
         from pllab.show import BubbleStudio  # with the widget libraries, which the report does not need
         from pllab.show.studio.trace import studio_of_run
 
-        studio_of_run(BubbleStudio, recorded).export_html(options.output)
-        print(f"page in {options.output}")
-    return 0
+        studio_of_run(BubbleStudio, recorded).export_html(output)
+        print(f"page in {output}")
 
 
 def report(recorded: Recorded) -> Iterator[tuple[str, str]]:

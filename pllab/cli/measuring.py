@@ -9,6 +9,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from pllab.arguments import require
 from pllab.cli.flags import bind, check_file
 
 _BENCHES = {
@@ -56,9 +57,7 @@ class FilesAndPicture(Files):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_file("--picture", self.picture)
-        if self.picture is not None and self.picture.suffix.lower() not in (".png", ".svg"):
-            raise ValueError(f"--picture {str(self.picture)!r} is no picture; end the name in .png or .svg")
+        check_file("--picture", self.picture, "picture", ".png", ".svg")
 
     def write(self, result: Any, command: str) -> None:
         """Write what has a file, and say where it is."""
@@ -76,8 +75,7 @@ def run(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(f"usage: python -m pllab bench {{{','.join(_BENCHES)}}} [options]; each has its own --help")
         return 0 if words else 2
-    if words[0] not in _BENCHES:
-        raise ValueError(f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
+    require(words[0] in _BENCHES, f"{words[0]!r} is no bench; choose one of {', '.join(_BENCHES)}")
     _measured(_BENCHES[words[0]], words[1:], f"bench {words[0]}")
     return 0
 

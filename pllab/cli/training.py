@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from tqdm import tqdm
 
+from pllab.arguments import require
 from pllab.cli.flags import parse
 from pllab.train import (
     EpochMetrics,
@@ -76,10 +77,8 @@ def _from_torchrun(name: str) -> int:
     Raises:
         ValueError: it is not a number.
     """
-    if not (text := os.environ[name]).isdecimal():
-        raise ValueError(
-            f"{name} is {text!r} in the environment, where torchrun sets a number; unset {name} to train here"
-        )
+    text = os.environ[name]
+    require(text.isdecimal(), f"{name} is {text!r} in the environment, where torchrun sets a number; unset it to train")
     return int(text)
 
 
@@ -120,9 +119,11 @@ class Bars:
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Move the bar of the event's rank; a new epoch starts it again."""
-        rank = event["rank"]
+        rank, often = event["rank"], 0.1 if sys.stderr.isatty() else 5.0
         if rank not in self._bars:
-            self._bars[rank] = self._new_bar(rank)
+            self._bars[rank] = tqdm(
+                position=rank, disable=self._is_hidden, unit="step", mininterval=often, dynamic_ncols=True
+            )
         bar = self._bars[rank]
         if event["step"] <= bar.n:
             bar.reset()
@@ -144,12 +145,6 @@ class Bars:
         self._reading.removeHandler(self._words)
         for bar in self._bars.values():
             bar.close()
-
-    def _new_bar(self, rank: int) -> "tqdm[Any]":
-        often = 0.1 if sys.stderr.isatty() else 5.0
-        return tqdm(
-            position=rank, disable=self._is_hidden, file=sys.stderr, unit="step", mininterval=often, dynamic_ncols=True
-        )
 
 
 def summary_text(result: TrainResult) -> str:

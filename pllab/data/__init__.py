@@ -5,7 +5,7 @@
 
 from pllab.data.corpora import DatasetError, Example, load_examples, texts_of
 from pllab.data.loader import DataPartitioner, Partition, ShareLoader, partition_dataset
-from pllab.data.tokens import IGNORED, Collate, Row, Tokenizer, pack_text, prompt_tokens, train_tokenizer
+from pllab.data.tokens import IGNORED, Collate, Row, Tokenizer, pack_text, train_tokenizer
 
 __all__ = [
     "IGNORED",
@@ -20,7 +20,6 @@ __all__ = [
     "load_examples",
     "pack_text",
     "partition_dataset",
-    "prompt_tokens",
     "texts_of",
     "train_tokenizer",
 ]

@@ -4,7 +4,8 @@ English prose comes with CPython: `pydoc_data.topics`, the text behind `help("to
 `num2words`: German number words and the same number in English, where BLEU means something. So lessons and tests need
 no network.
 
-Whatever the origin, a set becomes a list of `Example`, so one trainer and one `Collate` serve them all.
+Whatever the origin, a set has splits of rows, and a split becomes a list of `Example`, so one trainer and one `Collate`
+serve them all.
 """
 
 import glob
@@ -18,23 +19,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pllab.arguments import plain_file
+from pllab.arguments import plain_file, require
 
 _log = logging.getLogger(__name__)
 
-Row = Mapping[str, Any]
-Splits = Mapping[str, Iterable[Row]]
-
-# Every tenth paragraph of the prose is for validation.
-_HELD_OUT = 10
-
-# All numbers below a thousand, and this many above; then 80 % train, 10 % validation, 10 % test.
-_SMALL, _LARGE, _LIMIT = 1_000, 9_000, 1_000_000
-_NUMBER_SPLITS = {"train": slice(0, 8_000), "validation": slice(8_000, 9_000), "test": slice(9_000, 10_000)}
+Fields = Mapping[str, Any]  # a row of a set, by column
+Splits = Mapping[str, Iterable[Fields]]
 
 _MARKUP = re.compile(r"::=|>>>|->|^\s*[+|#]|[=*~^-]{4,}|\.\.\. ", re.MULTILINE)
 _BULLET = re.compile(r"^(?:\*|\d+\.|-|\[\d+\])\s+")
-_USE_EMBEDDED = "or use the embedded 'docs' or 'numbers'"
 
 
 @dataclass(frozen=True)
@@ -57,49 +50,31 @@ def texts_of(examples: Iterable[Example]) -> list[str]:
     return [text for example in examples for text in (example.source, example.target) if text]
 
 
-def docs_examples(split: str = "train") -> list[Example]:
-    """English prose from CPython's own documentation, one paragraph per example, without a source.
+def _docs() -> Splits:
+    """English prose from CPython's own documentation: each paragraph once, every tenth for validation.
 
-    The text differs a little between Python versions and is the same on every machine with the same one. No
-    paragraph occurs twice; nine of ten are for training, one for validation.
-
-    Raises:
-        DatasetError: the split is not train or validation.
+    The text differs a little between Python versions and is the same on every machine with the same one.
     """
-    _require_split("data set 'docs'", split, ("train", "validation"))
-    held_out = split == "validation"
-    return [
-        Example("", paragraph)
-        for number, paragraph in enumerate(_paragraphs())
-        if (number % _HELD_OUT == 0) == held_out
-    ]
-
-
-def number_examples(split: str = "train", limit: int | None = None) -> list[Example]:
-    """Number words in German and in English, for numbers from 0 to 999,999.
-
-    Example: `Example("dreiundzwanzig", "twenty-three")`. Train has 8,000 numbers, validation and test 1,000
-    each; no number is in two of them. All 1,000 numbers below a thousand are among the 10,000.
-
-    Raises:
-        DatasetError: the split is not train, validation or test.
-    """
-    from num2words import num2words  # here, so that a GPU node without num2words can use the rest of the room
-
-    _require_split("data set 'numbers'", split, tuple(_NUMBER_SPLITS))
-    rng = random.Random(1234)
-    numbers = list(range(_SMALL)) + rng.sample(range(_SMALL, _LIMIT), _LARGE)
-    rng.shuffle(numbers)
-    chosen = numbers[_NUMBER_SPLITS[split]][:limit]
-    return [Example(num2words(number, lang="de"), num2words(number, lang="en")) for number in chosen]
-
-
-def _paragraphs() -> list[str]:
-    """The prose of all topics, each paragraph once, in the order of the topics' names."""
     from pydoc_data.topics import topics  # here, because it is half a megabyte of text
 
     blocks = (block for name in sorted(topics) for block in topics[name].split("\n\n"))
-    return list(dict.fromkeys(_joined(block) for block in blocks if _is_prose(block)))
+    rows = [{"text": text} for text in dict.fromkeys(_joined(block) for block in blocks if _is_prose(block))]
+    return {"train": [row for number, row in enumerate(rows) if number % 10], "validation": rows[::10]}
+
+
+def _numbers() -> Splits:
+    """Ten thousand numbers below a million in words, all of those below a thousand among them, each in one split."""
+    from num2words import num2words  # here, so that a GPU node without num2words can use the rest of the room
+
+    rng = random.Random(1234)
+    numbers = list(range(1_000)) + rng.sample(range(1_000, 1_000_000), 9_000)
+    rng.shuffle(numbers)
+    parts = {"train": numbers[:8_000], "validation": numbers[8_000:9_000], "test": numbers[9_000:]}
+
+    def in_words(part: list[int]) -> Iterator[Fields]:
+        return ({lang: num2words(number, lang=lang) for lang in ("de", "en")} for number in part)
+
+    return {split: in_words(part) for split, part in parts.items()}
 
 
 def _is_prose(block: str) -> bool:
@@ -117,24 +92,28 @@ def _joined(block: str) -> str:
     return " ".join(re.sub(r"(?<=\w-)\n\s*", "", text).split())
 
 
-_HUB_SETS = {  # where each is on the hub, and its columns
-    "iwslt14-de-en": ("bbaaaa/iwslt14-de-en-preprocess", ("de", "en")),
-    "tinyshakespeare": ("karpathy/tiny_shakespeare", ("text",)),
-    "openwebtext": ("Skylion007/openwebtext", ("text",)),
+_EMBEDDED = {"docs": _docs, "numbers": _numbers}
+_HUB = {  # what `datasets.load_dataset` is asked for
+    "iwslt14-de-en": {"path": "bbaaaa/iwslt14-de-en-preprocess"},
+    "tinyshakespeare": {
+        "path": "text",
+        "data_files": "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+        "sample_by": "paragraph",
+    },
+    "openwebtext": {"path": "Skylion007/openwebtext"},
 }
-_READERS = {".json": "json", ".jsonl": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
-FILE_TYPES = tuple(_READERS)
-"""The endings by which a file says what it is."""
-NAMES = ("docs", "numbers", *_HUB_SETS)
-"""The data sets that are known by name."""
+_FILES = {
+    ".json": {"path": "json"},
+    ".jsonl": {"path": "json"},
+    ".csv": {"path": "csv"},
+    ".parquet": {"path": "parquet"},
+    ".txt": {"path": "text", "sample_by": "paragraph"},
+}
+_USE_EMBEDDED = "or use the embedded 'docs' or 'numbers'"
 
 
 def load_examples(
-    name: str = "docs",
-    split: str = "train",
-    path: str | Path | None = None,
-    columns: Sequence[str] | str | None = None,
-    limit: int | None = None,
+    name: str = "docs", split: str = "train", columns: Sequence[str] | str | None = None, limit: int | None = None
 ) -> list[Example]:
     """Load one split of a data set as examples, at most `limit` of them.
 
@@ -144,101 +123,86 @@ def load_examples(
         name               what                                        needs
         docs               English prose of CPython                    nothing
         numbers            German number words to English              nothing
-        iwslt14-de-en      talks, German to English                    network or path
-        tinyshakespeare    plays, one example per speech               network or path
-        openwebtext        web pages                                   network or path
+        iwslt14-de-en      talks, German to English                    network
+        tinyshakespeare    plays, one example per speech               network
+        openwebtext        web pages                                   network
         owner/set          any set of the hub; owner/set:config too    network
+        a path             a .json, .jsonl, .csv, .parquet or .txt     nothing
+                           file, or a folder of such files
 
-    `path` is a local .jsonl, .json, .csv, .parquet or .txt file, or a folder of such files. `columns` names one column
-    of text, or source and target, where they are not `text` or `de` and `en`. A set without a validation split gives
-    every twentieth example of train to validation.
+    A file of text has an example for each paragraph. `columns` names one column of text, or source and target, where
+    they are not `text` or `de` and `en`. A set without a validation split gives every twentieth example of train to
+    validation.
 
     Raises:
         DatasetError: the set cannot be found or reached, or does not have this split or these columns.
-        ValueError: the path is a pipe or a device.
+        ValueError: the limit is below 1, or the path is a pipe or a device.
     """
-    if limit is not None and limit < 1:
-        raise DatasetError(f"limit {limit} asks for no examples; use at least 1, or None for all")
-    if path is None and name == "docs":
-        return docs_examples(split)[:limit]
-    if path is None and name == "numbers":
-        return number_examples(split, limit)
-    place = None if path is None else Path(path)
-    label = f"data set {name if place is None else str(place)!r}"
+    require(limit is None or limit >= 1, f"limit {limit} asks for no examples; use at least 1, or None for all")
     columns = (columns,) if isinstance(columns, str) else columns
-    _check_origin(name, place, label)
+    label = f"data set {name!r}"
+    if name in _EMBEDDED:
+        return list(islice(_read_split(_EMBEDDED[name](), split, columns, label), limit))
+    place = _place_of(name, label)
     _log.info("reading %s, split %r", label, split)
     try:
-        examples = _load(name, split, place, columns, limit, label)
+        with TemporaryDirectory(prefix="pllab-") as scratch:  # for the lock files of what is read in place
+            splits = _load(name, place, limit, scratch)
+            examples = list(islice(_read_split(splits, split, columns, label), limit))
     except DatasetError:
         raise
     except Exception as error:  # of datasets and all its readers
         reason = " ".join(str(error).split())[:200] or "no reason given"
         raise DatasetError(
             f"{label} could not be loaded ({type(error).__name__}: {reason}); check the name and the network, "
-            f"give a local copy with path=..., {_USE_EMBEDDED}"
+            f"give a local copy in its place, {_USE_EMBEDDED}"
         ) from error
     if not examples:
         raise DatasetError(f"{label} has no text for split {split!r}; give a larger set, {_USE_EMBEDDED}")
     return examples
 
 
-def _check_origin(name: str, path: Path | None, label: str) -> None:
-    """Refuse what is nowhere before anything is read: errors of other libraries do not say what to give instead."""
-    if path is None and name not in NAMES and "/" not in name:
-        known = ", ".join(NAMES)
-        raise DatasetError(f"{label} is not known; give one of {known}, a set of the hub as owner/set, or a local file")
-    if path is not None and not plain_file(path).exists():
+def _place_of(name: str, label: str) -> Path | None:
+    """The file or folder that a name means, None for a set elsewhere; errors of `datasets` do not say what to give."""
+    path, kinds = plain_file(Path(name)), ", ".join(_FILES)
+    if name in _HUB:
+        return None
+    if path.is_dir() or (path.is_file() and path.suffix in _FILES):
+        return path
+    if path.is_file():
+        raise DatasetError(f"{label} is of no known kind; give a file ending in {kinds}, {_USE_EMBEDDED}")
+    if path.is_absolute() or path.suffix in _FILES:
         raise DatasetError(f"{label} does not exist; check the path, {_USE_EMBEDDED}")
-    if path is not None and not path.is_dir() and path.suffix not in FILE_TYPES:
-        known = ", ".join(FILE_TYPES)
-        raise DatasetError(f"{label} is of no known kind; give a file ending in {known}, {_USE_EMBEDDED}")
+    if "/" in name:
+        return None
+    known = ", ".join([*_EMBEDDED, *_HUB])
+    raise DatasetError(f"{label} is not known; give one of {known}, a set of the hub as owner/set, or a path")
 
 
-def _load(
-    name: str, split: str, path: Path | None, columns: Sequence[str] | None, limit: int | None, label: str
-) -> list[Example]:
-    """Read one split by `datasets`: local files in place, the hub streamed where there is a limit."""
+def _load(name: str, place: Path | None, limit: int | None, scratch: str) -> Splits:
+    """The splits that `datasets` finds: local files are read in place, others are streamed where there is a limit."""
     import datasets  # here: a GPU node with torch and transformers runs this room without datasets
 
-    repository, usual_columns = _HUB_SETS.get(name, (name, None))
-    is_book = name == "tinyshakespeare" or (path is not None and path.suffix == ".txt")
-    with TemporaryDirectory(prefix="pllab-") as scratch:  # for the lock files of what is read in place
-        if path is None:
-            repository, _, config = repository.partition(":")
-            splits = datasets.load_dataset(repository, name=config or None, streaming=limit is not None)
-        elif path.is_dir():
-            splits = datasets.load_dataset(str(path), streaming=True, cache_dir=scratch)
-        else:
-            options = {"sample_by": "document"} if path.suffix == ".txt" else {}
-            files = {"train": glob.escape(str(path))}  # datasets reads a pattern
-            splits = datasets.load_dataset(
-                _READERS[path.suffix], data_files=files, streaming=True, cache_dir=scratch, **options
-            )
-        return list(islice(_read_split(splits, split, columns or usual_columns, is_book, label), limit))
+    if place is None:
+        repository, _, config = name.partition(":")
+        asked = _HUB.get(name, {"path": repository, "name": config or None})
+        return datasets.load_dataset(**asked, streaming=limit is not None)
+    asked = {"path": name} if place.is_dir() else {**_FILES[place.suffix], "data_files": glob.escape(name)}
+    return datasets.load_dataset(**asked, streaming=True, cache_dir=scratch)
 
 
-def _read_split(
-    splits: Splits, split: str, columns: Sequence[str] | None, is_book: bool, label: str
-) -> Iterator[Example]:
+def _read_split(splits: Splits, split: str, columns: Sequence[str] | None, label: str) -> Iterator[Example]:
     """The examples of one split; if a set has no validation split, it is every twentieth example of train."""
     is_shared = "validation" not in splits and "train" in splits and split in ("train", "validation")
-    if not is_shared:
-        _require_split(label, split, tuple(splits))
+    if not is_shared and split not in splits:
+        raise DatasetError(f"{label} has no split {split!r}; it has {', '.join(splits)}")
     examples = _examples_of(splits["train" if is_shared else split], columns, label)
-    if is_book:
-        examples = _split_paragraphs(examples)
     for number, example in enumerate(examples, start=1):
         if not is_shared or (number % 20 == 0) == (split == "validation"):
             yield example
 
 
-def _require_split(label: str, split: str, splits: tuple[str, ...]) -> None:
-    if split not in splits:
-        raise DatasetError(f"{label} has no split {split!r}; it has {', '.join(splits)}")
-
-
-def _examples_of(rows: Iterable[Row], columns: Sequence[str] | None, label: str) -> Iterator[Example]:
+def _examples_of(rows: Iterable[Fields], columns: Sequence[str] | None, label: str) -> Iterator[Example]:
     """Take the text columns of each row: `{"translation": {"de": "drei", "en": "three"}}` -> drei, three.
 
     Two columns are source and target, one is plain text. Rows without a target are left out.
@@ -266,11 +230,3 @@ def _choose_columns(present: Sequence[str], names: Sequence[str] | None, label: 
         f"{label} has the columns {', '.join(present)} but not {expected}; name its text columns, "
         f'for example columns=("question", "answer") or columns=("text",), {_USE_EMBEDDED}'
     )
-
-
-def _split_paragraphs(examples: Iterable[Example]) -> Iterator[Example]:
-    """Cut plain texts at blank lines, so that a whole play in one row becomes its speeches."""
-    for example in examples:
-        for paragraph in re.split(r"\n\s*\n", example.target):
-            if paragraph.strip():
-                yield Example(example.source, paragraph.strip())

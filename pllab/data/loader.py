@@ -19,6 +19,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from pllab.arguments import require
+
 Remainder = Literal["pad", "drop"]
 T_co = TypeVar("T_co", covariant=True)
 
@@ -91,11 +93,9 @@ class DataPartitioner(Generic[T_co]):
 
     def use(self, partition: int) -> Partition[T_co]:
         """The share with number `partition`, from 0."""
-        if not 0 <= partition < len(self.partitions):
-            raise ValueError(
-                f"partition {partition} does not exist; "
-                f"{len(self.partitions)} sizes make the partitions 0 to {len(self.partitions) - 1}"
-            )
+        last = len(self.partitions) - 1
+        known = f"{len(self.partitions)} sizes make the partitions 0 to {last}"
+        require(0 <= partition <= last, f"partition {partition} does not exist; {known}")
         return Partition(self.data, self.partitions[partition])
 
 
@@ -115,13 +115,10 @@ def share_counts(num_samples: int, sizes: Sequence[float]) -> list[int]:
     Raises:
         ValueError: a size is negative, or the sizes do not sum to one.
     """
-    if any(size < 0 for size in sizes):
-        raise ValueError(f"sizes {tuple(sizes)} hold a negative share; give fractions from 0 to 1")
-    if not math.isclose(math.fsum(sizes), 1.0, abs_tol=1e-6):
-        raise ValueError(
-            f"sizes {tuple(sizes)} sum to {math.fsum(sizes):g}; give fractions that sum to 1, "
-            "for example [1 / n] * n for n equal shares"
-        )
+    told, total = f"sizes {tuple(sizes)}", math.fsum(sizes)
+    require(not any(size < 0 for size in sizes), f"{told} hold a negative share; give fractions from 0 to 1")
+    is_whole = math.isclose(total, 1.0, abs_tol=1e-6)
+    require(is_whole, f"{told} sum to {total:g}; give fractions that sum to 1, such as [1 / n] * n for n equal shares")
     exact = [Fraction(float(size)) for size in sizes]
     due = [num_samples * size / sum(exact) for size in exact]
     counts = [math.floor(share) for share in due]
@@ -166,8 +163,7 @@ def partition_dataset(
     Source: `partition_dataset` of the course; the policies are those of torch.utils.data.DistributedSampler.
     """
     per_rank = rank_batch_size(batch_size, rank, world_size)
-    if remainder not in ("pad", "drop"):
-        raise ValueError(f'remainder {remainder!r} is no policy; choose "pad" or "drop"')
+    require(remainder in ("pad", "drop"), f'remainder {remainder!r} is no policy; choose "pad" or "drop"')
     shares = RankShares(dataset, rank, world_size, batch_size, seed, remainder, shuffle)
     return ShareLoader(shares, per_rank, collate_fn)
 
@@ -178,10 +174,9 @@ def rank_batch_size(batch_size: int, rank: int, world_size: int) -> int:
     Raises:
         ValueError: the rank is not in the world, or the batch cannot be shared equally.
     """
-    if world_size < 1:
-        raise ValueError(f"world_size {world_size} is too small; at least one rank has to train")
-    if not 0 <= rank < world_size:
-        raise ValueError(f"rank {rank} is out of range; a world of {world_size} has ranks 0 to {world_size - 1}")
+    require(world_size >= 1, f"world_size {world_size} is too small; at least one rank has to train")
+    last = world_size - 1
+    require(0 <= rank <= last, f"rank {rank} is out of range; a world of {world_size} has ranks 0 to {last}")
     per_rank, rest = divmod(batch_size, world_size)
     if per_rank < 1 or rest:
         near = [number for number in (per_rank * world_size, (per_rank + 1) * world_size) if number >= world_size]

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
+from pllab.arguments import require
 from pllab.data.corpora import Example
 from pllab.files import write_whole
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 IGNORED = -100
 """The label of a token that is not to be predicted; cross_entropy's default `ignore_index`."""
 
-_PAD, _END, _SEPARATOR = SPECIAL_TOKENS = ("<pad>", "<end>", "<separator>")
+SPECIAL_TOKENS = ("<pad>", "<end>", "<separator>")
 _NUM_BYTES = 256
 
 
@@ -32,10 +34,13 @@ class Tokenizer:
     """A byte-level BPE with three special tokens: padding, end of a text, separator of source and target.
 
     Example: `tokenizer.decode(tokenizer.encode("two words"))` is `"two words"`. `encode` never makes special
-    tokens, even of a text that spells one, and `decode` leaves them out.
+    tokens, even of a text that spells one, and `decode` leaves them out. They have the first numbers: `pad_id` fills
+    rows up to equal length, `end_id` follows a text, and `separator_id` stands between source and target.
     """
 
     bpe: "BPE"
+
+    pad_id, end_id, separator_id = range(len(SPECIAL_TOKENS))
 
     def encode(self, text: str) -> list[int]:
         """Token numbers of a text, without special tokens."""
@@ -53,21 +58,6 @@ class Tokenizer:
         """Number of different tokens; the size of the model's embedding."""
         return self.bpe.get_vocab_size()
 
-    @property
-    def pad_id(self) -> int:
-        """The token that fills rows up to equal length."""
-        return self._id(_PAD)
-
-    @property
-    def end_id(self) -> int:
-        """The token after the last of a text."""
-        return self._id(_END)
-
-    @property
-    def separator_id(self) -> int:
-        """The token between source and target."""
-        return self._id(_SEPARATOR)
-
     def save(self, file: str | Path) -> None:
         """Write the tokenizer as JSON, which transformers' PreTrainedTokenizerFast reads too."""
         write_whole(Path(file), self.bpe.to_str(pretty=True))
@@ -77,26 +67,18 @@ class Tokenizer:
         """Read a tokenizer that `save` wrote.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file is not a tokenizer, or lacks the special tokens.
+            ValueError: there is no such file, or it is not one of our tokenizers.
         """
-        if not Path(file).is_file():
-            raise FileNotFoundError(f"no tokenizer at {file}; train one with train_tokenizer and save it there")
         from tokenizers import Tokenizer as BPE  # here: a GPU node with torch and transformers runs this room
 
         try:
-            tokenizer = cls(BPE.from_file(str(file)))
+            bpe = BPE.from_file(str(file))
         except Exception as error:  # tokenizers raises plain Exception
-            raise ValueError(f"{file} holds no tokenizer ({error}); save one with Tokenizer.save") from error
-        missing = [token for token in SPECIAL_TOKENS if tokenizer.bpe.token_to_id(token) is None]
-        if missing:
-            raise ValueError(f"the tokenizer in {file} lacks {missing}; use one made by train_tokenizer")
-        return tokenizer
-
-    def _id(self, token: str) -> int:
-        number = self.bpe.token_to_id(token)
-        assert number is not None, f"{token} is missing, though training and loading make sure of it"
-        return number
+            raise ValueError(f"{file} holds no tokenizer ({error}); save one there with Tokenizer.save") from error
+        is_ours = [bpe.token_to_id(token) for token in SPECIAL_TOKENS] == list(range(len(SPECIAL_TOKENS)))
+        names = ", ".join(SPECIAL_TOKENS)
+        require(is_ours, f"the tokenizer in {file} does not begin with {names}; use one made by train_tokenizer")
+        return cls(bpe)
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -111,11 +93,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     Source: Sennrich et al., 2016 (BPE); Radford et al., 2019 (bytes, GPT-2).
     """
     smallest = _NUM_BYTES + len(SPECIAL_TOKENS)
-    if vocab_size < smallest:
-        raise ValueError(
-            f"vocab_size {vocab_size} is too small; "
-            f"{_NUM_BYTES} bytes and {len(SPECIAL_TOKENS)} special tokens need at least {smallest}"
-        )
+    needed = f"{_NUM_BYTES} bytes and {len(SPECIAL_TOKENS)} special tokens need at least {smallest}"
+    require(vocab_size >= smallest, f"vocab_size {vocab_size} is too small; {needed}")
     # Imported here: a GPU node with torch and transformers runs this room.
     from tokenizers import Tokenizer as BPE
     from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -166,31 +145,27 @@ class Collate:
     max_length: int
 
     def __post_init__(self) -> None:
-        if self.max_length < 2:
-            raise ValueError(f"max_length {self.max_length} leaves no next token to predict; use at least 2")
+        is_enough = self.max_length >= 2
+        require(is_enough, f"max_length {self.max_length} leaves no next token to predict; use at least 2")
 
     def __call__(self, rows: Sequence[Example | Row]) -> dict[str, torch.Tensor]:
         """Encode what is not yet encoded, mask, cut and pad."""
-        encoded = [self.encode(row) for row in rows]
+        encoded = zip(*map(self.encode, rows), strict=True)
+        tokens, labels = ([torch.tensor(row) for row in column] for column in encoded)
         return {
-            "input_ids": _rectangle([row.tokens for row in encoded], self.tokenizer.pad_id),
-            "labels": _rectangle([row.labels for row in encoded], IGNORED),
+            "input_ids": pad_sequence(tokens, batch_first=True, padding_value=self.tokenizer.pad_id),
+            "labels": pad_sequence(labels, batch_first=True, padding_value=IGNORED),
         }
 
     def encode(self, row: Example | Row) -> Row:
         """Tokens and labels of one row; a row that is encoded already stays as it is."""
         if isinstance(row, Row):
             return row
-        prompt = prompt_tokens(self.tokenizer, row.source)
+        prompt = [*self.tokenizer.encode(row.source), self.tokenizer.separator_id] if row.source else []
         predicted = [*self.tokenizer.encode(row.target), self.tokenizer.end_id]
         tokens = (prompt + predicted)[: self.max_length]
         labels = ([IGNORED] * len(prompt) + predicted)[: self.max_length]
         return Row(tokens, labels)
-
-
-def prompt_tokens(tokenizer: Tokenizer, source: str) -> list[int]:
-    """The prompt before the target: source and separator; nothing for plain text."""
-    return [*tokenizer.encode(source), tokenizer.separator_id] if source else []
 
 
 def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int) -> list[Row]:
@@ -207,23 +182,14 @@ def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int
 
     Source: the usual way to feed a language model, as in GPT-2 and in nanoGPT.
     """
-    if block_size < 2:
-        raise ValueError(f"block_size {block_size} leaves no next token to predict; use at least 2")
+    require(block_size >= 2, f"block_size {block_size} leaves no next token to predict; use at least 2")
     stream: list[int] = []
     for example in examples:
         if example.source:
             raise ValueError(f"pack_text takes plain text, but {example} has a source; give it to Collate directly")
         stream += [*tokenizer.encode(example.target), tokenizer.end_id]
-    if len(stream) < block_size:
-        raise ValueError(
-            f"{len(stream)} tokens do not fill one block of block_size {block_size}; use a smaller block or more text"
-        )
+    told = f"{len(stream)} tokens do not fill one block of block_size {block_size}"
+    require(len(stream) >= block_size, f"{told}; use a smaller block or more text")
     starts = range(0, len(stream) - block_size + 1, block_size)
     blocks = [stream[start : start + block_size] for start in starts]
     return [Row(block, labels=block) for block in blocks]
-
-
-def _rectangle(rows: Sequence[Sequence[int]], fill: int) -> torch.Tensor:
-    """Rows of different length -> (rows, longest) int64, filled up on the right."""
-    longest = max((len(row) for row in rows), default=0)
-    return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows], dtype=torch.int64)

@@ -9,10 +9,10 @@ messages.py     what messages cost, and collectives made of them
 No torch; standard library only.
 """
 
-from pllab.simulate.clock import Times, action_times, simulate
+from pllab.simulate.clock import action_times, simulate
 from pllab.simulate.costs import Costs
 from pllab.simulate.estimation import estimate
-from pllab.simulate.idle import Gap, IdleCause, PathStep, critical_steps, gaps, idle_causes
+from pllab.simulate.idle import Gap, IdleCause, critical_steps, gaps, idle_causes
 from pllab.simulate.messages import MessageCost, leave_when_ready, simulate_transfers
 
 __all__ = [
@@ -20,8 +20,6 @@ __all__ = [
     "Gap",
     "IdleCause",
     "MessageCost",
-    "PathStep",
-    "Times",
     "action_times",
     "critical_steps",
     "estimate",

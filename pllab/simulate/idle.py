@@ -46,13 +46,9 @@ class Links:
 
     def arrival(self, sent: Span) -> float:
         """When the result of a span reaches the next rank, by the costs."""
-        return sent.end + self.message(sent)
-
-    def message(self, sent: Span) -> float:
-        """Seconds of the message with a span's result, by the costs."""
         stage = sent.action.stage
         receiver = stage + 1 if sent.action.kind == "F" else stage - 1
-        return self.costs.message(stage, receiver) if self.costs else 0.0
+        return sent.end + (self.costs.message(stage, receiver) if self.costs else 0.0)
 
     def waited_to_receive(self, span: Span) -> bool:
         """Whether a recorded communication of the rank ended as the span began: what it waited for was its input."""
@@ -97,14 +93,8 @@ class Gap(NamedTuple):
         return self.end - self.start
 
     def __str__(self) -> str:
-        reasons = {
-            "start-up": f"its first input comes from {self.waited_for}" if self.waited_for else "it starts late",
-            "action": f"it waits for {self.waited_for}",
-            "message": f"the result of {self.waited_for} is on its way",
-            "launch": "nothing is missing, and it has not started yet",
-            "drain": "its work is done",
-        }
-        return f"rank {self.rank} is idle for {self.duration:.4g} s at {self.start:.4g} s: {reasons[self.cause]}"
+        reason = f"it waits for {self.waited_for}" if self.waited_for else self.cause
+        return f"rank {self.rank} is idle for {self.duration:.4g} s at {self.start:.4g} s: {reason}"
 
 
 def gaps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[Gap, ...]:
@@ -235,7 +225,7 @@ class PathStep(NamedTuple):
     lag: float
 
 
-def critical_steps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[PathStep, ...]:
+def critical_steps(schedule: Schedule, timeline: Timeline) -> tuple[PathStep, ...]:
     """The critical path: the chain of spans, from start to end, each of which waited for the one before it.
 
     Example, `simulate(one_f_one_b(2, 2))`, where rank 1 is the busy one and the last message goes back:
@@ -243,18 +233,17 @@ def critical_steps(schedule: Schedule, timeline: Timeline, costs: Costs | None =
         rank 0 [F0] F1 .  .  B0 B0 .  [B1 B1]
         rank 1  .  [F0][B0 B0][F1][B1 B1]             0F0 1F0 1B0 1F1 1B1 0B1, 1 + 1 + 2 + 1 + 2 + 2 = 9 s
 
-    In a simulated run the durations and lags add up to the makespan. In a measured one, the rest is launches.
+    In a simulated run the durations and lags add up to the makespan. In a measured one the rest is launches, and a span
+    waited for its input where that was made later than its rank was free.
 
     Args:
         schedule: the schedule that was run.
         timeline: its timeline, from any engine.
-        costs: how long messages take, which decides whether a measured span waited for its input or for its rank;
-            without costs messages are instant.
 
     Raises:
         ValueError: the timeline is not of this schedule.
     """
-    links = Links(schedule, timeline, costs)
+    links = Links(schedule, timeline)
     return tuple(_backwards(links, timeline.engine == "simulated"))[::-1]
 
 
@@ -264,13 +253,13 @@ def _backwards(links: Links, exact: bool) -> Iterator[PathStep]:
     span = max((row[-1] for row in links.rows if row), key=lambda span: span.end, default=None)
     while span is not None:
         before, sent = earlier.get(id(span)), links.last_input(span)
-        link = _link(span, before, sent, links, exact)
+        link = _link(span, before, sent, exact)
         cause = {"start": None, "rank": before, "input": sent}[link]
         yield PathStep(span, link, span.start - cause.end if cause else 0.0)
         span = cause
 
 
-def _link(span: Span, before: Span | None, sent: Span | None, links: Links, exact: bool) -> Link:
+def _link(span: Span, before: Span | None, sent: Span | None, exact: bool) -> Link:
     """Which came later: the free rank or the input."""
     if before is None:
         return "start" if sent is None else "input"
@@ -278,4 +267,4 @@ def _link(span: Span, before: Span | None, sent: Span | None, links: Links, exac
         return "rank"
     if exact:  # the virtual clock launches at once, so a rank that was free earlier waited for its input
         return "input" if span.start > before.end else "rank"
-    return "input" if links.arrival(sent) > before.end else "rank"
+    return "input" if sent.end > before.end else "rank"

@@ -6,6 +6,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
+from pllab.arguments import require
 from pllab.schedule import Action, Kind, Schedule, collector_paused, problems
 from pllab.timeline import Span, Timeline
 from pllab.traces.alignment import check_clocks, check_ranks, check_stages, offsets_us
@@ -65,8 +66,7 @@ def read_trace(paths: Iterable[Path | str] | Path | str, step: int | None = None
     Source: torch.profiler's Kineto traces; Trace Event Format (Google).
     """
     names = [paths] if isinstance(paths, Path | str) else list(paths)
-    if not names:
-        raise ValueError("no trace is given; give one file per rank")
+    require(bool(names), "no trace is given; give one file per rank")
     traces = sorted((trace for name in names for trace in read_ranks(read_file(name))), key=attrgetter("rank"))
     check_ranks(traces)
     offsets, steps = offsets_us(traces), _common_steps(traces)
@@ -102,19 +102,16 @@ def _chosen(steps: Mapping[int, Sequence[RankStep]], step: int | None, traces: S
     Raises:
         ValueError: there is no such step, or none is complete.
     """
-    if not steps:
-        raise ValueError("the ranks have no step in common; record the same steps on every rank")
+    require(bool(steps), "the ranks have no step in common; record the same steps on every rank")
     if step is not None and step not in steps:
         there = ", ".join(map(str, sorted(steps)))
         raise ValueError(f"step is {step}, and the traces have the steps {there}; choose one of them")
     wanted = sorted(steps, reverse=True) if step is None else [step]
-    first: str | None = None
-    for number in wanted:
-        if (problem := _problem(steps[number])) is None:
-            return number
-        first = first or problem
+    complete = next((number for number in wanted if _problem(steps[number]) is None), None)
+    if complete is not None:
+        return complete
     check_stages([_actions(one) for one in steps[wanted[0]]], traces)
-    sentence = f"step {wanted[0]} is not complete: {first}"
+    sentence = f"step {wanted[0]} is not complete: {_problem(steps[wanted[0]])}"
     raise ValueError(f"{sentence}, or record whole steps, from before the first forward to after the last backward")
 
 

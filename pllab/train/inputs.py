@@ -11,7 +11,6 @@ import torch
 from pllab import accelerator, comm, models
 from pllab.comm import devices
 from pllab.data import Example, Tokenizer, load_examples, texts_of, train_tokenizer
-from pllab.data.corpora import FILE_TYPES, NAMES
 from pllab.models.new_gpt2 import gpt2_config, made_real
 from pllab.train.config import TrainConfig
 
@@ -44,8 +43,8 @@ def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corp
     Raises:
         ValueError: the data set or its columns are missing, or it has fewer examples than one batch.
     """
-    training = _load(config, "train", config.samples_per_epoch)
-    validation = _load(config, "validation", config.validation_samples)
+    training = load_examples(config.dataset, "train", config.columns, config.samples_per_epoch)
+    validation = load_examples(config.dataset, "validation", config.columns, config.validation_samples)
     if len(training) < config.batch_size:
         raise ValueError(
             f"dataset {config.dataset!r} gives {len(training)} training examples, fewer than batch_size "
@@ -54,13 +53,6 @@ def load_corpus(config: TrainConfig, tokenizer_path: Path | None = None) -> Corp
     if tokenizer_path is not None:
         return Corpus(training, validation, Tokenizer.load(tokenizer_path))
     return Corpus(training, validation, train_tokenizer(texts_of(training), config.vocab_size))
-
-
-def _load(config: TrainConfig, split: str, limit: int | None) -> list[Example]:
-    """Load the examples; a name that is not known is a path if it exists or looks like one."""
-    path = Path(config.dataset)
-    is_path = config.dataset not in NAMES and (path.exists() or path.is_absolute() or path.suffix in FILE_TYPES)
-    return load_examples(config.dataset, split, path=path if is_path else None, columns=config.columns, limit=limit)
 
 
 def build_model(config: TrainConfig, vocab_size: int) -> "models.GPT2LMHeadModelParallel":

@@ -12,7 +12,6 @@ import pytest
 from num2words import num2words
 
 from pllab.data import DatasetError, Example, load_examples
-from pllab.data.corpora import docs_examples, number_examples
 
 datasets = pytest.importorskip("datasets")
 
@@ -23,9 +22,9 @@ WEB = [{"text": "first page"}, {"text": ""}, {"text": "second page"}]
 
 
 def test_docs_are_prose_enough_to_train_on():
-    texts = [example.target for example in docs_examples() + docs_examples("validation")]
+    texts = [example.target for example in load_examples() + load_examples("docs", "validation")]
     assert sum(len(text) for text in texts) > 150_000
-    assert all(example.source == "" for example in docs_examples())
+    assert all(example.source == "" for example in load_examples())
     for text in texts:
         assert "\n" not in text and "  " not in text
         assert not re.search(r"::=|>>>|====|\+---", text), text
@@ -33,12 +32,12 @@ def test_docs_are_prose_enough_to_train_on():
 
 def test_docs_hyphens_at_the_end_of_a_line_are_joined():
     # "post-\nmortem" came out as "post- mortem" once.
-    assert not [e.target for e in docs_examples() if re.search(r"\bpost- mortem", e.target)]
+    assert not [e.target for e in load_examples() if re.search(r"\bpost- mortem", e.target)]
 
 
 def test_docs_splits_share_no_paragraph_and_hold_out_a_tenth():
-    train = [example.target for example in docs_examples()]
-    validation = [example.target for example in docs_examples("validation")]
+    train = [example.target for example in load_examples()]
+    validation = [example.target for example in load_examples("docs", "validation")]
     assert len(set(train) | set(validation)) == len(train) + len(validation)
     assert 0.08 < len(validation) / (len(train) + len(validation)) < 0.12
 
@@ -46,29 +45,29 @@ def test_docs_splits_share_no_paragraph_and_hold_out_a_tenth():
 def test_numbers_are_translations():
     # The words alone must name the number: look German up in a table of all of them below 1000.
     numbers = {num2words(n, lang="de"): num2words(n, lang="en") for n in range(1000)}
-    small = [e for split in ("train", "validation", "test") for e in number_examples(split) if e.source in numbers]
+    every = [example for split in ("train", "validation", "test") for example in load_examples("numbers", split)]
+    small = [example for example in every if example.source in numbers]
     assert len(small) == 1000
     assert all(numbers[example.source] == example.target for example in small)
     large = "einhundertsiebenundachtzigtausendachtzig"
-    assert Example(large, "one hundred and eighty-seven thousand and eighty") in number_examples()
+    assert Example(large, "one hundred and eighty-seven thousand and eighty") in load_examples("numbers")
 
 
 def test_number_splits_are_disjoint_and_repeatable():
-    splits = {split: number_examples(split) for split in ("train", "validation", "test")}
+    splits = {split: load_examples("numbers", split) for split in ("train", "validation", "test")}
     assert {split: len(examples) for split, examples in splits.items()} == {
         "train": 8000,
         "validation": 1000,
         "test": 1000,
     }
     assert len({example for examples in splits.values() for example in examples}) == 10_000
-    assert number_examples("test") == splits["test"]
-    assert number_examples("test", limit=5) == splits["test"][:5]
+    assert load_examples("numbers", "test") == splits["test"]
+    assert load_examples("numbers", "test", limit=5) == splits["test"][:5]
 
 
-def test_load_examples_serves_both_by_name():
-    assert load_examples() == docs_examples()
-    assert load_examples("docs", "validation", limit=3) == docs_examples("validation")[:3]
-    assert load_examples("numbers", "test", limit=4) == number_examples("test", 4)
+def test_docs_are_the_default_and_a_limit_takes_the_first():
+    assert load_examples() == load_examples("docs", "train")
+    assert load_examples("docs", "validation", limit=3) == load_examples("docs", "validation")[:3]
 
 
 @pytest.mark.parametrize(
@@ -105,30 +104,29 @@ def write(file: Path, rows):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
-def test_iwslt_with_a_translation_column(tmp_path, ending):
+def test_talks_with_a_translation_column(tmp_path, ending):
     path = write(tmp_path / f"talks.{ending}", NESTED)
-    assert load_examples("iwslt14-de-en", path=path) == TALKS
+    assert load_examples(str(path)) == TALKS
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "parquet"])
-def test_iwslt_with_flat_columns(tmp_path, ending):
+def test_talks_with_flat_columns(tmp_path, ending):
     path = write(tmp_path / f"talks.{ending}", FLAT)
-    assert load_examples("iwslt14-de-en", path=path) == TALKS
-    assert load_examples(path=str(path), limit=2) == TALKS[:2]
+    assert load_examples(str(path)) == TALKS
+    assert load_examples(str(path), limit=2) == TALKS[:2]
 
 
-def test_openwebtext_leaves_blank_rows_out(tmp_path):
+def test_a_column_of_text_leaves_blank_rows_out(tmp_path):
     path = write_jsonl(tmp_path / "web.jsonl", WEB)
     expected = [Example("", "first page"), Example("", "second page")]
-    assert load_examples("openwebtext", path=path) == load_examples(path=path) == expected
+    assert load_examples(str(path)) == expected
 
 
-@pytest.mark.parametrize("kind", ["txt", "jsonl"])
-def test_tinyshakespeare_is_cut_into_speeches(tmp_path, kind):
-    play = "ROMEO:\nIs the day so young?\n\nBENVOLIO:\nBut new struck nine.\n \n\n"
-    path = tmp_path / f"play.{kind}"
-    path.write_text(play if kind == "txt" else json.dumps({"text": play}), encoding="utf-8")
-    assert [example.target for example in load_examples("tinyshakespeare", path=path)] == [
+def test_a_play_is_cut_into_speeches(tmp_path):
+    play = "ROMEO:\nIs the day so young?\n\n\nBENVOLIO:\nBut new struck nine.\n \n\n"
+    path = tmp_path / "play.txt"
+    path.write_text(play, encoding="utf-8")
+    assert [example.target for example in load_examples(str(path))] == [
         "ROMEO:\nIs the day so young?",
         "BENVOLIO:\nBut new struck nine.",
     ]
@@ -137,23 +135,23 @@ def test_tinyshakespeare_is_cut_into_speeches(tmp_path, kind):
 def test_a_folder_of_files_named_after_their_splits(tmp_path):
     write_jsonl(tmp_path / "train.jsonl", FLAT)
     write_jsonl(tmp_path / "validation.jsonl", FLAT[:1])
-    assert load_examples(path=tmp_path) == TALKS
-    assert load_examples(path=tmp_path, split="validation") == TALKS[:1]
+    assert load_examples(str(tmp_path)) == TALKS
+    assert load_examples(str(tmp_path), split="validation") == TALKS[:1]
 
 
 def test_columns_named_by_hand(tmp_path):
     path = write_jsonl(tmp_path / "faq.jsonl", [{"question": "Why?", "answer": "Because.", "score": 3}])
-    assert load_examples(path=path, columns=("question", "answer")) == [Example("Why?", "Because.")]
-    assert load_examples(path=path, columns="answer") == [Example("", "Because.")]
-    assert load_examples(path=path, columns=["score"]) == [Example("", "3")]
+    assert load_examples(str(path), columns=("question", "answer")) == [Example("Why?", "Because.")]
+    assert load_examples(str(path), columns="answer") == [Example("", "Because.")]
+    assert load_examples(str(path), columns=["score"]) == [Example("", "3")]
 
 
 def test_validation_is_held_out_of_train_where_there_is_none(tmp_path):
     path = write_jsonl(tmp_path / "web.jsonl", [{"text": f"page {i}"} for i in range(60)])
-    train, validation = (load_examples(path=path, split=split) for split in ("train", "validation"))
+    train, validation = (load_examples(str(path), split=split) for split in ("train", "validation"))
     assert (len(train), len(validation)) == (57, 3)
     assert not set(train) & set(validation)
-    assert load_examples(path=path, split="validation", limit=2) == validation[:2]
+    assert load_examples(str(path), split="validation", limit=2) == validation[:2]
 
 
 def test_local_files_are_copied_nowhere(tmp_path):
@@ -163,7 +161,7 @@ def test_local_files_are_copied_nowhere(tmp_path):
     write_jsonl(tmp_path / "folder" / "train.jsonl", WEB)
     script = """
 from pllab.data import load_examples
-print(len(load_examples(path="web.jsonl")), len(load_examples(path="folder")))
+print(len(load_examples("web.jsonl")), len(load_examples("folder")))
 """
     result = run_offline(script, tmp_path, offline=False)
     assert (result.stdout, result.stderr) == ("2 2\n", "")
@@ -171,27 +169,26 @@ print(len(load_examples(path="web.jsonl")), len(load_examples(path="folder")))
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "columns", "message"),
+    ("path", "columns", "message"),
     [
-        ("iwslt14-de-en", "web.jsonl", None, "has the columns text but not de and en"),
-        ("openwebtext", "talks.jsonl", None, "has the columns id, de, en but not text"),
-        ("mine", "faq.jsonl", None, "has the columns question, answer but not de and en, nor text"),
+        ("web.jsonl", ("de", "en"), "has the columns text but not de and en"),
+        ("talks.jsonl", "text", "has the columns id, de, en but not text"),
+        ("faq.jsonl", None, "has the columns question, answer but not de and en, nor text"),
         (
-            "mine",
             "faq.jsonl",
             ("question", "reply"),
             "has the columns question, answer but not question and reply",
         ),
-        ("mine", "web.jsonl", ("a", "b", "c"), "not one column of text nor a source and a target"),
-        ("mine", "missing.jsonl", None, "missing.jsonl' does not exist"),
-        ("mine", "web.xlsx", None, "web.xlsx' is of no known kind; give a file ending in .json"),
-        ("mine", "broken.jsonl", None, "broken.jsonl' could not be loaded"),
-        ("mine", "empty.txt", None, "empty.txt' has no text for split 'train'"),
-        ("mine", "latin.txt", None, "latin.txt' could not be loaded .UnicodeDecodeError"),
-        ("mine", "folder", None, "folder' could not be loaded"),
+        ("web.jsonl", ("a", "b", "c"), "not one column of text nor a source and a target"),
+        ("missing.jsonl", None, "missing.jsonl' does not exist"),
+        ("web.xlsx", None, "web.xlsx' is of no known kind; give a file ending in .json"),
+        ("broken.jsonl", None, "broken.jsonl' could not be loaded"),
+        ("empty.txt", None, "empty.txt' has no text for split 'train'"),
+        ("latin.txt", None, "latin.txt' could not be loaded .UnicodeDecodeError"),
+        ("folder", None, "folder' could not be loaded"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path, name, path, columns, message):
+def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path, path, columns, message):
     write_jsonl(tmp_path / "web.jsonl", WEB)
     write_jsonl(tmp_path / "talks.jsonl", FLAT)
     write_jsonl(tmp_path / "faq.jsonl", [{"question": "Why?", "answer": "Because."}])
@@ -201,29 +198,29 @@ def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path, name, path, colum
     (tmp_path / "broken.jsonl").write_text('{"text": ')
     (tmp_path / "folder").mkdir()
     with pytest.raises(DatasetError, match=message) as caught:
-        load_examples(name, path=tmp_path / path, columns=columns)
+        load_examples(str(tmp_path / path), columns=columns)
     sentence = str(caught.value)
     assert "\n" not in sentence
-    if columns is None or len(columns) < 3:
+    if columns is None or len(columns) != 3:
         assert "'docs' or 'numbers'" in sentence
 
 
 def test_a_pipe_is_refused_before_it_is_read(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(ValueError, match="pipe.jsonl' is a pipe or a device"):
-        load_examples(path=tmp_path / "pipe.jsonl")
+        load_examples(str(tmp_path / "pipe.jsonl"))
 
 
 def test_a_split_that_is_not_there(tmp_path):
     path = write_jsonl(tmp_path / "web.jsonl", WEB)
     with pytest.raises(DatasetError, match="^data set '.*web.jsonl' has no split 'test'; it has train"):
-        load_examples(path=path, split="test")
+        load_examples(str(path), split="test")
     with pytest.raises(DatasetError, match="has no text for split 'validation'"):
-        load_examples(path=path, split="validation")
+        load_examples(str(path), split="validation")
 
 
 def test_a_limit_of_nothing():
-    with pytest.raises(DatasetError, match="limit 0 asks for no examples"):
+    with pytest.raises(ValueError, match="limit 0 asks for no examples"):
         load_examples(limit=0)
 
 
@@ -264,9 +261,9 @@ def hub(monkeypatch):
     """A hub in this process: it answers load_dataset and records what was asked."""
     asked = []
 
-    def load_dataset(repository, **options):
-        asked.append((repository, options))
-        rows = WEB if repository == "Skylion007/openwebtext" else NESTED
+    def load_dataset(path, **options):
+        asked.append((path, options))
+        rows = WEB if path == "Skylion007/openwebtext" else NESTED
         return datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
@@ -286,9 +283,12 @@ def test_hub_names_lead_to_their_repositories(hub):
     assert load_examples("iwslt14-de-en") == TALKS
     assert load_examples("openwebtext", limit=1) == [Example("", "first page")]
     assert load_examples("owner/set:small", limit=2) == TALKS[:2]
+    assert load_examples("tinyshakespeare") == TALKS
+    speeches = hub.pop()
+    assert speeches[0] == "text" and speeches[1]["sample_by"] == "paragraph"
     assert hub == [
-        ("bbaaaa/iwslt14-de-en-preprocess", {"name": None, "streaming": False}),
-        ("Skylion007/openwebtext", {"name": None, "streaming": True}),
+        ("bbaaaa/iwslt14-de-en-preprocess", {"streaming": False}),
+        ("Skylion007/openwebtext", {"streaming": True}),
         ("owner/set", {"name": "small", "streaming": True}),
     ]
 
@@ -302,4 +302,4 @@ def test_a_name_that_nothing_has_is_told_with_those_there_are_before_the_network
 def test_a_name_with_brackets_is_that_file_and_no_pattern(tmp_path):
     (tmp_path / "q1.txt").write_text("another file")
     (tmp_path / "q[1].txt").write_text("this file")
-    assert [one.target for one in load_examples("mine", path=tmp_path / "q[1].txt")] == ["this file"]
+    assert [one.target for one in load_examples(str(tmp_path / "q[1].txt"))] == ["this file"]

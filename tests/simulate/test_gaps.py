@@ -117,8 +117,9 @@ def test_a_timeline_of_another_schedule_is_refused() -> None:
 
 
 def test_a_gap_says_what_it_waits_for() -> None:
-    first = gaps(one_f_one_b(2, 2), simulate(one_f_one_b(2, 2)))[0]
-    assert str(first) == "rank 0 is idle for 2 s at 2 s: it waits for 1B0"
+    found = gaps(one_f_one_b(2, 2), simulate(one_f_one_b(2, 2)))
+    assert str(found[0]) == "rank 0 is idle for 2 s at 2 s: it waits for 1B0"
+    assert str(found[-1]) == "rank 1 is idle for 2 s at 7 s: drain"
 
 
 def test_idle_time_by_cause_by_hand() -> None:
