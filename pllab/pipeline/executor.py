@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from pllab.arguments import deadline, whole_number
-from pllab.pipeline.emulation import SleepStage, run_sleepers, sleeper
 from pllab.pipeline.engine import ActionTimes, Name, as_packet
 from pllab.pipeline.lanes import Lanes
 from pllab.pipeline.randomness import draw_seed
@@ -57,8 +56,7 @@ class LaneExecutor:
     `stages[s]` is stage s; `devices[r]` is the device of rank r, by default the GPU of its stages, else `cpu:r`.
     `loss(output, target)` is a mean over its rows, as PyTorch's losses are. For a mean over tokens, give
     `mean_over=num_target_tokens` or another count of the targets. Stages may share parameters. With `recompute` a
-    stage keeps only its inputs and runs forward again before its backward. The batch gets no gradient. With
-    `SleepStage` stages the engine is `emulated`; then `step` needs no loss, batch or targets.
+    stage keeps only its inputs and runs forward again before its backward. The batch gets no gradient.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -71,7 +69,7 @@ class LaneExecutor:
         self,
         schedule: Schedule,
         stages: Sequence[nn.Module],
-        loss: Loss | None = None,
+        loss: Loss,
         *,
         mean_over: Count | None = None,
         recompute: bool = False,
@@ -83,9 +81,6 @@ class LaneExecutor:
         check_loss(loss, mean_over)
         self.schedule = schedule
         self.timeout_s = deadline(timeout_s)
-        self._sleepers = _sleepers_of(stages)
-        if loss is None and not self._sleepers:
-            raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
         self._loss = loss
         self._mean_over = mean_over
         self._recompute = recompute
@@ -99,7 +94,7 @@ class LaneExecutor:
         for stage in reversed(self._stages):  # a shared parameter ends up on the device of its first stage
             stage.module.to(stage.device)
 
-    def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
+    def step(self, batch: Batch, targets: Batch) -> Step:
         """Run every action of the schedule once; add to the parameters' `.grad`.
 
         Raises:
@@ -141,9 +136,7 @@ class LaneExecutor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, schedule: Schedule, batch: Batch | None, targets: Batch | None) -> Step:
-        if self._sleepers:
-            return Step(0.0, run_sleepers(self._lanes, schedule, self._sleepers, self.timeout_s))
+    def _run(self, schedule: Schedule, batch: Batch, targets: Batch) -> Step:
         micro_batches, score = self._cut(schedule.num_microbatches, batch, targets)
         last, seed = self._stages[-1], draw_seed()
         works = {
@@ -164,11 +157,8 @@ class LaneExecutor:
         losses = [loss for packet in packets for loss in packet.tensors if loss is not None]
         return Step(score.total(losses), record.timeline())
 
-    def _cut(self, num_microbatches: int, batch: Batch | None, targets: Batch | None) -> tuple[list[Tensors], Score]:
+    def _cut(self, num_microbatches: int, batch: Batch, targets: Batch) -> tuple[list[Tensors], Score]:
         """The micro-batches, and the loss of each from its targets."""
-        if batch is None or targets is None:
-            name = "batch" if batch is None else "targets"
-            raise ValueError(f"{name} is None; give step(batch, targets), only sleeping stages run without them")
         both = {"batch": as_tuple(batch, "batch"), "targets": as_tuple(targets, "targets")}
         rows, num_targets = map(num_rows, both.values())
         if rows != num_targets:  # a loss might broadcast the shorter one
@@ -179,15 +169,14 @@ class LaneExecutor:
                 "give a larger batch or make a schedule of fewer micro-batches"
             )
         micro_batches, parts = (scatter_evenly(each, num_microbatches) for each in both.values())
-        assert self._loss is not None, "stages that compute have a loss"
         return micro_batches, Score(self._loss, parts, self._mean_over, self._stages[-1].device)
 
 
 def calibrate(
     stages: Sequence[nn.Module],
-    batch: Batch | None = None,
-    targets: Batch | None = None,
-    loss: Loss | None = None,
+    batch: Batch,
+    targets: Batch,
+    loss: Loss,
     *,
     num_microbatches: int,
     num_ranks: int | None = None,
@@ -243,17 +232,6 @@ def _gradients_kept(modules: nn.Module) -> Iterator[None]:
     finally:
         for parameter, gradient in before:
             parameter.grad = gradient
-
-
-def _sleepers_of(stages: Sequence[nn.Module]) -> list[SleepStage]:
-    """The stages, if all of them sleep; none, if none does."""
-    found = [sleeper(stage) for stage in stages]
-    asleep = [one for one in found if one is not None]
-    if asleep and None in found:
-        raise ValueError(
-            f"stage {found.index(asleep[0])} sleeps and stage {found.index(None)} does not; let all sleep, or none"
-        )
-    return asleep
 
 
 def _check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequence[torch.device | str] | None) -> None:

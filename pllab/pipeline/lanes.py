@@ -128,12 +128,6 @@ class Lanes:
             self._close_at_end.detach()
             workers.close(patience_s)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def _in_use(self) -> Iterator[Workers]:
         """The workers, for one thread at a time."""

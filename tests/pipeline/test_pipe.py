@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.pipeline import LaneExecutor, Pipe, SleepStage, WithDevice
+from pllab.pipeline import LaneExecutor, Pipe, WithDevice
 from pllab.schedule import breadth_first, check, gpipe
 
 
@@ -362,12 +362,6 @@ def test_the_timeline_holds_every_action_once_in_a_legal_order() -> None:
         assert spans[f"1B{i}"].end <= spans[f"0B{i}"].start
     assert timeline.engine == "real" and timeline.start == 0.0
     assert timeline.peak_in_flight == (3.0, 3.0)  # GPipe holds every micro-batch until backward
-
-
-def test_a_pipe_of_sleeping_stages_is_refused_with_the_way_out() -> None:
-    with Pipe(on_lanes([SleepStage(0.001, 0.001), nn.Linear(6, 6)]), 1, timeout_s=20) as pipe:
-        with pytest.raises(ValueError, match="a SleepStage passes nothing on; run it as a whole stage"):
-            pipe(torch.randn(2, 6))
 
 
 @pytest.mark.parametrize(
