@@ -16,8 +16,9 @@ import torch
 from torch.profiler import record_function
 
 from pllab import accelerator
+from pllab.comm.devices import is_gpu
 from pllab.pipeline.engine import ActionTimes, Name, Packet, Packets, Transport, Wire, Work, interpret
-from pllab.pipeline.streams import GpuStream, HostStream, stream_for
+from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
@@ -53,7 +54,7 @@ class Lanes:
 
     def __init__(self, devices: Sequence[torch.device | str]) -> None:
         self.devices = [torch.device(device) for device in devices]
-        self._streams = [stream_for(device) for device in self.devices]
+        self._streams = [GpuStream(device) if is_gpu(device) else HostStream() for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
         self.workers: Workers | None = None  # the same object until they end
         self._process = 0

@@ -136,13 +136,14 @@ class _SeededDispatch(TorchDispatchMode):
         self.has_drawn = True
         if func is torch.ops.aten.native_dropout.default:  # what functional.dropout is on a GPU
             return self._native_dropout(*args, **options)
-        if not any("generator" in _arguments(overload) for overload in _overloads(func)):
+        packet = func.overloadpacket
+        if not any("generator" in _arguments(getattr(packet, name)) for name in packet.overloads()):
             raise ValueError(
-                f"{self._where} calls {func.overloadpacket.__name__}, which draws inside a kernel that takes no "
+                f"{self._where} calls {packet.__name__}, which draws inside a kernel that takes no "
                 "generator, so its numbers would depend on the threads; use attn_implementation='eager' for attention, "
                 "or set its dropout to 0"
             )
-        return func.overloadpacket(*args, **options | {"generator": self._generator})
+        return packet(*args, **options | {"generator": self._generator})
 
     def _native_dropout(self, x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
         keep = torch.empty_like(x, dtype=torch.bool).bernoulli_(1.0 - p if train else 1.0, generator=self._generator)
@@ -156,7 +157,3 @@ def _drops_nothing(func: Any, args: Sequence[Any], options: Mapping[str, Any]) -
 
 def _arguments(overload: Any) -> list[str]:
     return [argument.name for argument in overload._schema.arguments]
-
-
-def _overloads(func: Any) -> list[Any]:
-    return [getattr(func.overloadpacket, name) for name in func.overloadpacket.overloads()]

@@ -11,6 +11,7 @@ with these weights as gradients.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -64,9 +65,11 @@ def split_module(sequential: nn.Sequential) -> tuple[list[nn.Sequential], list[t
         )
     if len(sequential) == 0:
         raise ValueError("the nn.Sequential is empty; a pipeline needs at least one layer")
-    located = _located(list(sequential))
+    own = [_device_of(index, module) for index, module in enumerate(sequential)]
+    first = next((device for device in own if device is not None), torch.device("cpu"))
+    _, *places = accumulate([first, *own], lambda before, device: device or before)
     partitions, devices = [], []
-    for device, group in groupby(located, key=lambda pair: pair[0]):
+    for device, group in groupby(zip(places, sequential, strict=True), key=itemgetter(0)):
         partitions.append(nn.Sequential(*(module for _, module in group)))
         devices.append(device)
     return partitions, devices
@@ -90,17 +93,6 @@ def checked_device(device: torch.device | str) -> torch.device:
     if parsed.type != "cpu" and not is_gpu(parsed):
         raise ValueError(f"device {str(parsed)!r} is neither a CPU lane nor a CUDA GPU; use 'cpu:0' or 'cuda:0'")
     return accelerator.gpu(parsed.index or 0) if is_gpu(parsed) else parsed
-
-
-def _located(modules: list[nn.Module]) -> list[tuple[torch.device, nn.Module]]:
-    """Pair each module with its device; a module without one takes its predecessor's, or else the first there is."""
-    devices = [_device_of(index, module) for index, module in enumerate(modules)]
-    current = next((device for device in devices if device is not None), torch.device("cpu"))
-    located = []
-    for device, module in zip(devices, modules, strict=True):
-        current = current if device is None else device
-        located.append((current, module))
-    return located
 
 
 def _device_of(index: int, module: nn.Module) -> torch.device | None:
