@@ -56,7 +56,7 @@ class Lanes:
         self.devices = [torch.device(device) for device in devices]
         self._streams = [GpuStream(device) if is_gpu(device) else HostStream() for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
-        self.workers: Workers | None = None  # the same object until they end
+        self._workers: Workers | None = None
         self._process = 0
         self._at_work = threading.Lock()
 
@@ -124,7 +124,7 @@ class Lanes:
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
-        workers, self.workers = self.workers, None
+        workers, self._workers = self._workers, None
         if workers is not None and self._process == os.getpid():
             self._close_at_end.detach()
             workers.close(patience_s)
@@ -135,10 +135,10 @@ class Lanes:
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
-            if self.workers is None or self._process != os.getpid():  # threads do not follow a process into its fork
-                self.workers, self._process = _one_for_each(self.devices), os.getpid()
-                self._close_at_end = weakref.finalize(self, self.workers.close)
-            yield self.workers
+            if self._workers is None or self._process != os.getpid():  # threads do not follow a process into its fork
+                self._workers, self._process = _one_for_each(self.devices), os.getpid()
+                self._close_at_end = weakref.finalize(self, self._workers.close)
+            yield self._workers
         except (KeyboardInterrupt, Overdue):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise

@@ -43,7 +43,7 @@ from pllab.pipeline.split import (
 )
 from pllab.pipeline.stage import Stage, StageWork
 from pllab.pipeline.tied import shared_parameters
-from pllab.schedule import Schedule, breadth_first
+from pllab.schedule import breadth_first
 from pllab.timeline import Timeline
 
 
@@ -114,11 +114,6 @@ class Pipe(nn.Module):
         return cls(_Cut(partitions, devices), split_size, **options)
 
     @property
-    def schedule(self) -> Schedule:
-        """The schedule of the last batch; before the first batch, that of a batch with enough rows."""
-        return self._schedule
-
-    @property
     def last_timeline(self) -> Timeline:
         """The timeline of the last batch: its forward and, if there was one, its backward."""
         return self._record.timeline()
@@ -137,7 +132,7 @@ class Pipe(nn.Module):
             micro_batches = scatter(batch, self.split_size)
         else:
             micro_batches = scatter_evenly(batch, self.num_microbatches or 1)
-        if len(micro_batches) != self._schedule.num_microbatches:
+        if len(micro_batches) != self.schedule.num_microbatches:
             self._make_rows(len(micro_batches))
         run = _Run(self, batch, [len(part[0]) for part in micro_batches])
         outputs, needs_grad = run.forward(micro_batches)
@@ -149,7 +144,7 @@ class Pipe(nn.Module):
         return single(outputs)
 
     def close(self) -> None:
-        """End the workers; the next batch starts new ones."""
+        """End the workers; the next batch or backward starts new ones."""
         self._lanes.close()
 
     def __enter__(self) -> Self:
@@ -159,10 +154,9 @@ class Pipe(nn.Module):
         self.close()
 
     def _make_rows(self, num_microbatches: int) -> None:
-        """The row of each worker, forward and backward."""
-        ranks = [self._lanes.devices.index(device) for device in self.devices]
-        self._schedule = breadth_first(ranks, num_microbatches)
-        self._forwards, self._backwards = self._schedule.only("F"), self._schedule.only("B")
+        """The row of each worker, forward and backward, until a batch has another number of micro-batches."""
+        self.schedule = breadth_first([*map(self._lanes.devices.index, self.devices)], num_microbatches)
+        self._forwards, self._backwards = self.schedule.only("F"), self.schedule.only("B")
 
 
 class _Cut(nn.Sequential):
@@ -190,7 +184,6 @@ class _Run:
         )
         seed = draw_seed()
         self._works = {stage.number: StageWork(stage, seed, recompute=pipe.recompute) for stage in pipe._stages}
-        self._opened: object = None
         self.grads: Sequence[torch.Tensor | None] = ()
         self.ready: torch.Event | None = None
 
@@ -198,7 +191,6 @@ class _Run:
         """Run the F's; return the outputs of the whole batch, and which of them need a gradient."""
         entering = {Name(0, True, i): as_packet(part, self._flags) for i, part in enumerate(micro_batches)}
         leaving = self._run_rows(self._pipe._forwards, self._works, entering)
-        self._opened = self._pipe._lanes.workers
         packets = [leaving[Name(len(self._works), True, i)] for i in range(len(micro_batches))]
         outputs = [tuple(tensor for tensor in packet.tensors if tensor is not None) for packet in packets]
         _check_rows(outputs, self._sizes)
@@ -206,8 +198,6 @@ class _Run:
 
     def backward(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
         """Run the B's; return the gradients of the inputs and of the shared parameters."""
-        if self._opened is not self._pipe._lanes.workers:
-            raise RuntimeError("the pipe was closed after this batch went forward; call backward before close()")
         if not self._works:
             raise RuntimeError(
                 "this batch went backward before and its activations are gone; call the pipe again for a new graph"
