@@ -4,8 +4,7 @@
 because neighbours share caches and memory.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 import torch
@@ -21,7 +20,6 @@ from pllab.pipeline.split import (
     Loss,
     Score,
     Tensors,
-    as_sequential,
     as_tuple,
     check_loss,
     check_stages,
@@ -30,8 +28,7 @@ from pllab.pipeline.split import (
     place_of,
     scatter_evenly,
 )
-from pllab.pipeline.stage import Stage, StageWork
-from pllab.pipeline.tied import shared_parameters
+from pllab.pipeline.stage import StageWork, stages_on
 from pllab.schedule import Schedule, check, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
 from pllab.timeline import Timeline
@@ -86,11 +83,7 @@ class LaneExecutor:
         self._recompute = recompute
         self._lanes = Lanes([*map(checked_device, devices or _devices_of(schedule, stages))])
         homes = schedule.rank_of_stage
-        self._shared = shared_parameters([as_sequential(stage) for stage in stages])
-        self._stages = [
-            Stage(number, stage, self._lanes.devices[homes[number]], self._shared)
-            for number, stage in enumerate(stages)
-        ]
+        self._stages = stages_on(stages, [self._lanes.devices[homes[number]] for number in range(len(stages))])
         for stage in reversed(self._stages):  # a shared parameter ends up on the device of its first stage
             stage.module.to(stage.device)
 
@@ -149,7 +142,7 @@ class LaneExecutor:
             entering[Name(last.number, False, number)] = as_packet([torch.full((), weight, device=last.device)])
         record = ActionTimes("real", len(self._lanes.devices))
         leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
-        for shared in self._shared:
+        for shared in (one for stage in self._stages for one in stage.shared):
             parameter = shared.parameter
             if (gradient := works[shared.stage].gradient_of(shared)) is not None:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
@@ -215,23 +208,18 @@ def calibrate(
     schedule = interleaved(num_ranks, num_microbatches, len(stages) // num_ranks)
     num_steps = 1 + whole_number("repeats", repeats)
     runs: list[tuple[Schedule, Timeline]] = []
-    with _gradients_kept(nn.ModuleList(stages)):
+    modules = nn.ModuleList(stages)
+    before = [(parameter, parameter.grad) for parameter in modules.parameters()]
+    modules.zero_grad()
+    try:
         for variant in (schedule, split_backwards(schedule)):
             with LaneExecutor(variant, stages, loss, devices=devices, timeout_s=timeout_s) as executor:
                 timelines = [executor.step(batch, targets).timeline for _ in range(num_steps)]
             runs += [(variant, timeline) for timeline in timelines[1:]]
-    return estimate(runs)
-
-
-@contextmanager
-def _gradients_kept(modules: nn.Module) -> Iterator[None]:
-    before = [(parameter, parameter.grad) for parameter in modules.parameters()]
-    modules.zero_grad(set_to_none=True)
-    try:
-        yield
     finally:
         for parameter, gradient in before:
             parameter.grad = gradient
+    return estimate(runs)
 
 
 def _check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequence[torch.device | str] | None) -> None:

@@ -41,8 +41,7 @@ from pllab.pipeline.split import (
     single,
     split_module,
 )
-from pllab.pipeline.stage import Stage, StageWork
-from pllab.pipeline.tied import shared_parameters
+from pllab.pipeline.stage import StageWork, stages_on
 from pllab.schedule import breadth_first
 from pllab.timeline import Timeline
 
@@ -88,11 +87,8 @@ class Pipe(nn.Module):
         self.recompute = recompute
         self.timeout_s = deadline(timeout_s)
         self._lanes = Lanes(list(dict.fromkeys(devices)))
-        self._shared = shared_parameters(partitions)
-        self._stages = [
-            Stage(number, partition, device, self._shared)
-            for number, (partition, device) in enumerate(zip(partitions, devices, strict=True))
-        ]
+        self._stages = stages_on(partitions, devices)
+        self._shared = [shared for stage in self._stages for shared in stage.shared]
         self._make_rows(self.num_microbatches or 1)
         self._record = ActionTimes("real", len(self._lanes.devices))
 
@@ -215,16 +211,10 @@ class _Run:
 
 
 class _Attach(torch.autograd.Function):
-    """Give the outputs a place in the caller's graph; in backward, keep their gradients for `_Reverse`."""
+    """Give the outputs a place in the caller's graph, behind the token; in backward, keep their gradients."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        run: _Run,
-        needs_grad: Sequence[bool],
-        token: torch.Tensor,  # noqa: ARG004 - what joins the two functions
-        *outputs: torch.Tensor,
-    ) -> Tensors:
+    def forward(ctx: Any, run: _Run, needs_grad: Sequence[bool], _: torch.Tensor, *outputs: torch.Tensor) -> Tensors:
         ctx.run = run
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(out for out, flag in zip(outputs, needs_grad, strict=True) if not flag))

@@ -8,8 +8,8 @@ its draws depend on nothing else, and are the same when the stage is computed ag
 first forward, by a dispatch mode; from then on every operation of that stage goes through that mode.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -68,12 +68,8 @@ class Draws:
             return
         generator = torch.Generator(self._device)
         generator.manual_seed(_seed_of(batch_seed, self._stage, micro_batch))
-        with ExitStack() as modes:
-            dispatch = None
-            if may_draw_more:
-                dispatch = modes.enter_context(_SeededDispatch(generator, f"stage {self._stage}"))
-            if has_dropout:
-                modes.enter_context(_SeededDropout(generator))
+        dispatch = _SeededDispatch(generator, f"stage {self._stage}") if may_draw_more else None
+        with dispatch or nullcontext(), _SeededDropout(generator) if has_dropout else nullcontext():
             yield
         if dispatch is not None:
             self._draws_more[flags] = dispatch.has_drawn
@@ -91,13 +87,7 @@ class _SeededDropout(TorchFunctionMode):
         super().__init__()
         self._generator = generator
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],  # noqa: ARG002 - torch's signature
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:  # noqa: ARG002
         call = self._dropout if func is functional.dropout else func
         return call(*args, **(kwargs or {}))
 
@@ -121,13 +111,7 @@ class _SeededDispatch(TorchDispatchMode):
         self._where = where
         self.has_drawn = False
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],  # noqa: ARG002 - torch's signature
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:  # noqa: ARG002
         options = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded not in func.tags or options.get("generator") is not None:
             return func(*args, **options)

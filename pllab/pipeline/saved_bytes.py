@@ -10,7 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,22 +19,14 @@ from torch.autograd.graph import saved_tensors_hooks
 from pllab.pipeline.split import check_stages
 
 
-class Change(NamedTuple):
-    """A tensor is saved (+1) or freed (-1): when, by which stage, and in which memory it is."""
-
-    seconds: float
-    stage: int
-    storage: int
-    num_bytes: int
-    change: int
-
-
 class SavedBytes:
     """The bytes that `live_saved_bytes` has counted so far; it may be read at any time."""
 
     def __init__(self, num_stages: int) -> None:
         self._num_stages = num_stages
-        self._changes: list[Change] = []  # append is atomic, so workers need no lock
+        # When, in which stage, in which memory, and how many bytes a tensor is saved (+1) or freed (-1). To append is
+        # atomic, so workers need no lock.
+        self._changes: list[tuple[float, int, int, int, int]] = []
 
     @property
     def now(self) -> tuple[int, ...]:
@@ -49,15 +41,13 @@ class SavedBytes:
     def over_time(self, stage: int) -> list[tuple[float, int]]:
         """The staircase of one stage: `(seconds, bytes held from then on)`; time starts at the first saved tensor."""
         holders: Counter[int] = Counter()
-        held, steps = 0, []
-        changes = tuple(self._changes)
-        for change in changes:
-            if change.stage != stage:
-                continue
-            holders[change.storage] += change.change
-            first, last = change.change > 0 and holders[change.storage] == 1, holders[change.storage] == 0
-            held += change.num_bytes * (first - last)
-            steps.append((change.seconds - changes[0].seconds, held))
+        held, steps, changes = 0, [], tuple(self._changes)
+        for seconds, of, storage, num_bytes, change in changes:
+            if of == stage:
+                holders[storage] += change
+                if holders[storage] == max(change, 0):  # the first holder came, or the last one went
+                    held += change * num_bytes
+                steps.append((seconds - changes[0][0], held))
         return steps
 
     def hold(self, stage: int, holder: object, tensor: torch.Tensor) -> None:
@@ -67,7 +57,7 @@ class SavedBytes:
         weakref.finalize(holder, self._add, stage, storage, num_bytes, -1).atexit = False
 
     def _add(self, stage: int, storage: int, num_bytes: int, change: int) -> None:
-        self._changes.append(Change(time.perf_counter(), stage, storage, num_bytes, change))
+        self._changes.append((time.perf_counter(), stage, storage, num_bytes, change))
 
 
 @contextmanager
@@ -98,13 +88,6 @@ def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
         yield saved
 
 
-class _SavedTensor:
-    """What autograd holds in place of a tensor; the tensor is freed with it."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor.detach()  # the tensor itself could keep its own graph alive
-
-
 @contextmanager
 def _watching(saved: SavedBytes, number: int, stage: nn.Module) -> Iterator[None]:
     """Put the hooks around every forward of one stage."""
@@ -113,15 +96,15 @@ def _watching(saved: SavedBytes, number: int, stage: nn.Module) -> Iterator[None
     def enter(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         weights = {_storage(tensor) for tensor in (*stage.parameters(), *stage.buffers())}
 
-        def pack(tensor: torch.Tensor) -> _SavedTensor:
-            holder = _SavedTensor(tensor)
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            kept = tensor.detach()  # the tensor itself could keep its own graph alive
             if _storage(tensor) not in weights:
-                saved.hold(number, holder, tensor)
-            return holder
+                saved.hold(number, kept, tensor)
+            return kept
 
         for tensor in _tensors(inputs):
             saved.hold(number, tensor, tensor)
-        running.hooks = saved_tensors_hooks(pack, lambda holder: holder.tensor)
+        running.hooks = saved_tensors_hooks(pack, lambda kept: kept)
         running.hooks.__enter__()
 
     def leave(*_: object) -> None:

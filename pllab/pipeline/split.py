@@ -67,7 +67,7 @@ def split_module(sequential: nn.Sequential) -> tuple[list[nn.Sequential], list[t
         raise ValueError("the nn.Sequential is empty; a pipeline needs at least one layer")
     own = [_device_of(index, module) for index, module in enumerate(sequential)]
     first = next((device for device in own if device is not None), torch.device("cpu"))
-    _, *places = accumulate([first, *own], lambda before, device: device or before)
+    _, *places = accumulate(own, lambda before, device: device or before, initial=first)
     partitions, devices = [], []
     for device, group in groupby(zip(places, sequential, strict=True), key=itemgetter(0)):
         partitions.append(nn.Sequential(*(module for _, module in group)))

@@ -17,7 +17,7 @@ from pllab.pipeline.engine import NOTHING, Packet
 from pllab.pipeline.randomness import Draws
 from pllab.pipeline.split import Score, Tensors, WithDevice, as_sequential, as_tuple, single
 from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
-from pllab.pipeline.tied import Shared
+from pllab.pipeline.tied import Shared, shared_parameters
 from pllab.schedule import Action, Kind
 
 _SAME = 1e-5  # relative; kernels of a GPU may add up in another order
@@ -31,10 +31,21 @@ class Stage:
 
     def __init__(self, number: int, module: nn.Module, device: torch.device, shared: Sequence[Shared] = ()) -> None:
         self.number = number
-        self.module = as_sequential(module)
+        self.module = module
         self.device = torch.device("cpu") if device.type == "cpu" else device  # torch knows lanes as the CPU
         self.shared = [one for one in shared if one.stage == number]
         self.draws = Draws(number, self.module, self.device)
+
+
+def stages_on(modules: Sequence[nn.Module], devices: Sequence[torch.device]) -> list[Stage]:
+    """The stages of a pipeline, each on its device; a parameter that several have is the first one's.
+
+    Raises:
+        ValueError: two stages hold the same module.
+    """
+    chains = [*map(as_sequential, modules)]
+    shared, pairs = shared_parameters(chains), zip(chains, devices, strict=True)
+    return [Stage(number, chain, device, shared) for number, (chain, device) in enumerate(pairs)]
 
 
 class _Saved(NamedTuple):
