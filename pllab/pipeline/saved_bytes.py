@@ -9,12 +9,14 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
 
 from pllab.pipeline.split import check_stages
 
@@ -82,15 +84,16 @@ def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
     """
     check_stages(stages)
     saved = SavedBytes(len(stages))
-    with ExitStack() as stack:
-        for number, stage in enumerate(stages):
-            stack.enter_context(_watching(saved, number, stage))
+    handles = [handle for number, stage in enumerate(stages) for handle in _watch(saved, number, stage)]
+    try:
         yield saved
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
-@contextmanager
-def _watching(saved: SavedBytes, number: int, stage: nn.Module) -> Iterator[None]:
-    """Put the hooks around every forward of one stage."""
+def _watch(saved: SavedBytes, number: int, stage: nn.Module) -> list[RemovableHandle]:
+    """Put the hooks around every forward of one stage, until their handles are removed."""
     running = threading.local()
 
     def enter(_: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -102,28 +105,16 @@ def _watching(saved: SavedBytes, number: int, stage: nn.Module) -> Iterator[None
                 saved.hold(number, kept, tensor)
             return kept
 
-        for tensor in _tensors(inputs):
-            saved.hold(number, tensor, tensor)
+        for tensor in tree_leaves(inputs):
+            if isinstance(tensor, torch.Tensor):
+                saved.hold(number, tensor, tensor)
         running.hooks = saved_tensors_hooks(pack, lambda kept: kept)
         running.hooks.__enter__()
 
     def leave(*_: object) -> None:
         running.hooks.__exit__()
 
-    handles = [stage.register_forward_pre_hook(enter), stage.register_forward_hook(leave, always_call=True)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _tensors(inputs: tuple[Any, ...]) -> Iterator[torch.Tensor]:
-    """The tensors among a module's inputs, also inside a tuple of several."""
-    for value in inputs:
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, torch.Tensor):
-                yield part
+    return [stage.register_forward_pre_hook(enter), stage.register_forward_hook(leave, always_call=True)]
 
 
 def _storage(tensor: torch.Tensor) -> int:

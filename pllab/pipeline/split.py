@@ -201,11 +201,9 @@ def num_rows(batch: Tensors) -> int:
         ValueError: the batch is empty or its tensors differ in their number of rows.
     """
     rows = {tensor.shape[0] if tensor.dim() else None for tensor in batch}
-    if len(rows) != 1 or None in rows:
+    if len(rows) != 1 or rows & {None, 0}:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in batch)
-        raise ValueError(f"the tensors of a batch must have the same number of rows, not shapes {shapes}")
-    if 0 in rows:
-        raise ValueError("the batch has no rows; a pipeline needs at least one")
+        raise ValueError(f"the tensors of a batch must have the same number of rows, at least one, not shapes {shapes}")
     return len(batch[0])
 
 
