@@ -74,8 +74,13 @@ class LaneExecutor:
         timeout_s: float = 60.0,
     ) -> None:
         check(schedule)
-        _check_lanes(schedule, stages, devices)
+        check_stages(stages)
         check_loss(loss, mean_over)
+        num_stages, num_ranks = schedule.num_stages, schedule.num_ranks
+        if len(stages) != num_stages:
+            raise ValueError(f"the schedule has {num_stages} stages, not {len(stages)}; give one module for each")
+        if devices is not None and len(devices) != num_ranks:
+            raise ValueError(f"the schedule has {num_ranks} ranks, not {len(devices)}; give one device for each")
         self.schedule = schedule
         self.timeout_s = deadline(timeout_s)
         self._loss = loss
@@ -83,7 +88,7 @@ class LaneExecutor:
         self._recompute = recompute
         self._lanes = Lanes([*map(checked_device, devices or _devices_of(schedule, stages))])
         homes = schedule.rank_of_stage
-        self._stages = stages_on(stages, [self._lanes.devices[homes[number]] for number in range(len(stages))])
+        self._stages = stages_on(stages, [self._lanes.devices[homes[number]] for number in range(num_stages)])
         for stage in reversed(self._stages):  # a shared parameter ends up on the device of its first stage
             stage.module.to(stage.device)
 
@@ -220,19 +225,6 @@ def calibrate(
         for parameter, gradient in before:
             parameter.grad = gradient
     return estimate(runs)
-
-
-def _check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequence[torch.device | str] | None) -> None:
-    """Refuse another number of stages or devices than the schedule has.
-
-    Raises:
-        ValueError: the numbers differ, or a stage is not a module.
-    """
-    check_stages(stages)
-    if len(stages) != schedule.num_stages:
-        raise ValueError(f"the schedule has {schedule.num_stages} stages, not {len(stages)}; give one module for each")
-    if devices is not None and len(devices) != schedule.num_ranks:
-        raise ValueError(f"the schedule has {schedule.num_ranks} ranks, not {len(devices)}; give one device for each")
 
 
 def _devices_of(schedule: Schedule, stages: Sequence[nn.Module]) -> list[torch.device]:

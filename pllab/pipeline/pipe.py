@@ -81,7 +81,16 @@ class Pipe(nn.Module):
     ) -> None:
         super().__init__()
         partitions, devices = sequential.cut if isinstance(sequential, _Cut) else split_module(sequential)
-        self.split_size, self.num_microbatches = _checked_split(split_size, num_microbatches)
+        if split_size is not None and num_microbatches is not None:
+            raise ValueError(
+                f"split_size is {split_size} and num_microbatches {num_microbatches}: the first is the rows of a "
+                "micro-batch and the second their number, so they say the same thing twice; give one of them"
+            )
+        size = whole_number("split_size", 1 if split_size is None else split_size)
+        count = whole_number("num_microbatches", 1 if num_microbatches is None else num_microbatches)
+        self._scatter = partial(scatter, split_size=size)
+        if num_microbatches is not None:
+            self._scatter = partial(scatter_evenly, num_microbatches=count)
         self.partitions = nn.ModuleList(partitions)
         self.devices = devices
         self.recompute = recompute
@@ -89,7 +98,7 @@ class Pipe(nn.Module):
         self._lanes = Lanes(list(dict.fromkeys(devices)))
         self._stages = stages_on(partitions, devices)
         self._shared = [shared for stage in self._stages for shared in stage.shared]
-        self._make_rows(self.num_microbatches or 1)
+        self._make_rows(count)
         self._record = ActionTimes("real", len(self._lanes.devices))
 
     @classmethod
@@ -124,10 +133,7 @@ class Pipe(nn.Module):
             Exception: the first exception of a stage, with a note that names its action.
         """
         batch = as_tuple(x, "the input of the pipe")
-        if self.split_size is not None:
-            micro_batches = scatter(batch, self.split_size)
-        else:
-            micro_batches = scatter_evenly(batch, self.num_microbatches or 1)
+        micro_batches = self._scatter(batch)
         if len(micro_batches) != self.schedule.num_microbatches:
             self._make_rows(len(micro_batches))
         run = _Run(self, batch, [len(part[0]) for part in micro_batches])
@@ -241,17 +247,6 @@ class _Reverse(torch.autograd.Function):
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         inputs, shared = ctx.run.backward()
         return None, None, *inputs, *shared
-
-
-def _checked_split(split_size: int | None, num_microbatches: int | None) -> tuple[int | None, int | None]:
-    if num_microbatches is None:
-        return (1 if split_size is None else whole_number("split_size", split_size)), None
-    if split_size is not None:
-        raise ValueError(
-            f"split_size is {split_size} and num_microbatches {num_microbatches}: the first is the rows of a "
-            "micro-batch and the second their number, so they say the same thing twice; give one of them"
-        )
-    return None, whole_number("num_microbatches", num_microbatches)
 
 
 def _check_rows(outputs: Sequence[Tensors], sizes: Sequence[int]) -> None:

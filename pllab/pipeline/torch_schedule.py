@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,11 +58,14 @@ def to_torch(
     check(schedule)
     _check_rank(schedule, stages, group)
     check_loss(loss, None)
-    place, num_microbatches = place_on_rank(stages), schedule.num_microbatches
+    place = place_on_rank(stages)
     make = PipelineStage if timing is None else _timed_stage(timing)
     torch_stages = [make(stages[number], number, schedule.num_stages, place, group=group) for number in sorted(stages)]
-    share = partial(_share_of, loss, num_microbatches)
-    runtime = _PipelineScheduleRuntime(torch_stages, num_microbatches, loss_fn=share, scale_grads=False)
+
+    def share(output: Any, target: Any) -> torch.Tensor:
+        return loss(output, target) / schedule.num_microbatches
+
+    runtime = _PipelineScheduleRuntime(torch_stages, schedule.num_microbatches, loss_fn=share, scale_grads=False)
     with tempfile.TemporaryDirectory(prefix="pllab-schedule-") as folder:
         file = Path(folder, "schedule.csv")
         file.write_text(_with_whole_backwards(schedule, stages, group).to_csv())
@@ -168,7 +170,3 @@ def _with_whole_backwards(schedule: Schedule, stages: Mapping[int, nn.Module], g
         for row in schedule.rows
     )
     return Schedule.of(rows, schedule.name)
-
-
-def _share_of(loss: Loss, num_microbatches: int, output: Any, target: Any) -> torch.Tensor:
-    return loss(output, target) / num_microbatches
