@@ -141,8 +141,7 @@ class Pipe(nn.Module):
         if torch.is_grad_enabled() and any(needs_grad):
             parameters = [shared.parameter for shared in self._shared]
             token = _Reverse.apply(run, torch.zeros((), requires_grad=True), *batch, *parameters)
-            attached = _Attach.apply(run, needs_grad, token, *outputs)
-            outputs = attached if isinstance(attached, tuple) else (attached,)
+            outputs = _Attach.apply(run, needs_grad, token, *outputs)
         return single(outputs)
 
     def close(self) -> None:
