@@ -26,8 +26,8 @@ class SavedBytes:
 
     def __init__(self, num_stages: int) -> None:
         self._num_stages = num_stages
-        # When, in which stage, in which memory, and how many bytes a tensor is saved (+1) or freed (-1). To append is
-        # atomic, so workers need no lock.
+        # When, by which stage, in which memory, how many bytes, and whether a tensor was saved (+1) or freed (-1). To
+        # append is atomic, so workers need no lock.
         self._changes: list[tuple[float, int, int, int, int]] = []
 
     @property

@@ -1,6 +1,5 @@
 """Calibration on sleeping stages, whose costs are known, and on real ones, whose gradients must stay as they were."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch import nn
 from pllab.pipeline import LaneExecutor, Step, calibrate
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
+from tests.pipeline.programs import Sleeps
 
 X = torch.zeros(8, 4)
 
@@ -30,23 +30,9 @@ def test_what_is_measured_is_what_the_timelines_say(monkeypatch: pytest.MonkeyPa
     assert {schedule.is_split for schedule in steps} == {True, False}
 
 
-class Sleeps(nn.Linear):
-    """A layer of 4 features that takes its time."""
-
-    def __init__(self, forward_s: float, backward_s: float) -> None:
-        super().__init__(4, 4)
-        self.forward_s, self.backward_s = forward_s, backward_s
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        time.sleep(self.forward_s)
-        y = super().forward(x)
-        y.register_hook(lambda _: time.sleep(self.backward_s))
-        return y
-
-
 def test_what_sleeps_three_times_as_long_costs_more() -> None:
     """How much more is the machine's matter."""
-    stages, x = [Sleeps(0.02, 0.06), Sleeps(0.06, 0.02)], torch.randn(5, 4)
+    stages, x = [Sleeps(4, 0.02, 0.06), Sleeps(4, 0.06, 0.02)], torch.randn(5, 4)
     costs = calibrate(stages, x, x, nn.functional.mse_loss, num_microbatches=5, repeats=2)
     assert costs.forward[0] < costs.forward[1] and costs.backward[0] > costs.backward[1]
 

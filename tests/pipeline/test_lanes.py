@@ -176,23 +176,9 @@ def test_a_stage_that_is_too_slow_is_an_error_and_not_a_wait() -> None:
         gate.set()
 
 
-class Sleeps(nn.Linear):
-    """A layer of 6 features that takes its time."""
-
-    def __init__(self, forward_s: float, backward_s: float = 0.0) -> None:
-        super().__init__(6, 6)
-        self.forward_s, self.backward_s = forward_s, backward_s
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        time.sleep(self.forward_s)
-        y = super().forward(x)
-        y.register_hook(lambda _: time.sleep(self.backward_s))
-        return y
-
-
 def test_a_lane_waits_as_long_as_actions_end_elsewhere() -> None:
     """Lane 0 waits for 30 actions of other lanes, 1.8 s, and no action takes longer than 0.06 s."""
-    stages = [Sleeps(0.06, 0.06) for _ in range(16)]
+    stages = [programs.Sleeps(6, 0.06, 0.06) for _ in range(16)]
     with LaneExecutor(gpipe(16, 1), stages, mse, timeout_s=1.2) as executor:
         timeline = executor.step(torch.randn(2, 6), torch.randn(2, 6)).timeline
     assert timeline.makespan > 1.2 and len(timeline.spans) == 32
@@ -263,11 +249,23 @@ def test_activations_live_as_long_as_the_schedule_holds_them(make, most) -> None
 
 
 def test_lanes_are_not_kept_in_step() -> None:
-    """Rank 0 runs all its forwards while rank 1 is still in its first: on a common clock it would wait."""
-    with LaneExecutor(gpipe(2, 4), [nn.Linear(6, 6), Sleeps(0.1)], mse) as executor:
-        timeline = executor.step(torch.randn(4, 6), torch.randn(4, 6)).timeline
-    first = next(span for span in timeline.of_rank(1))
-    assert all(span.end < first.end for span in timeline.of_rank(0) if span.action.kind == "F")
+    """Rank 1 stays in its first forward until rank 0 is in its last, which on a common clock would not begin."""
+    calls, ran_ahead = [], threading.Event()
+
+    class Quick(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            calls.append(len(x))
+            if len(calls) == 4:
+                ran_ahead.set()
+            return super().forward(x)
+
+    class Slow(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert ran_ahead.wait(20)
+            return super().forward(x)
+
+    with LaneExecutor(gpipe(2, 4), [Quick(6, 6), Slow(6, 6)], mse) as executor:
+        assert len(executor.step(torch.randn(4, 6), torch.randn(4, 6)).timeline.spans) == 16
 
 
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
