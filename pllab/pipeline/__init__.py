@@ -13,7 +13,7 @@ saved_bytes.py     how many bytes each stage keeps, over time
 torch_schedule.py  the same rows on torch.distributed.pipelining
 """
 
-from pllab.pipeline.emulation import SleepStage, run_emulated
+from pllab.pipeline.emulation import run_emulated
 from pllab.pipeline.engine import interpret
 from pllab.pipeline.executor import LaneExecutor, Step, calibrate
 from pllab.pipeline.pipe import Pipe
@@ -28,7 +28,6 @@ __all__ = [
     "LaneExecutor",
     "Pipe",
     "SavedBytes",
-    "SleepStage",
     "Step",
     "Task",
     "WithDevice",

@@ -7,87 +7,31 @@ so that both timelines share one axis, and holds each packet for the time of a m
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
-from typing import Any, NoReturn
-
-import torch
-from torch import nn
+from typing import Any
 
 from pllab.arguments import is_number
-from pllab.pipeline.engine import NOTHING, ActionTimes, Name, Packet, Packets, Wire, made_by, taken_by
+from pllab.pipeline.engine import NOTHING, ActionTimes, Name, Packet, Wire, made_by, taken_by
 from pllab.pipeline.lanes import Lanes
-from pllab.pipeline.streams import HostStream
 from pllab.schedule import Action, Kind, Schedule, check
 from pllab.simulate import Costs, simulate
-from pllab.timeline import Span, Timeline
+from pllab.timeline import Timeline
 
 _LONGEST_SLEEP_S = 0.02  # long beside the 0.1 ms that a hand-over takes, and short enough to wait for
 _SPARE_S = 60.0  # beyond twice the predicted time
 
 
-class SleepStage(nn.Module):
-    """A stage of a `LaneExecutor` whose forward takes `forward_s` seconds and whose backward takes `backward_s`.
-
-    Example: `LaneExecutor(one_f_one_b(8, 16), [SleepStage(0.01, 0.02)] * 8).step().timeline` is that of an eight-stage
-    pipeline on any laptop.
-
-    A split backward takes `backward_input_s` and then `backward_weight_s`, by default half of `backward_s` each. If
-    only these two are given, `backward_s` is their sum.
-
-    Raises:
-        ValueError: a time is negative or infinite, or the time of a backward is missing.
-    """
-
-    def __init__(
-        self,
-        forward_s: float,
-        backward_s: float | None = None,
-        *,
-        backward_input_s: float | None = None,
-        backward_weight_s: float | None = None,
-    ) -> None:
-        super().__init__()
-        for seconds in (forward_s, backward_s, backward_input_s, backward_weight_s):
-            if seconds is not None and not (is_number(seconds) and 0 <= seconds < math.inf):
-                raise ValueError(f"a stage cannot sleep {seconds!r} s; give finite times of at least 0")
-        if backward_s is None and backward_input_s is not None and backward_weight_s is not None:
-            backward_s = backward_input_s + backward_weight_s
-        if backward_s is None or (backward_input_s is None) != (backward_weight_s is None):
-            raise ValueError(
-                f"backward_s={backward_s}, backward_input_s={backward_input_s} and backward_weight_s="
-                f"{backward_weight_s} do not say how long a backward takes; give backward_s, or the other two"
-            )
-        self.forward_s = forward_s
-        self.backward_s = backward_s
-        self.backward_input_s = backward_s / 2 if backward_input_s is None else backward_input_s
-        self.backward_weight_s = backward_s / 2 if backward_weight_s is None else backward_weight_s
-
-    def forward(self, *_: Any) -> NoReturn:
-        """Refuse to run: a sleeping stage computes nothing, so there is nothing to differentiate.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(
-            "a SleepStage passes nothing on; run it as a whole stage of a LaneExecutor, or a schedule with run_emulated"
-        )
-
-
 class SleepWork:
-    """What F, B, I and W do to a sleeping stage: take their time.
+    """The work of a stage that sleeps: F, B, I and W take their time, in seconds.
 
     A sleeper wakes late, by 0.05 to 0.1 ms on Linux. What one sleep overran is taken off the next, so that a row of
     many short actions takes as long as their sum.
     """
 
-    def __init__(self, stage: SleepStage) -> None:
-        self._seconds = {
-            Kind.F: stage.forward_s,
-            Kind.B: stage.backward_s,
-            Kind.I: stage.backward_input_s,
-            Kind.W: stage.backward_weight_s,
-        }
+    def __init__(self, costs: Costs, stage: int, unit_s: float) -> None:
+        self.seconds = {kind: unit_s * costs.duration(stage, kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)}
         self._overslept_s = 0.0
 
     def parts(self, action: Action) -> tuple[Action, ...]:
@@ -97,36 +41,10 @@ class SleepWork:
     def perform(self, action: Action, packet: Packet) -> Packet:
         """Sleep as long as the action takes, and pass on what came."""
         start = time.perf_counter()
-        wanted_s = self._seconds[action.kind] - self._overslept_s
+        wanted_s = self.seconds[action.kind] - self._overslept_s
         time.sleep(max(0.0, wanted_s))
         self._overslept_s = time.perf_counter() - start - wanted_s
         return packet
-
-
-def sleeper(module: nn.Module) -> SleepStage | None:
-    """The sleeping stage a module is, bare or inside containers of one; None if it is a real stage."""
-    inside = [part for part in module.modules() if next(part.children(), None) is None]
-    return inside[0] if len(inside) == 1 and isinstance(inside[0], SleepStage) else None
-
-
-def run_sleepers(
-    lanes: Lanes,
-    schedule: Schedule,
-    stages: Sequence[SleepStage],
-    timeout_s: float,
-    wire: Callable[[Packets, HostStream, torch.device], Wire] = Wire,
-) -> Timeline:
-    """Run a schedule on sleeping stages, whose packets are empty.
-
-    Raises:
-        TimeoutError: no stage woke up for `timeout_s` seconds.
-    """
-    record = ActionTimes("emulated", schedule.num_ranks)
-    ends = ((0, True), (schedule.num_stages - 1, False))
-    entering = {Name(*end, number): NOTHING for end in ends for number in range(schedule.num_microbatches)}
-    works = {number: SleepWork(stage) for number, stage in enumerate(stages)}
-    lanes.run(schedule, works, entering, record, timeout_s, wire=wire)
-    return record.timeline()
 
 
 def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float | None = None) -> Timeline:
@@ -158,19 +76,16 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
     if not is_number(unit_s) or not 0 < unit_s < math.inf:
         raise ValueError(f"unit_s is {unit_s!r}; give the seconds that one unit of cost sleeps, a number above 0")
     timeout_s = _SPARE_S + 2 * unit_s * simulate(schedule, costs).makespan
-    with Lanes([f"cpu:{number}" for number in range(schedule.num_ranks)]) as lanes:
+    ends = ((0, True), (schedule.num_stages - 1, False))
+    entering = {Name(*end, number): NOTHING for end in ends for number in range(schedule.num_microbatches)}
+    with closing(Lanes([f"cpu:{rank}" for rank in range(schedule.num_ranks)])) as lanes:
         for sleep_s in (0.0, unit_s):  # the first warms up
-            stages = [stage_of(costs, stage, sleep_s) for stage in range(schedule.num_stages)]
+            works = {stage: SleepWork(costs, stage, sleep_s) for stage in range(schedule.num_stages)}
             wire = partial(SlowWire, partial(_message_s, schedule, costs, sleep_s), {})
-            timeline = run_sleepers(lanes, schedule, stages, timeout_s, wire)
-    spans = [Span(span.rank, span.action, span.start / unit_s, span.end / unit_s) for span in timeline.spans]
-    return Timeline.of(spans, timeline.engine, timeline.num_ranks)
-
-
-def stage_of(costs: Costs, stage: int, unit_s: float) -> SleepStage:
-    """A stage that sleeps as long as its costs say."""
-    f, b, i, w = (unit_s * costs.duration(stage, kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
-    return SleepStage(f, b, backward_input_s=i, backward_weight_s=w)
+            record = ActionTimes("emulated", schedule.num_ranks)
+            lanes.run(schedule, works, entering, record, timeout_s, wire=wire)
+    spans = [span._replace(start=span.start / unit_s, end=span.end / unit_s) for span in record.timeline().spans]
+    return Timeline.of(spans, "emulated", schedule.num_ranks)
 
 
 def _unit_s(costs: Costs, num_stages: int) -> float:

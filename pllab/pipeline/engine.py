@@ -47,10 +47,6 @@ class Name(NamedTuple):
     forward: bool
     microbatch: int
 
-    def __str__(self) -> str:
-        what = "activations" if self.forward else "gradients"
-        return f"{what} of micro-batch {self.microbatch} for stage {self.stage}"
-
 
 def taken_by(action: Action) -> Name | None:
     """The packet an action takes; None for W, whose stage kept all it needs from I.
@@ -105,16 +101,13 @@ class Packets:
             Upstream: another lane failed, or the run was stopped.
         """
         future = None if name is None else self._future(name)
-        if self._failure is not None:  # looked up after the future is there: `fail` sees one of the two
-            raise Upstream(f"another lane failed: {self._failure}") from self._failure
-        if name is None or future is None:
-            return NOTHING
-        try:
-            packet = future.result()
-        except CancelledError:
-            raise Upstream(f"the {name} never came: {self._failure}") from self._failure
-        del self._futures[name]
-        return packet
+        with suppress(CancelledError):
+            if self._failure is None:  # asked once the future is there: `fail` sees one of the two
+                packet = NOTHING if future is None else future.result()
+                if name is not None:
+                    del self._futures[name]
+                return packet
+        raise Upstream("another lane failed, or the run was stopped") from self._failure
 
     def fail(self, error: BaseException) -> None:
         """End every wait, now and later, with this error as the cause."""
@@ -198,21 +191,13 @@ def _span_name(action: Action) -> str:
     return f"PP:{action}"  # as torch's own runtime names it; `pllab.traces` reads it
 
 
-class _Entry(NamedTuple):
-    rank: int
-    action: Action
-    stream: HostStream
-    start: Mark
-    end: Mark
-
-
 class ActionTimes:
     """When each action of one batch ran, forward and backward; several workers may write at once."""
 
     def __init__(self, engine: Engine, num_ranks: int) -> None:
         self._engine = engine
         self._num_ranks = num_ranks
-        self._entries: list[_Entry] = []
+        self._entries: list[tuple[int, Action, HostStream, Mark, Mark]] = []
         self._running: dict[int, Action] = {}
 
     def __len__(self) -> int:
@@ -233,8 +218,8 @@ class ActionTimes:
     def timeline(self, *, from_zero: bool = True) -> Timeline:
         """The timeline so far, from time zero or on the host's clock; on a GPU this waits for the actions to end."""
         spans = [
-            Span(entry.rank, entry.action, entry.stream.seconds(entry.start), entry.stream.seconds(entry.end))
-            for entry in list(self._entries)
+            Span(rank, action, stream.seconds(start), stream.seconds(end))
+            for rank, action, stream, start, end in list(self._entries)
         ]
         timeline = Timeline.of(spans, self._engine, self._num_ranks)
         return timeline.from_zero() if from_zero else timeline
@@ -250,4 +235,4 @@ class ActionTimes:
             raise
         finally:
             del self._running[rank]
-        self._entries.append(_Entry(rank, action, stream, start, stream.mark()))
+        self._entries.append((rank, action, stream, start, stream.mark()))

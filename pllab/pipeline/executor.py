@@ -4,15 +4,13 @@
 because neighbours share caches and memory.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 import torch
 from torch import nn
 
 from pllab.arguments import deadline, whole_number
-from pllab.pipeline.emulation import SleepStage, run_sleepers, sleeper
 from pllab.pipeline.engine import ActionTimes, Name, as_packet
 from pllab.pipeline.lanes import Lanes
 from pllab.pipeline.randomness import draw_seed
@@ -22,7 +20,6 @@ from pllab.pipeline.split import (
     Loss,
     Score,
     Tensors,
-    as_sequential,
     as_tuple,
     check_loss,
     check_stages,
@@ -31,8 +28,7 @@ from pllab.pipeline.split import (
     place_of,
     scatter_evenly,
 )
-from pllab.pipeline.stage import Stage, StageWork
-from pllab.pipeline.tied import shared_parameters
+from pllab.pipeline.stage import StageWork, stages_on
 from pllab.schedule import Schedule, check, interleaved, split_backwards
 from pllab.simulate import Costs, estimate
 from pllab.timeline import Timeline
@@ -57,8 +53,7 @@ class LaneExecutor:
     `stages[s]` is stage s; `devices[r]` is the device of rank r, by default the GPU of its stages, else `cpu:r`.
     `loss(output, target)` is a mean over its rows, as PyTorch's losses are. For a mean over tokens, give
     `mean_over=num_target_tokens` or another count of the targets. Stages may share parameters. With `recompute` a
-    stage keeps only its inputs and runs forward again before its backward. The batch gets no gradient. With
-    `SleepStage` stages the engine is `emulated`; then `step` needs no loss, batch or targets.
+    stage keeps only its inputs and runs forward again before its backward. The batch gets no gradient.
 
     Raises:
         ScheduleError: the schedule is illegal.
@@ -71,7 +66,7 @@ class LaneExecutor:
         self,
         schedule: Schedule,
         stages: Sequence[nn.Module],
-        loss: Loss | None = None,
+        loss: Loss,
         *,
         mean_over: Count | None = None,
         recompute: bool = False,
@@ -79,27 +74,25 @@ class LaneExecutor:
         timeout_s: float = 60.0,
     ) -> None:
         check(schedule)
-        _check_lanes(schedule, stages, devices)
+        check_stages(stages)
         check_loss(loss, mean_over)
+        num_stages, num_ranks = schedule.num_stages, schedule.num_ranks
+        if len(stages) != num_stages:
+            raise ValueError(f"the schedule has {num_stages} stages, not {len(stages)}; give one module for each")
+        if devices is not None and len(devices) != num_ranks:
+            raise ValueError(f"the schedule has {num_ranks} ranks, not {len(devices)}; give one device for each")
         self.schedule = schedule
         self.timeout_s = deadline(timeout_s)
-        self._sleepers = _sleepers_of(stages)
-        if loss is None and not self._sleepers:
-            raise ValueError("loss is None; give a function of output and target, or stages that all sleep")
         self._loss = loss
         self._mean_over = mean_over
         self._recompute = recompute
         self._lanes = Lanes([*map(checked_device, devices or _devices_of(schedule, stages))])
         homes = schedule.rank_of_stage
-        self._shared = shared_parameters([as_sequential(stage) for stage in stages])
-        self._stages = [
-            Stage(number, stage, self._lanes.devices[homes[number]], self._shared)
-            for number, stage in enumerate(stages)
-        ]
+        self._stages = stages_on(stages, [self._lanes.devices[homes[number]] for number in range(num_stages)])
         for stage in reversed(self._stages):  # a shared parameter ends up on the device of its first stage
             stage.module.to(stage.device)
 
-    def step(self, batch: Batch | None = None, targets: Batch | None = None) -> Step:
+    def step(self, batch: Batch, targets: Batch) -> Step:
         """Run every action of the schedule once; add to the parameters' `.grad`.
 
         Raises:
@@ -141,9 +134,7 @@ class LaneExecutor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, schedule: Schedule, batch: Batch | None, targets: Batch | None) -> Step:
-        if self._sleepers:
-            return Step(0.0, run_sleepers(self._lanes, schedule, self._sleepers, self.timeout_s))
+    def _run(self, schedule: Schedule, batch: Batch, targets: Batch) -> Step:
         micro_batches, score = self._cut(schedule.num_microbatches, batch, targets)
         last, seed = self._stages[-1], draw_seed()
         works = {
@@ -156,7 +147,7 @@ class LaneExecutor:
             entering[Name(last.number, False, number)] = as_packet([torch.full((), weight, device=last.device)])
         record = ActionTimes("real", len(self._lanes.devices))
         leaving = self._lanes.run(schedule, works, entering, record, self.timeout_s)
-        for shared in self._shared:
+        for shared in (one for stage in self._stages for one in stage.shared):
             parameter = shared.parameter
             if (gradient := works[shared.stage].gradient_of(shared)) is not None:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
@@ -164,11 +155,8 @@ class LaneExecutor:
         losses = [loss for packet in packets for loss in packet.tensors if loss is not None]
         return Step(score.total(losses), record.timeline())
 
-    def _cut(self, num_microbatches: int, batch: Batch | None, targets: Batch | None) -> tuple[list[Tensors], Score]:
+    def _cut(self, num_microbatches: int, batch: Batch, targets: Batch) -> tuple[list[Tensors], Score]:
         """The micro-batches, and the loss of each from its targets."""
-        if batch is None or targets is None:
-            name = "batch" if batch is None else "targets"
-            raise ValueError(f"{name} is None; give step(batch, targets), only sleeping stages run without them")
         both = {"batch": as_tuple(batch, "batch"), "targets": as_tuple(targets, "targets")}
         rows, num_targets = map(num_rows, both.values())
         if rows != num_targets:  # a loss might broadcast the shorter one
@@ -179,15 +167,14 @@ class LaneExecutor:
                 "give a larger batch or make a schedule of fewer micro-batches"
             )
         micro_batches, parts = (scatter_evenly(each, num_microbatches) for each in both.values())
-        assert self._loss is not None, "stages that compute have a loss"
         return micro_batches, Score(self._loss, parts, self._mean_over, self._stages[-1].device)
 
 
 def calibrate(
     stages: Sequence[nn.Module],
-    batch: Batch | None = None,
-    targets: Batch | None = None,
-    loss: Loss | None = None,
+    batch: Batch,
+    targets: Batch,
+    loss: Loss,
     *,
     num_microbatches: int,
     num_ranks: int | None = None,
@@ -226,47 +213,18 @@ def calibrate(
     schedule = interleaved(num_ranks, num_microbatches, len(stages) // num_ranks)
     num_steps = 1 + whole_number("repeats", repeats)
     runs: list[tuple[Schedule, Timeline]] = []
-    with _gradients_kept(nn.ModuleList(stages)):
+    modules = nn.ModuleList(stages)
+    before = [(parameter, parameter.grad) for parameter in modules.parameters()]
+    modules.zero_grad()
+    try:
         for variant in (schedule, split_backwards(schedule)):
             with LaneExecutor(variant, stages, loss, devices=devices, timeout_s=timeout_s) as executor:
                 timelines = [executor.step(batch, targets).timeline for _ in range(num_steps)]
             runs += [(variant, timeline) for timeline in timelines[1:]]
-    return estimate(runs)
-
-
-@contextmanager
-def _gradients_kept(modules: nn.Module) -> Iterator[None]:
-    before = [(parameter, parameter.grad) for parameter in modules.parameters()]
-    modules.zero_grad(set_to_none=True)
-    try:
-        yield
     finally:
         for parameter, gradient in before:
             parameter.grad = gradient
-
-
-def _sleepers_of(stages: Sequence[nn.Module]) -> list[SleepStage]:
-    """The stages, if all of them sleep; none, if none does."""
-    found = [sleeper(stage) for stage in stages]
-    asleep = [one for one in found if one is not None]
-    if asleep and None in found:
-        raise ValueError(
-            f"stage {found.index(asleep[0])} sleeps and stage {found.index(None)} does not; let all sleep, or none"
-        )
-    return asleep
-
-
-def _check_lanes(schedule: Schedule, stages: Sequence[nn.Module], devices: Sequence[torch.device | str] | None) -> None:
-    """Refuse another number of stages or devices than the schedule has.
-
-    Raises:
-        ValueError: the numbers differ, or a stage is not a module.
-    """
-    check_stages(stages)
-    if len(stages) != schedule.num_stages:
-        raise ValueError(f"the schedule has {schedule.num_stages} stages, not {len(stages)}; give one module for each")
-    if devices is not None and len(devices) != schedule.num_ranks:
-        raise ValueError(f"the schedule has {schedule.num_ranks} ranks, not {len(devices)}; give one device for each")
+    return estimate(runs)
 
 
 def _devices_of(schedule: Schedule, stages: Sequence[nn.Module]) -> list[torch.device]:

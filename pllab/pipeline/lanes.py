@@ -16,8 +16,9 @@ import torch
 from torch.profiler import record_function
 
 from pllab import accelerator
+from pllab.comm.devices import is_gpu
 from pllab.pipeline.engine import ActionTimes, Name, Packet, Packets, Transport, Wire, Work, interpret
-from pllab.pipeline.streams import GpuStream, HostStream, stream_for
+from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
@@ -53,9 +54,9 @@ class Lanes:
 
     def __init__(self, devices: Sequence[torch.device | str]) -> None:
         self.devices = [torch.device(device) for device in devices]
-        self._streams = [stream_for(device) for device in self.devices]
+        self._streams = [GpuStream(device) if is_gpu(device) else HostStream() for device in self.devices]
         self._gpus = [stream for stream in self._streams if isinstance(stream, GpuStream)]
-        self.workers: Workers | None = None  # the same object until they end
+        self._workers: Workers | None = None
         self._process = 0
         self._at_work = threading.Lock()
 
@@ -123,16 +124,10 @@ class Lanes:
 
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
-        workers, self.workers = self.workers, None
+        workers, self._workers = self._workers, None
         if workers is not None and self._process == os.getpid():
             self._close_at_end.detach()
             workers.close(patience_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @contextmanager
     def _in_use(self) -> Iterator[Workers]:
@@ -140,10 +135,10 @@ class Lanes:
         if not self._at_work.acquire(blocking=False):
             raise RuntimeError("these lanes are at work on another thread; make a pipe or executor for each thread")
         try:
-            if self.workers is None or self._process != os.getpid():  # threads do not follow a process into its fork
-                self.workers, self._process = _one_for_each(self.devices), os.getpid()
-                self._close_at_end = weakref.finalize(self, self.workers.close)
-            yield self.workers
+            if self._workers is None or self._process != os.getpid():  # threads do not follow a process into its fork
+                self._workers, self._process = _one_for_each(self.devices), os.getpid()
+                self._close_at_end = weakref.finalize(self, self._workers.close)
+            yield self._workers
         except (KeyboardInterrupt, Overdue):
             self.close(patience_s=0.1)  # the workers may still be in their rows; they end by themselves
             raise

@@ -41,9 +41,8 @@ from pllab.pipeline.split import (
     single,
     split_module,
 )
-from pllab.pipeline.stage import Stage, StageWork
-from pllab.pipeline.tied import shared_parameters
-from pllab.schedule import Schedule, breadth_first
+from pllab.pipeline.stage import StageWork, stages_on
+from pllab.schedule import breadth_first
 from pllab.timeline import Timeline
 
 
@@ -82,18 +81,24 @@ class Pipe(nn.Module):
     ) -> None:
         super().__init__()
         partitions, devices = sequential.cut if isinstance(sequential, _Cut) else split_module(sequential)
-        self.split_size, self.num_microbatches = _checked_split(split_size, num_microbatches)
+        if split_size is not None and num_microbatches is not None:
+            raise ValueError(
+                f"split_size is {split_size} and num_microbatches {num_microbatches}: the first is the rows of a "
+                "micro-batch and the second their number, so they say the same thing twice; give one of them"
+            )
+        size = whole_number("split_size", 1 if split_size is None else split_size)
+        count = whole_number("num_microbatches", 1 if num_microbatches is None else num_microbatches)
+        self._scatter = partial(scatter, split_size=size)
+        if num_microbatches is not None:
+            self._scatter = partial(scatter_evenly, num_microbatches=count)
         self.partitions = nn.ModuleList(partitions)
         self.devices = devices
         self.recompute = recompute
         self.timeout_s = deadline(timeout_s)
         self._lanes = Lanes(list(dict.fromkeys(devices)))
-        self._shared = shared_parameters(partitions)
-        self._stages = [
-            Stage(number, partition, device, self._shared)
-            for number, (partition, device) in enumerate(zip(partitions, devices, strict=True))
-        ]
-        self._make_rows(self.num_microbatches or 1)
+        self._stages = stages_on(partitions, devices)
+        self._shared = [shared for stage in self._stages for shared in stage.shared]
+        self._make_rows(count)
         self._record = ActionTimes("real", len(self._lanes.devices))
 
     @classmethod
@@ -114,11 +119,6 @@ class Pipe(nn.Module):
         return cls(_Cut(partitions, devices), split_size, **options)
 
     @property
-    def schedule(self) -> Schedule:
-        """The schedule of the last batch; before the first batch, that of a batch with enough rows."""
-        return self._schedule
-
-    @property
     def last_timeline(self) -> Timeline:
         """The timeline of the last batch: its forward and, if there was one, its backward."""
         return self._record.timeline()
@@ -133,23 +133,19 @@ class Pipe(nn.Module):
             Exception: the first exception of a stage, with a note that names its action.
         """
         batch = as_tuple(x, "the input of the pipe")
-        if self.split_size is not None:
-            micro_batches = scatter(batch, self.split_size)
-        else:
-            micro_batches = scatter_evenly(batch, self.num_microbatches or 1)
-        if len(micro_batches) != self._schedule.num_microbatches:
+        micro_batches = self._scatter(batch)
+        if len(micro_batches) != self.schedule.num_microbatches:
             self._make_rows(len(micro_batches))
         run = _Run(self, batch, [len(part[0]) for part in micro_batches])
         outputs, needs_grad = run.forward(micro_batches)
         if torch.is_grad_enabled() and any(needs_grad):
             parameters = [shared.parameter for shared in self._shared]
             token = _Reverse.apply(run, torch.zeros((), requires_grad=True), *batch, *parameters)
-            attached = _Attach.apply(run, needs_grad, token, *outputs)
-            outputs = attached if isinstance(attached, tuple) else (attached,)
+            outputs = _Attach.apply(run, needs_grad, token, *outputs)
         return single(outputs)
 
     def close(self) -> None:
-        """End the workers; the next batch starts new ones."""
+        """End the workers; the next batch or backward starts new ones."""
         self._lanes.close()
 
     def __enter__(self) -> Self:
@@ -159,10 +155,9 @@ class Pipe(nn.Module):
         self.close()
 
     def _make_rows(self, num_microbatches: int) -> None:
-        """The row of each worker, forward and backward."""
-        ranks = [self._lanes.devices.index(device) for device in self.devices]
-        self._schedule = breadth_first(ranks, num_microbatches)
-        self._forwards, self._backwards = self._schedule.only("F"), self._schedule.only("B")
+        """The row of each worker, forward and backward, until a batch has another number of micro-batches."""
+        self.schedule = breadth_first([*map(self._lanes.devices.index, self.devices)], num_microbatches)
+        self._forwards, self._backwards = self.schedule.only("F"), self.schedule.only("B")
 
 
 class _Cut(nn.Sequential):
@@ -190,7 +185,6 @@ class _Run:
         )
         seed = draw_seed()
         self._works = {stage.number: StageWork(stage, seed, recompute=pipe.recompute) for stage in pipe._stages}
-        self._opened: object = None
         self.grads: Sequence[torch.Tensor | None] = ()
         self.ready: torch.Event | None = None
 
@@ -198,7 +192,6 @@ class _Run:
         """Run the F's; return the outputs of the whole batch, and which of them need a gradient."""
         entering = {Name(0, True, i): as_packet(part, self._flags) for i, part in enumerate(micro_batches)}
         leaving = self._run_rows(self._pipe._forwards, self._works, entering)
-        self._opened = self._pipe._lanes.workers
         packets = [leaving[Name(len(self._works), True, i)] for i in range(len(micro_batches))]
         outputs = [tuple(tensor for tensor in packet.tensors if tensor is not None) for packet in packets]
         _check_rows(outputs, self._sizes)
@@ -206,8 +199,6 @@ class _Run:
 
     def backward(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
         """Run the B's; return the gradients of the inputs and of the shared parameters."""
-        if self._opened is not self._pipe._lanes.workers:
-            raise RuntimeError("the pipe was closed after this batch went forward; call backward before close()")
         if not self._works:
             raise RuntimeError(
                 "this batch went backward before and its activations are gone; call the pipe again for a new graph"
@@ -225,16 +216,10 @@ class _Run:
 
 
 class _Attach(torch.autograd.Function):
-    """Give the outputs a place in the caller's graph; in backward, keep their gradients for `_Reverse`."""
+    """Give the outputs a place in the caller's graph, behind the token; in backward, keep their gradients."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        run: _Run,
-        needs_grad: Sequence[bool],
-        token: torch.Tensor,  # noqa: ARG004 - what joins the two functions
-        *outputs: torch.Tensor,
-    ) -> Tensors:
+    def forward(ctx: Any, run: _Run, needs_grad: Sequence[bool], _: torch.Tensor, *outputs: torch.Tensor) -> Tensors:
         ctx.run = run
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(out for out, flag in zip(outputs, needs_grad, strict=True) if not flag))
@@ -261,17 +246,6 @@ class _Reverse(torch.autograd.Function):
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         inputs, shared = ctx.run.backward()
         return None, None, *inputs, *shared
-
-
-def _checked_split(split_size: int | None, num_microbatches: int | None) -> tuple[int | None, int | None]:
-    if num_microbatches is None:
-        return (1 if split_size is None else whole_number("split_size", split_size)), None
-    if split_size is not None:
-        raise ValueError(
-            f"split_size is {split_size} and num_microbatches {num_microbatches}: the first is the rows of a "
-            "micro-batch and the second their number, so they say the same thing twice; give one of them"
-        )
-    return None, whole_number("num_microbatches", num_microbatches)
 
 
 def _check_rows(outputs: Sequence[Tensors], sizes: Sequence[int]) -> None:

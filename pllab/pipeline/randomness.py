@@ -8,8 +8,8 @@ its draws depend on nothing else, and are the same when the stage is computed ag
 first forward, by a dispatch mode; from then on every operation of that stage goes through that mode.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -68,12 +68,8 @@ class Draws:
             return
         generator = torch.Generator(self._device)
         generator.manual_seed(_seed_of(batch_seed, self._stage, micro_batch))
-        with ExitStack() as modes:
-            dispatch = None
-            if may_draw_more:
-                dispatch = modes.enter_context(_SeededDispatch(generator, f"stage {self._stage}"))
-            if has_dropout:
-                modes.enter_context(_SeededDropout(generator))
+        dispatch = _SeededDispatch(generator, f"stage {self._stage}") if may_draw_more else None
+        with dispatch or nullcontext(), _SeededDropout(generator) if has_dropout else nullcontext():
             yield
         if dispatch is not None:
             self._draws_more[flags] = dispatch.has_drawn
@@ -91,13 +87,7 @@ class _SeededDropout(TorchFunctionMode):
         super().__init__()
         self._generator = generator
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],  # noqa: ARG002 - torch's signature
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:  # noqa: ARG002
         call = self._dropout if func is functional.dropout else func
         return call(*args, **(kwargs or {}))
 
@@ -121,13 +111,7 @@ class _SeededDispatch(TorchDispatchMode):
         self._where = where
         self.has_drawn = False
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],  # noqa: ARG002 - torch's signature
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:  # noqa: ARG002
         options = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded not in func.tags or options.get("generator") is not None:
             return func(*args, **options)
@@ -136,13 +120,14 @@ class _SeededDispatch(TorchDispatchMode):
         self.has_drawn = True
         if func is torch.ops.aten.native_dropout.default:  # what functional.dropout is on a GPU
             return self._native_dropout(*args, **options)
-        if not any("generator" in _arguments(overload) for overload in _overloads(func)):
+        packet = func.overloadpacket
+        if not any("generator" in _arguments(getattr(packet, name)) for name in packet.overloads()):
             raise ValueError(
-                f"{self._where} calls {func.overloadpacket.__name__}, which draws inside a kernel that takes no "
+                f"{self._where} calls {packet.__name__}, which draws inside a kernel that takes no "
                 "generator, so its numbers would depend on the threads; use attn_implementation='eager' for attention, "
                 "or set its dropout to 0"
             )
-        return func.overloadpacket(*args, **options | {"generator": self._generator})
+        return packet(*args, **options | {"generator": self._generator})
 
     def _native_dropout(self, x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
         keep = torch.empty_like(x, dtype=torch.bool).bernoulli_(1.0 - p if train else 1.0, generator=self._generator)
@@ -156,7 +141,3 @@ def _drops_nothing(func: Any, args: Sequence[Any], options: Mapping[str, Any]) -
 
 def _arguments(overload: Any) -> list[str]:
     return [argument.name for argument in overload._schema.arguments]
-
-
-def _overloads(func: Any) -> list[Any]:
-    return [getattr(func.overloadpacket, name) for name in func.overloadpacket.overloads()]

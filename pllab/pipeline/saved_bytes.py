@@ -9,24 +9,16 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
 
 from pllab.pipeline.split import check_stages
-
-
-class Change(NamedTuple):
-    """A tensor is saved (+1) or freed (-1): when, by which stage, and in which memory it is."""
-
-    seconds: float
-    stage: int
-    storage: int
-    num_bytes: int
-    change: int
 
 
 class SavedBytes:
@@ -34,7 +26,9 @@ class SavedBytes:
 
     def __init__(self, num_stages: int) -> None:
         self._num_stages = num_stages
-        self._changes: list[Change] = []  # append is atomic, so workers need no lock
+        # When, by which stage, in which memory, how many bytes, and whether a tensor was saved (+1) or freed (-1). To
+        # append is atomic, so workers need no lock.
+        self._changes: list[tuple[float, int, int, int, int]] = []
 
     @property
     def now(self) -> tuple[int, ...]:
@@ -49,15 +43,13 @@ class SavedBytes:
     def over_time(self, stage: int) -> list[tuple[float, int]]:
         """The staircase of one stage: `(seconds, bytes held from then on)`; time starts at the first saved tensor."""
         holders: Counter[int] = Counter()
-        held, steps = 0, []
-        changes = tuple(self._changes)
-        for change in changes:
-            if change.stage != stage:
-                continue
-            holders[change.storage] += change.change
-            first, last = change.change > 0 and holders[change.storage] == 1, holders[change.storage] == 0
-            held += change.num_bytes * (first - last)
-            steps.append((change.seconds - changes[0].seconds, held))
+        held, steps, changes = 0, [], tuple(self._changes)
+        for seconds, of, storage, num_bytes, change in changes:
+            if of == stage:
+                holders[storage] += change
+                if holders[storage] == max(change, 0):  # the first holder came, or the last one went
+                    held += change * num_bytes
+                steps.append((seconds - changes[0][0], held))
         return steps
 
     def hold(self, stage: int, holder: object, tensor: torch.Tensor) -> None:
@@ -67,7 +59,7 @@ class SavedBytes:
         weakref.finalize(holder, self._add, stage, storage, num_bytes, -1).atexit = False
 
     def _add(self, stage: int, storage: int, num_bytes: int, change: int) -> None:
-        self._changes.append(Change(time.perf_counter(), stage, storage, num_bytes, change))
+        self._changes.append((time.perf_counter(), stage, storage, num_bytes, change))
 
 
 @contextmanager
@@ -92,55 +84,37 @@ def live_saved_bytes(stages: Sequence[nn.Module]) -> Iterator[SavedBytes]:
     """
     check_stages(stages)
     saved = SavedBytes(len(stages))
-    with ExitStack() as stack:
-        for number, stage in enumerate(stages):
-            stack.enter_context(_watching(saved, number, stage))
-        yield saved
-
-
-class _SavedTensor:
-    """What autograd holds in place of a tensor; the tensor is freed with it."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor.detach()  # the tensor itself could keep its own graph alive
-
-
-@contextmanager
-def _watching(saved: SavedBytes, number: int, stage: nn.Module) -> Iterator[None]:
-    """Put the hooks around every forward of one stage."""
-    running = threading.local()
-
-    def enter(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        weights = {_storage(tensor) for tensor in (*stage.parameters(), *stage.buffers())}
-
-        def pack(tensor: torch.Tensor) -> _SavedTensor:
-            holder = _SavedTensor(tensor)
-            if _storage(tensor) not in weights:
-                saved.hold(number, holder, tensor)
-            return holder
-
-        for tensor in _tensors(inputs):
-            saved.hold(number, tensor, tensor)
-        running.hooks = saved_tensors_hooks(pack, lambda holder: holder.tensor)
-        running.hooks.__enter__()
-
-    def leave(*_: object) -> None:
-        running.hooks.__exit__()
-
-    handles = [stage.register_forward_pre_hook(enter), stage.register_forward_hook(leave, always_call=True)]
+    handles = [handle for number, stage in enumerate(stages) for handle in _watch(saved, number, stage)]
     try:
-        yield
+        yield saved
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _tensors(inputs: tuple[Any, ...]) -> Iterator[torch.Tensor]:
-    """The tensors among a module's inputs, also inside a tuple of several."""
-    for value in inputs:
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, torch.Tensor):
-                yield part
+def _watch(saved: SavedBytes, number: int, stage: nn.Module) -> list[RemovableHandle]:
+    """Put the hooks around every forward of one stage, until their handles are removed."""
+    running = threading.local()
+
+    def enter(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        weights = {_storage(tensor) for tensor in (*stage.parameters(), *stage.buffers())}
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            kept = tensor.detach()  # the tensor itself could keep its own graph alive
+            if _storage(tensor) not in weights:
+                saved.hold(number, kept, tensor)
+            return kept
+
+        for tensor in tree_leaves(inputs):
+            if isinstance(tensor, torch.Tensor):
+                saved.hold(number, tensor, tensor)
+        running.hooks = saved_tensors_hooks(pack, lambda kept: kept)
+        running.hooks.__enter__()
+
+    def leave(*_: object) -> None:
+        running.hooks.__exit__()
+
+    return [stage.register_forward_pre_hook(enter), stage.register_forward_hook(leave, always_call=True)]
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -11,6 +11,7 @@ with these weights as gradients.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -64,9 +65,11 @@ def split_module(sequential: nn.Sequential) -> tuple[list[nn.Sequential], list[t
         )
     if len(sequential) == 0:
         raise ValueError("the nn.Sequential is empty; a pipeline needs at least one layer")
-    located = _located(list(sequential))
+    own = [_device_of(index, module) for index, module in enumerate(sequential)]
+    first = next((device for device in own if device is not None), torch.device("cpu"))
+    _, *places = accumulate(own, lambda before, device: device or before, initial=first)
     partitions, devices = [], []
-    for device, group in groupby(located, key=lambda pair: pair[0]):
+    for device, group in groupby(zip(places, sequential, strict=True), key=itemgetter(0)):
         partitions.append(nn.Sequential(*(module for _, module in group)))
         devices.append(device)
     return partitions, devices
@@ -90,17 +93,6 @@ def checked_device(device: torch.device | str) -> torch.device:
     if parsed.type != "cpu" and not is_gpu(parsed):
         raise ValueError(f"device {str(parsed)!r} is neither a CPU lane nor a CUDA GPU; use 'cpu:0' or 'cuda:0'")
     return accelerator.gpu(parsed.index or 0) if is_gpu(parsed) else parsed
-
-
-def _located(modules: list[nn.Module]) -> list[tuple[torch.device, nn.Module]]:
-    """Pair each module with its device; a module without one takes its predecessor's, or else the first there is."""
-    devices = [_device_of(index, module) for index, module in enumerate(modules)]
-    current = next((device for device in devices if device is not None), torch.device("cpu"))
-    located = []
-    for device, module in zip(devices, modules, strict=True):
-        current = current if device is None else device
-        located.append((current, module))
-    return located
 
 
 def _device_of(index: int, module: nn.Module) -> torch.device | None:
@@ -209,11 +201,9 @@ def num_rows(batch: Tensors) -> int:
         ValueError: the batch is empty or its tensors differ in their number of rows.
     """
     rows = {tensor.shape[0] if tensor.dim() else None for tensor in batch}
-    if len(rows) != 1 or None in rows:
+    if len(rows) != 1 or rows & {None, 0}:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in batch)
-        raise ValueError(f"the tensors of a batch must have the same number of rows, not shapes {shapes}")
-    if 0 in rows:
-        raise ValueError("the batch has no rows; a pipeline needs at least one")
+        raise ValueError(f"the tensors of a batch must have the same number of rows, at least one, not shapes {shapes}")
     return len(batch[0])
 
 
@@ -290,8 +280,8 @@ def check_loss(loss: object, mean_over: object) -> None:
     Raises:
         ValueError: one of them is not a function.
     """
-    for name, value in (("loss", loss), ("mean_over", mean_over)):
-        if value is not None and not callable(value):
+    for name, value in (("loss", loss), ("mean_over", mean_over or len)):
+        if not callable(value):
             raise ValueError(f"{name} is {value!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
 
 

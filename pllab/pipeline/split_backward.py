@@ -13,6 +13,7 @@ from those. A node with a branch is visited twice; each time it computes only th
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -116,7 +117,8 @@ def _branches(trunk: set[Node], roots: Sequence[Node]) -> tuple[dict[Node, list[
         if not isinstance(node, BackwardCFunction) and not leaves & apart and all(uses[leaf] == 1 for leaf in leaves)
     }
     together = apart.union(*(leaves for node, leaves in hanging.items() if node not in alone))
-    return {node: [*map(_tensor, leaves)] for node, leaves in alone.items()}, [*map(_tensor, together)]
+    tensor = attrgetter("variable")
+    return {node: [*map(tensor, leaves)] for node, leaves in alone.items()}, [*map(tensor, together)]
 
 
 def _below(node: Node) -> list[Node]:
@@ -127,11 +129,6 @@ def _leaves_beside(starts: Iterable[Node], trunk: set[Node]) -> set[Node]:
     """The graph's leaves below some nodes, on paths that avoid the trunk."""
     beside = _reached(set(starts) - trunk, lambda node: [below for below in _below(node) if below not in trunk])
     return {node for node in beside if hasattr(node, "variable")}
-
-
-def _tensor(leaf: Node) -> torch.Tensor:
-    tensor: torch.Tensor = leaf.variable  # type: ignore[attr-defined]
-    return tensor
 
 
 def _free(nodes: Iterable[Node]) -> None:
@@ -151,13 +148,9 @@ def _saved_names(kind: type[Node]) -> tuple[str, ...]:
 def _replace(saved: Any) -> None:
     """Put nothing in the place of a saved tensor; one that has hooks already (or holds nothing) stays as it is."""
     try:
-        saved.register_hooks(_nothing, _gone)
+        saved.register_hooks(lambda _: None, _gone)
     except (RuntimeError, AttributeError):
         return
-
-
-def _nothing(_: torch.Tensor) -> None:
-    return None
 
 
 def _gone(_: None) -> torch.Tensor:

@@ -17,7 +17,7 @@ from pllab.pipeline.engine import NOTHING, Packet
 from pllab.pipeline.randomness import Draws
 from pllab.pipeline.split import Score, Tensors, WithDevice, as_sequential, as_tuple, single
 from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
-from pllab.pipeline.tied import Shared
+from pllab.pipeline.tied import Shared, shared_parameters
 from pllab.schedule import Action, Kind
 
 _SAME = 1e-5  # relative; kernels of a GPU may add up in another order
@@ -31,10 +31,21 @@ class Stage:
 
     def __init__(self, number: int, module: nn.Module, device: torch.device, shared: Sequence[Shared] = ()) -> None:
         self.number = number
-        self.module = as_sequential(module)
+        self.module = module
         self.device = torch.device("cpu") if device.type == "cpu" else device  # torch knows lanes as the CPU
         self.shared = [one for one in shared if one.stage == number]
         self.draws = Draws(number, self.module, self.device)
+
+
+def stages_on(modules: Sequence[nn.Module], devices: Sequence[torch.device]) -> list[Stage]:
+    """The stages of a pipeline, each on its device; a parameter that several have is the first one's.
+
+    Raises:
+        ValueError: two stages hold the same module.
+    """
+    chains = [*map(as_sequential, modules)]
+    shared, pairs = shared_parameters(chains), zip(chains, devices, strict=True)
+    return [Stage(number, chain, device, shared) for number, (chain, device) in enumerate(pairs)]
 
 
 class _Saved(NamedTuple):
@@ -91,10 +102,11 @@ class StageWork:
             case _:
                 return self._backward(action.microbatch, packet, whole=action.kind is Kind.B)
 
-    def run(self, microbatch: int, inputs: Sequence[torch.Tensor]) -> Tensors:
+    def run(self, microbatch: int, inputs: Sequence[torch.Tensor], *, again: bool = False) -> Tensors:
         """Run the layers, and the loss if there is a score; a single tensor goes in as it is, several as one tuple.
 
-        Seed, stage and micro-batch decide the random draws. A stage that begins in place works on a copy of its input.
+        Seed, stage and micro-batch decide the random draws. A stage that begins in place works on a copy of its input,
+        and `again` on copies of its buffers, which the first time has changed already.
 
         Raises:
             ValueError: the layers do not return tensors, or the loss is not one real number.
@@ -102,9 +114,12 @@ class StageWork:
         stage = self._stage
         if self._begins_in_place:
             inputs = [tensor.clone() for tensor in inputs]
+        swapped = self._shadows
+        if again:
+            swapped = swapped | {name: buffer.clone() for name, buffer in stage.module.named_buffers()}
         with stage.draws.seeded(self._seed, microbatch, self._mode), _explained(stage.number):
             value = single(tuple(inputs))
-            result = functional_call(stage.module, self._shadows, (value,)) if self._shadows else stage.module(value)
+            result = functional_call(stage.module, swapped, (value,)) if swapped else stage.module(value)
         outputs = as_tuple(result, f"stage {stage.number}")
         return outputs if self._score is None else (self._score.of(microbatch, outputs),)
 
@@ -116,7 +131,8 @@ class StageWork:
         if trains and self._recompute:
             with torch.no_grad():
                 outputs = self.run(microbatch, inputs)
-            needs_grad = [_may_have_grad(output) and self._leads_back(inputs) for output in outputs]
+            trained = any(one.requires_grad for one in (*self._stage.module.parameters(), *inputs))
+            needs_grad = [trained and _may_have_grad(output) for output in outputs]  # no graph can say so yet
             self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
         else:
             outputs = self.run(microbatch, inputs)
@@ -126,23 +142,15 @@ class StageWork:
         return Packet([output.detach() for output in outputs], needs_grad)
 
     def _forward_again(self, microbatch: int, packet: Packet) -> Packet:
-        (inputs, _, sums), buffers = self._saved[microbatch], list(self._stage.module.named_buffers())
-        versions = [_version(buffer) for _, buffer in buffers]
+        inputs, _, sums = self._saved[microbatch]
         with torch.enable_grad():
-            outputs = self.run(microbatch, inputs)
+            outputs = self.run(microbatch, inputs, again=True)
         for before, now in zip(sums, _sums(outputs), strict=True):
             if not torch.allclose(before, now, rtol=_SAME, atol=0.0, equal_nan=True):
                 raise ValueError(
                     f"stage {self._stage.number} computed micro-batch {microbatch} again and got another result; let "
                     "its layers draw random numbers with torch alone, overwrite no input and keep no state, or switch "
                     "recompute off"
-                )
-        after = dict(self._stage.module.named_buffers())
-        for (name, buffer), version in zip(buffers, versions, strict=True):
-            if after.get(name) is not buffer or _version(buffer) != version:
-                raise ValueError(
-                    f"stage {self._stage.number} changed its buffer {name} twice, because it is computed again; "
-                    "switch recompute off, or call eval() on that layer"
                 )
         self._saved[microbatch] = _Saved(inputs, outputs)
         return packet
@@ -160,11 +168,6 @@ class StageWork:
     def _backward_weight(self, microbatch: int) -> Packet:
         backward_weight(self._rests.pop(microbatch))
         return NOTHING
-
-    def _leads_back(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """Whether a backward of this stage would find anything to do; before recomputation no graph can say so."""
-        trained = any(parameter.requires_grad for parameter in self._stage.module.parameters())
-        return trained or any(tensor.requires_grad for tensor in inputs)
 
 
 def overwrites_input(stage: nn.Module) -> bool:
@@ -213,11 +216,6 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
                 f"stage {number} has a {type(part).__name__} {how}, which mixes the rows of a micro-batch "
                 f"where the plain model mixes those of the batch; use LayerNorm or GroupNorm{way_out}"
             )
-
-
-def _version(tensor: torch.Tensor) -> int:
-    """How often it was written to; torch does not count what was made under inference_mode."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:

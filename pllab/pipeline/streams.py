@@ -121,8 +121,3 @@ class GpuStream(HostStream):
         if device not in self._sources:  # torch has few streams and deals them out again: one for each source
             self._sources[device] = torch.Stream(device)
         return self._sources[device]
-
-
-def stream_for(device: torch.device) -> HostStream:
-    """The stream of a stage on this device."""
-    return GpuStream(device) if is_gpu(device) else HostStream()

@@ -6,9 +6,9 @@ timing. On ranks each process has a copy, and what a step adds to the copies is 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -102,10 +102,10 @@ class Tied:
         # Every rank makes every group, also those of other pipelines beside this one.
         everywhere = sorted({ranks for part in all_gather_object([ranks for ranks, _ in apart]) for ranks in part})
         groups = dict(zip([ranks for ranks in everywhere if rank() in ranks], make_groups(everywhere), strict=True))
-        mine = [(ranks, places) for ranks, places in apart if rank() in ranks]
-        self._weights = [_Weight(places, modules, groups[ranks]) for ranks, places in mine]
-        for weight, (ranks, _) in zip(self._weights, mine, strict=True):
-            for copy in weight.copies:
+        self._modules = modules
+        self._weights = [(places, groups[ranks]) for ranks, places in apart if rank() in ranks]
+        for ranks, places in apart:
+            for copy in self._copies(places):
                 copy.num_stages = len(ranks)  # type: ignore[attr-defined]  # read where norms are summed over ranks
 
     @contextmanager
@@ -115,43 +115,32 @@ class Tied:
         Raises:
             PeerError: another rank went away or did not come in time.
         """
-        before = [copy.grad for copy in self._copies()]
-        for copy in self._copies():
+        everywhere = [place for places, _ in self._weights for place in places]
+        before = [copy.grad for copy in self._copies(everywhere)]
+        for copy in self._copies(everywhere):
             copy.grad = None
         try:
             yield
-            totals = [weight.added() for weight in self._weights]
+            totals = [self._added(places, group) for places, group in self._weights]
         finally:  # what was there before outlives a step that fails
-            for copy, grad in zip(self._copies(), before, strict=True):
+            for copy, grad in zip(self._copies(everywhere), before, strict=True):
                 copy.grad = grad
-        for weight, added in zip(self._weights, totals, strict=True):
-            for copy in weight.copies:
+        for (places, _), added in zip(self._weights, totals, strict=True):
+            for copy in self._copies(places):
                 if copy.requires_grad:
                     copy.grad = added.clone() if copy.grad is None else copy.grad + added
 
-    def _copies(self) -> list[nn.Parameter]:
-        return [copy for weight in self._weights for copy in weight.copies]
-
-
-class _Weight(NamedTuple):
-    """One tied weight on this rank: its places in the stages, and the group of the ranks that have one."""
-
-    places: Sequence[Place]
-    modules: Mapping[int, nn.Sequential]
-    group: Any
-
-    @property
-    def copies(self) -> list[nn.Parameter]:
+    def _copies(self, places: Iterable[Place]) -> list[nn.Parameter]:
         """This rank's parameters at the places, each once; looked up anew, because sharded stages swap theirs."""
-        mine = [self.modules[stage].get_parameter(name) for stage, name in self.places if stage in self.modules]
+        mine = [self._modules[stage].get_parameter(name) for stage, name in places if stage in self._modules]
         return list({id(parameter): parameter for parameter in mine}.values())
 
-    def added(self) -> torch.Tensor:
+    def _added(self, places: Sequence[Place], group: Group) -> torch.Tensor:
         """The sum of all copies' gradients, on all ranks."""
-        copies = self.copies
+        copies = self._copies(places)
         total = torch.zeros_like(copies[0], requires_grad=False)
         for copy in copies:
             if copy.grad is not None:
                 total += copy.grad
-        all_reduce(total, self.group)
+        all_reduce(total, group)
         return total

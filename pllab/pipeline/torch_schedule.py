@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,15 +56,15 @@ def to_torch(
     from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
     check(schedule)
-    check_ranks(schedule, stages, group)
+    _check_rank(schedule, stages, group)
     check_loss(loss, None)
-    if backend_name() is None:
-        raise ValueError("there is no process group; call pllab.comm.setup(rank, world_size) first")
-    _check_even(schedule)
     place = place_on_rank(stages)
     make = PipelineStage if timing is None else _timed_stage(timing)
     torch_stages = [make(stages[number], number, schedule.num_stages, place, group=group) for number in sorted(stages)]
-    share = partial(_share_of, loss, schedule.num_microbatches)
+
+    def share(output: Any, target: Any) -> torch.Tensor:
+        return loss(output, target) / schedule.num_microbatches
+
     runtime = _PipelineScheduleRuntime(torch_stages, schedule.num_microbatches, loss_fn=share, scale_grads=False)
     with tempfile.TemporaryDirectory(prefix="pllab-schedule-") as folder:
         file = Path(folder, "schedule.csv")
@@ -87,12 +86,8 @@ def forwards_of(runtime: "PipelineScheduleMulti") -> "PipelineScheduleMulti":
     return runtime
 
 
-def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module], group: Group | None = None) -> None:
-    """Refuse a group of another size than the schedule, or the stages of another rank.
-
-    Raises:
-        ValueError: the group or the stages do not fit.
-    """
+def _check_rank(schedule: Schedule, stages: Mapping[int, nn.Module], group: Group | None) -> None:
+    """Refuse no group, one of another size than the schedule, the stages of another rank, or uneven ranks."""
     if not isinstance(stages, Mapping):
         raise ValueError(f"the stages are a {type(stages).__name__}; give this rank's by number, as {{0: module}}")
     check_modules(stages)
@@ -104,6 +99,14 @@ def check_ranks(schedule: Schedule, stages: Mapping[int, nn.Module], group: Grou
     expected, actual = schedule.stages_of_rank(rank(group)), tuple(sorted(stages))
     if actual != expected:
         raise ValueError(f"rank {rank(group)} of the schedule runs stages {expected}, not {actual}; give it those")
+    if backend_name() is None:
+        raise ValueError("there is no process group; call pllab.comm.setup(rank, world_size) first")
+    counts = {len(schedule.stages_of_rank(row)) for row in range(schedule.num_ranks)}
+    if len(counts) > 1:
+        raise ValueError(
+            f"the ranks have {' or '.join(map(str, sorted(counts)))} stages, and torch.distributed.pipelining needs "
+            "the same number on each; cut the model so that they do"
+        )
 
 
 def place_on_rank(stages: Mapping[int, nn.Module]) -> torch.device:
@@ -167,16 +170,3 @@ def _with_whole_backwards(schedule: Schedule, stages: Mapping[int, nn.Module], g
         for row in schedule.rows
     )
     return Schedule.of(rows, schedule.name)
-
-
-def _share_of(loss: Loss, num_microbatches: int, output: Any, target: Any) -> torch.Tensor:
-    return loss(output, target) / num_microbatches
-
-
-def _check_even(schedule: Schedule) -> None:
-    counts = {len(schedule.stages_of_rank(row)) for row in range(schedule.num_ranks)}
-    if len(counts) > 1:
-        raise ValueError(
-            f"the ranks have {' or '.join(map(str, sorted(counts)))} stages, and torch.distributed.pipelining needs "
-            "the same number on each; cut the model so that they do"
-        )

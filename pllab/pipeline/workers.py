@@ -190,8 +190,7 @@ def compute(
             if num_ended() == ended:
                 raise Overdue(f"{late()} after {timeout_s:g} s; allow more time with timeout_s=") from None
             ended, end = num_ended(), time.monotonic() + timeout_s
-    failures = [value for ok, value in answers if not ok]
-    failures.sort(key=lambda failure: isinstance(failure[1], Upstream))
-    for _, error, traceback in failures:
+    failures = (value for ok, value in answers if not ok)
+    for _, error, traceback in sorted(failures, key=lambda failure: isinstance(failure[1], Upstream)):
         raise error.with_traceback(traceback)
     return [result for _, result in answers]

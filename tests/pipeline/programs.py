@@ -1,5 +1,7 @@
 """Functions that the rank tests run on their ranks: a new process can only import what is in a module."""
 
+import time
+
 import torch
 from torch import nn
 
@@ -112,3 +114,17 @@ def stages_in_place(first: str, num_stages: int) -> list[nn.Sequential]:
 def batch_in_place() -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     return torch.randn(6, 4, generator=generator), torch.randn(6, 4, generator=generator)
+
+
+class Sleeps(nn.Linear):
+    """A square layer that takes its time, forward and backward."""
+
+    def __init__(self, width: int, forward_s: float, backward_s: float) -> None:
+        super().__init__(width, width)
+        self.forward_s, self.backward_s = forward_s, backward_s
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(self.forward_s)
+        y = super().forward(x)
+        y.register_hook(lambda _: time.sleep(self.backward_s))
+        return y

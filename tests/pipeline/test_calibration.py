@@ -7,22 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.pipeline import LaneExecutor, SleepStage, Step, calibrate
+from pllab.pipeline import LaneExecutor, Step, calibrate
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
+from tests.pipeline.programs import Sleeps
 
-SLEEPS = ((0.02, 0.03, 0.01), (0.06, 0.02, 0.03))
-
-
-def sleeping(forward: float, by_input: float, by_weight: float) -> SleepStage:
-    return SleepStage(forward, backward_input_s=by_input, backward_weight_s=by_weight)
-
-
-def assert_in_order(costs: Costs) -> None:
-    """What sleeps three times as long costs more; how much more is the machine's matter."""
-    assert costs.forward[0] < costs.forward[1]
-    assert costs.backward_weight[0] < costs.backward_input[0]
-    assert costs.backward_input[1] < costs.forward[1]
+X = torch.zeros(8, 4)
 
 
 def test_what_is_measured_is_what_the_timelines_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,12 +25,16 @@ def test_what_is_measured_is_what_the_timelines_say(monkeypatch: pytest.MonkeyPa
         return Step(0.0, simulate(executor.schedule, Costs(99.0, 99.0, 99.0) if warming_up else known))
 
     monkeypatch.setattr(LaneExecutor, "step", step)
-    assert calibrate([nn.Identity(), nn.Identity()], loss=nn.functional.mse_loss, num_microbatches=5) == known
+    x, loss = torch.zeros(5, 1), nn.functional.mse_loss
+    assert calibrate([nn.Identity(), nn.Identity()], x, x, loss, num_microbatches=5) == known
     assert {schedule.is_split for schedule in steps} == {True, False}
 
 
-def test_sleeping_lanes_cost_what_they_sleep():
-    assert_in_order(calibrate([sleeping(*s) for s in SLEEPS], num_microbatches=5, repeats=2))
+def test_what_sleeps_three_times_as_long_costs_more() -> None:
+    """How much more is the machine's matter."""
+    stages, x = [Sleeps(4, 0.02, 0.06), Sleeps(4, 0.06, 0.02)], torch.randn(5, 4)
+    costs = calibrate(stages, x, x, nn.functional.mse_loss, num_microbatches=5, repeats=2)
+    assert costs.forward[0] < costs.forward[1] and costs.backward[0] > costs.backward[1]
 
 
 def test_a_prediction_is_the_simulation_of_the_schedule_with_these_costs():
@@ -64,7 +58,7 @@ def test_gradients_are_left_as_they_were():
 
 def test_stages_that_cannot_be_dealt_are_refused():
     with pytest.raises(ValueError, match="3 stages cannot be dealt evenly to 2 ranks"):
-        calibrate([nn.Identity()] * 3, num_microbatches=4, num_ranks=2)
+        calibrate([nn.Identity()] * 3, X, X, nn.functional.mse_loss, num_microbatches=4, num_ranks=2)
 
 
 def test_gradients_come_back_after_a_failed_calibration():
@@ -77,7 +71,7 @@ def test_gradients_come_back_after_a_failed_calibration():
 
 def test_no_stages_are_refused():
     with pytest.raises(ValueError, match="0 stages cannot be dealt evenly to 0 ranks"):
-        calibrate([], num_microbatches=4)
+        calibrate([], X, X, nn.functional.mse_loss, num_microbatches=4)
 
 
 def test_numbers_may_be_of_numpy() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pllab.pipeline import run_emulated
-from pllab.pipeline.emulation import _unit_s, stage_of
+from pllab.pipeline.emulation import SleepWork, _unit_s
 from pllab.schedule import Action, Kind, Schedule, gpipe, interleaved, needs, one_f_one_b, zb_h1, zbv
 from pllab.show import ScheduleEditor
 from pllab.simulate import Costs, simulate
@@ -58,14 +58,14 @@ def test_lanes_run_the_rows_and_take_what_the_costs_say(schedule: Schedule, cost
 @pytest.mark.parametrize("costs", [None, Costs(0.004, 0.002, 0.001), Costs(18.5, (18.0, 9.0), 9.3)])
 def test_without_a_unit_the_longest_sleep_is_20_ms(costs: Costs | None) -> None:
     costs = costs or Costs()
-    sleepers = [stage_of(costs, stage, _unit_s(costs, 2)) for stage in range(2)]
-    longest = max(max(one.forward_s, one.backward_input_s, one.backward_weight_s) for one in sleepers)
+    sleepers = [SleepWork(costs, stage, _unit_s(costs, 2)) for stage in range(2)]
+    longest = max(one.seconds[kind] for one in sleepers for kind in (Kind.F, Kind.I, Kind.W))
     assert longest == pytest.approx(0.02)
 
 
 def test_a_whole_backward_takes_its_own_time() -> None:
-    sleepers = [stage_of(UNEQUAL, stage, 0.1) for stage in range(2)]
-    assert [one.backward_s for one in sleepers] == pytest.approx([0.125, 0.3])
+    sleepers = [SleepWork(UNEQUAL, stage, 0.1) for stage in range(2)]
+    assert [one.seconds[Kind.B] for one in sleepers] == pytest.approx([0.125, 0.3])
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from pllab.parallel import num_target_tokens
-from pllab.pipeline import LaneExecutor, SleepStage
-from pllab.schedule import Action, Schedule, ScheduleError, gpipe, one_f_one_b, split_backwards, zb_h1
+from pllab.pipeline import LaneExecutor
+from pllab.schedule import Schedule, ScheduleError, gpipe, one_f_one_b, split_backwards, zb_h1
 from tests.pipeline import programs
 from tests.pipeline.families import (
     GENERATORS,
@@ -178,14 +178,15 @@ def test_a_stage_that_is_too_slow_is_an_error_and_not_a_wait() -> None:
 
 def test_a_lane_waits_as_long_as_actions_end_elsewhere() -> None:
     """Lane 0 waits for 30 actions of other lanes, 1.8 s, and no action takes longer than 0.06 s."""
-    with LaneExecutor(gpipe(16, 1), [SleepStage(0.06, 0.06)] * 16, timeout_s=1.2) as executor:
-        timeline = executor.step().timeline
+    stages = [programs.Sleeps(6, 0.06, 0.06) for _ in range(16)]
+    with LaneExecutor(gpipe(16, 1), stages, mse, timeout_s=1.2) as executor:
+        timeline = executor.step(torch.randn(2, 6), torch.randn(2, 6)).timeline
     assert timeline.makespan > 1.2 and len(timeline.spans) == 32
 
 
 def test_lanes_that_work_at_the_same_time_have_one_deadline_together() -> None:
     """Each ends 0.1 s after the one before it, which is within 0.3 s, and the last 0.8 s after the start."""
-    with LaneExecutor(gpipe(8, 1), [SleepStage(0.0, 0.0)] * 8, timeout_s=0.3) as executor:
+    with LaneExecutor(gpipe(8, 1), linears(8), mse, timeout_s=0.3) as executor:
         with pytest.raises(TimeoutError, match="a lane is not done after 0.3 s"):
             executor.on_each_lane(lambda rank: time.sleep(0.1 * (rank + 1)))
 
@@ -247,38 +248,24 @@ def test_activations_live_as_long_as_the_schedule_holds_them(make, most) -> None
         assert not any(ref() for stage in stages for ref in stage.made)
 
 
-def test_sleeping_stages_are_emulated_and_keep_the_schedules_order() -> None:
-    schedule = split_backwards(one_f_one_b(4, 3))
-    stages = [SleepStage(0.004, backward_input_s=0.006, backward_weight_s=0.002) for _ in range(4)]
-    with LaneExecutor(schedule, stages) as executor:
-        loss, timeline = executor.step()
-    assert (loss, timeline.engine, timeline.num_ranks) == (0.0, "emulated", 4)
-    start = {span.action: span.start for span in timeline.spans}
-    end = {span.action: span.end for span in timeline.spans}
-    assert start[Action.parse("1F0")] >= end[Action.parse("0F0")]
-    assert start[Action.parse("2I1")] >= end[Action.parse("3I1")]
-
-
 def test_lanes_are_not_kept_in_step() -> None:
-    """Rank 0 runs all its forwards while rank 1 is still in its first: on a common clock it would wait."""
-    slow, quick = SleepStage(0.1, 0.001), SleepStage(0.001, 0.001)
-    with LaneExecutor(gpipe(2, 4), [quick, slow]) as executor:
-        timeline = executor.step().timeline
-    first = next(span for span in timeline.of_rank(1))
-    assert all(span.end < first.end for span in timeline.of_rank(0) if span.action.kind == "F")
+    """Rank 1 stays in its first forward until rank 0 is in its last, which on a common clock would not begin."""
+    calls, ran_ahead = [], threading.Event()
 
+    class Quick(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            calls.append(len(x))
+            if len(calls) == 4:
+                ran_ahead.set()
+            return super().forward(x)
 
-def test_a_sleeping_stage_says_how_long_its_backward_takes_once() -> None:
-    half = SleepStage(1.0, 3.0)
-    assert (half.backward_input_s, half.backward_weight_s, half.backward_s) == (1.5, 1.5, 3.0)
-    assert SleepStage(1.0, backward_input_s=2.0, backward_weight_s=0.5).backward_s == 2.5
-    whole = SleepStage(1.0, 2.0, backward_input_s=2.0, backward_weight_s=0.5)
-    assert (whole.backward_input_s, whole.backward_weight_s, whole.backward_s) == (2.0, 0.5, 2.0)
-    for wrong in ({}, {"backward_s": 1.0, "backward_input_s": 1.0}, {"backward_input_s": 1.0}):
-        with pytest.raises(ValueError, match="give backward_s, or the other two"):
-            SleepStage(1.0, **wrong)
-    with pytest.raises(ValueError, match=r"cannot sleep -2\.0 s"):
-        SleepStage(1.0, backward_input_s=1.0, backward_weight_s=-2.0)
+    class Slow(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assert ran_ahead.wait(20)
+            return super().forward(x)
+
+    with LaneExecutor(gpipe(2, 4), [Quick(6, 6), Slow(6, 6)], mse) as executor:
+        assert len(executor.step(torch.randn(4, 6), torch.randn(4, 6)).timeline.spans) == 16
 
 
 def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
@@ -290,12 +277,10 @@ def test_what_does_not_fit_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="2 ranks, not 1"):
         LaneExecutor(gpipe(2, 2), linears(2), mse, devices=["cpu:0"])
     with pytest.raises(ValueError, match="loss is None"):
-        LaneExecutor(gpipe(2, 2), linears(2))
+        LaneExecutor(gpipe(2, 2), linears(2), None)  # type: ignore[arg-type]
     with LaneExecutor(gpipe(2, 3), linears(2), mse) as executor:
         with pytest.raises(ValueError, match="2 rows cannot be cut into the schedule's 3 micro-batches"):
             executor.step(x, x)
-        with pytest.raises(ValueError, match="only sleeping stages"):
-            executor.step()
     with LaneExecutor(gpipe(2, 2), linears(2), lambda out, _: out) as executor:
         with pytest.raises(ValueError, match="one number"):
             executor.step(x, x)
@@ -343,11 +328,6 @@ def test_a_stage_that_wakes_after_the_step_was_given_up_adds_nothing() -> None:
     assert late and last.weight.grad is None  # a last stage's backward waits for no packet
 
 
-def test_sleeping_stages_may_have_a_loss_and_no_batch() -> None:
-    with LaneExecutor(gpipe(2, 2), [SleepStage(0.001, 0.001)] * 2, mse) as executor:
-        assert executor.step().loss == 0.0
-
-
 def test_a_loss_that_is_no_tensor_is_named() -> None:
     with LaneExecutor(gpipe(1, 1), linears(1), lambda *_: None) as executor:
         with pytest.raises(ValueError, match="the loss is of type NoneType; return a tensor"):
@@ -359,14 +339,6 @@ def test_a_batch_and_targets_of_different_rows_are_refused() -> None:
     with LaneExecutor(gpipe(2, 3), linears(2), mse) as executor:
         with pytest.raises(ValueError, match="the batch has 7 rows and the targets 3"):
             executor.step(torch.randn(7, 6), torch.randn(3, 6))
-
-
-def test_stages_that_sleep_beside_stages_that_compute_are_refused() -> None:
-    asleep = SleepStage(0.001, 0.001)
-    with pytest.raises(ValueError, match="stage 1 sleeps and stage 0 does not; let all sleep, or none"):
-        LaneExecutor(gpipe(2, 2), [*linears(1), nn.Sequential(asleep)], mse)
-    with pytest.raises(ValueError, match="stage 0 sleeps and stage 1 does not; let all sleep, or none"):
-        LaneExecutor(gpipe(2, 2), [asleep, *linears(1)], mse)
 
 
 def test_two_threads_in_one_executor_are_refused() -> None:
@@ -404,8 +376,8 @@ def test_what_is_missing_or_of_a_wrong_type_is_named() -> None:
     x = torch.randn(2, 6)
     with LaneExecutor(gpipe(2, 2), linears(2), mse, timeout_s=20) as executor:
         for given, sentence in [
-            ((x, None), r"targets is None; give step\(batch, targets\)"),
-            ((None, x), r"batch is None; give step\(batch, targets\)"),
+            ((x, None), "targets has NoneType; a pipeline passes a tensor"),
+            ((None, x), "batch has NoneType; a pipeline passes a tensor"),
             ((x, [x]), "targets has list; a pipeline passes a tensor"),
             ((x, ()), "targets has a tuple with nothing in it"),
             (((x, 1), x), "batch has a tuple with int in it"),
@@ -417,12 +389,6 @@ def test_what_is_missing_or_of_a_wrong_type_is_named() -> None:
             executor.step(x, x)
     with pytest.raises(ValueError, match="timeout_s is -1; give the longest wait"):
         LaneExecutor(gpipe(2, 2), linears(2), mse, timeout_s=-1)
-
-
-@pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
-def test_a_sleep_without_end_is_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match=f"cannot sleep {seconds} s; give finite times"):
-        SleepStage(0.1, seconds)
 
 
 def test_other_work_runs_on_the_thread_of_every_lane_at_the_same_time() -> None:
@@ -437,17 +403,18 @@ def test_other_work_runs_on_the_thread_of_every_lane_at_the_same_time() -> None:
         if rank:
             raise OSError("no memory")
 
-    with LaneExecutor(gpipe(2, 2), [SleepStage(0.001, 0.001), SleepStage(0.001, 0.001)]) as executor:
+    x = torch.randn(2, 6)
+    with LaneExecutor(gpipe(2, 2), linears(2), mse) as executor:
         executor.on_each_lane(work)
         with pytest.raises(OSError, match="no memory"):
             executor.on_each_lane(fail)
-        assert executor.step().timeline.num_ranks == 2
+        assert executor.step(x, x).timeline.num_ranks == 2
     assert seen == {0: "pllab-cpu:0", 1: "pllab-cpu:1"}
 
 
 def test_other_work_that_does_not_end_is_an_error_and_not_a_wait() -> None:
     stop = threading.Event()
-    with LaneExecutor(gpipe(2, 2), [SleepStage(0.001, 0.001), SleepStage(0.001, 0.001)], timeout_s=0.1) as executor:
+    with LaneExecutor(gpipe(2, 2), linears(2), mse, timeout_s=0.1) as executor:
         with pytest.raises(TimeoutError, match="a lane is not done after 0.1 s; allow more time with timeout_s="):
             executor.on_each_lane(lambda rank: stop.wait(30))
         stop.set()
