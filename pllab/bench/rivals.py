@@ -9,7 +9,6 @@ Before the ratio of two ways is believed, both must have computed the same loss 
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +20,6 @@ from torch.distributed.tensor.parallel import loss_parallel as sharded_loss
 from torch.nn.parallel import DistributedDataParallel
 
 from pllab import comm
-from pllab.accelerator import Backend
 from pllab.bench.dtensor import tensor_parallel_by_pytorch
 from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_losses, compare
 from pllab.bench.workloads import Step, Workload
@@ -72,8 +70,6 @@ class Rounds:
     """Rounds that count."""
     warmup: int = 1
     """Rounds before."""
-    backend: Backend | None = None
-    """gloo or nccl; by default planned from ranks and GPUs."""
     timeout_s: float = 600.0
     """The most seconds that the measurement may take."""
 
@@ -169,8 +165,7 @@ TENSOR_PARALLEL: dict[str, Way] = {
 
 def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
     given, size = (ways, workload, rounds, is_split), rounds.world_size
-    by_rank = comm.launch(_alternate, size, *given, backend=rounds.backend, timeout_s=rounds.timeout_s)
-    comparison, reason = by_rank[0]
+    comparison, reason = comm.launch(_alternate, size, *given, timeout_s=rounds.timeout_s)[0]
     what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
     about = (
         f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
@@ -207,8 +202,9 @@ class _RivalTrainer:
     loss: torch.Tensor
 
     def __init__(self, name: str, make: Way, workload: Workload, seed: int) -> None:
-        device = comm.own_device().type
-        self._name, self._inner = name, workload.model(device)
+        device = comm.own_device()
+        self._name, self._inner = name, workload.model()
+        nn.Module.to(self._inner, device)
         self.model = make(self._inner)
         self._optimizer = torch.optim.AdamW(self._inner.parameters(), lr=1e-4)
         self._tokens = workload.ids(seed).to(device)
@@ -222,7 +218,7 @@ class _RivalTrainer:
         """Forward and backward."""
         self._inner.zero_grad()
         self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
-        with sharded_loss() if self._name == "torch DTensor" else nullcontext():
+        with sharded_loss():  # for the DTensors of a loss; other backwards do not notice
             self.loss.backward()
         if self._name == "one all-reduce per parameter":
             average_gradients(self._inner)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from pllab import comm
-from pllab.bench.fidelity import FidelityBench, FidelityCase, bench_fidelity
+from pllab.bench.fidelity import FidelityBench, bench_fidelity
 from pllab.bench.workloads import PipelineWorkload
 from pllab.simulate import Costs
 
@@ -32,9 +32,9 @@ def test_every_case_is_predicted_and_measured() -> None:
 
 def test_the_figure_is_the_median_over_cases_of_each_cases_median() -> None:
     cases = {
-        FidelityCase("GPipe", 2): (0.1, 0.1, 9.0),
-        FidelityCase("GPipe", 4): (0.0, 0.0, 0.0),
-        FidelityCase("GPipe", 8): (-0.2, -0.2, -0.2),
+        ("GPipe", 2): (0.1, 0.1, 9.0),
+        ("GPipe", 4): (0.0, 0.0, 0.0),
+        ("GPipe", 8): (-0.2, -0.2, -0.2),
     }
     result = FidelityBench(PipelineWorkload(), cases, {})
     assert result.about.endswith("as it ran: median error 10.00 %, largest 20.00 % of 3 cases.")
