@@ -32,15 +32,15 @@ _FAMILIES: Mapping[str, Callable[[int, int], Schedule]] = {
 }
 
 
-Case = tuple[str, int]  # a family of schedules, and the micro-batches of a step
-
-
 @dataclass(frozen=True)
 class FidelityBench:
-    """Measured less predicted makespan as a share of the measured, round by round: above 0 the run was slower."""
+    """Measured less predicted makespan as a share of the measured, round by round: above 0 the run was slower.
+
+    A case is a family of schedules with the number of micro-batches of a step, `"ZB-H1, m=4"`.
+    """
 
     workload: PipelineWorkload
-    errors: Mapping[Case, tuple[float, ...]]
+    errors: Mapping[str, tuple[float, ...]]
     machine: Mapping[str, str | int]
 
     @property
@@ -53,20 +53,14 @@ class FidelityBench:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dump`."""
-        cases = [
-            {"family": family, "num_microbatches": count, "error": Spread.of(rounds)._asdict()}
-            for (family, count), rounds in self.errors.items()
-        ]
-        about = {"about": self.about, "machine": dict(self.machine), "workload": asdict(self.workload)}
-        return {**about, "cases": cases}
+        """Plain values for `json.dump`: the errors of every round, from which the sentence follows."""
+        return {"about": self.about, **asdict(self)}
 
     def table(self) -> str:
         """A line per case, then the sentence."""
-        lines = ["schedule      m  measured less predicted, in % of measured (quartiles)"]
-        for (family, count), rounds in self.errors.items():
-            spread = " ".join(f"{value:+.2f}" for value in Spread.of(rounds).scaled(100))
-            lines.append(f"{family:11}  {count:2}  {spread}")
+        lines = ["schedule         measured less predicted, in % of measured (quartiles)"]
+        for case, rounds in self.errors.items():
+            lines.append(f"{case:15}  " + " ".join(f"{value:+.2f}" for value in Spread.of(rounds).scaled(100)))
         return "\n".join([*lines, self.about])
 
 
@@ -105,7 +99,7 @@ def _measure(
 ) -> FidelityBench:
     """Family by family: calibrate, predict its cases, measure them; `repeats` times after a round that warms up."""
     del rank, world_size
-    layers, errors = Layers(workload), defaultdict[Case, tuple[float, ...]](tuple)
+    layers, errors = Layers(workload), defaultdict[str, tuple[float, ...]](tuple)
     for number in range(repeats + 1):
         for family, make in _FAMILIES.items():
             stages = layers.stages(make(_LANES, 1).num_stages)
@@ -118,7 +112,7 @@ def _measure(
                     _, step = (executor.step(*_batch(layers, count)) for _ in range(2))
                 if number:
                     error = 1 - simulate(schedule, costs).makespan / step.timeline.makespan
-                    errors[family, count] += (error,)
+                    errors[f"{family}, m={count}"] += (error,)
     return FidelityBench(workload, dict(errors), {**describe_machine(), "engine": "real"})
 
 

@@ -243,7 +243,7 @@ def _measure_link(rank: int, world_size: int, workload: Workload, repeats: int) 
     when = dict(zip(map(id, alone.parameters), ready_s, strict=True))
     plans: dict[str, Plan] = {
         str(limit): tuple(
-            (max(when[id(one)] for one in bucket.parameters), bucket.num_bytes)
+            (max(when[id(one)] for one in bucket.parameters), bucket.flat.nbytes)
             for bucket in plan_buckets(alone.parameters, limit)
         )
         for limit in BUCKETS_ON_LINK

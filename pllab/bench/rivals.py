@@ -16,15 +16,18 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import loss_parallel as sharded_loss
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import parallel as by_torch
 from torch.nn.parallel import DistributedDataParallel
+from transformers import GPT2LMHeadModel
+from transformers.pytorch_utils import Conv1D
 
 from pllab import comm
-from pllab.bench.dtensor import tensor_parallel_by_pytorch
 from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_losses, compare
 from pllab.bench.workloads import Step, Workload
 from pllab.comm.devices import is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
+from pllab.models.slices import check_can_be_split
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
 
 _GRADIENTS = Workload()
@@ -117,6 +120,92 @@ def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) ->
         Implausible: as for `bench_data_parallel`.
     """
     return _alternating(TENSOR_PARALLEL, workload, rounds, is_split=True)
+
+
+def tensor_parallel_by_pytorch(
+    model: GPT2LMHeadModel, *, mesh: comm.Mesh, loss_parallel: bool = False
+) -> GPT2LMHeadModel:
+    """Split a GPT-2 over the tp axis of the mesh with PyTorch's own classes; in place, and called like ours.
+
+    Example; with `loss_parallel`, and only then, backward has to be inside PyTorch's context of that name:
+
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        model = tensor_parallel_by_pytorch(model, mesh=mesh, loss_parallel=True)
+        loss = model(input_ids, labels=labels).loss
+        with loss_parallel():
+            loss.backward()
+
+    Parameters are DTensors. PyTorch splits `nn.Linear` alone, so every `Conv1D` becomes one, with its weight
+    transposed, and `c_attn` becomes three, `c_attn.q`, `.k` and `.v`. Ranks that are seeded equally draw equal masks
+    for their heads, so give attention no dropout.
+
+    Raises:
+        ValueError: as `tensor_parallel`.
+
+    Source: torch.distributed.tensor.parallel.
+    """
+    group = comm.group_of(mesh, "tp")
+    check_can_be_split(model, group)
+    body: Any = model.transformer
+    is_tied = model.lm_head.weight is body.wte.weight
+    logits = Shard(-1) if loss_parallel else Replicate()
+    plan: dict[str, by_torch.ParallelStyle] = {
+        "transformer.wte": by_torch.RowwiseParallel(input_layouts=Replicate()),
+        # It becomes one DTensor, so that the gradients of q, k and v are added up in one message.
+        "transformer.h.*.attn.c_attn": by_torch.PrepareModuleInput(
+            input_layouts=Replicate(), desired_input_layouts=Replicate()
+        ),
+        "transformer.h.*.attn.c_attn.*": by_torch.ColwiseParallel(),
+        "transformer.h.*.attn.c_proj": by_torch.RowwiseParallel(),
+        "transformer.h.*.mlp.c_fc": by_torch.ColwiseParallel(),
+        "transformer.h.*.mlp.c_proj": by_torch.RowwiseParallel(),
+        "lm_head": by_torch.ColwiseParallel(output_layouts=logits, use_local_output=not loss_parallel),
+    }
+    for block in body.h:
+        _use_linears(block, group)
+    by_torch.parallelize_module(model, mesh["tp"], plan)
+    if is_tied:
+        model.lm_head.weight = body.wte.weight
+    if loss_parallel:
+        model.loss_function = partial(_sharded_loss, model.loss_function)
+    return model
+
+
+class _QueryKeyValue(nn.Module):
+    """The three linear layers in a `c_attn`, whose outputs stand side by side."""
+
+    def __init__(self, whole: Conv1D) -> None:
+        super().__init__()
+        parts = zip(whole.weight.chunk(3, 1), whole.bias.chunk(3), strict=True)
+        self.q, self.k, self.v = (_linear(weight, bias) for weight, bias in parts)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.q(x), self.k(x), self.v(x)], -1)
+
+
+def _use_linears(block: Any, group: comm.Group | None) -> None:
+    attention, mlp = block.attn, block.mlp
+    attention.c_attn = _QueryKeyValue(attention.c_attn)
+    attention.c_proj, mlp.c_fc, mlp.c_proj = (
+        _linear(whole.weight, whole.bias) for whole in (attention.c_proj, mlp.c_fc, mlp.c_proj)
+    )
+    attention.num_heads //= comm.world_size(group)
+    attention.split_size //= comm.world_size(group)
+
+
+def _linear(weight: torch.Tensor, bias: torch.Tensor) -> nn.Linear:
+    """A linear layer with the weight of a `Conv1D`, which is (in, out)."""
+    linear = nn.Linear(weight.shape[0], weight.shape[1], device="meta")
+    linear.weight = nn.Parameter(weight.detach().t().contiguous(), requires_grad=weight.requires_grad)
+    linear.bias = nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
+    return linear
+
+
+def _sharded_loss(loss: Callable[..., Any], logits: torch.Tensor, labels: torch.Tensor, **options: Any) -> torch.Tensor:
+    """The model's own loss, from logits that are a DTensor split over the vocabulary."""
+    with by_torch.loss_parallel():
+        return loss(logits, labels, **options).to_local()
 
 
 Way = Callable[[GPT2LMHeadModelParallel], nn.Module]
@@ -218,7 +307,7 @@ class _RivalTrainer:
         """Forward and backward."""
         self._inner.zero_grad()
         self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
-        with sharded_loss():  # for the DTensors of a loss; other backwards do not notice
+        with by_torch.loss_parallel():  # for the DTensors of a loss; other backwards do not notice
             self.loss.backward()
         if self._name == "one all-reduce per parameter":
             average_gradients(self._inner)

@@ -92,11 +92,6 @@ class PipelineWorkload(Workload):
             "size; give a multiple of num_microbatches",
         )
 
-    @property
-    def rows(self) -> int:
-        """Rows of a micro-batch."""
-        return self.batch_size // self.num_microbatches
-
 
 class Layers:
     """The blocks of a workload in order, and a batch for them (rows, time, width), whole and in micro-batches."""
@@ -104,7 +99,7 @@ class Layers:
     def __init__(self, work: PipelineWorkload) -> None:
         self.whole = nn.Sequential(*layers_of(work.model())[1:-1])
         self.batch = torch.randn(work.batch_size, work.num_tokens, work.width)
-        self.parts = self.batch.split(work.rows)
+        self.parts = self.batch.chunk(work.num_microbatches)
 
     def stages(self, count: int) -> list[nn.Sequential]:
         """The blocks in this many stages, as equal as whole blocks allow."""
