@@ -14,9 +14,9 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Implausible, check_rounds, compare
+from pllab.bench.measure import Comparison, Implausible, Run, check_rounds, compare
 from pllab.bench.rivals import Rivals
-from pllab.bench.workloads import Layers, PipelineWorkload, Step, row_loss
+from pllab.bench.workloads import Layers, PipelineWorkload, row_loss
 from pllab.comm.devices import compute_threads, num_cores
 from pllab.pipeline import Pipe
 
@@ -71,7 +71,7 @@ def _alternate(rank: int, world_size: int, work: PipelineWorkload, repeats: int)
     ):
         with torch.no_grad():
             middle = [stages[0](part) for part in layers.parts]
-        ways: dict[str, Step] = {
+        ways: dict[str, Run] = {
             SEQUENTIAL: partial(_in_turn, layers),
             PIPE: lambda: row_loss(pipe(layers.batch)).backward(),
             FREE: lambda: list(pool.map(_alone, stages, (layers.parts, middle), (torch.sum, row_loss))),
@@ -103,7 +103,7 @@ def _at_once(layers: Layers) -> None:
         row_loss(layers.whole(layers.batch)).backward()
 
 
-def _by_pytorch(rank: int, stages: Sequence[nn.Module], layers: Layers) -> Step:
+def _by_pytorch(rank: int, stages: Sequence[nn.Module], layers: Layers) -> Run:
     """PyTorch's GPipe, with one stage on each rank."""
     stage = PipelineStage(stages[rank], rank, len(stages), torch.device("cpu"))
     schedule = ScheduleGPipe(stage, len(layers.parts), row_loss)
@@ -112,7 +112,7 @@ def _by_pytorch(rank: int, stages: Sequence[nn.Module], layers: Layers) -> Step:
     return partial(schedule.step, target=torch.zeros(len(layers.batch)))
 
 
-def _check_gradients(model: nn.Module, ways: Mapping[str, Step], tolerance: float = 1e-4) -> None:
+def _check_gradients(model: nn.Module, ways: Mapping[str, Run], tolerance: float = 1e-4) -> None:
     """Refuse to time ways that do not compute the gradients of the first.
 
     Raises:

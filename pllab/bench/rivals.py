@@ -23,8 +23,8 @@ from transformers import GPT2LMHeadModel
 from transformers.pytorch_utils import Conv1D
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_losses, compare
-from pllab.bench.workloads import Step, Workload
+from pllab.bench.measure import Comparison, Run, Spread, check_rounds, check_same_losses, compare
+from pllab.bench.workloads import Workload
 from pllab.comm.devices import is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.models.slices import check_can_be_split
@@ -275,8 +275,8 @@ def _alternate(
     if is_gpu(comm.own_device()):
         ways = {name: make for name, make in ways.items() if not name.endswith("over sockets")}
     made = {name: _RivalTrainer(name, make, workload, seed=0 if is_split else rank) for name, make in ways.items()}
-    steps: dict[str, Step] = {name: each.both if is_split else each.step for name, each in made.items()}
-    before: dict[str, Step] = {name: each.update for name, each in made.items()} if is_split else {}
+    steps: dict[str, Run] = {name: each.both if is_split else each.step for name, each in made.items()}
+    before: dict[str, Run] = {name: each.update for name, each in made.items()} if is_split else {}
     tokens = workload.tokens * (1 if is_split else world_size)
     about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
     comparison = compare(steps, rounds.repeats, rounds.warmup, **about)

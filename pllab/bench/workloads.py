@@ -3,7 +3,6 @@
 Weights and batches are the same in every process and at every call, so that results of several ways can be compared.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,6 @@ from pllab.arguments import require, whole_number
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
 from pllab.models.layers import cut
 from pllab.pipeline import balance
-
-Step = Callable[[], object]
 
 
 @dataclass(frozen=True, kw_only=True)
