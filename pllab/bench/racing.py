@@ -102,9 +102,8 @@ class RaceResult:
         level = [name for name in others if speedup(seconds[name], seconds[first]) is None]
         said = f"{first} won: it was faster than each of the others in all {len(seconds[first])} rounds."
         if level:
-            listed = " and ".join(filter(None, [", ".join(level[:-1]), level[-1]]))
             rounds = f"some of the {len(seconds[first])} rounds"
-            said = f"No single winner: {listed} won {rounds} against {first}, or drew level."
+            said = f"No single winner: {' and '.join(level)} won {rounds} against {first}, or drew level."
         return " ".join([said, *(self.reason(name) for name in [first, *level])])
 
     def reason(self, name: str) -> str:

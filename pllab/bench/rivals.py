@@ -122,6 +122,130 @@ def bench_tensor(workload: Workload = _SPLIT, rounds: Rounds = _SPLIT_ROUNDS) ->
     return _alternating(TENSOR_PARALLEL, workload, rounds, is_split=True)
 
 
+Way = Callable[[GPT2LMHeadModelParallel], nn.Module]
+
+
+def _not_shared(model: GPT2LMHeadModelParallel) -> nn.Module:
+    return model
+
+
+def _one_by_one(model: GPT2LMHeadModelParallel) -> nn.Module:
+    broadcast_parameters(model)
+    return model
+
+
+def _sharded_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
+    for block in model.transformer.h:
+        fully_shard(block)
+    fully_shard(model)
+    return model
+
+
+def _split(model: GPT2LMHeadModelParallel) -> nn.Module:
+    return tensor_parallel(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
+
+
+def _split_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
+    return tensor_parallel_by_pytorch(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
+
+
+# In each table the first way is ours and the second PyTorch's.
+DATA_PARALLEL: dict[str, Way] = {
+    "DataParallel": DataParallel,
+    "torch DDP": DistributedDataParallel,
+    "no communication": _not_shared,
+    "DataParallel over sockets": partial(DataParallel, strategy="flat"),
+    "one all-reduce per parameter": _one_by_one,
+}
+FULLY_SHARDED: dict[str, Way] = {
+    "FullyShardedDataParallel": FullyShardedDataParallel,
+    "torch FSDP2": _sharded_by_torch,
+    "no communication": _not_shared,
+    "FullyShardedDataParallel over sockets": partial(FullyShardedDataParallel, share_memory=False),
+}
+TENSOR_PARALLEL: dict[str, Way] = {
+    "tensor_parallel": _split,
+    "torch DTensor": _split_by_torch,
+    "whole model on every rank": _not_shared,
+}
+
+
+def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
+    given, size = (ways, workload, rounds, is_split), rounds.world_size
+    comparison, reason = comm.launch(_alternate, size, *given, timeout_s=rounds.timeout_s)[0]
+    what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
+    about = (
+        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
+        f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{reason}."
+    )
+    ours, theirs, *_ = ways
+    return Rivals(about, workload, ours, theirs, comparison)
+
+
+def _alternate(
+    rank: int, world_size: int, ways: dict[str, Way], workload: Workload, rounds: Rounds, is_split: bool
+) -> tuple[Comparison, str]:
+    """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes.
+
+    Ranks that split the layers see one batch, and their updates are not timed.
+    """
+    ours, theirs, *_ = ways
+    if is_gpu(comm.own_device()):
+        ways = {name: make for name, make in ways.items() if not name.endswith("over sockets")}
+    made = {name: _RivalTrainer(name, make, workload, seed=0 if is_split else rank) for name, make in ways.items()}
+    steps: dict[str, Run] = {name: each.both if is_split else each.step for name, each in made.items()}
+    before: dict[str, Run] = {name: each.update for name, each in made.items()} if is_split else {}
+    tokens = workload.tokens * (1 if is_split else world_size)
+    about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
+    comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
+    check_same_work({name: each.loss.item() for name, each in made.items()}, theirs)
+    reason = getattr(made[ours].model, "reason", "")
+    return comparison, f"; {reason}" if reason else ""
+
+
+class _RivalTrainer:
+    """A GPT-2 in one way; every way starts from the same weights and sees the same batch."""
+
+    loss: torch.Tensor
+
+    def __init__(self, name: str, make: Way, workload: Workload, seed: int) -> None:
+        device = comm.own_device()
+        self._name, self._inner = name, workload.model()
+        nn.Module.to(self._inner, device)
+        self.model = make(self._inner)
+        self._optimizer = torch.optim.AdamW(self._inner.parameters(), lr=1e-4)
+        self._tokens = workload.ids(seed).to(device)
+
+    def step(self) -> None:
+        """Forward, backward and update."""
+        self.both()
+        self.update()
+
+    def both(self) -> None:
+        """Forward and backward."""
+        self._inner.zero_grad()
+        self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
+        with by_torch.loss_parallel():  # for the DTensors of a loss; other backwards do not notice
+            self.loss.backward()
+        if self._name == "one all-reduce per parameter":
+            average_gradients(self._inner)
+
+    def update(self) -> None:
+        """A step of the optimizer; before the first backward nothing changes."""
+        self._optimizer.step()
+
+
+def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
+    """Refuse losses that differ by more than a part of the reference's: ways to train one model agree.
+
+    Raises:
+        Implausible: a way with communication has another loss than the reference after as many steps.
+    """
+    right = losses[reference]
+    told = {way: [loss] for way, loss in losses.items() if way != "no communication"}
+    check_same_losses({reference: [right], **told}, tolerance * abs(right))
+
+
 def tensor_parallel_by_pytorch(
     model: GPT2LMHeadModel, *, mesh: comm.Mesh, loss_parallel: bool = False
 ) -> GPT2LMHeadModel:
@@ -206,123 +330,3 @@ def _sharded_loss(loss: Callable[..., Any], logits: torch.Tensor, labels: torch.
     """The model's own loss, from logits that are a DTensor split over the vocabulary."""
     with by_torch.loss_parallel():
         return loss(logits, labels, **options).to_local()
-
-
-Way = Callable[[GPT2LMHeadModelParallel], nn.Module]
-
-
-def _not_shared(model: GPT2LMHeadModelParallel) -> nn.Module:
-    return model
-
-
-def _one_by_one(model: GPT2LMHeadModelParallel) -> nn.Module:
-    broadcast_parameters(model)
-    return model
-
-
-def _sharded_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
-    for block in model.transformer.h:
-        fully_shard(block)
-    fully_shard(model)
-    return model
-
-
-def _split_by(split: Callable[..., nn.Module], model: GPT2LMHeadModelParallel) -> nn.Module:
-    return split(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
-
-
-# In each table the first way is ours and the second PyTorch's.
-DATA_PARALLEL: dict[str, Way] = {
-    "DataParallel": DataParallel,
-    "torch DDP": DistributedDataParallel,
-    "no communication": _not_shared,
-    "DataParallel over sockets": partial(DataParallel, strategy="flat"),
-    "one all-reduce per parameter": _one_by_one,
-}
-FULLY_SHARDED: dict[str, Way] = {
-    "FullyShardedDataParallel": FullyShardedDataParallel,
-    "torch FSDP2": _sharded_by_torch,
-    "no communication": _not_shared,
-    "FullyShardedDataParallel over sockets": partial(FullyShardedDataParallel, share_memory=False),
-}
-TENSOR_PARALLEL: dict[str, Way] = {
-    "tensor_parallel": partial(_split_by, tensor_parallel),
-    "torch DTensor": partial(_split_by, tensor_parallel_by_pytorch),
-    "whole model on every rank": _not_shared,
-}
-
-
-def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
-    given, size = (ways, workload, rounds, is_split), rounds.world_size
-    comparison, reason = comm.launch(_alternate, size, *given, timeout_s=rounds.timeout_s)[0]
-    what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
-    about = (
-        f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
-        f"{workload.batch_size} x {workload.num_tokens} tokens {whose}{reason}."
-    )
-    ours, theirs, *_ = ways
-    return Rivals(about, workload, ours, theirs, comparison)
-
-
-def _alternate(
-    rank: int, world_size: int, ways: dict[str, Way], workload: Workload, rounds: Rounds, is_split: bool
-) -> tuple[Comparison, str]:
-    """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes.
-
-    Ranks that split the layers see one batch, and their updates are not timed.
-    """
-    ours, theirs, *_ = ways
-    if is_gpu(comm.own_device()):
-        ways = {name: make for name, make in ways.items() if not name.endswith("over sockets")}
-    made = {name: _RivalTrainer(name, make, workload, seed=0 if is_split else rank) for name, make in ways.items()}
-    steps: dict[str, Run] = {name: each.both if is_split else each.step for name, each in made.items()}
-    before: dict[str, Run] = {name: each.update for name, each in made.items()} if is_split else {}
-    tokens = workload.tokens * (1 if is_split else world_size)
-    about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
-    comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
-    check_same_work({name: each.loss.item() for name, each in made.items()}, theirs)
-    reason = getattr(made[ours].model, "reason", "")
-    return comparison, f"; {reason}" if reason else ""
-
-
-class _RivalTrainer:
-    """A GPT-2 in one way; every way starts from the same weights and sees the same batch."""
-
-    loss: torch.Tensor
-
-    def __init__(self, name: str, make: Way, workload: Workload, seed: int) -> None:
-        device = comm.own_device()
-        self._name, self._inner = name, workload.model()
-        nn.Module.to(self._inner, device)
-        self.model = make(self._inner)
-        self._optimizer = torch.optim.AdamW(self._inner.parameters(), lr=1e-4)
-        self._tokens = workload.ids(seed).to(device)
-
-    def step(self) -> None:
-        """Forward, backward and update."""
-        self.both()
-        self.update()
-
-    def both(self) -> None:
-        """Forward and backward."""
-        self._inner.zero_grad()
-        self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
-        with by_torch.loss_parallel():  # for the DTensors of a loss; other backwards do not notice
-            self.loss.backward()
-        if self._name == "one all-reduce per parameter":
-            average_gradients(self._inner)
-
-    def update(self) -> None:
-        """A step of the optimizer; before the first backward nothing changes."""
-        self._optimizer.step()
-
-
-def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
-    """Refuse losses that differ by more than a part of the reference's: ways to train one model agree.
-
-    Raises:
-        Implausible: a way with communication has another loss than the reference after as many steps.
-    """
-    right = losses[reference]
-    told = {way: [loss] for way, loss in losses.items() if way != "no communication"}
-    check_same_losses({reference: [right], **told}, tolerance * abs(right))
