@@ -112,7 +112,7 @@ def _by_pytorch(rank: int, stages: Sequence[nn.Module], layers: Layers) -> Run:
     return partial(schedule.step, target=torch.zeros(len(layers.batch)))
 
 
-def _check_gradients(model: nn.Module, ways: Mapping[str, Run], tolerance: float = 1e-4) -> None:
+def _check_gradients(model: nn.Module, ways: Mapping[str, Run]) -> None:
     """Refuse to time ways that do not compute the gradients of the first.
 
     Raises:
@@ -125,5 +125,5 @@ def _check_gradients(model: nn.Module, ways: Mapping[str, Run], tolerance: float
         norms[name] = torch.stack([grad.norm() for p in model.parameters() if (grad := p.grad) is not None])
     first, *others = norms
     for name in others:
-        if not torch.allclose(norms[name], norms[first], rtol=tolerance, atol=tolerance):
+        if not torch.allclose(norms[name], norms[first], rtol=1e-4, atol=1e-4):
             raise Implausible(f"check of the gradients failed: {name} and {first} did not compute the same")
