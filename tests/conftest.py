@@ -31,12 +31,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def start_quickly() -> Iterator[Callable[..., Any]]:
     """Start a process from one that has imported what ranks need; takes the place of `processes.start_child`."""
-    from pllab.lesson.nursery import Nursery  # a GPU machine may read these tests without it
+    from pllab.lesson.fork_server import ForkServer  # a GPU machine may read these tests without it
 
     modules = ["torch", "torch.distributed", "torch.distributed.pipelining", "pllab.lesson.answering", "pllab.train"]
-    nursery = Nursery(*modules)
-    yield nursery.start
-    nursery.end()
+    modules += ["pllab.models.gpt2", "pllab.models.slices"]  # which the trainer imports when it makes a model
+    server = ForkServer(*modules)
+    yield server.start
+    server.end()
 
 
 @pytest.fixture

@@ -148,6 +148,11 @@ def test_the_torch_rooms_import_without_the_notebook_and_dataset_libraries() -> 
     }
 
 
+def test_the_trainer_imports_transformers_and_datasets_when_it_trains() -> None:
+    """With the layers of transformers an import takes about three times as long as torch's."""
+    assert not loaded("pllab.train") & {"transformers", "datasets", "tensorboard", "sacrebleu", "matplotlib"}
+
+
 def test_importing_pllab_imports_nothing_else() -> None:
     assert not loaded("pllab") & {"torch", "numpy", "matplotlib", "transformers"}
 

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from pllab.comm.devices import current_gpu, gpu_backend, is_gpu
 from pllab.comm.errors import in_words
 from pllab.comm.ledger import ledger_is_open, note, note_tensor
-from pllab.comm.links import carried, carried_later, link_is_open
+from pllab.comm.links import carried, link_is_open
 
 Group = dist.ProcessGroup
 MAX = dist.ReduceOp.MAX
@@ -76,7 +76,7 @@ def barrier(group: Group | None = None) -> None:
     """
     note("barrier", (), 0, group=group)
     devices = [own_device().index] if is_gpu(own_device()) else None
-    _exchange("barrier", partial(dist.barrier, group, device_ids=devices), 0)
+    _start("barrier", partial(dist.barrier, group, device_ids=devices), 0).wait()
 
 
 def all_reduce(
@@ -90,14 +90,7 @@ def all_reduce(
         PeerError: another rank went away or did not come in time.
     """
     note_tensor("all_reduce", tensor, group=group)
-    _exchange("all_reduce", partial(dist.all_reduce, tensor, operation, group=group), tensor.nbytes)
-
-
-def _exchange(operation: str, call: Callable[[], Any], num_bytes: int) -> None:
-    """Make a call of torch that waits for its message; alone, do nothing."""
-    if dist.is_initialized():
-        with in_words(operation, rank()):
-            carried(call, num_bytes)
+    _start("all_reduce", partial(dist.all_reduce, tensor, operation, group=group), tensor.nbytes).wait()
 
 
 class Pending:
@@ -131,7 +124,8 @@ def all_reduce_async(tensor: torch.Tensor, group: Group | None = None) -> Pendin
     Raises:
         PeerError: another rank went away (also from `wait`).
     """
-    return _start("all_reduce", tensor, partial(dist.all_reduce, tensor), group)
+    note_tensor("all_reduce", tensor, group=group)
+    return _start("all_reduce", partial(dist.all_reduce, tensor, group=group, async_op=True), tensor.nbytes)
 
 
 def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | None = None) -> Pending:
@@ -144,7 +138,8 @@ def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | Non
     """
     if not dist.is_initialized():
         whole.copy_(part)
-    return _start("all_gather", part, partial(_all_gather, whole, part), group)
+    note_tensor("all_gather", part, group=group)
+    return _start("all_gather", partial(_all_gather, whole, part, group=group, async_op=True), part.nbytes)
 
 
 def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group | None = None) -> Pending:
@@ -157,15 +152,16 @@ def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group |
     """
     if not dist.is_initialized():
         part.copy_(whole)
-    return _start("reduce_scatter", whole, partial(_reduce_scatter, part, whole), group)
+    note_tensor("reduce_scatter", whole, group=group)
+    return _start("reduce_scatter", partial(_reduce_scatter, part, whole, group=group, async_op=True), whole.nbytes)
 
 
-def _start(operation: str, message: torch.Tensor, call: Callable[..., Any], group: Group | None) -> Pending:
-    note_tensor(operation, message, group=group)
+def _start(operation: str, call: Callable[[], Any], num_bytes: int) -> Pending:
+    """Make a call of torch that sends a message, over the slow link if there is one; alone, do nothing."""
     if not dist.is_initialized():
         return Pending(operation, None)
     with in_words(operation, rank()):
-        return Pending(operation, carried_later(partial(call, group=group, async_op=True), message.nbytes))
+        return Pending(operation, carried(call, num_bytes))
 
 
 def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None) -> None:
@@ -177,7 +173,7 @@ def broadcast(tensor: torch.Tensor, source: int = 0, group: Group | None = None)
     """
     _check_peer("broadcast from", source, group)
     note_tensor("broadcast", tensor, source, group)
-    _exchange("broadcast", partial(dist.broadcast, tensor, group=group, group_src=source), tensor.nbytes)
+    _start("broadcast", partial(dist.broadcast, tensor, group=group, group_src=source), tensor.nbytes).wait()
 
 
 def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
@@ -191,7 +187,7 @@ def all_gather_object(value: Any, group: Group | None = None) -> list[Any]:
     num_bytes = len(pickle.dumps(value)) if ledger_is_open() or link_is_open() else 0
     note("all_gather_object", (), num_bytes, group=group)
     values = [value] * world_size(group)
-    _exchange("all_gather_object", partial(dist.all_gather_object, values, value, group=group), num_bytes)
+    _start("all_gather_object", partial(dist.all_gather_object, values, value, group=group), num_bytes).wait()
     return values
 
 
@@ -224,10 +220,7 @@ def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Pen
     """
     _check_other("send to", to)
     note_tensor("send", tensor, to, group)
-    operation = f"send to rank {to}"
-    with in_words(operation, rank()):
-        sending = carried_later(partial(dist.isend, tensor, dst=to, group=group), tensor.nbytes)
-        return Pending(operation, sending)
+    return _start(f"send to rank {to}", partial(dist.isend, tensor, dst=to, group=group), tensor.nbytes)
 
 
 def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None) -> Pending:
@@ -266,9 +259,12 @@ def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
     note_tensor("receive", received, previous)
     # In one batch, because nccl makes single messages one after the other, and a ring of sends would wait for ever.
     both = [dist.P2POp(dist.irecv, received, previous), dist.P2POp(dist.isend, tensor, following)]
-    with in_words("ring_pass", number):
-        for work in carried(partial(dist.batch_isend_irecv, both), tensor.nbytes):
+
+    def exchange() -> None:
+        for work in dist.batch_isend_irecv(both):
             work.wait()
+
+    _start("ring_pass", exchange, tensor.nbytes).wait()
     return received
 
 

@@ -27,19 +27,16 @@ _TOO_LATE = re.compile(r"timed? ?out|timeout", re.IGNORECASE)
 class RankError(RuntimeError):
     """A rank raised, ended, was killed or did not finish; `.rank` says which one.
 
-    `.starved` says that it did not finish because other programs had the machine, as far as the system shows it.
-
     Example: `str(error)` begins with `rank 1 raised ValueError: the loss is not a number` and goes on with
     the traceback as the rank saw it.
     """
 
-    def __init__(self, rank: int, message: str, starved: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, rank: int, message: str) -> None:
+        super().__init__(rank, message)  # both, so that it can be pickled
         self.rank = rank
-        self.starved = starved
 
-    def __reduce__(self) -> tuple[type["RankError"], tuple[int, str, bool]]:
-        return type(self), (self.rank, str(self), self.starved)
+    def __str__(self) -> str:
+        return str(self.args[1])
 
     def _render_traceback_(self) -> list[str]:
         """IPython's hook: show the message alone; the frames of the waiting process explain nothing."""

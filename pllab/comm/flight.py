@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -79,7 +80,7 @@ class Flight:
     caught: list[Caught] = field(default_factory=list)
     state: str = "running"
     _works: dict[int, Any] = field(default_factory=dict)
-    _orders: dict[str, int] = field(default_factory=dict)
+    _orders: Counter[str] = field(default_factory=Counter)
     _made: int = 0
     _rank: int = 0
     _world_size: int = 1
@@ -91,7 +92,6 @@ class Flight:
         name, tensors, named, peer = made.name, made.tensors, group_name(made.group), made.peer
         puts_in = name != "receive" and (name not in _OF_ROOT or peer == dist.get_rank())
         with self._lock:
-            order = self._orders.get(named, 0)
             call = Call(
                 number=self._made,
                 name=name,
@@ -99,12 +99,11 @@ class Flight:
                 dtype=str(tensors[0].dtype).removeprefix("torch.") if tensors else "",
                 peer=peer,
                 started_s=time.monotonic(),
-                has_nan=False,
                 where=_line_of(sys._getframe()),
                 group=named,
-                order=order,
+                order=self._orders[named],
             )
-            self._orders[named] = order + call.is_collective
+            self._orders[named] += call.is_collective
             self._made += 1
             self.calls.append(call)
             del self.calls[:-_MOST_CALLS]
@@ -116,21 +115,16 @@ class Flight:
 
     def _went_on(self, number: int, work: Any, step: Step) -> None:
         """Note that a call was waited for, or has its result; under nccl a wait returns before the result is there."""
-        with self._lock:
-            if step == "waited":
+        if step != "waiting":
+            with self._lock:
                 self._works[number] = work
                 self._look()
-            elif step == "completed":
-                self._has_result(number)
 
     def _look(self) -> None:
         """Note which of the calls that were waited for have their results."""
         for number in [number for number, work in self._works.items() if work.is_completed()]:
             del self._works[number]
-            self._has_result(number)
-
-    def _has_result(self, number: int) -> None:
-        self._change(number, finished=True, finished_s=time.monotonic())
+            self._change(number, finished=True, finished_s=time.monotonic())
 
     def _change(self, number: int, **values: Any) -> None:
         """Change what is known of a call, unless it has been forgotten or had ended before."""
@@ -146,11 +140,8 @@ class Flight:
 
     def write(self, state: str = "") -> None:
         """Replace the file by what is known now."""
-        frame = sys._current_frames().get(self.main_thread)
-        frames = traceback.extract_stack(frame) if frame else []
-        stack = tuple(
-            _place(one.filename, one.lineno, one.name) for one in reversed(frames) if one.filename != __file__
-        )
+        frames = traceback.walk_stack(sys._current_frames()[self.main_thread])
+        stack = tuple(_place(frame) for frame, _ in frames if frame.f_code.co_filename != __file__)
         with self._lock, suppress(OSError):  # the owner may have removed the folder
             self._look()
             self.state = state or self.state
@@ -173,14 +164,10 @@ class Flight:
             if not (is_over := self._ended.is_set()):  # `end` has written our own
                 self.write()
             if self.torchs is not None:
-                write_whole(self.torchs, _dump_of_torch())
+                # What torch's recorder of gloo's calls knows, as JSON; it has room for the last 2000 calls.
+                dump = torch._C._distributed_c10d._dump_fr_trace_json  # type: ignore[attr-defined]
+                write_whole(self.torchs, dump(True, False))
             self._ended.wait(_EVERY_S)
-
-
-def _dump_of_torch() -> bytes:
-    """What torch's recorder of gloo's calls knows, as JSON; from torch 2.9 on, with room for the last 2000 calls."""
-    dump = getattr(torch._C._distributed_c10d, "_dump_fr_trace_json", None)
-    return bytes(dump(True, False)) if dump is not None else b""
 
 
 def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Callable[[], None]:
@@ -210,7 +197,7 @@ def _exceptions_of(watched: str, flight: Flight) -> Callable[[FrameType, str, An
     def local(frame: FrameType, event: str, arg: Any) -> Any:
         if event == "exception" and not issubclass(arg[0], _QUIET):
             told = _told(arg[1] if isinstance(arg[1], BaseException) else arg[0](arg[1]))
-            caught = Caught(told, _place(watched, frame.f_lineno, frame.f_code.co_name), flight._made)
+            caught = Caught(told, _place(frame), flight._made)
             if not any(one.text == told and one.before_call == flight._made for one in flight.caught):
                 flight.caught.append(caught)  # where it was raised, not the frames that it passed through
         return local
@@ -236,8 +223,8 @@ def _line_of(frame: FrameType | None) -> str:
     """The innermost line that is neither torch's nor this room's: the program's own."""
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
-    return "" if frame is None else _place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return "" if frame is None else _place(frame)
 
 
-def _place(file: str, line: int | None, function: str) -> str:
-    return f"{Path(file).name}:{line} in {function}"
+def _place(frame: FrameType) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"

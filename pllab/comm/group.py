@@ -8,15 +8,15 @@ all for a world of one. On one host everything stays on the loopback interface a
 private folder is the meeting point, because torch's TCPStore listens without a password.
 """
 
-import logging
 import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -29,7 +29,6 @@ from pllab.arguments import deadline, whole_number
 from pllab.comm.devices import gpu_backend, is_gpu, num_gpus
 from pllab.comm.errors import in_words
 
-_log = logging.getLogger(__name__)
 _IFNAME = "GLOO_SOCKET_IFNAME"
 _TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _undo = ExitStack()  # of teardown: torch keeps one default group per process, so there is one of these
@@ -140,14 +139,15 @@ def setup(
     _check_rank(rank, world_size)
     timeout = timedelta(seconds=deadline(timeout_s))
     _check_free()
-    place = _find_place(rank, world_size, init_file)
-    plan = plan_backend(rank, world_size, backend, local_rank=place.rank, local_world_size=place.world_size)
+    local_rank, local_world_size, make_store = _way_in(rank, world_size, init_file, timeout)
+    plan = plan_backend(rank, world_size, backend, local_rank=local_rank, local_world_size=local_world_size)
     try:
-        _join(rank, world_size, plan, place, timeout)
+        if local_world_size == world_size:
+            _keep_on_loopback()
+        _join(rank, world_size, plan, make_store, timeout)
     except BaseException:
         teardown()
         raise
-    _log.info("rank %d of %d: %s", rank, world_size, plan.reason)
     return plan
 
 
@@ -184,22 +184,17 @@ def counted_rank(rank: int, world_size: int) -> Iterator[None]:
         teardown()
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where this rank runs: its number on this host of how many, and how it meets the others, by a file or torchrun."""
+def _way_in(
+    rank: int, world_size: int, init_file: str | os.PathLike[str] | None, timeout: timedelta
+) -> tuple[int, int, Callable[[], Store]]:
+    """This rank's number on its host, of how many there, and what makes the store where all meet.
 
-    rank: int
-    world_size: int
-    file: Path | None = None
-    by_torchrun: bool = False
-
-
-def _find_place(rank: int, world_size: int, init_file: str | os.PathLike[str] | None) -> _Place:
-    """Decide how the ranks meet, or say what is missing."""
+    They meet in a file, at torchrun's port, or in the process's own memory when it is alone.
+    """
     if init_file is not None:
         if not Path(init_file).parent.is_dir():  # torch would wait for it
             raise ValueError(f"init_file {str(init_file)!r} is in a folder that does not exist; make the folder first")
-        return _Place(rank, world_size, Path(init_file))
+        return rank, world_size, partial(FileStore, str(init_file), world_size)
     if all(name in os.environ for name in _TORCHRUN):
         expected = _from_environment("RANK"), _from_environment("WORLD_SIZE")
         if expected != (rank, world_size):
@@ -207,11 +202,11 @@ def _find_place(rank: int, world_size: int, init_file: str | os.PathLike[str] | 
                 f"torchrun made this process rank {expected[0]} of {expected[1]}, but setup was asked for "
                 f"rank {rank} of {world_size}; pass int(os.environ['RANK']) and int(os.environ['WORLD_SIZE'])"
             )
-        _from_environment("MASTER_PORT")
+        make_store = partial(_torchruns_store, rank, world_size, _from_environment("MASTER_PORT"), timeout)
         local = _from_environment("LOCAL_RANK", rank), _from_environment("LOCAL_WORLD_SIZE", world_size)
-        return _Place(*local, by_torchrun=True)
+        return *local, make_store
     if world_size == 1:
-        return _Place(0, 1)
+        return 0, 1, HashStore
     raise ValueError(
         f"rank {rank} of {world_size} has no way to find the others; start the ranks with pllab.comm.launch, "
         f"or with torchrun --nproc-per-node {world_size}"
@@ -225,10 +220,8 @@ def _from_environment(name: str, default: int = 0) -> int:
     return int(value)
 
 
-def _join(rank: int, world_size: int, plan: BackendPlan, place: _Place, timeout: timedelta) -> None:
-    """Meet the other ranks; the environment is changed before gloo looks at it and restored by teardown."""
-    if place.world_size == world_size:
-        _keep_on_loopback()
+def _join(rank: int, world_size: int, plan: BackendPlan, make_store: Callable[[], Store], timeout: timedelta) -> None:
+    """Meet the other ranks."""
     # torch gives a subgroup, also one of a mesh, half an hour whatever the group of all ranks has.
     for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
         _undo.callback(setattr, c10d, name, getattr(c10d, name))
@@ -237,7 +230,8 @@ def _join(rank: int, world_size: int, plan: BackendPlan, place: _Place, timeout:
     if on_gpu is not None:
         torch.accelerator.set_device_index(on_gpu)
     with in_words(f"the meeting of {world_size} ranks", rank):
-        store = _store(rank, world_size, place, timeout)
+        store = make_store()
+        store.set_timeout(timeout)
         dist.init_process_group(
             plan.name, store=store, rank=rank, world_size=world_size, timeout=timeout, device_id=on_gpu
         )
@@ -245,13 +239,9 @@ def _join(rank: int, world_size: int, plan: BackendPlan, place: _Place, timeout:
             dist.barrier()  # a quick rank could leave while slow ones still connect, which fails them
 
 
-def _store(rank: int, world_size: int, place: _Place, timeout: timedelta) -> Store:
-    """Where the ranks meet: a file, torchrun's port, or the process's own memory when it is alone."""
-    if not place.by_torchrun:
-        store: Store = HashStore() if place.file is None else FileStore(str(place.file), world_size)
-        store.set_timeout(timeout)
-        return store
-    address, port = os.environ["MASTER_ADDR"], _from_environment("MASTER_PORT")
+def _torchruns_store(rank: int, world_size: int, port: int, timeout: timedelta) -> Store:
+    """The store of torchrun's agent; without one, rank 0 keeps it."""
+    address = os.environ["MASTER_ADDR"]
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return TCPStore(address, port, world_size, rank == 0, timeout=timeout, multi_tenant=True)
     return _of_this_attempt(TCPStore(address, port, None, False, timeout=timeout), rank, world_size, timeout)
@@ -284,7 +274,7 @@ def _of_this_attempt(kept: Store, rank: int, world_size: int, timeout: timedelta
 
 
 def _keep_on_loopback() -> None:
-    """Make gloo listen on the loopback interface only, until teardown."""
+    """Make gloo listen on the loopback interface only, until teardown; gloo reads the environment when it joins."""
     loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
     if loopback is None:
         return

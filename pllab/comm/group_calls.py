@@ -5,7 +5,6 @@ listener comes and put back when the last one leaves, so that without a listener
 the calls at the dispatcher, and its first use imports sympy on every rank, which takes seconds.)
 """
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,7 +61,7 @@ class GroupCall:
         tensors = self.tensors
         shapes = {tuple(tensor.shape) for tensor in tensors}
         if len(shapes) > 1:
-            return (sum(math.prod(tensor.shape) for tensor in tensors),)
+            return (sum(tensor.numel() for tensor in tensors),)
         shape = shapes.pop() if shapes else ()
         return shape if len(tensors) < 2 else (len(tensors), *shape)
 

@@ -6,8 +6,6 @@ function and sends the outcome back. The processes are new, never forked, becaus
 In order: the owner, the rank, and what travels between the two.
 """
 
-import logging
-import math
 import multiprocessing as mp
 import pickle
 import pickletools
@@ -30,37 +28,16 @@ import torch
 from pllab.arguments import deadline, rank_count, thread_count
 from pllab.comm.errors import RankError, is_echo, listed
 from pllab.comm.group import plan_backend, setup, teardown
-from pllab.comm.processes import (
-    Started,
-    answer_with_stack,
-    end_children,
-    how_it_ended,
-    is_starved,
-    stack_of,
-    start_child,
-)
+from pllab.comm.processes import answer_with_stack, end_children, how_it_ended, is_starved, stack_of, start_child
 
-_log = logging.getLogger(__name__)
 _GRACE_S = 2.0  # how long an echo of a failure waits for its cause
 _BUSY = "; they could have worked, and other programs had the machine"
 _LEAVE_S = 10.0  # how long a rank may take to leave once its outcome is known
 _WAY_OUT = "put it in a module (a .py file) and import it, or run the cell on Ranks with %%px"
 
 OnReport = Callable[[int, Any], None]
-StartChild = Callable[..., Started]  # as `processes.start_child` and `Nursery.start`
 # How to send to the owner: one function in a launched rank, none elsewhere.
 _outbox: list[Callable[[str, Any], None]] = []
-
-
-class _Job(NamedTuple):
-    """The job of every rank: the pickled function with its arguments, and the script that called `launch`."""
-
-    script: dict[str, Any]
-    payload: bytes
-    num_threads: int
-    world_size: int
-    backend: str | None
-    timeout_s: float
 
 
 class _Failure(NamedTuple):
@@ -79,7 +56,6 @@ def launch(
     num_threads: int = 1,
     timeout_s: float = 600.0,
     on_report: OnReport | None = None,
-    start: StartChild | None = None,
 ) -> list[Any]:
     """Run `fn(rank, world_size, *args)` on every rank of a ready group; return the results in order of rank.
 
@@ -88,24 +64,24 @@ def launch(
         launch(where, 2)   # ['0 of 2', '1 of 2']
 
     Each rank computes with `num_threads` threads. `on_report(rank, value)` is called here, in the calling thread, for
-    every `report(value)` of a rank. `start` makes the processes: new ones by default; a nursery's are there at once.
-    All ranks have ended when this returns or raises.
+    every `report(value)` of a rank. All ranks have ended when this returns or raises.
 
     Raises:
         ValueError: an argument is out of its range, or the function or one of its arguments cannot travel.
         RankError: a rank raised, exited, was killed, or had not finished after `timeout_s` seconds.
+        RuntimeError: a script calls it while a rank imports that script, for want of a main guard.
     """
     end = time.monotonic() + deadline(timeout_s)
     plan_backend(0, world_size, backend)
     rank_count(world_size)
-    job = _Job(_own_script(), _pack(fn, args), thread_count(num_threads), world_size, backend, timeout_s)
+    job = _own_script(), _pack(fn, args), thread_count(num_threads), world_size, backend, timeout_s
     with tempfile.TemporaryDirectory(prefix="pllab-launch-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "job").write_bytes(pickle.dumps(job))
         ranks: list[_Rank] = []
         try:
             for number in range(world_size):
-                ranks.append(_Rank(folder, number, start or start_child))
+                ranks.append(_Rank(folder, number))
             _attend(ranks, end, timeout_s, on_report)
         finally:
             end_children([rank.process for rank in ranks])
@@ -128,12 +104,12 @@ def _own_script() -> dict[str, Any]:
 class _Rank:
     """One process as its owner sees it, with its outcome so far."""
 
-    def __init__(self, folder: Path, number: int, start: StartChild) -> None:
+    def __init__(self, folder: Path, number: int) -> None:
         self.number = number
         self.connection, other_end = mp.Pipe(duplex=False)
         entry, descriptor = "pllab.comm.launching:run_rank", other_end.fileno()
         with other_end:  # then only the rank has it, so the stream ends when the rank dies
-            self.process = start(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
+            self.process = start_child(folder, entry, str(folder), str(number), str(descriptor), pass_fds=[descriptor])
         self.stack_file = folder / f"stack-{number}"
         self.outcome: bytes | _Failure | None = None  # its pickled result
 
@@ -166,21 +142,18 @@ class _Rank:
 
 def _attend(ranks: list[_Rank], end: float, timeout_s: float, on_report: OnReport | None) -> None:
     """Listen to all ranks until each has left or one has failed; raise the cause of the first failure."""
-    give_up = math.inf
-    while waited_for := [rank for rank in ranks if rank.outcome is None]:
-        now = time.monotonic()
-        if now >= give_up:
-            break
-        if now >= end:
+    failures: list[_Failure] = []
+    while (waited_for := [rank for rank in ranks if rank.outcome is None]) and all(one.is_echo for one in failures):
+        if (left_s := end - time.monotonic()) <= 0:
+            if failures:
+                break
             raise _too_late(waited_for, len(ranks), timeout_s)
         by_connection = {rank.connection: rank for rank in waited_for}
-        for connection in wait(list(by_connection), min(end, give_up) - now):
+        for connection in wait(list(by_connection), left_s):
             by_connection[connection].listen(on_report)  # type: ignore[index]
         failures = [rank.outcome for rank in ranks if isinstance(rank.outcome, _Failure)]
-        if any(not failure.is_echo for failure in failures):
-            break
-        if failures and give_up == math.inf:
-            give_up = time.monotonic() + _GRACE_S
+        if failures:
+            end = min(end, time.monotonic() + _GRACE_S)
     _raise_first_cause(ranks)
     for rank in ranks:
         rank.leave()
@@ -205,7 +178,6 @@ def _too_late(late: list[_Rank], num_ranks: int, timeout_s: float) -> RankError:
         numbers[0],
         f"{listed(numbers)} of {num_ranks} had not finished after {timeout_s:g} s (timeout_s) and had to be "
         f"ended{_BUSY if starved else ''}{stacks}",
-        starved=starved,
     )
 
 
@@ -241,20 +213,18 @@ def run_rank() -> None:
     except BaseException as error:
         send("failure", _describe(error))
     finally:
-        try:
+        with suppress(Exception):  # the owner has the outcome already
             teardown()
-        except Exception:  # the owner has the outcome already
-            _log.exception("a rank could not leave its group")
         connection.close()
 
 
 def _work(folder: Path, number: int) -> Any:
-    job: _Job = pickle.loads((folder / "job").read_bytes())
-    _import_script(job.script)
-    torch.set_num_threads(job.num_threads)
-    fn, args = pickle.loads(job.payload)
-    setup(number, job.world_size, job.backend, init_file=folder / "meeting", timeout_s=job.timeout_s)
-    return fn(number, job.world_size, *args)
+    script, payload, num_threads, world_size, backend, timeout_s = pickle.loads((folder / "job").read_bytes())
+    _import_script(script)
+    torch.set_num_threads(num_threads)
+    fn, args = pickle.loads(payload)  # needs the script
+    setup(number, world_size, backend, init_file=folder / "meeting", timeout_s=timeout_s)
+    return fn(number, world_size, *args)
 
 
 def _import_script(script: dict[str, Any]) -> None:

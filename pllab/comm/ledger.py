@@ -19,6 +19,7 @@ from torch.distributed import ProcessGroup
 from pllab.comm.group_calls import GroupCall, hear_calls
 
 _open: list["Ledger"] = []
+_writing = threading.Lock()
 _thread = threading.local()  # `.is_counted`: whether this thread is in a call of this room, which is noted already
 
 
@@ -52,7 +53,6 @@ class Ledger:
 
     messages: list[Message] = field(default_factory=list)
     on_message: Callable[[Message], None] | None = field(default=None, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def count(self, name: str | None = None) -> int:
         """The number of messages of this name, or of all."""
@@ -61,17 +61,6 @@ class Ledger:
     def num_bytes(self, name: str | None = None) -> int:
         """The bytes of payload in messages of this name, or in all."""
         return sum(message.num_bytes for message in self._named(name))
-
-    def add(
-        self, name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None, group: ProcessGroup | None = None
-    ) -> None:
-        """Write down one message; safe from several threads."""
-        size = dist.get_world_size(group) if dist.is_initialized() else 1
-        with self._lock:
-            message = Message(name, shape, num_bytes, peer, len(self.messages), size, group_name(group))
-            self.messages.append(message)
-            if self.on_message is not None:
-                self.on_message(message)
 
     def _named(self, name: str | None) -> list[Message]:
         return [message for message in list(self.messages) if name in (None, message.name)]
@@ -125,16 +114,20 @@ def ledger_is_open() -> bool:
 
 def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None, group: ProcessGroup | None = None) -> None:
     """Write the message that carries this tensor into every open ledger."""
-    if _open:
-        note(name, tuple(tensor.shape), tensor.numel() * tensor.element_size(), peer, group)
+    note(name, tuple(tensor.shape), tensor.nbytes, peer, group)
 
 
 def note(
     name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = None, group: ProcessGroup | None = None
 ) -> None:
     """Write one message into every open ledger; without a group it is of all ranks."""
+    num_ranks = dist.get_world_size(group) if dist.is_initialized() else 1
     for ledger in list(_open):
-        ledger.add(name, shape, num_bytes, peer, group)
+        with _writing:
+            message = Message(name, shape, num_bytes, peer, len(ledger.messages), num_ranks, group_name(group))
+            ledger.messages.append(message)
+            if ledger.on_message is not None:
+                ledger.on_message(message)
 
 
 @contextmanager
@@ -148,13 +141,7 @@ def uncounted() -> Iterator[None]:
         _thread.is_counted = before
 
 
-def count_elsewhere() -> None:
-    """Say in a new thread that all its messages are noted where they are started."""
-    _thread.is_counted = True
-
-
 def _note_direct_call(call: GroupCall) -> None:
     """Write a call into every open ledger, if it is not one of this room's."""
     if not getattr(_thread, "is_counted", False):
-        num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in call.tensors)
-        note(call.name, call.shape, num_bytes, call.peer, call.group)
+        note(call.name, call.shape, sum(tensor.nbytes for tensor in call.tensors), call.peer, call.group)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from pllab.arguments import is_number, require
 from pllab.comm.devices import gpu_backend
-from pllab.comm.ledger import count_elsewhere
+from pllab.comm.ledger import uncounted
 
 _open: list["Link"] = []  # one at most
 
@@ -39,7 +39,7 @@ class Link:
         self._latency_s, self._bytes_per_s = latency_s, bytes_per_s
         self._clock, self._sleep = clock, sleep
         self._lock = threading.Lock()  # hooks send from autograd's threads
-        self._thread = ThreadPoolExecutor(1, "pllab-link", count_elsewhere)
+        self._thread = ThreadPoolExecutor(1, "pllab-link")
 
     def carry(self, call: Callable[[], Any], num_bytes: int) -> "Future[Any]":
         """Make the call that hands over a message once the link has carried it, and all before it."""
@@ -57,7 +57,8 @@ class Link:
     def _hand_over(self, at: float, call: Callable[[], Any]) -> Any:
         while (left_s := at - self._clock()) > 0:
             self._sleep(left_s)
-        return call()
+        with uncounted():  # it was noted where it was started
+            return call()
 
 
 @contextmanager
@@ -98,10 +99,5 @@ def link_is_open() -> bool:
 
 
 def carried(call: Callable[[], Any], num_bytes: int) -> Any:
-    """Make a call that waits for its message, behind the open link if there is one, and return its result."""
-    return _open[0].carry(call, num_bytes).result() if _open else call()
-
-
-def carried_later(call: Callable[[], Any], num_bytes: int) -> Any:
-    """Make a call that starts a message, and return its work; behind an open link, the future of its work."""
+    """Make a call that sends a message, and return its result; behind an open link, the future of its result."""
     return _open[0].carry(call, num_bytes) if _open else call()

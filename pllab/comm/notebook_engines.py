@@ -11,13 +11,11 @@ import os
 import shutil
 import signal
 import socket
-import stat
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -26,15 +24,7 @@ import torch.distributed as dist
 from pllab.comm.devices import gpu_backend
 from pllab.comm.errors import ANSI, RankError
 from pllab.comm.group import BackendPlan, setup, teardown
-from pllab.comm.processes import (
-    Child,
-    answer_with_stack,
-    end_children,
-    how_it_ended,
-    on_byte,
-    stack_of,
-    start_child,
-)
+from pllab.comm.processes import Child, end_children, how_it_ended, on_byte, start_child
 
 _CONTROLLER = (  # its arguments
     "--ip=127.0.0.1",
@@ -49,17 +39,31 @@ _CUT = b"c"  # on the leash of a rank: cut your wires
 _wires: set[int] = set()  # in a rank: file descriptors of the sockets that joining the group opened
 
 
-@dataclass(frozen=True)
 class Cluster:
-    """The running processes by name, the controller first, and their folder."""
+    """The controller and the engines, in their own folder; they find each other, and the group, after this returns."""
 
-    folder: Path
-    processes: dict[str, Child]
+    def __init__(self, num_ranks: int, backend: str | None, timeout_s: float) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
+        self._processes: dict[str, Child] = {}  # the controller first
+        try:
+            profile = f"--profile-dir={self.folder}"
+            self._start("the controller of the ranks", "ipyparallel.controller.app:main", profile, *_CONTROLLER)
+            for rank in range(num_ranks):
+                job = json.dumps([rank, num_ranks, backend, timeout_s])
+                self._start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(self.folder))
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, name: str, entry: str, *arguments: str) -> None:
+        log = self.folder / f"{name}.log"
+        own = {"IPYTHONDIR": str(self.folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
+        self._processes[name] = start_child(self.folder, entry, *arguments, log=log, environment=own)
 
     @property
     def engines(self) -> list[Child]:
         """The processes of the ranks, in order of rank."""
-        return list(self.processes.values())[1:]
+        return list(self._processes.values())[1:]
 
     def check_alive(self) -> None:
         """Look at the processes; never waits.
@@ -67,7 +71,7 @@ class Cluster:
         Raises:
             RankError: one of them has ended; the message says how, with its last output.
         """
-        for number, (name, process) in enumerate(self.processes.items()):
+        for number, (name, process) in enumerate(self._processes.items()):
             if process.poll() is not None:
                 process.kill()  # and the processes it started
                 words = _last_words(self.folder / f"{name}.log")
@@ -76,8 +80,7 @@ class Cluster:
     def interrupt(self, ranks: Sequence[int]) -> None:
         """Send these ranks what Ctrl-C sends."""
         for rank in ranks:
-            if self.engines[rank].poll() is None:
-                self.engines[rank].send_signal(signal.SIGINT)
+            self.engines[rank].send_signal(signal.SIGINT)
 
     def cut_wires(self) -> None:
         """Let every rank close its connections, so that none waits for a message any more."""
@@ -87,41 +90,14 @@ class Cluster:
                     process.stdin.write(_CUT)
                     process.stdin.flush()
 
-    def where(self, rank: int) -> str:
-        """The stack of a rank's main thread."""
-        return stack_of(self.engines[rank].pid, self.folder / f"stack-{rank}")
-
     def stop(self) -> None:
         """End every process and remove the folder; calling it again does nothing."""
-        end_children(list(self.processes.values()))
+        end_children(list(self._processes.values()))
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start_cluster(num_ranks: int, backend: str | None, timeout_s: float) -> Cluster:
-    """Start the controller and the engines; they find each other, and the group, while this returns."""
-    folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
-    environment = {"IPYTHONDIR": str(folder / "ipython"), "PYTHONUNBUFFERED": "1"}  # nothing in the user's home
-    cluster = Cluster(folder, {})
-
-    def start(name: str, entry: str, *arguments: str) -> None:
-        log = folder / f"{name}.log"
-        cluster.processes[name] = start_child(folder, entry, *arguments, log=log, environment=environment)
-
-    try:
-        start("the controller of the ranks", "ipyparallel.controller.app:main", f"--profile-dir={folder}", *_CONTROLLER)
-        for rank in range(num_ranks):
-            job = json.dumps([rank, num_ranks, backend, timeout_s])
-            start(f"rank {rank}", "pllab.comm.notebook_engines:serve_rank", job, str(folder))
-    except BaseException:
-        cluster.stop()
-        raise
-    return cluster
-
-
 def _last_words(log: Path, num_lines: int = 12) -> str:
-    """The end of a log, indented, when there is any."""
-    if not log.exists():
-        return ""
+    """The end of a log, indented."""
     lines = ANSI.sub("", log.read_text(errors="replace")).splitlines()[-num_lines:]
     return "".join(f"\n    {line}" for line in lines)
 
@@ -161,14 +137,7 @@ def connection_file(folder: Path, whose: str) -> Path | None:
 
 def _sockets() -> set[int]:
     """The open sockets of this process, by file descriptor."""
-    return {int(name) for name in os.listdir("/dev/fd") if _is_socket(int(name))}  # noqa: PTH208
-
-
-def _is_socket(number: int) -> bool:
-    try:
-        return stat.S_ISSOCK(os.fstat(number).st_mode)
-    except OSError:
-        return False
+    return {int(file.name) for file in Path("/dev/fd").iterdir() if file.is_socket()}
 
 
 def serve_rank() -> None:
@@ -178,7 +147,6 @@ def serve_rank() -> None:
     # A shell's background job ignores Ctrl-C and so would we; the owner interrupts cells by this signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     on_byte(lambda byte: cut_wires() if byte == _CUT else None)
-    answer_with_stack(folder / f"stack-{rank}")
     torch.set_num_threads(1)
     plan = enter_group(rank, world_size, backend, str(folder / "meeting-0"), timeout_s)
     while (file := connection_file(folder, "engine")) is None:

@@ -15,12 +15,13 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from typing import Any, Self
 
 from pllab.arguments import deadline, rank_count
 from pllab.comm.errors import ANSI, RankError, listed, sounds_like_echo
 from pllab.comm.group import plan_backend
-from pllab.comm.notebook_engines import Cluster, connection_file, enter_group, start_cluster
+from pllab.comm.notebook_engines import Cluster, connection_file, enter_group
 
 _TICK_S = 0.05  # how often the waiting looks whether all processes still live
 _GRACE_S = 1.5  # how long the others may go on after one rank failed
@@ -65,7 +66,7 @@ class Ranks:
         self.num_ranks = rank_count(num_ranks)
         self._timeout_s = deadline(timeout_s)
         self._num_groups = 1
-        self._cluster = start_cluster(num_ranks, backend, self._timeout_s)
+        self._cluster = Cluster(num_ranks, backend, self._timeout_s)
         try:
             self._client = _connect(self._cluster, time.monotonic() + self._timeout_s)
         except BaseException:
@@ -78,11 +79,6 @@ class Ranks:
     def stopped(self) -> bool:
         """Whether the processes have been ended."""
         return not self._finish.alive
-
-    @property
-    def pids(self) -> list[int]:
-        """The process number of each rank."""
-        return [process.pid for process in self._cluster.engines]
 
     def stop(self) -> None:
         """End all processes and remove their files; calling it again does nothing."""
@@ -106,9 +102,26 @@ class Ranks:
             RanksInterrupted: Ctrl-C, or the notebook's stop button.
             RuntimeError: the ranks have been stopped.
         """
-        self._check_running()
-        chosen = range(self.num_ranks) if targets is None else targets
-        replies = {rank: self._client[rank].execute(code, silent=False, block=False) for rank in chosen}
+        self._run(targets, lambda engine: engine.execute(code, silent=False, block=False))
+
+    def fetch(self, expression: str) -> list[Any]:
+        """Bring the value of an expression here from every rank, in order of rank.
+
+        Example: `ranks.fetch("rank + 1")` on two ranks is `[1, 2]`; `ranks.fetch("losses")[0]` is what rank 0 has.
+        The values are copies: ranks share no memory with the notebook.
+
+        Raises:
+            RankError, RanksInterrupted, RuntimeError: as `execute`; also if the value cannot travel.
+        """
+        packed = f"__import__('pickle').dumps(({expression}))"  # ipyparallel's own packing sorts a dictionary
+        replies = self._run(None, lambda engine: engine.pull(packed, block=False))
+        return [pickle.loads(reply.get()) for reply in replies.values()]
+
+    def _run(self, targets: Sequence[int] | None, ask: Callable[[Any], Any]) -> dict[int, Any]:
+        """Ask engines, wait, and show what they wrote; return their answers, or raise as `execute` does."""
+        if self.stopped:
+            raise RuntimeError(_STOPPED)
+        replies = {rank: ask(self._client[rank]) for rank in (range(self.num_ranks) if targets is None else targets)}
         try:
             self._attend(replies)
         except KeyboardInterrupt:
@@ -118,41 +131,15 @@ class Ranks:
         except RankError as error:
             _show_replies(replies)
             self.stop()
-            raise RankError(
-                error.rank, _and_then(error, f"all ranks were ended; make new Ranks({self.num_ranks})")
-            ) from None
+            outcome = f"all ranks were ended; make new Ranks({self.num_ranks})"
+            raise RankError(error.rank, _with_outcome(str(error), outcome)) from None
         failures = _failures_in(replies)
-        broken = _still_running(replies) or any(_is_remote_echo(error) for error in failures.values())
+        broken = _still_running(replies) or any(map(_is_remote_echo, failures.values()))
         outcome = self._calm(replies) if broken else "the ranks and their variables are still there"
         _show_replies(replies)
         if failures:
             raise _first_cause(failures, outcome)
-
-    def fetch(self, expression: str) -> list[Any]:
-        """Bring the value of an expression here from every rank, in order of rank.
-
-        Example: `ranks.fetch("rank + 1")` on two ranks is `[1, 2]`; `ranks.fetch("losses")[0]` is what rank 0 has.
-        The values are copies: ranks share no memory with the notebook.
-
-        Raises:
-            RankError: it has no value on a rank, or the value cannot travel.
-            RuntimeError: the ranks have been stopped.
-        """
-        self._check_running()
-        packed = f"__import__('pickle').dumps(({expression}))"  # ipyparallel's own packing sorts a dictionary
-        replies = {rank: self._client[rank].pull(packed, block=False) for rank in range(self.num_ranks)}
-        try:
-            self._attend(replies)
-        except RankError:
-            self.stop()
-            raise
-        if failures := _failures_in(replies):
-            raise _first_cause(failures, "the ranks and their variables are still there")
-        return [pickle.loads(reply.get()) for reply in replies.values()]
-
-    def _check_running(self) -> None:
-        if self.stopped:
-            raise RuntimeError(_STOPPED)
+        return replies
 
     def _attend(self, replies: dict[int, Any]) -> None:
         """Wait until all ranks are done, or a moment after one failed, or until one died."""
@@ -160,9 +147,8 @@ class Ranks:
         while (pending := _still_running(replies)) and time.monotonic() < give_up:
             replies[pending[0]].wait(_TICK_S)
             self._cluster.check_alive()
-            failed = any(reply.done() and not reply.successful() for reply in replies.values())
-            if failed and give_up == float("inf"):
-                give_up = time.monotonic() + _GRACE_S
+            if _failures_in(replies):
+                give_up = min(give_up, time.monotonic() + _GRACE_S)
 
     def _calm(self, replies: dict[int, Any]) -> str:
         """Stop running ranks and make a new group, or end everything; return a sentence that says which."""
@@ -186,7 +172,7 @@ class Ranks:
             )
             for rank in range(self.num_ranks)
         }
-        return _settle(replies, 10.0) and all(reply.successful() for reply in replies.values())
+        return _settle(replies, 10.0) and not _failures_in(replies)
 
 
 def _register_px(reference: "weakref.ref[Ranks]") -> None:
@@ -229,7 +215,7 @@ def _wait_for(answer: Callable[[], Any], cluster: Cluster, end: float) -> Any:
     while not (found := answer()):
         cluster.check_alive()
         if time.monotonic() >= end:
-            raise RankError(0, f"the ranks did not start in time; rank 0 was here:\n{cluster.where(0)}")
+            raise RankError(0, "the ranks did not start in time; give them more, as in Ranks(2, timeout_s=300)")
         time.sleep(_TICK_S)
     return found
 
@@ -251,10 +237,7 @@ def _still_running(replies: dict[int, Any]) -> list[int]:
 
 def _settle(replies: dict[int, Any], timeout_s: float) -> bool:
     """Wait until all are done, for at most `timeout_s` seconds; return whether they are."""
-    until = time.monotonic() + timeout_s
-    while (pending := _still_running(replies)) and time.monotonic() < until:
-        replies[pending[0]].wait(_TICK_S)
-    return not pending
+    return not futures.wait(replies.values(), timeout_s).not_done
 
 
 def _show_replies(replies: dict[int, Any]) -> None:
@@ -297,8 +280,7 @@ def _write(stream: Any, texts: Mapping[int, str]) -> None:
 
 def _failures_in(replies: dict[int, Any]) -> dict[int, Any]:
     """The remote errors by rank, as ipyparallel carries them."""
-    done = {rank: reply for rank, reply in replies.items() if reply.done()}
-    return {rank: reply.exception() for rank, reply in done.items() if not reply.successful()}
+    return {rank: error for rank, reply in replies.items() if reply.done() and (error := reply.exception())}
 
 
 def _is_remote_echo(error: Any) -> bool:
@@ -309,12 +291,12 @@ def _is_remote_echo(error: Any) -> bool:
 def _first_cause(failures: dict[int, Any], outcome: str) -> RankError:
     """The failure that is a cause rather than an echo of a peer's, in words."""
     rank, error = min(failures.items(), key=lambda item: (_is_remote_echo(item[1]), item[0]))
-    summary = RankError(rank, f"rank {rank} raised {error.ename}: {error.evalue}")
     details = ANSI.sub("", str(error.traceback or "")).strip()
-    return RankError(rank, f"{_and_then(summary, outcome)}\n\n{details}" if details else _and_then(summary, outcome))
+    words = _with_outcome(f"rank {rank} raised {error.ename}: {error.evalue}", outcome)
+    return RankError(rank, f"{words}\n\n{details}".rstrip())
 
 
-def _and_then(error: RankError, outcome: str) -> str:
-    """Put the state of the ranks at the end of the first line."""
-    first, _, rest = str(error).partition("\n")
-    return f"{first} ({outcome})" + (f"\n{rest}" if rest else "")
+def _with_outcome(words: str, outcome: str) -> str:
+    """Put what became of the ranks at the end of the first line."""
+    first, *rest = words.split("\n", 1)
+    return "\n".join([f"{first} ({outcome})", *rest])

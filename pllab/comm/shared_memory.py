@@ -7,17 +7,16 @@ nothing behind.
 Source: NCCL's shared-memory transport (`NCCL_SHM_DISABLE` in its documentation) does the same between GPUs.
 """
 
-import logging
 import os
 import re
 import socket
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
+from pllab.arguments import require
 from pllab.comm.collectives import (
     all_gather_object,
     all_reduce,
@@ -30,7 +29,6 @@ from pllab.comm.errors import in_words
 from pllab.comm.ledger import note_tensor
 from pllab.comm.links import link_is_open
 
-_log = logging.getLogger(__name__)
 _FOLDER = "/dev/shm"  # the file system in memory of every Linux
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the same in all containers of a Linux host
 _BLOCK = 2**18  # numbers per block: 1 MiB of float32 is still in a core's cache when it is written out
@@ -60,13 +58,18 @@ def shared_buffer(
         return None
     with ExitStack() as until_all_have_mapped:
         num_bytes = world_size(group) * _round_up(numel) * dtype.itemsize
-        file = _new_file(num_bytes, until_all_have_mapped) if rank(group) == 0 else None
-        is_on_cpu = device is None or device.type == "cpu"
-        offers = all_gather_object(_Offer(numel, str(dtype), host_id(), is_on_cpu, file), group)
-        _check_equal(offers)
-        rows = _map(offers, num_bytes, dtype)
-        have_mapped = all_gather_object(rows is not None, group)
-    return SharedBuffer(rows, group) if rows is not None and all(have_mapped) else None
+        own = _new_file(num_bytes, until_all_have_mapped) if rank(group) == 0 else None
+        host = host_id() if device is None or device.type == "cpu" else None
+        sizes, hosts, files = zip(*all_gather_object((f"{numel} x {dtype}", host, own), group), strict=True)
+        for number, size in enumerate(sizes):
+            words = f"rank {number} asks for a shared buffer of {size}, rank 0 for {sizes[0]}"
+            require(size == sizes[0], f"{words}; ask for the same on every rank")
+        can_share = host is not None and set(hosts) == {host} and files[0] is not None
+        memory = _map(files[0][0], files[0][1], num_bytes) if can_share else None
+        have_mapped = all_gather_object(memory is not None, group)
+    if memory is None or not all(have_mapped):
+        return None
+    return SharedBuffer(memory.view(dtype).view(len(sizes), -1)[:, :numel], group)
 
 
 class SharedBuffer:
@@ -147,16 +150,6 @@ def _round_up(numel: int) -> int:
     return max(1, -(-numel // _ALIGN)) * _ALIGN
 
 
-class _Offer(NamedTuple):
-    """What a rank wants and can; rank 0 brings the path and the identity of the memory, if it could reserve any."""
-
-    numel: int
-    dtype: str
-    host_id: str
-    is_on_cpu: bool
-    file: tuple[str, tuple[int, int]] | None
-
-
 def _new_file(num_bytes: int, until_all_have_mapped: ExitStack) -> tuple[str, tuple[int, int]] | None:
     """Reserve the memory; None if that fails."""
     try:
@@ -165,37 +158,21 @@ def _new_file(num_bytes: int, until_all_have_mapped: ExitStack) -> tuple[str, tu
         # Reserved now: a full /dev/shm is an error here, and would be a killed process at the first write.
         os.posix_fallocate(descriptor, 0, num_bytes)
         return f"/proc/{os.getpid()}/fd/{descriptor}", _identity(descriptor)
-    except (OSError, AttributeError) as error:  # the latter where there is no O_TMPFILE
-        _log.info("%d bytes cannot be shared: %s", num_bytes, error)
+    except (OSError, AttributeError):  # the latter where there is no O_TMPFILE
         return None
 
 
-def _check_equal(offers: list[_Offer]) -> None:
-    for number, offer in enumerate(offers):
-        if offer[:2] != offers[0][:2]:
-            raise ValueError(
-                f"rank {number} asks for a shared buffer of {offer.numel} x {offer.dtype}, rank 0 for "
-                f"{offers[0].numel} x {offers[0].dtype}; ask for the same on every rank"
-            )
-
-
-def _map(offers: list[_Offer], num_bytes: int, dtype: torch.dtype) -> torch.Tensor | None:
-    """The memory of all in this process, a row for each rank; None if a rank cannot or runs on another host."""
-    file = offers[0].file
-    if file is None or len({offer.host_id for offer in offers}) > 1 or not all(offer.is_on_cpu for offer in offers):
-        return None
-    path, identity = file
+def _map(path: str, identity: tuple[int, int], num_bytes: int) -> torch.Tensor | None:
+    """The memory of all in this process; None if that fails."""
     try:
         with ExitStack() as until_mapped:
             descriptor = os.open(path, os.O_RDWR)
             until_mapped.callback(os.close, descriptor)
             if _identity(descriptor) != identity:  # in another container the same pid is another process
-                raise FileNotFoundError(f"{path} is another file here")
-            mapped = torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=num_bytes, dtype=torch.uint8)
-    except (OSError, RuntimeError) as error:  # torch raises the latter when there is no room for the mapping
-        _log.info("rank %d cannot map the memory of rank 0: %s", rank(), error)
+                return None
+            return torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=num_bytes, dtype=torch.uint8)
+    except (OSError, RuntimeError):  # torch raises the latter when there is no room for the mapping
         return None
-    return mapped.view(dtype).view(len(offers), -1)[:, : offers[0].numel]
 
 
 def _identity(descriptor: int) -> tuple[int, int]:

@@ -22,8 +22,8 @@ from typing import Any
 
 from pllab.lesson.asking import judge
 from pllab.lesson.exercise import Exercise, find
+from pllab.lesson.fork_server import ForkServer
 from pllab.lesson.keeping import keep
-from pllab.lesson.nursery import Nursery
 from pllab.lesson.packing import pack
 from pllab.lesson.verdict import NotRight, Outcome, Verdict
 
@@ -81,19 +81,19 @@ def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: 
     if isinstance(packed, Verdict):
         return packed
     with tempfile.TemporaryDirectory(prefix="pllab-check-", ignore_cleanup_errors=True) as folder:
-        verdict = judge(exercise, packed, warm_nursery(), Path(folder), deadline_s)
+        verdict = judge(exercise, packed, warm_server(), Path(folder), deadline_s)
     if verdict.outcome is not Outcome.RIGHT:
         return verdict
     return replace(verdict, kept=keep(exercise, solution))
 
 
 @lru_cache(maxsize=1)
-def _nursery_of(_process: int) -> Nursery:
-    return Nursery(*PRELOADED)
+def _server_of(_process: int) -> ForkServer:
+    return ForkServer(*PRELOADED)
 
 
-def warm_nursery() -> Nursery:
+def warm_server() -> ForkServer:
     """The process that forks checks and their ranks; it starts with the first check and ends with this process."""
-    if not _nursery_of(os.getpid()).is_alive:
-        _nursery_of.cache_clear()
-    return _nursery_of(os.getpid())
+    if not _server_of(os.getpid()).is_alive:
+        _server_of.cache_clear()
+    return _server_of(os.getpid())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pllab.autopsy import CAUSES, Record, read_records
 from pllab.comm.processes import Started, end_children, how_it_ended
-from pllab.lesson.checking import warm_nursery
+from pllab.lesson.checking import warm_server
 from pllab.lesson.faults import Fault, Truth
 
 _PATIENCE_S = 1.2  # without a new call while the records are written; a straggler takes 0.4 s
@@ -97,7 +97,7 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
         try:
             for number in range(fault.world_size):
                 words = str(folder), str(number), json.dumps(asdict(fault))
-                ranks.append(warm_nursery().start(folder, _ENTRY, *words, log=folder / f"printed-{number}"))
+                ranks.append(warm_server().start(folder, _ENTRY, *words, log=folder / f"printed-{number}"))
             stuck = _watch(folder, ranks)
             codes = [rank.returncode for rank in ranks]  # None for one that runs and is ended now
         finally:

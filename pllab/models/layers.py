@@ -14,13 +14,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
-from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.masking_utils import create_causal_mask
 from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
-from pllab.data import IGNORED
-from pllab.parallel.tensor import ColumnParallelLinear, vocab_parallel_cross_entropy
+from pllab.parallel.tensor import token_losses
 
 Value = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
 
@@ -71,16 +69,6 @@ class Head(nn.Module):
             return self.lm_head(hidden)
         # The token at time t predicts the label at t + 1; the last token predicts nothing.
         return token_losses(self.lm_head, self.lm_head(hidden[:, :-1]), labels[:, 1:]).sum(1)
-
-
-def token_losses(
-    head: nn.Module, logits: torch.Tensor, targets: torch.Tensor, ignore_index: int = IGNORED
-) -> torch.Tensor:
-    """The loss of each token (rows, time), at least float32, from logits that are whole or that the head left split."""
-    if isinstance(head, ColumnParallelLinear) and not head.gather_output:
-        return vocab_parallel_cross_entropy(logits, targets, head.out_features, head.group, ignore_index)
-    logits, flat = logits.float().flatten(0, 1), targets.flatten()
-    return functional.cross_entropy(logits, flat, ignore_index=ignore_index, reduction="none").view(targets.shape)
 
 
 def layers_of(model: GPT2LMHeadModel) -> list[nn.Module]:

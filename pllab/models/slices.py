@@ -25,7 +25,6 @@ from transformers.pytorch_utils import Conv1D
 
 from pllab.comm import Group, Mesh, group_of, rank, world_size
 from pllab.data import IGNORED
-from pllab.models.layers import token_losses
 from pllab.parallel.tensor import (
     ColumnParallelLinear,
     RowParallelLinear,
@@ -35,6 +34,7 @@ from pllab.parallel.tensor import (
     gather_in,
     scatter_out,
     to_slice,
+    token_losses,
 )
 from pllab.pipeline.randomness import Draws, draw_seed
 

@@ -28,17 +28,11 @@ def broadcast_parameters(model: nn.Module, group: comm.Group | None = None) -> N
     A tied parameter is sent once. Source: `torch.nn.parallel.DistributedDataParallel`, which does the same
     when it is constructed.
     """
-    with torch.no_grad():
-        for tensor in chain(model.parameters(), model.buffers()):
-            broadcast_tensor(tensor.detach(), group)
-
-
-def broadcast_tensor(tensor: torch.Tensor, group: comm.Group | None = None) -> None:
-    """Broadcast one tensor; a message needs contiguous memory, so a transposed tensor is sent as a copy."""
-    message = tensor.contiguous()
-    comm.broadcast(message, 0, group)
-    if message is not tensor:
-        tensor.copy_(message)
+    for tensor in (each.detach() for each in chain(model.parameters(), model.buffers())):
+        message = tensor.contiguous()  # a transposed tensor is sent as a copy
+        comm.broadcast(message, 0, group)
+        if message is not tensor:
+            tensor.copy_(message)
 
 
 def average_gradients(model: nn.Module) -> None:

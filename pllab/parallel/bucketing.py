@@ -11,13 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import nn
 
-NewFlat = Callable[[int, torch.dtype, torch.device], torch.Tensor]
-
-
-def new_zeros(numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """The usual memory of a bucket: zeros of this process alone."""
-    return torch.zeros(numel, dtype=dtype, device=device)
-
 
 class Bucket:
     """The gradients of some parameters side by side in one flat tensor.
@@ -41,11 +34,6 @@ class Bucket:
         *pieces, self.used = flat.split([*sizes, flat.numel() - sum(sizes)])
         self.views = tuple(piece.view_as(parameter) for piece, parameter in zip(pieces, self.parameters, strict=True))
         self._stored: set[int] = set()
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the message."""
-        return self.flat.numel() * self.flat.element_size()
 
     @property
     def is_full(self) -> bool:
@@ -102,12 +90,12 @@ class Bucket:
 
 
 def plan_buckets(
-    parameters: Iterable[nn.Parameter], bucket_bytes: float, new_flat: NewFlat = new_zeros
+    parameters: Iterable[nn.Parameter], bucket_bytes: float, new_flat: Callable[..., torch.Tensor] = torch.zeros
 ) -> list[Bucket]:
     """Fill buckets in reverse order of the parameters, which is about the order of their gradients.
 
     A bucket holds one data type on one device, and at most `bucket_bytes` unless one parameter is larger. Its
-    memory is `new_flat(numel, dtype, device)`.
+    memory is `new_flat(numel, dtype=..., device=...)`.
 
     Example: parameters of 4, 4, 4 and 8 bytes, buckets of 8 bytes -> [8], [4, 4], [4].
     """
@@ -117,19 +105,12 @@ def plan_buckets(
     for parameter in ordered:
         kind = (parameter.dtype, parameter.device)
         group = latest.get(kind)
-        if group is None or _num_bytes([*group, parameter]) > bucket_bytes:
+        if group is None or sum(each.nbytes for each in [*group, parameter]) > bucket_bytes:
             group = latest[kind] = []
             groups.append(group)
         group.append(parameter)
-    return [_new_bucket(group, len(ordered) if group is groups[-1] else 0, new_flat) for group in groups]
-
-
-def _new_bucket(group: Sequence[nn.Parameter], num_used: int, new_flat: NewFlat) -> Bucket:
-    """A bucket with room for the gradients of a group and for `num_used` more numbers."""
-    numel = sum(parameter.numel() for parameter in group) + num_used
-    return Bucket(group, new_flat(numel, group[0].dtype, group[0].device))
-
-
-def _num_bytes(parameters: Iterable[nn.Parameter]) -> int:
-    """Bytes of these parameters together."""
-    return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
+    buckets = []
+    for group in groups:
+        numel = sum(parameter.numel() for parameter in group) + (len(ordered) if group is groups[-1] else 0)
+        buckets.append(Bucket(group, new_flat(numel, dtype=group[0].dtype, device=group[0].device)))
+    return buckets

@@ -21,7 +21,7 @@ from pllab.arguments import require
 from pllab.comm.devices import gpu_backend
 from pllab.comm.shared_memory import SharedBuffer
 from pllab.parallel.averaging import broadcast_parameters, check_same_model
-from pllab.parallel.bucketing import Bucket, plan_buckets
+from pllab.parallel.bucketing import plan_buckets
 
 Strategy = Literal["flat", "overlapped", "shared"]
 
@@ -120,12 +120,10 @@ class DataParallel(Averaging):
         require(is_known, f"strategy {strategy!r} is unknown; choose one of {', '.join(_REASONS)}")
         is_room = bucket_bytes >= 1
         require(is_room, f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
-        self._strategy_argument = strategy
-        self.bucket_bytes = bucket_bytes
+        self._chosen, self._bucket_bytes = strategy, bucket_bytes
         check_same_model(module, self._group)
         broadcast_parameters(module, self._group)
         self.module = module
-        self.buckets: list[Bucket] = []
         self._hooks: list[Any] = []
         self._plan()
 
@@ -142,13 +140,12 @@ class DataParallel(Averaging):
         for hook in self._hooks:
             hook.remove()
         self._planned_for = _trainable(self.module)
-        parameters = list(self.module.parameters())
-        self._lay_out(parameters)
-        if not self.buckets:
-            raise ValueError(
-                f"all {len(parameters)} parameters of {type(self.module).__name__} are frozen, so there is "
-                "nothing to average; unfreeze one, or train without DataParallel"
-            )
+        require(
+            bool(self._planned_for),
+            f"all {len(list(self.module.parameters()))} parameters of {type(self.module).__name__} are frozen, so "
+            "there is nothing to average; unfreeze one, or train without DataParallel",
+        )
+        self._lay_out()
         self._hooks = [
             parameter.register_post_accumulate_grad_hook(weak_hook(self._arrived, number, index))
             for number, bucket in enumerate(self.buckets)
@@ -156,37 +153,33 @@ class DataParallel(Averaging):
         ]
         self._begin()
 
-    def _lay_out(self, parameters: list[nn.Parameter]) -> None:
+    def _lay_out(self) -> None:
         """Make the buckets and choose the strategy: only trying shows whether ranks can share memory."""
-        self.strategy: Strategy = self._strategy_argument or _first_choice()
-        self._shared: list[SharedBuffer] = []
-        if self.strategy == "shared":
-            self.buckets = plan_buckets(parameters, float("inf"), self._new_shared)
-            if len(self._shared) == len(self.buckets):
-                return
-            if self._strategy_argument == "shared":
-                num_bytes = sum(bucket.num_bytes for bucket in self.buckets)
-                raise ValueError(
-                    "strategy 'shared' needs two or more gloo ranks, all on one Linux host and with the model on the "
-                    f"CPU, and {num_bytes / _MIB:.3g} MiB per rank in /dev/shm; leave strategy out to use what works "
-                    "here"
-                )
-            self._shared.clear()
+        # nccl's network moves bytes by itself; ranks of any other backend may be on one host.
+        first_choice: Strategy = "overlapped" if comm.backend_name() == gpu_backend() else "shared"
+        self.strategy = self._chosen or first_choice
+        most = self._bucket_bytes if self.strategy == "overlapped" else float("inf")
+        self._shared: list[SharedBuffer | None] = []
+        self.buckets = plan_buckets(self.module.parameters(), most, self._new_flat)
+        if self.strategy == "shared" and None in self._shared:
+            num_bytes = sum(bucket.flat.nbytes for bucket in self.buckets)
+            require(
+                self._chosen is None,
+                "strategy 'shared' needs two or more gloo ranks, all on one Linux host and with the model on the "
+                f"CPU, and {num_bytes / _MIB:.3g} MiB per rank in /dev/shm; leave strategy out to use what works here",
+            )
             self.strategy = "flat"
-        self.buckets = plan_buckets(parameters, self.bucket_bytes if self.strategy == "overlapped" else float("inf"))
+
+    def _new_flat(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """Memory for a bucket: shared, if that is the strategy and the ranks can."""
+        buffer = comm.shared_buffer(numel, dtype, device, self._group) if self.strategy == "shared" else None
+        self._shared.append(buffer)
+        return torch.zeros(numel, dtype=dtype, device=device) if buffer is None else buffer.tensor
 
     @property
     def reason(self) -> str:
         """The strategy in words, and the backend that it was chosen for."""
         return f"{self.strategy}: {_REASONS[self.strategy]}, {comm.backend_name() or 'with no group'}"
-
-    def _new_shared(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Shared memory for a bucket; if there is none, other memory for a plan that is thrown away."""
-        buffer = comm.shared_buffer(numel, dtype, device, self._group)
-        if buffer is None:
-            return torch.empty(numel, dtype=dtype, device=device)
-        self._shared.append(buffer)
-        return buffer.tensor
 
     def _begin(self) -> None:
         """Forget an unfinished backward, so that an exception in it has no effect on the next one."""
@@ -221,8 +214,8 @@ class DataParallel(Averaging):
             bucket.write_used(self._has_gradient())
         if self.strategy == "overlapped":
             self._works.append(comm.all_reduce_async(bucket.flat, self._group))
-        elif self.strategy == "shared":
-            self._shared[number].all_reduce()
+        elif shared := self._shared[number]:
+            shared.all_reduce()
         else:
             comm.all_reduce(bucket.flat, self._group)
 
@@ -250,12 +243,6 @@ class DataParallel(Averaging):
     def _has_gradient(self) -> list[bool]:
         """Per parameter in the order of the buckets, whether this rank has a gradient."""
         return [parameter.grad is not None for bucket in self.buckets for parameter in bucket.parameters]
-
-
-def _first_choice() -> Strategy:
-    """Overlap if the network moves bytes by itself (nccl); share memory if ranks may be on one host (gloo)."""
-    choices: dict[str | None, Strategy] = {gpu_backend(): "overlapped", "gloo": "shared"}
-    return choices.get(comm.backend_name(), "flat")
 
 
 def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]:

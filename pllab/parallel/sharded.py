@@ -1,12 +1,7 @@
 """Fully sharded data parallel: a rank keeps a slice of every parameter, and gathers a layer only while it computes.
 
 The parameters of a unit (a transformer block) lie side by side in one flat tensor, of which every rank keeps an equal
-part: the shard. The optimizer sees the pieces of this rank's shard. Drawn, for a unit of a weight of 5 numbers and a
-bias of 2, on two ranks:
-
-    whole   | w w w w | w b b . |         gathered before the unit computes, freed after it
-    rank 0  | w w w w |                   weight: 4 numbers, bias: 0
-    rank 1            | w b b . |         weight: 1 number, bias: 2, and one of padding
+part: the shard, drawn in `shards.py`. The optimizer sees the pieces of this rank's shard.
 
 Parameters of no unit, or of several (tied embeddings), belong to the root, which stays whole from the beginning of
 forward to the end of backward. `zero` says how much is sharded, in the words of ZeRO:
@@ -224,7 +219,8 @@ class FullyShardedDataParallel(Averaging):
 
     def _watch(self, result: Any, index: int) -> bool:
         """Call `_before_backward` when the first gradient of a result is known; False if there will be none."""
-        tensors = _with_grad(result) if torch.is_grad_enabled() else []
+        leaves = tree_leaves(result) if torch.is_grad_enabled() else []
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         if tensors:
             register_multi_grad_hook(tensors, lambda _: self._before_backward(index), mode="any")
         return bool(tensors)
@@ -298,10 +294,6 @@ class FullyShardedDataParallel(Averaging):
         for piece, num_users, drop in zip(pieces, used.tolist(), was_none, strict=True):
             if drop and not num_users:
                 piece.grad = None
-
-
-def _with_grad(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
 
 
 class _GradientSums:

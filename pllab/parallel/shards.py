@@ -193,8 +193,8 @@ class Unit:
 
     def gather(self) -> None:
         """Make the unit whole, unless it is."""
-        for shard in self.shards if not self.is_whole else ():
-            shard.start_gathering()
+        self.start_gathering()
+        for shard in self.shards:
             shard.wait()
         self.is_whole = True
 

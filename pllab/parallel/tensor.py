@@ -414,6 +414,16 @@ def vocab_parallel_cross_entropy(
     return _CrossEntropy.apply(logits, targets, size, group, ignore_index)
 
 
+def token_losses(
+    head: nn.Module, logits: torch.Tensor, targets: torch.Tensor, ignore_index: int = IGNORED
+) -> torch.Tensor:
+    """The loss of each token (rows, time), at least float32, from logits that are whole or that the head left split."""
+    if isinstance(head, ColumnParallelLinear) and not head.gather_output:
+        return vocab_parallel_cross_entropy(logits, targets, head.out_features, head.group, ignore_index)
+    logits, flat = logits.float().flatten(0, 1), targets.flatten()
+    return functional.cross_entropy(logits, flat, ignore_index=ignore_index, reduction="none").view(targets.shape)
+
+
 class _CrossEntropy(torch.autograd.Function):
     """Keeps the softmax of this rank's slice, and nothing else of that size."""
 

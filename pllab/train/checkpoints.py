@@ -19,21 +19,22 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
 
-from pllab import comm
+from pllab import comm, models
 from pllab.data import partition_dataset
-from pllab.models import GPT2LMHeadModelParallel
 from pllab.parallel.shards import join, part_of
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Corpus
 from pllab.train.updates import Part, Updates
+
+if TYPE_CHECKING:
+    from transformers import GPT2Config
 
 _WEIGHTS, _STATES, _ABOUT = "model.safetensors", "optimizer.safetensors", "checkpoint.json"
 _EMBEDDING, _TIED_HEAD = "transformer.wte.weight", "lm_head.weight"
@@ -49,7 +50,7 @@ class Progress(NamedTuple):
 
 def save_checkpoint(
     folder: Path,
-    model: GPT2LMHeadModelParallel,
+    model: "models.GPT2LMHeadModelParallel",
     updates: Updates,
     progress: Progress,
     identity: Mapping[str, Any],
@@ -74,7 +75,7 @@ def save_checkpoint(
         for file, tensors in ((_WEIGHTS, whole_weights(updates, mesh)), (_STATES, whole_states(updates, mesh)))
     }
     if comm.rank() == 0:
-        config = GPT2Config.from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
+        config = type(model.config).from_dict(model.config.to_dict() | {"architectures": ["GPT2LMHeadModel"]})
         try:
             _write(target, files, config, {"progress": progress, "identity": dict(identity)})
         except (OSError, RuntimeError, SafetensorError) as error:
@@ -183,8 +184,10 @@ def _check_states(keys: Set[str], weights: Set[str], parts: Mapping[str, Sequenc
         raise ValueError(f"{_STATES} has no state of {name}")
 
 
-def plain_model(model: GPT2LMHeadModelParallel) -> Any:
+def plain_model(model: "models.GPT2LMHeadModelParallel") -> Any:
     """A copy as transformers' GPT2LMHeadModel on the CPU, from a model on any devices."""
+    from transformers import GPT2LMHeadModel
+
     plain: Any = GPT2LMHeadModel(model.config)
     names = plain.state_dict().keys()
     weights = model.state_dict()
@@ -222,7 +225,7 @@ def _of_any_stage(whole: torch.Tensor | None, group: comm.Group | None) -> torch
 
 
 def _write(
-    target: Path, files: Mapping[str, dict[str, torch.Tensor]], config: GPT2Config, about: Mapping[str, Any]
+    target: Path, files: Mapping[str, dict[str, torch.Tensor]], config: "GPT2Config", about: Mapping[str, Any]
 ) -> None:
     folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pllab.arguments import deadline, is_number, require, thread_count, whole_number
-from pllab.models.gpt2 import SIZES
+from pllab.models.new_gpt2 import SIZES
 from pllab.schedule import FAMILIES
 
 _AXIS_OF = {"data_parallel": "dp", "tensor_parallel": "tp", "pipeline": "pp", "model_parallel": "pp"}

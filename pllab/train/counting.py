@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pllab import comm
 from pllab.comm.collectives import in_world
 from pllab.comm.ledger import note_tensor
-from pllab.models.layers import token_losses
+from pllab.parallel.tensor import token_losses
 from pllab.schedule import Kind
 from pllab.train.torch_pipeline import TorchPipeline
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 
-from pllab import accelerator, comm
+from pllab import accelerator, comm, models
 from pllab.comm import devices
 from pllab.data import Example, Tokenizer, load_examples, texts_of, train_tokenizer
 from pllab.data.corpora import FILE_TYPES, NAMES
-from pllab.models import GPT2LMHeadModelParallel, gpt2_config
-from pllab.models.gpt2 import made_real
+from pllab.models.new_gpt2 import gpt2_config, made_real
 from pllab.train.config import TrainConfig
 
 
@@ -64,20 +63,20 @@ def _load(config: TrainConfig, split: str, limit: int | None) -> list[Example]:
     return load_examples(config.dataset, split, path=path if is_path else None, columns=config.columns, limit=limit)
 
 
-def build_model(config: TrainConfig, vocab_size: int) -> GPT2LMHeadModelParallel:
+def build_model(config: TrainConfig, vocab_size: int) -> "models.GPT2LMHeadModelParallel":
     """Make a randomly initialised GPT-2, the same on every rank for the same seed; if deferred, without values."""
     model = meta_model(config, vocab_size)
     return model if config.deferred_init else made_real(model, config.seed)
 
 
-def meta_model(config: TrainConfig, vocab_size: int) -> GPT2LMHeadModelParallel:
+def meta_model(config: TrainConfig, vocab_size: int) -> "models.GPT2LMHeadModelParallel":
     """The whole GPT-2 of a configuration on the meta device, which has shapes and no values."""
     sizes = {"n_layer": config.n_layer, "n_embd": config.n_embd, "n_head": config.n_head}
     # No dropout in attention: the fused kernel of a GPU takes no generator, so its masks could not be repeated.
     dropout = {"embd_pdrop": config.dropout, "resid_pdrop": config.dropout}
     settings = gpt2_config("tiny", vocab_size, n_positions=config.max_length, use_cache=False, **sizes, **dropout)
     with torch.device("meta"):
-        model = GPT2LMHeadModelParallel(settings)
+        model = models.GPT2LMHeadModelParallel(settings)
     return model.to(getattr(torch, config.dtype))
 
 

@@ -19,15 +19,14 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from pllab import comm
-from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
-from pllab.models.gpt2 import initial_value, initialise
+from pllab import comm, models
+from pllab.models.new_gpt2 import initial_value, initialise
 from pllab.parallel import DataParallel, FullyShardedDataParallel
 from pllab.train.config import TrainConfig
 
 
 def replica_of(
-    model: GPT2LMHeadModelParallel, config: TrainConfig, device: torch.device, mesh: comm.Mesh | None
+    model: "models.GPT2LMHeadModelParallel", config: TrainConfig, device: torch.device, mesh: comm.Mesh | None
 ) -> nn.Module:
     """A GPT-2 of which this rank has its part, called and trained like the whole one.
 
@@ -42,7 +41,7 @@ def replica_of(
     if not config.deferred_init:
         nn.Module.to(model, device)
     if config.tp > 1:
-        tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
+        models.tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
     if config.dp == 1:
         return model
     if config.implementation == "pytorch":
@@ -85,7 +84,7 @@ def unsent(replica: nn.Module | None, *, is_held: bool = False) -> Iterator[None
 
 
 def _shared_by_pytorch(
-    model: GPT2LMHeadModelParallel, config: TrainConfig, device: torch.device, mesh: comm.Mesh
+    model: "models.GPT2LMHeadModelParallel", config: TrainConfig, device: torch.device, mesh: comm.Mesh
 ) -> nn.Module:
     if not config.zero:
         return DistributedDataParallel(model, process_group=comm.group_of(mesh, "dp"))
@@ -96,7 +95,7 @@ def _shared_by_pytorch(
     return model
 
 
-def _make_real(model: GPT2LMHeadModelParallel, seed: int, device: torch.device) -> None:
+def _make_real(model: "models.GPT2LMHeadModelParallel", seed: int, device: torch.device) -> None:
     """Give the DTensors of a model on the meta device memory and values; `to_empty` unties the embedding."""
     model.to_empty(device=device)
     model.lm_head.weight = model.transformer.wte.weight

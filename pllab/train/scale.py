@@ -14,9 +14,8 @@ from typing import Any, Literal
 
 import torch
 
-from pllab import comm
+from pllab import comm, models
 from pllab.arguments import require, whole_number
-from pllab.models import gpt2_config, layer_costs
 from pllab.parallel.byte_count import held_bytes
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import Costs, MessageCost
@@ -176,7 +175,7 @@ def scale(
     Raises:
         ValueError: the axes contradict each other, or the model.
     """
-    size = gpt2_config(model)
+    size = models.gpt2_config(model)
     parts = num_microbatches or (2 * pp if pp > 1 else 1)
     of_pipeline: Any = {"num_microbatches": parts, "schedule": schedule} if pp > 1 else {"accumulation": parts}
     axes: Any = {"world_size": world_size, "dp": dp, "tp": tp, "pp": pp, "zero": zero, "loss_parallel": loss_parallel}
@@ -275,8 +274,8 @@ def _timed(
 
 def _costs(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> Costs:
     """Two FLOP for each multiplication of a token in F, and as many in I and in W; split equally over tp."""
-    model = meta_model(config, vocab_size).config
-    layers = iter(layer_costs(model, config.max_length))
+    model = meta_model(config, vocab_size)
+    layers = iter(models.layer_costs(model.config, config.max_length))
     rows = config.batch_size // config.dp // schedule.num_microbatches
     tokens = rows * config.max_length
     flops = [2 * tokens * sum(next(layers) for _ in range(size)) / config.tp for size in stage_sizes(model, config)]

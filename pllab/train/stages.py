@@ -6,13 +6,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import GPT2Config
 
-from pllab import comm
+from pllab import comm, models
 from pllab.comm.devices import fork_rng
 from pllab.data import IGNORED
-from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of
-from pllab.models.layers import cut
 from pllab.parallel import num_target_tokens
 from pllab.pipeline import LaneExecutor, balance, calibrate
 from pllab.schedule import FAMILIES, Kind, Schedule, zero_bubble
@@ -21,14 +18,14 @@ from pllab.train.config import TrainConfig
 from pllab.train.metrics import DeviceTime
 
 
-def stages_of(model: GPT2LMHeadModelParallel, config: TrainConfig) -> list[nn.Sequential]:
+def stages_of(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[nn.Sequential]:
     """The model's layers in balanced stages, all of them."""
-    return cut(layers_of(model), stage_sizes(model.config, config))
+    return models.cut(models.layers_of(model), stage_sizes(model, config))
 
 
-def stage_sizes(settings: GPT2Config, config: TrainConfig) -> list[int]:
+def stage_sizes(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[int]:
     """Layers of each stage, embedding and head included, so that the slowest stage is as fast as can be."""
-    return balance(layer_costs(settings, config.max_length), config.num_stages)
+    return balance(models.layer_costs(model.config, config.max_length), config.num_stages)
 
 
 def schedule_of(

@@ -18,7 +18,7 @@ from pllab.comm.devices import is_gpu
 from pllab.comm.errors import translated
 from pllab.comm.shared_memory import host_id
 from pllab.data import IGNORED
-from pllab.models.layers import token_losses
+from pllab.parallel.tensor import token_losses
 from pllab.pipeline.engine import ActionTimes
 from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.tied import Place, Tied

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from pllab import comm
-from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
+from pllab import comm, models
 from pllab.parallel import clip_grad_norm, global_sum, num_target_tokens, token_weighted
 from pllab.pipeline import tied_weights
 from pllab.pipeline.engine import ActionTimes
@@ -56,7 +55,10 @@ class StepRecord:
 
 
 def make_trainer(
-    config: TrainConfig, vocab_size: int, model: GPT2LMHeadModelParallel | None = None, mesh: comm.Mesh | None = None
+    config: TrainConfig,
+    vocab_size: int,
+    model: "models.GPT2LMHeadModelParallel | None" = None,
+    mesh: comm.Mesh | None = None,
 ) -> "Plain | Pipelined":
     """The trainer for a configuration, with a model of its own or this one; in a group every rank makes its own.
 
@@ -75,7 +77,9 @@ class Plain:
     `reason` says in a sentence how work and messages are shared; `shared` is the model in the class that shares it.
     """
 
-    def __init__(self, model: GPT2LMHeadModelParallel, config: TrainConfig, mesh: comm.Mesh | None = None) -> None:
+    def __init__(
+        self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None = None
+    ) -> None:
         devices = devices_of(config)
         self.model, self.device, self.mesh, self._config = model, devices[0], mesh, config
         self.shared = replica_of(model, config, self.device, mesh)
@@ -118,7 +122,7 @@ class Plain:
         """The time of the devices of a split model in some steps, for each part of a batch."""
         return [each for record in records for each in record.timings if isinstance(each, DeviceTime)]
 
-    def gather(self) -> GPT2LMHeadModelParallel:
+    def gather(self) -> "models.GPT2LMHeadModelParallel":
         """A whole model with the newest weights of all ranks; all ranks call it."""
         return _whole(self, self._config) if self._config.zero or self._config.tp > 1 else self.model
 
@@ -140,10 +144,12 @@ class Pipelined:
     trained ones. Over dp each pipeline has its rows, and then gradients are averaged.
     """
 
-    def __init__(self, model: GPT2LMHeadModelParallel, config: TrainConfig, mesh: comm.Mesh | None = None) -> None:
+    def __init__(
+        self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None = None
+    ) -> None:
         devices, group = devices_of(config), comm.group_of(mesh, "pp")
         if config.tp > 1:
-            tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
+            models.tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
         stages = stages_of(model, config)
         schedule = schedule_of(stages, config, model.config.vocab_size, devices, mesh)
         if mesh is None:
@@ -194,7 +200,7 @@ class Pipelined:
         """The time of the devices in some steps; all ranks call it."""
         return self._executor.device_times([timing for record in records for timing in record.timings])
 
-    def gather(self) -> GPT2LMHeadModelParallel:
+    def gather(self) -> "models.GPT2LMHeadModelParallel":
         """The model on lanes, or on ranks another with the weights of all."""
         return self.model if self.mesh is None else _whole(self, self._config)
 
@@ -229,7 +235,7 @@ def _on_ranks(
     return TorchPipeline(schedule, mine, tied, group, recompute=config.recompute)
 
 
-def _whole(trainer: Trainer, config: TrainConfig) -> GPT2LMHeadModelParallel:
+def _whole(trainer: Trainer, config: TrainConfig) -> "models.GPT2LMHeadModelParallel":
     """A model with the newest weights of all ranks, on this rank's device."""
     whole = build_model(replace(config, deferred_init=False), trainer.model.config.vocab_size)
     parameters = dict(whole.named_parameters())

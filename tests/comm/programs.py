@@ -9,7 +9,6 @@ from pathlib import Path
 
 import psutil
 import torch
-import torch.distributed as dist
 
 from pllab.comm import all_reduce, barrier, rank, report, setup, teardown, world_size
 
@@ -61,10 +60,12 @@ HOW = {
 
 def never_finish(number, size):
     """Rank 0 waits for a message, rank 1 sleeps and hears no SIGTERM, rank 2 is stopped."""
+    report(os.getpid())
     if number == 1:
         _be_deaf(number)
     if number == 2:
         os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(2.0)  # the group's deadline counts from here, and the owner's has begun
     all_reduce(torch.ones(2))
 
 
@@ -85,17 +86,6 @@ def say(number, size):
 
 def report_a_lock(number, size):
     report(threading.Lock())
-
-
-def setup_again(number, size):
-    setup(number, size)
-
-
-def teardown_twice(number, size):
-    before = os.environ.get("GLOO_SOCKET_IFNAME")
-    teardown()
-    teardown()
-    return before, os.environ.get("GLOO_SOCKET_IFNAME"), dist.is_initialized()
 
 
 def listening_addresses(number, size):

@@ -60,11 +60,6 @@ def test_everything_stays_on_loopback(quick_ranks):
         assert addresses
 
 
-def test_leaving_twice_restores_the_environment(quick_ranks):
-    for during, after, has_group in launch(programs.teardown_twice, 2, backend="gloo", timeout_s=60):
-        assert (during in ("lo", "lo0"), after, has_group) == (True, None, False)
-
-
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -93,11 +88,13 @@ def test_the_cause_is_reported_however_late(how, words, quick_ranks):
         launch(programs.fail_on, 2, 1, how, backend="gloo", timeout_s=60)
 
 
-def test_ranks_that_do_not_finish_are_named_with_where_they_were(nothing_left):
-    words = "ranks 0, 1, 2 of 3 had not finished after 8 s"
+def test_ranks_that_do_not_finish_are_named_with_where_they_were_and_ended(quick_ranks):
+    launch(programs.where, 1, backend="gloo", timeout_s=60)  # the first start takes seconds
+    words, pids = "ranks 0, 1, 2 of 3 had not finished after 8 s", []
     with pytest.raises(RankError, match=words) as caught:
-        launch(programs.never_finish, 3, backend="gloo", timeout_s=8)
+        launch(programs.never_finish, 3, backend="gloo", timeout_s=8, on_report=lambda _, pid: pids.append(pid))
     assert caught.value.rank == 0
+    assert len(pids) == 3 and not any(map(psutil.pid_exists, pids))
     first, second, third = str(caught.value).split("\n\nrank ")[1:]
     assert "in all_reduce" in first and "in _be_deaf" in second and "SIGSTOP or Ctrl-Z may have stopped it" in third
 
@@ -105,10 +102,13 @@ def test_ranks_that_do_not_finish_are_named_with_where_they_were(nothing_left):
 def test_a_late_rank_that_had_no_machine_is_told_from_one_that_waits(monkeypatch, quick_ranks):
     for starved, words in ((True, "other programs"), (False, "had to be ended\n")):
         monkeypatch.setattr(launching, "is_starved", lambda pid, wall_s, answer=starved: answer)
-        with pytest.raises(RankError, match=words) as raised:
+        with pytest.raises(RankError, match=words):
             launch(programs.never_finish, 2, backend="gloo", timeout_s=2)
-        assert raised.value.starved is starved
-        assert pickle.loads(pickle.dumps(raised.value)).starved is starved
+
+
+def test_an_error_of_a_rank_travels_between_processes():
+    error = pickle.loads(pickle.dumps(RankError(1, "rank 1 raised KeyError")))
+    assert (error.rank, str(error)) == (1, "rank 1 raised KeyError")
 
 
 def test_starved_is_what_could_run_and_did_not():
@@ -131,11 +131,6 @@ def test_a_stopped_rank_is_named_beside_its_peers_deadline(quick_ranks, tmp_path
     words = r"rank 0 raised PeerError: all_reduce on rank 0 waited until its .* \(rank 1 did not answer\)\n"
     with pytest.raises(RankError, match=words):
         launch(programs.stop_in_a_group_with_a_deadline, 2, str(tmp_path / "meeting"), backend="gloo", timeout_s=60)
-
-
-def test_setup_inside_a_rank_is_a_clear_error(quick_ranks):
-    with pytest.raises(RankError, match="this process is already rank"):
-        launch(programs.setup_again, 2, backend="gloo", timeout_s=60)
 
 
 def test_reports_arrive_in_the_calling_thread_in_order(quick_ranks):
@@ -182,12 +177,8 @@ def test_tensors_travel_by_value(quick_ranks):
     ("arguments", "options", "words"),
     [
         ((programs.where, 0), {}, "world_size is 0"),
-        ((programs.where, 2), {"timeout_s": 0}, "timeout_s is 0"),
-        ((programs.where, "2"), {}, "world_size is '2'; give a whole number"),
         ((programs.where, 10**9), {}, "world_size is 1000000000; give a whole number from 1 to"),
-        ((programs.where, 2), {"timeout_s": 3e6}, "timeout_s is 3000000.0; give the longest wait in seconds"),
         ((programs.where, 2), {"timeout_s": float("nan")}, "timeout_s is nan"),
-        ((programs.where, 2), {"num_threads": 0}, "num_threads is 0"),
         ((programs.where, 2), {"num_threads": 100_000}, "num_threads is 100000; give a whole number from 1 to"),
         ((programs.where, 2), {"backend": "mpi"}, "backend 'mpi' is unknown"),
         ((lambda rank, size: 1, 2), {}, "a lambda has no name"),

@@ -5,7 +5,6 @@ import threading
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed import ProcessGroup
 
 from pllab import comm
 from pllab.comm import Message, all_reduce, all_reduce_async, barrier, broadcast, launch, record_messages
@@ -50,6 +49,7 @@ def through_the_room(number, size):
     heard = []
     with record_messages() as outer, record_messages(heard.append) as inner:
         all_reduce(torch.ones(2))
+        assert heard == inner.messages != []  # at once
         all_reduce_async(torch.ones(2)).wait()
         broadcast(torch.ones(1), source=1)
         dist.all_reduce(torch.ones(3))
@@ -132,23 +132,3 @@ def test_the_ledger_hears_other_threads():
         for thread in threads:
             thread.join()
     assert [message.order for message in ledger.messages] == list(range(200))
-
-
-def test_the_last_ledger_to_close_puts_torch_back():
-    before = {name: vars(ProcessGroup)[name] for name in ("allreduce", "barrier", "send")}
-    with record_messages():
-        with record_messages():
-            pass
-        assert vars(ProcessGroup)["allreduce"] is not before["allreduce"]
-    with pytest.raises(KeyError), record_messages():
-        raise KeyError
-    assert {name: vars(ProcessGroup)[name] for name in before} == before
-
-
-def test_each_message_is_told_as_it_is_written():
-    told = []
-    with record_messages(told.append) as ledger:
-        all_reduce(torch.ones(2))
-        assert told == ledger.messages
-        all_reduce(torch.ones(3))
-    assert [message.order for message in told] == [0, 1]

@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 
 from pllab.lesson import asking
-from pllab.lesson.checking import warm_nursery
+from pllab.lesson.checking import warm_server
 from pllab.lesson.exercise import find
 from pllab.lesson.packing import Packed, pack
 from pllab.lesson.verdict import Outcome, Verdict
@@ -32,7 +32,7 @@ def judged(exercise_id: str, solution: Callable[..., Any]) -> Verdict:
     assert isinstance(packed, Packed), str(packed)
     for _ in range(_TRIES):
         with tempfile.TemporaryDirectory(prefix="pllab-check-") as folder:
-            verdict = asking.judge(exercise, packed, warm_nursery(), Path(folder), exercise.deadline_s)
+            verdict = asking.judge(exercise, packed, warm_server(), Path(folder), exercise.deadline_s)
         if verdict.outcome is not Outcome.UNDECIDED:
             break
     return verdict

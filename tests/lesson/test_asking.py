@@ -399,7 +399,7 @@ def verdict_on(case: Case, solution: object, **options: object) -> Verdict:
 def judged_on(exercise: Exercise, solution: object) -> Verdict:
     packed = checking.pack(exercise, solution)
     with tempfile.TemporaryDirectory() as folder:
-        return asking.judge(exercise, packed, checking.warm_nursery(), Path(folder), exercise.deadline_s)
+        return asking.judge(exercise, packed, checking.warm_server(), Path(folder), exercise.deadline_s)
 
 
 def test_a_function_of_the_case_is_called_here_and_what_it_changes_comes_back():

@@ -21,7 +21,7 @@ def _children() -> set[psutil.Process]:
 
 
 @pytest.fixture(autouse=True)
-def _nurseries_run(start_quickly) -> None:
+def _servers_run(start_quickly) -> None:
     """The processes that fork the checks and the ranks start before the processes are counted."""
     check("00.1", lambda items, rank, world_size: items[rank::world_size])
 
@@ -47,7 +47,7 @@ def test_a_stub_is_not_attempted_and_starts_no_process(monkeypatch):
     def my_share(items, rank, world_size):
         raise NotImplementedError("your turn")
 
-    monkeypatch.setattr(checking, "warm_nursery", None)
+    monkeypatch.setattr(checking, "warm_server", None)
     verdict = check("00.1", my_share)
     assert verdict.outcome is Outcome.NOT_ATTEMPTED
     assert str(verdict).splitlines() == [

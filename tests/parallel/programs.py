@@ -110,6 +110,15 @@ def gradients(model: nn.Module) -> dict[str, torch.Tensor | None]:
     return {n: None if p.grad is None else p.grad.clone() for n, p in model.named_parameters()}
 
 
+def assert_same(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert actual.keys() == expected.keys()
+    for name in expected:
+        if expected[name] is None:
+            assert actual[name] is None, name
+        else:
+            torch.testing.assert_close(actual[name], expected[name], msg=lambda text, name=name: f"{name}: {text}")
+
+
 def train(rank: int, world_size: int, how: str) -> dict[str, Any]:
     """Three steps from weights that differ between ranks until they are broadcast."""
     inner = Odd(seed=rank)
@@ -189,7 +198,7 @@ def views(rank: int, world_size: int, how: str) -> dict[str, Any]:
         storages = {bucket.flat.untyped_storage().data_ptr() for bucket in model.buckets}
         grads = [p.grad for p in inner.parameters() if p.grad is not None]
         inside.append(all(grad.untyped_storage().data_ptr() in storages for grad in grads))
-    return {"inside": inside, "num_bytes": sum(bucket.num_bytes for bucket in model.buckets)}
+    return {"inside": inside, "num_bytes": sum(bucket.flat.nbytes for bucket in model.buckets)}
 
 
 def tokens(rank: int, world_size: int, how: str) -> dict[str, Any]:
@@ -273,7 +282,7 @@ def overlap(rank: int, world_size: int) -> dict[str, Any]:
     with comm.record_messages() as ledger:
         loss.backward()
     sent = [message.num_bytes for message in ledger.messages]
-    return {"seen": seen, "sent": sent, "buckets": [bucket.num_bytes for bucket in model.buckets]}
+    return {"seen": seen, "sent": sent, "buckets": [bucket.flat.nbytes for bucket in model.buckets]}
 
 
 def odd_memory(rank: int, world_size: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 
 from pllab import comm
 from tests.parallel import programs_mesh as programs
-from tests.parallel.programs import batch, loss_of, weights
+from tests.parallel.programs import assert_same, batch, loss_of, weights
 from tests.parallel.programs_sharded import Chain
 
 pytestmark = pytest.mark.ranks
@@ -41,8 +41,7 @@ def test_one_clipped_step_equals_one_process(ranks: list[dict[str, Any]], how: s
     for result in (result[how] for result in ranks):
         assert result["norm"] == pytest.approx(norm, rel=1e-6)
         assert result["sent"] == [("all_reduce", 8)]
-        for name, value in expected.items():
-            torch.testing.assert_close(result["weights"][name], value)
+        assert_same(result["weights"], expected)
     assert [result["fsdp2"] for result in ranks] == [[pytest.approx(norm, rel=1e-6)] * 2] * 4
 
 

@@ -8,7 +8,7 @@ import torch
 
 from pllab import comm
 from tests.parallel import programs_sharded as programs
-from tests.parallel.programs import batch, loss_of, weights
+from tests.parallel.programs import assert_same, batch, loss_of, weights
 from tests.parallel.programs_sharded import NUM_BLOCKS, NUM_STEPS, Chain, sgd
 
 Results = list[dict[str, Any]]
@@ -42,12 +42,6 @@ def one_step(*steps: int) -> dict[str, torch.Tensor]:
         loss_of(chain, *batch(step)).backward()
     sgd(chain).step()
     return weights(chain)
-
-
-def assert_same(actual: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    assert actual.keys() == expected.keys()
-    for name, value in expected.items():
-        torch.testing.assert_close(actual[name], value, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize("where", WHERE)

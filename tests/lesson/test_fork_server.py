@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pllab.lesson.nursery import Nursery, ask
+from pllab.lesson.fork_server import ForkServer
 
 PROGRAM = """
-import os, socket, subprocess, sys, time
+import os, subprocess, sys, time
 from pathlib import Path
 
 def words():
@@ -37,19 +37,14 @@ def leaves_a_child():
 
 def writes_to(): # what the owner has open under this number
     os.write(int(sys.argv[1]), b"here")
-
-def asks():
-    from pllab.lesson.nursery import ask
-    door = socket.socket(fileno=int(sys.argv[1]))
-    print("grandchild", ask(door, Path(sys.argv[2]), "program:leaves").wait(10), flush=True)
 """
 
 
 @pytest.fixture(scope="module")
-def nursery():
-    nursery = Nursery("torch")
-    yield nursery
-    nursery.end()
+def server():
+    server = ForkServer("torch")
+    yield server
+    server.end()
 
 
 @pytest.fixture
@@ -70,18 +65,18 @@ def gone(pid):
     return False
 
 
-def test_a_child_has_its_words_its_group_and_the_modules(nursery, folder):
+def test_a_child_has_its_words_its_group_and_the_modules(server, folder):
     log = folder / "log"
-    assert nursery.start(folder, "program:words", "a", "b", log=log).wait(60) == 0
+    assert server.start(folder, "program:words", "a", "b", log=log).wait(60) == 0
     assert log.read_text() == f"['a', 'b'] {Path.cwd()} True True\n"
 
 
-def test_how_it_ended_is_told(nursery, folder):
-    assert nursery.start(folder, "program:leaves").wait(60) == 5
-    failing = nursery.start(folder, "program:fails", log=folder / "log")
+def test_how_it_ended_is_told(server, folder):
+    assert server.start(folder, "program:leaves").wait(60) == 5
+    failing = server.start(folder, "program:fails", log=folder / "log")
     assert failing.wait(60) == 1
     assert "KeyError: 'on purpose'" in (folder / "log").read_text()
-    killed = nursery.start(folder, "program:waits", str(folder / "pid"))
+    killed = server.start(folder, "program:waits", str(folder / "pid"))
     assert killed.returncode is None
     with pytest.raises(subprocess.TimeoutExpired):
         killed.wait(0.01)
@@ -89,15 +84,15 @@ def test_how_it_ended_is_told(nursery, folder):
     assert killed.wait(60) == killed.returncode == -signal.SIGTERM
 
 
-def test_what_a_child_started_ends_with_it(nursery, folder):
+def test_what_a_child_started_ends_with_it(server, folder):
     note = folder.parent / "pid"
-    assert nursery.start(folder, "program:leaves_a_child", str(note)).wait(60) == 0
+    assert server.start(folder, "program:leaves_a_child", str(note)).wait(60) == 0
     assert gone(int(note.read_text()))
 
 
-def test_the_leash_ends_child_grandchildren_and_folder(nursery, folder):
+def test_the_leash_ends_child_grandchildren_and_folder(server, folder):
     note = folder.parent / "pid"
-    child = nursery.start(folder, "program:waits", str(note))
+    child = server.start(folder, "program:waits", str(note))
     while not note.exists() or not note.read_text():
         time.sleep(0.02)
     child.stdin.close()
@@ -107,40 +102,33 @@ def test_the_leash_ends_child_grandchildren_and_folder(nursery, folder):
 
 
 @pytest.mark.parametrize("number", [None, *range(99, 104)])
-def test_descriptors_keep_their_numbers(nursery, folder, number):
+def test_descriptors_keep_their_numbers(server, folder, number):
     """An owner with many open files, such as a kernel, gives high ones."""
     reading, writing = os.pipe()
     if number is not None:
         os.dup2(writing, number)
         os.close(writing)
         writing = number
-    child = nursery.start(folder, "program:writes_to", str(writing), pass_fds=[writing])
+    child = server.start(folder, "program:writes_to", str(writing), pass_fds=[writing])
     os.close(writing)
     assert child.wait(60) == 0
     assert os.read(reading, 10) == b"here"
     os.close(reading)
 
 
-def test_a_child_may_ask_for_children(nursery, folder):
-    log, door = folder / "log", nursery.door.fileno()
-    child = nursery.start(folder, "program:asks", str(door), str(folder), log=log, pass_fds=[door])
-    assert child.wait(60) == 0
-    assert log.read_text() == "grandchild 5\n"
-
-
-def test_a_nursery_that_has_ended_says_so(folder):
-    nursery = Nursery()
-    nursery.start(folder, "program:words", log=folder / "log").wait(60)
-    nursery._process.kill()
-    nursery._process.wait()
-    assert not nursery.is_alive
+def test_a_fork_server_that_has_ended_says_so(folder):
+    server = ForkServer()
+    server.start(folder, "program:words", log=folder / "log").wait(60)
+    server._process.kill()
+    server._process.wait()
+    assert not server.is_alive
     with pytest.raises(RuntimeError, match="has ended; run the cell again"):
-        ask(nursery.door, folder, "program:words")
-    nursery.end()
+        server.start(folder, "program:words")
+    server.end()
 
 
 def test_it_ends_with_its_owner(tmp_path):
-    words = "import sys; from pllab.lesson.nursery import Nursery; print(Nursery()._process.pid, flush=True); input()"
+    words = "from pllab.lesson.fork_server import ForkServer; print(ForkServer()._process.pid, flush=True); input()"
     owner = subprocess.Popen([sys.executable, "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     number = int(owner.stdout.readline())
     owner.kill()
