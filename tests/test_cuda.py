@@ -311,19 +311,6 @@ def test_ranks_over_nccl_equal_the_plain_model(world_size: int, name: str) -> No
         assert backend == gpu_backend() and loss < 1e-4 and gradient < 1e-5
 
 
-def test_a_bench_makes_its_streams_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new stream has no memory yet, and would ask the driver for some in a timed round."""
-    from pllab.bench.pipeline_steps import TwoStages  # needs matplotlib, and the other tests do not
-    from pllab.bench.workloads import PipelineWorkload
-
-    bench = TwoStages(PipelineWorkload(num_layers=2, width=64, num_tokens=16, batch_size=8), accelerator.KIND)
-    try:
-        monkeypatch.setattr(torch, "Stream", lambda *_: pytest.fail("a round made a stream"))
-        bench.free()
-    finally:
-        bench.close()
-
-
 def _touched(rank: int, world_size: int) -> list[int]:
     """The GPUs on which this rank has a context after a step and all that waits for it."""
     _step(rank, world_size, None)

@@ -8,7 +8,6 @@ cut_steps.py       the layers of a GPT-2, and what ways to cut them gain        
 zero_steps.py      what ZeRO's stages hold and send                                    lesson 13
 entrants.py        whole trainings, and racing.py: in turn, with reasons               lesson 16
 rivals.py          ours against PyTorch's class for the same job                       bench data-parallel, fsdp, tensor
-dtensor.py         PyTorch's tensor parallelism for a GPT-2
 pipeline_steps.py  the pipe, one lane, PyTorch's pipeline, and the machine             bench pipeline
 fidelity.py        predicted against measured                                          bench fidelity
 document.py        docs/measured.md from the recorded results

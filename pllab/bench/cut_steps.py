@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -58,12 +57,6 @@ class Spent(NamedTuple):
     program_s: float
     system_s: float
     new_pages: int
-
-    @classmethod
-    def so_far(cls) -> "Spent":
-        """By this process since it began."""
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        return cls(used.ru_utime, used.ru_stime, used.ru_minflt)
 
 
 @dataclass(frozen=True)
@@ -144,10 +137,12 @@ def _through(pipe: Pipe, after: nn.Module, batch: Batch) -> None:
 
 def _spent(run: Callable[[], object], repeats: int = 3) -> Spent:
     """What a run took of the processor and of memory, each the median of some runs."""
-    marks = [Spent.so_far()]
+    each = []
     for _ in range(repeats):
+        before = resource.getrusage(resource.RUSAGE_SELF)
         run()
-        marks.append(Spent.so_far())
-    each = [[now - then for then, now in zip(*pair, strict=True)] for pair in pairwise(marks)]
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        pages = after.ru_minflt - before.ru_minflt
+        each.append((after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime, pages))
     program_s, system_s, new_pages = map(statistics.median, zip(*each, strict=True))
     return Spent(program_s, system_s, int(new_pages))

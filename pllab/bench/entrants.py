@@ -31,6 +31,7 @@ Rows = Sequence[tuple[torch.Tensor, torch.Tensor]]
 Train = Callable[..., Sequence[float]]
 
 _LANES = ("cpu:0", "cpu:1")
+_NUM_MICROBATCHES = 8  # of a pipeline that races
 
 
 @dataclass(frozen=True)
@@ -76,25 +77,23 @@ class Track:
         return gpt2_config("tiny", self.vocab_size, tie_word_embeddings=False, **sizes)
 
 
-def package_entrants(track: Track, num_microbatches: int = 8) -> dict[str, Entrant]:
+def package_entrants(track: Track) -> dict[str, Entrant]:
     """The package's ways to train on this track; the first is the baseline."""
     return {
         "one lane": Entrant(one_lane),
         "two threads": Entrant(two_threads),
         "data parallel": Entrant(data_parallel, num_ranks=2),
         "naive model parallel": Entrant(partial(piped, track.sizes, 1)),
-        "pipeline": Entrant(partial(piped, track.sizes, num_microbatches)),
+        "pipeline": Entrant(partial(piped, track.sizes, _NUM_MICROBATCHES)),
     }
 
 
-def own_entrants(
-    track: Track, mine: Callable[[str], Any], num_microbatches: int = 8
-) -> tuple[dict[str, Entrant], list[str]]:
+def own_entrants(track: Track, mine: Callable[[str], Any]) -> tuple[dict[str, Entrant], list[str]]:
     """The learner's trainings, as far as `mine` has them, and a sentence for each that cannot run.
 
     `mine("05.4")` is a whole training on two ranks, `mine("09.5")` a `pipe_step`; `mine` raises ValueError otherwise.
     """
-    split_size = -(-len(track.dataset) // num_microbatches)
+    split_size = -(-len(track.dataset) // _NUM_MICROBATCHES)
     made: dict[str, Callable[[], Entrant]] = {
         "your data parallel": lambda: Entrant(mine("05.4"), num_ranks=2),
         "your pipe": lambda: Entrant(partial(stepped, mine("09.5"), track.sizes, split_size)),

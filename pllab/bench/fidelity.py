@@ -7,9 +7,8 @@ sides.
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -17,7 +16,7 @@ from pllab import comm
 from pllab.arguments import require, whole_number
 from pllab.bench.measure import Spread
 from pllab.bench.workloads import Layers, PipelineWorkload, row_loss
-from pllab.comm.devices import compute_threads, describe_machine
+from pllab.comm.devices import describe_machine
 from pllab.pipeline import LaneExecutor, calibrate
 from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
 from pllab.simulate import simulate
@@ -33,19 +32,15 @@ _FAMILIES: Mapping[str, Callable[[int, int], Schedule]] = {
 }
 
 
-class FidelityCase(NamedTuple):
-    """A family of schedules, and the number of micro-batches of a step."""
-
-    family: str
-    num_microbatches: int
-
-
 @dataclass(frozen=True)
 class FidelityBench:
-    """Measured less predicted makespan as a share of the measured, round by round: above 0 the run was slower."""
+    """Measured less predicted makespan as a share of the measured, round by round: above 0 the run was slower.
+
+    A case is a family of schedules with the number of micro-batches of a step, `"ZB-H1, m=4"`.
+    """
 
     workload: PipelineWorkload
-    errors: Mapping[FidelityCase, tuple[float, ...]]
+    errors: Mapping[str, tuple[float, ...]]
     machine: Mapping[str, str | int]
 
     @property
@@ -58,17 +53,14 @@ class FidelityBench:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dump`."""
-        cases = [{**case._asdict(), "error": Spread.of(rounds)._asdict()} for case, rounds in self.errors.items()]
-        about = {"about": self.about, "machine": dict(self.machine), "workload": asdict(self.workload)}
-        return {**about, "cases": cases}
+        """Plain values for `json.dump`: the errors of every round, from which the sentence follows."""
+        return {"about": self.about, **asdict(self)}
 
     def table(self) -> str:
         """A line per case, then the sentence."""
-        lines = ["schedule      m  measured less predicted, in % of measured (quartiles)"]
+        lines = ["schedule         measured less predicted, in % of measured (quartiles)"]
         for case, rounds in self.errors.items():
-            spread = " ".join(f"{value:+.2f}" for value in Spread.of(rounds).scaled(100))
-            lines.append(f"{case.family:11}  {case.num_microbatches:2}  {spread}")
+            lines.append(f"{case:15}  " + " ".join(f"{value:+.2f}" for value in Spread.of(rounds).scaled(100)))
         return "\n".join([*lines, self.about])
 
 
@@ -107,31 +99,21 @@ def _measure(
 ) -> FidelityBench:
     """Family by family: calibrate, predict its cases, measure them; `repeats` times after a round that warms up."""
     del rank, world_size
-    layers, errors = Layers(workload), defaultdict[FidelityCase, tuple[float, ...]](tuple)
-    with compute_threads(1), ExitStack() as closing:
-        executors: dict[FidelityCase, LaneExecutor] = {}
+    layers, errors = Layers(workload), defaultdict[str, tuple[float, ...]](tuple)
+    for number in range(repeats + 1):
         for family, make in _FAMILIES.items():
+            stages = layers.stages(make(_LANES, 1).num_stages)
+            batch = _batch(layers, _CALIBRATING)
+            costs = calibrate(stages, *batch, row_loss, num_ranks=_LANES, num_microbatches=_CALIBRATING)
             for count in microbatches:
                 schedule = make(_LANES, count)
-                executor = LaneExecutor(schedule, layers.stages(schedule.num_stages), row_loss)
-                executors[FidelityCase(family, count)] = closing.enter_context(executor)
-        for number in range(repeats + 1):
-            for family, make in _FAMILIES.items():
-                costs = calibrate(
-                    layers.stages(make(_LANES, 1).num_stages),
-                    *_batch(layers, _CALIBRATING),
-                    row_loss,
-                    num_ranks=_LANES,
-                    num_microbatches=_CALIBRATING,
-                )
-                for case, executor in executors.items():
-                    if case.family == family:
-                        # The second step counts, as in a calibration: the first has to allocate its memory again.
-                        _, step = (executor.step(*_batch(layers, case.num_microbatches)) for _ in range(2))
-                        if number:
-                            error = 1 - simulate(executor.schedule, costs).makespan / step.timeline.makespan
-                            errors[case] += (error,)
-        return FidelityBench(workload, dict(errors), {**describe_machine(), "engine": "real"})
+                with LaneExecutor(schedule, stages, row_loss) as executor:
+                    # The second step counts, as in a calibration: the first has to allocate its memory again.
+                    _, step = (executor.step(*_batch(layers, count)) for _ in range(2))
+                if number:
+                    error = 1 - simulate(schedule, costs).makespan / step.timeline.makespan
+                    errors[f"{family}, m={count}"] += (error,)
+    return FidelityBench(workload, dict(errors), {**describe_machine(), "engine": "real"})
 
 
 def _batch(layers: Layers, num_microbatches: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -42,9 +42,9 @@ class Spread(NamedTuple):
         """All three numbers times a factor."""
         return Spread(*(value * factor for value in self))
 
-    def text(self, digits: int, unit: str = "") -> str:
-        """Median and quartiles as text: `Spread(1.5, 1.4, 1.6).text(2, "x")` is `1.50x (1.40-1.60)`."""
-        return f"{self.median:.{digits}f}{unit} ({self.low:.{digits}f}-{self.high:.{digits}f})"
+    def text(self, digits: int) -> str:
+        """Median and quartiles as text: `Spread(1.5, 1.4, 1.6).text(2)` is `1.50 (1.40-1.60)`."""
+        return f"{self.median:.{digits}f} ({self.low:.{digits}f}-{self.high:.{digits}f})"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ travel as long as backward computes. So on any machine there is as much to hide 
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from pllab import comm
-from pllab.bench.measure import Comparison, Spread, check_rounds, compare
+from pllab.bench.measure import Comparison, Spread, compare
 from pllab.bench.workloads import Workload
 from pllab.parallel import DataParallel, plan_buckets
 from pllab.schedule import Action, Kind
@@ -33,6 +33,7 @@ BUCKETS = (1, 64_000, 256_000, 1_024_000, 10**9)  # bytes of a bucket; 1 holds o
 BUCKETS_ON_LINK = (1, 64_000, 128_000, 256_000, 512_000, 1_024_000, 10**9)
 LATENCY_S = 0.001  # of the link
 _OVERLAP_BYTES = 512_000  # bytes of a bucket that leaves while backward runs
+_DEADLINE_S = 120.0  # of either measurement
 _GRADIENTS = Workload(num_layers=12, width=64, num_heads=2, vocab_size=512, batch_size=2, num_tokens=128)
 
 
@@ -87,56 +88,49 @@ class MessagesBench:
         return self.ways.ratio(str(BUCKETS[0]), str(BUCKETS[-1]))
 
 
-def bench_messages(
-    workload: Workload = _GRADIENTS, *, world_size: int = 2, repeats: int = 9, timeout_s: float = 120.0
-) -> MessagesBench:
-    """Measure messages on gloo ranks of this host.
+def bench_messages(workload: Workload = _GRADIENTS, repeats: int = 9) -> MessagesBench:
+    """Measure messages between two gloo ranks of this host.
 
     Example: `bench_messages().cost` takes about ten seconds. The gradients are those of a GPT-2 with 12 layers,
     which are 148 whatever its width.
 
     Args:
         workload: the GPT-2, and the batch of each rank.
-        world_size: the number of ranks.
         repeats: rounds that count.
-        timeout_s: the most seconds the measurement may take.
 
     Raises:
-        ValueError: `repeats` is below 1.
+        RankError: a rank failed, or the measurement takes more than 120 s.
     """
-    check_rounds(repeats, 1)
-    return comm.launch(_measure_messages, world_size, workload, repeats, backend="gloo", timeout_s=timeout_s)[0]
+    return comm.launch(_measure_messages, 2, workload, repeats, backend="gloo", timeout_s=_DEADLINE_S)[0]
 
 
 def _measure_messages(rank: int, world_size: int, workload: Workload, repeats: int) -> MessagesBench:
     """Measure on each rank, in step with the others; whole steps use equal models, and no weights are updated."""
+    del rank
     sizes = {str(size): partial(comm.all_reduce, torch.zeros(size // 4)) for size in SIZES}
     by_size = compare(sizes, 4 * repeats, 3, in_step=True)
     # The lower quartile, because other work on the machine only makes a message slower.
     cost = fit_cost(SIZES, [by_size.time(size).low for size in sizes])
-    model, flat, overlapped, alone = (_model(workload) for _ in range(4))
-    ways, num_messages = _ways(model)
-    by_way = compare(ways, repeats, 2, baseline=str(BUCKETS[-1]), in_step=True)
-    ways_of_steps = {
-        FLAT: DataParallel(flat, "flat"),
-        OVERLAPPED: DataParallel(overlapped, "overlapped", bucket_bytes=_OVERLAP_BYTES),
-        ALONE: alone,
+    trainers = {
+        FLAT: _HookedTrainer(workload, partial(DataParallel, strategy="flat")),
+        OVERLAPPED: _HookedTrainer(workload, _overlapped(_OVERLAP_BYTES)),
+        ALONE: _HookedTrainer(workload),
     }
-    tokens = workload.ids(rank)  # others on each rank
-    runs = {name: partial(_step, tokens, each) for name, each in ways_of_steps.items()}
-    steps = compare(runs, repeats, 2, baseline=FLAT, in_step=True)
-    gradient_bytes = tuple(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)[::-1]
+    parameters = trainers[ALONE].parameters
+    ways, num_messages = _ways(parameters)
+    by_way = compare(ways, repeats, 2, baseline=str(BUCKETS[-1]), in_step=True)
+    steps = compare({name: each.step for name, each in trainers.items()}, repeats, 2, baseline=FLAT, in_step=True)
+    gradient_bytes = tuple(parameter.nbytes for parameter in reversed(parameters))
     return MessagesBench(world_size, cost, by_way, num_messages, steps, gradient_bytes)
 
 
-def _model(workload: Workload) -> nn.Module:
-    """With GPT-2's own number of positions, whatever the length of the rows."""
-    return workload.model(n_positions=1024)
+def _overlapped(bucket_bytes: int) -> Callable[[nn.Module], nn.Module]:
+    return partial(DataParallel, strategy="overlapped", bucket_bytes=bucket_bytes)
 
 
-def _ways(model: nn.Module) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
+def _ways(parameters: Sequence[nn.Parameter]) -> tuple[dict[str, Callable[[], object]], dict[str, int]]:
     """The messages alone, without copies: buckets of each size, then one sum in memory where there can be one."""
-    plans = {str(size): [bucket.flat for bucket in plan_buckets(model.parameters(), size)] for size in BUCKETS}
+    plans = {str(size): [bucket.flat for bucket in plan_buckets(parameters, size)] for size in BUCKETS}
     ways: dict[str, Callable[[], object]] = {name: partial(_send_all, flats) for name, flats in plans.items()}
     num_messages = {name: len(flats) for name, flats in plans.items()}
     everything = plans[str(BUCKETS[-1])][0]
@@ -148,11 +142,6 @@ def _ways(model: nn.Module) -> tuple[dict[str, Callable[[], object]], dict[str, 
 def _send_all(flats: Sequence[torch.Tensor]) -> None:
     for flat in flats:
         comm.all_reduce(flat)
-
-
-def _step(tokens: torch.Tensor, model: nn.Module) -> None:
-    model.zero_grad()
-    model(input_ids=tokens, labels=tokens).loss.backward()
 
 
 Plan = tuple[tuple[float, int], ...]  # for each bucket: when its last gradient is there, and its bytes
@@ -192,28 +181,19 @@ class LinkBench:
         return [numbers[seconds.index(min(seconds))] for seconds in rounds]
 
 
-def bench_link(
-    workload: Workload = _GRADIENTS, *, world_size: int = 2, repeats: int = 5, timeout_s: float = 120.0
-) -> LinkBench:
-    """Measure forward and backward with overlapped messages, on gloo ranks of this host behind a slow link.
+def bench_link(workload: Workload = _GRADIENTS, repeats: int = 5) -> LinkBench:
+    """Measure forward and backward with overlapped messages, on two gloo ranks of this host behind a slow link.
 
     Example: `bench_link().best()` takes about ten seconds; the gradients are those of `bench_messages`.
 
     Args:
         workload: the GPT-2, and the batch of each rank.
-        world_size: the number of ranks.
         repeats: rounds that count.
-        timeout_s: the most seconds the measurement may take.
 
     Raises:
-        ValueError: `repeats` is below 1.
+        RankError: as `bench_messages`.
     """
-    check_rounds(repeats, 1)
-    by_rank = comm.launch(_measure_link, world_size, workload, repeats, backend="gloo", timeout_s=timeout_s)
-    result, _ = by_rank[0]
-    drawn = {name: [span for _, spans in by_rank for span in spans[name]] for name in result.plans}
-    timelines = {name: Timeline.of(spans, "emulated", world_size) for name, spans in drawn.items()}
-    return replace(result, timelines=timelines)
+    return comm.launch(_measure_link, 2, workload, repeats, backend="gloo", timeout_s=_DEADLINE_S)[0]
 
 
 class _Moments(NamedTuple):
@@ -230,16 +210,17 @@ class _Moments(NamedTuple):
 
 
 class _HookedTrainer:
-    """A GPT-2 with its batch, and a hook on each parameter that notes when its gradient is there."""
+    """A GPT-2 with its batch, made parallel by `share`; a hook on each parameter notes when its gradient is there."""
 
-    def __init__(self, workload: Workload, bucket_bytes: int | None = None) -> None:
-        self._tokens, inner = workload.ids(comm.rank()), _model(workload)
+    def __init__(self, workload: Workload, share: Callable[[nn.Module], nn.Module] | None = None) -> None:
+        self._tokens = workload.ids(comm.rank())  # others on each rank
+        inner = workload.model(n_positions=1024)  # GPT-2's own number, whatever the length of the rows
         self.parameters = [parameter for parameter in inner.parameters() if parameter.requires_grad]
         self._arrived: dict[int, float] = {}
         # Before `DataParallel` hooks in, so that a gradient is noted before it leaves.
         for parameter in self.parameters:
             parameter.register_post_accumulate_grad_hook(self._note)
-        self._model = inner if bucket_bytes is None else DataParallel(inner, "overlapped", bucket_bytes)
+        self._model = inner if share is None else share(inner)
 
     def _note(self, parameter: torch.Tensor) -> None:
         self._arrived[id(parameter)] = time.monotonic()
@@ -255,12 +236,7 @@ class _HookedTrainer:
         return _Moments(start, middle, self._arrived)
 
 
-def _measure_link(
-    rank: int,
-    world_size: int,  # noqa: ARG001 - what launch calls
-    workload: Workload,
-    repeats: int,
-) -> tuple[LinkBench, dict[str, list[Span]]]:
+def _measure_link(rank: int, world_size: int, workload: Workload, repeats: int) -> LinkBench:
     """First without messages, which says how slow to make the link; then every plan in turn, behind it."""
     alone = _HookedTrainer(workload)
     ready_s, backward_s = _without_messages(alone, repeats)
@@ -273,12 +249,15 @@ def _measure_link(
         for limit in BUCKETS_ON_LINK
     }
     total = sum(num_bytes for _, num_bytes in plans[str(BUCKETS_ON_LINK[-1])])
-    cost, spans = MessageCost(LATENCY_S, backward_s / total), dict[str, list[Span]]()
-    trainers = {name: _HookedTrainer(workload, int(name)) for name in plans}
+    trainers = {name: _HookedTrainer(workload, _overlapped(int(name))) for name in plans}
+    spans: dict[str, list[Span]] = {}
     with comm.slow_link(LATENCY_S, total / backward_s) as link:
         steps = {name: partial(_draw, rank, trainer, link, spans, name) for name, trainer in trainers.items()}
         comparison = compare(steps, repeats, 1, in_step=True, engine="emulated")
-    return LinkBench(cost, comparison, plans, max(ready_s), {}), spans
+    by_rank = comm.all_gather_object(spans)
+    drawn = {name: [span for of_rank in by_rank for span in of_rank[name]] for name in plans}
+    timelines = {name: Timeline.of(each, "emulated", world_size) for name, each in drawn.items()}
+    return LinkBench(MessageCost(LATENCY_S, backward_s / total), comparison, plans, max(ready_s), timelines)
 
 
 def _without_messages(alone: _HookedTrainer, repeats: int) -> tuple[list[float], float]:

@@ -102,9 +102,8 @@ class RaceResult:
         level = [name for name in others if speedup(seconds[name], seconds[first]) is None]
         said = f"{first} won: it was faster than each of the others in all {len(seconds[first])} rounds."
         if level:
-            listed = " and ".join(filter(None, [", ".join(level[:-1]), level[-1]]))
             rounds = f"some of the {len(seconds[first])} rounds"
-            said = f"No single winner: {listed} won {rounds} against {first}, or drew level."
+            said = f"No single winner: {' and '.join(level)} won {rounds} against {first}, or drew level."
         return " ".join([said, *(self.reason(name) for name in [first, *level])])
 
     def reason(self, name: str) -> str:
@@ -146,20 +145,20 @@ class RaceResult:
         A bar ends its busy part at the entrant's work, and its idle part is the idle share of the whole bar.
         """
         unit = f"1 is the processor time of {self.names[0]} in the same round"
-        words, names = list[str](), self.names[::-1]
+        names = self.names[::-1]  # the lowest bar is drawn first
+        work = [self.work(name) for name in names]
+        idle = [max(0.0, done / self.busy(name) - done) for name, done in zip(names, work, strict=True)]
+        same, more = [min(1.0, done) for done in work], [max(0.0, done - 1.0) for done in work]
         with chart(f"device time of one training; {unit}", "", 8.0, 0.5 * len(names) + 1.3) as axes:
-            for row, name in enumerate(names):
-                work, busy = self.work(name), self.busy(name)
-                parts = [min(1.0, work), max(0.0, work - 1.0), max(0.0, work / busy - work)]
-                for left, width, (label, look) in zip(
-                    (0, parts[0], sum(parts[:2])), parts, _LOOKS.items(), strict=True
-                ):
-                    axes.barh(row, width, left=left, height=0.6, label="" if row else label, **look)
-                words.insert(0, f"{name} {work:.2f} busy and {parts[2]:.2f} idle")
-            axes.set_yticks(range(len(names)), names)
+            fill, outline = LIGHT.fill_of, LIGHT.outline_of
+            axes.barh(names, same, 0.6, color=fill("F"), edgecolor=outline("F"), label="as much work as one lane")
+            axes.barh(names, more, 0.6, same, color=fill("B"), edgecolor=outline("B"), label="more work")
+            axes.barh(names, idle, 0.6, work, color=LIGHT.idle, edgecolor=LIGHT.idle, label="idle")
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3)
+            bars = zip(self.names, work[::-1], idle[::-1], strict=True)
+            words = "; ".join(f"{name} {done:.2f} busy and {rest:.2f} idle" for name, done, rest in bars)
             canvas: Any = axes.figure
-            return figure(canvas, f"Device time of one training (real), where {unit}: {'; '.join(words)}.")
+            return figure(canvas, f"Device time of one training (real), where {unit}: {words}.")
 
     def _devices(self, name: str) -> int:
         return 1 if name == self.names[0] else NUM_DEVICES
@@ -169,20 +168,8 @@ class RaceResult:
         return max(seconds) / min(seconds)
 
 
-_LOOKS: dict[str, dict[str, Any]] = {
-    "as much work as one lane": {"facecolor": LIGHT.fill_of("F"), "edgecolor": LIGHT.outline_of("F")},
-    "more work": {"facecolor": LIGHT.fill_of("B"), "edgecolor": LIGHT.outline_of("B")},
-    "idle": {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle},
-}
-
-
 def race(
-    entrants: Mapping[str, Entrant],
-    track: Track,
-    *,
-    num_rounds: int = 7,
-    board: Race | None = None,
-    timeout_s: float = 300.0,
+    entrants: Mapping[str, Entrant], track: Track, *, num_rounds: int = 7, board: Race | None = None
 ) -> RaceResult:
     """Let the entrants train in turn, `num_rounds` rounds after one that warms up; `board` shows it live.
 
@@ -190,7 +177,7 @@ def race(
 
     Raises:
         ValueError: there is no round, or an entrant cannot travel to another process.
-        RankError: an entrant raised, or all were not done after `timeout_s` seconds.
+        RankError: an entrant raised, or all were not done after 300 s.
         Implausible: losses differ, or a speed-up is impossible.
     """
     check_rounds(num_rounds, 1)
@@ -200,7 +187,7 @@ def race(
         if board is not None:
             board.update(name, number / (num_rounds + 1), track.tokens / seconds)
 
-    options: Any = {"backend": "gloo", "timeout_s": timeout_s, "on_report": show}
+    options: Any = {"backend": "gloo", "timeout_s": 300.0, "on_report": show}
     results = comm.launch(_run_in_rank, NUM_DEVICES, dict(entrants), track, num_rounds, **options)
     comparison, losses = replace(results[0][0], num_devices=NUM_DEVICES), results[0][1]
     check_same_losses(losses)

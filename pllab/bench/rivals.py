@@ -9,7 +9,6 @@ Before the ratio of two ways is believed, both must have computed the same loss 
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -17,16 +16,18 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import loss_parallel as sharded_loss
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import parallel as by_torch
 from torch.nn.parallel import DistributedDataParallel
+from transformers import GPT2LMHeadModel
+from transformers.pytorch_utils import Conv1D
 
 from pllab import comm
-from pllab.accelerator import Backend
-from pllab.bench.dtensor import tensor_parallel_by_pytorch
-from pllab.bench.measure import Comparison, Spread, check_rounds, check_same_losses, compare
-from pllab.bench.workloads import Step, Workload
+from pllab.bench.measure import Comparison, Run, Spread, check_rounds, check_same_losses, compare
+from pllab.bench.workloads import Workload
 from pllab.comm.devices import is_gpu
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
+from pllab.models.slices import check_can_be_split
 from pllab.parallel import DataParallel, FullyShardedDataParallel, average_gradients, broadcast_parameters
 
 _GRADIENTS = Workload()
@@ -72,8 +73,6 @@ class Rounds:
     """Rounds that count."""
     warmup: int = 1
     """Rounds before."""
-    backend: Backend | None = None
-    """gloo or nccl; by default planned from ranks and GPUs."""
     timeout_s: float = 600.0
     """The most seconds that the measurement may take."""
 
@@ -142,8 +141,12 @@ def _sharded_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
     return model
 
 
-def _split_by(split: Callable[..., nn.Module], model: GPT2LMHeadModelParallel) -> nn.Module:
-    return split(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
+def _split(model: GPT2LMHeadModelParallel) -> nn.Module:
+    return tensor_parallel(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
+
+
+def _split_by_torch(model: GPT2LMHeadModelParallel) -> nn.Module:
+    return tensor_parallel_by_pytorch(model, mesh=comm.make_mesh(tp=comm.world_size()), loss_parallel=True)
 
 
 # In each table the first way is ours and the second PyTorch's.
@@ -161,16 +164,15 @@ FULLY_SHARDED: dict[str, Way] = {
     "FullyShardedDataParallel over sockets": partial(FullyShardedDataParallel, share_memory=False),
 }
 TENSOR_PARALLEL: dict[str, Way] = {
-    "tensor_parallel": partial(_split_by, tensor_parallel),
-    "torch DTensor": partial(_split_by, tensor_parallel_by_pytorch),
+    "tensor_parallel": _split,
+    "torch DTensor": _split_by_torch,
     "whole model on every rank": _not_shared,
 }
 
 
 def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is_split: bool = False) -> Rivals:
     given, size = (ways, workload, rounds, is_split), rounds.world_size
-    by_rank = comm.launch(_alternate, size, *given, backend=rounds.backend, timeout_s=rounds.timeout_s)
-    comparison, reason = by_rank[0]
+    comparison, reason = comm.launch(_alternate, size, *given, timeout_s=rounds.timeout_s)[0]
     what, whose = ("forward and backward", "on all") if is_split else ("one training step", "each")
     about = (
         f"{what} of GPT-2 ({workload.num_layers} layers, width {workload.width}) on {size} ranks, "
@@ -191,8 +193,8 @@ def _alternate(
     if is_gpu(comm.own_device()):
         ways = {name: make for name, make in ways.items() if not name.endswith("over sockets")}
     made = {name: _RivalTrainer(name, make, workload, seed=0 if is_split else rank) for name, make in ways.items()}
-    steps: dict[str, Step] = {name: each.both if is_split else each.step for name, each in made.items()}
-    before: dict[str, Step] = {name: each.update for name, each in made.items()} if is_split else {}
+    steps: dict[str, Run] = {name: each.both if is_split else each.step for name, each in made.items()}
+    before: dict[str, Run] = {name: each.update for name, each in made.items()} if is_split else {}
     tokens = workload.tokens * (1 if is_split else world_size)
     about: Any = {"baseline": theirs, "tokens": tokens, "before": before, "in_step": True}
     comparison = compare(steps, rounds.repeats, rounds.warmup, **about)
@@ -207,8 +209,9 @@ class _RivalTrainer:
     loss: torch.Tensor
 
     def __init__(self, name: str, make: Way, workload: Workload, seed: int) -> None:
-        device = comm.own_device().type
-        self._name, self._inner = name, workload.model(device)
+        device = comm.own_device()
+        self._name, self._inner = name, workload.model()
+        nn.Module.to(self._inner, device)
         self.model = make(self._inner)
         self._optimizer = torch.optim.AdamW(self._inner.parameters(), lr=1e-4)
         self._tokens = workload.ids(seed).to(device)
@@ -222,7 +225,7 @@ class _RivalTrainer:
         """Forward and backward."""
         self._inner.zero_grad()
         self.loss = self.model(input_ids=self._tokens, labels=self._tokens).loss
-        with sharded_loss() if self._name == "torch DTensor" else nullcontext():
+        with by_torch.loss_parallel():  # for the DTensors of a loss; other backwards do not notice
             self.loss.backward()
         if self._name == "one all-reduce per parameter":
             average_gradients(self._inner)
@@ -241,3 +244,89 @@ def check_same_work(losses: Mapping[str, float], reference: str, tolerance: floa
     right = losses[reference]
     told = {way: [loss] for way, loss in losses.items() if way != "no communication"}
     check_same_losses({reference: [right], **told}, tolerance * abs(right))
+
+
+def tensor_parallel_by_pytorch(
+    model: GPT2LMHeadModel, *, mesh: comm.Mesh, loss_parallel: bool = False
+) -> GPT2LMHeadModel:
+    """Split a GPT-2 over the tp axis of the mesh with PyTorch's own classes; in place, and called like ours.
+
+    Example; with `loss_parallel`, and only then, backward has to be inside PyTorch's context of that name:
+
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        model = tensor_parallel_by_pytorch(model, mesh=mesh, loss_parallel=True)
+        loss = model(input_ids, labels=labels).loss
+        with loss_parallel():
+            loss.backward()
+
+    Parameters are DTensors. PyTorch splits `nn.Linear` alone, so every `Conv1D` becomes one, with its weight
+    transposed, and `c_attn` becomes three, `c_attn.q`, `.k` and `.v`. Ranks that are seeded equally draw equal masks
+    for their heads, so give attention no dropout.
+
+    Raises:
+        ValueError: as `tensor_parallel`.
+
+    Source: torch.distributed.tensor.parallel.
+    """
+    group = comm.group_of(mesh, "tp")
+    check_can_be_split(model, group)
+    body: Any = model.transformer
+    is_tied = model.lm_head.weight is body.wte.weight
+    logits = Shard(-1) if loss_parallel else Replicate()
+    plan: dict[str, by_torch.ParallelStyle] = {
+        "transformer.wte": by_torch.RowwiseParallel(input_layouts=Replicate()),
+        # It becomes one DTensor, so that the gradients of q, k and v are added up in one message.
+        "transformer.h.*.attn.c_attn": by_torch.PrepareModuleInput(
+            input_layouts=Replicate(), desired_input_layouts=Replicate()
+        ),
+        "transformer.h.*.attn.c_attn.*": by_torch.ColwiseParallel(),
+        "transformer.h.*.attn.c_proj": by_torch.RowwiseParallel(),
+        "transformer.h.*.mlp.c_fc": by_torch.ColwiseParallel(),
+        "transformer.h.*.mlp.c_proj": by_torch.RowwiseParallel(),
+        "lm_head": by_torch.ColwiseParallel(output_layouts=logits, use_local_output=not loss_parallel),
+    }
+    for block in body.h:
+        _use_linears(block, group)
+    by_torch.parallelize_module(model, mesh["tp"], plan)
+    if is_tied:
+        model.lm_head.weight = body.wte.weight
+    if loss_parallel:
+        model.loss_function = partial(_sharded_loss, model.loss_function)
+    return model
+
+
+class _QueryKeyValue(nn.Module):
+    """The three linear layers in a `c_attn`, whose outputs stand side by side."""
+
+    def __init__(self, whole: Conv1D) -> None:
+        super().__init__()
+        parts = zip(whole.weight.chunk(3, 1), whole.bias.chunk(3), strict=True)
+        self.q, self.k, self.v = (_linear(weight, bias) for weight, bias in parts)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.q(x), self.k(x), self.v(x)], -1)
+
+
+def _use_linears(block: Any, group: comm.Group | None) -> None:
+    attention, mlp = block.attn, block.mlp
+    attention.c_attn = _QueryKeyValue(attention.c_attn)
+    attention.c_proj, mlp.c_fc, mlp.c_proj = (
+        _linear(whole.weight, whole.bias) for whole in (attention.c_proj, mlp.c_fc, mlp.c_proj)
+    )
+    attention.num_heads //= comm.world_size(group)
+    attention.split_size //= comm.world_size(group)
+
+
+def _linear(weight: torch.Tensor, bias: torch.Tensor) -> nn.Linear:
+    """A linear layer with the weight of a `Conv1D`, which is (in, out)."""
+    linear = nn.Linear(weight.shape[0], weight.shape[1], device="meta")
+    linear.weight = nn.Parameter(weight.detach().t().contiguous(), requires_grad=weight.requires_grad)
+    linear.bias = nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
+    return linear
+
+
+def _sharded_loss(loss: Callable[..., Any], logits: torch.Tensor, labels: torch.Tensor, **options: Any) -> torch.Tensor:
+    """The model's own loss, from logits that are a DTensor split over the vocabulary."""
+    with by_torch.loss_parallel():
+        return loss(logits, labels, **options).to_local()

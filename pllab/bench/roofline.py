@@ -255,12 +255,12 @@ def measure_roofline(
     return Roofline(Ceilings(flops / product_s, 2 * source.nbytes / copy_s, latency_s), operations, times)
 
 
-def measure_latency(repeats: int = 200, timeout_s: float = 60.0) -> Spread:
+def measure_latency(repeats: int = 200) -> Spread:
     """Seconds that one number takes from one rank to another: half of there and back, over gloo on this host.
 
     Example: `measure_latency().median` is about 1e-4 on a laptop.
     """
-    times: Comparison = comm.launch(_there_and_back, 2, repeats, backend="gloo", timeout_s=timeout_s)[0]
+    times: Comparison = comm.launch(_there_and_back, 2, repeats, backend="gloo", timeout_s=60.0)[0]
     return times.time("there and back").scaled(0.5)
 
 

@@ -3,9 +3,8 @@
 Weights and batches are the same in every process and at every call, so that results of several ways can be compared.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,8 +13,6 @@ from pllab.arguments import require, whole_number
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
 from pllab.models.layers import cut
 from pllab.pipeline import balance
-
-Step = Callable[[], object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +37,10 @@ class Workload:
     """Rows of the batch."""
     num_tokens: int = 192
     """Tokens of a row."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Number type of parameters and activations."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "dtype":
-                whole_number(name, value)
+            whole_number(name, value)
         require(
             self.width % self.num_heads == 0,
             f"width is {self.width}, which {self.num_heads} heads do not divide; give a multiple",
@@ -57,14 +51,12 @@ class Workload:
         """Tokens of the batch."""
         return self.batch_size * self.num_tokens
 
-    def model(self, kind: str = "cpu", **config: Any) -> GPT2LMHeadModelParallel:
-        """The GPT-2 with random weights, without dropout, on "cpu" or "cuda"; `config` has other fields of its own."""
+    def model(self, **config: Any) -> GPT2LMHeadModelParallel:
+        """The GPT-2 with random weights, without dropout; `config` has other fields of its own."""
         torch.manual_seed(0)
         sizes = {"n_layer": self.num_layers, "n_embd": self.width, "n_head": self.num_heads}
         fields = {"n_positions": self.num_tokens, "use_cache": False} | sizes | config
-        model = GPT2LMHeadModelParallel(gpt2_config("tiny", self.vocab_size, **fields))
-        nn.Module.to(model, kind, getattr(torch, self.dtype))
-        return model
+        return GPT2LMHeadModelParallel(gpt2_config("tiny", self.vocab_size, **fields))
 
     def ids(self, seed: int) -> torch.Tensor:
         """Random token ids (rows, time), the same for the same seed."""
@@ -97,20 +89,14 @@ class PipelineWorkload(Workload):
             "size; give a multiple of num_microbatches",
         )
 
-    @property
-    def rows(self) -> int:
-        """Rows of a micro-batch."""
-        return self.batch_size // self.num_microbatches
-
 
 class Layers:
     """The blocks of a workload in order, and a batch for them (rows, time, width), whole and in micro-batches."""
 
-    def __init__(self, work: PipelineWorkload, kind: str = "cpu") -> None:
-        model = work.model(kind)
-        self.work, self.whole = work, nn.Sequential(*layers_of(model)[1:-1])
-        self.batch = torch.randn(work.batch_size, work.num_tokens, work.width, device=kind, dtype=model.dtype)
-        self.parts = self.batch.split(work.rows)
+    def __init__(self, work: PipelineWorkload) -> None:
+        self.whole = nn.Sequential(*layers_of(work.model())[1:-1])
+        self.batch = torch.randn(work.batch_size, work.num_tokens, work.width)
+        self.parts = self.batch.chunk(work.num_microbatches)
 
     def stages(self, count: int) -> list[nn.Sequential]:
         """The blocks in this many stages, as equal as whole blocks allow."""
@@ -119,4 +105,4 @@ class Layers:
 
 def row_loss(output: torch.Tensor, _targets: torch.Tensor | None = None) -> torch.Tensor:
     """A mean over the rows, so the mean over equal micro-batches is the loss of the batch."""
-    return output.float().square().sum() / len(output)
+    return output.square().sum() / len(output)

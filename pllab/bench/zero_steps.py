@@ -73,7 +73,7 @@ def closed_form(stage: int, world_size: int) -> dict[str, float]:
     return {kind: size / (num_ranks if stage >= shares[kind] else 1) for kind, size in sizes.items()}
 
 
-def bench_zero(workload: Workload = _WORKLOAD, *, world_size: int = 2, timeout_s: float = 120.0) -> ZeroBench:
+def bench_zero(workload: Workload = _WORKLOAD, *, world_size: int = 2) -> ZeroBench:
     """Count the bytes and the messages of a step in every stage, on real ranks.
 
     Example: `bench_zero().volume(3)` is 2.9: the root and the last unit are gathered once, all others twice.
@@ -81,13 +81,12 @@ def bench_zero(workload: Workload = _WORKLOAD, *, world_size: int = 2, timeout_s
     Args:
         workload: a GPT-2 and the batch of each rank; by default 12 layers of width 64.
         world_size: the number of ranks.
-        timeout_s: the most seconds that all of it may take.
 
     Raises:
         Implausible: the stages did not train the same model.
-        RankError: a rank failed.
+        RankError: a rank failed, or all of it takes more than 120 s.
     """
-    by_rank = comm.launch(_measure, world_size, workload, backend="gloo", timeout_s=timeout_s)
+    by_rank = comm.launch(_measure, world_size, workload, backend="gloo", timeout_s=120.0)
     of_all, of_blocks, _ = by_rank[0]
     stages = {stage: tuple(counted[stage] for _, _, counted in by_rank) for stage in STAGES}
     return ZeroBench(world_size, of_all, of_all - of_blocks, stages)

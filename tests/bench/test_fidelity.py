@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from pllab import comm
-from pllab.bench.fidelity import FidelityBench, FidelityCase, bench_fidelity
+from pllab.bench.fidelity import FidelityBench, bench_fidelity
 from pllab.bench.workloads import PipelineWorkload
 from pllab.simulate import Costs
 
@@ -22,23 +22,23 @@ TINY: dict[str, Any] = {
 def test_every_case_is_predicted_and_measured() -> None:
     result = bench_fidelity(PipelineWorkload(**TINY), microbatches=(2, 4), repeats=1, timeout_s=120)
     families = ("GPipe", "1F1B", "interleaved", "ZB-H1")
-    assert set(result.errors) == {(family, count) for family in families for count in (2, 4)}
+    assert set(result.errors) == {f"{family}, m={count}" for family in families for count in (2, 4)}
     assert {len(rounds) for rounds in result.errors.values()} == {1}
     read = json.loads(json.dumps(result.to_json()))
-    assert read["about"] == result.about and len(read["cases"]) == 8
+    assert read["about"] == result.about and len(read["errors"]) == 8
     assert read["machine"]["threads_per_rank"] == 1  # where the work ran, whatever this process has
     assert result.table().endswith("of 8 cases.")
 
 
 def test_the_figure_is_the_median_over_cases_of_each_cases_median() -> None:
     cases = {
-        FidelityCase("GPipe", 2): (0.1, 0.1, 9.0),
-        FidelityCase("GPipe", 4): (0.0, 0.0, 0.0),
-        FidelityCase("GPipe", 8): (-0.2, -0.2, -0.2),
+        "GPipe, m=2": (0.1, 0.1, 9.0),
+        "GPipe, m=4": (0.0, 0.0, 0.0),
+        "GPipe, m=8": (-0.2, -0.2, -0.2),
     }
     result = FidelityBench(PipelineWorkload(), cases, {})
     assert result.about.endswith("as it ran: median error 10.00 %, largest 20.00 % of 3 cases.")
-    assert result.table().splitlines()[1].split()[:3] == ["GPipe", "2", "+10.00"]
+    assert result.table().splitlines()[1].split()[:3] == ["GPipe,", "m=2", "+10.00"]
 
 
 @pytest.mark.parametrize(("cost_s", "low", "high"), [(1e-9, 0.99, 1.0), (100.0, float("-inf"), -1.0)])

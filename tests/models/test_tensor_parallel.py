@@ -10,7 +10,7 @@ from torch.distributed.tensor.parallel import loss_parallel
 from transformers import GPT2LMHeadModel
 
 from pllab import comm
-from pllab.bench.dtensor import tensor_parallel_by_pytorch
+from pllab.bench.rivals import tensor_parallel_by_pytorch
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of, tensor_parallel
 from pllab.parallel.tensor import split_of
 from pllab.pipeline.stage import Stage, StageWork
