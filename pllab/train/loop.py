@@ -17,6 +17,7 @@ from pllab import comm
 from pllab.comm.devices import synchronize
 from pllab.data import Collate, partition_dataset
 from pllab.simulate import simulate
+from pllab.timeline import Timeline
 from pllab.train.checkpoints import Progress, find_checkpoint, load_checkpoint, save_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.evaluation import bleu_score, validation_loss
@@ -191,7 +192,7 @@ class _Loop:
         steps, (_, count) = self.steps, self.share
         records = [step.record for step in steps]
         losses, training_loss = _losses_of_all(records, count)
-        times, validation = self.trainer.device_time(records), steps[-1].validation_loss
+        timelines, validation = self.trainer.timelines(records), steps[-1].validation_loss
         assert validation is not None, "an epoch ends with one"
         metrics = EpochMetrics(
             rank=comm.rank(),
@@ -201,7 +202,7 @@ class _Loop:
             num_samples=sum(step.num_rows for step in steps),
             training_loss=training_loss,
             validation_loss=validation,
-            bubble_fraction=1 - sum(each.busy for each in times) / sum(each.total for each in times) if times else None,
+            bubble_fraction=_idle_share(timelines) if timelines else None,
         )
         norms = [None if record.gradient_norm is None else float(record.gradient_norm) for record in records]
         return metrics, [
@@ -212,6 +213,11 @@ class _Loop:
 
 def _is_due(step: int, interval: int) -> bool:
     return interval > 0 and step % interval == 0
+
+
+def _idle_share(timelines: Sequence[Timeline]) -> float:
+    """Of the devices' time from the first action of a step to the last."""
+    return sum(each.idle for each in timelines) / sum(each.idle + each.busy for each in timelines)
 
 
 def _losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[float], float]:

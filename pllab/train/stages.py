@@ -1,4 +1,4 @@
-"""A GPT-2 as the stages of a pipeline: where it is cut, what works when, and on which lanes."""
+"""A GPT-2 as the stages of a pipeline: where it is cut, and what works when."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -13,12 +13,10 @@ from pllab.comm.devices import fork_rng
 from pllab.data import IGNORED
 from pllab.models import GPT2LMHeadModelParallel, layer_costs, layers_of
 from pllab.models.layers import cut
-from pllab.parallel import num_target_tokens
-from pllab.pipeline import LaneExecutor, balance, calibrate
+from pllab.pipeline import balance, calibrate
 from pllab.schedule import FAMILIES, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
-from pllab.train.metrics import DeviceTime
 
 
 def stages_of(model: GPT2LMHeadModelParallel, config: TrainConfig) -> list[nn.Sequential]:
@@ -78,33 +76,6 @@ def _costs_of_ranks(
     forward, backward_input, backward_weight, backward = zip(*comm.all_gather_object(mine, group), strict=True)
     of_ranks = Costs(forward, backward_input, backward_weight, backward=backward)
     return comm.all_gather_object(of_ranks)[0]  # all pipelines take the same schedule
-
-
-class LanePipeline:
-    """The lanes of this process that run all stages, called as the ranks of `TorchPipeline` are."""
-
-    def __init__(
-        self, schedule: Schedule, stages: Sequence[nn.Module], config: TrainConfig, devices: Sequence[torch.device]
-    ) -> None:
-        options: Any = {"mean_over": num_target_tokens, "recompute": config.recompute, "timeout_s": config.timeout_s}
-        lanes = LaneExecutor(schedule, stages, mean_loss, devices=devices, **options)
-        self._lanes, self.on_each_lane, self.close = lanes, lanes.on_each_lane, lanes.close
-
-    def step(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> tuple[float, DeviceTime]:  # noqa: ARG002
-        """Forward and backward of a batch, (rows, time) both: its mean loss over the targets."""
-        loss, timeline = self._lanes.step((input_ids, labels), labels)
-        return loss, DeviceTime.of(timeline)
-
-    def evaluate(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> float:  # noqa: ARG002
-        """The mean loss over the targets of a batch, without training."""
-        return self._lanes.evaluate((input_ids, labels), labels).loss
-
-    def device_times(self, timings: Sequence[Any]) -> list[DeviceTime]:
-        """Those of some steps, which are known already."""
-        return list(timings)
-
-    def running(self) -> None:
-        """Nothing: lanes run several actions at a time."""
 
 
 def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

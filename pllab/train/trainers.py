@@ -10,6 +10,7 @@ its rank.
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,19 +18,18 @@ from torch import nn
 from pllab import comm
 from pllab.models import GPT2LMHeadModelParallel, tensor_parallel
 from pllab.parallel import clip_grad_norm, global_sum, num_target_tokens, token_weighted
-from pllab.pipeline import tied_weights
+from pllab.pipeline import LaneExecutor, tied_weights
 from pllab.pipeline.engine import ActionTimes
 from pllab.pipeline.split import scatter_evenly
 from pllab.pipeline.tied import Place
 from pllab.schedule import Action, Schedule
+from pllab.timeline import Timeline
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
-from pllab.train.counting import CountedPipeline
 from pllab.train.inputs import build_model, devices_of
-from pllab.train.metrics import DeviceTime
 from pllab.train.replica import replica_of, replica_of_stages, unsent
-from pllab.train.stages import LanePipeline, packet_of, schedule_of, shares_of, stages_of
-from pllab.train.torch_pipeline import TorchPipeline
+from pllab.train.stages import mean_loss, packet_of, schedule_of, shares_of, stages_of
+from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline
 from pllab.train.updates import Updates
 
 Batch = dict[str, torch.Tensor]
@@ -46,8 +46,8 @@ class StepRecord:
     learning_rate: float
     gradient_norm: float | torch.Tensor | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
-    timings: tuple[DeviceTime | ActionTimes, ...] = ()
-    """When the devices of a split model worked, for each part of the batch; `device_time` of the trainer reads it."""
+    timings: tuple[Timeline | ActionTimes, ...] = ()
+    """When the devices of a split model worked, for each part of the batch; `timelines` of the trainer reads it."""
 
     @property
     def mean_loss(self) -> float:
@@ -97,14 +97,14 @@ class Plain:
         """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
         num_targets = num_target_tokens(batch["labels"])
         total = _targets_of_all(num_targets, self._config, self.mesh)
-        sums, timings, pipe = list[torch.Tensor](), list[DeviceTime](), self.model.pipe
+        sums, timings, pipe = list[torch.Tensor](), list[Timeline](), self.model.pipe
         parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
         for part in parts:
             with nullcontext() if part is parts[-1] else unsent(self.shared):
                 loss_sum = self._loss_sum(*part)
                 token_weighted(loss_sum, num_targets, total=total).backward()
             sums.append(loss_sum.detach())
-            timings += [DeviceTime.of(pipe.last_timeline)] if pipe else []
+            timings += [pipe.last_timeline] if pipe else []
         norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm, tuple(timings))
@@ -114,9 +114,9 @@ class Plain:
         with torch.no_grad():
             return float(self._loss_sum(batch["input_ids"], batch["labels"]))
 
-    def device_time(self, records: Sequence[StepRecord]) -> list[DeviceTime]:
-        """The time of the devices of a split model in some steps, for each part of a batch."""
-        return [each for record in records for each in record.timings if isinstance(each, DeviceTime)]
+    def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
+        """Those of the devices of a split model in some steps, for each part of a batch."""
+        return [each for record in records for each in record.timings if isinstance(each, Timeline)]
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """A whole model with the newest weights of all ranks; all ranks call it."""
@@ -125,6 +125,9 @@ class Plain:
     def close(self) -> None:
         """End the workers of the model's pipe."""
         self.model.close()
+
+    def running(self) -> None:
+        """No action: there is no schedule, or it is that of a pipe."""
 
     def _loss_sum(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
@@ -148,7 +151,9 @@ class Pipelined:
         schedule = schedule_of(stages, config, model.config.vocab_size, devices, mesh)
         if mesh is None:
             mine = dict(enumerate(stages))
-            self._executor: LanePipeline | TorchPipeline = LanePipeline(schedule, stages, config, devices)
+            options: Any = {"recompute": config.recompute, "devices": devices, "timeout_s": config.timeout_s}
+            lanes = LaneExecutor(schedule, stages, mean_loss, mean_over=num_target_tokens, **options)
+            self._executor: LaneExecutor | TorchPipeline = lanes
             self.reason = f"{schedule.name} on {config.pp} lanes, {schedule.num_microbatches} micro-batches"
         else:
             mine = {number: stages[number].to(devices[0]) for number in schedule.stages_of_rank(comm.rank(group))}
@@ -165,14 +170,13 @@ class Pipelined:
 
     def step(self, batch: Batch) -> StepRecord:
         """One step of the executor, average over dp, clip, update."""
-        inputs, labels = batch["input_ids"], batch["labels"]
-        num_targets = num_target_tokens(labels)
+        num_targets = num_target_tokens(batch["labels"])
         total = _targets_of_all(num_targets, self._config, self.mesh if self._replica else None)
         loss: float | torch.Tensor = 0.0
-        timings: list[DeviceTime | ActionTimes] = []
+        timings: list[Timeline | ActionTimes] = []
         with unsent(self._replica, is_held=True):
             if num_targets:  # a mean over no targets is no number
-                loss, timing = self._executor.step(inputs, labels, num_targets)
+                loss, timing = self._executor.step(*_for_executor(batch))
                 timings.append(timing)
             self._weigh(comm.world_size() * num_targets / total)
         if self._replica is not None:
@@ -186,13 +190,12 @@ class Pipelined:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
         num_targets = num_target_tokens(batch["labels"])
         with unsent(self._replica, is_held=True):
-            if not num_targets:
-                return 0.0
-            return self._executor.evaluate(batch["input_ids"], batch["labels"], num_targets) * num_targets
+            return float(self._executor.evaluate(*_for_executor(batch))[0]) * num_targets if num_targets else 0.0
 
-    def device_time(self, records: Sequence[StepRecord]) -> list[DeviceTime]:
-        """The time of the devices in some steps; all ranks call it."""
-        return self._executor.device_times([timing for record in records for timing in record.timings])
+    def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
+        """Those of all devices in some steps; all ranks call it."""
+        timings: list[Any] = [timing for record in records for timing in record.timings]
+        return timings if isinstance(self._executor, LaneExecutor) else self._executor.timelines(timings)
 
     def gather(self) -> GPT2LMHeadModelParallel:
         """The model on lanes, or on ranks another with the weights of all."""
@@ -204,7 +207,7 @@ class Pipelined:
 
     def running(self) -> Action | None:
         """The action that this rank runs now, if ranks run the schedule."""
-        return self._executor.running()
+        return self._executor.running() if isinstance(self._executor, TorchPipeline) else None
 
     def _weigh(self, weight: float) -> None:
         """Prepare the average over dp, in which a pipeline whose rows have more targets weighs more."""
@@ -214,6 +217,11 @@ class Pipelined:
 
 
 Trainer = Plain | Pipelined
+
+
+def _for_executor(batch: Batch) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """The first stage takes ids and labels, and the loss takes the labels."""
+    return (batch["input_ids"], batch["labels"]), batch["labels"]
 
 
 def _on_ranks(
