@@ -59,18 +59,6 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
 
 
 @dataclass
-class _StepMetrics:
-    """What this rank did in a step."""
-
-    record: StepRecord
-    num_rows: int
-    num_tokens: int
-    """Without padding."""
-    validation_loss: float | None = None
-    """After the step, where one was asked for."""
-
-
-@dataclass
 class _Loop:
     """The epochs of one rank, and how far the present one is: its number, and its steps in this run."""
 
@@ -106,7 +94,9 @@ class _Loop:
 
     def epoch(self, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
         """Train an epoch of a run that has `done` steps behind it."""
-        self.number, self.done, self.steps = number, done, list[_StepMetrics]()
+        self.number, self.done, self.records = number, done, list[StepRecord]()
+        self.num_rows, self.num_tokens = list[int](), 0  # of each step, and of all without padding
+        self.validation_losses = dict[int, float]()  # by the number of steps that the run had behind it
         skipped, last_event = done - number * len(self.loader), 0.0
         self.loader.set_epoch(number)
         self.trainer.model.train()
@@ -125,7 +115,7 @@ class _Loop:
     @property
     def at(self) -> int:
         """Steps behind the run."""
-        return self.done + len(self.steps)
+        return self.done + len(self.records)
 
     @property
     def is_last(self) -> bool:
@@ -137,10 +127,9 @@ class _Loop:
         number, count = self.share
         # Dropout begins anew in every step, so that a resumed run needs no state of its generators.
         torch.manual_seed((self.config.seed + (self.at + 1) * count + number) % 2**63)
-        record, num_rows = self.trainer.step(batch), len(batch["labels"])
-        self.steps.append(
-            _StepMetrics(record, num_rows, int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum()))
-        )
+        self.records.append(self.trainer.step(batch))
+        self.num_rows.append(len(batch["labels"]))
+        self.num_tokens += int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum())
 
     def report(self) -> None:
         """Tell the caller how far this epoch is."""
@@ -150,8 +139,8 @@ class _Loop:
                 "epoch": self.number,
                 "step": self.at - self.number * len(self.loader),
                 "num_steps": len(self.loader),
-                "tokens": sum(step.num_tokens for step in self.steps),
-                "loss": self.steps[-1].record.mean_loss,
+                "tokens": self.num_tokens,
+                "loss": self.records[-1].mean_loss,
                 "seconds": time.perf_counter() - self.start,
             }
         )
@@ -170,13 +159,13 @@ class _Loop:
         if validates:
             rows = config.batch_size // config.dp
             loss = validation_loss(self.trainer, self.validation, self.collate, rows, self.share)
-            self.steps[-1].validation_loss = loss
+            self.validation_losses[self.at] = loss
         self.start += time.perf_counter() - began
 
     def save(self) -> None:
         """Write a checkpoint, unless a loss was no number: what was learned since the one before is lost then."""
-        losses = [step.record.loss_sum for step in self.steps]
-        wrong = [self.done + number for number, loss in enumerate(losses, start=1) if not loss.isfinite()]
+        numbered = enumerate(self.records, start=self.done + 1)
+        wrong = [number for number, record in numbered if not record.loss_sum.isfinite()]
         for rank, steps in enumerate(comm.all_gather_object(wrong)):
             if steps:
                 raise ValueError(
@@ -189,25 +178,25 @@ class _Loop:
 
     def measured(self, seconds: float) -> tuple[EpochMetrics, list[StepMetrics]]:
         """The epoch of this rank, and its steps over all ranks."""
-        steps, (_, count) = self.steps, self.share
-        records = [step.record for step in steps]
+        records, (_, count) = self.records, self.share
         losses, training_loss = _losses_of_all(records, count)
-        timelines, validation = self.trainer.timelines(records), steps[-1].validation_loss
-        assert validation is not None, "an epoch ends with one"
+        timelines = self.trainer.timelines(records)
         metrics = EpochMetrics(
             rank=comm.rank(),
             epoch=self.number,
             training_time_s=seconds,
-            num_tokens=sum(step.num_tokens for step in steps),
-            num_samples=sum(step.num_rows for step in steps),
+            num_tokens=self.num_tokens,
+            num_samples=sum(self.num_rows),
             training_loss=training_loss,
-            validation_loss=validation,
+            validation_loss=self.validation_losses[self.at],  # an epoch ends with one
             bubble_fraction=_idle_share(timelines) if timelines else None,
         )
         norms = [None if record.gradient_norm is None else float(record.gradient_norm) for record in records]
         return metrics, [
-            StepMetrics(loss, step.num_rows * count, step.record.learning_rate, norm, step.validation_loss)
-            for loss, step, norm in zip(losses, steps, norms, strict=True)
+            StepMetrics(loss, rows * count, record.learning_rate, norm, self.validation_losses.get(number))
+            for number, (loss, rows, record, norm) in enumerate(
+                zip(losses, self.num_rows, records, norms, strict=True), start=self.done + 1
+            )
         ]
 
 

@@ -43,30 +43,23 @@ def replica_of(
         nn.Module.to(model, device)
     if config.tp > 1:
         tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
-    if config.dp == 1:
-        return model
-    if config.implementation == "pytorch":
+    if config.dp > 1 and config.implementation == "pytorch":
         assert mesh is not None
         return _shared_by_pytorch(model, config, device, mesh)
-    if not config.zero:
-        return DataParallel(model, mesh=mesh)
-    return FullyShardedDataParallel(model, zero=config.zero, mesh=mesh, initialise=initialise(model, config.seed))
+    return shared_over_dp(model, config, mesh, initialise=initialise(model, config.seed))
 
 
-def replica_of_stages(
-    stages: nn.ModuleList, config: TrainConfig, mesh: comm.Mesh | None
-) -> DataParallel | FullyShardedDataParallel | None:
-    """A rank's stages shared over dp, their gradients sent once in a step; under zero a layer is a unit."""
+def shared_over_dp(module: nn.Module, config: TrainConfig, mesh: comm.Mesh | None, **sharding: Any) -> nn.Module:
+    """A model, or the stages of a rank, replicated over dp or sharded with these options; itself where dp is 1."""
     if config.dp == 1:
-        return None
+        return module
     if not config.zero:
-        return DataParallel(stages, mesh=mesh)
-    units = {type(layer): None for stage in stages.children() for layer in stage.children()}
-    return FullyShardedDataParallel(stages, zero=config.zero, units=list(units), mesh=mesh)
+        return DataParallel(module, mesh=mesh)
+    return FullyShardedDataParallel(module, zero=config.zero, mesh=mesh, **sharding)
 
 
 @contextmanager
-def unsent(replica: nn.Module | None, *, is_held: bool = False) -> Iterator[None]:
+def unsent(replica: nn.Module, *, is_held: bool = False) -> Iterator[None]:
     """Backwards inside the block send nothing over dp; the next one outside sends the sum.
 
     With `is_held` weights stay whole as long, for the forwards and backwards of a schedule.

@@ -172,8 +172,8 @@ class CountedPipeline(TorchPipeline):
     from the schedule and the size of a packet. `packet` is like that of a micro-batch; losses are nan.
     """
 
-    def __init__(self, *args: Any, packet: torch.Tensor) -> None:
-        super().__init__(*args)
+    def __init__(self, *parts: Any, packet: torch.Tensor) -> None:
+        super().__init__(*parts)
         self._packet, self._own = packet, comm.rank(self._group)
 
     def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, trains: bool) -> torch.Tensor:  # noqa: ARG002

@@ -7,7 +7,7 @@ divided by their number. In a mean of the ranks' means, the weight of a token wo
 its rank.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,13 +21,12 @@ from pllab.parallel import clip_grad_norm, global_sum, num_target_tokens, token_
 from pllab.pipeline import LaneExecutor, tied_weights
 from pllab.pipeline.engine import ActionTimes
 from pllab.pipeline.split import scatter_evenly
-from pllab.pipeline.tied import Place
 from pllab.schedule import Action, Schedule
 from pllab.timeline import Timeline
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import build_model, devices_of
-from pllab.train.replica import replica_of, replica_of_stages, unsent
+from pllab.train.replica import replica_of, shared_over_dp, unsent
 from pllab.train.stages import mean_loss, packet_of, schedule_of, shares_of, stages_of
 from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline
 from pllab.train.updates import Updates
@@ -157,30 +156,37 @@ class Pipelined:
             self.reason = f"{schedule.name} on {config.pp} lanes, {schedule.num_microbatches} micro-batches"
         else:
             mine = {number: stages[number].to(devices[0]) for number in schedule.stages_of_rank(comm.rank(group))}
-            self._executor = _on_ranks(schedule, mine, tied_weights(stages), group, config)
+            parts = schedule, mine, tied_weights(stages), group
+            if devices[0].type == "meta":
+                self._executor = CountedPipeline(*parts, packet=packet_of(config, schedule.num_microbatches))
+            else:
+                self._executor = TorchPipeline(*parts, recompute=config.recompute)
             self.reason = (
                 f"{schedule.name} on {config.pp} ranks, {schedule.num_microbatches} micro-batches of "
                 "torch.distributed.pipelining"
             )
         modules = nn.ModuleList(mine.values())
-        self._replica = replica_of_stages(modules, config, mesh)
-        self.shared: nn.Module = self._replica or modules
+        layers = {type(layer): None for stage in mine.values() for layer in stage}
+        self.shared: Any = shared_over_dp(modules, config, mesh, units=list(layers))
         self.updates = Updates(model, shares_of(model, mine, schedule), config)
         self.model, self.device, self.mesh, self.schedule, self._config = model, devices[0], mesh, schedule, config
 
     def step(self, batch: Batch) -> StepRecord:
         """One step of the executor, average over dp, clip, update."""
-        num_targets = num_target_tokens(batch["labels"])
-        total = _targets_of_all(num_targets, self._config, self.mesh if self._replica else None)
+        ids, labels, is_shared = batch["input_ids"], batch["labels"], self._config.dp > 1
+        num_targets = num_target_tokens(labels)
+        total = _targets_of_all(num_targets, self._config, self.mesh if is_shared else None)
         loss: float | torch.Tensor = 0.0
         timings: list[Timeline | ActionTimes] = []
-        with unsent(self._replica, is_held=True):
+        with unsent(self.shared, is_held=True):
             if num_targets:  # a mean over no targets is no number
-                loss, timing = self._executor.step(*_for_executor(batch))
+                loss, timing = self._executor.step((ids, labels), labels)
                 timings.append(timing)
-            self._weigh(comm.world_size() * num_targets / total)
-        if self._replica is not None:
-            self._replica.average_now()
+            for parameter in self.shared.parameters() if is_shared else ():
+                if parameter.grad is not None:  # the more targets its rows have, the more a pipeline weighs
+                    parameter.grad.mul_(comm.world_size() * num_targets / total)
+        if is_shared:
+            self.shared.average_now()
         norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step(self._executor.on_each_lane)
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
@@ -188,9 +194,10 @@ class Pipelined:
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
-        num_targets = num_target_tokens(batch["labels"])
-        with unsent(self._replica, is_held=True):
-            return float(self._executor.evaluate(*_for_executor(batch))[0]) * num_targets if num_targets else 0.0
+        ids, labels = batch["input_ids"], batch["labels"]
+        num_targets = num_target_tokens(labels)
+        with unsent(self.shared, is_held=True):  # which all replicas enter, whether or not they have targets
+            return float(self._executor.evaluate((ids, labels), labels)[0]) * num_targets if num_targets else 0.0
 
     def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
         """Those of all devices in some steps; all ranks call it."""
@@ -209,32 +216,8 @@ class Pipelined:
         """The action that this rank runs now, if ranks run the schedule."""
         return self._executor.running() if isinstance(self._executor, TorchPipeline) else None
 
-    def _weigh(self, weight: float) -> None:
-        """Prepare the average over dp, in which a pipeline whose rows have more targets weighs more."""
-        for parameter in self._replica.parameters() if self._replica else ():
-            if parameter.grad is not None:
-                parameter.grad.mul_(weight)
-
 
 Trainer = Plain | Pipelined
-
-
-def _for_executor(batch: Batch) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """The first stage takes ids and labels, and the loss takes the labels."""
-    return (batch["input_ids"], batch["labels"]), batch["labels"]
-
-
-def _on_ranks(
-    schedule: Schedule,
-    mine: Mapping[int, nn.Sequential],
-    tied: Sequence[Sequence[Place]],
-    group: comm.Group | None,
-    config: TrainConfig,
-) -> TorchPipeline:
-    """The executor of this rank's stages, which on the meta device only counts."""
-    if comm.own_device().type == "meta":
-        return CountedPipeline(schedule, mine, tied, group, packet=packet_of(config, schedule.num_microbatches))
-    return TorchPipeline(schedule, mine, tied, group, recompute=config.recompute)
 
 
 def _whole(trainer: Trainer, config: TrainConfig) -> GPT2LMHeadModelParallel:
