@@ -253,8 +253,8 @@ class _Watch:
         self._messages: list[tuple[str, comm.Message]] = []
         self.peak: dict[str, int] = {}
         self.actions: dict[tuple[int, bool], Sent] = {}
-        for optimizer in trainer.updates.optimizers:  # all gradients are whole then, whether or not a message travelled
-            optimizer.register_step_pre_hook(lambda *_: self.look())
+        # All gradients are whole then, whether or not a message travelled.
+        trainer.updates.optimizer.register_step_pre_hook(lambda *_: self.look())
 
     def note(self, message: comm.Message) -> None:
         """Write down a message before it is sent."""
@@ -270,7 +270,7 @@ class _Watch:
 
     def look(self, num_message_bytes: int = 0) -> None:
         """Add up the storages that are held now, each once, and keep the largest sum."""
-        sizes = held_bytes(self._trainer.shared, self._parameters, self._trainer.updates.optimizers)
+        sizes = held_bytes(self._trainer.shared, self._parameters, [self._trainer.updates.optimizer])
         sizes["messages"] += num_message_bytes
         self.peak = max(self.peak, sizes, key=lambda each: sum(each.values()))
 

@@ -1,6 +1,6 @@
 """A GPT-2 as the stages of a pipeline: where it is cut, and what works when."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -81,19 +81,6 @@ def _costs_of_ranks(
 def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """A pipeline's loss: the mean over targets of the losses that the last layer has summed per row."""
     return sums.sum() / (labels[:, 1:] != IGNORED).sum().clamp(min=1)  # counted where it is: nothing waits for a GPU
-
-
-def shares_of(model: nn.Module, stages: Mapping[int, nn.Module], schedule: Schedule) -> list[list[str]]:
-    """The names of the parameters that each rank of the schedule updates: of those stages that it is first to have.
-
-    Example: a lane's list for each lane of this process; of one rank's stages, a single list.
-    """
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    shares: dict[int, list[str]] = {}
-    for number, stage in stages.items():
-        mine = shares.setdefault(schedule.rank_of_stage[number], [])
-        mine += [names.pop(id(parameter)) for parameter in stage.parameters() if id(parameter) in names]
-    return [shares[rank] for rank in sorted(shares)]
 
 
 def packet_of(config: TrainConfig, num_microbatches: int) -> torch.Tensor:

@@ -61,9 +61,6 @@ class TorchPipeline:
         self._num_targets = 1
         self._record = self._new_record()
 
-    on_each_lane = None
-    """A rank updates its stages itself."""
-
     def close(self) -> None:
         """Nothing: what a rank runs ends with it."""
 
@@ -111,8 +108,7 @@ class TorchPipeline:
     def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, trains: bool) -> torch.Tensor:
         self._num_targets = num_target_tokens(labels)
         missing = -len(input_ids) % self._schedule.num_microbatches  # PyTorch cuts a batch into equal parts
-        input_ids = functional.pad(input_ids, (0, 0, 0, missing)).to(self._device)
-        labels = functional.pad(labels, (0, 0, 0, missing), value=IGNORED).to(self._device)
+        input_ids, labels = (each.to(self._device) for each in filled_up(input_ids, labels, missing))
         runtime, losses = self._runtime(input_ids.shape, trains), list[torch.Tensor]()
         args = (input_ids,) if 0 in self._stages else ()
         options = {"target": labels, "losses": losses} if self._last in self._stages else {}
@@ -147,6 +143,12 @@ class TorchPipeline:
 
     def _timed(self, action: Action) -> Any:
         return self._record.timing(comm.rank(self._group), self._stream)(action)
+
+
+def filled_up(input_ids: torch.Tensor, labels: torch.Tensor, num_rows: int) -> Batch:
+    """A batch with so many rows more, which have no targets."""
+    more = 0, 0, 0, num_rows
+    return functional.pad(input_ids, more), functional.pad(labels, more, value=IGNORED)
 
 
 def _spans(record: ActionTimes) -> Sequence[Span]:

@@ -27,8 +27,8 @@ from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import build_model, devices_of
 from pllab.train.replica import replica_of, shared_over_dp, unsent
-from pllab.train.stages import mean_loss, packet_of, schedule_of, shares_of, stages_of
-from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline
+from pllab.train.stages import mean_loss, packet_of, schedule_of, stages_of
+from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline, filled_up
 from pllab.train.updates import Updates
 
 Batch = dict[str, torch.Tensor]
@@ -85,7 +85,7 @@ class Plain:
             model.pipe.timeout_s = config.timeout_s
         if config.compile:
             model.compile()
-        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config)
+        self.updates = Updates(model, [name for name, _ in model.named_parameters()], config)
 
     @property
     def schedule(self) -> Schedule | None:
@@ -168,7 +168,8 @@ class Pipelined:
         modules = nn.ModuleList(mine.values())
         layers = {type(layer): None for stage in mine.values() for layer in stage}
         self.shared: Any = shared_over_dp(modules, config, mesh, units=list(layers))
-        self.updates = Updates(model, shares_of(model, mine, schedule), config)
+        trained = set(modules.parameters())
+        self.updates = Updates(model, [name for name, p in model.named_parameters() if p in trained], config)
         self.model, self.device, self.mesh, self.schedule, self._config = model, devices[0], mesh, schedule, config
 
     def step(self, batch: Batch) -> StepRecord:
@@ -178,6 +179,8 @@ class Pipelined:
         total = _targets_of_all(num_targets, self._config, self.mesh if is_shared else None)
         loss: float | torch.Tensor = 0.0
         timings: list[Timeline | ActionTimes] = []
+        if (missing := self.schedule.num_microbatches - len(ids)) > 0:  # the last batch of an epoch
+            ids, labels = filled_up(ids, labels, missing)
         with unsent(self.shared, is_held=True):
             if num_targets:  # a mean over no targets is no number
                 loss, timing = self._executor.step((ids, labels), labels)
@@ -188,7 +191,7 @@ class Pipelined:
         if is_shared:
             self.shared.average_now()
         norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
-        rate = self.updates.step(self._executor.on_each_lane)
+        rate = self.updates.step()
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
         return StepRecord(loss_sum, num_targets, rate, norm, tuple(timings))
 

@@ -32,7 +32,7 @@ WHOSE = {"dataset": "docs", "seed": 1}
 def tiny(seed=1, n_layer=2):
     config = TrainConfig(n_layer=n_layer, n_embd=16, n_head=2, max_length=8, seed=seed)
     model = build_model(config, vocab_size=20)
-    return model, Updates(model, [[name for name, _ in model.named_parameters()]], config)
+    return model, Updates(model, [name for name, _ in model.named_parameters()], config)
 
 
 def save(folder, model, updates, done=1):
@@ -63,9 +63,9 @@ def test_the_learning_rate_is_the_one_of_now(tmp_path):
     model, updates = tiny()
     step(model, updates)
     path = save(tmp_path, model, updates)
-    updates.optimizers[0].param_groups[0]["lr"] = 0.25
+    updates.optimizer.param_groups[0]["lr"] = 0.25
     load_checkpoint(path, updates)
-    assert updates.optimizers[0].param_groups[0]["lr"] == 0.25
+    assert updates.optimizer.param_groups[0]["lr"] == 0.25
 
 
 def test_transformers_reads_the_weights(tmp_path):

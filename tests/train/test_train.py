@@ -45,6 +45,14 @@ def test_modes_in_one_process_have_the_losses_of_one_device(name, single, tmp_pa
     assert_same_losses(result, single)
 
 
+def test_a_last_batch_of_fewer_rows_than_micro_batches_is_learned_from_too(tmp_path):
+    options = {**SGD, "samples_per_epoch": 18, "dataset": "numbers", "bleu": False, "workdir": str(tmp_path)}
+    alone = train(TrainConfig(**options))
+    lanes = train(TrainConfig(**options, mode="pipeline", world_size=2, num_microbatches=4))
+    assert [step.num_samples for step in lanes.steps] == [8, 8, 2] * 2
+    assert lanes.step_losses == pytest.approx(alone.step_losses, abs=1e-5)
+
+
 def train_as_rank_of(rank, world_size, configs):
     """The losses of every configuration, which rank 0 knows."""
     results = [train_as_rank(TrainConfig(**config), "gloo") for config in configs]
