@@ -5,15 +5,19 @@ read the same rows.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._profiler import _ExperimentalConfig
+from torch.profiler import profile, schedule, supported_activities
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.comm.devices import synchronize
 from pllab.data import Collate, partition_dataset
 from pllab.simulate import simulate
@@ -31,7 +35,7 @@ from pllab.train.metrics import (
     peak_memory_bytes,
     reset_peak_memory,
 )
-from pllab.train.profiling import profiled
+from pllab.train.results import open_workdir
 from pllab.train.trainers import StepRecord, Trainer, make_trainer
 
 OnProgress = Callable[[dict[str, Any]], None]
@@ -200,6 +204,34 @@ class _Loop:
         ]
 
 
+@contextmanager
+def profiled(folder: str | None, num_steps: int) -> Iterator[Callable[[], None]]:
+    """Record the second and third step of the block; yields what to call after each of its `num_steps` steps.
+
+    Example: `with profiled("traces", 8) as end_step: ...` writes torch's own trace to traces/rank0.json; without a
+    folder nothing happens. Lanes are threads of one process, so all threads are recorded.
+
+    Raises:
+        ValueError: there are too few steps, or the folder cannot be written.
+    """
+    if folder is None:
+        yield lambda: None
+        return
+    require(
+        num_steps >= 3,
+        f"profile records the second and third step, and an epoch has {num_steps}; give a smaller batch_size or more "
+        "samples_per_epoch",
+    )
+    file = open_workdir(folder, "profile") / f"rank{comm.rank()}.json"
+    with profile(
+        activities=supported_activities(),
+        schedule=schedule(wait=0, warmup=1, active=2, repeat=1),
+        on_trace_ready=lambda recorded: recorded.export_chrome_trace(str(file)),
+        experimental_config=_ExperimentalConfig(profile_all_threads=True),
+    ) as running:
+        yield running.step
+
+
 def _is_due(step: int, interval: int) -> bool:
     return interval > 0 and step % interval == 0
 
@@ -225,7 +257,7 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
     config, corpus, trainer, bleu = loop.config, loop.corpus, loop.trainer, None
     if config.bleu and corpus.is_translation:
         bleu = bleu_score(trainer, corpus, config.max_length, config.batch_size // config.dp)
-    end, schedule = time.perf_counter(), trainer.schedule
+    end, order = time.perf_counter(), trainer.schedule
     most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))
     whole = meta_model(config, corpus.tokenizer.vocab_size)
@@ -237,6 +269,6 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
         num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
         wall_time_s=end - start,
         peak_memory_bytes=most_bytes,
-        peak_flops=peak * config.tp * (schedule.num_ranks if schedule else 1),
-        predicted_bubble_fraction=simulate(schedule).bubble_fraction if schedule else None,
+        peak_flops=peak * config.tp * (order.num_ranks if order else 1),
+        predicted_bubble_fraction=simulate(order).bubble_fraction if order else None,
     )

@@ -6,11 +6,12 @@ the messages. So the counts are those of the code, not of a formula; tests hold 
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 
@@ -19,10 +20,10 @@ from pllab.arguments import require, whole_number
 from pllab.models import gpt2_config, layer_costs
 from pllab.parallel.byte_count import held_bytes
 from pllab.schedule import FAMILIES, Schedule
-from pllab.simulate import Costs, MessageCost, simulate
+from pllab.simulate import Costs, simulate
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import meta_model
-from pllab.train.stages import packet_of, stage_sizes
+from pllab.train.sharing import packet_of, stage_sizes
 from pllab.train.trainers import Trainer, make_trainer
 
 _GIB = 2**30
@@ -52,12 +53,10 @@ class Machine:
         for name, value in asdict(self).items():
             require(0 <= value < math.inf, f"{name} is {value}; give seconds from 0")
 
-
-class Sent(NamedTuple):
-    """Some messages of one rank, and the bytes that it sends for them."""
-
-    num_messages: float = 0
-    traffic: float = 0
+    def message_s(self, axis: str, num_bytes: float) -> float:
+        """Seconds of a message along an axis for which a rank sends so many bytes."""
+        alpha_s, beta_s = (self.tp_alpha_s, self.tp_beta_s) if axis == "tp" else (self.alpha_s, self.beta_s)
+        return alpha_s + beta_s * num_bytes
 
 
 @dataclass(frozen=True)
@@ -84,18 +83,15 @@ class RankCount:
     counts: tuple[Count, ...]
     peak: dict[str, int]
     """Bytes by kind when they are most together, without activations and what autograd still adds up."""
-    actions: dict[tuple[int, bool], Sent] = field(repr=False)
-    """What all F's (True) and all backwards of a stage send over tp."""
+    tp_s: dict[tuple[int, bool], float] = field(repr=False)
+    """Seconds of what all F's (True) and all backwards of a stage send over tp."""
+    after_s: float = field(repr=False)
+    """Seconds of what is sent once in a step: over dp, between the ranks that share the embedding, and by all."""
 
     @property
     def peak_bytes(self) -> int:
         """All kinds together."""
         return sum(self.peak.values())
-
-    def sent(self, *axes: str) -> Sent:
-        """All messages over these axes but packets."""
-        mine = [count for count in self.counts if count.axis in axes]
-        return Sent(sum(count.num_messages for count in mine), float(sum(count.traffic for count in mine)))
 
 
 @dataclass(frozen=True)
@@ -221,38 +217,39 @@ def count_layout(config: TrainConfig, vocab_size: int, machine: Machine) -> Scal
         ValueError: there are more than 131,072 ranks.
     """
     whole_number("world_size", config.world_size, most=_MOST_RANKS)
-    ranks = tuple(_count(coordinate, config, vocab_size) for coordinate in range(config.pp))
+    ranks = tuple(_count(coordinate, config, vocab_size, machine) for coordinate in range(config.pp))
     num_parameters = sum(parameter.numel() for parameter in meta_model(config, vocab_size).parameters())
     return Scale(config, num_parameters, ranks, *_timed(config, vocab_size, ranks, machine))
 
 
-def _count(coordinate: int, config: TrainConfig, vocab_size: int) -> RankCount:
+def _count(coordinate: int, config: TrainConfig, vocab_size: int, machine: Machine) -> RankCount:
     number = coordinate * config.dp * config.tp
     with comm.counted_rank(number, config.world_size):
         mesh = comm.make_mesh(config.dp, config.tp, config.pp)
         alone = next((axis for axis in comm.AXES if getattr(config, axis) == config.world_size), "all")
         axes = {comm.group_name(comm.group_of(mesh, axis)): axis for axis in comm.AXES} | {comm.group_name(): alone}
         trainer = make_trainer(config, vocab_size, meta_model(config, vocab_size), mesh)
-        watch = _Watch(trainer, axes)
+        watch = _Watch(trainer, axes, machine)
         shape = config.batch_size // config.dp, config.max_length
         batch = {name: torch.empty(shape, dtype=torch.int64, device="meta") for name in ("input_ids", "labels")}
         with comm.record_messages(watch.note):
             trainer.step(batch)
-    return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.actions)
+    return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.tp_s, watch.after_s)
 
 
 class _Watch:
     """What a rank holds and sends during a step, after a first one without messages that made the optimizer's state."""
 
-    def __init__(self, trainer: Trainer, axes: dict[str, str]) -> None:
-        self._trainer, self._axes = trainer, axes
+    def __init__(self, trainer: Trainer, axes: dict[str, str], machine: Machine) -> None:
+        self._trainer, self._axes, self._machine = trainer, axes, machine
         self._parameters = list(trainer.shared.parameters())
         for parameter in self._parameters:
             parameter.grad = torch.zeros_like(parameter)
         trainer.updates.step()
         self._messages: list[tuple[str, comm.Message]] = []
         self.peak: dict[str, int] = {}
-        self.actions: dict[tuple[int, bool], Sent] = {}
+        self.tp_s: defaultdict[tuple[int, bool], float] = defaultdict(float)
+        self.after_s = 0.0
         # All gradients are whole then, whether or not a message travelled.
         trainer.updates.optimizer.register_step_pre_hook(lambda *_: self.look())
 
@@ -260,12 +257,12 @@ class _Watch:
         """Write down a message before it is sent."""
         axis = "pp" if message.name in ("send", "receive") else self._axes.get(message.group, "tied")
         self._messages.append((axis, message))
+        seconds = self._machine.message_s(axis, float(comm.traffic(message)))
         if axis == "tp":
             action = self._trainer.running()
-            key = (action.stage, action.kind == "F") if action else (0, True)
-            before = self.actions.get(key, Sent())
-            self.actions[key] = Sent(before.num_messages + 1, before.traffic + float(comm.traffic(message)))
+            self.tp_s[(action.stage, action.kind == "F") if action else (0, True)] += seconds
         elif axis != "pp":
+            self.after_s += seconds
             self.look(message.num_bytes if axis == "tied" else 0)
 
     def look(self, num_message_bytes: int = 0) -> None:
@@ -310,21 +307,15 @@ def _timed(
     """The schedule with work as FLOP and messages as counted; the coordinate that sends longest ends the step."""
     parts = config.num_microbatches or config.accumulation
     schedule = FAMILIES[config.schedule].make(config.pp, parts)
-    link, tp_link = MessageCost(machine.alpha_s, machine.beta_s), MessageCost(machine.tp_alpha_s, machine.tp_beta_s)
-    sent = {
-        action: tp_link.seconds(all_parts.num_messages / parts, all_parts.traffic / parts)
-        for rank in ranks
-        for action, all_parts in rank.actions.items()
-    }
+    sent = {action: seconds / parts for rank in ranks for action, seconds in rank.tp_s.items()}
     work = _work_s(config, vocab_size, schedule, machine)
     packet = packet_of(config, parts).nbytes if schedule.num_stages > 1 else 0
-    costs = Costs(work, work, work, link.seconds(1, packet))
+    costs = Costs(work, work, work, machine.message_s("pp", packet))
     forward, backward = (
         [alone + sent.get((stage, is_forward), 0.0) for stage, alone in enumerate(work)] for is_forward in (True, False)
     )
     with_tp = replace(costs, forward=forward, backward_input=backward)
-    after_s = max(link.seconds(*rank.sent("dp", "tied", "all")) for rank in ranks)
-    return step_time(schedule, costs, with_tp, after_s), schedule, with_tp
+    return step_time(schedule, costs, with_tp, max(rank.after_s for rank in ranks)), schedule, with_tp
 
 
 def _work_s(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> list[float]:

@@ -90,7 +90,10 @@ class TorchPipeline:
         if not self._is_one_host:
             comm.barrier(self._group)
             zero = time.perf_counter()
-        mine = [[(*span[:2], span.start - zero, span.end - zero) for span in _spans(record)] for record in records]
+        mine = [
+            [(*span[:2], span.start - zero, span.end - zero) for span in record.timeline(from_zero=False).spans]
+            for record in records
+        ]
         steps = zip(*comm.all_gather_object(mine, self._group), strict=True)
         spans = ([Span(*span) for part in step for span in part] for step in steps)
         return [Timeline.of(each, "real", self._schedule.num_ranks).from_zero() for each in spans]
@@ -149,10 +152,6 @@ def filled_up(input_ids: torch.Tensor, labels: torch.Tensor, num_rows: int) -> B
     """A batch with so many rows more, which have no targets."""
     more = 0, 0, 0, num_rows
     return functional.pad(input_ids, more), functional.pad(labels, more, value=IGNORED)
-
-
-def _spans(record: ActionTimes) -> Sequence[Span]:
-    return record.timeline(from_zero=False).spans
 
 
 class _Recomputed(nn.Module):

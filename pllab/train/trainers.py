@@ -1,7 +1,7 @@
 """How a GPT-2 takes a step on any axes, on the same batches and from the same weights.
 
 `Plain` is a model that autograd runs: on one device, with its layers on several in turn, or shared by ranks over dp and
-tp (`replica.py`). `Pipelined` is a schedule that an executor runs, on lanes of this process or on the ranks of a group,
+tp (`sharing.py`). `Pipelined` is a schedule that an executor runs, on lanes of this process or on the ranks of a group,
 whose stages may be shared over dp and tp too. The loss of a step is the sum over the target tokens of the whole batch,
 divided by their number. In a mean of the ranks' means, the weight of a token would depend on the number of tokens on
 its rank.
@@ -26,8 +26,15 @@ from pllab.timeline import Timeline
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import build_model, devices_of
-from pllab.train.replica import replica_of, shared_over_dp, unsent
-from pllab.train.stages import mean_loss, packet_of, schedule_of, stages_of
+from pllab.train.sharing import (
+    mean_loss,
+    packet_of,
+    replica_of,
+    schedule_of,
+    shared_over_dp,
+    stages_of,
+    unsent,
+)
 from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline, filled_up
 from pllab.train.updates import Updates
 

@@ -32,7 +32,7 @@ TINY = {
 OPTIONS = TINY | {"lr_schedule": "cosine", "warmup_steps": 3, "gradient_clipping": 0.5, "eval_interval": 3}
 MODES = {
     "single": {},
-    "accumulation": {"accumulation": 4},
+    "accumulation": {"accumulation": 3},  # parts of 3, 3 and 2 rows
     "model_parallel": {"mode": "model_parallel", "world_size": 2, "accumulation": 2},
     "pipeline": {"mode": "pipeline", "world_size": 2, "num_microbatches": 2},
 }
