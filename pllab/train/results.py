@@ -162,8 +162,8 @@ def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
     drawing = Drawing(figsize=(1.8 + 1.3 * len(results), 3.6), layout="constrained")
     axes, places, names = drawing.add_subplot(), range(len(results)), [_names(result) for result in results]
     means, deviations = ([result[metric][part] for result in results] for part in ("mean", "deviation"))
-    colours = {"color": LIGHT.held, "edgecolor": LIGHT.held_line}
-    axes.bar_label(axes.bar(places, means, yerr=deviations, capsize=4, **colours), fmt=write_number, padding=3)
+    bars = axes.bar(places, means, yerr=deviations, capsize=4, color=LIGHT.held, edgecolor=LIGHT.held_line)
+    axes.bar_label(bars, fmt=write_number, padding=3)
     axes.set_xticks(places, ["\n".join(name) for name in names])
     axes.set_title(title)
     axes.set_ylabel(unit)
