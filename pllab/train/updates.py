@@ -39,7 +39,11 @@ class Updates:
         self._config = config
         self._names = sorted(names)
         self._scheduler: LambdaLR | None = None
-        self.optimizer = make_optimizer(model, self._names, config)
+        parameters = [model.get_parameter(name) for name in self._names]
+        kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
+        # Fused, it is one call of torch for all of them; for DTensors and on the meta device torch has no such call.
+        is_plain = not any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in parameters)
+        self.optimizer = kind(parameters, config.learning_rate, weight_decay=0.0, fused=is_plain or None)
 
     def begin(self, num_steps: int, done: int = 0) -> None:
         """Start the schedule of the learning rate over `num_steps` steps, of which `done` lie behind a resumed run."""
@@ -60,17 +64,6 @@ class Updates:
         """Every parameter of this process with its name and its optimizer's state, which is filled to restore it."""
         for name, parameter in zip(self._names, self.optimizer.param_groups[0]["params"], strict=True):
             yield Part(name, parameter, self.optimizer.state[parameter])
-
-
-def make_optimizer(model: nn.Module, names: Iterable[str], config: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimizer for the named parameters; fused, it is one call of torch for all of them."""
-    parameters = dict(model.named_parameters())
-    chosen = [parameters[name] for name in names]
-    kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
-    options: Any = {"lr": config.learning_rate, "weight_decay": 0.0, "fused": True}
-    if any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in chosen):  # for which torch has neither
-        options |= {"fused": False, "foreach": False}
-    return kind(chosen, **options)
 
 
 def learning_rate_factor(step: int, num_steps: int, config: TrainConfig) -> float:

@@ -6,7 +6,8 @@ import torch
 
 from pllab import cli
 from pllab.comm import launch
-from pllab.train import TrainConfig, load_results, train, train_as_rank
+from pllab.train import TrainConfig, train, train_as_rank
+from pllab.train.results import load_results
 from tests.pipeline.tracer import way_of
 
 TINY = {
