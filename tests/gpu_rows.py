@@ -22,7 +22,7 @@ import torch
 from pllab import accelerator, comm
 from pllab.comm.devices import gpu_backend
 from pllab.train import TrainConfig, TrainResult, loop, train
-from pllab.train.layouts import layouts
+from pllab.train.comparing import layouts
 from pllab.train.running import train_as_rank
 
 Row = dict[str, Any]

@@ -8,20 +8,17 @@ starts a run, `loop.py` has the steps, `trainers.py` what a step does on any axe
 
 from pllab.train.config import TrainConfig
 from pllab.train.first_training import train_data_parallel
-from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
-from pllab.train.results import TrainResult, load_results, plot_scaling, save_plots
+from pllab.train.metrics import EpochMetrics, RunMetrics, Summary
+from pllab.train.results import TrainResult, save_plots
 from pllab.train.running import NothingLeftError, train, train_as_rank
 
 __all__ = [
     "EpochMetrics",
     "NothingLeftError",
     "RunMetrics",
-    "StepMetrics",
     "Summary",
     "TrainConfig",
     "TrainResult",
-    "load_results",
-    "plot_scaling",
     "save_plots",
     "train",
     "train_as_rank",

@@ -20,7 +20,7 @@ from pllab.schedule import FAMILIES
 _AXIS_OF = {"data_parallel": "dp", "tensor_parallel": "tp", "pipeline": "pp", "model_parallel": "pp"}
 _OF_MODEL: int = None  # type: ignore[assignment]  # until __post_init__ has looked it up
 _USUAL_SIZE = (4, 128, 4)
-_MAY_BE_ZERO = ("seed", "warmup_steps", "eval_interval", "checkpoint_interval")
+_LEAST = {"seed": 0, "warmup_steps": 0, "eval_interval": 0, "checkpoint_interval": 0, "max_length": 2}
 # Far above any GPT-2: a model of 10**30 layers would be made without end, and torch counts sizes in 64 bits.
 _MOST = {"n_layer": 1_000, "n_embd": 100_000, "max_length": 1_000_000, "vocab_size": 10_000_000, "seed": 2**63 - 1}
 _SIZES = ("n_layer", "n_embd", "n_head")
@@ -63,7 +63,7 @@ class TrainConfig:
     num_epochs: int = 3
     """Passes over the training data; the first is warm-up and left out of the means of several."""
     accumulation: int = 1
-    """Parts of rows that a device takes one after the other in a step, to hold the activations of one at a time."""
+    """Parts of rows, at most one a row, that a device takes in turn in a step, to hold the activations of one."""
     learning_rate: float = 1e-3
     """Step size of the optimizer, the largest of its schedule."""
     lr_schedule: Literal["constant", "cosine", "linear"] = "constant"
@@ -210,7 +210,7 @@ def _check_value(name: str, hint: Any, value: Any) -> None:
         choices = get_args(kind)
         require(value in choices, f"{name} is {value!r}; choose one of {', '.join(map(str, choices))}")
     elif kind is int:
-        whole_number(name, value, least=0 if name in _MAY_BE_ZERO else 1, most=_MOST.get(name))
+        whole_number(name, value, least=_LEAST.get(name, 1), most=_MOST.get(name))
     elif name == "dropout":
         require(is_number(value) and 0 <= value < 1, f"dropout is {value}; give a probability from 0 to less than 1")
     elif kind is float:
@@ -249,24 +249,21 @@ _Contradictions = Iterator[tuple[bool, str]]
 
 
 def _in_the_model(config: TrainConfig) -> _Contradictions:
-    width, heads, length, stages = config.n_embd, config.n_head, config.max_length, config.num_stages
+    width, heads, stages = config.n_embd, config.n_head, config.num_stages
     is_file = config.name is None or bool(re.fullmatch(r"[\w.-]*\w[\w.-]*", config.name))
     yield not is_file, f"name is {config.name!r}; give letters, digits, dots, dashes and underscores"
     yield width % heads > 0, f"n_embd {width} is not divisible by n_head {heads}; every head takes an equal share"
-    yield length < 2, f"max_length is {length}; give 2 or more, one to predict"
     too_many = f"{stages} stages are more than the {config.n_layer} layers of the model"
     yield config.is_split and stages > config.n_layer, f"{too_many}; give a smaller world_size or a larger n_layer"
 
 
 def _between_axes(config: TrainConfig) -> _Contradictions:
     rows, dp, tp, pp, zero = config.batch_size, config.dp, config.tp, config.pp, config.zero
-    mode, world_size, parts = config.mode, config.world_size, config.accumulation
+    mode, world_size = config.mode, config.world_size
     others = "give 1, or choose data_parallel, model_parallel or pipeline"
     yield mode == "single" and world_size > 1, f"world_size is {world_size} in mode single; {others}"
     uneven = f"batch_size {rows} is {'smaller than' if rows < dp else 'not divisible by'} dp {dp}"
     yield rows % dp > 0, f"{uneven}; it counts the examples of all ranks together, so give a multiple"
-    uneven = f"accumulation {parts} does not divide the {rows // dp} rows of a device"
-    yield rows // dp % parts > 0, f"{uneven}; give a number that does"
     uneven = f"n_head {config.n_head} is not divisible by tp {tp}"
     yield config.n_head % tp > 0, f"{uneven}; every rank takes an equal share of the heads"
     yield config.loss_parallel and tp == 1, "loss_parallel splits the loss over tp, which is 1; give tp 2 or more"

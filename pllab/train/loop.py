@@ -5,18 +5,23 @@ read the same rows.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._C._profiler import _ExperimentalConfig
+from torch.profiler import profile, schedule, supported_activities
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.comm.devices import synchronize
 from pllab.data import Collate, partition_dataset
 from pllab.simulate import simulate
+from pllab.timeline import Timeline
 from pllab.train.checkpoints import Progress, find_checkpoint, load_checkpoint, save_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.evaluation import bleu_score, validation_loss
@@ -30,7 +35,7 @@ from pllab.train.metrics import (
     peak_memory_bytes,
     reset_peak_memory,
 )
-from pllab.train.profiling import profiled
+from pllab.train.results import open_workdir
 from pllab.train.trainers import StepRecord, Trainer, make_trainer
 
 OnProgress = Callable[[dict[str, Any]], None]
@@ -55,18 +60,6 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
         return _outcome(loop, epochs, steps, start)
     finally:
         trainer.close()
-
-
-@dataclass
-class _StepMetrics:
-    """What this rank did in a step."""
-
-    record: StepRecord
-    num_rows: int
-    num_tokens: int
-    """Without padding."""
-    validation_loss: float | None = None
-    """After the step, where one was asked for."""
 
 
 @dataclass
@@ -105,7 +98,9 @@ class _Loop:
 
     def epoch(self, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
         """Train an epoch of a run that has `done` steps behind it."""
-        self.number, self.done, self.steps = number, done, list[_StepMetrics]()
+        self.number, self.done, self.records = number, done, list[StepRecord]()
+        self.num_rows, self.num_tokens = list[int](), 0  # of each step, and of all without padding
+        self.validation_losses = dict[int, float]()  # by the number of steps that the run had behind it
         skipped, last_event = done - number * len(self.loader), 0.0
         self.loader.set_epoch(number)
         self.trainer.model.train()
@@ -124,7 +119,7 @@ class _Loop:
     @property
     def at(self) -> int:
         """Steps behind the run."""
-        return self.done + len(self.steps)
+        return self.done + len(self.records)
 
     @property
     def is_last(self) -> bool:
@@ -136,10 +131,9 @@ class _Loop:
         number, count = self.share
         # Dropout begins anew in every step, so that a resumed run needs no state of its generators.
         torch.manual_seed((self.config.seed + (self.at + 1) * count + number) % 2**63)
-        record, num_rows = self.trainer.step(batch), len(batch["labels"])
-        self.steps.append(
-            _StepMetrics(record, num_rows, int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum()))
-        )
+        self.records.append(self.trainer.step(batch))
+        self.num_rows.append(len(batch["labels"]))
+        self.num_tokens += int((batch["input_ids"] != self.collate.tokenizer.pad_id).sum())
 
     def report(self) -> None:
         """Tell the caller how far this epoch is."""
@@ -149,8 +143,8 @@ class _Loop:
                 "epoch": self.number,
                 "step": self.at - self.number * len(self.loader),
                 "num_steps": len(self.loader),
-                "tokens": sum(step.num_tokens for step in self.steps),
-                "loss": self.steps[-1].record.mean_loss,
+                "tokens": self.num_tokens,
+                "loss": self.records[-1].mean_loss,
                 "seconds": time.perf_counter() - self.start,
             }
         )
@@ -169,13 +163,13 @@ class _Loop:
         if validates:
             rows = config.batch_size // config.dp
             loss = validation_loss(self.trainer, self.validation, self.collate, rows, self.share)
-            self.steps[-1].validation_loss = loss
+            self.validation_losses[self.at] = loss
         self.start += time.perf_counter() - began
 
     def save(self) -> None:
         """Write a checkpoint, unless a loss was no number: what was learned since the one before is lost then."""
-        losses = [step.record.loss_sum for step in self.steps]
-        wrong = [self.done + number for number, loss in enumerate(losses, start=1) if not loss.isfinite()]
+        numbered = enumerate(self.records, start=self.done + 1)
+        wrong = [number for number, record in numbered if not record.loss_sum.isfinite()]
         for rank, steps in enumerate(comm.all_gather_object(wrong)):
             if steps:
                 raise ValueError(
@@ -188,30 +182,63 @@ class _Loop:
 
     def measured(self, seconds: float) -> tuple[EpochMetrics, list[StepMetrics]]:
         """The epoch of this rank, and its steps over all ranks."""
-        steps, (_, count) = self.steps, self.share
-        records = [step.record for step in steps]
+        records, (_, count) = self.records, self.share
         losses, training_loss = _losses_of_all(records, count)
-        times, validation = self.trainer.device_time(records), steps[-1].validation_loss
-        assert validation is not None, "an epoch ends with one"
+        timelines = self.trainer.timelines(records)
         metrics = EpochMetrics(
             rank=comm.rank(),
             epoch=self.number,
             training_time_s=seconds,
-            num_tokens=sum(step.num_tokens for step in steps),
-            num_samples=sum(step.num_rows for step in steps),
+            num_tokens=self.num_tokens,
+            num_samples=sum(self.num_rows),
             training_loss=training_loss,
-            validation_loss=validation,
-            bubble_fraction=1 - sum(each.busy for each in times) / sum(each.total for each in times) if times else None,
+            validation_loss=self.validation_losses[self.at],  # an epoch ends with one
+            bubble_fraction=_idle_share(timelines) if timelines else None,
         )
         norms = [None if record.gradient_norm is None else float(record.gradient_norm) for record in records]
         return metrics, [
-            StepMetrics(loss, step.num_rows * count, step.record.learning_rate, norm, step.validation_loss)
-            for loss, step, norm in zip(losses, steps, norms, strict=True)
+            StepMetrics(loss, rows * count, record.learning_rate, norm, self.validation_losses.get(number))
+            for number, (loss, rows, record, norm) in enumerate(
+                zip(losses, self.num_rows, records, norms, strict=True), start=self.done + 1
+            )
         ]
+
+
+@contextmanager
+def profiled(folder: str | None, num_steps: int) -> Iterator[Callable[[], None]]:
+    """Record the second and third step of the block; yields what to call after each of its `num_steps` steps.
+
+    Example: `with profiled("traces", 8) as end_step: ...` writes torch's own trace to traces/rank0.json; without a
+    folder nothing happens. Lanes are threads of one process, so all threads are recorded.
+
+    Raises:
+        ValueError: there are too few steps, or the folder cannot be written.
+    """
+    if folder is None:
+        yield lambda: None
+        return
+    require(
+        num_steps >= 3,
+        f"profile records the second and third step, and an epoch has {num_steps}; give a smaller batch_size or more "
+        "samples_per_epoch",
+    )
+    file = open_workdir(folder, "profile") / f"rank{comm.rank()}.json"
+    with profile(
+        activities=supported_activities(),
+        schedule=schedule(wait=0, warmup=1, active=2, repeat=1),
+        on_trace_ready=lambda recorded: recorded.export_chrome_trace(str(file)),
+        experimental_config=_ExperimentalConfig(profile_all_threads=True),
+    ) as running:
+        yield running.step
 
 
 def _is_due(step: int, interval: int) -> bool:
     return interval > 0 and step % interval == 0
+
+
+def _idle_share(timelines: Sequence[Timeline]) -> float:
+    """Of the devices' time from the first action of a step to the last."""
+    return sum(each.idle for each in timelines) / sum(each.idle + each.busy for each in timelines)
 
 
 def _losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[float], float]:
@@ -230,7 +257,7 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
     config, corpus, trainer, bleu = loop.config, loop.corpus, loop.trainer, None
     if config.bleu and corpus.is_translation:
         bleu = bleu_score(trainer, corpus, config.max_length, config.batch_size // config.dp)
-    end, schedule = time.perf_counter(), trainer.schedule
+    end, order = time.perf_counter(), trainer.schedule
     most_bytes = peak_memory_bytes(trainer.device)  # before the matrices that measure the device's peak
     peak = config.peak_flops or measured_peak_flops(trainer.device, getattr(torch, config.dtype))
     whole = meta_model(config, corpus.tokenizer.vocab_size)
@@ -242,6 +269,6 @@ def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], 
         num_parameters=sum(p.numel() for name, p in whole.named_parameters() if "wpe" not in name),
         wall_time_s=end - start,
         peak_memory_bytes=most_bytes,
-        peak_flops=peak * config.tp * (schedule.num_ranks if schedule else 1),
-        predicted_bubble_fraction=simulate(schedule).bubble_fraction if schedule else None,
+        peak_flops=peak * config.tp * (order.num_ranks if order else 1),
+        predicted_bubble_fraction=simulate(order).bubble_fraction if order else None,
     )

@@ -12,26 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 
 from pllab import accelerator
 from pllab.comm.devices import is_gpu, large_product, synchronize, used_gpus
-from pllab.timeline import Timeline
 from pllab.train.config import TrainConfig
-
-
-class DeviceTime(NamedTuple):
-    """The device-seconds of one batch in a pipeline, from its first action to its last, and those of its actions."""
-
-    total: float
-    busy: float
-
-    @classmethod
-    def of(cls, timeline: Timeline) -> Self:
-        """Add up the timeline of a batch."""
-        return cls(timeline.num_ranks * timeline.makespan, timeline.busy)
 
 
 @dataclass(frozen=True, kw_only=True)

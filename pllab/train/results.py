@@ -19,8 +19,6 @@ from pllab.show.theme import LIGHT, write_number
 from pllab.train.config import TrainConfig
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
 
-# Every mode keeps its colour in both figures: that of a kind of work; its name stands below its bar.
-_COLOURS = {"data_parallel": "F", "model_parallel": "B", "pipeline": "W", "tensor_parallel": "C", "hybrid": "U"}
 _TITLES = {
     "training_time_s": ("Training time of an epoch", "seconds"),
     "tokens_per_s": ("Throughput of all devices", "tokens/s"),
@@ -162,19 +160,17 @@ def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
     from matplotlib.figure import Figure as Drawing  # imported here because it takes half a second
 
     drawing = Drawing(figsize=(1.8 + 1.3 * len(results), 3.6), layout="constrained")
-    axes, said = drawing.add_subplot(), []
-    for place, result in enumerate(results):
-        kind = _COLOURS.get(result["config"]["mode"])  # one device has none
-        fill, line = (LIGHT.fill_of(kind), LIGHT.outline_of(kind)) if kind else (LIGHT.held, LIGHT.held_line)
-        mean, deviation = result[metric]["mean"], result[metric]["deviation"]
-        bar = axes.bar(place, mean, yerr=deviation, capsize=4, color=fill, edgecolor=line)
-        axes.bar_label(bar, fmt=write_number, padding=3)
-        said.append(f"{' on '.join(_names(result))} {write_number(mean)} +- {write_number(deviation)}")
-    axes.set_xticks(range(len(results)), ["\n".join(_names(result)) for result in results])
+    axes, places, names = drawing.add_subplot(), range(len(results)), [_names(result) for result in results]
+    means, deviations = ([result[metric][part] for result in results] for part in ("mean", "deviation"))
+    bars = axes.bar(places, means, yerr=deviations, capsize=4, color=LIGHT.held, edgecolor=LIGHT.held_line)
+    axes.bar_label(bars, fmt=write_number, padding=3)
+    axes.set_xticks(places, ["\n".join(name) for name in names])
     axes.set_title(title)
     axes.set_ylabel(unit)
     axes.margins(y=0.15)
     axes.spines[["top", "right"]].set_visible(False)
+    rows = zip(names, means, deviations, strict=True)
+    said = [f"{' on '.join(name)} {write_number(mean)} +- {write_number(off)}" for name, mean, off in rows]
     return figure(drawing, f"{title} in {unit}: {'; '.join(said)}.")
 
 

@@ -101,8 +101,6 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, Path]:
     """
     folder = open_workdir(config.workdir) / config.run_name
     result = folder.with_name(f"{folder.name}.json")
-    if result.is_dir():
-        raise ValueError(f"{str(result)!r} is a folder, and the results go into a file of that name; move it away")
     if config.checkpoint and not config.resume and (checkpoints := checkpoints_in(folder)):
         raise ValueError(
             f"{str(folder)!r} holds checkpoints of an earlier run (up to {checkpoints[-1].name}); go on from them with "

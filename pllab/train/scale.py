@@ -6,8 +6,9 @@ the messages. So the counts are those of the code, not of a formula; tests hold 
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import groupby
 from typing import Any, Literal
@@ -16,15 +17,14 @@ import torch
 
 from pllab import comm, models
 from pllab.arguments import require, whole_number
+from pllab.models.new_gpt2 import gpt2_config
 from pllab.parallel.byte_count import held_bytes
 from pllab.schedule import FAMILIES, Schedule
-from pllab.simulate import Costs, MessageCost
+from pllab.simulate import Costs, simulate
 from pllab.train.config import TrainConfig
-from pllab.train.counting import RememberedShapes
 from pllab.train.inputs import meta_model
-from pllab.train.stages import packet_of, stage_sizes
-from pllab.train.step_time import Sent, StepTime, step_time, with_tp
-from pllab.train.trainers import Pipelined, Plain, make_trainer
+from pllab.train.sharing import packet_of, stage_sizes
+from pllab.train.trainers import Trainer, make_trainer
 
 _GIB = 2**30
 _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
@@ -53,6 +53,11 @@ class Machine:
         for name, value in asdict(self).items():
             require(0 <= value < math.inf, f"{name} is {value}; give seconds from 0")
 
+    def message_s(self, axis: str, num_bytes: float) -> float:
+        """Seconds of a message along an axis for which a rank sends so many bytes."""
+        alpha_s, beta_s = (self.tp_alpha_s, self.tp_beta_s) if axis == "tp" else (self.alpha_s, self.beta_s)
+        return alpha_s + beta_s * num_bytes
+
 
 @dataclass(frozen=True)
 class Count:
@@ -78,18 +83,39 @@ class RankCount:
     counts: tuple[Count, ...]
     peak: dict[str, int]
     """Bytes by kind when they are most together, without activations and what autograd still adds up."""
-    actions: dict[tuple[int, bool], Sent] = field(repr=False)
-    """What all F's (True) and all backwards of a stage send over tp."""
+    tp_s: dict[tuple[int, bool], float] = field(repr=False)
+    """Seconds of what all F's (True) and all backwards of a stage send over tp."""
+    after_s: float = field(repr=False)
+    """Seconds of what is sent once in a step: over dp, between the ranks that share the embedding, and by all."""
 
     @property
     def peak_bytes(self) -> int:
         """All kinds together."""
         return sum(self.peak.values())
 
-    def sent(self, *axes: str) -> Sent:
-        """All messages over these axes but packets."""
-        mine = [count for count in self.counts if count.axis in axes]
-        return Sent(sum(count.num_messages for count in mine), float(sum(count.traffic for count in mine)))
+
+@dataclass(frozen=True)
+class StepTime:
+    """The simulated seconds of a step, by what they are for; they add up."""
+
+    compute_s: float
+    """The schedule with free messages: the work, and the bubble."""
+    pp_s: float
+    """What packets between stages add."""
+    tp_s: float
+    """What the messages of split layers add."""
+    dp_s: float
+    """What is sent after the schedule: gradients, weights, the norm."""
+
+    @property
+    def total_s(self) -> float:
+        """All of it."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+    def text(self) -> str:
+        """The sum in words."""
+        parts = [f"{field.name[:-2]} {getattr(self, field.name):.3g}" for field in fields(self)]
+        return f"{self.total_s:.3g} s a step, simulated: {' + '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -154,7 +180,7 @@ def scale(
 ) -> Scale:
     """Count the messages and the bytes of a step on any mesh, without a cluster, and simulate its time.
 
-    Example: `print(scale(model="405B", dp=256, tp=8, pp=8, zero=1).table())`, 16,384 ranks in less than a minute.
+    Example: `print(scale(model="405B", dp=256, tp=8, pp=8, zero=1).table())`, 16,384 ranks in about a minute.
 
     Args:
         machine: what work and messages cost.
@@ -175,7 +201,7 @@ def scale(
     Raises:
         ValueError: the axes contradict each other, or the model.
     """
-    size = models.gpt2_config(model)
+    size = gpt2_config(model)
     parts = num_microbatches or (2 * pp if pp > 1 else 1)
     of_pipeline: Any = {"num_microbatches": parts, "schedule": schedule} if pp > 1 else {"accumulation": parts}
     axes: Any = {"world_size": world_size, "dp": dp, "tp": tp, "pp": pp, "zero": zero, "loss_parallel": loss_parallel}
@@ -184,65 +210,64 @@ def scale(
     return count_layout(TrainConfig(**shape, gradient_clipping=1.0), vocab_size, machine)
 
 
-def count_layout(config: TrainConfig, vocab_size: int, machine: Machine | None = None) -> Scale:
-    """`scale` for any configuration of this package's classes.
+def count_layout(config: TrainConfig, vocab_size: int, machine: Machine) -> Scale:
+    """`scale` for a configuration of this package's classes that is not searched and recomputes nothing.
 
     Raises:
-        ValueError: the configuration has no ranks to count or more than 131,072, or recomputes, which compares values.
+        ValueError: there are more than 131,072 ranks.
     """
-    if config.implementation != "custom" or config.recompute or config.schedule == "zero_bubble":
-        raise ValueError("messages are counted without values; leave out recompute, zero_bubble and PyTorch's classes")
     whole_number("world_size", config.world_size, most=_MOST_RANKS)
-    ranks = tuple(_count(coordinate, config, vocab_size) for coordinate in range(config.pp))
+    ranks = tuple(_count(coordinate, config, vocab_size, machine) for coordinate in range(config.pp))
     num_parameters = sum(parameter.numel() for parameter in meta_model(config, vocab_size).parameters())
-    return Scale(config, num_parameters, ranks, *_timed(config, vocab_size, ranks, machine or Machine()))
+    return Scale(config, num_parameters, ranks, *_timed(config, vocab_size, ranks, machine))
 
 
-def _count(coordinate: int, config: TrainConfig, vocab_size: int) -> RankCount:
+def _count(coordinate: int, config: TrainConfig, vocab_size: int, machine: Machine) -> RankCount:
     number = coordinate * config.dp * config.tp
     with comm.counted_rank(number, config.world_size):
         mesh = comm.make_mesh(config.dp, config.tp, config.pp)
         alone = next((axis for axis in comm.AXES if getattr(config, axis) == config.world_size), "all")
         axes = {comm.group_name(comm.group_of(mesh, axis)): axis for axis in comm.AXES} | {comm.group_name(): alone}
         trainer = make_trainer(config, vocab_size, meta_model(config, vocab_size), mesh)
-        watch = _Watch(trainer, axes)
+        watch = _Watch(trainer, axes, machine)
         shape = config.batch_size // config.dp, config.max_length
         batch = {name: torch.empty(shape, dtype=torch.int64, device="meta") for name in ("input_ids", "labels")}
-        with comm.record_messages(watch.note), RememberedShapes():
+        with comm.record_messages(watch.note):
             trainer.step(batch)
-    return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.actions)
+    return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.tp_s, watch.after_s)
 
 
 class _Watch:
     """What a rank holds and sends during a step, after a first one without messages that made the optimizer's state."""
 
-    def __init__(self, trainer: Plain | Pipelined, axes: dict[str, str]) -> None:
-        self._trainer, self._axes = trainer, axes
+    def __init__(self, trainer: Trainer, axes: dict[str, str], machine: Machine) -> None:
+        self._trainer, self._axes, self._machine = trainer, axes, machine
         self._parameters = list(trainer.shared.parameters())
         for parameter in self._parameters:
             parameter.grad = torch.zeros_like(parameter)
         trainer.updates.step()
         self._messages: list[tuple[str, comm.Message]] = []
         self.peak: dict[str, int] = {}
-        self.actions: dict[tuple[int, bool], Sent] = {}
-        for optimizer in trainer.updates.optimizers:  # all gradients are whole then, whether or not a message travelled
-            optimizer.register_step_pre_hook(lambda *_: self.look())
+        self.tp_s: defaultdict[tuple[int, bool], float] = defaultdict(float)
+        self.after_s = 0.0
+        # All gradients are whole then, whether or not a message travelled.
+        trainer.updates.optimizer.register_step_pre_hook(lambda *_: self.look())
 
     def note(self, message: comm.Message) -> None:
         """Write down a message before it is sent."""
         axis = "pp" if message.name in ("send", "receive") else self._axes.get(message.group, "tied")
         self._messages.append((axis, message))
+        seconds = self._machine.message_s(axis, float(comm.traffic(message)))
         if axis == "tp":
-            action = self._trainer.running() if isinstance(self._trainer, Pipelined) else None
-            key = (action.stage, action.kind == "F") if action else (0, True)
-            before = self.actions.get(key, Sent())
-            self.actions[key] = Sent(before.num_messages + 1, before.traffic + float(comm.traffic(message)))
+            action = self._trainer.running()
+            self.tp_s[(action.stage, action.kind == "F") if action else (0, True)] += seconds
         elif axis != "pp":
+            self.after_s += seconds
             self.look(message.num_bytes if axis == "tied" else 0)
 
     def look(self, num_message_bytes: int = 0) -> None:
         """Add up the storages that are held now, each once, and keep the largest sum."""
-        sizes = held_bytes(self._trainer.shared, self._parameters, self._trainer.updates.optimizers)
+        sizes = held_bytes(self._trainer.shared, self._parameters, [self._trainer.updates.optimizer])
         sizes["messages"] += num_message_bytes
         self.peak = max(self.peak, sizes, key=lambda each: sum(each.values()))
 
@@ -253,32 +278,50 @@ class _Watch:
             yield Count(axis, name, len(mine), sum(m.num_bytes for m in mine), sum(map(comm.traffic, mine), Fraction()))
 
 
+def step_time(schedule: Schedule, costs: Costs, with_tp: Costs, after_s: float) -> StepTime:
+    """Simulate a step of a layout: a pipeline whose stages are split over tp and shared over dp.
+
+    Drawn, for one stage and two micro-batches; without tp and dp it is `simulate`:
+
+        F tp  F tp  B tp  B tp  dp
+
+    Messages of tp make an action longer, because it waits for them; those of dp follow the last action. Nothing
+    overlaps, so this is an upper bound for code that hides messages behind work.
+
+    Args:
+        schedule: of one pipeline.
+        costs: seconds of work of each stage, measured or assumed, and of packets between stages.
+        with_tp: the same, where F and the first half of a backward also wait for their messages over tp.
+        after_s: seconds of what a rank sends once in a step, after its actions.
+
+    Raises:
+        ValueError: the schedule is illegal, or there are costs for another number of stages.
+    """
+    alone, together, waiting = (simulate(schedule, each).makespan for each in (replace(costs, p2p=0.0), costs, with_tp))
+    return StepTime(alone, together - alone, waiting - together, after_s)
+
+
 def _timed(
     config: TrainConfig, vocab_size: int, ranks: Sequence[RankCount], machine: Machine
 ) -> tuple[StepTime, Schedule, Costs]:
     """The schedule with work as FLOP and messages as counted; the coordinate that sends longest ends the step."""
     parts = config.num_microbatches or config.accumulation
-    schedule = FAMILIES[config.schedule].make(config.pp, parts) if config.pp > 1 else FAMILIES["gpipe"].make(1, parts)
-    link, tp_link = MessageCost(machine.alpha_s, machine.beta_s), MessageCost(machine.tp_alpha_s, machine.tp_beta_s)
-    sent = {
-        key: Sent(all_parts.num_messages / parts, all_parts.traffic / parts)
-        for rank in ranks
-        for key, all_parts in rank.actions.items()
-    }
-    each = [[sent.get((stage, is_f), Sent()) for stage in range(schedule.num_stages)] for is_f in (True, False)]
-    after = max((rank.sent("dp", "tied", "all") for rank in ranks), key=lambda sent: link.seconds(*sent))
-    costs = _costs(config, vocab_size, schedule, machine)
-    time = step_time(schedule, costs, tp_forward=each[0], tp_backward=each[1], tp_link=tp_link, after=after, link=link)
-    return time, schedule, with_tp(costs, schedule.num_stages, each[0], each[1], tp_link)
+    schedule = FAMILIES[config.schedule].make(config.pp, parts)
+    sent = {action: seconds / parts for rank in ranks for action, seconds in rank.tp_s.items()}
+    work = _work_s(config, vocab_size, schedule, machine)
+    packet = packet_of(config, parts).nbytes if schedule.num_stages > 1 else 0
+    costs = Costs(work, work, work, machine.message_s("pp", packet))
+    forward, backward = (
+        [alone + sent.get((stage, is_forward), 0.0) for stage, alone in enumerate(work)] for is_forward in (True, False)
+    )
+    with_tp = replace(costs, forward=forward, backward_input=backward)
+    return step_time(schedule, costs, with_tp, max(rank.after_s for rank in ranks)), schedule, with_tp
 
 
-def _costs(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> Costs:
+def _work_s(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> list[float]:
     """Two FLOP for each multiplication of a token in F, and as many in I and in W; split equally over tp."""
     model = meta_model(config, vocab_size)
     layers = iter(models.layer_costs(model.config, config.max_length))
-    rows = config.batch_size // config.dp // schedule.num_microbatches
-    tokens = rows * config.max_length
+    tokens = config.batch_size // config.dp // schedule.num_microbatches * config.max_length
     flops = [2 * tokens * sum(next(layers) for _ in range(size)) / config.tp for size in stage_sizes(model, config)]
-    seconds = [machine.s_per_flop * each for each in flops]
-    packet = packet_of(config, schedule.num_microbatches).nbytes if schedule.num_stages > 1 else 0
-    return Costs(seconds, seconds, seconds, machine.alpha_s + machine.beta_s * packet)
+    return [machine.s_per_flop * each for each in flops]

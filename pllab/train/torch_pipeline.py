@@ -2,6 +2,7 @@
 
 PyTorch brings the packets from rank to rank. Four things are added: the loss of logits that may be split over tp, an
 evaluation that has forwards alone, batches whose rows the micro-batches do not divide, and the timeline of a step.
+It is called as a `LaneExecutor` is. On the meta device, where tensors have no values, a pipeline is only counted.
 """
 
 import time
@@ -14,27 +15,31 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
+from pllab.comm.collectives import in_world
 from pllab.comm.devices import is_gpu
 from pllab.comm.errors import translated
+from pllab.comm.ledger import note_tensor
 from pllab.comm.shared_memory import host_id
 from pllab.data import IGNORED
+from pllab.parallel import num_target_tokens
 from pllab.parallel.tensor import token_losses
 from pllab.pipeline.engine import ActionTimes
 from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.tied import Place, Tied
 from pllab.pipeline.torch_schedule import forwards_of, to_torch
-from pllab.schedule import Action, Schedule
+from pllab.schedule import Action, Kind, Schedule
 from pllab.timeline import Span, Timeline
-from pllab.train.metrics import DeviceTime
 
+Batch = tuple[torch.Tensor, torch.Tensor]
+"""Ids and labels, both (rows, time)."""
 _MOST_RUNTIMES = 4  # each keeps buffers for the packets of all its micro-batches
 
 
 class TorchPipeline:
     """PyTorch's executor of a schedule on this rank's stages of a GPT-2.
 
-    Example: `TorchPipeline(schedule, mine, tied, group).step(input_ids, labels, num_targets)` adds to the gradients and
-    returns the mean loss over the targets, on every rank, with a record of this rank's actions.
+    Example: `TorchPipeline(schedule, mine, tied, group).step((ids, labels), labels)` adds to the gradients and returns
+    the mean loss over the targets, on every rank, with a record of this rank's actions.
     """
 
     def __init__(
@@ -56,9 +61,6 @@ class TorchPipeline:
         self._num_targets = 1
         self._record = self._new_record()
 
-    on_each_lane = None
-    """A rank updates its stages itself."""
-
     def close(self) -> None:
         """Nothing: what a rank runs ends with it."""
 
@@ -66,8 +68,8 @@ class TorchPipeline:
         """The action that this rank runs now."""
         return next(iter(self._record.running()), None)
 
-    def step(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> tuple[torch.Tensor, ActionTimes]:
-        """Forward and backward of a batch, (rows, time) both: its mean loss, and a record of this rank's actions.
+    def step(self, batch: Batch, labels: torch.Tensor) -> tuple[torch.Tensor, ActionTimes]:
+        """Forward and backward of a batch that has a target: its mean loss, and a record of this rank's actions.
 
         A GPU may still be computing the loss.
 
@@ -76,7 +78,7 @@ class TorchPipeline:
         """
         self._record = self._new_record()
         with translated("a step of the pipeline", comm.rank()), self._tied.summed():
-            loss = self._run(input_ids, labels, num_targets, trains=True)
+            loss = self._run(batch[0], labels, trains=True)
         return loss, self._record
 
     def timelines(self, records: Sequence[ActionTimes]) -> list[Timeline]:
@@ -88,30 +90,28 @@ class TorchPipeline:
         if not self._is_one_host:
             comm.barrier(self._group)
             zero = time.perf_counter()
-        mine = [[(*span[:2], span.start - zero, span.end - zero) for span in _spans(record)] for record in records]
+        mine = [
+            [(*span[:2], span.start - zero, span.end - zero) for span in record.timeline(from_zero=False).spans]
+            for record in records
+        ]
         steps = zip(*comm.all_gather_object(mine, self._group), strict=True)
         spans = ([Span(*span) for part in step for span in part] for step in steps)
         return [Timeline.of(each, "real", self._schedule.num_ranks).from_zero() for each in spans]
 
-    def device_times(self, timings: Sequence[Any]) -> list[DeviceTime]:
-        """The time of all ranks in some steps, given this rank's records of them; all ranks call it."""
-        return [DeviceTime.of(timeline) for timeline in self.timelines(timings)]
-
-    def evaluate(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int) -> float:
-        """The mean loss over the targets of a batch, without training.
+    def evaluate(self, batch: Batch, labels: torch.Tensor) -> tuple[torch.Tensor, ActionTimes]:
+        """The same without training.
 
         Raises:
             PeerError: as for `step`.
         """
         self._record = self._new_record()  # so that its actions are not taken for those of the last step
         with translated("the forwards of the pipeline", comm.rank()), torch.no_grad():
-            return float(self._run(input_ids, labels, num_targets, trains=False))
+            return self._run(batch[0], labels, trains=False), self._record
 
-    def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, num_targets: int, trains: bool) -> torch.Tensor:
+    def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, trains: bool) -> torch.Tensor:
+        self._num_targets = num_target_tokens(labels)
         missing = -len(input_ids) % self._schedule.num_microbatches  # PyTorch cuts a batch into equal parts
-        input_ids = functional.pad(input_ids, (0, 0, 0, missing)).to(self._device)
-        labels = functional.pad(labels, (0, 0, 0, missing), value=IGNORED).to(self._device)
-        self._num_targets = num_targets
+        input_ids, labels = (each.to(self._device) for each in filled_up(input_ids, labels, missing))
         runtime, losses = self._runtime(input_ids.shape, trains), list[torch.Tensor]()
         args = (input_ids,) if 0 in self._stages else ()
         options = {"target": labels, "losses": losses} if self._last in self._stages else {}
@@ -148,8 +148,10 @@ class TorchPipeline:
         return self._record.timing(comm.rank(self._group), self._stream)(action)
 
 
-def _spans(record: ActionTimes) -> Sequence[Span]:
-    return record.timeline(from_zero=False).spans
+def filled_up(input_ids: torch.Tensor, labels: torch.Tensor, num_rows: int) -> Batch:
+    """A batch with so many rows more, which have no targets."""
+    more = 0, 0, 0, num_rows
+    return functional.pad(input_ids, more), functional.pad(labels, more, value=IGNORED)
 
 
 class _Recomputed(nn.Module):
@@ -162,3 +164,50 @@ class _Recomputed(nn.Module):
     def forward(self, value: torch.Tensor) -> Any:
         """The stage's outputs."""
         return checkpoint(self.stage, value, use_reentrant=False)
+
+
+class CountedPipeline(TorchPipeline):
+    """A rank's part of a pipelined step on the meta device: its stages run, and the ledger is told of its packets.
+
+    PyTorch's runtime needs values, because its ranks vote before the first step. What stages send to each other follows
+    from the schedule and the size of a packet. `packet` is like that of a micro-batch; losses are nan.
+    """
+
+    def __init__(self, *parts: Any, packet: torch.Tensor) -> None:
+        super().__init__(*parts)
+        self._packet, self._own = packet, comm.rank(self._group)
+
+    def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, trains: bool) -> torch.Tensor:  # noqa: ARG002
+        """Run this rank's actions, on micro-batches of equal size."""
+        rows = len(self._packet)
+        saved: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        for action in self._schedule.rows[self._own]:
+            with self._timed(action):
+                if action.kind is Kind.F:
+                    values = self._forward(action.stage, input_ids[:rows], labels[:rows])
+                    saved[action.stage, action.microbatch] = values
+                elif action.kind is not Kind.W:  # what I leaves to W sends nothing more
+                    self._backward(action.stage, *saved.pop((action.stage, action.microbatch)))
+        comm.all_reduce(torch.zeros((), dtype=torch.float64, device="meta"), self._group)  # of the loss
+        return torch.tensor(float("nan"))
+
+    def _forward(self, number: int, input_ids: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the stage takes and makes, which its backward needs."""
+        value = input_ids if number == 0 else torch.empty_like(self._packet, requires_grad=True)
+        self._note("receive", number - 1, value)
+        output = self._stages[number](value)
+        if number == self._last:
+            return value, token_losses(self._head, output[:, :-1], labels[:, 1:]).sum()
+        self._note("send", number + 1, output)
+        return value, output
+
+    def _backward(self, number: int, value: torch.Tensor, output: torch.Tensor) -> None:
+        self._note("receive", number + 1, output)
+        torch.autograd.backward(output, torch.empty_like(output))
+        self._note("send", number - 1, value)
+
+    def _note(self, name: str, stage: int, packet: torch.Tensor) -> None:
+        """Tell the ledger of a packet from or to another stage, if that is on another rank."""
+        rank = self._schedule.rank_of_stage.get(stage, self._own)
+        if rank != self._own:
+            note_tensor(name, packet, in_world(rank, self._group), self._group)

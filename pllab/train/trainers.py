@@ -1,34 +1,40 @@
 """How a GPT-2 takes a step on any axes, on the same batches and from the same weights.
 
 `Plain` is a model that autograd runs: on one device, with its layers on several in turn, or shared by ranks over dp and
-tp (`replica.py`). `Pipelined` is a schedule that an executor runs, on lanes of this process or on the ranks of a group,
+tp (`sharing.py`). `Pipelined` is a schedule that an executor runs, on lanes of this process or on the ranks of a group,
 whose stages may be shared over dp and tp too. The loss of a step is the sum over the target tokens of the whole batch,
 divided by their number. In a mean of the ranks' means, the weight of a token would depend on the number of tokens on
 its rank.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
 
 from pllab import comm, models
 from pllab.parallel import clip_grad_norm, global_sum, num_target_tokens, token_weighted
-from pllab.pipeline import tied_weights
+from pllab.pipeline import LaneExecutor, tied_weights
 from pllab.pipeline.engine import ActionTimes
 from pllab.pipeline.split import scatter_evenly
-from pllab.pipeline.tied import Place
 from pllab.schedule import Action, Schedule
+from pllab.timeline import Timeline
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
-from pllab.train.counting import CountedPipeline
 from pllab.train.inputs import build_model, devices_of
-from pllab.train.metrics import DeviceTime
-from pllab.train.replica import replica_of, replica_of_stages, unsent
-from pllab.train.stages import LanePipeline, packet_of, schedule_of, shares_of, stages_of
-from pllab.train.torch_pipeline import TorchPipeline
+from pllab.train.sharing import (
+    mean_loss,
+    packet_of,
+    replica_of,
+    schedule_of,
+    shared_over_dp,
+    stages_of,
+    unsent,
+)
+from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline, filled_up
 from pllab.train.updates import Updates
 
 Batch = dict[str, torch.Tensor]
@@ -45,8 +51,8 @@ class StepRecord:
     learning_rate: float
     gradient_norm: float | torch.Tensor | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
-    timings: tuple[DeviceTime | ActionTimes, ...] = ()
-    """When the devices of a split model worked, for each part of the batch; `device_time` of the trainer reads it."""
+    timings: tuple[Timeline | ActionTimes, ...] = ()
+    """When the devices of a split model worked, for each part of the batch; `timelines` of the trainer reads it."""
 
     @property
     def mean_loss(self) -> float:
@@ -90,7 +96,7 @@ class Plain:
             model.pipe.timeout_s = config.timeout_s
         if config.compile:
             model.compile()
-        self.updates = Updates(model, [[name for name, _ in model.named_parameters()]], config)
+        self.updates = Updates(model, [name for name, _ in model.named_parameters()], config)
 
     @property
     def schedule(self) -> Schedule | None:
@@ -101,14 +107,14 @@ class Plain:
         """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
         num_targets = num_target_tokens(batch["labels"])
         total = _targets_of_all(num_targets, self._config, self.mesh)
-        sums, timings, pipe = list[torch.Tensor](), list[DeviceTime](), self.model.pipe
+        sums, timings, pipe = list[torch.Tensor](), list[Timeline](), self.model.pipe
         parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
         for part in parts:
             with nullcontext() if part is parts[-1] else unsent(self.shared):
                 loss_sum = self._loss_sum(*part)
                 token_weighted(loss_sum, num_targets, total=total).backward()
             sums.append(loss_sum.detach())
-            timings += [DeviceTime.of(pipe.last_timeline)] if pipe else []
+            timings += [pipe.last_timeline] if pipe else []
         norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm, tuple(timings))
@@ -118,9 +124,9 @@ class Plain:
         with torch.no_grad():
             return float(self._loss_sum(batch["input_ids"], batch["labels"]))
 
-    def device_time(self, records: Sequence[StepRecord]) -> list[DeviceTime]:
-        """The time of the devices of a split model in some steps, for each part of a batch."""
-        return [each for record in records for each in record.timings if isinstance(each, DeviceTime)]
+    def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
+        """Those of the devices of a split model in some steps, for each part of a batch."""
+        return [each for record in records for each in record.timings if isinstance(each, Timeline)]
 
     def gather(self) -> "models.GPT2LMHeadModelParallel":
         """A whole model with the newest weights of all ranks; all ranks call it."""
@@ -129,6 +135,9 @@ class Plain:
     def close(self) -> None:
         """End the workers of the model's pipe."""
         self.model.close()
+
+    def running(self) -> None:
+        """No action: there is no schedule, or it is that of a pipe."""
 
     def _loss_sum(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
@@ -154,51 +163,62 @@ class Pipelined:
         schedule = schedule_of(stages, config, model.config.vocab_size, devices, mesh)
         if mesh is None:
             mine = dict(enumerate(stages))
-            self._executor: LanePipeline | TorchPipeline = LanePipeline(schedule, stages, config, devices)
+            options: Any = {"recompute": config.recompute, "devices": devices, "timeout_s": config.timeout_s}
+            lanes = LaneExecutor(schedule, stages, mean_loss, mean_over=num_target_tokens, **options)
+            self._executor: LaneExecutor | TorchPipeline = lanes
             self.reason = f"{schedule.name} on {config.pp} lanes, {schedule.num_microbatches} micro-batches"
         else:
             mine = {number: stages[number].to(devices[0]) for number in schedule.stages_of_rank(comm.rank(group))}
-            self._executor = _on_ranks(schedule, mine, tied_weights(stages), group, config)
+            parts = schedule, mine, tied_weights(stages), group
+            if devices[0].type == "meta":
+                self._executor = CountedPipeline(*parts, packet=packet_of(config, schedule.num_microbatches))
+            else:
+                self._executor = TorchPipeline(*parts, recompute=config.recompute)
             self.reason = (
                 f"{schedule.name} on {config.pp} ranks, {schedule.num_microbatches} micro-batches of "
                 "torch.distributed.pipelining"
             )
         modules = nn.ModuleList(mine.values())
-        self._replica = replica_of_stages(modules, config, mesh)
-        self.shared: nn.Module = self._replica or modules
-        self.updates = Updates(model, shares_of(model, mine, schedule), config)
+        layers = {type(layer): None for stage in mine.values() for layer in stage}
+        self.shared: Any = shared_over_dp(modules, config, mesh, units=list(layers))
+        trained = set(modules.parameters())
+        self.updates = Updates(model, [name for name, p in model.named_parameters() if p in trained], config)
         self.model, self.device, self.mesh, self.schedule, self._config = model, devices[0], mesh, schedule, config
 
     def step(self, batch: Batch) -> StepRecord:
         """One step of the executor, average over dp, clip, update."""
-        inputs, labels = batch["input_ids"], batch["labels"]
+        ids, labels, is_shared = batch["input_ids"], batch["labels"], self._config.dp > 1
         num_targets = num_target_tokens(labels)
-        total = _targets_of_all(num_targets, self._config, self.mesh if self._replica else None)
+        total = _targets_of_all(num_targets, self._config, self.mesh if is_shared else None)
         loss: float | torch.Tensor = 0.0
-        timings: list[DeviceTime | ActionTimes] = []
-        with unsent(self._replica, is_held=True):
+        timings: list[Timeline | ActionTimes] = []
+        if (missing := self.schedule.num_microbatches - len(ids)) > 0:  # the last batch of an epoch
+            ids, labels = filled_up(ids, labels, missing)
+        with unsent(self.shared, is_held=True):
             if num_targets:  # a mean over no targets is no number
-                loss, timing = self._executor.step(inputs, labels, num_targets)
+                loss, timing = self._executor.step((ids, labels), labels)
                 timings.append(timing)
-            self._weigh(comm.world_size() * num_targets / total)
-        if self._replica is not None:
-            self._replica.average_now()
+            for parameter in self.shared.parameters() if is_shared else ():
+                if parameter.grad is not None:  # the more targets its rows have, the more a pipeline weighs
+                    parameter.grad.mul_(comm.world_size() * num_targets / total)
+        if is_shared:
+            self.shared.average_now()
         norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
-        rate = self.updates.step(self._executor.on_each_lane)
+        rate = self.updates.step()
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
         return StepRecord(loss_sum, num_targets, rate, norm, tuple(timings))
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
-        num_targets = num_target_tokens(batch["labels"])
-        with unsent(self._replica, is_held=True):
-            if not num_targets:
-                return 0.0
-            return self._executor.evaluate(batch["input_ids"], batch["labels"], num_targets) * num_targets
+        ids, labels = batch["input_ids"], batch["labels"]
+        num_targets = num_target_tokens(labels)
+        with unsent(self.shared, is_held=True):  # which all replicas enter, whether or not they have targets
+            return float(self._executor.evaluate((ids, labels), labels)[0]) * num_targets if num_targets else 0.0
 
-    def device_time(self, records: Sequence[StepRecord]) -> list[DeviceTime]:
-        """The time of the devices in some steps; all ranks call it."""
-        return self._executor.device_times([timing for record in records for timing in record.timings])
+    def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
+        """Those of all devices in some steps; all ranks call it."""
+        timings: list[Any] = [timing for record in records for timing in record.timings]
+        return timings if isinstance(self._executor, LaneExecutor) else self._executor.timelines(timings)
 
     def gather(self) -> "models.GPT2LMHeadModelParallel":
         """The model on lanes, or on ranks another with the weights of all."""
@@ -210,29 +230,10 @@ class Pipelined:
 
     def running(self) -> Action | None:
         """The action that this rank runs now, if ranks run the schedule."""
-        return self._executor.running()
-
-    def _weigh(self, weight: float) -> None:
-        """Prepare the average over dp, in which a pipeline whose rows have more targets weighs more."""
-        for parameter in self._replica.parameters() if self._replica else ():
-            if parameter.grad is not None:
-                parameter.grad.mul_(weight)
+        return self._executor.running() if isinstance(self._executor, TorchPipeline) else None
 
 
 Trainer = Plain | Pipelined
-
-
-def _on_ranks(
-    schedule: Schedule,
-    mine: Mapping[int, nn.Sequential],
-    tied: Sequence[Sequence[Place]],
-    group: comm.Group | None,
-    config: TrainConfig,
-) -> TorchPipeline:
-    """The executor of this rank's stages, which on the meta device only counts."""
-    if comm.own_device().type == "meta":
-        return CountedPipeline(schedule, mine, tied, group, packet=packet_of(config, schedule.num_microbatches))
-    return TorchPipeline(schedule, mine, tied, group, recompute=config.recompute)
 
 
 def _whole(trainer: Trainer, config: TrainConfig) -> "models.GPT2LMHeadModelParallel":

@@ -1,10 +1,10 @@
-"""The update of the weights: an optimizer for the parameters of each device, under one learning rate.
+"""The update of the weights: the optimizer of a process, under a schedule of the learning rate.
 
 States are saved and restored by the names of parameters: their numbers depend on how the model is cut.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,8 +14,6 @@ from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from pllab.train.config import TrainConfig
-
-OnEach = Callable[[Callable[[int], object]], None]
 
 
 class Part(NamedTuple):
@@ -27,64 +25,45 @@ class Part(NamedTuple):
 
 
 class Updates:
-    """The optimizers of one process, one per device, each for the parameters of some names.
+    """The optimizer of one process, for the parameters that it trains.
 
-    Example, two lanes that update their stages at the same time:
+    Example:
 
-        updates = Updates(model, [names_of_lane_0, names_of_lane_1], config)
+        updates = Updates(model, names, config)
         updates.begin(num_steps=96)
         loss.backward()
-        updates.step(executor.on_each_lane)
+        updates.step()
     """
 
-    def __init__(self, model: nn.Module, shares: Sequence[Iterable[str]], config: TrainConfig) -> None:
+    def __init__(self, model: nn.Module, names: Iterable[str], config: TrainConfig) -> None:
         self._config = config
-        self.names = [sorted(share) for share in shares]
-        self.optimizers = [make_optimizer(model, names, config) for names in self.names]
-        self._schedulers: list[LambdaLR] = []
+        self._names = sorted(names)
+        self._scheduler: LambdaLR | None = None
+        parameters = [model.get_parameter(name) for name in self._names]
+        kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
+        # Fused, it is one call of torch for all of them; for DTensors and on the meta device torch has no such call.
+        is_plain = not any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in parameters)
+        self.optimizer = kind(parameters, config.learning_rate, weight_decay=0.0, fused=is_plain or None)
 
     def begin(self, num_steps: int, done: int = 0) -> None:
         """Start the schedule of the learning rate over `num_steps` steps, of which `done` lie behind a resumed run."""
         factor = partial(learning_rate_factor, num_steps=num_steps, config=self._config)
-        for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
-            group["initial_lr"] = self._config.learning_rate
-        self._schedulers = [LambdaLR(optimizer, factor, last_epoch=done - 1) for optimizer in self.optimizers]
+        self.optimizer.param_groups[0]["initial_lr"] = self._config.learning_rate
+        self._scheduler = LambdaLR(self.optimizer, factor, last_epoch=done - 1)
 
-    def step(self, on_each: OnEach | None = None) -> float:
-        """Update all parameters, forget their gradients, and return the learning rate that was used.
-
-        `on_each` calls a function with the number of each optimizer, by default one after the other.
-        """
-        rate: float = self.optimizers[0].param_groups[0]["lr"]
-        if on_each is None:
-            for number in range(len(self.optimizers)):
-                self._update(number)
-        else:
-            on_each(self._update)
-        for scheduler in self._schedulers:
-            scheduler.step()
+    def step(self) -> float:
+        """Update all parameters, forget their gradients, and return the learning rate that was used."""
+        rate: float = self.optimizer.param_groups[0]["lr"]
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if self._scheduler is not None:
+            self._scheduler.step()
         return rate
 
     def parts(self) -> Iterator[Part]:
         """Every parameter of this process with its name and its optimizer's state, which is filled to restore it."""
-        for optimizer, names in zip(self.optimizers, self.names, strict=True):
-            for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True):
-                yield Part(name, parameter, optimizer.state[parameter])
-
-    def _update(self, number: int) -> None:
-        self.optimizers[number].step()
-        self.optimizers[number].zero_grad()
-
-
-def make_optimizer(model: nn.Module, names: Iterable[str], config: TrainConfig) -> torch.optim.Optimizer:
-    """Make the optimizer for the named parameters; fused, it is one call of torch for all of them."""
-    parameters = dict(model.named_parameters())
-    chosen = [parameters[name] for name in names]
-    kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[config.optimizer]
-    options: Any = {"lr": config.learning_rate, "weight_decay": 0.0, "fused": True}
-    if any(isinstance(parameter, DTensor) or parameter.is_meta for parameter in chosen):  # for which torch has neither
-        options |= {"fused": False, "foreach": False}
-    return kind(chosen, **options)
+        for name, parameter in zip(self._names, self.optimizer.param_groups[0]["params"], strict=True):
+            yield Part(name, parameter, self.optimizer.state[parameter])
 
 
 def learning_rate_factor(step: int, num_steps: int, config: TrainConfig) -> float:

@@ -46,7 +46,6 @@ def train(*words):
         (["--dataset", "numbers", "--max-length", "2"], ["max_length 2"]),
         (["--dataset", "shakespeare"], ["'shakespeare' is not known", "one of docs, numbers", "tinyshakespeare"]),
         (["--model", "huge"], ["'huge'", "1B"]),
-        (["--accumulation", "3"], ["accumulation 3", "8 rows"]),
         (["--mode", "pipeline", "--accumulation", "2"], ["accumulation is 2", "num_microbatches"]),
         (["--mode", "pipeline", "--compile"], ["compile", "pipeline"]),
     ],

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pllab.pipeline import LaneExecutor, WithDevice, balance, split_module
 from pllab.pipeline.split import Score, check_loss, check_stages, gather, scatter, scatter_evenly
 from pllab.schedule import gpipe
-from pllab.train.stages import mean_loss
+from pllab.train.sharing import mean_loss
 
 
 def at(module: nn.Module, lane: int) -> WithDevice:

@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch import nn
 
 from pllab import comm
-from pllab.parallel import num_target_tokens
 from pllab.pipeline import tied_weights
 from pllab.schedule import FAMILIES, Schedule, one_f_one_b
 from pllab.simulate import simulate
@@ -51,13 +50,13 @@ def against_the_plain_model(rank: int, size: int, name: str, frozen: bool, recom
     batches = [tokens(8, 1), tokens(7, 2), tokens(3, 3), tokens(9, 4)]
     plain, losses = plain_copy(model, *batches)
     engine = pipeline(schedule, model, rank, recompute=recompute)
-    steps = [engine.step(ids, ids, num_target_tokens(ids)) for ids in batches]
-    evaluations = [engine.evaluate(ids, ids, num_target_tokens(ids)) for ids in batches]
+    steps = [engine.step((ids, ids), ids) for ids in batches]
+    evaluations = [engine.evaluate((ids, ids), ids) for ids in batches]
     timelines = engine.timelines([record for _, record in steps])
     return Seen(
         max(abs(float(loss) - expected) for (loss, _), expected in zip(steps, losses, strict=True)),
         worst(model, plain, trained_here(schedule, model, rank)),
-        max(abs(loss - expected) for loss, expected in zip(evaluations, losses, strict=True)),
+        max(abs(float(loss) - expected) for (loss, _), expected in zip(evaluations, losses, strict=True)),
         all(in_order(timeline) == in_order(simulate(schedule)) for timeline in timelines),
         len(engine._runtimes),
     )
@@ -75,17 +74,17 @@ def mean_over_tokens(rank: int, size: int) -> tuple[float, float]:
     plain = tiny_gpt2()
     loss = next_token_loss(plain(ids).logits, labels)
     loss.backward()
-    mine, _ = pipeline(schedule, model, rank).step(ids, labels, num_target_tokens(labels))
+    mine, _ = pipeline(schedule, model, rank).step((ids, labels), labels)
     return abs(float(mine) - loss.item()), worst(model, plain, trained_here(schedule, model, rank))
 
 
 def one_dies(rank: int, size: int) -> str:
     """The words of the rank whose peer is killed in the middle of its second step."""
     engine, ids = pipeline(one_f_one_b(size, 4), tiny_gpt2(), rank), tokens(8)
-    engine.step(ids, ids, num_target_tokens(ids))
+    engine.step((ids, ids), ids)
     if rank == 1:
         nn.modules.module.register_module_forward_hook(lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    engine.step(ids, ids, num_target_tokens(ids))
+    engine.step((ids, ids), ids)
     return "nothing"
 
 
@@ -93,12 +92,12 @@ def one_is_late(rank: int, size: int, deadline_s: float) -> str:
     """The words of the rank that waits for one that comes after the deadline of their group."""
     group = dist.new_group(timeout=timedelta(seconds=deadline_s))
     engine, ids = pipeline(one_f_one_b(size, 4), tiny_gpt2(), rank, group=group), tokens(8)
-    engine.step(ids, ids, num_target_tokens(ids))
+    engine.step((ids, ids), ids)
     if rank == 1:
         time.sleep(deadline_s + 2.0)
         return "late"
     try:
-        engine.step(ids, ids, num_target_tokens(ids))
+        engine.step((ids, ids), ids)
     except comm.PeerError as error:
         return str(error)
     return "nothing"

@@ -3,7 +3,6 @@ import resource
 import shutil
 import socket
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -21,8 +20,8 @@ from pllab.train.checkpoints import (
     plain_model,
     save_checkpoint,
 )
+from pllab.train.comparing import SMALL, batch, layouts, loss_of_all, share_of
 from pllab.train.inputs import build_model
-from pllab.train.layouts import batch, layouts, loss_of_all, share_of, small
 from pllab.train.trainers import make_trainer
 from pllab.train.updates import Updates
 
@@ -33,7 +32,7 @@ WHOSE = {"dataset": "docs", "seed": 1}
 def tiny(seed=1, n_layer=2):
     config = TrainConfig(n_layer=n_layer, n_embd=16, n_head=2, max_length=8, seed=seed)
     model = build_model(config, vocab_size=20)
-    return model, Updates(model, [[name for name, _ in model.named_parameters()]], config)
+    return model, Updates(model, [name for name, _ in model.named_parameters()], config)
 
 
 def save(folder, model, updates, done=1):
@@ -64,9 +63,9 @@ def test_the_learning_rate_is_the_one_of_now(tmp_path):
     model, updates = tiny()
     step(model, updates)
     path = save(tmp_path, model, updates)
-    updates.optimizers[0].param_groups[0]["lr"] = 0.25
+    updates.optimizer.param_groups[0]["lr"] = 0.25
     load_checkpoint(path, updates)
-    assert updates.optimizers[0].param_groups[0]["lr"] == 0.25
+    assert updates.optimizer.param_groups[0]["lr"] == 0.25
 
 
 def test_transformers_reads_the_weights(tmp_path):
@@ -297,9 +296,8 @@ SAVED = {"dp": 2, "tp": 2, "zero": 3, "loss_parallel": True}
 STEPS = 3
 
 
-def moments(like=None):
-    """A model and steps whose optimizer has a state of every parameter."""
-    return replace(small(like), optimizer="adamw", learning_rate=0.01, dropout=0.0)
+MOMENTS = SMALL | {"optimizer": "adamw", "learning_rate": 0.01}
+"""A model and steps whose optimizer has a state of every parameter."""
 
 
 def losses(trainer, config, first):
@@ -310,7 +308,7 @@ def losses(trainer, config, first):
 
 def stopped(rank, world_size, folder, axes):
     """Save in the middle; the losses of the second half, as if nothing had happened."""
-    config = moments(TrainConfig(**axes))
+    config = TrainConfig(**MOMENTS | axes)
     trainer = make_trainer(config, 65)
     losses(trainer, config, 0)
     save_checkpoint(folder, trainer.model, trainer.updates, Progress(STEPS, STEPS), WHOSE, trainer.mesh)
@@ -344,9 +342,9 @@ SOME = [
 def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_others(tmp_path, quick_ranks, every):
     options = {"backend": "gloo", "timeout_s": 300.0}
     expected = comm.launch(stopped, 4, tmp_path, SAVED, **options)[0]
-    configs = {1: [moments()], 4: [moments(TrainConfig(**axes)) for axes in SOME]}
+    configs = {1: [TrainConfig(**MOMENTS)], 4: [TrainConfig(**MOMENTS | axes) for axes in SOME]}
     if every:
-        configs |= {number: [moments(config) for config in layouts(number)] for number in (2, 4)}
+        configs |= {number: list(layouts(number, **MOMENTS)) for number in (2, 4)}
     for number, those in configs.items():
         rows = comm.launch(resumed, number, tmp_path, those, **options)[0]
         for config, row in zip(those, rows, strict=True):
@@ -370,7 +368,7 @@ def test_a_run_goes_on_bit_by_bit_under_its_layout_and_within_rounding_under_oth
 )
 def test_whoever_saved_it_all_can_go_on(tmp_path, quick_ranks, axes):
     expected = comm.launch(stopped, 4, tmp_path, axes, backend="gloo", timeout_s=300.0)[0]
-    configs = [moments(TrainConfig(**each)) for each in (axes, SAVED, {"dp": 2, "pp": 2})]
+    configs = [TrainConfig(**MOMENTS | each) for each in (axes, SAVED, {"dp": 2, "pp": 2})]
     own, *others = comm.launch(resumed, 4, tmp_path, configs, backend="gloo", timeout_s=300.0)[0]
     is_ddp = axes.get("implementation") == "pytorch" and not axes.get("zero")
     # DDP cuts its buckets anew after its first step, so 4 ranks add up in another order.
@@ -381,7 +379,7 @@ def test_whoever_saved_it_all_can_go_on(tmp_path, quick_ranks, axes):
 
 def failing(rank, world_size, folder):
     """The sentence of each rank when rank 0 cannot write, and what is left."""
-    config = moments(TrainConfig(dp=2))
+    config = TrainConfig(**MOMENTS, dp=2)
     trainer = make_trainer(config, 65)
     said = []
     for steps in (1, 2):

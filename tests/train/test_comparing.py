@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pllab.train import TrainConfig, comparing
-from pllab.train.comparing import Strategy, StrategyComparison, compare_strategies
-from pllab.train.layouts import layouts
+from pllab.train.comparing import Strategy, StrategyComparison, compare_strategies, layouts
 
 GPIPE, ONE_F_ONE_B = "pipeline-2-pytorch", "pipeline-2-1f1b-pytorch"
 SOME = {"data_parallel-2", "data_parallel-2-zero3", "data_parallel-2-pytorch", GPIPE, ONE_F_ONE_B}

@@ -1,15 +1,13 @@
 """Every layout trains the model that one process trains; `make test` takes a sample, `make exhaustive` all."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from pllab.train import TrainConfig
-from pllab.train.comparing import FROZEN, Strategy, Trained, compared, deviation, equivalence
-from pllab.train.layouts import layouts, small
+from pllab.train.comparing import FROZEN, SMALL, Strategy, Trained, compared, deviation, equivalence, layouts
 
 pytestmark = pytest.mark.ranks
 SAMPLE_OF_2: list[dict[str, Any]] = [
@@ -41,16 +39,16 @@ def unequal(
 
 @pytest.mark.parametrize("sample", [SAMPLE_OF_2, SAMPLE_OF_4], ids=["2 ranks", "4 ranks"])
 def test_a_sample_trains_what_one_process_trains(sample: list[dict[str, Any]], quick_ranks: None) -> None:
-    assert unequal([small(TrainConfig(**axes)) for axes in sample], small(), 5) == []
+    assert unequal([TrainConfig(**SMALL | axes) for axes in sample], TrainConfig(**SMALL), 5) == []
 
 
 @pytest.mark.parametrize("is_all", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["sample", "all"])
 def test_a_frozen_beginning_trains_what_one_process_trains(is_all: bool, quick_ranks: None) -> None:
     """All of a pipeline's first stage is frozen: what comes after it has an input without a gradient."""
     frozen = tuple(f"transformer.{layer}." for layer in ("wte", "wpe", "h.0", "h.1"))
-    sample = [TrainConfig(pp=2, schedule=name, implementation="pytorch") for name in ("zb_h1", "zbv")]
-    configs = [small(config) for config in (layouts(2) if is_all else sample)]
-    assert unequal(configs, small(), 2, frozen) == []
+    sample = [TrainConfig(**SMALL, pp=2, schedule=name, implementation="pytorch") for name in ("zb_h1", "zbv")]
+    configs = list(layouts(2, **SMALL)) if is_all else sample
+    assert unequal(configs, TrainConfig(**SMALL), 2, frozen) == []
 
 
 @pytest.mark.exhaustive
@@ -62,10 +60,9 @@ def test_every_layout_trains_what_one_process_trains(quick_ranks: None) -> None:
 
 def test_a_clipped_step_is_the_same_on_every_axis(quick_ranks: None) -> None:
     """The norm counts each parameter once: clipped to a tenth, one counted twice would shrink all others."""
-    base = replace(small(), gradient_clipping=0.05)
+    clipped = SMALL | {"gradient_clipping": 0.05}
     for sample in (SAMPLE_OF_2, SAMPLE_OF_4):
-        configs = [replace(small(TrainConfig(**axes)), gradient_clipping=0.05) for axes in sample]
-        assert unequal(configs, base, 3) == []
+        assert unequal([TrainConfig(**clipped | axes) for axes in sample], TrainConfig(**clipped), 3) == []
 
 
 def test_the_comparison_sees_a_wrong_loss_a_wrong_parameter_and_a_missing_one() -> None:

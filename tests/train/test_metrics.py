@@ -11,8 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import GPT2LMHeadModel
 
 from pllab.models import gpt2_config
-from pllab.train import EpochMetrics, StepMetrics, Summary, TrainConfig, TrainResult, loop, train
+from pllab.train import EpochMetrics, Summary, TrainConfig, TrainResult, loop, train
 from pllab.train.metrics import (
+    StepMetrics,
     log_epoch,
     measured_peak_flops,
     model_flops,

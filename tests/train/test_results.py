@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from pllab.train import EpochMetrics, TrainConfig, TrainResult, load_results, plot_scaling, save_plots
+from pllab.train import EpochMetrics, TrainConfig, TrainResult, save_plots
 from pllab.train.metrics import RankOutcome, RunMetrics, StepMetrics
-from pllab.train.results import open_workdir, save_result
+from pllab.train.results import load_results, open_workdir, plot_scaling, save_result
 
 
 def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.0)):

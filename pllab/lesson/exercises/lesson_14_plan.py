@@ -16,7 +16,7 @@ from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.mistakes import compare
 from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, MessageCost
-from pllab.train.step_time import Sent, step_time
+from pllab.train.scale import step_time
 
 Layout = tuple[int, int, int]
 Price = Callable[[int, int, int], tuple[float, float]]
@@ -83,16 +83,14 @@ def _price(task: _Task, dp: int, tp: int, pp: int) -> tuple[float, float]:
     parts, layers, tokens = task.rows // dp, task.num_layers // pp, 512
     size = 12 * task.width**2 * layers / tp
     forward = 2 * tokens * size * task.s_per_flop
-    sent = Sent(2 * layers, 2 * layers * 2 * (tp - 1) / tp * 4 * tokens * task.width) if tp > 1 else Sent()
-    after = Sent(1, 2 * (dp - 1) / dp * 4 * size) if dp > 1 else Sent()
+    packet_s = task.far.seconds(1, 4 * tokens * task.width)
+    wire = task.near if tp <= task.ranks_per_host else task.far
+    sums_s = wire.seconds(2 * layers, 2 * layers * 2 * (tp - 1) / tp * 4 * tokens * task.width) if tp > 1 else 0.0
     time = step_time(
         one_f_one_b(pp, parts),
-        Costs(forward, forward, forward, task.far.seconds(1, 4 * tokens * task.width)),
-        tp_forward=[sent] * pp,
-        tp_backward=[sent] * pp,
-        tp_link=task.near if tp <= task.ranks_per_host else task.far,
-        after=after,
-        link=task.far,
+        Costs(forward, forward, forward, packet_s),
+        with_tp=Costs(forward + sums_s, forward + sums_s, forward, packet_s),
+        after_s=task.far.seconds(1, 2 * (dp - 1) / dp * 4 * size) if dp > 1 else 0.0,
     )
     held = min(pp, parts) * layers * 28 * 4 * tokens * task.width / tp
     return time.total_s, 16 * size + held

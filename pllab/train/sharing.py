@@ -1,0 +1,177 @@
+"""How a GPT-2 becomes the parts of devices: cut into stages, split over tp, replicated or sharded over dp.
+
+What is sent in a backward, and when, is in the classes around the model:
+
+    --implementation    custom                               pytorch
+    --dp 2              DataParallel                         DistributedDataParallel
+    --zero 1            FullyShardedDataParallel(zero=1)     -
+    --zero 2, 3         FullyShardedDataParallel(zero=...)   fully_shard, without and with reshard_after_forward
+    --tp 2              models.tensor_parallel               -
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from pllab import comm, models
+from pllab.comm.devices import fork_rng
+from pllab.data import IGNORED
+from pllab.models.new_gpt2 import initial_value, initialise
+from pllab.parallel import DataParallel, FullyShardedDataParallel
+from pllab.pipeline import balance, calibrate
+from pllab.schedule import FAMILIES, Kind, Schedule, zero_bubble
+from pllab.simulate import Costs
+from pllab.train.config import TrainConfig
+
+
+def stages_of(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[nn.Sequential]:
+    """The model's layers in balanced stages, all of them."""
+    return models.cut(models.layers_of(model), stage_sizes(model, config))
+
+
+def stage_sizes(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[int]:
+    """Layers of each stage, embedding and head included, so that the slowest stage is as fast as can be."""
+    return balance(models.layer_costs(model.config, config.max_length), config.num_stages)
+
+
+def schedule_of(
+    stages: Sequence[nn.Sequential],
+    config: TrainConfig,
+    vocab_size: int,
+    devices: Sequence[torch.device],
+    mesh: comm.Mesh | None,
+) -> Schedule:
+    """The order of work of a configuration; `zero_bubble` is searched for what the stages cost on this machine.
+
+    Args:
+        stages: all of them, whose costs are measured with random tokens.
+        config: names the schedule.
+        vocab_size: entries of the vocabulary.
+        devices: the lanes, or the device of this rank.
+        mesh: the ranks, all of which call it; none for lanes.
+    """
+    rows = config.batch_size // config.dp
+    num_parts = config.num_microbatches or min(2 * config.pp, rows)
+    family = FAMILIES.get(config.schedule)
+    if family is not None:
+        return family.make(config.pp, num_parts)
+    measured = max(num_parts, 2 * config.pp)
+    options: Any = {"num_microbatches": measured, "repeats": 2, "timeout_s": config.timeout_s, "devices": devices}
+    with fork_rng(devices[0]):
+        ids = torch.randint(vocab_size, (measured * max(1, rows // num_parts), config.max_length))
+        if mesh is None:
+            costs = calibrate(stages, (ids, ids), ids, mean_loss, num_ranks=config.pp, **options)
+        else:
+            costs = _costs_of_ranks(stages, ids, options, comm.group_of(mesh, "pp"))
+    limit = float(config.pp) if config.memory_limit is None else config.memory_limit
+    return zero_bubble(config.pp, num_parts, costs, limit)
+
+
+def _costs_of_ranks(
+    stages: Sequence[nn.Sequential], ids: torch.Tensor, options: dict[str, Any], group: comm.Group | None
+) -> Costs:
+    """Each rank times its own stage, behind the embedding and before the head, which make its input and its loss."""
+    own, last = comm.rank(group), len(stages) - 1
+    # Copies, which go with the calibration: on a GPU the rank's own would stay there.
+    before = [deepcopy(stages[0][:1])] if own > 0 else []
+    after = [deepcopy(stages[last][-1:])] if own < last else []
+    chain = [stage.to(options["devices"][0]) for stage in (*before, stages[own], *after)]
+    costs = calibrate(chain, (ids, ids), ids, mean_loss, num_ranks=1, **options)
+    mine = [costs.duration(len(before), kind) for kind in (Kind.F, Kind.I, Kind.W, Kind.B)]
+    forward, backward_input, backward_weight, backward = zip(*comm.all_gather_object(mine, group), strict=True)
+    of_ranks = Costs(forward, backward_input, backward_weight, backward=backward)
+    return comm.all_gather_object(of_ranks)[0]  # all pipelines take the same schedule
+
+
+def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A pipeline's loss: the mean over targets of the losses that the last layer has summed per row."""
+    return sums.sum() / (labels[:, 1:] != IGNORED).sum().clamp(min=1)  # counted where it is: nothing waits for a GPU
+
+
+def packet_of(config: TrainConfig, num_microbatches: int) -> torch.Tensor:
+    """What crosses from stage to stage for a micro-batch, without values: hidden states (rows, time, width)."""
+    rows = -(-config.batch_size // config.dp // num_microbatches)
+    shape = rows, config.max_length, config.n_embd
+    return torch.empty(shape, dtype=getattr(torch, config.dtype), device="meta")
+
+
+def replica_of(
+    model: "models.GPT2LMHeadModelParallel", config: TrainConfig, device: torch.device, mesh: comm.Mesh | None
+) -> nn.Module:
+    """A GPT-2 of which this rank has its part, called and trained like the whole one.
+
+    Example: after `replica(input_ids=ids, labels=labels).loss.backward()` gradients are means over dp.
+
+    Args:
+        model: the whole model, on the meta device if `config.deferred_init`.
+        config: its axes and implementation.
+        device: where this rank computes.
+        mesh: the ranks; none for a process alone.
+    """
+    if not config.deferred_init:
+        nn.Module.to(model, device)
+    if config.tp > 1:
+        models.tensor_parallel(model, mesh=mesh, loss_parallel=config.loss_parallel)
+    if config.dp > 1 and config.implementation == "pytorch":
+        assert mesh is not None
+        return _shared_by_pytorch(model, config, device, mesh)
+    return shared_over_dp(model, config, mesh, initialise=initialise(model, config.seed))
+
+
+def shared_over_dp(module: nn.Module, config: TrainConfig, mesh: comm.Mesh | None, **sharding: Any) -> nn.Module:
+    """A model, or the stages of a rank, replicated over dp or sharded with these options; itself where dp is 1."""
+    if config.dp == 1:
+        return module
+    if not config.zero:
+        return DataParallel(module, mesh=mesh)
+    return FullyShardedDataParallel(module, zero=config.zero, mesh=mesh, **sharding)
+
+
+@contextmanager
+def unsent(replica: nn.Module, *, is_held: bool = False) -> Iterator[None]:
+    """Backwards inside the block send nothing over dp; the next one outside sends the sum.
+
+    With `is_held` weights stay whole as long, for the forwards and backwards of a schedule.
+    """
+    if isinstance(replica, FSDPModule):
+        replica.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            replica.set_requires_gradient_sync(True)
+        return
+    is_held &= isinstance(replica, FullyShardedDataParallel)
+    block: Any = getattr(replica, "held" if is_held else "no_sync", nullcontext)
+    with block():
+        yield
+
+
+def _shared_by_pytorch(
+    model: "models.GPT2LMHeadModelParallel", config: TrainConfig, device: torch.device, mesh: comm.Mesh
+) -> nn.Module:
+    if not config.zero:
+        return DistributedDataParallel(model, process_group=comm.group_of(mesh, "dp"))
+    for layer in (*model.transformer.h, model):
+        fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=config.zero == 3)
+    if config.deferred_init:
+        _make_real(model, config.seed, device)
+    return model
+
+
+def _make_real(model: "models.GPT2LMHeadModelParallel", seed: int, device: torch.device) -> None:
+    """Give the DTensors of a model on the meta device memory and values; `to_empty` unties the embedding."""
+    model.to_empty(device=device)
+    model.lm_head.weight = model.transformer.wte.weight
+    for name, parameter in model.named_parameters():
+        assert isinstance(parameter, DTensor)
+        value = initial_value(name, parameter.shape, model.config, seed).to(device)
+        mine = distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
+        with torch.no_grad():
+            parameter.to_local().copy_(mine.to_local())
