@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 
@@ -55,11 +56,17 @@ def once_a_check(run: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(run)
     def remembered(program: Callable[..., Any], solution: Asked, *rest: Any) -> Any:
-        if (program, rest) not in solution.kept:
-            solution.kept[program, rest] = run(program, solution, *rest)
-        return solution.kept[program, rest]
+        if (run, program, rest) not in solution.kept:
+            solution.kept[run, program, rest] = run(program, solution, *rest)
+        return solution.kept[run, program, rest]
 
     return remembered
+
+
+@once_a_check
+def inside_once(program: Callable[..., Any], solution: Asked, *args: Any) -> Any:
+    """`solution.inside(program, *args)`, asked once for all cases of a check."""
+    return solution.inside(program, *args)
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,11 @@ def case(claim: str, *, on_hang: tuple[str, str] | None = None) -> Callable[[Cal
         def nothing_twice(my_share): ...   # nothing_twice is a Case
     """
     return lambda test: Case(claim, test, on_hang)
+
+
+def cases_of(module: ModuleType) -> tuple[Case, ...]:
+    """The cases that a file defines, in the order in which they stand there."""
+    return tuple(each for each in vars(module).values() if isinstance(each, Case))
 
 
 @dataclass(frozen=True, kw_only=True)

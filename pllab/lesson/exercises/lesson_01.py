@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any
 
 from pllab.bench.roofline import Ceilings, bound_of
-from pllab.lesson.exercise import Exercise, Wrong, case
+from pllab.lesson.exercise import Exercise, Wrong, case, cases_of
 from pllab.lesson.exercises import lesson_01_timed as clock
 from pllab.lesson.mistakes import Mistake, compare
 
@@ -157,7 +157,7 @@ EXERCISES = (
         title="A clock for any device",
         minutes=12,
         difficulty=2,
-        cases=clock.CASES,
+        cases=cases_of(clock),
         hints=(
             "Draw one round as a line: where does the clock start, where does the work start, where does it end?",
             "Look at the two moments at which you read the clock. At both of them the device's queue has to be empty. "

@@ -150,6 +150,3 @@ def refuses(timed: Asked) -> None:
                 f"should raise a ValueError and not call fn; your function gave {answer!r}, calls: {device.num_calls}"
             )
             raise Wrong("no_value_error", f"A measurement with warmup={warmup} and repeats={repeats} {text}.")
-
-
-CASES = (middle_and_ends, warms_up, waits_for_the_device, begins_with_an_empty_queue, clock_of_its_own, refuses)

@@ -1,6 +1,6 @@
 """The exercises of lesson 02: a ring without deadlock, a group with a deadline, groups in the world."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_02_enter as enter
 from pllab.lesson.exercises import lesson_02_ring as ring
 from pllab.lesson.exercises import lesson_02_subgroups as subgroups
@@ -11,7 +11,7 @@ EXERCISES = (
         title="Pass it on",
         minutes=18,
         difficulty=2,
-        cases=(ring.two_ranks, ring.three_ranks, ring.alone),
+        cases=cases_of(ring),
         hints=(
             "Write down line by line what rank 0 and rank 1 do, and keep one finger on each. Where do both fingers "
             "stop?",
@@ -28,7 +28,7 @@ EXERCISES = (
         title="Enter with a deadline",
         minutes=12,
         difficulty=1,
-        cases=(enter.both_are_there, enter.two_at_once, enter.deadline_ends_the_wait),
+        cases=cases_of(enter),
         hints=(
             "A rank must know three things before it can meet the others. Three of the four arguments are these. What "
             "is the fourth one for?",
@@ -46,7 +46,7 @@ EXERCISES = (
         title="Groups inside the world",
         minutes=12,
         difficulty=2,
-        cases=(subgroups.same_calls,),
+        cases=cases_of(subgroups),
         hints=(
             "The ranks wait for each other inside new_group. Which rank never makes the call that the others are in?",
             "new_group is a collective call: every rank of the world makes all of these calls, in the same order, "

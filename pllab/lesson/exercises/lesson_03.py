@@ -1,6 +1,6 @@
 """The exercises of lesson 03: a broadcast down a tree, an all-reduce around a ring, and what a message costs."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_03_fit as fit
 from pllab.lesson.exercises import lesson_03_ring as ring
 from pllab.lesson.exercises import lesson_03_tree as tree
@@ -11,7 +11,7 @@ EXERCISES = (
         title="Down the tree",
         minutes=12,
         difficulty=2,
-        cases=(tree.from_rank_0, tree.from_other_ranks, tree.few_messages, tree.alone),
+        cases=cases_of(tree),
         hints=(
             "Write a table for five ranks and root 0: who has the numbers before each round, and to whom does each of "
             "them send?",
@@ -30,7 +30,7 @@ EXERCISES = (
         title="Around the ring",
         minutes=30,
         difficulty=3,
-        cases=(ring.even, ring.uneven, ring.shapes, ring.few_numbers, ring.floats, ring.alone),
+        cases=cases_of(ring),
         hints=(
             "Play three ranks with three chunks on paper. Which chunk does each rank send in round 1? Which one, with "
             "two summands in it, can it send in round 2?",
@@ -51,7 +51,7 @@ EXERCISES = (
         title="Alpha and beta",
         minutes=10,
         difficulty=2,
-        cases=(fit.on_a_line, fit.relative, fit.outliers, fit.duplicates, fit.no_line),
+        cases=cases_of(fit),
         hints=(
             "Which of your measurements decide where the line goes: all of them, or the one with the largest time?",
             "Two steps: first one number for each entry of the two lists, its median; then a fit in which each error "

@@ -1,6 +1,6 @@
 """The exercises of lesson 04: shares that lose nothing, and loaders that stay in step, epoch after epoch."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_04_loader as loader
 from pllab.lesson.exercises import lesson_04_shares as shares
 
@@ -10,7 +10,7 @@ EXERCISES = (
         title="Shares that lose nothing",
         minutes=18,
         difficulty=2,
-        cases=(shares.everything_once, shares.lengths, shares.seeded, shares.view),
+        cases=cases_of(shares),
         hints=(
             "On paper, split 65 samples into 8 shares of 1/8 each. Write down the 8 lengths. What do they add up to?",
             "Get the lengths right first. Start with the whole parts, count how many samples are left over, and give "
@@ -29,17 +29,7 @@ EXERCISES = (
         title="Loaders in step, epoch after epoch",
         minutes=27,
         difficulty=3,
-        cases=(
-            loader.gives_batches,
-            loader.batch_of_a_rank,
-            loader.in_step,
-            loader.nothing_lost,
-            loader.empty,
-            loader.one_order,
-            loader.another_order,
-            loader.others_left_out,
-            loader.seeded,
-        ),
+        cases=cases_of(loader),
         hints=(
             "Count the steps of every rank for 145 samples, 3 ranks, and 4 samples on each rank in a step. Who is "
             "alone at the end? Then print the samples of ranks 0 and 1 in epochs 0 and 1.",

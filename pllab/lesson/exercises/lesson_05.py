@@ -1,6 +1,6 @@
 """The exercises of lesson 05: the same start, the same gradient, the same weight for every target, and all of it."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_05_average as average
 from pllab.lesson.exercises import lesson_05_start as start
 from pllab.lesson.exercises import lesson_05_tokens as tokens
@@ -13,7 +13,7 @@ EXERCISES = (
         minutes=5,
         difficulty=1,
         deadline_s=60.0,
-        cases=(start.all_parameters, start.everything_else, start.in_place),
+        cases=cases_of(start),
         hints=(
             "Print one weight on every rank before and after. Then print something that is no parameter, such as the "
             "running mean of a batch norm.",
@@ -32,7 +32,7 @@ EXERCISES = (
         minutes=8,
         difficulty=2,
         deadline_s=60.0,
-        cases=(average.the_mean, average.skipped, average.few_messages, average.equals_one_process),
+        cases=cases_of(average),
         hints=(
             "Compare your gradient with the mean of what the ranks had, number by number: is the ratio constant? "
             "Which parameters have no gradient at all?",
@@ -49,7 +49,7 @@ EXERCISES = (
         minutes=12,
         difficulty=3,
         deadline_s=60.0,
-        cases=(tokens.unequal, tokens.one_empty),
+        cases=cases_of(tokens),
         hints=(
             "Which rank's targets count more than others when every rank divides by its own number?",
             "One number has to travel: the number of targets on all ranks. Remember that average_gradients will divide "
@@ -66,7 +66,7 @@ EXERCISES = (
         minutes=15,
         difficulty=3,
         deadline_s=90.0,
-        cases=(train.shared, train.losses_returned, train.equal_models, train.equals_one_process),
+        cases=cases_of(train),
         hints=(
             "Train on one rank and on two, and print the losses side by side. Is the first one the same? Then the "
             "start and the shares are right. Is the second one the same? Then the gradient is.",

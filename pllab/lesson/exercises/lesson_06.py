@@ -1,6 +1,6 @@
 """The exercises of lesson 06: one flat message, messages while backward runs, one set for several backwards."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_06_accumulate as accumulation
 from pllab.lesson.exercises import lesson_06_flat as flat
 from pllab.lesson.exercises import lesson_06_overlap as overlap
@@ -12,7 +12,7 @@ EXERCISES = (
         minutes=12,
         difficulty=2,
         deadline_s=60.0,
-        cases=(flat.in_place, flat.keeps_digits, flat.leaves_none, flat.few_messages, flat.nothing),
+        cases=cases_of(flat),
         hints=(
             "Write two gradients side by side on paper, w w w w w w b b, with the shape of each above it. What do "
             "you need to know to get the second one back from the row of numbers?",
@@ -30,7 +30,7 @@ EXERCISES = (
         minutes=40,
         difficulty=3,
         deadline_s=60.0,
-        cases=(overlap.starts_in_backward, overlap.really_waits, overlap.two_steps, overlap.same_order),
+        cases=cases_of(overlap),
         hints=(
             "On paper, take three layers: which gradient comes first, and which last? At which of these moments can "
             "a message leave, and what is left to do when backward has ended?",
@@ -48,7 +48,7 @@ EXERCISES = (
         minutes=8,
         difficulty=1,
         deadline_s=60.0,
-        cases=(accumulation.one_graph_at_a_time, accumulation.one_set_of_messages, accumulation.equals_one_process),
+        cases=cases_of(accumulation),
         hints=(
             "Backward adds to the gradients that are there. After three backwards, how many times too large are they?",
             "Two places matter: what you call backward on, and where you average, in the loop or after it.",

@@ -1,6 +1,6 @@
 """The exercises of lesson 07: cut where the device changes, cut where it balances, tie what the cut has torn."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_07_balance as balancing
 from pllab.lesson.exercises import lesson_07_split as splitting
 from pllab.lesson.exercises import lesson_07_tied as tied
@@ -11,7 +11,7 @@ EXERCISES = (
         title="Cut where the device changes",
         minutes=8,
         difficulty=1,
-        cases=(splitting.consecutive, splitting.silent, splitting.again),
+        cases=cases_of(splitting),
         hints=(
             "Write the devices of six layers in a row, some of them missing, and draw a line wherever a new stage "
             "begins. What did you have to remember from the layer before?",
@@ -28,7 +28,7 @@ EXERCISES = (
         title="The cut that balances",
         minutes=15,
         difficulty=3,
-        cases=(balancing.optimal, balancing.any_unit, balancing.edges, balancing.too_many),
+        cases=cases_of(balancing),
         hints=(
             "Every stage waits for the slowest one. Take five layers, cut them in two ways, and compare the largest "
             "stage costs, nothing else.",
@@ -46,7 +46,7 @@ EXERCISES = (
         title="One weight on two stages",
         minutes=12,
         difficulty=2,
-        cases=(tied.one_call, tied.three_steps, tied.missing, tied.two_tensors, tied.other_types),
+        cases=cases_of(tied),
         hints=(
             "The plain model uses one weight twice. What does backward do with the two uses?",
             "Backward adds up both uses, and each copy knows only its own. So both copies need the sum, and you need "

@@ -1,6 +1,6 @@
 """The exercises of lesson 09: tasks that remember, a cycle on workers, a whole batch, a cut graph, a whole step."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_09_compute as on_workers
 from pllab.lesson.exercises import lesson_09_cut as two_graphs
 from pllab.lesson.exercises import lesson_09_forward as whole_batch
@@ -13,7 +13,7 @@ EXERCISES = (
         title="Tasks that remember their pair",
         minutes=8,
         difficulty=1,
-        cases=(tasks.late_workers,),
+        cases=cases_of(tasks),
         hints=(
             "When the workers run late, all tasks compute the same pair. Which pair is it?",
             "A function looks i and j up when you call it, not when you make it. What are they by then?",
@@ -26,7 +26,7 @@ EXERCISES = (
         title="One clock cycle on the workers",
         minutes=15,
         difficulty=3,
-        cases=(on_workers.results, on_workers.on_workers, on_workers.together, on_workers.exception),
+        cases=cases_of(on_workers),
         hints=(
             "If your loop waits for a result before it gives out the next task, two stages never work at the same "
             "time.",
@@ -43,7 +43,7 @@ EXERCISES = (
         title="A whole batch through the pipe",
         minutes=7,
         difficulty=2,
-        cases=(whole_batch.cycles, whole_batch.outputs),
+        cases=cases_of(whole_batch),
         hints=(
             "Take three steps: cut the batch by rows, run the clock cycles, and join the rows in their old order.",
             "Torch has two ways to cut: split takes the number of rows in a piece, chunk the number of pieces. The "
@@ -57,7 +57,7 @@ EXERCISES = (
         title="Cut the graph",
         minutes=6,
         difficulty=2,
-        cases=(two_graphs.cut, two_graphs.gradients),
+        cases=cases_of(two_graphs),
         hints=(
             "With one graph, backward of the loss runs through both stages. Where must it stop, so that you can call "
             "the first stage's backward somewhere else?",
@@ -72,14 +72,7 @@ EXERCISES = (
         title="Forward and backward on the workers",
         minutes=30,
         difficulty=3,
-        cases=(
-            whole_step.values,
-            whole_step.threads,
-            whole_step.together,
-            whole_step.grad_mode,
-            whole_step.shared_weight,
-            whole_step.exceptions,
-        ),
+        cases=cases_of(whole_step),
         hints=(
             "Make it right with one stage and one micro-batch first, then with several. If the check says that "
             "backward ran on the caller's own thread, look for the line that calls it.",

@@ -1,6 +1,6 @@
 """The exercises of lesson 10: the rows of 1F1B, a row that lets go, and a stage that computes twice to keep less."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_10_checkpoint as twice
 from pllab.lesson.exercises import lesson_10_free as free
 from pllab.lesson.exercises import lesson_10_order as order
@@ -11,14 +11,7 @@ EXERCISES = (
         title="One forward, one backward",
         minutes=12,
         difficulty=2,
-        cases=(
-            order.complete,
-            order.can_run,
-            order.holds_few,
-            order.as_quick,
-            order.fewer_than_stages,
-            order.one_stage,
-        ),
+        cases=cases_of(order),
         hints=(
             "Write down the rows for 3 stages and 4 micro-batches. The last stage can go back at once: F0 B0 F1 B1 "
             "and so on. When does the first gradient reach the stage before it?",
@@ -35,7 +28,7 @@ EXERCISES = (
         title="Let go of what is not needed",
         minutes=10,
         difficulty=2,
-        cases=(free.same_result, free.in_order, free.few_bytes, free.no_graph),
+        cases=cases_of(free),
         hints=(
             "A micro-batch needs its graph from its forward to its backward. Where does your function keep the graph, "
             "and when does it let go?",
@@ -51,16 +44,7 @@ EXERCISES = (
         title="A stage that keeps only its input",
         minutes=22,
         difficulty=3,
-        cases=(
-            twice.same_output,
-            twice.keeps_little,
-            twice.same_gradients,
-            twice.first_stage,
-            twice.tokens_and_frozen,
-            twice.same_masks,
-            twice.several,
-            twice.leaves_no_trace,
-        ),
+        cases=cases_of(twice),
         hints=(
             "With dropout off, are the gradients right? With dropout on, does the second forward drop the same "
             "numbers as the first?",

@@ -1,6 +1,6 @@
 """The exercises of lesson 11: a backward in halves, interleaved rows, and a schedule whose W's fill the holes."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_11_halves as halves
 from pllab.lesson.exercises import lesson_11_interleaved as interleaved
 from pllab.lesson.exercises import lesson_11_late as late
@@ -11,14 +11,7 @@ EXERCISES = (
         title="A backward in halves",
         minutes=10,
         difficulty=2,
-        cases=(
-            halves.two_halves,
-            halves.right_input,
-            halves.input_first,
-            halves.right_weights,
-            halves.nothing_twice,
-            halves.in_any_order,
-        ),
+        cases=cases_of(halves),
         hints=(
             "Start with one layer. Its backward makes two matrix products: which of them does the layer before it "
             "wait for?",
@@ -34,13 +27,7 @@ EXERCISES = (
         title="Interleaved rows",
         minutes=15,
         difficulty=3,
-        cases=(
-            interleaved.complete,
-            interleaved.no_circle,
-            interleaved.short_bubble,
-            interleaved.slow_messages,
-            interleaved.little_memory,
-        ),
+        cases=cases_of(interleaved),
         hints=(
             "Write down the forwards of one rank, in order, for two ranks with two stages each and four "
             "micro-batches. Which stage runs the third one?",
@@ -58,7 +45,7 @@ EXERCISES = (
         title="W fills the hole",
         minutes=24,
         difficulty=3,
-        cases=(late.complete, late.can_run, late.fits, late.short),
+        cases=cases_of(late),
         hints=(
             "Start from 1F1B with every backward split and each W right behind its I. Simulate it with three ranks: "
             "which rank waits for an I while the rank that owes it works on a W?",

@@ -1,6 +1,6 @@
 """The exercises of lesson 12: a split MLP, the two steps around it, the heads of a rank, the loss on split words."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_12_heads as heads
 from pllab.lesson.exercises import lesson_12_loss as loss
 from pllab.lesson.exercises import lesson_12_mlp as mlp
@@ -13,7 +13,7 @@ EXERCISES = (
         minutes=10,
         difficulty=2,
         deadline_s=120.0,
-        cases=(mlp.forward_equal, mlp.gradient_of_x, mlp.shares, mlp.share_of_work, mlp.bias_once, mlp.two_messages),
+        cases=cases_of(mlp),
         hints=(
             "Draw the matrices for two ranks and colour what rank 0 has. Which numbers of the hidden layer can it "
             "compute alone? What is missing in its product with its rows of B?",
@@ -31,7 +31,7 @@ EXERCISES = (
         minutes=10,
         difficulty=2,
         deadline_s=120.0,
-        cases=(pair.f_right, pair.g_right, pair.one_message_each, pair.leaves_them_alone, pair.x_elsewhere, pair.alone),
+        cases=cases_of(pair),
         hints=(
             "Write four cells on paper: f and g, forward and backward. Each cell holds either nothing or an "
             "all-reduce. Which two hold one?",
@@ -48,7 +48,7 @@ EXERCISES = (
         title="The heads of a rank",
         minutes=7,
         difficulty=2,
-        cases=(heads.makes_its_heads, heads.refuses),
+        cases=cases_of(heads),
         hints=(
             "Write down the columns for 2 heads of 2 numbers: 12 columns, q0 q0 q1 q1 and so on. Which of them does "
             "head 1 need?",
@@ -65,7 +65,7 @@ EXERCISES = (
         minutes=15,
         difficulty=3,
         deadline_s=120.0,
-        cases=(loss.losses_equal, loss.stable, loss.gradients_equal, loss.few_bytes),
+        cases=cases_of(loss),
         hints=(
             "The loss of a token is the logarithm of a sum over all words, minus one logit. Which of these numbers "
             "can a rank not compute alone, and how few bytes do they need?",

@@ -1,6 +1,6 @@
 """The exercises of lesson 13: an optimizer and a sum in parts, a unit at a time, a checkpoint of all parts."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_13_adam as adam
 from pllab.lesson.exercises import lesson_13_gather as gather
 from pllab.lesson.exercises import lesson_13_scatter as scatter
@@ -12,7 +12,7 @@ EXERCISES = (
         title="An optimizer in parts",
         minutes=12,
         difficulty=2,
-        cases=(adam.even, adam.uneven, adam.small_state, adam.few_bytes),
+        cases=cases_of(adam),
         hints=(
             "For 10 numbers on 3 ranks, write down which numbers each rank steps. How long is the shortest part, and "
             "what sizes does a message need in which all ranks take part?",
@@ -30,7 +30,7 @@ EXERCISES = (
         title="A sum in parts",
         minutes=10,
         difficulty=2,
-        cases=(scatter.even, scatter.uneven, scatter.gaps, scatter.nothing_else, scatter.few_bytes),
+        cases=cases_of(scatter),
         hints=(
             "Print the length of what each rank gives to the collective. Do all ranks have a gradient for the same "
             "parameters?",
@@ -48,7 +48,7 @@ EXERCISES = (
         title="Gather, use, free",
         minutes=20,
         difficulty=3,
-        cases=(units.same_loss, units.same_gradients, units.few_whole, units.reduced_early, units.few_bytes),
+        cases=cases_of(units),
         hints=(
             "Run three units forward with autograd on, and list the tensors that backward will need. Which of them "
             "are weights?",
@@ -67,7 +67,7 @@ EXERCISES = (
         title="A checkpoint of all parts",
         minutes=10,
         difficulty=2,
-        cases=(gather.whole_on_0, gather.other_models, gather.only_0, gather.stays),
+        cases=cases_of(gather),
         hints=(
             "Which rank needs the whole, and which ranks only give? How many names has a tied weight, and how many "
             "places in the flat tensor?",

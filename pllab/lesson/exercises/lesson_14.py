@@ -1,6 +1,6 @@
 """The exercises of lesson 14: coordinates and groups, two reductions in order, a norm over the mesh, and a plan."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_14_arrange as arrange
 from pllab.lesson.exercises import lesson_14_norm as norm
 from pllab.lesson.exercises import lesson_14_plan as plan
@@ -12,7 +12,7 @@ EXERCISES = (
         title="Coordinates and groups",
         minutes=10,
         difficulty=2,
-        cases=(arrange.coordinates, arrange.lines, arrange.other_axes),
+        cases=cases_of(arrange),
         hints=(
             "Draw eight ranks as two blocks of two rows and two columns. Which ranks does rank 5 share a row with, a "
             "column, a place in the block?",
@@ -29,7 +29,7 @@ EXERCISES = (
         minutes=8,
         difficulty=2,
         deadline_s=60.0,
-        cases=(tied.right_sums, tied.other_places, tied.few_bytes),
+        cases=cases_of(tied),
         hints=(
             "After a reduce-scatter, which places of a rank's buffer hold a sum, and what do the others hold?",
             "The two ends own different shares, so after the reduce-scatter one of them may hold the finished sum of "
@@ -44,7 +44,7 @@ EXERCISES = (
         title="Count every number once",
         minutes=15,
         difficulty=2,
-        cases=(norm.split_only, norm.replicas, norm.tied, norm.one_message, norm.small_types),
+        cases=cases_of(norm),
         hints=(
             "Four ranks have the same gradient of a bias. How often does the sum of squares over all ranks count it?",
             "Within a stage, how many ranks have the same numbers of a gradient? Only the sizes of dp and tp matter, "
@@ -60,7 +60,7 @@ EXERCISES = (
         title="A plan",
         minutes=18,
         difficulty=2,
-        cases=(plan.fast, plan.fits, plan.nothing_fits, plan.priced_once),
+        cases=cases_of(plan),
         hints=(
             "List all layouts of 12 ranks on paper. How many are there, and does your function try each of them?",
             "Three things rule a layout out: its product, a ValueError from price, too many bytes. Compare what is "

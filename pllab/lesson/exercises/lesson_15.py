@@ -1,6 +1,6 @@
 """The exercises of lesson 15: where ranks part, who waits for whom, and a diagnosis from the records alone."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_15_causes as causes
 from pllab.lesson.exercises import lesson_15_parting as parting
 from pllab.lesson.exercises import lesson_15_waits as waits
@@ -11,13 +11,7 @@ EXERCISES = (
         title="Where the ranks part",
         minutes=8,
         difficulty=1,
-        cases=(
-            parting.other_calls,
-            parting.other_shapes,
-            parting.no_difference,
-            parting.by_number,
-            parting.not_messages,
-        ),
+        cases=cases_of(parting),
         hints=(
             "Lay the records side by side, a column for each rank and a line for each number. At which line is the "
             "first entry that does not fit?",
@@ -33,14 +27,7 @@ EXERCISES = (
         title="Who waits for whom",
         minutes=10,
         difficulty=2,
-        cases=(
-            waits.nobody,
-            waits.for_the_absent,
-            waits.for_the_different,
-            waits.for_the_other_end,
-            waits.from_the_first,
-            waits.by_number,
-        ),
+        cases=cases_of(waits),
         hints=(
             "Draw the arrows for one ward by hand. From which call of a rank does an arrow start, and at which ranks "
             "does it end?",
@@ -57,7 +44,7 @@ EXERCISES = (
         title="The diagnosis",
         minutes=20,
         difficulty=3,
-        cases=(causes.parted, causes.in_sends, causes.swallowed, causes.not_stuck),
+        cases=cases_of(causes),
         hints=(
             "Sort the eight causes first: which leave a rank stuck, and of those, which leave ranks with different "
             "calls? What else do the records of the remaining wards tell?",

@@ -11,7 +11,7 @@ from itertools import product
 from statistics import mean, median
 from typing import Any
 
-from pllab.lesson.exercise import Exercise, case
+from pllab.lesson.exercise import Exercise, case, cases_of
 from pllab.lesson.exercises import lesson_16_winner as fair
 from pllab.lesson.mistakes import Mistake, compare
 
@@ -111,7 +111,7 @@ EXERCISES = (
         title="Name the winner, or nobody",
         minutes=12,
         difficulty=2,
-        cases=fair.CASES,
+        cases=cases_of(fair),
         hints=(
             "An entrant that forgets the optimizer is the fastest of all. Does your function name it?",
             "There are two questions. The losses say who counts, and then the seconds say who of those won. An entrant "

@@ -134,7 +134,3 @@ def races_by_chance(winner: Winner) -> None:
         times = {name: [chance.choice([1.0, 1.5, 2.0, 3.0]) for _ in range(1 + number % 3)] for name in names}
         questions.append((times, losses))
     _judge(winner, questions)
-
-
-_WINS = (clear_winner, nobody_wins, draw_is_no_win)
-CASES = (*_WINS, unfair_entrants, as_close_as_asked, close_to_the_baseline, races_by_chance)

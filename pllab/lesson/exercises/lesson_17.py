@@ -1,6 +1,6 @@
 """The exercises of lesson 17: read a schedule, find the circle in an illegal one, and bubble golf."""
 
-from pllab.lesson.exercise import Exercise
+from pllab.lesson.exercise import Exercise, cases_of
 from pllab.lesson.exercises import lesson_17_circle as circle
 from pllab.lesson.exercises import lesson_17_golf as golf
 from pllab.lesson.exercises import lesson_17_price as price
@@ -11,7 +11,7 @@ EXERCISES = (
         title="The price tag of a schedule",
         minutes=10,
         difficulty=2,
-        cases=(price.right_memory, price.right_messages),
+        cases=cases_of(price),
         hints=(
             "Take the rows of 1F1B on two ranks with three micro-batches and a pencil. How many does rank 0 hold after"
             " each action? Which results leave a rank?",
@@ -27,7 +27,7 @@ EXERCISES = (
         title="Find the circle",
         minutes=10,
         difficulty=3,
-        cases=(circle.two_ranks, circle.own_row, circle.legal, circle.long_ones, circle.random_ones),
+        cases=cases_of(circle),
         hints=(
             "Let every rank go on as far as it can. Where does each one stop, and what is it waiting for?",
             "A stuck action waits for one that has not run. That one waits too, or stands behind an action that does. "
@@ -43,7 +43,7 @@ EXERCISES = (
         title="Bubble golf",
         minutes=15,
         difficulty=3,
-        cases=(golf.right_size, golf.complete, golf.can_run, golf.fits, golf.par),
+        cases=cases_of(golf),
         hints=(
             "Split every backward. Play in the editor and look at the rank that waits: what does it wait for?",
             "An I that another rank waits for comes first, then an F that fits. A W goes where the rank would wait, or"
