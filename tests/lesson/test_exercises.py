@@ -19,7 +19,7 @@ import pytest
 
 from pllab.lesson import Exercise, Outcome, check
 from pllab.lesson.exercise import exercises_of
-from pllab.lesson.exercises import lesson_09_compute
+from pllab.lesson.exercises import lesson_09_bench
 from tests.lesson.judge import judged, name_of
 
 Solution = Callable[..., Any]
@@ -55,7 +55,7 @@ def right_ones(exercise: Exercise) -> list[Solution]:
 
 def assert_refused(exercise: Exercise, wrong: Iterable[tuple[Solution, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with its hint, and no two alike; all are judged before any complaint, so that one run tells everything."""
-    monkeypatch.setattr(lesson_09_compute, "MEETING_S", 0.5)  # a sequential solution waits this long
+    monkeypatch.setattr(lesson_09_bench, "MEETING_S", 0.5)  # a sequential solution waits this long
     found = {name_of(solution): (judged(exercise.id, solution), hint_id) for solution, hint_id in wrong}
     bad = [
         f"{name}, which is {hint_id or 'wrong'}: {verdict}"

@@ -95,7 +95,7 @@ def test_a_statement_is_short(path):
 
 
 @every_lesson
-def test_a_lesson_has_an_end_and_asks_before_it_measures(path):
+def test_a_lesson_has_few_cells_and_asks_for_a_prediction(path):
     cells = _read(path).cells
     assert len(cells) <= MOST_CELLS
     assert any(re.search(r"\bpredict\(", cell.source) for cell in cells if cell.cell_type == "code")

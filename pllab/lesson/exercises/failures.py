@@ -68,21 +68,31 @@ def refuse_failures(attempts: Sequence[Attempt], what: str) -> None:
         if one.left:
             raise Wrong(
                 "not_waited",
-                f"{what}, rank {rank} came back while {one.left[0]} was still under way. Wait for what an asynchronous "
-                "call returns: only then is its tensor ready.",
+                f"{what}, rank {rank} came back while {one.left[0]} was still under way. Wait for its handle.",
             )
     if any(one.late for one in attempts):
         raise Wrong("deadlock", _deadlock(attempts, what))
 
 
-def refuse_alone(attempts: Sequence[Attempt]) -> None:
-    """Refuse a rank alone in its world that sent a message, or failed at it.
+def refuse_collectives(where: str, attempts: Sequence[Attempt], what: str) -> None:
+    """Refuse ranks that call anything but send and receive, of which they should make `what`.
+
+    Raises:
+        Wrong: they do.
+    """
+    others = [message.name for one in attempts for message in one.messages if message.name not in ("send", "receive")]
+    if others:
+        raise Wrong("collective", f"{where}, your function called {others[0]}; make {what} of send and receive only.")
+
+
+def refuse_alone(program: Program, solution: Any, plan: Plan) -> None:
+    """Refuse a rank alone in its world that sent a message, or failed at it, in any call of the program.
 
     Raises:
         Wrong: it did.
         NotImplementedError: the function is the stub.
     """
-    for one in attempts:
+    for one in seen_in_world(program, solution, plan, 1)[0].values():
         if one.kind == "NotImplementedError":
             raise NotImplementedError
         if one.error or one.messages:
@@ -113,13 +123,13 @@ def agree(messages: Sequence[Sequence[Message]]) -> None:
             said = ", ".join(f"rank {rank} {call.name} of {prod(call.shape)}" for rank, call in made)
             raise Wrong(
                 "other_order",
-                f"Call {number} is not the same on all ranks ({said} numbers); calls are paired by order.",
+                f"Call {number} differs between ranks ({said} numbers); calls are paired by order.",
             )
         if len(there) < len(row):
             counts = ", ".join(str(len(rank)) for rank in ours)
             raise Wrong(
                 "not_all_ranks",
-                f"The ranks made {counts} collective calls; a rank that makes one waits until all others make it too.",
+                f"The ranks made {counts} collective calls; each waits until all ranks make it.",
             )
 
 
@@ -145,7 +155,7 @@ def _cause(world: World, size: int) -> Wrong | Undecided:
     if late := [rank for rank, log in enumerate(world.logs) if log.late]:
         return Wrong(
             "hang",
-            f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s. Something waits for ever.",
+            f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s. It waits for ever.",
         )
     if not all(log.began for log in world.logs):
         return Undecided(f"the ranks of the world of {size} did not all begin in time ({world.ended})")

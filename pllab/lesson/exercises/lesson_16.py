@@ -48,7 +48,7 @@ _MISTAKES = [
     ),
     Mistake(
         "hides_a_loss",
-        "A contender that lost every round has a result as well, below 1.",
+        "A contender that lost every round has a result too, below 1.",
         when=lambda answer, *times: answer is None and max(_ratios(*times)) < 1,
     ),
 ]

@@ -119,7 +119,7 @@ def close_to_the_baseline(winner: Winner) -> None:
     _judge(winner, [({"lane": [3.0], "data": [2.0], "pipe": [1.0]}, {"lane": _LOSSES, **losses})])
 
 
-@case("races by chance")
+@case("races drawn at random")
 def races_by_chance(winner: Winner) -> None:
     """Two to five entrants, one to three rounds; a quarter of them learns something else."""
     chance = random.Random(1606)
