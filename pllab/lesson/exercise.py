@@ -110,7 +110,6 @@ class Exercise:
 
     id: str
     title: str
-    minutes: int
     difficulty: int
     cases: tuple[Case, ...]
     hints: tuple[str, str, str]

@@ -73,7 +73,9 @@ def test_exercises_are_those_of_the_registry(path):
     for exercise in exercises_of(lesson):
         start = f"{lesson}-ex{exercise.id.partition('.')[2]}"
         text = cells[start].source
-        assert f"### Exercise {exercise.id} {exercise.title} ({exercise.minutes} min," in text
+        difficulty = "●" * exercise.difficulty + "○" * (3 - exercise.difficulty)
+        heading = rf"^### Exercise {exercise.id} {re.escape(exercise.title)} \(\d+ min, {difficulty}\)$"
+        assert re.search(heading, text, re.MULTILINE)
         assert re.findall(r"</summary>\n\n(.*?)\n\n</details>", text, re.DOTALL) == list(exercise.hints)
         assert "raise NotImplementedError" in cells[f"{start}-stub"].source
         check = cells[f"{start}-check"]

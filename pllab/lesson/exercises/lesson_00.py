@@ -97,7 +97,6 @@ EXERCISES = (
     Exercise(
         id="00.1",
         title="My share of the work",
-        minutes=4,
         difficulty=1,
         cases=(fair_shares, odd_items, leaves_the_list),
         hints=(

@@ -134,7 +134,6 @@ EXERCISES = (
     Exercise(
         id="01.1",
         title="A rate over uneven batches",
-        minutes=6,
         difficulty=1,
         cases=(uneven, edges, no_rate),
         hints=(
@@ -149,7 +148,6 @@ EXERCISES = (
     Exercise(
         id="01.2",
         title="A clock for any device",
-        minutes=12,
         difficulty=2,
         cases=cases_of(clock),
         hints=(
@@ -166,7 +164,6 @@ EXERCISES = (
     Exercise(
         id="01.3",
         title="Which limit bounds it",
-        minutes=8,
         difficulty=2,
         cases=(product_and_norm, one_kind_of_work, messages, ties, by_chance),
         hints=(

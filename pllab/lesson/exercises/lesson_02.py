@@ -9,7 +9,6 @@ EXERCISES = (
     Exercise(
         id="02.1",
         title="Pass it on",
-        minutes=18,
         difficulty=2,
         cases=cases_of(ring),
         hints=(
@@ -26,7 +25,6 @@ EXERCISES = (
     Exercise(
         id="02.2",
         title="Enter with a deadline",
-        minutes=12,
         difficulty=1,
         cases=cases_of(enter),
         hints=(
@@ -44,7 +42,6 @@ EXERCISES = (
     Exercise(
         id="02.3",
         title="Groups inside the world",
-        minutes=12,
         difficulty=2,
         cases=cases_of(subgroups),
         hints=(

@@ -9,7 +9,6 @@ EXERCISES = (
     Exercise(
         id="03.1",
         title="Down the tree",
-        minutes=12,
         difficulty=2,
         cases=cases_of(tree),
         hints=(
@@ -28,7 +27,6 @@ EXERCISES = (
     Exercise(
         id="03.2",
         title="Around the ring",
-        minutes=30,
         difficulty=3,
         cases=cases_of(ring),
         hints=(
@@ -49,7 +47,6 @@ EXERCISES = (
     Exercise(
         id="03.3",
         title="Alpha and beta",
-        minutes=10,
         difficulty=2,
         cases=cases_of(fit),
         hints=(

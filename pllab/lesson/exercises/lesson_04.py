@@ -8,7 +8,6 @@ EXERCISES = (
     Exercise(
         id="04.1",
         title="Shares that lose nothing",
-        minutes=18,
         difficulty=2,
         cases=cases_of(shares),
         hints=(
@@ -27,7 +26,6 @@ EXERCISES = (
     Exercise(
         id="04.2",
         title="Loaders in step, epoch after epoch",
-        minutes=27,
         difficulty=3,
         cases=cases_of(loader),
         hints=(

@@ -10,7 +10,6 @@ EXERCISES = (
     Exercise(
         id="05.1",
         title="The same start",
-        minutes=5,
         difficulty=1,
         deadline_s=60.0,
         cases=cases_of(start),
@@ -29,7 +28,6 @@ EXERCISES = (
     Exercise(
         id="05.2",
         title="The same gradient",
-        minutes=8,
         difficulty=2,
         deadline_s=60.0,
         cases=cases_of(average),
@@ -46,7 +44,6 @@ EXERCISES = (
     Exercise(
         id="05.3",
         title="The same weight for every target",
-        minutes=12,
         difficulty=3,
         deadline_s=60.0,
         cases=cases_of(tokens),
@@ -63,7 +60,6 @@ EXERCISES = (
     Exercise(
         id="05.4",
         title="Your own training",
-        minutes=15,
         difficulty=3,
         deadline_s=90.0,
         cases=cases_of(train),

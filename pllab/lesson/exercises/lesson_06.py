@@ -9,7 +9,6 @@ EXERCISES = (
     Exercise(
         id="06.1",
         title="One flat message",
-        minutes=12,
         difficulty=2,
         deadline_s=60.0,
         cases=cases_of(flat),
@@ -27,7 +26,6 @@ EXERCISES = (
     Exercise(
         id="06.2",
         title="Messages while backward runs",
-        minutes=40,
         difficulty=3,
         deadline_s=60.0,
         cases=cases_of(overlap),
@@ -45,7 +43,6 @@ EXERCISES = (
     Exercise(
         id="06.3",
         title="Several backwards, one set of messages",
-        minutes=8,
         difficulty=1,
         deadline_s=60.0,
         cases=cases_of(accumulation),

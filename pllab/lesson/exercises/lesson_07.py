@@ -9,7 +9,6 @@ EXERCISES = (
     Exercise(
         id="07.1",
         title="Cut where the device changes",
-        minutes=8,
         difficulty=1,
         cases=cases_of(splitting),
         hints=(
@@ -26,7 +25,6 @@ EXERCISES = (
     Exercise(
         id="07.2",
         title="The cut that balances",
-        minutes=15,
         difficulty=3,
         cases=cases_of(balancing),
         hints=(
@@ -44,7 +42,6 @@ EXERCISES = (
     Exercise(
         id="07.3",
         title="One weight on two stages",
-        minutes=12,
         difficulty=2,
         cases=cases_of(tied),
         hints=(

@@ -8,7 +8,6 @@ EXERCISES = (
     Exercise(
         id="08.1",
         title="Clock cycles",
-        minutes=10,
         difficulty=2,
         cases=clock.CASES,
         hints=(
@@ -24,7 +23,6 @@ EXERCISES = (
     Exercise(
         id="08.2",
         title="One bubble, two numbers",
-        minutes=6,
         difficulty=1,
         cases=(bubble.fraction_everywhere, bubble.overhead_everywhere, bubble.no_bubble),
         hints=(
@@ -38,7 +36,6 @@ EXERCISES = (
     Exercise(
         id="08.3",
         title="How many micro-batches are enough",
-        minutes=7,
         difficulty=2,
         cases=(bubble.fewest_that_are_enough, bubble.one_is_enough),
         hints=(

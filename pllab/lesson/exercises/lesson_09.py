@@ -11,7 +11,6 @@ EXERCISES = (
     Exercise(
         id="09.1",
         title="Tasks that remember their pair",
-        minutes=8,
         difficulty=1,
         cases=cases_of(tasks),
         hints=(
@@ -24,7 +23,6 @@ EXERCISES = (
     Exercise(
         id="09.2",
         title="One clock cycle on the workers",
-        minutes=15,
         difficulty=3,
         cases=cases_of(on_workers),
         hints=(
@@ -41,7 +39,6 @@ EXERCISES = (
     Exercise(
         id="09.3",
         title="A whole batch through the pipe",
-        minutes=7,
         difficulty=2,
         cases=cases_of(whole_batch),
         hints=(
@@ -55,7 +52,6 @@ EXERCISES = (
     Exercise(
         id="09.4",
         title="Cut the graph",
-        minutes=6,
         difficulty=2,
         cases=cases_of(two_graphs),
         hints=(
@@ -70,7 +66,6 @@ EXERCISES = (
     Exercise(
         id="09.5",
         title="Forward and backward on the workers",
-        minutes=30,
         difficulty=3,
         cases=cases_of(whole_step),
         hints=(

@@ -9,7 +9,6 @@ EXERCISES = (
     Exercise(
         id="10.1",
         title="One forward, one backward",
-        minutes=12,
         difficulty=2,
         cases=cases_of(order),
         hints=(
@@ -26,7 +25,6 @@ EXERCISES = (
     Exercise(
         id="10.2",
         title="Let go of what is not needed",
-        minutes=10,
         difficulty=2,
         cases=cases_of(free),
         hints=(
@@ -42,7 +40,6 @@ EXERCISES = (
     Exercise(
         id="10.3",
         title="A stage that keeps only its input",
-        minutes=22,
         difficulty=3,
         cases=cases_of(twice),
         hints=(

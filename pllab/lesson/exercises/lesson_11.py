@@ -9,7 +9,6 @@ EXERCISES = (
     Exercise(
         id="11.1",
         title="A backward in halves",
-        minutes=10,
         difficulty=2,
         cases=cases_of(halves),
         hints=(
@@ -25,7 +24,6 @@ EXERCISES = (
     Exercise(
         id="11.2",
         title="Interleaved rows",
-        minutes=15,
         difficulty=3,
         cases=cases_of(interleaved),
         hints=(
@@ -43,7 +41,6 @@ EXERCISES = (
     Exercise(
         id="11.3",
         title="W fills the hole",
-        minutes=24,
         difficulty=3,
         cases=cases_of(late),
         hints=(

@@ -10,7 +10,6 @@ EXERCISES = (
     Exercise(
         id="12.1",
         title="Columns, then rows",
-        minutes=10,
         difficulty=2,
         deadline_s=120.0,
         cases=cases_of(mlp),
@@ -28,7 +27,6 @@ EXERCISES = (
     Exercise(
         id="12.2",
         title="The conjugate pair",
-        minutes=10,
         difficulty=2,
         deadline_s=120.0,
         cases=cases_of(pair),
@@ -46,7 +44,6 @@ EXERCISES = (
     Exercise(
         id="12.3",
         title="The heads of a rank",
-        minutes=7,
         difficulty=2,
         cases=cases_of(heads),
         hints=(
@@ -62,7 +59,6 @@ EXERCISES = (
     Exercise(
         id="12.4",
         title="The loss on split words",
-        minutes=15,
         difficulty=3,
         deadline_s=120.0,
         cases=cases_of(loss),

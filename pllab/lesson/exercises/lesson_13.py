@@ -10,7 +10,6 @@ EXERCISES = (
     Exercise(
         id="13.1",
         title="An optimizer in parts",
-        minutes=12,
         difficulty=2,
         cases=cases_of(adam),
         hints=(
@@ -28,7 +27,6 @@ EXERCISES = (
     Exercise(
         id="13.2",
         title="A sum in parts",
-        minutes=10,
         difficulty=2,
         cases=cases_of(scatter),
         hints=(
@@ -46,7 +44,6 @@ EXERCISES = (
     Exercise(
         id="13.3",
         title="Gather, use, free",
-        minutes=20,
         difficulty=3,
         cases=cases_of(units),
         hints=(
@@ -65,7 +62,6 @@ EXERCISES = (
     Exercise(
         id="13.4",
         title="A checkpoint of all parts",
-        minutes=10,
         difficulty=2,
         cases=cases_of(gather),
         hints=(

@@ -10,7 +10,6 @@ EXERCISES = (
     Exercise(
         id="14.1",
         title="Coordinates and groups",
-        minutes=10,
         difficulty=2,
         cases=cases_of(arrange),
         hints=(
@@ -26,7 +25,6 @@ EXERCISES = (
     Exercise(
         id="14.2",
         title="The order of two reductions",
-        minutes=8,
         difficulty=2,
         deadline_s=60.0,
         cases=cases_of(tied),
@@ -42,7 +40,6 @@ EXERCISES = (
     Exercise(
         id="14.3",
         title="Count every number once",
-        minutes=15,
         difficulty=2,
         cases=cases_of(norm),
         hints=(
@@ -58,7 +55,6 @@ EXERCISES = (
     Exercise(
         id="14.4",
         title="A plan",
-        minutes=18,
         difficulty=2,
         cases=cases_of(plan),
         hints=(

@@ -9,7 +9,6 @@ EXERCISES = (
     Exercise(
         id="15.1",
         title="Where the ranks part",
-        minutes=8,
         difficulty=1,
         cases=cases_of(parting),
         hints=(
@@ -25,7 +24,6 @@ EXERCISES = (
     Exercise(
         id="15.2",
         title="Who waits for whom",
-        minutes=10,
         difficulty=2,
         cases=cases_of(waits),
         hints=(
@@ -42,7 +40,6 @@ EXERCISES = (
     Exercise(
         id="15.3",
         title="The diagnosis",
-        minutes=20,
         difficulty=3,
         cases=cases_of(causes),
         hints=(

@@ -93,7 +93,6 @@ EXERCISES = (
     Exercise(
         id="16.1",
         title="A speed-up you can defend",
-        minutes=12,
         difficulty=2,
         cases=(drifting, any_number, within_the_spread, drawn_round, small_lead),
         hints=(
@@ -109,7 +108,6 @@ EXERCISES = (
     Exercise(
         id="16.2",
         title="Name the winner, or nobody",
-        minutes=12,
         difficulty=2,
         cases=cases_of(fair),
         hints=(

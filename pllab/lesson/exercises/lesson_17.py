@@ -9,7 +9,6 @@ EXERCISES = (
     Exercise(
         id="17.1",
         title="The price tag of a schedule",
-        minutes=10,
         difficulty=2,
         cases=cases_of(price),
         hints=(
@@ -25,7 +24,6 @@ EXERCISES = (
     Exercise(
         id="17.2",
         title="Find the circle",
-        minutes=10,
         difficulty=3,
         cases=cases_of(circle),
         hints=(
@@ -41,7 +39,6 @@ EXERCISES = (
     Exercise(
         id="17.3",
         title="Bubble golf",
-        minutes=15,
         difficulty=3,
         cases=cases_of(golf),
         hints=(
