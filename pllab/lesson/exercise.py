@@ -1,7 +1,7 @@
-"""An exercise: a few named cases that a right solution passes, and three hints.
+"""An exercise: a few named cases that a right solution passes.
 
-The wrong solutions it must refuse are in the tests. This file knows no lesson; the exercises are in
-`pllab.lesson.exercises`.
+The wrong solutions it must refuse are in the tests, its statement and three hints in the notebook. This file knows no
+lesson; the exercises are in `pllab.lesson.exercises`.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def cases_of(module: ModuleType) -> tuple[Case, ...]:
 class Exercise:
     """An exercise of a lesson.
 
-    `id` is "09.1", `difficulty` goes from 1 to 3, `hints` are the symptom, where to look, and the idea in words.
+    `id` is "09.1", `difficulty` goes from 1 to 3.
     `package` names what the package has of it, such as "pllab.parallel.average_gradients": that is refused as a
     solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
     called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
@@ -112,7 +112,6 @@ class Exercise:
     title: str
     difficulty: int
     cases: tuple[Case, ...]
-    hints: tuple[str, str, str]
     package: tuple[str, ...] = ()
     lends: bool = True
     deadline_s: float = 20.0

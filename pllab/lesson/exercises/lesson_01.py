@@ -136,28 +136,12 @@ EXERCISES = (
         title="A rate over uneven batches",
         difficulty=1,
         cases=(uneven, edges, no_rate),
-        hints=(
-            "Take a batch of 1,000 tokens in 1 s and one of 10 tokens in 1 s: how many tokens did you see, in how "
-            "long?",
-            "Look at what you average. A rate is already a quotient, and in a mean of quotients a tiny batch weighs "
-            "as much as a large one.",
-            "Add up everything first, tokens with tokens and seconds with seconds, and divide once at the end. Before "
-            "you divide, look for lists that do not fit together and for no time at all.",
-        ),
     ),
     Exercise(
         id="01.2",
         title="A clock for any device",
         difficulty=2,
         cases=cases_of(clock),
-        hints=(
-            "Draw one round as a line: where does the clock start, where does the work start, where does it end?",
-            "Look at the two moments at which you read the clock. At both of them the device's queue has to be empty. "
-            "A warm-up round is like the others, except that you drop its time.",
-            "In every round: wait for the device, read the clock, call, wait again, read the clock, keep the "
-            "difference. You may time the warm-up calls too, if you drop their times. The statistics module has the "
-            "median; Python's time module has clocks that only go forward.",
-        ),
         package=("pllab.bench.compare",),
         lends=False,
     ),
@@ -166,14 +150,6 @@ EXERCISES = (
         title="Which limit bounds it",
         difficulty=2,
         cases=(product_and_norm, one_kind_of_work, messages, ties, by_chance),
-        hints=(
-            "Work one out on paper: a machine of 100 FLOP/s and 10 bytes/s has 30 FLOP and 4 bytes to do. How long "
-            "does each take alone?",
-            "Look at the units. You cannot compare FLOP with bytes; you can compare the time that each of them needs "
-            "on this machine.",
-            "Three times: work over its rate, bytes over their rate, messages times their latency. The operation takes "
-            "at least as long as the longest of them, and that one has the name you return.",
-        ),
         package=("pllab.bench.roofline.bound_of",),
     ),
 )
