@@ -68,7 +68,8 @@ def refuse_failures(attempts: Sequence[Attempt], what: str) -> None:
         if one.left:
             raise Wrong(
                 "not_waited",
-                f"{what}, rank {rank} came back while {one.left[0]} was still under way. Wait for its handle.",
+                f"{what}, rank {rank} came back while {one.left[0]} was still under way. Wait for what an asynchronous "
+                "call returns: only then is its tensor ready.",
             )
     if any(one.late for one in attempts):
         raise Wrong("deadlock", _deadlock(attempts, what))
@@ -129,7 +130,7 @@ def agree(messages: Sequence[Sequence[Message]]) -> None:
             counts = ", ".join(str(len(rank)) for rank in ours)
             raise Wrong(
                 "not_all_ranks",
-                f"The ranks made {counts} collective calls; each waits until all ranks make it.",
+                f"The ranks made {counts} collective calls; a rank that makes one waits until all others make it too.",
             )
 
 
@@ -155,7 +156,7 @@ def _cause(world: World, size: int) -> Wrong | Undecided:
     if late := [rank for rank, log in enumerate(world.logs) if log.late]:
         return Wrong(
             "hang",
-            f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s. It waits for ever.",
+            f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s. Something waits for ever.",
         )
     if not all(log.began for log in world.logs):
         return Undecided(f"the ranks of the world of {size} did not all begin in time ({world.ended})")

@@ -60,7 +60,8 @@ def few_bytes(finish: Finish) -> None:
             if between > most:
                 raise Wrong(
                     "too_much_sent",
-                    f"Rank {rank} sends {between} bytes to the other end; the tied gradient has {most}. Send that.",
+                    f"Rank {rank} sends {between} bytes to the other end of the pipeline, and the gradient of the tied "
+                    f"weight has {most}. Nothing else is shared.",
                 )
             over_dp = [(message.name, message.num_bytes) for message in one.messages if message.group == one.value.dp]
             if over_dp != [("reduce_scatter", _BYTES * _SIZE)]:

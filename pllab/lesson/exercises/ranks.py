@@ -33,10 +33,10 @@ _enter_group = copied(comm.setup)  # exercise 02.2 asks for it
 Plan = tuple[tuple[int, ...], ...]
 """World sizes, meeting after meeting: `((3,), (2, 1))` is a world of 3, then one of 2 beside one of 1."""
 
+# Worlds of 1, 2 and 3 ranks: as a plan, their sizes, and every rank of each.
 UP_TO_3: Plan = ((3,), (2, 1))
 SIZES = (1, 2, 3)
 RANKS = [(size, rank) for size in SIZES for rank in range(size)]
-"""Worlds of 1, 2 and 3 ranks: as a plan, their sizes, and every rank of each."""
 
 DEADLINE_S = 5.0  # of a message, once all ranks are there
 LATE_S = 20.0  # of one world; for what waits elsewhere than in a message
