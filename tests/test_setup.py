@@ -14,6 +14,7 @@ from pllab.cli.flags import parse
 from pllab.cli.training import TrainOptions
 
 ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -51,8 +52,15 @@ def test_every_package_that_the_code_imports_is_named() -> None:
     assert wanted <= set(map(named, lines)), f"not in pyproject.toml: {wanted - set(map(named, lines))}"
 
 
-def test_the_readmes_words_for_other_codes_flags_are_typed_as_they_work() -> None:
-    table = (ROOT / "README.md").read_text().partition("| Other codes say | Here |")[2].partition("\n\n")[0]
+def text_of_all_pages() -> str:
+    return "\n".join(page.read_text() for page in PAGES)
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def test_the_words_for_other_codes_flags_are_typed_as_they_work() -> None:
+    table = text_of_all_pages().partition("| Other codes say | Here |")[2].partition("\n\n")[0]
     ours = [words for row in table.splitlines() for words in re.findall(r"`(--[^`]+)`", row.rpartition(" | ")[2])]
     commands = [
         words.replace(" N", " 2").replace("tinyshakespeare\\|openwebtext", "tinyshakespeare")
@@ -93,20 +101,29 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("make test")
 
 
-def test_every_link_of_the_readme_leads_somewhere() -> None:
-    text = (ROOT / "README.md").read_text()
-    targets = [target for target in re.findall(r"\]\(([^)#]+)", text) if "://" not in target]
-    assert targets
-    missing = [target for target in targets if not (ROOT / target).exists()]
+def links_of(page: Path) -> list[Path]:
+    """The files that a page links or shows."""
+    found = re.findall(r'\]\(([^)#]+)|(?:href|src|srcset)="([^"#]+)"', page.read_text())
+    return [page.parent / (first or second) for first, second in found if "://" not in first + second]
+
+
+@each_page
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    missing = [target for target in links_of(page) if not target.exists()]
     assert not missing
 
 
-def test_every_picture_of_the_readme_and_the_pages_behind_it_has_a_text() -> None:
-    for page in (ROOT / "README.md", ROOT / "docs" / "measured.md"):
-        pictures = [
-            first or second for first, second in re.findall(r'!\[([^\]]*)\]|<img[^>]* alt="([^"]*)"', page.read_text())
-        ]
-        assert pictures and all(len(text) > 30 for text in pictures)
+def test_the_readme_leads_to_every_page_and_every_lesson() -> None:
+    targets = {target.resolve() for target in links_of(ROOT / "README.md")}
+    assert {*PAGES[1:], *(ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")} <= targets
+
+
+@each_page
+def test_every_picture_of_a_page_has_a_text(page: Path) -> None:
+    pictures = re.findall(r"!\[|<img", page.read_text())
+    texts = re.findall(r'!\[([^\]]*)\]|<img[^>]* alt="([^"]*)"', page.read_text())
+    assert len(texts) == len(pictures) >= (page.name in ("README.md", "measured.md"))
+    assert all(len(first or second) > 30 for first, second in texts)
 
 
 def test_no_machine_path_is_committed() -> None:
@@ -120,17 +137,17 @@ def test_no_machine_path_is_committed() -> None:
             assert not re.search(r"(/home/|/root/|/Users/)[a-z]", line), f"{path.name}: {line.strip()[:80]}"
 
 
-@pytest.mark.parametrize("number", range(2))
-def test_the_readmes_python_runs_as_it_is_pasted(number: int) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
-    exec(compile(blocks[number], f"README.md, block {number}", "exec"), {})
+@pytest.mark.parametrize("number", range(3))
+def test_python_runs_as_it_is_pasted(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the last block writes studio.html
+    blocks = re.findall(r"^```python\n(.*?)^```", text_of_all_pages(), flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    exec(compile(blocks[number], f"block {number}", "exec"), {})
 
 
-def test_the_readmes_training_commands_are_accepted() -> None:
+def test_training_commands_are_accepted() -> None:
     """Also those for machines that are not here: axes, sizes and options fit each other."""
-    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
-    commands = re.findall(r"-m pllab train (--[^`\n]*)", text)
+    commands = re.findall(r"-m pllab train (--[^`\n]*)", text_of_all_pages().replace("\\\n", " "))
     assert len(commands) >= 9
     for command in commands:
         assert parse(TrainOptions, shlex.split(command), "train").config.world_size >= 1, command

@@ -27,6 +27,8 @@ class GradeOptions:
     """Processes that one solution may have at a time; a rank counts twice."""
     jobs: int = 2
     """Submissions that are graded at a time."""
+    unfenced: bool = False
+    """Run them without bubblewrap, in a container that has nothing to lose."""
 
     def __post_init__(self) -> None:
         require(bool(self.notebooks), "no notebook is given; write python -m pllab grade handed_in/*.ipynb")
@@ -61,13 +63,14 @@ def run(words: Sequence[str]) -> int:
 
     Raises:
         ValueError: an unknown flag, a value out of range, or a file that is not there.
-        RuntimeError: this system cannot watch the submissions.
+        RuntimeError: this system is no Linux, or has no bubblewrap that could start.
     """
     options = parse(GradeOptions, words, "grade", alone="notebooks")
     from pllab.lesson.grading import Sheet, grade  # torch takes seconds, and wrong flags are told before
-    from pllab.lesson.yard import Limits
+    from pllab.lesson.sandbox import Limits
 
-    limits = Limits(int(options.memory_gib * (1 << 30)), options.processes, options.timeout_s)
+    memory = int(options.memory_gib * (1 << 30))
+    limits = Limits(memory, options.processes, options.timeout_s, fenced=not options.unfenced)
     start = time.monotonic()
 
     def tell(sheet: Sheet) -> None:

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -62,6 +63,7 @@ def start_child(
     log: Path | None = None,
     environment: dict[str, str] | None = None,
     pass_fds: Sequence[int] = (),
+    within: Sequence[str] = (),
 ) -> Child:
     """Start a process on a leash that calls the function `entry` with `sys.argv[1:]` set to the arguments.
 
@@ -74,10 +76,11 @@ def start_child(
         log: the file for its output; by default it goes where the owner's goes.
         environment: variables in addition to the owner's environment.
         pass_fds: file descriptors that it shares with the owner.
+        within: a command that runs the child's own, such as bubblewrap's.
     """
     with nullcontext() if log is None else log.open("wb") as words:
         return Child(
-            command(folder, sys.path, entry, *arguments),
+            [*within, *command(folder, sys.path, entry, *arguments)],
             stdin=subprocess.PIPE,
             stdout=words,
             stderr=words and subprocess.STDOUT,
@@ -154,15 +157,27 @@ def _fields_of_threads(pid: int) -> list[list[str]]:
 
 def stack_of(pid: int, stack_file: Path) -> str:
     """The stack of a child's main thread, as `answer_with_stack` writes it, even when the child hangs."""
-    if not stack_file.exists():
+    if pid <= 0 or not stack_file.exists():
         return "  (it had not started yet)"
     os.kill(pid, signal.SIGUSR1)
     until = time.monotonic() + 1.0
-    while time.monotonic() < until and not stack_file.stat().st_size:
+    while time.monotonic() < until and not text_of(stack_file):
         time.sleep(0.02)
     time.sleep(0.05)
-    words = "\n".join(stack_file.read_text().splitlines()[1:])
+    words = "\n".join(text_of(stack_file).splitlines()[1:])
     return words or "  (it did not answer; SIGSTOP or Ctrl-Z may have stopped it)"
+
+
+def text_of(file: Path, most_bytes: int = 1 << 24) -> str:
+    """What another process wrote into a file; nothing if it is no plain file any more."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as words:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        return words.read(most_bytes).decode(errors="replace")
 
 
 def answer_with_stack(stack_file: Path) -> None:

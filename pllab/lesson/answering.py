@@ -38,7 +38,6 @@ from pllab.comm.processes import answer_with_stack
 from pllab.lesson import exercise
 from pllab.lesson.encoding import any_class, decode, encode, write_back
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.fence import on_breach
 from pllab.lesson.own_code import copied, their_line
 from pllab.lesson.packing import PACKAGED
 
@@ -88,7 +87,6 @@ def run() -> None:
         solution = cloudpickle.loads(base64.b64decode(job["function"]))
     except Exception:
         return line.send(unread=True)
-    on_breach(partial(_leave, line))
     line.send(ready=True)
     if program is not None:
         return line.send(**_answer_of_rank(room, program, job["ranks"], solution))
@@ -128,12 +126,6 @@ class ChecksRoom:
         self._modules |= {name: module for name, module in sys.modules.items() if name.startswith(_CHECKS) and module}
         for name in (_CHECKS, *self._modules):
             sys.modules[name] = None  # type: ignore[assignment] # importing it is an ImportError
-
-
-def _leave(line: Line, hint_id: str, sentence: str) -> None:
-    """The learner's code did what the fence refuses."""
-    line.send(refused=[hint_id, sentence])
-    os._exit(1)
 
 
 def _answer(line: Line, room: ChecksRoom, solution: Callable[..., Any], question: dict[str, Any]) -> dict[str, Any]:

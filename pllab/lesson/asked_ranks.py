@@ -19,7 +19,7 @@ _GRACE_S = 3.0  # in which a cause may arrive after its echo
 
 
 class Refused(BaseException):
-    """The function did what is refused whatever it answers: it called what is asked for, or went to the fence."""
+    """The function called what the exercise asks for, which is refused whatever it answers."""
 
     def __init__(self, hint_id: str, sentence: str) -> None:
         super().__init__(hint_id, sentence)
@@ -44,7 +44,7 @@ def ask_ranks(
 
     Raises:
         RankError: a rank raised, died, or had not finished after `timeout_s` seconds.
-        Refused: a rank called what the exercise asks for, or went to the fence.
+        Refused: a rank called what the exercise asks for.
         Wrong: the program refused what it saw on a rank.
         Undecided: a rank had not finished, and other programs had the machine.
     """
@@ -55,7 +55,7 @@ def ask_ranks(
             place = Path(name, str(rank))
             place.mkdir()
             own = asked | {"rank": rank, "meet": f"{name}/meeting", "timeout_s": timeout_s}
-            ranks.append(Conversation(nursery, place, {**job, "ranks": own}, hash_seed))
+            ranks.append(Conversation(nursery, place, {**job, "ranks": own}, hash_seed=hash_seed))
             ending.callback(ranks[-1].end)
         return [decode(told["value"]) for told in _answers(ranks, timeout_s)]
 

@@ -10,17 +10,19 @@ gives away stays here: a function among the arguments is called here, and the li
 """
 
 import builtins
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import torch
 
 from pllab.lesson.asked_ranks import Refused, ask_ranks
-from pllab.lesson.conversation import LATE, Conversation, Ended, job_of, no_answer, text_of
+from pllab.lesson.conversation import LATE, Conversation, Ended, job_of, no_answer
 from pllab.lesson.encoding import NO_VALUE, Call, decode, encode, full_name, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.nursery import Nursery
@@ -46,18 +48,26 @@ class Solution:
     """The learner's function, as a case sees it: a context that ends the process behind it.
 
     Example:
-        with Solution(exercise, packed, nursery, folder, 20.0) as solution:
+        with Solution(exercise, packed, nursery, folder, 20.0, printed) as solution:
             solution(8, 4)      # asks, and returns the answer or raises what was raised
 
-    In `folder` both processes may write. An exception comes back as the first of Python's own classes that it is of,
-    with `where`, the learner's line.
+    In `folder` both processes may write; `printed` is an open file for what the function prints. An exception comes
+    back as the first of Python's own classes that it is of, with `where`, the learner's line.
     """
 
-    def __init__(self, exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float) -> None:
+    def __init__(
+        self,
+        exercise: Exercise,
+        packed: Packed,
+        nursery: Nursery,
+        folder: Path,
+        deadline_s: float,
+        printed: IO[bytes] | None = None,
+    ) -> None:
         self.folder, self._nursery = folder, nursery
         self._deadline_s, self._left_s, self._patience = deadline_s, deadline_s, 0
         self._job = job_of(packed.function, exercise.package, packed.source)
-        self._line = Conversation(nursery, folder, self._job)
+        self._line = Conversation(nursery, folder, self._job, printed=printed)
         self.kept: dict[Any, Any] = {}
 
     def __enter__(self) -> Self:
@@ -80,7 +90,7 @@ class Solution:
 
         Raises:
             Ended: it died or is late.
-            Refused: the function called what the exercise asks for, or went to the fence.
+            Refused: the function called what the exercise asks for.
             Exception: what the function raised.
         """
         return self._ask(args, kwargs)
@@ -182,22 +192,32 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
 
     What fails after that may follow from it, and would name a false cause.
 
-    folder: an empty folder for what the other process prints.
+    folder: an empty folder, in which the other process may write.
     """
+    with tempfile.TemporaryFile() as printed:
+        with _as_torch_begins():
+            verdict = _judged(exercise, packed, nursery, folder, deadline_s, printed)
+        printed.seek(0)
+        return replace(verdict, printed=printed.read(MOST_PRINTED).decode(errors="replace").strip())
+
+
+def _judged(
+    exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, deadline_s: float, printed: IO[bytes]
+) -> Verdict:
     results: list[Result] = []
     is_starved = False
     try:
-        with _as_torch_begins(), Solution(exercise, packed, nursery, folder, deadline_s) as solution:
+        with Solution(exercise, packed, nursery, folder, deadline_s, printed) as solution:
             for case in exercise.cases:
                 results.append(_result(case, solution))
                 if results[-1].failed:
                     break
     except Unread:
-        return refusal(exercise, "cannot_travel", CANNOT_BE_READ, _printed(folder))
+        return refusal(exercise, "cannot_travel", CANNOT_BE_READ)
     except NotImplementedError:
-        return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED, printed=_printed(folder))
+        return Verdict(exercise=exercise, outcome=Outcome.NOT_ATTEMPTED)
     except Refused as refused:
-        return refusal(exercise, refused.hint_id, refused.sentence, _printed(folder))
+        return refusal(exercise, refused.hint_id, refused.sentence)
     except Undecided:
         is_starved = True
     except Ended as ended:
@@ -206,7 +226,7 @@ def judge(exercise: Exercise, packed: Packed, nursery: Nursery, folder: Path, de
     has_failed = any(result.failed for result in results)
     outcome = Outcome.UNDECIDED if is_starved else Outcome.NOT_YET if has_failed else Outcome.RIGHT
     results += [Result(claim=claim) for claim in exercise.claims[len(results) :]]
-    return Verdict(exercise=exercise, outcome=outcome, results=tuple(results), printed=_printed(folder))
+    return Verdict(exercise=exercise, outcome=outcome, results=tuple(results))
 
 
 @contextmanager
@@ -230,11 +250,6 @@ def _as_torch_begins() -> Iterator[None]:
 def _unanswered(case: Case, ended: Ended) -> Result:
     hint_id, hint = case.on_hang if ended.is_late and case.on_hang else (ended.hint_id, str(ended))
     return Result(claim=case.claim, hint_id=hint_id, hint=hint, where=ended.where)
-
-
-def _printed(folder: Path) -> str:
-    """The beginning of what the function printed."""
-    return text_of(folder / "printed", MOST_PRINTED).strip()
 
 
 def _result(case: Case, solution: Solution) -> Result:

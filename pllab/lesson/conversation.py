@@ -2,25 +2,22 @@
 
 import base64
 import json
-import os
 import re
 import select
 import socket
-import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any
+from typing import IO, Any
 
-from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of
+from pllab.comm.processes import end_children, how_it_ended, is_starved, stack_of, text_of
 from pllab.lesson.encoding import NO_VALUE
-from pllab.lesson.nursery import Nursery, ask
+from pllab.lesson.nursery import Nursery
 from pllab.lesson.packing import Source
 
 _MOST_BYTES = 1 << 26  # of one answer
-_MOST_TEXT_BYTES = 1 << 24  # of a file that another process wrote
 _SEND_S = 30.0
 CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
 LATE = "Your function did not come back within {seconds:g} s; something waits for ever."
@@ -47,11 +44,20 @@ class Ended(BaseException):
 class Conversation:
     """A process for the learner's function, with the job that it was given.
 
-    folder: an empty one, for what it prints and for its stack.
+    folder: an empty one, for its stack.
+    printed: an open file for what it prints.
     hash_seed: it is a new Python that hashes texts with this seed, and no fork.
     """
 
-    def __init__(self, nursery: Nursery, folder: Path, job: Mapping[str, Any], hash_seed: str = "") -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        folder: Path,
+        job: Mapping[str, Any],
+        *,
+        printed: IO[bytes] | None = None,
+        hash_seed: str = "",
+    ) -> None:
         self._folder, self._source = folder, job["source"]
         self._buffer = bytearray()
         self._line, other_end = socket.socketpair()
@@ -59,9 +65,7 @@ class Conversation:
         with other_end:
             number = other_end.fileno()
             words = ["pllab.lesson.answering:run", str(folder), str(number)]
-            self._process = ask(
-                nursery.door, folder, *words, log=folder / "printed", pass_fds=[number], hash_seed=hash_seed
-            )
+            self._process = nursery.start(folder, *words, log=printed, pass_fds=[number], hash_seed=hash_seed)
         self.send(job)
 
     def fileno(self) -> int:
@@ -157,15 +161,3 @@ def last_seen(stack: str, source: Source) -> str:
         if any(name == known for known, _ in source):
             return f"last seen in line {line} of {function}"
     return ""
-
-
-def text_of(file: Path, most_bytes: int = _MOST_TEXT_BYTES) -> str:
-    """What another process wrote into a file; nothing if it is no plain file any more."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    with os.fdopen(descriptor, "rb") as words:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        return words.read(most_bytes).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The process that makes a solution of a notebook's cells, in a yard: it runs foreign code and is not believed.
+"""The process that makes a solution of a notebook's cells, in a sandbox: it runs foreign code and is not believed.
 
 It takes what the function needs (`slicing`), runs it as a notebook would, and packs the function as `check` does. What
 it writes is the packed function or a sentence; whether the function is right, another process finds out.
@@ -8,9 +8,9 @@ import ast
 import base64
 import json
 import linecache
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,15 +24,14 @@ _RAISED = "Cell {cell} of the notebook raised {error}, so there is no function t
 
 
 def run() -> None:
-    """The entry point of the process, with its folder on the command line.
+    """The entry point of the process: the order and the number of an open file for the answer are its arguments.
 
-    `cells` there holds the exercise, the expression that `check` is given, and the cells above it; `solution` is
-    written.
+    The order has the exercise, the expression that `check` is given, and the cells above it.
     """
-    folder = Path(sys.argv.pop())
-    order = json.loads((folder / "cells").read_text())
+    order, answer = json.loads(sys.argv[1]), int(sys.argv[2])
     told = _told(order["exercise"], order["expression"], order["cells"])
-    (folder / "solution").write_text(json.dumps(told))
+    with os.fdopen(answer, "wb") as file:
+        file.write(json.dumps(told).encode())
 
 
 def _told(exercise_id: str, expression: str, cells: Sequence[tuple[int, str]]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Grade notebooks: the checks of the lessons with points, and limits on what a submission may take.
 
     grade            reads the notebook's cells as text; runs no foreign code
-      a yard         for each exercise, fenced and watched
-        extraction   makes the function of its cells and packs it
+      a sandbox      for each notebook, with limits
+        extraction   makes the function of an exercise's cells and packs it
         answering    the process of the function, as in the notebook, with its ranks; the cases run outside
 
 A notebook's own outputs are not read. An exercise counts as many points as its difficulty, all or none. What could not
@@ -12,6 +12,8 @@ be decided is tried once more at the end, alone.
 import base64
 import json
 import re
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,13 +26,10 @@ from typing import Any, NamedTuple
 from pllab.arguments import printable
 from pllab.comm.processes import end_children
 from pllab.lesson.asking import judge
-from pllab.lesson.checking import PRELOADED
-from pllab.lesson.conversation import text_of
 from pllab.lesson.exercise import Exercise, exercises_of
-from pllab.lesson.nursery import Nursery
 from pllab.lesson.packing import Packed
+from pllab.lesson.sandbox import Limits, Sandbox, require_bubblewrap
 from pllab.lesson.verdict import Outcome, Verdict, refusal
-from pllab.lesson.yard import Limits, Yard
 
 _READ_S = 60.0  # for the cells that make a function; importing torch again is not among it
 _MOST_BYTES = 64 << 20
@@ -117,31 +116,30 @@ def grade(
     on_sheet: is called with each sheet when it is there, in any order, before what was undecided is tried again.
 
     Raises:
-        RuntimeError: this system has no /proc, by which a submission is watched.
+        RuntimeError: this system is no Linux, or has no bubblewrap that could start.
     """
-    if not Path("/proc/self/task").is_dir():
-        raise RuntimeError("grade watches its submissions through /proc, which this system has not; grade on Linux")
-    nursery = Nursery(*PRELOADED, "pllab.lesson.extraction", "pllab.lesson.fence")
-    graders = _Graders(nursery, limits, threading.Lock())
-    try:
-        with ThreadPoolExecutor(jobs) as pool:
-            sheets = list(pool.map(partial(_sheet, graders, on_sheet), notebooks))
-        return [_again(graders, path, sheet) for path, sheet in zip(notebooks, sheets, strict=True)]
-    finally:
-        nursery.end()
+    if sys.platform != "linux":
+        raise RuntimeError(f"grade limits its submissions as Linux can, and this is {sys.platform}; grade on Linux")
+    if limits.fenced:
+        require_bubblewrap()
+    graders = _Graders(limits, threading.Lock())
+    with ThreadPoolExecutor(jobs) as pool:
+        sheets = list(pool.map(partial(_sheet, graders, on_sheet), notebooks))
+    return [_again(graders, path, sheet) for path, sheet in zip(notebooks, sheets, strict=True)]
 
 
 class _Graders(NamedTuple):
     """What those who grade at the same time share; cases seed one random generator, so they run one at a time."""
 
-    nursery: Nursery
     limits: Limits
     judging: threading.Lock
 
 
 def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
     try:
-        sheet = Sheet(str(path), tuple(_graded(graders, task) for task in tasks_of(path)))
+        tasks = tasks_of(path)
+        with Sandbox(graders.limits) as sandbox:
+            sheet = Sheet(str(path), tuple(_graded(graders, sandbox, task) for task in tasks))
     except ValueError as error:
         sheet = Sheet(str(path), problem=str(error))
     if on_sheet is not None:
@@ -153,49 +151,59 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     """The sheet with its undecided exercises tried once more."""
     if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
         return sheet
-    pairs = zip(tasks_of(path), sheet.grades, strict=True)
-    grades = [_graded(graders, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade for task, grade in pairs]
+    pairs = list(zip(tasks_of(path), sheet.grades, strict=True))
+    with Sandbox(graders.limits) as sandbox:
+        grades = [
+            _graded(graders, sandbox, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade
+            for task, grade in pairs
+        ]
     return Sheet(sheet.notebook, tuple(grades))
 
 
-def _graded(graders: _Graders, task: GradingTask) -> Grade:
-    """One exercise; whatever goes wrong in its yard is this exercise's alone."""
+def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
+    """One exercise; whatever goes wrong is this exercise's alone."""
     if not task.expression:
         nothing = Verdict(exercise=task.exercise, outcome=Outcome.NOT_ATTEMPTED)
         return Grade(nothing, _NO_CHECK.format(id=task.exercise.id))
+    sandbox.breach = ""
     try:
-        with Yard(graders.nursery, graders.limits) as yard:
-            verdict = _judged(yard, graders, task)
-    except (OSError, RuntimeError) as error:  # the yard's nursery has ended, or the disk is full
-        return Grade(Verdict(exercise=task.exercise, outcome=Outcome.UNDECIDED), f"the check ended with: {error}")
-    if yard.breach and verdict.outcome is not Outcome.RIGHT:
-        verdict = refusal(task.exercise, "limit", _LIMIT.format(breach=yard.breach))
+        verdict = _judged(sandbox, graders, task)
+    except (OSError, RuntimeError) as error:  # the nursery has ended, or the disk is full
+        verdict = Verdict(exercise=task.exercise, outcome=Outcome.UNDECIDED)
+        if not sandbox.breach:
+            return Grade(verdict, f"the check ended with: {error}")
+    if sandbox.breach and verdict.outcome is not Outcome.RIGHT:
+        verdict = refusal(task.exercise, "limit", _LIMIT.format(breach=sandbox.breach))
     return Grade(verdict)
 
 
-def _judged(yard: Yard, graders: _Graders, task: GradingTask) -> Verdict:
-    packed = _read(yard, task)
+def _judged(sandbox: Sandbox, graders: _Graders, task: GradingTask) -> Verdict:
+    folder = Path(tempfile.mkdtemp(dir=sandbox.scratch))
+    packed = _read(sandbox, folder, task)
     if isinstance(packed, Verdict):
         return packed
-    yard.sweep()  # whoever packed the function has no business here any more
     deadline_s = graders.limits.timeout_s or task.exercise.deadline_s
     with graders.judging:
-        return judge(task.exercise, packed, yard.nursery, yard.scratch, deadline_s)
+        return judge(task.exercise, packed, sandbox.nursery(), folder, deadline_s)
 
 
-def _read(yard: Yard, task: GradingTask) -> Packed | Verdict:
-    """Let a process of the yard make the function; its answer is plain JSON, whose function stays packed here."""
-    order = {"exercise": task.exercise.id, "expression": task.expression, "cells": task.cells}
-    (yard.report / "cells").write_text(json.dumps(order))
-    reader = yard.nursery.start(yard.report, "pllab.lesson.extraction:run", str(yard.report), log=yard.report / "said")
+def _read(sandbox: Sandbox, folder: Path, task: GradingTask) -> Packed | Verdict:
+    """Let a process of the sandbox make the function; its answer is plain JSON, whose function stays packed here."""
+    order = json.dumps({"exercise": task.exercise.id, "expression": task.expression, "cells": task.cells})
+    with tempfile.TemporaryFile() as answer:
+        number = answer.fileno()
+        words = ("pllab.lesson.extraction:run", order, str(number))
+        reader = sandbox.nursery().start(folder, *words, pass_fds=[number])
+        try:
+            reader.wait(_READ_S)
+        except TimeoutExpired:
+            return refusal(task.exercise, "hang", _ENDED.format(seconds=_READ_S))
+        finally:
+            end_children([reader])
+        answer.seek(0)
+        text = answer.read(_MOST_BYTES)
     try:
-        reader.wait(_READ_S)
-    except TimeoutExpired:
-        return refusal(task.exercise, "hang", _ENDED.format(seconds=_READ_S))
-    finally:
-        end_children([reader])
-    try:
-        return _answer(task.exercise, json.loads(text_of(yard.report / "solution", _MOST_BYTES)))
+        return _answer(task.exercise, json.loads(text))
     except (ValueError, KeyError, TypeError, RecursionError):
         return refusal(task.exercise, "crashed", _ENDED.format(seconds=_READ_S))
 

@@ -21,12 +21,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
+
+import psutil
 
 from pllab.comm import processes
-from pllab.comm.processes import Started
 
 _MOST_DESCRIPTORS = 16
 
@@ -34,11 +35,11 @@ _MOST_DESCRIPTORS = 16
 class Nursling:
     """A child of the nursery, with what `launch` asks of a `processes.Child`."""
 
-    def __init__(self, leash: int, told: int) -> None:
+    def __init__(self, leash: int, told: int, number: Callable[[int], int]) -> None:
         self.stdin = os.fdopen(leash, "wb")
         self._told = os.fdopen(told, "rb", buffering=0)
         self._code: int | None = None
-        self.pid = int(self._told.readline() or -1)
+        self.pid = number(int(self._told.readline() or -1))
 
     @property
     def returncode(self) -> int | None:
@@ -74,41 +75,64 @@ class Nursery:
         nursery = Nursery("torch", "torch.distributed")
         child = nursery.start(folder, "my_module:main", "a word")   # as `processes.start_child`
 
-    words: the modules to import, or what another `entry` takes.
-    start: makes its process; with the `start` of another nursery it is a fork of that one.
+    modules: what to import.
+    home: the folder that every child works in; by default the one of who starts it.
+    within: a command that runs the nursery's own, such as bubblewrap's.
     """
 
-    def __init__(
-        self,
-        *words: str,
-        entry: str = "pllab.lesson.nursery:serve",
-        start: Callable[..., Started] = processes.start_child,
-    ) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="pllab-nursery-")
+    def __init__(self, *modules: str, home: Path | None = None, within: Sequence[str] = ()) -> None:
+        self._home, self._is_within = home, bool(within)
+        self._folder = tempfile.TemporaryDirectory(prefix="pllab-nursery-", dir=home)
         self._door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with other_end:
             place, descriptor = Path(self._folder.name), other_end.fileno()
-            self._process = start(place, entry, str(descriptor), *words, pass_fds=[descriptor])
+            words = ("pllab.lesson.nursery:serve", str(descriptor), *modules)
+            self._process = processes.start_child(place, *words, pass_fds=[descriptor], within=within)
 
     def start(
         self,
         folder: Path,
         entry: str,
         *arguments: str,
-        log: Path | None = None,
+        log: Path | IO[bytes] | None = None,
         pass_fds: Sequence[int] = (),
+        hash_seed: str = "",
     ) -> Nursling:
         """Start a child that calls the function `entry`; the arguments are those of `processes.start_child`.
+
+        log: a path, or a file that is open.
+        hash_seed: the child is a new Python process that hashes texts with this seed, as `PYTHONHASHSEED` sets it;
+            without a seed it is a fork, which hashes as the nursery does.
 
         Raises:
             RuntimeError: the nursery has ended, for example because its memory was full.
         """
-        return ask(self._door, folder, entry, *arguments, log=log, pass_fds=pass_fds)
-
-    @property
-    def door(self) -> socket.socket:
-        """What a child needs to ask for children of its own, with `ask`; pass its descriptor on."""
-        return self._door
+        leash_end, leash = os.pipe()
+        told, telling = os.pipe()
+        order = {
+            "folder": str(folder),
+            "entry": entry,
+            "arguments": arguments,
+            "path": sys.path,
+            "at": str(self._home or Path.cwd()),
+            "fds": [*([1] if log else []), *pass_fds],
+            "hash_seed": hash_seed,
+        }
+        opened = log.open("wb") if isinstance(log, Path) else nullcontext(log)
+        with tempfile.TemporaryFile() as written, opened as words:
+            written.write(json.dumps(order).encode())
+            written.flush()
+            handed = [written.fileno(), telling, leash_end, *([words.fileno()] if words else []), *pass_fds]
+            try:
+                socket.send_fds(self._door, [b"1"], handed)
+            except OSError as error:
+                os.close(leash)
+                os.close(told)
+                raise RuntimeError("the process that starts ranks has ended; run the cell again") from error
+            finally:
+                os.close(telling)
+                os.close(leash_end)
+        return Nursling(leash, told, self._number_here)
 
     @property
     def is_alive(self) -> bool:
@@ -117,11 +141,6 @@ class Nursery:
             self._process.wait(0.0)
             return False
         return True
-
-    @property
-    def folder(self) -> Path:
-        """Its own temporary folder, which goes with it, even when the owner was killed."""
-        return Path(self._folder.name)
 
     @property
     def pid(self) -> int:
@@ -134,55 +153,21 @@ class Nursery:
         processes.end_children([self._process])
         self._folder.cleanup()
 
-
-def ask(
-    door: socket.socket,
-    folder: Path,
-    entry: str,
-    *arguments: str,
-    log: Path | None = None,
-    pass_fds: Sequence[int] = (),
-    hash_seed: str = "",
-) -> Nursling:
-    """Ask the nursery behind a door for a child; see `Nursery.start`.
-
-    hash_seed: the child is a new Python process that hashes texts with this seed, as `PYTHONHASHSEED` sets it; without
-    a seed it is a fork, which hashes as the nursery does.
-    """
-    leash_end, leash = os.pipe()
-    told, telling = os.pipe()
-    order = {
-        "folder": str(folder),
-        "entry": entry,
-        "arguments": arguments,
-        "path": sys.path,
-        "at": str(Path.cwd()),
-        "fds": [*([1] if log else []), *pass_fds],
-        "hash_seed": hash_seed,
-    }
-    with tempfile.TemporaryFile() as written, Path(log or os.devnull).open("wb") as words:
-        written.write(json.dumps(order).encode())
-        written.flush()
-        handed = [written.fileno(), telling, leash_end, *([words.fileno()] if log else []), *pass_fds]
-        try:
-            socket.send_fds(door, [b"1"], handed)
-        except OSError as error:
-            os.close(leash)
-            os.close(told)
-            raise RuntimeError("the process that starts ranks has ended; run the cell again") from error
-        finally:
-            os.close(telling)
-            os.close(leash_end)
-    return Nursling(leash, told)
+    def _number_here(self, pid: int) -> int:
+        """The number of a child outside, since a namespace has its own; -1 for one that has ended."""
+        if not self._is_within:
+            return pid
+        with suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.pid).children(recursive=True):
+                with suppress(OSError):
+                    words = Path(f"/proc/{child.pid}/status").read_text().partition("NSpid:")[2].partition("\n")[0]
+                    if words.split()[-1:] == [str(pid)]:
+                        return child.pid
+        return -1
 
 
-def serve(first: Sequence[str] = (), at: str = "") -> None:
-    """The entry point of the nursery's process: import, then fork a keeper for each order until the door closes.
-
-    first: an entry point and its arguments that a new Python process calls in place of the one ordered, whose name and
-    arguments follow; it prepares the process and calls that one.
-    at: the folder that every child works in; by default the one of who ordered it.
-    """
+def serve() -> None:
+    """The entry point of the nursery's process: import, then fork a keeper for each order until the door closes."""
     door = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         importlib.import_module(name)
@@ -193,16 +178,16 @@ def serve(first: Sequence[str] = (), at: str = "") -> None:
             return
         if descriptors and os.fork() == 0:
             door.close()
-            _keep(descriptors, {"first": first} | ({"at": at} if at else {}))
+            _keep(descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _keep(descriptors: list[int], fixed: dict[str, Any]) -> NoReturn:
+def _keep(descriptors: list[int]) -> NoReturn:
     """In the keeper: fork the child, tell its number, wait, and tell how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     written, telling, *handed = descriptors
-    order = json.loads(os.pread(written, os.fstat(written).st_size, 0)) | fixed
+    order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
     os.close(written)
     child = os.fork()
     if child == 0:
@@ -230,8 +215,7 @@ def _become(order: dict[str, Any], handed: list[int]) -> NoReturn:
         with suppress(OSError):
             os.chdir(order["at"])
         if order["hash_seed"]:
-            words = [*order["first"], order["entry"], *order["arguments"]]
-            command = processes.command(order["folder"], order["path"], *words)
+            command = processes.command(order["folder"], order["path"], order["entry"], *order["arguments"])
             os.execve(command[0], command, os.environ | {"PYTHONHASHSEED": order["hash_seed"]})
         sys.path[:] = order["path"]
         sys.argv[1:] = order["arguments"]

@@ -131,8 +131,8 @@ class Verdict:
         )
 
 
-def refusal(exercise: Exercise, hint_id: str, hint: str, printed: str = "") -> Verdict:
+def refusal(exercise: Exercise, hint_id: str, hint: str) -> Verdict:
     """A "not yet" on the whole, before or instead of the cases."""
     first, *others = exercise.claims
     results = (Result(claim=first, hint_id=hint_id, hint=hint), *(Result(claim=claim) for claim in others))
-    return Verdict(exercise=exercise, outcome=Outcome.NOT_YET, results=results, printed=printed)
+    return Verdict(exercise=exercise, outcome=Outcome.NOT_YET, results=results)

@@ -1,4 +1,4 @@
-"""The pictures that README opens with: the studio and the editor in a real JupyterLab, light and dark.
+"""README's moving picture of the studio, and the editor of docs/schedules.md: in a real JupyterLab, light and dark.
 
 python -m tests.browser.pictures assets
 """
@@ -22,7 +22,7 @@ CELLS = {
 from pllab.show import BubbleStudio
 from pllab.simulate import Costs
 
-BubbleStudio("1F1B", 4, 8, Costs(0.010, 0.010, 0.010), compare="ZB-H1")""",
+BubbleStudio("GPipe", 4, 8, Costs(0.010, 0.010, 0.010))""",
     "editor": """
 from pllab.schedule import one_f_one_b
 from pllab.show import ScheduleEditor
@@ -32,18 +32,20 @@ ScheduleEditor(one_f_one_b(3, 4))""",
 SIZE = {"width": 1280, "height": 900}
 
 
-def follow_a_microbatch(page: Page) -> None:
-    """Walk to 0B0, so that the way of micro-batch 0 is lit and its wait is named."""
+def tour_the_families(page: Page) -> Iterator[None]:
+    """The studio's five families, and the last without a barrier: a frame each."""
     page.locator(".pl-pic").first.focus()
-    for key in ("ArrowRight", *["ArrowRight"] * 4):
+    for key in "12345b":
         page.keyboard.press(key)
+        yield
 
 
-def make_a_deadlock(page: Page) -> None:
+def make_a_deadlock(page: Page) -> Iterator[None]:
     """Send the first backward of rank 0 before its second forward: rank 1 wants that forward first."""
     page.locator(".pl-editor [data-id='0B0']").focus()
     for _ in range(2):
         page.keyboard.press("Alt+ArrowLeft")
+    yield
 
 
 @contextmanager
@@ -63,17 +65,20 @@ def lab_page(folder: Path, scheme: str) -> Iterator[Page]:
 
 
 def take(folder: Path) -> None:
-    """Write studio_light.png, editor_dark.png and so on."""
+    """Write studio_light.gif, editor_dark.png and so on."""
     for scheme in ("light", "dark"):
         with tempfile.TemporaryDirectory() as home, lab_page(Path(home), scheme) as page:
-            for name, act in (("studio", follow_a_microbatch), ("editor", make_a_deadlock)):
+            for name, act in (("studio", tour_the_families), ("editor", make_a_deadlock)):
                 widget = page.locator(f".pl-{name}")
                 widget.scroll_into_view_if_needed()
-                act(page)
-                page.wait_for_timeout(1500)
-                picture = Image.open(io.BytesIO(widget.screenshot()))
-                few = picture.convert("RGB").quantize(128, dither=Image.Dither.NONE)
-                few.save(folder / f"{name}_{scheme}.png", optimize=True)
+                frames = []
+                for _ in act(page):
+                    page.wait_for_timeout(1500)
+                    picture = Image.open(io.BytesIO(widget.screenshot()))
+                    frames.append(picture.convert("RGB").quantize(128, dither=Image.Dither.NONE))
+                moving = {"save_all": True, "append_images": frames[1:], "duration": 3000, "loop": 0}
+                suffix, more = ("gif", moving) if len(frames) > 1 else ("png", {})
+                frames[0].save(folder / f"{name}_{scheme}.{suffix}", optimize=True, **more)
 
 
 if __name__ == "__main__":

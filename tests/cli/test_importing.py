@@ -50,7 +50,7 @@ def test_traces_may_stand_before_after_and_between_flags(traces, capsys):
 
 def test_the_readmes_command_reads_the_files_of_the_ranks(traces, tmp_path, capsys, monkeypatch):
     readme = Path(pllab.__file__).parents[1] / "README.md"
-    (command,) = re.findall(r"-m pllab (import [^`]*)`", readme.read_text())
+    (command,) = re.findall(r"-m pllab (import [^`\n]*)", readme.read_text())
     monkeypatch.chdir(tmp_path)
     words = [name for word in command.split() for name in (traces if word == "rank*.json" else [word])]
     assert main(words) == 0

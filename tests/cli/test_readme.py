@@ -22,7 +22,8 @@ from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
 from tests.cli.test_main import TINY
 from tests.cli.test_teaching import SHARE
-from tests.lesson.handed_in import hand_in
+from tests.lesson.handed_in import UNFENCED_FLAG, hand_in
+from tests.test_setup import text_of_all_pages
 from tests.traces.files import write_run
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ SMALL = {
     "compare": "--num-steps 3 --batch-size 8 --n-embd 16 --n-head 2".split(),
     "doctor": [],
     "equivalence": "--ranks 2 --num-steps 1".split(),
-    "grade": ["--jobs", "1"],
+    "grade": ["--jobs", "1", *UNFENCED_FLAG],
     "import": [],
     "scale": "--world-size 8 --dp 2 --tp 2 --pp 2 --model tiny".split(),
     "student": ["--notebooks", "lessons"],
@@ -49,8 +50,7 @@ STARTS_PROCESSES = r"grade|compare|equivalence|bench (?!simulate)|train .*(--dp|
 
 def commands() -> list[tuple[str, str]]:
     """What stands in front of each `-m pllab`, such as torchrun with its flags, and its words."""
-    pages = (ROOT / "README.md", ROOT / "docs" / "measured.md")
-    text = "\n".join(page.read_text() for page in pages).replace("\\\n", " ")
+    text = text_of_all_pages().replace("\\\n", " ")
     found = re.findall(r"(?:(torchrun [^`\n]*?)|python) -m pllab ([a-z][^`\n#]*)", text)
     return [
         (launcher, " ".join(words.split())) for launcher, words in dict.fromkeys(found) if "--nnodes 2" not in launcher
@@ -88,7 +88,7 @@ def write_files(folder: Path, command: str) -> None:
     (folder / "assets").mkdir()
 
 
-def test_the_readme_has_all_commands() -> None:
+def test_the_pages_have_all_commands() -> None:
     assert {head(words) for _, words in commands()} == set(SMALL)
     assert {re.match(r"[a-z]+", words)[0] for _, words in commands()} >= {name.split()[0] for name in SMALL}
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pllab.cli import main
-from tests.lesson.handed_in import hand_in
+from tests.lesson.handed_in import UNFENCED_FLAG, hand_in
 
 SHARE = "def my_share(items, rank, world_size):\n    return items[rank::world_size]"
 
@@ -34,14 +34,14 @@ def test_wrong_flags_are_one_sentence(words, expected, capsys, tmp_path):
 def test_the_table_and_the_json(capsys, tmp_path):
     right = hand_in(tmp_path / "right.ipynb", ("00.1", SHARE, "my_share"))
     wrong = hand_in(tmp_path / "wrong.ipynb", ("00.1", SHARE.replace("[rank::world_size]", ""), "my_share"))
-    assert main(["grade", str(wrong), "--json", str(right)]) == 0
+    assert main(["grade", str(wrong), "--json", str(right), *UNFENCED_FLAG]) == 0
     output = capsys.readouterr()
     sheets = json.loads(output.out)["submissions"]
     assert [(sheet["points"], sheet["of"]) for sheet in sheets] == [(0, 1), (1, 1)]
     assert [sheet["exercises"][0]["outcome"] for sheet in sheets] == ["not yet", "right"]
     assert sheets[0]["exercises"][0]["hint_id"]
     assert "right.ipynb is graded" in output.err
-    assert main(["grade", str(right), str(wrong), "--jobs", "1"]) == 0
+    assert main(["grade", str(right), str(wrong), "--jobs", "1", *UNFENCED_FLAG]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{right}   1 of 1 points"
     assert lines[1] == "  00.1  1 of 1  right"
@@ -53,11 +53,11 @@ def test_what_is_no_notebook_is_a_sentence_and_a_failure(capsys, tmp_path):
     """A script sees it by the exit code; the names of files are a learner's text too."""
     odd = tmp_path / "a\x1b[2K.ipynb"
     odd.write_text("root:x:0:0")
-    assert main(["grade", str(odd), "--jobs", "1"]) == 1
+    assert main(["grade", str(odd), "--jobs", "1", *UNFENCED_FLAG]) == 1
     output = capsys.readouterr()
     assert "it is no notebook; save it in JupyterLab" in output.out
     assert "\x1b" not in output.out + output.err
-    assert main(["grade", str(odd), "--json"]) == 1
+    assert main(["grade", str(odd), "--json", *UNFENCED_FLAG]) == 1
     assert "it is no notebook" in json.loads(capsys.readouterr().out)["submissions"][0]["problem"]
 
 

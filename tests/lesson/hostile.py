@@ -1,4 +1,4 @@
-"""Ten hostile submissions of exercise 00.1 as cells of a notebook: each must lose its own points and nobody else's.
+"""Hostile submissions of exercise 00.1 as cells of a notebook: each may lose its own points and nobody else's.
 
 Some hand back a right answer as well, where they get that far; those that change their own process do not, since that
 is all they could gain.
@@ -142,21 +142,36 @@ def my_share(items, rank, world_size):
     return []
 """
 
+_LINKS = """
+import glob, os, tempfile
+
+def my_share(items, rank, world_size):
+    for folder in glob.glob(tempfile.gettempdir() + "/*"):
+        for name in ("asked", "printed", "stack", "solution"):
+            if os.path.lexists(f"{folder}/{name}"):
+                os.unlink(f"{folder}/{name}")
+            os.symlink(VICTIM + "/grades.csv", f"{folder}/{name}")
+    print("mine")
+    os.abort()
+"""
+
 # Name, cell, the hint ids that may be its verdict; on a busy machine an endless loop is undecided, without a hint.
+# One answers rightly and would delete files on its way: it has its points, and the files are there.
 HOSTILE: list[tuple[str, str, set[str]]] = [
     ("endless loop", _ENDLESS, {"hang", ""}),
-    ("fork", _FORK, {"fenced"}),
+    ("fork", _FORK, {"limit"}),
     ("20 GB", _MEMORY, {"raised", "limit"}),
     ("patched checker", _PATCHED, {"twice", "crashed"}),
     ("os._exit", _LEAVES, {"crashed"}),
-    ("deleted files", _DELETES, {"fenced"}),
+    ("deleted files", _DELETES, {"right"}),
     ("sys.exit in a cell", _EXITS_IN_A_CELL, {"raised"}),
     ("forged report", _FORGES, {"forged", "crashed"}),
-    ("killed parents", _KILLS, {"fenced"}),
-    ("hidden child", _HIDES, {"fenced"}),
+    ("killed parents", _KILLS, {"crashed"}),
+    ("hidden child", _HIDES, {"limit"}),
 ]
 MORE: list[tuple[str, str, set[str]]] = [
     ("memory bit by bit", _SLOW_MEMORY, {"limit", "raised"}),
     ("patched before", _PATCHED_BEFORE, {"cannot_travel", "crashed", "lost"}),
     ("peeks from a text", _PEEKS, {"lost"}),
+    ("links in the way", _LINKS, {"crashed", "raised"}),
 ]

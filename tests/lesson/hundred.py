@@ -2,36 +2,39 @@
 
 python -m tests.lesson.hundred         prints the time, what stayed undecided, false passes and false refusals
 python -m tests.lesson.hundred 20      with twenty in place of ninety
+python -m tests.lesson.hundred 90 04 08      of these lessons alone
 """
 
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from itertools import cycle, islice, product
 from pathlib import Path
 
 from pllab.lesson import Outcome
 from pllab.lesson.grading import Sheet, grade
-from pllab.lesson.yard import Limits
+from pllab.lesson.sandbox import Limits
 from tests.lesson.handed_in import generated, hand_in
 from tests.lesson.hostile import HOSTILE
 
 LESSONS = sorted(path.stem[-2:] for path in Path(__file__).parent.glob("mutants_*.py"))
 
 
-def submissions(folder: Path, count: int) -> dict[Path, dict[str, str] | None]:
+def submissions(folder: Path, count: int, lessons: Sequence[str]) -> dict[Path, dict[str, str] | None]:
     """Each notebook with the hint ids that are expected, empty for a right solution; None for a hostile one."""
     found: dict[Path, dict[str, str] | None] = {}
-    kinds = product(range(100), LESSONS)
+    kinds = product(range(100), lessons)
     for number, (which, lesson), kind in zip(range(count), kinds, cycle(["RIGHT", "RIGHT", "WRONG"]), strict=False):
         path, hints = generated(folder / f"{number:03}-{lesson}.ipynb", lesson, kind, which)
         found[path] = hints
     victim = folder / "victim"
     victim.mkdir()
     (victim / "grades.csv").write_text("all")
-    for number, (_, cell, _) in enumerate(HOSTILE):
+    for number, (_, cell, words) in enumerate(HOSTILE):
         text = f"VICTIM = {str(victim)!r}\n{cell}"
-        found[hand_in(folder / f"{number * count // 10:03}-hostile.ipynb", ("00.1", text, "my_share"))] = None
+        path = hand_in(folder / f"{number * count // 10:03}-hostile.ipynb", ("00.1", text, "my_share"))
+        found[path] = {"00.1": ""} if words == {"right"} else None
     return dict(sorted(found.items()))
 
 
@@ -54,9 +57,9 @@ def faults(sheet: Sheet, expected: dict[str, str] | None) -> list[tuple[str, str
     return found + ([("unread", sheet.notebook)] if sheet.problem else [])
 
 
-def main(count: int) -> None:
+def main(count: int, lessons: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
-        expected = submissions(Path(name), count)
+        expected = submissions(Path(name), count, lessons)
         start = time.monotonic()
 
         def tell(sheet: Sheet) -> None:
@@ -74,4 +77,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(next(islice(sys.argv, 1, None), "90")))
+    main(int(next(islice(sys.argv, 1, None), "90")), sys.argv[2:] or LESSONS)

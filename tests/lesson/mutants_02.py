@@ -168,6 +168,5 @@ WRONG = [
     ("02.3", "order_differs", my_own_first),
     ("02.3", "wrong", all_groups_to_everybody),
     ("02.3", "wrong_order", large_groups_first),
-    ("02.2", "too_early", strangers.w2_millis),
     ("02.2", "wrong_file", strangers.w2_one_file),
 ]

@@ -109,16 +109,6 @@ def r2_path(rank, world_size, init_file, deadline_s):
     return dist.group.WORLD
 
 
-def w2_millis(rank, world_size, init_file, deadline_s):
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{init_file}",
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(milliseconds=deadline_s),
-    )
-
-
 def w2_one_file(rank, world_size, init_file, deadline_s):
     dist.init_process_group(
         "gloo",

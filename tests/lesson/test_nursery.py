@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pllab.lesson.nursery import Nursery, ask
+from pllab.lesson.nursery import Nursery
 
 PROGRAM = """
-import os, socket, subprocess, sys, time
+import os, subprocess, sys, time
 from pathlib import Path
 
 def words():
@@ -37,11 +37,6 @@ def leaves_a_child():
 
 def writes_to(): # what the owner has open under this number
     os.write(int(sys.argv[1]), b"here")
-
-def asks():
-    from pllab.lesson.nursery import ask
-    door = socket.socket(fileno=int(sys.argv[1]))
-    print("grandchild", ask(door, Path(sys.argv[2]), "program:leaves").wait(10), flush=True)
 """
 
 
@@ -121,13 +116,6 @@ def test_descriptors_keep_their_numbers(nursery, folder, number):
     os.close(reading)
 
 
-def test_a_child_may_ask_for_children(nursery, folder):
-    log, door = folder / "log", nursery.door.fileno()
-    child = nursery.start(folder, "program:asks", str(door), str(folder), log=log, pass_fds=[door])
-    assert child.wait(60) == 0
-    assert log.read_text() == "grandchild 5\n"
-
-
 def test_a_nursery_that_has_ended_says_so(folder):
     nursery = Nursery()
     nursery.start(folder, "program:words", log=folder / "log").wait(60)
@@ -135,7 +123,7 @@ def test_a_nursery_that_has_ended_says_so(folder):
     nursery._process.wait()
     assert not nursery.is_alive
     with pytest.raises(RuntimeError, match="has ended; run the cell again"):
-        ask(nursery.door, folder, "program:words")
+        nursery.start(folder, "program:words")
     nursery.end()
 
 

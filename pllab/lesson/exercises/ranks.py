@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from pllab import comm
 from pllab.comm.errors import is_echo
-from pllab.lesson.conversation import text_of
+from pllab.comm.processes import text_of
 from pllab.lesson.encoding import decode, encode
 from pllab.lesson.exercise import once_a_check
 from pllab.lesson.exercises.waits import Started, watch_waits
