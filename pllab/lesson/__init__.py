@@ -1,6 +1,6 @@
 """Notebook glue: checks with hints, predictions, and the package's own source on show."""
 
-from pllab.lesson.checking import check, hints
+from pllab.lesson.checking import check
 from pllab.lesson.exercise import Case, Exercise, Wrong
 from pllab.lesson.guesses import Calibration, calibration
 from pllab.lesson.keeping import Parts, mine, parts
@@ -22,7 +22,6 @@ __all__ = [
     "Wrong",
     "calibration",
     "check",
-    "hints",
     "mine",
     "parts",
     "predict",

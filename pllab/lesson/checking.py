@@ -65,17 +65,6 @@ def check(
     return verdict
 
 
-def hints(exercise_id: str, level: int = 1) -> str:
-    """Give one of the three hints of an exercise: 1 the symptom, 2 where to look, 3 the idea in words.
-
-    Raises:
-        ValueError: the level is not 1, 2 or 3, or there is no such exercise.
-    """
-    if level not in (1, 2, 3):
-        raise ValueError(f"an exercise has hints 1, 2 and 3, not {level!r}; start with hints({exercise_id!r}, 1)")
-    return find(exercise_id).hints[level - 1]
-
-
 def _judge(exercise: Exercise, solution: Callable[..., Any] | None, deadline_s: float) -> Verdict:
     packed = pack(exercise, solution)
     if isinstance(packed, Verdict):

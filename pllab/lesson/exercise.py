@@ -1,7 +1,7 @@
-"""An exercise: a few named cases that a right solution passes, and three hints.
+"""An exercise: a few named cases that a right solution passes.
 
-The wrong solutions it must refuse are in the tests. This file knows no lesson; the exercises are in
-`pllab.lesson.exercises`.
+The wrong solutions it must refuse are in the tests, its statement and three hints in the notebook. This file knows no
+lesson; the exercises are in `pllab.lesson.exercises`.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 
@@ -55,11 +56,17 @@ def once_a_check(run: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(run)
     def remembered(program: Callable[..., Any], solution: Asked, *rest: Any) -> Any:
-        if (program, rest) not in solution.kept:
-            solution.kept[program, rest] = run(program, solution, *rest)
-        return solution.kept[program, rest]
+        if (run, program, rest) not in solution.kept:
+            solution.kept[run, program, rest] = run(program, solution, *rest)
+        return solution.kept[run, program, rest]
 
     return remembered
+
+
+@once_a_check
+def inside_once(program: Callable[..., Any], solution: Asked, *args: Any) -> Any:
+    """`solution.inside(program, *args)`, asked once for all cases of a check."""
+    return solution.inside(program, *args)
 
 
 @dataclass(frozen=True)
@@ -85,11 +92,16 @@ def case(claim: str, *, on_hang: tuple[str, str] | None = None) -> Callable[[Cal
     return lambda test: Case(claim, test, on_hang)
 
 
+def cases_of(module: ModuleType) -> tuple[Case, ...]:
+    """The cases that a file defines, in the order in which they stand there."""
+    return tuple(each for each in vars(module).values() if isinstance(each, Case))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
     """An exercise of a lesson.
 
-    `id` is "09.1", `difficulty` goes from 1 to 3, `hints` are the symptom, where to look, and the idea in words.
+    `id` is "09.1", `difficulty` goes from 1 to 3.
     `package` names what the package has of it, such as "pllab.parallel.average_gradients": that is refused as a
     solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
     called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
@@ -98,10 +110,8 @@ class Exercise:
 
     id: str
     title: str
-    minutes: int
     difficulty: int
     cases: tuple[Case, ...]
-    hints: tuple[str, str, str]
     package: tuple[str, ...] = ()
     lends: bool = True
     deadline_s: float = 20.0

@@ -6,6 +6,7 @@ the answers    3/8      7/4      2/5        wrong, and `(p - 1) / m` gives the s
 the answers    3/11     7/11     1/7        wrong, as no known mistake is: the last question is shown, with 2/7
 """
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,8 @@ class Mistake:
     """A mistake that people make: the id of its hint, a sentence that teaches, and how it is known.
 
     like: `like(*question)` answers as someone who makes it.
-    when: `when(answer, *question)` holds for the answers of someone who makes it; takes the place of `like`.
+    when: `when(answer, *question)` holds for the answers of someone who makes it; takes the place of `like`. A mistake
+        with neither explains whatever is wrong.
 
     Example: `Mistake("overhead", "That divides by busy time.", like=lambda m, p: (p - 1) / m)`
     """
@@ -39,7 +41,7 @@ class Mistake:
         try:
             if self.like is not None:
                 return bool(same(answer, self.like(*question)))
-            return bool(self.when and self.when(answer, *question))
+            return self.when is None or bool(self.when(answer, *question))
         except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return False
 
@@ -109,3 +111,62 @@ def _shown_if_it_raises(question: str, right: Callable[[], Any], show: Callable[
         raise Wrong(
             "raised", f"For {question} your function raised {error.shown}; right is {show(right())}."
         ) from error
+
+
+def must_refuse(call: Callable[[], Any], asked: str, hint_id: str, *, why: str = "", raised_id: str = "") -> ValueError:
+    """The ValueError that `call()` raises, as it must.
+
+    Example: `must_refuse(lambda: rate([1, 2], [1.0]), "2 batches and 1 time", "no_value_error")` refuses with "For 2
+    batches and 1 time your function gave 3.0; right is a ValueError."
+
+    asked: what the call asks for, in words.
+    why: goes on after "right is a ValueError".
+    raised_id: the hint where it raised something else, if that has a hint of its own.
+
+    Raises:
+        Wrong: it returned, or raised something else.
+        NotImplementedError: the function is the stub.
+    """
+    try:
+        found = f"gave {call()!r:.60}"
+    except NotImplementedError:
+        raise
+    except ValueError as error:
+        return error
+    except Exception as error:
+        shown = getattr(error, "shown", repr(error))
+        sentence = f"For {asked} your function raised {shown}; right is a ValueError{why}."
+        raise Wrong(raised_id or hint_id, sentence) from error
+    raise Wrong(hint_id, f"For {asked} your function {found}; right is a ValueError{why}.")
+
+
+@contextmanager
+def retold(hint_id: str, advice: str, known_by: str = "") -> Iterator[None]:
+    """Give what is refused inside another hint, and more advice, where its sentence has the words `known_by`.
+
+    Example: `with retold("none_gradient", "Frozen weights have none.", known_by=" raised ")`
+    """
+    try:
+        yield
+    except Wrong as wrong:
+        if known_by not in wrong.sentence:
+            raise
+        raise Wrong(hint_id, f"{wrong.sentence} {advice}") from None
+
+
+def numbers_close(got: Iterable[float], right: Iterable[float], **tolerance: float) -> bool:
+    """Whether two rows have the same numbers but for rounding; the tolerances are those of `math.isclose`."""
+    return all(math.isclose(*pair, **tolerance) for pair in zip(got, right, strict=True))
+
+
+def two_numbers(answer: Any, *_: Any, names: str, hint_id: str = "no_pair") -> tuple[float, float]:
+    """The answer as the two numbers of these names, such as "alpha and beta".
+
+    Raises:
+        Wrong: it is something else.
+    """
+    try:
+        first, second = answer
+        return float(first), float(second)
+    except (TypeError, ValueError):
+        raise Wrong(hint_id, f"Return two numbers, {names}; your function gave {answer!r}.") from None

@@ -23,7 +23,7 @@ class NotRight(AssertionError):
 
 
 _CELL = "text-align:left;vertical-align:top"
-_MORE_HELP = 'open Hint 1 above the check, or run: from pllab.lesson import hints; hints("{id}", 1)'
+_MORE_HELP = "open Hint 1 above the check"
 _BUSY = "other programs had the machine, and the time ran out; close some of them and run the check again"
 # A sign and an Okabe-Ito colour for each outcome; the sign says the same as the colour.
 _SIGNS = {
@@ -63,7 +63,7 @@ class Verdict:
           failed: task k computes pair k, even when it runs late
           hint (late_binding): All tasks computed the last pair.
           not judged yet: the order in which the tasks run does not matter
-          more help: open Hint 1 above the check, or run: from pllab.lesson import hints; hints("09.1", 1)
+          more help: open Hint 1 above the check
     """
 
     exercise: Exercise
@@ -96,7 +96,7 @@ class Verdict:
         if self.outcome is Outcome.UNDECIDED:
             rows += [("why", _BUSY)]
         if self.outcome is Outcome.NOT_YET:
-            rows += [("more help", _MORE_HELP.format(id=self.exercise.id))]
+            rows += [("more help", _MORE_HELP)]
         rows += [("kept", self.kept)] if self.kept else []
         return rows + ([("your function printed", self.printed)] if self.printed else [])
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.mistakes import Mistake, compare, must_refuse, retold, two_numbers
 
 NUMBERS = [(2,), (3,), (5,)]
 TWICE = Mistake("twice", "Double it, and do not square it.", like=lambda n: n * n)
@@ -83,3 +83,49 @@ def test_an_exception_of_the_check_itself_is_no_answer():
 
     with pytest.raises(KeyError):
         compare(fails, NUMBERS, double, asked="{}")
+
+
+def test_a_mistake_without_a_rule_explains_what_is_left():
+    assert told(lambda n: 0, [TWICE, Mistake("rest", "Double it.")])[0] == "rest"
+
+
+@pytest.mark.parametrize(
+    ("call", "hint_id", "sentence"),
+    [
+        (lambda: 3, "taken", "For nothing your function gave 3; right is a ValueError, at once."),
+        (lambda: [][0], "other", "For nothing your function raised IndexError('list index out of range'); right is"),
+    ],
+)
+def test_what_must_be_refused_and_is_not_is_shown(call, hint_id, sentence):
+    with pytest.raises(Wrong) as wrong:
+        must_refuse(call, "nothing", "taken", why=", at once", raised_id="other")
+    assert wrong.value.hint_id == hint_id
+    assert wrong.value.sentence.startswith(sentence)
+
+
+def test_a_refusal_is_returned_and_a_stub_is_none():
+    assert str(must_refuse(lambda: int("x"), "x", "taken")).startswith("invalid literal")
+    with pytest.raises(NotImplementedError):
+        must_refuse(_stub, "x", "taken")
+
+
+def _stub():
+    raise NotImplementedError
+
+
+def retold_to(error, **how):
+    with pytest.raises(Wrong) as wrong, retold("other", "Leave it alone.", **how):
+        raise error
+    return wrong.value.hint_id, wrong.value.sentence
+
+
+def test_what_is_refused_gets_another_hint_where_its_sentence_has_the_words():
+    assert retold_to(Wrong("raised", "It raised.")) == ("other", "It raised. Leave it alone.")
+    assert retold_to(Wrong("wrong", "It gave 3."), known_by="raised") == ("wrong", "It gave 3.")
+
+
+def test_two_numbers_are_read_whatever_they_come_in():
+    assert two_numbers([1, 2.5], names="a and b") == (1.0, 2.5)
+    with pytest.raises(Wrong) as wrong:
+        two_numbers(3, names="a and b")
+    assert wrong.value.sentence == "Return two numbers, a and b; your function gave 3."

@@ -1,4 +1,4 @@
-"""The committed notebooks: clean, readable, the same skeleton in each, and hints that agree with the registry."""
+"""The committed notebooks: clean, readable, the same skeleton in each, and exercises that agree with the registry."""
 
 import re
 from pathlib import Path
@@ -73,8 +73,12 @@ def test_exercises_are_those_of_the_registry(path):
     for exercise in exercises_of(lesson):
         start = f"{lesson}-ex{exercise.id.partition('.')[2]}"
         text = cells[start].source
-        assert f"### Exercise {exercise.id} {exercise.title} ({exercise.minutes} min," in text
-        assert re.findall(r"</summary>\n\n(.*?)\n\n</details>", text, re.DOTALL) == list(exercise.hints)
+        difficulty = "●" * exercise.difficulty + "○" * (3 - exercise.difficulty)
+        heading = rf"^### Exercise {exercise.id} {re.escape(exercise.title)} \(\d+ min, {difficulty}\)$"
+        assert re.search(heading, text, re.MULTILINE)
+        assert re.findall(r"<summary>Hint (\d)</summary>", text) == ["1", "2", "3"]
+        hints = re.findall(r"</summary>\n\n(.*?)\n\n</details>", text, re.DOTALL)
+        assert len(set(filter(None, hints))) == len(hints) == 3
         assert "raise NotImplementedError" in cells[f"{start}-stub"].source
         check = cells[f"{start}-check"]
         assert "nbval-check-output" in check.metadata.tags
@@ -83,7 +87,7 @@ def test_exercises_are_those_of_the_registry(path):
         assert hidden.metadata == {"tags": ["solution", "hide-cell"]}
         assert hidden.source.startswith("<details><summary>Solution, after your own try</summary>\n\n")
         assert hidden.source.count("```python\n") == 1
-        assert not [hint for hint in exercise.hints if CODE.search(hint)], "code stands in the solution alone"
+        assert not [hint for hint in hints if CODE.search(hint)], "code stands in the solution alone"
 
 
 @every_lesson
@@ -95,7 +99,7 @@ def test_a_statement_is_short(path):
 
 
 @every_lesson
-def test_a_lesson_has_an_end_and_asks_before_it_measures(path):
+def test_a_lesson_has_few_cells_and_asks_for_a_prediction(path):
     cells = _read(path).cells
     assert len(cells) <= MOST_CELLS
     assert any(re.search(r"\bpredict\(", cell.source) for cell in cells if cell.cell_type == "code")

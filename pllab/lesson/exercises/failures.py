@@ -75,14 +75,25 @@ def refuse_failures(attempts: Sequence[Attempt], what: str) -> None:
         raise Wrong("deadlock", _deadlock(attempts, what))
 
 
-def refuse_alone(attempts: Sequence[Attempt]) -> None:
-    """Refuse a rank alone in its world that sent a message, or failed at it.
+def refuse_collectives(where: str, attempts: Sequence[Attempt], what: str) -> None:
+    """Refuse ranks that call anything but send and receive, of which they should make `what`.
+
+    Raises:
+        Wrong: they do.
+    """
+    others = [message.name for one in attempts for message in one.messages if message.name not in ("send", "receive")]
+    if others:
+        raise Wrong("collective", f"{where}, your function called {others[0]}; make {what} of send and receive only.")
+
+
+def refuse_alone(program: Program, solution: Any, plan: Plan) -> None:
+    """Refuse a rank alone in its world that sent a message, or failed at it, in any call of the program.
 
     Raises:
         Wrong: it did.
         NotImplementedError: the function is the stub.
     """
-    for one in attempts:
+    for one in seen_in_world(program, solution, plan, 1)[0].values():
         if one.kind == "NotImplementedError":
             raise NotImplementedError
         if one.error or one.messages:
@@ -113,7 +124,7 @@ def agree(messages: Sequence[Sequence[Message]]) -> None:
             said = ", ".join(f"rank {rank} {call.name} of {prod(call.shape)}" for rank, call in made)
             raise Wrong(
                 "other_order",
-                f"Call {number} is not the same on all ranks ({said} numbers); calls are paired by order.",
+                f"Call {number} differs between ranks ({said} numbers); calls are paired by order.",
             )
         if len(there) < len(row):
             counts = ", ".join(str(len(rank)) for rank in ours)

@@ -97,16 +97,8 @@ EXERCISES = (
     Exercise(
         id="00.1",
         title="My share of the work",
-        minutes=4,
         difficulty=1,
         cases=(fair_shares, odd_items, leaves_the_list),
-        hints=(
-            "Write the shares of 7 items on 2 ranks on paper: who takes the seventh?",
-            "Think of how you deal a pack of cards: rank 0 takes the first, rank 1 the second, then rank 0 again. The "
-            "shares never differ by more than one card.",
-            "Every rank begins at the place that has its own number, and takes one item in each round of dealing. A "
-            "slice of a list has a start and a step, and that is all you need.",
-        ),
         package=("pllab.data.DataPartitioner",),
         lends=False,
     ),

@@ -3,7 +3,6 @@
 The device here is a fake: it has a queue and a clock that only its own work moves, so no case depends on a real second.
 """
 
-import math
 import statistics
 import sys
 import time
@@ -12,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from pllab.lesson.exercise import Asked, Wrong, case
-from pllab.lesson.mistakes import compare
+from pllab.lesson.mistakes import compare, must_refuse, numbers_close
 
 Timed = Callable[..., Any]
 Spread = tuple[float, float, float]
@@ -75,7 +74,7 @@ def _right(seconds: list[float], warmup: int) -> Spread:
 _judge = partial(
     compare,
     truth=_right,
-    same=lambda answer, right: all(map(partial(math.isclose, abs_tol=1e-6), answer, right)),
+    same=partial(numbers_close, abs_tol=1e-6),
     show=lambda answer: str(tuple(round(value, 6) for value in answer)),
 )
 _CALLS = "calls of {} s with warmup={}"
@@ -107,7 +106,7 @@ def begins_with_an_empty_queue(timed: Asked) -> None:
     _judge(partial(_measured, timed, busy), questions, asked=asked, hint_id="leftovers")
 
 
-@case("without a clock of the caller's: one that nobody can set back, in seconds")
+@case("where the caller gives no clock: one that nobody can set back, in seconds")
 def clock_of_its_own(timed: Asked) -> None:
     names, medians = timed.inside(own_clock)
     if wall := _SET_BACK & names:
@@ -137,19 +136,11 @@ def own_clock(timed: Timed) -> tuple[set[str], list[float]]:
     return seen, medians
 
 
-@case("repeats below 1 and a negative warm-up are a ValueError, before any call")
+@case("repeats below 1 and a negative warm-up raise a ValueError before any call")
 def refuses(timed: Asked) -> None:
     for warmup, repeats in ((0, 0), (1, 0), (1, -2), (-1, 3)):
-        device = Host(1.0)
-        try:
-            answer = _ask(timed, device, warmup, repeats)
-        except Exception as error:
-            answer = error
-        if not isinstance(answer, ValueError) or device.num_calls:
-            text = (
-                f"should raise a ValueError and not call fn; your function gave {answer!r}, calls: {device.num_calls}"
-            )
-            raise Wrong("no_value_error", f"A measurement with warmup={warmup} and repeats={repeats} {text}.")
-
-
-CASES = (middle_and_ends, warms_up, waits_for_the_device, begins_with_an_empty_queue, clock_of_its_own, refuses)
+        device, asked = Host(1.0), f"warmup={warmup} and repeats={repeats}"
+        must_refuse(partial(_ask, timed, device, warmup, repeats), asked, "no_value_error", why=", before any call")
+        if device.num_calls:
+            text = f"For {asked} your function called fn {device.num_calls} times before it raised"
+            raise Wrong("no_value_error", f"{text}; right is never.")

@@ -9,7 +9,6 @@ skips.
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +16,7 @@ import torch
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_world
-from pllab.lesson.exercises.ranks import Attempt, Watch, line_up
+from pllab.lesson.exercises.ranks import Attempt, Watch, appear, line_up
 
 Enter = Callable[[int, int, str, float], Any]
 
@@ -67,7 +66,7 @@ def two_at_once(enter: Enter) -> None:
         )
 
 
-@case("a barrier that rank 1 skips ends on rank 0 when deadline_s is over, and so on every rank")
+@case("a barrier that one rank skips ends on all others when deadline_s is over")
 def deadline_ends_the_wait(enter: Enter) -> None:
     for size in (2, 3):
         seen, deadline_s = seen_in_world(meet, enter, _PLAN, size), _DEADLINE_S[size]
@@ -91,7 +90,7 @@ def meet(watch: Watch, rank: int, world_size: int, enter: Enter) -> Entered | No
     if world_size == 3 and list(folder.glob("wrong-*")):
         return None  # the first groups have told enough
     if world_size == 1:
-        _wait_for(folder / "inside-2-0", folder / "inside-2-1", timeout_s=3 * deadline_s)
+        appear(folder / "inside-2-0", folder / "inside-2-1", timeout_s=3 * deadline_s)
     file = folder / "meet" / f"group-of-{world_size}"
     file.parent.mkdir(exist_ok=True)
     start = time.monotonic()
@@ -122,7 +121,7 @@ def _stand(watch: Watch, rank: int, world_size: int, deadline_s: float) -> float
         (watch.folder / f"out-{world_size}-{rank}").touch()
         return waited_s
     others = [watch.folder / f"out-{world_size}-{other}" for other in range(world_size) if other != rank]
-    if not _wait_for(*others, timeout_s=deadline_s + _MERCY_S):
+    if not appear(*others, timeout_s=deadline_s + _MERCY_S):
         (watch.folder / f"wrong-{world_size}-{rank}").touch()
     comm.teardown()
     return None
@@ -130,13 +129,6 @@ def _stand(watch: Watch, rank: int, world_size: int, deadline_s: float) -> float
 
 def _right_place(rank: int, world_size: int) -> str:
     return _PLACE.format("gloo", rank, world_size, sum(range(world_size + 1)))
-
-
-def _wait_for(*files: Path, timeout_s: float) -> bool:
-    until = time.monotonic() + timeout_s
-    while not (are_there := all(file.exists() for file in files)) and time.monotonic() < until:
-        time.sleep(0.02)
-    return are_there
 
 
 def _judge_places(size: int, seen: list[Entered]) -> None:
@@ -150,8 +142,8 @@ def _judge_places(size: int, seen: list[Entered]) -> None:
         if attempt.late:
             raise Wrong(
                 "never_met",
-                f"{who} waited for the others in vain ({attempt.error}). All ranks of a group give the same file and "
-                "the same world_size, and each gives its own rank.",
+                f"{who} waited for others that never came ({attempt.error}). All ranks of a group give the same file "
+                "and the same world_size, and each gives its own rank.",
             )
         if attempt.error:
             raise Wrong("raised", f"{who}: your function raised {attempt.error}.")

@@ -4,14 +4,14 @@ Small tensors of several types go around first, then one of 8 MB: no socket hold
 its receive. A deadlock ends by the group's own deadline.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.failures import refuse_alone, seen_in_call, seen_in_world
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.failures import refuse_alone, seen_in_call
+from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import difference
 
 RingPass = Callable[[torch.Tensor], Any]
@@ -45,23 +45,20 @@ def three_ranks(ring_pass: RingPass) -> None:
 
 @case("in a world of 1 the rank gets its own values and waits for nobody")
 def alone(ring_pass: RingPass) -> None:
-    refuse_alone(list(seen_in_world(pass_around, ring_pass, _PLAN, 1)[0].values()))
+    refuse_alone(pass_around, ring_pass, _PLAN)
     _judge(ring_pass, 1)
 
 
-def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -> dict[str, Attempt]:
+@until_one_fails
+def pass_around(watch: Watch, rank: int, world_size: int, ring_pass: RingPass) -> Iterator[tuple[str, Attempt]]:
     """On every rank, a call for each kind of tensor; 8 MB need not travel to the judge, so they are compared here."""
-    seen = {}
     for name, make in _MAKERS.items():
         x = make(rank)
         one = watch.attempt(ring_pass, x)
         differences = [difference(one.value, make(other)) for other in range(world_size)]
         whose = [other for other in range(world_size) if not differences[other]]
         passed = Passed(whose, differences[(rank - 1) % world_size], difference(x, make(rank)))
-        seen[name] = one.holding(passed)
-        if one.failed:
-            break
-    return seen
+        yield name, one.holding(passed)
 
 
 def _judge(ring_pass: RingPass, world_size: int) -> None:
@@ -74,12 +71,12 @@ def _judge_pass(who: str, rank: int, world_size: int, passed: Passed) -> None:
     if passed.x_difference:
         raise Wrong(
             "sent_changed",
-            f"{who} has another x after the call: {passed.x_difference}. Receive into a new tensor, and return that.",
+            f"{who} has another x after the call: {passed.x_difference}. Receive into a new tensor.",
         )
     if not passed.difference:
         return
     if passed.whose == [rank]:
-        raise Wrong("own_tensor", f"{who} returned its own tensor; return the one that was received.")
+        raise Wrong("own_tensor", f"{who} returned its own tensor; return the one that it received.")
     if passed.whose:
         raise Wrong(
             "wrong_neighbour",

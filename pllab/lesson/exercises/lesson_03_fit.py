@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.mistakes import Mistake, Question, compare
+from pllab.lesson.mistakes import Mistake, Question, compare, must_refuse, numbers_close, two_numbers
 
 Rounds = list[list[float]]
 Fit = Callable[[list[int], Rounds], Any]
@@ -46,17 +46,7 @@ _MISTAKES = [
 ]
 
 
-def _pair(answer: Any, *_: Any) -> Line:
-    try:
-        alpha, beta = answer
-        return float(alpha), float(beta)
-    except (TypeError, ValueError):
-        raise Wrong("wrong", f"Return two numbers, alpha and beta; your function gave {answer!r}.") from None
-
-
-def _is_close(got: Line, right: Line) -> bool:
-    """To four digits, which float32 has; mistakes differ by more."""
-    return all(abs(mine - theirs) <= 1e-4 * abs(theirs) + 1e-15 for mine, theirs in zip(got, right, strict=True))
+_is_close = partial(numbers_close, rel_tol=1e-4, abs_tol=1e-15)  # four digits, which float32 has; mistakes differ more
 
 
 def _judge(fit: Fit, *questions: Question) -> None:
@@ -68,10 +58,11 @@ def _judge(fit: Fit, *questions: Question) -> None:
         return answer
 
     asked, show = "sizes {} and times {}", "({0[0]:.4g}, {0[1]:.4g})".format
-    compare(leaving_the_lists, questions, _line, _MISTAKES, asked=asked, read=_pair, same=_is_close, show=show)
+    read = partial(two_numbers, names="alpha and beta", hint_id="wrong")
+    compare(leaving_the_lists, questions, _line, _MISTAKES, asked=asked, read=read, same=_is_close, show=show)
 
 
-@case("times on a line give the line back, also unsorted and with two sizes alone")
+@case("times on a line give back the line, even unsorted or with only two sizes")
 def on_a_line(fit: Fit) -> None:
     three = [4_000_000, 256, 65_536]
     _judge(fit, (three, [[round(4e-4 + 1e-9 * size, 9)] for size in three]), ([0, 1000], [[1.0], [3.0]]))
@@ -101,16 +92,8 @@ def duplicates(fit: Fit) -> None:
     _judge(fit, ([100, 100, 1_000_000, 20_000], [[3e-4], [5e-4], [1.9e-3], [4.2e-4]]))
 
 
-@case("a single size, the same one twice, or none at all is a ValueError")
+@case("a single size, the same size twice, and no size at all raise a ValueError")
 def no_line(fit: Fit) -> None:
     none: list[int] = []
     for sizes in ([4096], [4096, 4096], none):
-        try:
-            found = f"returned {fit(sizes, [[1e-3] for _ in sizes])!r}"
-        except NotImplementedError:
-            raise
-        except ValueError:
-            continue
-        except Exception as error:
-            found = f"raised {type(error).__name__}"
-        raise Wrong("no_line", f"The sizes {sizes} fix no line, and your function {found}; raise a ValueError.")
+        must_refuse(partial(fit, sizes, [[1e-3] for _ in sizes]), f"the sizes {sizes}, which fix no line,", "no_line")

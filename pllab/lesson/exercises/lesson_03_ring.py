@@ -4,19 +4,19 @@ Whole numbers first, whose sums are exact in any order; then floats, whose last 
 added, and 6 MB, which no socket holds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.failures import refuse_alone, seen_in_call, seen_in_world
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.failures import refuse_alone, refuse_collectives, seen_in_call
+from pllab.lesson.exercises.ranks import UP_TO_3, Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import difference, refuse_differences
+from pllab.lesson.mistakes import retold
 
 RingAllReduce = Callable[[torch.Tensor], Any]
 
-_PLAN = ((3,), (2, 1))
 _TURNED, _MIXED = "a transpose of 3 x 4 numbers", "2 x 3 x 4 numbers, transposed on rank 0 alone"
 _SHAPES = {
     "12 numbers": (12,),
@@ -52,30 +52,28 @@ def even(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _EVEN)
 
 
-@case("the same for 7, 2 and 1 numbers, also where there are fewer of them than ranks")
+@case("the same for 7, 2 and 1 numbers, even where there are fewer numbers than ranks")
 def uneven(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _UNEVEN)
 
 
-@case("the same for a tensor of 3 x 5, and for transposes, also where only one of the ranks has one")
+@case("the same for a tensor of 3 x 5 and for transposes, even if only one rank has one")
 def shapes(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _SHAPED)
-    try:
+    gaps = (  # with the same numbers side by side in memory all was well
+        "The numbers of a transpose do not lie side by side in memory: work on a copy that has them in the order of "
+        "the shape, as reshape(-1) makes it, and copy the sum back."
+    )
+    with retold("gaps", gaps):
         _judge_sums(ring_all_reduce, _TRANSPOSED)
-    except Wrong as wrong:  # with the same numbers side by side in memory all was well
-        raise Wrong(
-            "gaps",
-            f"{wrong.sentence} The numbers of a transpose do not lie side by side in memory: work on a copy that has "
-            "them in the order of the shape, as reshape(-1) makes it, and copy the sum back.",
-        ) from None
 
 
-@case("a rank sends to one neighbour alone, at most 2 (w - 1) messages with 2 (w - 1) ceil(n / w) numbers")
+@case("a rank sends to one neighbour only, at most 2 (w - 1) messages with 2 (w - 1) ceil(n / w) numbers")
 def few_numbers(ring_all_reduce: RingAllReduce) -> None:
     for size in (3, 2):
         for name in (*_EVEN, *_UNEVEN, *_SHAPED, *_TRANSPOSED):
             where = f"In a world of {size}, with {name}"
-            for rank, one in enumerate(seen_in_call(reduce_all, ring_all_reduce, _PLAN, size, name)):
+            for rank, one in enumerate(seen_in_call(reduce_all, ring_all_reduce, UP_TO_3, size, name)):
                 _judge_messages(where, size, rank, one)
 
 
@@ -84,14 +82,14 @@ def floats(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _FLOATS)
     for size in (3, 2):
         for name in _FLOATS:
-            tensors = [one.value.tensor for one in seen_in_call(reduce_all, ring_all_reduce, _PLAN, size, name)]
+            tensors = [one.value.tensor for one in seen_in_call(reduce_all, ring_all_reduce, UP_TO_3, size, name)]
             where = f"In a world of {size}, with {name}, of which all ranks need the bits that rank 0 has"
             refuse_differences(where, [[difference(tensor, tensors[0])] * 3 for tensor in tensors])
 
 
 @case("a rank that is alone sends nothing and keeps its numbers")
 def alone(ring_all_reduce: RingAllReduce) -> None:
-    refuse_alone(list(seen_in_world(reduce_all, ring_all_reduce, _PLAN, 1)[0].values()))
+    refuse_alone(reduce_all, ring_all_reduce, UP_TO_3)
     _judge_sums(ring_all_reduce, _NAMES, worlds=(1,))
 
 
@@ -105,12 +103,11 @@ class Summed(NamedTuple):
     held: list[str]
 
 
-def reduce_all(watch: Watch, rank: int, world_size: int, ring_all_reduce: RingAllReduce) -> dict[str, Attempt]:
-    """On every rank, a call for every tensor; three times 6 MB need not travel to the judge, so they are compared here.
-
-    The first call that goes wrong on this rank is the last: its peers notice that the rank leaves the group.
-    """
-    seen = {}
+@until_one_fails
+def reduce_all(
+    watch: Watch, rank: int, world_size: int, ring_all_reduce: RingAllReduce
+) -> Iterator[tuple[str, Attempt]]:
+    """On every rank, a call for every tensor; three times 6 MB need not travel to the judge: they are compared here."""
     for name in _NAMES:
         tensor = _draw(name, rank)
         memory = tensor.view_as(tensor)
@@ -118,23 +115,18 @@ def reduce_all(watch: Watch, rank: int, world_size: int, ring_all_reduce: RingAl
         right = torch.stack([_draw(name, other) for other in range(world_size)]).sum(0)
         rtol, atol = (1e-5, 1e-2) if name in _FLOATS else (0.0, 0.0)
         held = [difference(each, right, rtol, atol) for each in (memory, tensor, one.value)]
-        seen[name] = one.holding(Summed(tensor, held))
-        if one.failed:
-            break
-    return seen
+        yield name, one.holding(Summed(tensor, held))
 
 
 def _judge_sums(ring_all_reduce: RingAllReduce, names: Sequence[str], worlds: Sequence[int] = (3, 2)) -> None:
     for size in worlds:
         for name in names:
-            attempts = seen_in_call(reduce_all, ring_all_reduce, _PLAN, size, name)
+            attempts = seen_in_call(reduce_all, ring_all_reduce, UP_TO_3, size, name)
             refuse_differences(f"In a world of {size}, with {name}", [one.value.held for one in attempts])
 
 
 def _judge_messages(where: str, size: int, rank: int, one: Attempt) -> None:
-    others = [message.name for message in one.messages if message.name not in ("send", "receive")]
-    if others:
-        raise Wrong("collective", f"{where}, it called {others[0]}; make the sum of send and receive alone.")
+    refuse_collectives(where, [one], "the sum")
     tensor, sent = one.value.tensor, one.named("send")
     rounds, chunk = 2 * (size - 1), -(-tensor.numel() // size)
     numbers = sum(message.num_bytes for message in sent) // tensor.element_size()

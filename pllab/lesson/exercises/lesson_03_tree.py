@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.failures import refuse_alone, seen_in_call, seen_in_world
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.failures import refuse_alone, refuse_collectives, seen_in_call
+from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import difference, refuse_differences
 
 TreeBroadcast = Callable[..., Any]
@@ -49,26 +49,22 @@ def few_messages(tree_broadcast: TreeBroadcast) -> None:
 
 @case("a rank that is alone sends nothing and keeps its numbers")
 def alone(tree_broadcast: TreeBroadcast) -> None:
-    refuse_alone(list(seen_in_world(broadcast_all, tree_broadcast, _PLAN, 1)[0].values()))
+    refuse_alone(broadcast_all, tree_broadcast, _PLAN)
     _judge_values(tree_broadcast, (1,), slice(1))
 
 
-def broadcast_all(watch: Watch, rank: int, world_size: int, tree_broadcast: TreeBroadcast) -> dict[str, Attempt]:
-    """On every rank, a call for every root and tensor; its value is what the rank then holds, as `difference`s.
-
-    The first call that goes wrong on this rank is the last: its peers notice that the rank leaves the group.
-    """
-    seen = {}
+@until_one_fails
+def broadcast_all(
+    watch: Watch, rank: int, world_size: int, tree_broadcast: TreeBroadcast
+) -> Iterator[tuple[str, Attempt]]:
+    """On every rank, a call for every root and tensor; its value is what the rank then holds, as `difference`s."""
     for root in range(world_size):
         for kind, make in _MAKERS.items():
             tensor, right = make(rank), make(root)
             memory = tensor.view_as(tensor)
             one = watch.attempt(tree_broadcast, tensor, root) if root else watch.attempt(tree_broadcast, tensor)
             held = [difference(each, right) for each in (memory, tensor, one.value)]
-            seen[_name(root, kind)] = one.holding(held)
-            if one.failed:
-                return seen
-    return seen
+            yield _name(root, kind), one.holding(held)
 
 
 def _name(root: int, kind: str) -> str:
@@ -93,9 +89,7 @@ def _judge_values(tree_broadcast: TreeBroadcast, worlds: Sequence[int], roots: s
 
 
 def _judge_messages(where: str, size: int, root: int, each: Sequence[Attempt]) -> None:
-    others = [message.name for one in each for message in one.messages if message.name not in ("send", "receive")]
-    if others:
-        raise Wrong("collective", f"{where}, it called {others[0]}; make the broadcast of send and receive alone.")
+    refuse_collectives(where, each, "the broadcast")
     sent = [message.num_bytes for one in each for message in one.named("send")]
     received = [len(one.named("receive")) for one in each]
     if len(sent) != size - 1 or received != [int(rank != root) for rank in range(size)] or len(set(sent)) > 1:

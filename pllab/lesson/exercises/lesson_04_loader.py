@@ -160,7 +160,7 @@ def nothing_lost(partition_dataset: Asked) -> None:
         raise Wrong("wrong_samples", shown)
 
 
-@case("an empty data set gives every rank no step")
+@case("with an empty data set no rank makes a step")
 def empty(partition_dataset: Asked) -> None:
     for world, remainder in product((1, 3), ("pad", "drop")):
         ranks = _epoch(partition_dataset, 0, world, world, remainder)
@@ -213,14 +213,13 @@ def another_order(partition_dataset: Asked) -> None:
             if epochs[before] == epochs[after]:
                 raise Wrong(
                     "forgotten_epoch",
-                    f"{what} the order is the same. It has to follow from both seed and epoch, also where one is 0.",
+                    f"{what} the order is the same. It must follow from seed and epoch, even if one is 0.",
                 )
             here, there = (sorted(sorted(_samples([rank])) for rank in epochs[epoch]) for epoch in (before, after))
             if world > 1 and here == there:
                 raise Wrong(
                     "stays_at_home",
-                    f"{what} the samples of a rank stay together, in another order or on another rank. Shuffle all "
-                    "samples anew in each epoch, then share.",
+                    f"{what} the samples of a rank stay together. Shuffle all samples in each epoch, then share.",
                 )
 
 
@@ -243,7 +242,10 @@ def seeded(partition_dataset: Asked) -> None:
     for epoch in (0, 1):
         here, there = (_epoch(partition_dataset, 64, 2, 8, "pad", epoch, seed)[1] for seed in (7, 8))
         if here == there:
-            raise Wrong("ignores_the_seed", f"In epoch {epoch} the seeds 7 and 8 give the same order; right are two.")
+            raise Wrong(
+                "ignores_the_seed",
+                f"In epoch {epoch} the seeds 7 and 8 give the same order; each seed should give its own.",
+            )
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     try:
         (orders,) = partition_dataset.on_ranks(orders_on_rank, 1, timeout_s=_REPLAY_S, hash_seed=hash_seed)

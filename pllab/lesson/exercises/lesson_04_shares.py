@@ -66,7 +66,7 @@ def _is_float_product(lengths: list[int], number: int, sizes: str) -> bool:
 _LENGTHS = [
     Mistake(
         "float_product",
-        "In floating point 0.29 * 100 is a little below 29, and its whole part is 28; round to some nine digits first.",
+        "In floating point 0.29 * 100 is a little below 29, so its whole part is 28; round to nine digits first.",
         when=_is_float_product,
     ),
     Mistake(
@@ -74,7 +74,7 @@ _LENGTHS = [
         "Give what is left over to the shares that lack most of a sample; one that lacks nothing gets nothing.",
         when=lambda lengths, *question: max(map(abs, map(operator.sub, lengths, _due(*question)))) == 1,
     ),
-    Mistake("wrong_lengths", "A share may differ from that by less than one sample.", when=lambda *_: True),
+    Mistake("wrong_lengths", "A share may differ from that by less than one sample."),
 ]
 
 
@@ -101,9 +101,13 @@ def seeded(partitioner: Asked) -> None:
             "cut them: data sorted by topic or length would give every rank another kind of text.",
         )
     if first != again:
-        raise Wrong("wrong_seed", f"Two partitioners with the seed {_SEED} gave different shares; right are the same.")
+        raise Wrong(
+            "wrong_seed", f"Two partitioners with the seed {_SEED} gave different shares; a seed always gives the same."
+        )
     if first == other:
-        raise Wrong("wrong_seed", f"The seeds {_SEED} and {_SEED + 1} gave the same shares; right are different ones.")
+        raise Wrong(
+            "wrong_seed", f"The seeds {_SEED} and {_SEED + 1} gave the same shares; each seed should give its own."
+        )
 
 
 @case("a share is a view: no sample is read before it is asked for, a for loop over it ends, and data stay as they are")

@@ -1,10 +1,10 @@
 """The cases of exercise 05.2: `average_gradients(model)` makes three ranks equal to one process.
 
-Single calls get gradients drawn by chance. The steps are SGD's: it shows a constant factor in the gradient, which Adam
+Single calls get gradients drawn at random. The steps are SGD's: it shows a constant factor in the gradient, which Adam
 divides away.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
 from math import prod
@@ -15,9 +15,9 @@ from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch
-from pllab.lesson.exercises.tensors import close, told
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.tensors import close, numbers_of, told
+from pllab.lesson.mistakes import Mistake, compare, retold
 
 Average = Callable[[nn.Module], Any]
 Numbers = dict[str, torch.Tensor | None]
@@ -53,23 +53,24 @@ class Small(nn.Module):
         return logits
 
 
-def average_on_ranks(watch: Watch, rank: int, world_size: int, average_gradients: Average) -> dict[str, Attempt]:
+@until_one_fails
+def average_on_ranks(
+    watch: Watch, rank: int, world_size: int, average_gradients: Average
+) -> Iterator[tuple[str, Attempt]]:
     """On every rank: a call for every kind of model; in the world of three, then the steps with all kinds in one.
 
     The value of an attempt is the weights and gradients after it.
     """
-    seen: dict[str, Attempt] = {}
     for kind in _KINDS if world_size > 1 else _KINDS[:1]:
         model = _model_of(kind, rank)
-        seen[kind] = watch.attempt(average_gradients, model)
-        seen[kind] = seen[kind].holding(_numbers(model))
-        if seen[kind].failed:
-            return seen
-    return seen | _steps(watch, rank, average_gradients) if world_size > 1 else seen
+        attempt = watch.attempt(average_gradients, model)
+        yield kind, attempt.holding(_numbers(model))
+    if world_size > 1:
+        yield from _steps(watch, rank, average_gradients)
 
 
 def _model_of(kind: str, rank: int) -> Small:
-    """A model with gradients drawn by chance; its weights differ between ranks, so that averaging them would show."""
+    """A model with gradients drawn at random; its weights differ between ranks, so that averaging them would show."""
     torch.manual_seed(5)
     model = Small(kind)
     torch.manual_seed(100 + rank)
@@ -85,18 +86,15 @@ def _model_of(kind: str, rank: int) -> Small:
     return model
 
 
-def _steps(watch: Watch, rank: int, average_gradients: Average) -> dict[str, Attempt]:
+def _steps(watch: Watch, rank: int, average_gradients: Average) -> Iterator[tuple[str, Attempt]]:
     torch.manual_seed(5)
-    model, seen = Small(_ALL_KINDS), dict[str, Attempt]()
+    model = Small(_ALL_KINDS)
     for step in range(_STEPS):
         _backward(model, step, slice(_ROWS * rank, _ROWS * (rank + 1)))
         attempt = watch.attempt(average_gradients, model)
         if not attempt.failed:
             _sgd_step(model)
-        seen[f"step {step + 1}"] = attempt.holding(_numbers(model))
-        if attempt.failed:
-            break
-    return seen
+        yield f"step {step + 1}", attempt.holding(_numbers(model))
 
 
 def _one_process() -> dict[str, torch.Tensor]:
@@ -127,9 +125,8 @@ def _backward(model: nn.Module, step: int, rows: slice) -> None:
 
 def _numbers(model: nn.Module) -> Numbers:
     """All weights, and all gradients, as in `gain` and `gain.grad`."""
-    weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     gradients = {f"{name}.grad": parameter.grad for name, parameter in model.named_parameters()}
-    return weights | deepcopy(gradients)
+    return numbers_of(model) | deepcopy(gradients)
 
 
 def _right(got: Any, right: Any) -> bool:
@@ -152,7 +149,7 @@ def _compare(average_gradients: Average, kind: str, size: int = _SIZE) -> None:
         Mistake("sum_not_mean", "That is the sum over the ranks, and nobody divided.", like=partial(mean, factor=size)),
         Mistake(
             "literal_world_size",
-            "That is a third of the sum, as is right on three ranks alone. Ask the group for the number of ranks.",
+            "That is a third of the sum, which is right only on three ranks. Ask the group for the number of ranks.",
             like=partial(mean, factor=size / _SIZE),  # on three ranks that is right
         ),
         Mistake(
@@ -188,12 +185,8 @@ def the_mean(average_gradients: Average) -> None:
 @case("frozen and unused parameters, whose grad is None on all ranks, are left alone")
 def skipped(average_gradients: Average) -> None:
     for kind in ("frozen", "unused"):
-        try:
+        with retold("none_gradient", f"What is {kind} has grad None on all ranks.", known_by=" raised "):
             _compare(average_gradients, kind)
-        except Wrong as wrong:
-            if wrong.hint_id != "raised":
-                raise
-            raise Wrong("none_gradient", f"{wrong.sentence} What is {kind} has grad None on all ranks.") from None
 
 
 @case("no gradient travels twice (the messages are counted)")
@@ -204,11 +197,8 @@ def few_messages(average_gradients: Average) -> None:
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     num_bytes, numel = sum(one.nbytes for one in gradients), sum(one.numel() for one in gradients)
     for each in seen_in_call(average_on_ranks, average_gradients, _PLAN, _SIZE, f"step {_STEPS}"):
-        names = {message.name for message in each.messages}
-        # the busiest kind of call, since a reduce and a broadcast of the same tensor count once; bytes and numbers,
-        # since whoever sends all in the largest type sends more bytes, and no more numbers
-        sent = max((sum(one.num_bytes for one in each.named(name)) for name in names), default=0)
-        numbers = max((sum(prod(one.shape) for one in each.named(name)) for name in names), default=0)
+        sent = each.busiest(lambda one: one.num_bytes)
+        numbers = each.busiest(lambda one: prod(one.shape))  # who sends all in the largest type sends no more of them
         if numbers > numel + _SLACK_BYTES // 4 and sent > num_bytes + _SLACK_BYTES:
             raise Wrong(
                 "sent_twice",

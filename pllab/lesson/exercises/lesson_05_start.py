@@ -10,7 +10,7 @@ from torch import nn
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Attempt, Watch
-from pllab.lesson.exercises.tensors import close, told
+from pllab.lesson.exercises.tensors import close, identical, numbers_of, told
 from pllab.lesson.mistakes import Mistake, compare
 
 Broadcast = Callable[[nn.Module], Any]
@@ -44,7 +44,7 @@ def start_apart(watch: Watch, rank: int, world_size: int, broadcast_parameters: 
     tensors = _identities(model)
     attempt = watch.attempt(broadcast_parameters, model)
     is_frozen = not any(parameter.requires_grad for parameter in model.frozen.parameters())
-    return {"a model": attempt.holding((_numbers(model), tensors == _identities(model), is_frozen))}
+    return {"a model": attempt.holding((numbers_of(model), tensors == _identities(model), is_frozen))}
 
 
 def _model_of(rank: int) -> Block:
@@ -72,11 +72,6 @@ def _place(tensors: Sequence[torch.Tensor], wanted: torch.Tensor) -> int:
     return next(place for place, tensor in enumerate(tensors) if tensor is wanted)
 
 
-def _numbers(model: nn.Module) -> Numbers:
-    named = chain(model.named_parameters(), model.named_buffers())
-    return {name: tensor.detach().clone() for name, tensor in named}
-
-
 def _identities(model: nn.Module) -> list[tuple[int, int]]:
     """The tensors and the memory that their numbers are in."""
     return [(id(tensor), tensor.data_ptr()) for tensor in chain(model.parameters(), model.buffers())]
@@ -89,7 +84,7 @@ def _seen(broadcast_parameters: Broadcast) -> list[tuple[Numbers, bool, bool]]:
 
 def _compare(broadcast_parameters: Broadcast, names: Sequence[str], kept: str, advice: str) -> None:
     """Compare with rank 0's numbers; `kept` and `advice` are the hint where a rank has kept its own."""
-    seen, starts = _seen(broadcast_parameters), [_numbers(_model_of(rank)) for rank in _RANKS]
+    seen, starts = _seen(broadcast_parameters), [numbers_of(_model_of(rank)) for rank in _RANKS]
 
     def is_mean_or_sum(got: Any, name: str, _: int) -> bool:
         both = torch.stack([start[name].double() for start in starts])
@@ -120,13 +115,9 @@ def _compare(broadcast_parameters: Broadcast, names: Sequence[str], kept: str, a
         lambda name, _: starts[0][name],
         mistakes,
         asked="{} on rank {}",
-        same=_same,
+        same=identical,
         tell=told,
     )
-
-
-def _same(got: Any, right: torch.Tensor) -> bool:
-    return isinstance(got, torch.Tensor) and got.dtype == right.dtype and torch.equal(got, right)
 
 
 @case("three ranks start from different seeds, and end with every parameter of rank 0")
@@ -153,8 +144,7 @@ def in_place(broadcast_parameters: Broadcast) -> None:
     if not all(same_tensors for _, same_tensors, _ in seen):
         raise Wrong(
             "replaced",
-            "The model holds new tensors now, or tensors in new memory, and an optimizer that holds the old ones does "
-            "not see the numbers of rank 0. Write into the memory of the old ones.",
+            "The model has new tensors or new memory, and an optimizer holds the old: write into the old memory.",
         )
     if not all(is_frozen for _, _, is_frozen in seen):
         raise Wrong("wrong", "frozen.weight.requires_grad was False before the call and is True now; leave it.")

@@ -1,6 +1,6 @@
 """The cases of exercise 05.3: `token_weighted(loss_sum, num_tokens)` when the ranks have unequal numbers of targets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
@@ -22,23 +22,22 @@ _UNEQUAL, _EMPTY, _LARGE, _ALONE = (10, 100, 41), (10, 0, 6), (3001, 9, 0), (7,)
 _TROUBLES = {
     "no_loss": "return the loss as one number in a tensor.",
     "not_finite": "the loss is no finite number. A rank may have 0 targets.",
-    "cut_off": "backward from this loss does not reach the model. Scale loss_sum itself, also where it is 0.",
+    "cut_off": "backward from this loss does not reach the model. Scale loss_sum itself, even where it is 0.",
 }
 
 
-def weigh_on_ranks(watch: Watch, rank: int, world_size: int, token_weighted: Weighted) -> dict[str, Attempt]:
+@until_one_fails
+def weigh_on_ranks(watch: Watch, rank: int, world_size: int, token_weighted: Weighted) -> Iterator[tuple[str, Attempt]]:
     """On every rank: steps with unequal shares; the value is the gradient of the student's loss, or its trouble."""
-    seen: dict[str, Attempt] = {}
     for counts in (_UNEQUAL, _EMPTY, _LARGE, _ALONE):
         if len(counts) != world_size:
             continue
         weight, loss_sum = _loss(counts, rank)
         attempt = watch.attempt(token_weighted, loss_sum, counts[rank])
         gradient = None if attempt.failed else _gradient(weight, attempt.value)
-        seen[_in_words(counts)] = attempt.holding(gradient)
-        if not isinstance(gradient, torch.Tensor):
-            break
-    return seen
+        yield _in_words(counts), attempt.holding(gradient)
+        if isinstance(gradient, str):
+            return
 
 
 def _in_words(counts: Counts) -> str:
@@ -86,12 +85,12 @@ def _judge(token_weighted: Weighted, counts: Counts) -> None:
         ),
         Mistake(
             "literal_world_size",
-            "With three ranks the numbers are right: the 3 stands in your code. Ask the group for the number of ranks.",
+            "On three ranks the numbers are right: a 3 stands in your code. Ask the group for the number of ranks.",
             like=lambda _: mean * 3 / size,
         ),
         Mistake(
             "digits_lost",
-            "That is nearly right: the number of targets lost digits on its way, or an empty rank counted a target.",
+            "That is nearly right: the number of targets lost digits on its way, or an empty rank counted one target.",
             when=lambda got, _: close(got, mean, rtol=5e-3, atol=1e-6),
         ),
     ]

@@ -4,7 +4,8 @@ Which samples a rank takes, and in which order, is the learner's choice. So ever
 first entry, the model notes the numbers it is called with, and the one process trains on those.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
@@ -17,18 +18,33 @@ from torch.nn.functional import cross_entropy
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.lesson_05_batches import Setting, Steps, judge_samples
-from pllab.lesson.exercises.ranks import Attempt, Watch
-from pllab.lesson.exercises.tensors import close, told
+from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.tensors import close, numbers_of, told
 from pllab.lesson.mistakes import Mistake, compare
 
 Train = Callable[..., Any]
 Numbers = dict[str, torch.Tensor]
+Steps = list[list[int]]  # the numbers of the samples in each forward
 
 _SIZE = 3
 _PLAN = ((1, 1, 1), (_SIZE,))  # each process alone at first, to get ready
 _LR = 0.4
 _CLASSES = 5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one training is asked for; samples, their length, steps and global batch."""
+
+    number: int
+    length: int | None
+    num_steps: int
+    batch_size: int
+
+    def __str__(self) -> str:
+        return f"{self.number} samples, num_steps={self.num_steps} and batch_size={self.batch_size}"
+
+
 # 29 samples in batches of 12 are three steps with 3 to 6 samples in the last: seven steps are over two epochs.
 _SETTINGS = (Setting(24, 4, 3, 6), Setting(29, None, 7, 12))
 _NEVER_TRAINED = ("fixed.weight", "fixed.bias", "skipped.weight", "skipped.bias", "scale")
@@ -85,28 +101,20 @@ class Seen:
     after: Numbers
 
 
-def train_on_ranks(watch: Watch, rank: int, world_size: int, train: Train) -> dict[str, Attempt]:
+@until_one_fails
+def train_on_ranks(watch: Watch, rank: int, world_size: int, train: Train) -> Iterator[tuple[str, Attempt]]:
     """On every rank: both settings, each with other random numbers and another model than on the other ranks."""
     if world_size == 1:
         unused = nn.Parameter(torch.zeros(1))
         torch.optim.SGD([unused], 0.1).step()  # torch imports seconds' worth of itself in an optimizer's first step
-        return {}
-    seen: dict[str, Attempt] = {}
+        return
     for setting in _SETTINGS:
         torch.manual_seed(100 + rank)
         model = Noting()
-        before = _numbers(model)
+        before = numbers_of(model)
         arguments = (rank, world_size, model, Samples(setting.number, setting.length))
         attempt = watch.attempt(train, *arguments, setting.num_steps, setting.batch_size, _LR)
-        seen[str(setting)] = attempt.holding(Seen(_plain(attempt.value), model.steps, before, _numbers(model)))
-        if attempt.failed:
-            break
-    return seen
-
-
-def _numbers(model: nn.Module) -> Numbers:
-    named = [*model.named_parameters(), *model.named_buffers()]
-    return {name: tensor.detach().clone() for name, tensor in named}
+        yield str(setting), attempt.holding(Seen(_plain(attempt.value), model.steps, before, numbers_of(model)))
 
 
 def _plain(returned: Any) -> Any:
@@ -124,7 +132,68 @@ def _seen(train: Train, setting: Setting) -> list[Seen]:
 @case("every rank takes an equal part of each global batch, and together they take every sample once an epoch")
 def shared(train: Train) -> None:
     for setting in _SETTINGS:
-        judge_samples([each.steps for each in _seen(train, setting)], setting)
+        _judge_samples([each.steps for each in _seen(train, setting)], setting)
+
+
+def _judge_samples(steps: Sequence[Steps], setting: Setting) -> None:
+    """Refuse samples, of all ranks in all steps, that are too many, too few, or not those that are asked for."""
+    for rank, of_rank in enumerate(steps):
+        if len(of_rank) != setting.num_steps:
+            raise Wrong(
+                "number_of_steps",
+                f"With {setting}, rank {rank} called the model {len(of_rank)} times; right is {setting.num_steps}, one "
+                "call a step. After the last sample a new epoch begins.",
+            )
+    for number, parts in enumerate(zip(*steps, strict=True), start=1):
+        _judge_step(parts, number, setting)
+    _judge_epochs([list(chain(*parts)) for parts in zip(*steps, strict=True)], setting, len(steps))
+
+
+def _judge_step(parts: Sequence[list[int]], number: int, setting: Setting) -> None:
+    sizes, last = [len(part) for part in parts], setting.number % setting.batch_size
+    is_equal = len(set(sizes)) == 1
+    is_whole = sum(sizes) == setting.batch_size or (last and 0 < sum(sizes) < setting.batch_size)
+    has_shares = not all(sorted(part) == sorted(parts[0]) for part in parts)
+    if not (is_equal and is_whole and has_shares):
+        took = ", ".join(f"rank {rank} took {len(part)} samples {part[:3]}" for rank, part in enumerate(parts))
+        raise Wrong(
+            "shares",
+            f"With {setting}, in step {number} {took} (the first three of each). Right is a third of the global batch "
+            "on each rank, and other samples on each.",
+        )
+
+
+def _judge_epochs(batches: Steps, setting: Setting, world_size: int) -> None:
+    """Some cut into epochs leaves out or repeats fewer than a world of samples in each."""
+    reached = _cut(batches, Counter(), setting.number, world_size)
+    if reached < len(batches):
+        times = Counter(chain(*batches[: reached + 1]))
+        most, fewest = (
+            max(range(setting.number), key=times.__getitem__),
+            min(range(setting.number), key=times.__getitem__),
+        )
+        raise Wrong(
+            "epochs",
+            f"With {setting}, up to step {reached + 1} sample {most} came {times[most]} times and sample {fewest} "
+            f"came {times[fewest]} times. An epoch takes every sample once, but for "
+            f"fewer than {world_size}; then the next one begins.",
+        )
+
+
+def _cut(batches: Steps, taken: Counter[int], number: int, world_size: int) -> int:
+    """How many of these steps fit into epochs, the first of which has taken some samples already."""
+    if not batches or taken.total() - len(taken) >= world_size:
+        return 0 if not batches else -1
+    first, rest = batches[0], batches[1:]
+    longer, ends = taken + Counter(first), [0]
+    if longer.total() - len(longer) < world_size:
+        ends.append(1 + _cut(rest, longer, number, world_size))
+    if taken and number - len(taken) < world_size:  # a new epoch begins with this step
+        ends.append(1 + _cut(rest, Counter(first), number, world_size))
+    fresh = [sample for sample in first if not taken[sample]]
+    if taken and fresh and number - len(taken) - len(fresh) < world_size:  # or within it
+        ends.append(1 + _cut(rest, Counter(first) - Counter(fresh), number, world_size))
+    return max(ends)
 
 
 @case("it returns the loss of every step, the same numbers on all ranks")
@@ -136,15 +205,14 @@ def losses_returned(train: Train) -> None:
                 what = losses if isinstance(losses, str) else f"{len(losses)} losses"
                 raise Wrong(
                     "no_losses",
-                    f"With {setting}, your function gave {what}; right is a list of floats, one for each step.",
+                    f"With {setting}, your function gave {what}; right is a list with a float for each step.",
                 )
         for step, losses in enumerate(zip(*returned, strict=True), start=1):
             if any(not _near(loss, losses[0]) for loss in losses):
                 said = ", ".join(f"{loss:.4f}" for loss in losses)
                 raise Wrong(
                     "own_losses",
-                    f"With {setting}, the ranks returned {said} for step {step}; right is the mean over the global "
-                    "batch, on all.",
+                    f"With {setting}, the ranks returned {said} for step {step}; right is the global batch's mean.",
                 )
 
 
@@ -176,12 +244,12 @@ def equals_one_process(train: Train) -> None:
     mistakes = [
         Mistake(
             "sum_not_mean",
-            f"It comes out with a gradient {_SIZE} times as large, such as a sum over the ranks.",
+            f"A gradient {_SIZE} times as large gives this, such as a sum over the ranks.",
             like=lambda key, setting: one_process(setting, factor=_SIZE)[1][key],
         ),
         Mistake(
             "not_zeroed",
-            "It comes out when the gradients of earlier steps are kept; clear them before each backward.",
+            "Gradients kept from earlier steps give this; clear them before each backward.",
             like=lambda key, setting: one_process(setting, kept=1.0)[1][key],
         ),
     ]
@@ -220,7 +288,7 @@ def _one_process(
                 if parameter.grad is not None:
                     parameter.sub_(parameter.grad, alpha=_LR * factor)
                     parameter.grad *= kept
-    return losses, _numbers(model)
+    return losses, numbers_of(model)
 
 
 _same = partial(close, rtol=1e-3, atol=1e-5)

@@ -4,7 +4,7 @@ The loss notes when it is computed and when its backward begins, and how many me
 launch runs several numbers of micro-batches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from torch import nn
 from pllab.comm import record_messages
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
@@ -44,9 +44,11 @@ class Seen:
     events: list[_Event] = field(default_factory=list)
 
 
-def accumulate_on_ranks(watch: Watch, rank: int, world_size: int, accumulate: Accumulate) -> dict[str, Attempt]:
+@until_one_fails
+def accumulate_on_ranks(
+    watch: Watch, rank: int, world_size: int, accumulate: Accumulate
+) -> Iterator[tuple[str, Attempt]]:
     """On every rank: a call for each number of micro-batches."""
-    attempts: dict[str, Attempt] = {}
     for number in _NUMBERS:
         model, data = _given(number, world_size)
         seen, micro_batches = Seen(), data[rank]
@@ -54,10 +56,7 @@ def accumulate_on_ranks(watch: Watch, rank: int, world_size: int, accumulate: Ac
             loss_of = _noting(model, micro_batches, seen.events, ledger.count)
             attempt = watch.attempt(accumulate, model, loss_of, list(micro_batches))
         seen.gradients = [parameter.grad for name, parameter in model.named_parameters() if name != "unused"]
-        attempts[_in_words(number)] = attempt.holding(seen)
-        if attempt.failed:
-            break
-    return attempts
+        yield _in_words(number), attempt.holding(seen)
 
 
 def _in_words(number: int) -> str:
@@ -112,7 +111,7 @@ def one_graph_at_a_time(accumulate: Accumulate) -> None:
             if [kind for kind, _ in happened] != [kind for kind, _ in wanted]:
                 raise Wrong(
                     "graphs_kept",
-                    f"{what} So several graphs were in memory. Run the backward of each before the next forward.",
+                    f"{what} Several graphs were in memory: run the backward of each before the next forward.",
                 )
 
 
@@ -129,8 +128,7 @@ def one_set_of_messages(accumulate: Accumulate) -> None:
                     f"With {_in_words(number)}, {before} of your {sent} messages left before the last backward; right "
                     "is none. Average once, when all gradients are added up.",
                 )
-            # the busiest kind of call: a reduce and a broadcast of the same tensor count once
-            most = max((sum(each.num_bytes for each in one.named(kind.name)) for kind in one.messages), default=0)
+            most = one.busiest(lambda each: each.num_bytes)
             if sent > len(gradients) or most > num_bytes + _SLACK_BYTES:
                 raise Wrong(
                     "sent_twice",
@@ -150,12 +148,12 @@ def equals_one_process(accumulate: Accumulate) -> None:
     )
     not_divided = Mistake(
         "not_divided",
-        "It is as many times too large as there are micro-batches: backward adds up, so divide each loss.",
+        "It is too large by the number of micro-batches: backward adds up, so divide each loss.",
         like=lambda place, number, _: number * _gradients(number, _SIZE)[place],
     )
     half = Mistake(
         "literal_world_size",
-        "That is half of it, and right on two ranks alone. Ask world_size().",
+        "That is half of it, which is right only on two ranks. Ask world_size().",
         like=lambda place, number, _: _gradients(number, 1)[place] / 2,
     )
     for size, mistakes in ((_SIZE, [not_divided, only_last]), (1, [half])):

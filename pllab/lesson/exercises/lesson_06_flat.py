@@ -1,12 +1,12 @@
 """The cases of exercise 06.1: `average_flat(model)` puts all gradients into one message per data type.
 
 Gradients are written by hand, so that every number tells its rank, its parameter and its place. The ranks run once,
-with several models: one made to mix things up, one drawn by chance, and one without any gradient. All cases judge what
+with several models: one made to mix things up, one drawn at random, and one without any gradient. All cases judge what
 was seen.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import close, told
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.mistakes import Mistake, compare, retold
 
 AverageFlat = Callable[[nn.Module], Any]
 
@@ -44,7 +44,7 @@ def _numbered(*parameters: _Parameter) -> _Layout:
 
 
 def _drawn() -> _Layout:
-    """By chance, always the same: the data types alternate, a gradient may be empty, one parameter is unused."""
+    """Drawn at random, always the same: the data types alternate, a gradient may be empty, one parameter is unused."""
     draw = random.Random(6)
     shapes = [tuple(draw.randint(1, 4) for _ in range(draw.randint(0, 3))) for _ in range(7)]
     dtypes = [draw.choice((torch.float32, torch.float64)) for _ in shapes]
@@ -75,12 +75,14 @@ _SHORT = _numbered(
     _Parameter("shorter", (3,), torch.float16),
 )
 _NOTHING = _numbered(_Parameter("frozen", (2, 2)), _Parameter("unused", (3,)))
-_LAYOUTS = {"many shapes": _MIXED, "drawn by chance": _drawn(), "short types": _SHORT, "no gradient": _NOTHING}
+_LAYOUTS = {"many shapes": _MIXED, "drawn at random": _drawn(), "short types": _SHORT, "no gradient": _NOTHING}
 
 
-def average_on_ranks(watch: Watch, rank: int, world_size: int, average_flat: AverageFlat) -> dict[str, Attempt]:
+@until_one_fails
+def average_on_ranks(
+    watch: Watch, rank: int, world_size: int, average_flat: AverageFlat
+) -> Iterator[tuple[str, Attempt]]:
     """On every rank: a call for each model, or for the first one in a world of one; the value is the gradients."""
-    seen: dict[str, Attempt] = {}
     for name, layout in list(_LAYOUTS.items())[: None if world_size > 1 else 1]:
         model = nn.Module()
         for one in layout:
@@ -89,10 +91,7 @@ def average_on_ranks(watch: Watch, rank: int, world_size: int, average_flat: Ave
             parameter.grad = gradient if one.has_gradient else None
             model.register_parameter(one.name, parameter)
         attempt = watch.attempt(average_flat, model)
-        seen[name] = attempt.holding({each: parameter.grad for each, parameter in model.named_parameters()})
-        if attempt.failed:
-            break
-    return seen
+        yield name, attempt.holding({each: parameter.grad for each, parameter in model.named_parameters()})
 
 
 def _gradient(one: _Parameter, rank: int) -> torch.Tensor:
@@ -147,7 +146,7 @@ def in_place(average_flat: AverageFlat) -> None:
     _compare(average_flat, lambda one: one.has_gradient, mistakes)
     half = Mistake(
         "literal_world_size",
-        "That is half of the sum, as is right on two ranks alone. Ask world_size().",
+        "That is half of the sum, which is right only on two ranks. Ask world_size().",
         like=lambda one, rank: _gradient(one, rank) / 2,
     )
     _compare(average_flat, lambda one: one.has_gradient, [half], size=1)
@@ -157,7 +156,7 @@ def in_place(average_flat: AverageFlat) -> None:
 def keeps_digits(average_flat: AverageFlat) -> None:
     short = Mistake(
         "dtype_lost",
-        "That is nearly right: it travelled in a flat tensor of a smaller type. Give each data type one of its own.",
+        "That is nearly right: it travelled in a smaller type. Give each data type a flat tensor of its own.",
         when=lambda got, one, rank: close(got, _mean(one, rank, _SIZE)),
     )
     _compare(average_flat, lambda one: one.has_gradient and one.dtype == torch.float64, [short], tolerance=1e-12)
@@ -167,8 +166,7 @@ def keeps_digits(average_flat: AverageFlat) -> None:
 def leaves_none(average_flat: AverageFlat) -> None:
     filled = Mistake(
         "none_filled",
-        "An optimizer treats None and zeros differently: momentum and weight decay go on for zeros. Leave None alone.",
-        when=lambda *_: True,
+        "Leave None alone: where a gradient is zeros, an optimizer goes on with momentum and weight decay.",
     )
     _compare(average_flat, lambda one: not one.has_gradient, [filled])
 
@@ -188,11 +186,7 @@ def few_messages(average_flat: AverageFlat) -> None:
 
 @case("a model without any gradient sends nothing")
 def nothing(average_flat: AverageFlat) -> None:
-    try:
+    with retold("nothing_to_send", "There is nothing to lay side by side.", known_by=" raised "):
         seen = seen_in_call(average_on_ranks, average_flat, _PLAN, _SIZE, "no gradient")
-    except Wrong as wrong:
-        if wrong.hint_id != "raised":
-            raise
-        raise Wrong("nothing_to_send", f"{wrong.sentence} There is nothing to lay side by side.") from None
     if sent := seen[0].messages:
         raise Wrong("nothing_to_send", f"A model without any gradient sent {len(sent)} message(s); right is none.")

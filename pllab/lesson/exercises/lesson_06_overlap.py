@@ -19,7 +19,7 @@ from pllab.comm import Ledger, barrier, record_messages
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.lesson_06_models import PLACES, WIDTH, Branches, Chain, nothing
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.ranks import Attempt, Watch, appear
 from pllab.lesson.exercises.tensors import close, told
 from pllab.lesson.mistakes import Mistake, compare
 
@@ -107,10 +107,10 @@ def _late_answer(folder: Path, rank: int, chain: Chain, wait: Callable[[], Any],
     """Rank 0 goes ahead; rank 1 begins its backward when rank 0 has ended its own, and watches whether it waits."""
     ended, left, blocked = folder / "backward-ended", folder / "wait-returned", folder / "blocked"
     if rank == 1:
-        seen.blocked = not _appears(ended, _PATIENCE_S)
+        seen.blocked = not appear(ended, timeout_s=_PATIENCE_S)
         if seen.blocked:
             blocked.touch()
-        seen.left_early = not seen.blocked and _appears(left, _WATCH_S)
+        seen.left_early = not seen.blocked and appear(left, timeout_s=_WATCH_S)
     _loss(chain, rank, step=0).backward()
     if rank == 0:
         ended.touch()
@@ -118,14 +118,6 @@ def _late_answer(folder: Path, rank: int, chain: Chain, wait: Callable[[], Any],
     if rank == 0:
         left.touch()
         seen.blocked = blocked.exists()
-
-
-def _appears(file: Path, patience_s: float) -> bool:
-    """Whether another rank writes this file in time."""
-    until = time.monotonic() + patience_s
-    while not (there := file.exists()) and time.monotonic() < until:
-        time.sleep(0.01)
-    return there
 
 
 def _settle() -> None:
@@ -260,7 +252,7 @@ def _compare(install: Install, steps: str, mistakes: Callable[..., list[Mistake]
 
 @case("after wait() the gradients are the mean over the ranks, step after step")
 def two_steps(install: Install) -> None:
-    half = "That is half of it, and right on two ranks alone. Ask world_size()."
+    half = "That is half of it, which is right only on two ranks. Ask world_size()."
     _compare(install, "chain", lambda _: [])
     _compare(
         install,
@@ -270,7 +262,7 @@ def two_steps(install: Install) -> None:
     )
 
 
-@case("messages pair up when gradients arrive in another order on each rank, and a parameter gets none")
+@case("messages pair up even if gradients arrive in another order on each rank and a parameter gets none")
 def same_order(install: Install) -> None:
     _compare(install, "unused", _order_mistakes)
 

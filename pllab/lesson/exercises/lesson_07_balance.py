@@ -7,7 +7,7 @@ from itertools import accumulate, combinations, pairwise
 from typing import Any, NamedTuple
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.mistakes import Mistake, compare, must_refuse, retold
 
 Balance = Callable[[list[float], int], Any]
 Question = tuple[list[float], int]
@@ -20,7 +20,7 @@ _EDGES += [([0, 2, 0, 0, 1], 4), ([2**24 - 1, 1, 2**24], 2)]
 
 
 def _drawn() -> list[Question]:
-    """Costs by chance: small, large, broken."""
+    """Costs drawn at random: small, large, broken."""
     draw = random.Random(7)
     sizes = [(num_layers, num_stages) for num_layers in range(2, 9) for num_stages in range(2, num_layers)]
     small = [([float(draw.randint(1, 9)) for _ in range(n)], p) for n, p in sizes for _ in range(3)]
@@ -116,22 +116,16 @@ _MISTAKES = (
 
 
 def _judge(balance: Balance, questions: Sequence[Question], mistakes: Sequence[Mistake] = ()) -> None:
-    def asked(costs: list[float], num_stages: int) -> Any:
-        try:
-            return balance(costs, num_stages)
-        except ValueError as error:
-            told = f"For costs {costs} and num_stages={num_stages} your function raised {error!r}"
-            raise Wrong("refused", f"{told}; {len(costs)} layers are enough for that.") from None
-
-    compare(
-        asked,
-        questions,
-        _best,
-        mistakes,
-        asked="costs {} and num_stages={}",
-        read=_read,
-        same=lambda cut, best: math.isclose(max(cut.costs), max(best.costs), rel_tol=1e-9),
-    )
+    with retold("refused", "There are enough layers for that.", known_by="raised ValueError"):
+        compare(
+            balance,
+            questions,
+            _best,
+            mistakes,
+            asked="costs {} and num_stages={}",
+            read=_read,
+            same=lambda cut, best: math.isclose(max(cut.costs), max(best.costs), rel_tol=1e-9),
+        )
 
 
 @case("each stage has a layer, each layer has a stage, and the slowest stage is as fast as it can be (all cuts tried)")
@@ -141,13 +135,9 @@ def optimal(balance: Balance) -> None:
 
 @case("costs in millionths, or a billion times as large, are cut just as well")
 def any_unit(balance: Balance) -> None:
-    try:
-        _judge(
-            balance, [([cost * factor for cost in costs], p) for costs, p in _KNOWN for factor in (1e-12, 1e-6, 1e9)]
-        )
-    except Wrong as wrong:
-        told = "The same cut was right in another unit: look for a fixed limit or tolerance."
-        raise Wrong("unit", f"{wrong.sentence} {told}") from None
+    factors = (1e-12, 1e-6, 1e9)
+    with retold("unit", "The same cut was right in another unit: look for a fixed limit or tolerance."):
+        _judge(balance, [([cost * factor for cost in costs], p) for costs, p in _KNOWN for factor in factors])
 
 
 @case("one stage, as many stages as layers, and costs of zero")
@@ -155,14 +145,6 @@ def edges(balance: Balance) -> None:
     _judge(balance, [([float(cost) for cost in costs], p) for costs, p in _EDGES])
 
 
-@case("more stages than layers are a ValueError")
+@case("more stages than layers raise a ValueError")
 def too_many(balance: Balance) -> None:
-    try:
-        told = f"gave {balance([1.0, 2.0], 3)!r}"
-    except ValueError:
-        return
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        told = f"raised {type(error).__name__}"
-    raise Wrong("too_many", f"For 2 layers and 3 stages your function {told}; right is a ValueError.")
+    must_refuse(lambda: balance([1.0, 2.0], 3), "2 layers and 3 stages", "too_many")

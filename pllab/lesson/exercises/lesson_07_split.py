@@ -46,7 +46,7 @@ def _chain(lanes: str, bare: Sequence[int] = (), silent: Sequence[str] = ("ReLU"
 
 
 def _drawn() -> Iterator[tuple[str]]:
-    """Chains by chance: up to nine layers on up to three lanes; in the second of each pair some have no parameters."""
+    """Random chains: up to nine layers on up to three lanes; in the second of each pair some have no parameters."""
     draw = random.Random(71)
     for length in range(2, 10):
         lanes = [draw.choice("012") for _ in range(length)]

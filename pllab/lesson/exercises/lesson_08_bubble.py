@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.mistakes import Mistake, compare, two_numbers
 
 Bubbles = Callable[[int, int], Any]
 Fewest = Callable[[int, float], Any]
@@ -29,7 +29,7 @@ def _share_of_busy(m: int, p: int) -> Fraction:
 
 # 08.2, the two numbers
 
-# Micro-batches and stages; m above, below and equal to p, and some by chance. One stage has a case of its own.
+# Micro-batches and stages; m above, below and equal to p, and some drawn at random. One stage has a case of its own.
 _CHANCE = Random(8)
 _SHAPES = [(8, 4), (4, 8), (5, 3), (3, 3), (1, 4), (12, 2), (64, 8), (1000, 2)]
 _SHAPES += [(_CHANCE.randrange(1, 300), _CHANCE.randrange(2, 70)) for _ in range(6)]
@@ -38,12 +38,7 @@ _EXTRA_STAGE = "A stage is idle in p - 1 ticks, not in p: the first stage starts
 _THERE_AND_BACK = "Forward and backward double the idle time, and they double the work as well."
 
 
-def _pair(answer: Any, *_: int) -> tuple[float, float]:
-    try:
-        fraction, overhead = answer
-        return float(fraction), float(overhead)
-    except (TypeError, ValueError):
-        raise Wrong("no_pair", f"Return two numbers, fraction and overhead; your function gave {answer!r}.") from None
+_pair = partial(two_numbers, names="fraction and overhead")
 
 
 def _mistakes(right: Callable[[int, int], Fraction], other: Callable[[int, int], Fraction]) -> list[Mistake]:
@@ -145,7 +140,7 @@ def fewest_that_are_enough(fewest: Fewest) -> None:
     compare(fewest, _LIMITS, _fewest, _NOT_THE_FEWEST, asked="p = {} and at most {:g}", read=_whole)
 
 
-@case("one is enough where there is no bubble, or much is allowed")
+@case("one is enough where there is no bubble, or where a large one is allowed")
 def one_is_enough(fewest: Fewest) -> None:
     generous = [(1, 0.1), (1, 0.5), (1, 0.001), (2, 0.9), (5, 1.0)]
     compare(fewest, generous, _fewest, asked="p = {} and at most {:g}", read=_whole, hint_id="one_is_enough")

@@ -1,10 +1,11 @@
-"""What exercises 09.2, 09.3 and 09.5 have in common: calls of a function as it is written, threads, and failures.
+"""What exercises 09.2 to 09.5 have in common: calls of a function as it is written, values, threads, and failures.
 
 A method as in the course, such as `compute(self, batches, schedule)` with the rest on `self`, is called as one, so that
 student work can be carried over.
 """
 
 import inspect
+import math
 import threading
 import time
 import traceback
@@ -13,8 +14,16 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
+import torch
+
 from pllab.lesson.exercise import Wrong
+from pllab.lesson.exercises.tensors import close, told
 from pllab.pipeline import Task, Workers
+
+Gradients = dict[str, torch.Tensor | None]
+
+# Seconds a stage waits for the other; a concurrent cycle meets at once and never waits this long.
+MEETING_S = 4.0
 
 
 def call_as_written(function: Callable[..., Any], *given: Any, **rest: Any) -> Any:
@@ -31,6 +40,20 @@ def met(meeting: threading.Barrier, meeting_s: float) -> bool:
     except threading.BrokenBarrierError:
         return False
     return True
+
+
+def judge_gradients(asked: str, gradients: Gradients, right: Gradients) -> None:
+    """Refuse gradients that are not the right ones, and show the number that is most wrong."""
+    for name, gradient in gradients.items():
+        if not close(gradient, right[name], rtol=1e-4, atol=1e-5):
+            raise Wrong("wrong", f"{asked} the gradient of {name} is {told(gradient, right[name])}.")
+
+
+def judge_loss(asked: str, got: Any, right: float) -> None:
+    """Refuse what is not the loss as a Python number."""
+    is_number = isinstance(got, float | int) and not isinstance(got, bool)
+    if not is_number or not math.isclose(got, right, rel_tol=1e-4, abs_tol=1e-4):
+        raise Wrong("wrong", f"{asked} your function returned {got!r}; right is the Python number {right:.4g}.")
 
 
 # Threads
@@ -66,7 +89,7 @@ def started_threads() -> Iterator[list[threading.Thread]]:
 def judge_threads(num_started: int, ran: Iterable[tuple[str, int, int]]) -> None:
     """Refuse threads of one's own, and work of a stage that is not on its worker; `ran` has (work, stage, place)."""
     if num_started:
-        raise Wrong("wrong_worker", f"Your function started threads, {num_started} in one call; use the workers alone.")
+        raise Wrong("wrong_worker", f"Your function started threads, {num_started} in one call; use only the workers.")
     for work, stage, place in ran:
         if place != stage:
             others = {CALLER: "the thread that called your function", NOBODY: "a thread of your own"}

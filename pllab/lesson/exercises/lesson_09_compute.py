@@ -22,8 +22,6 @@ Compute = Callable[..., Any]
 Schedule = list[tuple[int, int]]
 Stage = Callable[[torch.Tensor], torch.Tensor]
 
-# Seconds a stage waits for the other; a concurrent cycle meets at once and never waits this long.
-MEETING_S = 4.0
 # The two orders of a cycle: a stage is given out first, or last.
 _ORDERS: list[Schedule] = [[(1, 0), (0, 1)], [(0, 1), (1, 0)]]
 
@@ -66,7 +64,7 @@ class _HeldOut:
 
 @case("every result lands in its own place, even when the workers are late")
 def results(compute: Asked) -> None:
-    """Every cycle of some clocks, its pairs in an order by chance, with held-back workers and batches of any length."""
+    """Every cycle of some clocks, its pairs in random order, with held-back workers and batches of any length."""
     for num_batches, num_stages in [(2, 2), (5, 3), (1, 3), (3, 1)]:
         for num_cycles in range(1, num_batches + num_stages):  # a wrong result can make the next cycle raise
             for cycle in compute.inside(clocked, num_batches, num_stages, num_cycles):
@@ -137,7 +135,7 @@ def places_of_stages(compute: Compute) -> list[tuple[int, list[tuple[str, int, i
 
 @case("the stages of one cycle run at the same time (they meet at a barrier)")
 def together(compute: Asked) -> None:
-    if not compute.inside(meets, MEETING_S):
+    if not compute.inside(meets, bench.MEETING_S):
         raise Wrong(
             "sequential",
             "The stages of one cycle never ran at the same time: one waited for the other, which had not been "

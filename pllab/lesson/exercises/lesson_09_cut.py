@@ -4,7 +4,6 @@ That the graph is cut is seen where it must end: the double of `loss_of` walks t
 looks for weights of the first stage. No worker is needed, so none is there.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,9 +11,9 @@ import torch
 from torch import nn
 
 from pllab.lesson.exercise import Asked, Wrong, case
+from pllab.lesson.exercises.lesson_09_bench import Gradients, judge_gradients, judge_loss
 
 CutStep = Callable[..., Any]
-Gradients = dict[str, torch.Tensor | None]
 
 
 class Ran(NamedTuple):
@@ -63,26 +62,6 @@ def gradients(cut_step: Asked) -> None:
         asked = {"none": "For 5 rows", "dropout": "With dropout", "double": "With numbers of float64"}[change]
         judge_gradients(asked, ran.gradients, _gradients(first, second))
         judge_loss(asked, ran.loss, loss.item())
-
-
-def judge_gradients(asked: str, gradients: Gradients, right: Gradients) -> None:
-    """Refuse gradients that are not the right ones, and show the number that is most wrong."""
-    for name, gradient in gradients.items():
-        its = right[name]
-        assert its is not None, name
-        if gradient is None:
-            raise Wrong("wrong", f"{asked} {name} has no gradient; the plain model gives it one.")
-        if not torch.allclose(gradient, its, rtol=1e-4, atol=1e-5):
-            worst = (gradient - its).abs().argmax()
-            got, wanted = gradient.flatten()[worst], its.flatten()[worst]
-            raise Wrong("wrong", f"{asked} a number in the gradient of {name} is {got:.4g}; right is {wanted:.4g}.")
-
-
-def judge_loss(asked: str, got: Any, right: float) -> None:
-    """Refuse what is not the loss as a Python number."""
-    is_number = isinstance(got, float | int) and not isinstance(got, bool)
-    if not is_number or not math.isclose(got, right, rel_tol=1e-4, abs_tol=1e-4):
-        raise Wrong("wrong", f"{asked} your function returned {got!r}; right is the Python number {right:.4g}.")
 
 
 def ran_cut(cut_step: CutStep, num_rows: int, width: int, change: str = "none") -> Ran:

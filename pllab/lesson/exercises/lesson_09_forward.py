@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Asked, Wrong, case, once_a_check
-from pllab.lesson.exercises.lesson_09_bench import call_as_written
-from pllab.lesson.exercises.lesson_09_cut import Gradients, judge_gradients
+from pllab.lesson.exercise import Asked, Wrong, case, inside_once
+from pllab.lesson.exercises.lesson_09_bench import Gradients, call_as_written, judge_gradients
+from pllab.lesson.exercises.tensors import close, told
 from pllab.pipeline import clock_cycles
 
 Forward = Callable[..., Any]
@@ -22,22 +22,20 @@ _SHAPES = [(7, 2, 2), *((rows, size, stages) for rows in range(1, 8) for size in
 _ASKED = "For len(x) = {}, split_size = {} and {} partitions"
 
 
-@once_a_check
-def _runs(program: Callable[..., Any], forward: Asked) -> list[Any]:
-    return [forward.inside(program, *shape) for shape in _SHAPES]
-
-
 @case("micro-batches of split_size rows pass every stage, in the m + p - 1 cycles of the clock")
 def cycles(forward: Asked) -> None:
-    _runs(ran_forward, forward)
+    for shape in _SHAPES:
+        inside_once(ran_forward, forward, *shape)
 
 
 @case("the output and the gradients equal the plain model's, row by row, for batches of 1 to 7 rows")
 def outputs(forward: Asked) -> None:
-    for shape, (output, gradients) in zip(_SHAPES, _runs(ran_forward, forward), strict=True):
+    for shape in _SHAPES:
+        output, gradients = inside_once(ran_forward, forward, *shape)
         model, x = _model_and_batch(shape[0], shape[2])
         right, asked = model(x), _ASKED.format(*shape)
-        _judge_output(asked, output, right)
+        if not close(output, right, atol=1e-6):
+            raise Wrong("wrong", f"{asked} the output is {told(output, right)}.")
         if not gradients or any(gradient is None for gradient in gradients.values()):
             raise Wrong(
                 "no_gradient",
@@ -45,18 +43,6 @@ def outputs(forward: Asked) -> None:
                 "way a tensor was detached, or made under no_grad.",
             )
         judge_gradients(asked, gradients, _gradients(right, model, x))
-
-
-def _judge_output(asked: str, got: Any, right: torch.Tensor) -> None:
-    if not isinstance(got, torch.Tensor):
-        raise Wrong("wrong", f"{asked} your function gave a {type(got).__name__}; right is one tensor.")
-    if got.shape != right.shape:
-        raise Wrong("wrong", f"{asked} the output has shape {tuple(got.shape)}; right is {tuple(right.shape)}.")
-    if not torch.allclose(got, right, rtol=1e-5, atol=1e-6):
-        row = int((got - right).abs().argmax())  # a row is one number
-        raise Wrong(
-            "wrong", f"{asked} row {row} of the output is {got[row].item():.4g}; right is {right[row].item():.4g}."
-        )
 
 
 def _model_and_batch(num_rows: int, num_stages: int) -> tuple[nn.Sequential, torch.Tensor]:

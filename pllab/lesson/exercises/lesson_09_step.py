@@ -2,21 +2,26 @@
 
 Its arguments are `(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of)`.
 
-Values are held against the plain model. That backward runs on the workers is read off the threads it ran on, and that
-two stages run it at the same time is shown by a meeting: two stages that each wait for the other.
+Values are held against the plain model. Stages note on which thread they run: a forward when it is called, a backward
+when the gradient of its output is there. That two stages run at the same time is shown by a meeting: two that each wait
+for the other. What sees a note may raise, or wait for another stage; no clock is read.
 """
 
 import threading
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from pllab.lesson.exercise import Asked, Wrong, case
 from pllab.lesson.exercises import lesson_09_bench as bench
-from pllab.lesson.exercises import lesson_09_compute
-from pllab.lesson.exercises.lesson_09_cut import judge_gradients, judge_loss
-from pllab.lesson.exercises.lesson_09_watch import Note, PipeStep, Ran, Setup, Step
-from pllab.pipeline import Task
+from pllab.lesson.mistakes import retold
+from pllab.pipeline import Task, create_workers
+
+PipeStep = Callable[..., Any]
+LossOf = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 # Rows, split_size, stages: ragged and even, one micro-batch, fewer micro-batches than stages, one stage.
 _SHAPES = [(7, 3, 2), (8, 2, 2), (5, 1, 3), (3, 2, 3), (4, 9, 2), (1, 1, 2), (6, 4, 1), (11, 2, 1), (7, 6, 4)]
@@ -28,13 +33,121 @@ LOST = (
 )
 
 
+class Setup(NamedTuple):
+    """What a step is asked for; `shared` is the model of token numbers whose first and last stage share a weight."""
+
+    num_rows: int
+    split_size: int
+    num_stages: int
+    shared: bool = False
+
+    def __str__(self) -> str:
+        return f"len(batch) = {self.num_rows}, split_size = {self.split_size} and {self.num_stages} partitions"
+
+    def made(self) -> tuple[nn.Sequential, torch.Tensor, torch.Tensor, LossOf]:
+        """The model, batch, targets and loss: the same in every process."""
+        if self.shared:
+            return _tokens()
+        generator = torch.Generator().manual_seed(self.num_stages)
+        model = nn.Sequential(*(nn.Sequential(nn.Linear(3, 3), nn.Tanh()) for _ in range(self.num_stages)))
+        for weight in model.parameters():
+            nn.init.normal_(weight, generator=generator)
+        data = torch.randn(2, self.num_rows, 3, generator=torch.Generator().manual_seed(self.num_rows))
+        return model, data[0], data[1], nn.functional.mse_loss
+
+
+def _tokens() -> tuple[nn.Sequential, torch.Tensor, torch.Tensor, LossOf]:
+    def loss_of(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
+
+    torch.manual_seed(9)
+    embedding, head = nn.Embedding(11, 4), nn.Linear(4, 11, bias=False)
+    head.weight = embedding.weight
+    tokens, targets = torch.randint(11, (2, 7, 3)).unbind()
+    return nn.Sequential(embedding, nn.Sequential(nn.Linear(4, 4), nn.Tanh()), head), tokens, targets, loss_of
+
+
+class Note(NamedTuple):
+    """A stage's forward or backward: "F" or "B", the stage, how many it did before, the rows, and where it ran."""
+
+    kind: str
+    stage: int
+    number: int
+    num_rows: int
+    place: int
+
+
+class Ran(NamedTuple):
+    """What a step returned and left."""
+
+    result: Any
+    gradients: bench.Gradients
+    notes: list[Note]
+    num_started: int
+
+
+class Step:
+    """In the process of the function: workers and watched stages for one step or several.
+
+    `on_note` sees each note on its thread, as the stage's own code would.
+    """
+
+    def __init__(self, pipe_step: PipeStep, setup: Setup, on_note: Callable[[Note], None] = lambda _: None) -> None:
+        self._pipe_step, self._split_size = pipe_step, setup.split_size
+        self._model, self._batch, self._targets, self._loss_of = setup.made()
+        self._caller, self._notes, self._on_note = threading.current_thread(), list[Note](), on_note
+        self._stages = [_WatchedStage(layers, partial(self._note, stage)) for stage, layers in enumerate(self._model)]
+        self._devices = [torch.device("cpu", stage) for stage in range(len(self._model))]
+        self.workers = create_workers(self._devices)
+
+    def __enter__(self) -> "Step":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.workers.close()
+
+    def _note(self, stage: int, kind: str, num_rows: int) -> None:
+        number = sum((note.kind, note.stage) == (kind, stage) for note in self._notes)
+        note = Note(kind, stage, number, num_rows, bench.place_here(self.workers.threads, self._caller))
+        self._notes.append(note)
+        self._on_note(note)
+
+    def ran(self) -> Ran:
+        """Call the step once, with no gradients and no notes left from before."""
+        self._model.zero_grad()
+        self._notes.clear()
+        ins, outs, _ = self.workers
+        with bench.started_threads() as started:
+            result = self._pipe_step(
+                self._batch, self._targets, self._stages, self._devices, ins, outs, self._split_size, self._loss_of
+            )
+        gradients = {name: weight.grad for name, weight in self._model.named_parameters()}
+        return Ran(result, gradients, list(self._notes), len(started))
+
+
+class _WatchedStage(nn.Module):
+    """Layers that note what is done to them."""
+
+    def __init__(self, layers: nn.Module, note: Callable[[str, int], None]) -> None:
+        super().__init__()
+        self.layers, self._note = layers, note
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Run the layers on the micro-batch x (rows, ...)."""
+        self._note("F", len(x))
+        output: torch.Tensor = self.layers(x)
+        if output.requires_grad:
+            output.register_hook(lambda gradient: self._note("B", len(gradient)))
+        return output
+
+
 def _judge_values(asked: str, setup: Setup, ran: Ran) -> None:
     """Compare loss and gradients with those of one process that has the whole batch."""
     model, batch, targets, loss_of = setup.made()
     loss = loss_of(model(batch), targets)
     loss.backward()
-    judge_loss(asked, ran.result, loss.item())
-    judge_gradients(asked, ran.gradients, {name: weight.grad for name, weight in model.named_parameters()})
+    bench.judge_loss(asked, ran.result, loss.item())
+    bench.judge_gradients(asked, ran.gradients, {name: weight.grad for name, weight in model.named_parameters()})
 
 
 @case("micro-batches have split_size rows; the loss and the gradients are those of the whole batch", on_hang=LOST)
@@ -76,7 +189,7 @@ def threads(pipe_step: Asked) -> None:
 
 @case("two stages run forward at the same time, and two run backward at the same time (they meet)", on_hang=LOST)
 def together(pipe_step: Asked) -> None:
-    kinds, alone = pipe_step.inside(ran_together, lesson_09_compute.MEETING_S)
+    kinds, alone = pipe_step.inside(ran_together, bench.MEETING_S)
     if alone and "F" in kinds[kinds.index("B") :]:
         raise Wrong("wrong", "A backward ran before the last forward; here all forwards come first, as in GPipe.")
     for kind, name in (("F", "forward"), ("B", "backward")):
@@ -138,10 +251,8 @@ def exceptions(pipe_step: Asked) -> None:
         for stage in (0, 1):
             failed: bench.Failed = pipe_step.inside(failed_and_gone_on, setup, kind, stage)
             bench.judge_failed(f"{name} of stage {stage}", failed)
-            try:
+            with retold("stale_result", "Begin every step afresh."):
                 _judge_values("After a step in which a stage raised,", setup, failed.next)
-            except Wrong as wrong:
-                raise Wrong("stale_result", f"{wrong.sentence} Begin every step afresh.") from None
 
 
 def failed_and_gone_on(pipe_step: PipeStep, setup: Setup, kind: str, stage: int) -> bench.Failed:

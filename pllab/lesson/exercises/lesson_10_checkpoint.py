@@ -216,7 +216,7 @@ def same_gradients(checkpointed: Asked) -> None:
         _judge_gradients(checkpointed, f"{count} without dropout")
 
 
-@case("parameters learn also where the input needs no gradient")
+@case("parameters learn even where the input needs no gradient")
 def first_stage(checkpointed: Asked) -> None:
     _judge_gradients(checkpointed, "an input that needs no gradient")
 
@@ -233,7 +233,7 @@ def same_masks(checkpointed: Asked) -> None:
     _compare(mine.gradients, right.gradients, "dropout", "generator_not_restored", other_masks)
 
 
-@case("also for several stages and micro-batches, with the backwards in any order")
+@case("the same for several stages and micro-batches, with the backwards in any order")
 def several(checkpointed: Asked) -> None:
     put_back = "After your first forward the generator must go on; put it back after the second only."
     other_state = "Every call needs the state of its own beginning; other calls move the generator in between."

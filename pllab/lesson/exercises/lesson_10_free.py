@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from pllab.lesson.exercise import Asked, Wrong, case, once_a_check
+from pllab.lesson.exercise import Asked, Wrong, case, inside_once
+from pllab.lesson.exercises.tensors import close
 from pllab.lesson.mistakes import Mistake, compare
 from pllab.pipeline.saved_bytes import live_saved_bytes
 from pllab.schedule import Action, Held, gpipe, one_f_one_b
@@ -36,7 +37,7 @@ _ROW_OF: dict[str, Row] = {
     "the last of four stages under 1F1B": one_f_one_b(4, 7).rows[3],
     "a stage under GPipe": gpipe(4, 5).rows[2],
     "a row that goes back from the last micro-batch to the first": _written("F0 F1 F2 F3 B3 B2 B1 B0"),
-    "a row drawn by chance": _written("F0 B0 F6 F3 F4 F8 B4 F1 B8 F7 F2 B7 F5 B1 B2 B6 B5 B3"),
+    "a row drawn at random": _written("F0 B0 F6 F3 F4 F8 B4 F1 B8 F7 F2 B7 F5 B1 B2 B6 B5 B3"),
     "a row that begins again when all are back": _written("F0 F1 B1 B0 F2 B2 F3 B3"),
     "a single micro-batch": gpipe(1, 1).rows[0],
 }
@@ -145,8 +146,7 @@ def _result(ran: Ran, _: str) -> tuple[float, Gradients]:
 
 def _are_close(mine: tuple[float, Gradients], right: tuple[float, Gradients]) -> bool:
     return math.isclose(mine[0], right[0], rel_tol=1e-4) and all(
-        one is not None and wanted is not None and torch.allclose(one, wanted, rtol=1e-4, atol=1e-6)
-        for one, wanted in zip(mine[1], right[1], strict=True)
+        close(one, wanted, rtol=1e-4, atol=1e-6) for one, wanted in zip(mine[1], right[1], strict=True)
     )
 
 
@@ -155,12 +155,9 @@ def _show(result: tuple[float, Gradients]) -> str:
     return f"a loss of {result[0]:.4f} and gradients of the lengths {', '.join(lengths)}"
 
 
-_ask = once_a_check(lambda program, run_row, where: run_row.inside(program, where))
-
-
 def _compare(run_row: Asked, truth: Callable[[str], Any], *mistakes: Mistake, **how: Any) -> None:
     """Hold what was seen of every row against the truth."""
-    compare(partial(_ask, ran_row, run_row), [(where,) for where in _ROW_OF], truth, mistakes, asked="{}", **how)
+    compare(partial(inside_once, ran_row, run_row), [(where,) for where in _ROW_OF], truth, mistakes, asked="{}", **how)
 
 
 @case("loss and gradients are those of the whole batch")
@@ -207,7 +204,7 @@ def few_bytes(run_row: Asked) -> None:
     )
 
 
-@case("after their backward two graphs at most are alive when a forward begins, and none at the end")
+@case("at most two graphs outlive their backward when a forward begins, and none is left at the end")
 def no_graph(run_row: Asked) -> None:
     # The names of the last forward and of the last backward may linger, so two are allowed.
     _compare(
@@ -215,8 +212,7 @@ def no_graph(run_row: Asked) -> None:
         lambda _: (2, 0),
         Mistake(
             "loss_kept",
-            "An output or a loss that you keep, or a sum of losses, holds its graph: keep the plain number instead.",
-            when=lambda *_: True,
+            "Whatever holds an output or a loss, a sum too, holds its graph: keep the plain number instead.",
         ),
         read=lambda ran, _: (ran.most_left, len(ran.left)),
         same=lambda mine, most: mine[0] <= most[0] and mine[1] <= most[1],

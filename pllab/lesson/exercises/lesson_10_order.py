@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_11_read import judge_actions, read_schedule
+from pllab.lesson.exercise import case
+from pllab.lesson.exercises.rows import judge_actions, judge_order, read_schedule
 from pllab.lesson.mistakes import Mistake, compare
-from pllab.schedule import Action, Kind, Schedule, gpipe, peak_in_flight, problems
+from pllab.schedule import Action, Kind, Schedule, gpipe, peak_in_flight
 from pllab.simulate import Costs, simulate
 
 OneFOneB = Callable[[int, int], Any]
 Shapes = Sequence[tuple[int, int]]
 
-# Stages and micro-batches: a few where swapped numbers show, and a few drawn by chance under a fixed seed.
+# Stages and micro-batches: a few where swapped numbers show, and a few drawn at random under a fixed seed.
 _DRAW = random.Random(10)
 _SHAPES = [(4, 8), (3, 4), (2, 5), (4, 4), (5, 12), (2, 2)]
 _SHAPES += [(_DRAW.randint(2, 7), _DRAW.randint(7, 23)) for _ in range(3)]
@@ -34,8 +34,7 @@ def _judge_actions(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
 
 def _judge_order(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
     for p, m in shapes:
-        for problem in problems(_read(one_f_one_b(p, m))):
-            raise Wrong("deadlock", f"For p = {p} and m = {m} {problem.sentence}.")
+        judge_order(_read(one_f_one_b(p, m)), f"For p = {p} and m = {m}")
 
 
 _HOLDS_TOO_MANY = (

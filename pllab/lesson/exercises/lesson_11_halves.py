@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pllab.lesson.exercise import Asked, Wrong, case, once_a_check
+from pllab.lesson.exercise import Asked, Wrong, case, inside_once
+from pllab.lesson.exercises.tensors import close
 from pllab.lesson.mistakes import Mistake, compare
 
 Halves = Callable[[list[torch.Tensor], list[torch.Tensor], torch.Tensor], Any]
@@ -104,12 +105,8 @@ def _gradients(answer: Any) -> list[Any]:
     return list(answer)
 
 
-def _is_close(got: Any, right: torch.Tensor) -> bool:
-    return torch.is_tensor(got) and got.shape == right.shape and torch.allclose(got.to(right.dtype), right, atol=1e-5)
-
-
 def _are_close(got: list[Any], right: list[torch.Tensor]) -> bool:
-    return len(got) == len(right) and all(map(_is_close, got, right))
+    return len(got) == len(right) and all(map(close, got, right))
 
 
 def _show(gradients: list[Any]) -> str:
@@ -119,15 +116,14 @@ def _show(gradients: list[Any]) -> str:
 
 _compare = partial(compare, same=_are_close, show=_show)
 _about = partial(_compare, asked="the widths {} and {} rows")
-_ask = once_a_check(lambda program, halves, *how: halves.inside(program, *how))
 
 
 def _first(halves: Asked) -> Callable[..., Seen]:
-    return partial(_ask, seen_halves, halves)
+    return partial(inside_once, seen_halves, halves)
 
 
 def _both(halves: Asked) -> Callable[..., Seen]:
-    return lambda *shape: _ask(seen_halves, halves, *shape, True)
+    return lambda *shape: inside_once(seen_halves, halves, *shape, True)
 
 
 @case("it returns the gradient of the input and a function")
@@ -151,7 +147,7 @@ def right_input(halves: Asked) -> None:
 def input_first(halves: Asked) -> None:
     for shape in _SHAPES:
         made = _first(halves)(*shape).made
-        if any(_is_close(one, right) for one in made for dw in _Chain(*shape).dw for right in (dw, dw.T)):
+        if any(close(one, right) for one in made for dw in _Chain(*shape).dw for right in (dw, dw.T)):
             raise Wrong(
                 "weights_too_early",
                 f"For the widths {shape[0]} and {shape[1]} rows your first half computes gradients of weights. Others "
@@ -162,8 +158,7 @@ def input_first(halves: Asked) -> None:
 _WEIGHT_MISTAKES = (
     Mistake(
         "late_binding",
-        "Your functions look their names up when they are called, and by then the loop is over. Bind the values in the "
-        "loop, or keep them in a list.",
+        "Your functions look their names up when they are called, after the loop. Bind the values, or keep a list.",
         like=lambda *shape: [_Chain(*shape).dw[0] for _ in _Chain(*shape).dw],
     ),
     Mistake(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_11_read import judge_actions, read_schedule
+from pllab.lesson.exercises.rows import judge_actions, judge_order, read_schedule
 from pllab.schedule import Action, Kind, Schedule, peak_in_flight, problems
 from pllab.schedule import interleaved as megatrons
 from pllab.simulate import Costs, simulate
@@ -49,14 +49,15 @@ def complete(rows: Rows) -> None:
 def no_circle(rows: Rows) -> None:
     for p, m, v in _SHAPES:
         schedule = read_schedule(rows(p, m, v))
-        for problem in problems(schedule):
-            for rank, row in enumerate(schedule.rows):
-                first = next(action for action in row if action.kind in (Kind.B, Kind.I))
-                if first.stage != (last := rank + (v - 1) * p):
-                    told = f"the first backward of rank {rank} is {first}; right is one of its last stage, {last}"
-                    raise Wrong("chunk_order", f"{_words(p, m, v)} {told}. Gradients come down from there.")
-            _judge_groups(schedule, p, m, v)
-            raise Wrong("deadlock", f"{_words(p, m, v)} {problem.sentence}.")
+        if not problems(schedule):
+            continue
+        for rank, row in enumerate(schedule.rows):
+            first = next(action for action in row if action.kind in (Kind.B, Kind.I))
+            if first.stage != (last := rank + (v - 1) * p):
+                told = f"the first backward of rank {rank} is {first}; right is one of its last stage, {last}"
+                raise Wrong("chunk_order", f"{_words(p, m, v)} {told}. Gradients come down from there.")
+        _judge_groups(schedule, p, m, v)
+        judge_order(schedule, _words(p, m, v))
 
 
 @case("free messages: the bubble overhead is (p - 1) / (v m), simulated")
@@ -110,5 +111,5 @@ def _judge_groups(schedule: Schedule, p: int, m: int, v: int) -> None:
             raise Wrong(
                 "wrong_group",
                 f"{_words(p, m, v)} rank {rank} takes {first} of its micro-batches through stage {stages[0]} and goes "
-                f"on to the next stage; right is p = {p}, for then the first of them has come round.",
+                f"on to the next stage; right is p = {p}: by then the first of them has come round.",
             )

@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_11_read import judge_actions, read_schedule
-from pllab.schedule import Action, Kind, Schedule, peak_in_flight, problems
+from pllab.lesson.exercises.rows import judge_actions, judge_order, read_schedule
+from pllab.schedule import Action, Kind, Schedule, peak_in_flight
 from pllab.simulate import Costs, simulate
 
 Late = Callable[[int, int], Any]
@@ -37,8 +37,7 @@ def complete(late: Late) -> None:
 @case("no W comes before its I, and no ranks wait in a circle")
 def can_run(late: Late) -> None:
     for p, m in _SHAPES:
-        for problem in problems(read_schedule(late(p, m))):
-            raise Wrong("deadlock", f"{_words(p, m)} {problem.sentence}.")
+        judge_order(read_schedule(late(p, m)), _words(p, m))
 
 
 @case("no rank holds more than p micro-batches")
@@ -83,8 +82,7 @@ def _judge_end(schedule: Schedule, told: str) -> None:
     if max(_delays(schedule.rows[0])) > max(_delays(schedule.rows[-1])):
         raise Wrong(
             "wrong_end",
-            f"{told} Your first rank puts its W's off the longest, and nobody waits for its I's; everybody waits for "
-            "those of the last rank.",
+            f"{told} Your first rank puts off its W's the longest; it is the last rank's I's that everybody waits for.",
         )
 
 

@@ -5,12 +5,13 @@ The oracle is a box of all columns: part, head, number of the head. Ranks are nu
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.mistakes import Mistake, compare, must_refuse
 
 Columns = Callable[[int, int, int, int], Any]
 
@@ -34,7 +35,7 @@ def _one_block(rank: int, size: int, heads: int, head_dim: int) -> list[int]:
 _MISTAKES = [
     Mistake(
         "one_block",
-        "One block of [q|k|v] has queries of many heads and none of their keys: share out q, k and v each by itself.",
+        "One block of [q|k|v] has queries of many heads and none of their keys: share q, k and v out one by one.",
         like=_one_block,
     ),
     Mistake(
@@ -66,15 +67,9 @@ def makes_its_heads(qkv_columns: Columns) -> None:
 @case("heads that the ranks cannot share are refused with a ValueError that names both numbers, on every rank")
 def refuses(qkv_columns: Columns) -> None:
     for rank, size, heads, head_dim in ((rank, *sizes) for sizes in _REFUSED for rank in range(sizes[0])):
-        try:
-            hint_id, found = "no_error", f"returned {qkv_columns(rank, size, heads, head_dim)!r:.60}"
-        except NotImplementedError:
-            raise
-        except ValueError as error:
-            if str(heads) in str(error) and str(size) in str(error):
-                continue
-            hint_id, found = "unclear", f"raised {error!r}"
-        except Exception as error:
-            hint_id, found = "other_error", f"raised {error!r}"
-        right = f"right is a ValueError that names {heads} and {size}, because a head cannot be cut"
-        raise Wrong(hint_id, f"For {_ASKED.format(rank, size, heads, head_dim)} your function {found}; {right}.")
+        asked = _ASKED.format(rank, size, heads, head_dim)
+        why = f" that names {heads} and {size}, because a head cannot be cut"
+        ask = partial(qkv_columns, rank, size, heads, head_dim)
+        error = must_refuse(ask, asked, "no_error", why=why, raised_id="other_error")
+        if not (str(heads) in str(error) and str(size) in str(error)):
+            raise Wrong("unclear", f"For {asked} your function raised {error!r}; right is a ValueError{why}.")

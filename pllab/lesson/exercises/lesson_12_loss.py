@@ -4,7 +4,7 @@ PyTorch's own cross-entropy of the whole logits is the oracle, in the process of
 the numbers that a message may carry, so a gather of logits cannot hide in one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -12,15 +12,13 @@ from torch.nn import functional
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.ranks import RANKS, UP_TO_3, Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import NO_GRADIENT, compare_tensors, detached
 from pllab.lesson.mistakes import Mistake
 from pllab.parallel.tensor import bounds
 
 VocabLoss = Callable[[torch.Tensor, torch.Tensor, int], Any]
 
-_PLAN = ((3,), (2, 1))
-_RANKS = [(size, rank) for size in (1, 2, 3) for rank in range(size)]
 _SMALL, _LARGE = "ordinary logits", "logits near 1000 and -1000"
 _WORDS = 50  # 17, 17 and 16 over three ranks
 _MOST = 2 * 12 * 8  # bytes that a message may carry: two numbers for each of twelve tokens
@@ -39,17 +37,15 @@ def losses_equal(vocab_loss: VocabLoss) -> None:
     _compare_losses(
         vocab_loss,
         _SMALL,
-        Mistake("own_words", "The sum of exponentials runs over the words of this rank alone.", like=_sum_of_own_words),
+        Mistake("own_words", "The sum of exponentials runs only over the words of this rank.", like=_sum_of_own_words),
         Mistake(
             "own_highest",
-            "Each rank took off the highest of its own words, so the sums do not fit together: all must take off the "
-            "same number, the highest of all ranks.",
+            "Each rank subtracted the highest logit of its own words: all must subtract the highest of all ranks.",
             like=_each_its_own_highest,
         ),
         Mistake(
             "target_not_sent",
-            "Only the targets of this rank's own words have the right loss: the rank that has a target's logit must "
-            "tell the others.",
+            "Only targets among this rank's words are right: the rank that has the logit must tell the others.",
             like=_target_here_alone,
         ),
     )
@@ -73,7 +69,7 @@ def gradients_equal(vocab_loss: VocabLoss) -> None:
 
     compare_tensors(
         lambda *question: _attempt(vocab_loss, *question).value.grad,
-        [(kind, *place) for kind in (_SMALL, _LARGE) for place in _RANKS],
+        [(kind, *place) for kind in (_SMALL, _LARGE) for place in RANKS],
         right,
         [
             NO_GRADIENT,
@@ -86,29 +82,26 @@ def gradients_equal(vocab_loss: VocabLoss) -> None:
 @case("only all-reduces are sent, of at most two numbers a token each; the logits stay as they were")
 def few_bytes(vocab_loss: VocabLoss) -> None:
     for kind in (_SMALL, _LARGE):
-        for size, rank in _RANKS:
+        for size, rank in RANKS:
             one, where = _attempt(vocab_loss, kind, size, rank), f"In a world of {size}, rank {rank}"
             for message in one.messages:
                 if message.name != "all_reduce" or message.num_bytes > _MOST:
                     raise Wrong(
                         "messages",
-                        f"{where} sent {message.name} of {message.num_bytes} bytes; right are all_reduces of at most "
+                        f"{where} sent {message.name} of {message.num_bytes} bytes; right is an all_reduce of at most "
                         f"{_MOST} bytes for 12 tokens. Reduce over this rank's words first, then over the ranks.",
                     )
             if not one.value.intact:
                 raise Wrong("logits_changed", f"{where} changed the logits; others may hold them, work on a copy.")
 
 
-def call_on_ranks(watch: Watch, rank: int, world_size: int, vocab_loss: VocabLoss) -> dict[str, Attempt]:
-    """On every rank: ordinary logits, then large ones; the first failure is the last call."""
-    seen: dict[str, Attempt] = {}
+@until_one_fails
+def call_on_ranks(watch: Watch, rank: int, world_size: int, vocab_loss: VocabLoss) -> Iterator[tuple[str, Attempt]]:
+    """On every rank: ordinary logits, then large ones."""
     for kind in (_SMALL, _LARGE):
         logits, targets, weights = _batch(kind)
         mine = _slice(logits, world_size, rank).clone()
-        seen[kind] = watch.attempt(_call, vocab_loss, mine, targets, bounds(_WORDS, rank, world_size)[0], weights)
-        if seen[kind].failed:
-            break
-    return seen
+        yield kind, watch.attempt(_call, vocab_loss, mine, targets, bounds(_WORDS, rank, world_size)[0], weights)
 
 
 def _call(
@@ -169,14 +162,14 @@ def _target_here_alone(kind: str, size: int, rank: int) -> torch.Tensor:
 
 
 def _attempt(vocab_loss: VocabLoss, kind: str, size: int, rank: int) -> Attempt:
-    attempts: list[Attempt] = seen_in_call(call_on_ranks, vocab_loss, _PLAN, size, kind)
+    attempts: list[Attempt] = seen_in_call(call_on_ranks, vocab_loss, UP_TO_3, size, kind)
     return attempts[rank]
 
 
 def _compare_losses(vocab_loss: VocabLoss, kind: str, *mistakes: Mistake) -> None:
     compare_tensors(
         lambda *question: _attempt(vocab_loss, *question).value.losses,
-        [(kind, *place) for place in _RANKS],
+        [(kind, *place) for place in RANKS],
         lambda *_: _whole(kind)[0],
         mistakes,
         asked="{} in a world of {} on rank {}",

@@ -14,17 +14,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.failures import seen_in_call
+from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch
 from pllab.lesson.exercises.tensors import NO_GRADIENT, alike, compare_tensors, detached
 from pllab.lesson.mistakes import Mistake, compare
 from pllab.parallel.tensor import copy_in, reduce_out
 
 SplitMlp = Callable[..., Any]
 
-_PLAN = ((3,), (2, 1))
-_SIZES = (1, 2, 3)
-_RANKS = [(size, rank) for size in _SIZES for rank in range(size)]
+_CALL = "a forward and its backward"
 _WIDTH, _HIDDEN = 5, 12
 _ROOM = 1.25  # times its share of the multiplications, for a rank that prepares something by a product
 _OF_X, _OF_B = "the gradient of x", "the gradient of b"
@@ -66,14 +64,14 @@ def shares(split_mlp: SplitMlp) -> None:
     nothing_saved = "Where a rank computes with all hidden features, nothing is saved."
     compare(
         lambda name, size, rank: _num_features(_tensors(split_mlp, size)[rank][name], name),
-        [(name, *place) for name in _SPLIT for place in _RANKS],
+        [(name, *place) for name in _SPLIT for place in RANKS],
         lambda _, size, *__: _HIDDEN // size,
         [NO_GRADIENT, Mistake("whole_weight", nothing_saved, like=lambda *_: _HIDDEN)],
         asked="the number of hidden features in {} in a world of {} on rank {}",
     )
     compare_tensors(
         lambda name, size: _total(split_mlp, name, size),
-        [(name, size) for name in _SPLIT for size in _SIZES],
+        [(name, size) for name in _SPLIT for size in SIZES],
         lambda name, _: _plain()[name],
         asked="{}, added up over the ranks of a world of {},",
     )
@@ -82,7 +80,7 @@ def shares(split_mlp: SplitMlp) -> None:
 @case("a rank's forward multiplies no more numbers than its share")
 def share_of_work(split_mlp: SplitMlp) -> None:
     x, up, _, down, _ = _leaves()
-    for size, rank in _RANKS[1:]:
+    for size, rank in RANKS[1:]:
         share = x.shape[:-1].numel() * (up.numel() + down.numel()) // size
         num_products = _attempts(split_mlp, size)[rank].value.num_products
         if num_products > _ROOM * share:
@@ -104,7 +102,7 @@ def bias_once(split_mlp: SplitMlp) -> None:
 
 @case("one all-reduce forward and one backward, and no other message")
 def two_messages(split_mlp: SplitMlp) -> None:
-    for size, rank in _RANKS[1:]:
+    for size, rank in RANKS[1:]:
         one = _attempts(split_mlp, size)[rank]
         names, num_forward = [message.name for message in one.messages], one.value.num_forward
         if names != ["all_reduce"] * 2 or num_forward != 1:
@@ -115,7 +113,7 @@ def two_messages(split_mlp: SplitMlp) -> None:
             )
 
 
-def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: SplitMlp) -> Attempt:
+def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: SplitMlp) -> dict[str, Attempt]:
     """On every rank: one forward and one backward of the learner's function, with fresh weights."""
 
     def forward_and_backward() -> Seen:
@@ -129,7 +127,7 @@ def call_on_ranks(watch: Watch, rank: int, world_size: int, split_mlp: SplitMlp)
         tensors = _by_name([detached(output), *(leaf.grad for leaf in leaves)])
         return Seen(tensors, num_forward, counter.get_total_flops() // 2)
 
-    return watch.attempt(forward_and_backward)
+    return {_CALL: watch.attempt(forward_and_backward)}
 
 
 def _leaves() -> tuple[torch.Tensor, ...]:
@@ -153,9 +151,7 @@ def _by_name(tensors: Sequence[Any]) -> dict[str, Any]:
 
 
 def _attempts(split_mlp: SplitMlp, size: int) -> list[Attempt]:
-    attempts: list[Attempt] = seen_in_world(call_on_ranks, split_mlp, _PLAN, size)
-    refuse_failures(attempts, f"In a world of {size}")
-    return attempts
+    return seen_in_call(call_on_ranks, split_mlp, UP_TO_3, size, _CALL)
 
 
 def _tensors(split_mlp: SplitMlp, size: int) -> list[dict[str, Any]]:
@@ -181,7 +177,7 @@ def _compare(split_mlp: SplitMlp, name: str, *mistakes: Mistake) -> None:
     asked = f"{name} in a world of {{}} on rank {{}}"
     right = _plain()[name]
     compare_tensors(
-        lambda size, rank: _tensors(split_mlp, size)[rank][name], _RANKS, lambda *_: right, mistakes, asked=asked
+        lambda size, rank: _tensors(split_mlp, size)[rank][name], RANKS, lambda *_: right, mistakes, asked=asked
     )
 
 

@@ -11,17 +11,17 @@ import torch
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.failures import refuse_failures, seen_in_world
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.failures import seen_in_call
+from pllab.lesson.exercises.ranks import UP_TO_3, Attempt, Watch
 from pllab.lesson.exercises.tensors import NO_GRADIENT, alike, compare_tensors, detached
 from pllab.lesson.mistakes import Mistake
 
 Pair = Callable[[], Any]
 
-_PLAN = ((3,), (2, 1))
 _PLAIN, _VIEW, _EXPANDED = "a plain tensor", "a transposed view", "a tensor whose gradient is an expanded number"
 _FLOAT32, _TWICE = "a tensor of float32", "used twice"
 _FORMS = (_PLAIN, _VIEW, _EXPANDED, _FLOAT32, _TWICE)
+_CALLS = "f and g, forward and backward"
 _VALUE, _GRADIENT = "the value of", "the gradient of x through"
 
 
@@ -72,7 +72,7 @@ def leaves_them_alone(pair: Pair) -> None:
             )
 
 
-@case("x may be used elsewhere: x + f(x) sums what comes through f alone")
+@case("x may be used elsewhere: x + f(x) sums only what comes through f")
 def x_elsewhere(pair: Pair) -> None:
     compare_tensors(
         lambda *question: _seen(pair, *question).grad,
@@ -89,7 +89,7 @@ def alone(pair: Pair) -> None:
     _compare(pair, "g", (1,))
 
 
-def call_on_ranks(watch: Watch, rank: int, _: int, pair: Pair) -> Attempt:
+def call_on_ranks(watch: Watch, rank: int, _: int, pair: Pair) -> dict[str, Attempt]:
     """On every rank: f and g in all forms, forward and backward; a sentence if they are no two functions."""
 
     def all_calls() -> Any:
@@ -102,7 +102,7 @@ def call_on_ranks(watch: Watch, rank: int, _: int, pair: Pair) -> Attempt:
             return "classes; return the apply of each, which is a function of x"
         return {name: {form: _call(step, form, rank) for form in _FORMS} for name, step in (("f", f), ("g", g))}
 
-    return watch.attempt(all_calls)
+    return {_CALLS: watch.attempt(all_calls)}
 
 
 def _call(step: Any, form: str, rank: int) -> Seen:
@@ -135,11 +135,10 @@ def _questions(names: str, forms: Sequence[str], sizes: Sequence[int]) -> list[t
 
 
 def _seen(pair: Pair, name: str, form: str, size: int, rank: int) -> Seen:
-    attempts: list[Attempt] = seen_in_world(call_on_ranks, pair, _PLAN, size)
-    refuse_failures(attempts, f"In a world of {size}")
-    if isinstance(attempts[rank].value, str):
-        raise Wrong("no_pair", f"On rank {rank} conjugate_pair() returned {attempts[rank].value}.")
-    seen: Seen = attempts[rank].value[name][form]
+    value = seen_in_call(call_on_ranks, pair, UP_TO_3, size, _CALLS)[rank].value
+    if isinstance(value, str):
+        raise Wrong("no_pair", f"On rank {rank} conjugate_pair() returned {value}.")
+    seen: Seen = value[name][form]
     return seen
 
 

@@ -10,8 +10,8 @@ import torch
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.lesson_13_parts import PLAN, RANKS, SIZES, judge_weight, part_size
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.lesson_13_parts import judge_weight, part_size
+from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import compare_tensors
 from pllab.lesson.mistakes import Mistake
 
@@ -35,7 +35,7 @@ def uneven(sharded_adam: ShardedAdam) -> None:
         _judge_numbers(sharded_adam, name)
 
 
-@case("a rank keeps the moments of its own part, and in state alone")
+@case("a rank keeps only the moments of its own part, and only in state")
 def small_state(sharded_adam: ShardedAdam) -> None:
     numel = int(_MANY.split()[0])
     for size in SIZES:
@@ -62,20 +62,16 @@ def few_bytes(sharded_adam: ShardedAdam) -> None:
         judge_weight(attempts, part_size(len(_start(_MANY)), size), "a gather of all parts")
 
 
-def step_all(watch: Watch, rank: int, world_size: int, sharded_adam: ShardedAdam) -> dict[str, Attempt]:
+@until_one_fails
+def step_all(watch: Watch, _: int, __: int, sharded_adam: ShardedAdam) -> Iterator[tuple[str, Attempt]]:
     """On every rank, four steps for each size: flat after each step, and how many numbers the state has."""
-    del rank, world_size
-    seen: dict[str, Attempt] = {}
     for name in _NAMES:
         flat, state, after, held = _start(name), dict[str, Any](), list[torch.Tensor](), list[int]()
         for step in range(_STEPS):
             one = watch.attempt(sharded_adam, flat, _gradient(name, step), state, _LR)
             after.append(flat.clone())
             held.append(_numbers_in(state, {flat.untyped_storage().data_ptr()}))
-            seen[name] = one.holding((after, held[0]))
-            if one.failed:
-                return seen
-    return seen
+            yield name, one.holding((after, held[0]))
 
 
 def adam(name: str) -> list[torch.Tensor]:
@@ -130,7 +126,7 @@ def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
 
 
 def _attempts(sharded_adam: ShardedAdam, size: int, name: str) -> list[Attempt]:
-    return seen_in_call(step_all, sharded_adam, PLAN, size, name)
+    return seen_in_call(step_all, sharded_adam, UP_TO_3, size, name)
 
 
 _FORGOTTEN = "The first step is right: Adam needs the moments of the steps before, and the number of steps."

@@ -5,7 +5,7 @@ seconds to import.)
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,10 +13,10 @@ from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.lesson_13_parts import BYTES, PLAN, SIZES, SLACK_BYTES, part_of, part_size
-from pllab.lesson.exercises.ranks import Attempt, Watch
-from pllab.lesson.exercises.tensors import compare_tensors, detached, difference
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.exercises.lesson_13_parts import BYTES, SLACK_BYTES, part_of, part_size
+from pllab.lesson.exercises.ranks import SIZES, UP_TO_3, Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.tensors import compare_tensors, detached, identical
+from pllab.lesson.mistakes import Mistake, compare, retold
 
 GatherState = Callable[..., Any]
 
@@ -64,12 +64,8 @@ def whole_on_0(gather_state: GatherState) -> None:
 
 @case("the same with fewer numbers than ranks, and with frozen, tied and shapeless parameters, tied ones once")
 def other_models(gather_state: GatherState) -> None:
-    try:
+    with retold("tied_twice", _TIE, known_by="invalid for input of size"):  # it has cut more than there is
         _judge_state(gather_state, _TIED)
-    except Wrong as wrong:
-        if "invalid for input of size" not in wrong.sentence:
-            raise
-        raise Wrong("tied_twice", f"{wrong.sentence} {_TIE}") from None  # it has cut more than there is
     _judge_state(gather_state, _FEW)
 
 
@@ -101,32 +97,27 @@ def stays(gather_state: GatherState) -> None:
             [(key, when, size) for size in SIZES for when in (_TRAINED, _CALLED) for key in right],
             lambda key, *_, right=right: right[key],
             asked=f"{{}} of {name} {{}}, in a world of {{}},",
-            same=_is_same,
+            same=identical,
             hint_id="shares_memory",
         )
 
 
-def gather_all(watch: Watch, rank: int, world_size: int, gather_state: GatherState) -> dict[str, Attempt]:
+@until_one_fails
+def gather_all(watch: Watch, rank: int, world_size: int, gather_state: GatherState) -> Iterator[tuple[str, Attempt]]:
     """On every rank, two calls for every model.
 
     The first holds its state; the second holds the state of the first, after part and model have changed, and at the
     end.
     """
-    seen: dict[str, Attempt] = {}
     for name in _NAMES:
         model, part = _build(name), part_of(_flat(name), rank, world_size)
         one = watch.attempt(gather_state, model, part)
-        seen[name] = one.holding(_copied(one.value))
-        if one.failed:
-            break
+        yield name, one.holding(_copied(one.value))
         part.fill_(-1.0)
         _erase(model)
         trained = _copied(one.value)
         two = watch.attempt(gather_state, model, part)
-        seen[name + _AGAIN] = two.holding({_TRAINED: trained, _CALLED: _copied(one.value)})
-        if two.failed:
-            break
-    return seen
+        yield name + _AGAIN, two.holding({_TRAINED: trained, _CALLED: _copied(one.value)})
 
 
 def _copied(value: Any) -> Any:
@@ -147,7 +138,7 @@ def _right(name: str) -> dict[str, torch.Tensor]:
 
 
 def _attempts(gather_state: GatherState, size: int, name: str) -> list[Attempt]:
-    return seen_in_call(gather_all, gather_state, PLAN, size, name)
+    return seen_in_call(gather_all, gather_state, UP_TO_3, size, name)
 
 
 def _judge_state(gather_state: GatherState, name: str) -> None:
@@ -169,13 +160,8 @@ def _judge_state(gather_state: GatherState, name: str) -> None:
         [(key, size) for size in SIZES for key in right],
         lambda key, _: right[key],
         asked=f"{{}} of {name} in a world of {{}}",
-        same=_is_same,
+        same=identical,  # a gather moves numbers and does not compute
     )
-
-
-def _is_same(got: Any, right: torch.Tensor) -> bool:
-    """To the bit: a gather moves numbers and does not compute."""
-    return not difference(got, right)
 
 
 def _has_names(state: Any, names: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What the exercises of lesson 13 share: the worlds, a rank's part of a flat tensor, and what its messages may weigh.
+"""What the exercises of lesson 13 share: a rank's part of a flat tensor, and what its messages may weigh.
 
 A rank's part of `n` numbers on `w` ranks has `n / w` of them, rounded up; zeros pad the last parts.
 """
@@ -9,11 +9,8 @@ import torch
 
 from pllab import comm
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.ranks import Attempt, Plan
+from pllab.lesson.exercises.ranks import Attempt
 
-PLAN: Plan = ((3,), (2, 1))
-SIZES = (1, 2, 3)
-RANKS = [(size, rank) for size in SIZES for rank in range(size)]
 SLACK_BYTES = 16
 BYTES = 4  # of a number in float32
 

@@ -4,7 +4,7 @@ The gradients are whole numbers, whose sums are exact in any order.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -12,8 +12,8 @@ from torch import nn
 
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.lesson_13_parts import BYTES, PLAN, RANKS, SIZES, judge_weight, part_of, part_size
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.lesson_13_parts import BYTES, judge_weight, part_of, part_size
+from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch, until_one_fails
 from pllab.lesson.exercises.tensors import compare_tensors, detached
 from pllab.lesson.mistakes import Mistake
 
@@ -68,8 +68,7 @@ def nothing_else(shard_of_gradients: ShardOf) -> None:
             if behind > most:
                 raise Wrong(
                     "whole_kept",
-                    f"{where} returned a view: its {most} bytes keep alive the {behind} bytes they are cut from. "
-                    "Return a tensor with memory of its own.",
+                    f"{where} returned a view: {most} bytes keep {behind} alive. Give the part memory of its own.",
                 )
 
 
@@ -81,23 +80,21 @@ def few_bytes(shard_of_gradients: ShardOf) -> None:
             judge_weight(attempts, _size_of_part(name, size), "a sum of which each rank keeps a part")
 
 
-def scatter_all(watch: Watch, rank: int, world_size: int, shard_of_gradients: ShardOf) -> dict[str, Attempt]:
+@until_one_fails
+def scatter_all(watch: Watch, rank: int, world_size: int, shard_of_gradients: ShardOf) -> Iterator[tuple[str, Attempt]]:
     """On every rank, for every model: the part, how many gradients are left, and the bytes behind the part.
 
     Who leaves a gradient out that is None everywhere would also give different sizes to the collective, on which gloo
     ends the processes: it stops before.
     """
-    seen: dict[str, Attempt] = {}
     for name in _SHAPES:
         model = _model(name, rank)
         one = watch.attempt(shard_of_gradients, model)
         left = sum(parameter.grad is not None for parameter in model.parameters())
         behind = one.value.untyped_storage().nbytes() if isinstance(one.value, torch.Tensor) else 0
-        seen[name] = one.holding((detached(one.value), left, behind))
-        has_gap = getattr(one.value, "shape", None) != (_size_of_part(name, world_size),)
-        if one.failed or (name == _GAP and has_gap):
-            break
-    return seen
+        yield name, one.holding((detached(one.value), left, behind))
+        if name == _GAP and getattr(one.value, "shape", None) != (_size_of_part(name, world_size),):
+            return
 
 
 def _model(name: str, rank: int) -> nn.Module:
@@ -125,7 +122,7 @@ def _size_of_part(name: str, size: int) -> int:
 
 
 def _attempts(shard_of_gradients: ShardOf, size: int, name: str) -> list[Attempt]:
-    return seen_in_call(scatter_all, shard_of_gradients, PLAN, size, name)
+    return seen_in_call(scatter_all, shard_of_gradients, UP_TO_3, size, name)
 
 
 def _judge_parts(shard_of_gradients: ShardOf, name: str, *mistakes: Mistake) -> None:

@@ -14,8 +14,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.lesson_13_parts import BYTES, PLAN, RANKS, SIZES, judge_weight, part_of, part_size
-from pllab.lesson.exercises.ranks import Attempt, Watch
+from pllab.lesson.exercises.lesson_13_parts import BYTES, judge_weight, part_of, part_size
+from pllab.lesson.exercises.ranks import RANKS, SIZES, UP_TO_3, Attempt, Watch
 from pllab.lesson.exercises.tensors import compare_tensors, detached
 from pllab.lesson.mistakes import Mistake, compare
 
@@ -91,7 +91,7 @@ def same_loss(train_units: TrainUnits) -> None:
     )
 
 
-@case("and for every unit its part of the gradient's mean over the ranks, padded with zeros")
+@case("for every unit it returns its part of the gradient's mean over the ranks, padded with zeros")
 def same_gradients(train_units: TrainUnits) -> None:
     def mean(number: int, size: int, rank: int) -> torch.Tensor:
         return part_of(_plain(size)[1][number], rank, size)
@@ -106,15 +106,14 @@ def same_gradients(train_units: TrainUnits) -> None:
     )
 
 
-@case("two units at most are whole when one is called, in forward and in backward")
+@case("at most two units are whole when one is called, in forward and in backward")
 def few_whole(train_units: TrainUnits) -> None:
     for size, rank in RANKS:
         log, where = _seen(train_units, size)[rank].value[2], f"In a world of {size}, on rank {rank},"
         if log.most_ahead > 1:
             raise Wrong(
                 "gathered_ahead",
-                f"{where} {log.most_ahead} more units were gathered than called: gather a unit when it is its turn, or "
-                "one ahead of it.",
+                f"{where} {log.most_ahead} more units were gathered than called: gather at most one ahead of its turn.",
             )
         if log.most_whole > _MOST_WHOLE:
             raise Wrong(
@@ -132,16 +131,14 @@ def reduced_early(train_units: TrainUnits) -> None:
         if log.is_late and log.gathers <= 2 * _NUM_UNITS:  # who gathers more often is told so, by its bytes
             raise Wrong(
                 "late_reduction",
-                f"{where} units were gathered for backward while the gradients of three others or more still waited "
-                "whole: reduce a unit's gradient as soon as you have it.",
+                f"{where} the gradients of three units or more waited whole: reduce each as soon as you have it.",
             )
         for number, held in enumerate(behind):
             most = BYTES * part_size(Unit(number).numel, size)
             if held > most:
                 raise Wrong(
                     "whole_gradient_kept",
-                    f"{where} the part of unit {number} is a view that keeps {held} bytes alive for its "
-                    f"{most}; return a tensor with memory of its own.",
+                    f"{where} part {number} is a view: {most} bytes keep {held} alive. Give it memory of its own.",
                 )
 
 
@@ -193,7 +190,7 @@ def _plain(size: int) -> tuple[list[float], list[torch.Tensor]]:
 
 
 def _seen(train_units: TrainUnits, size: int) -> list[Attempt]:
-    return seen_in_call(train_all, train_units, PLAN, size, _NAME)
+    return seen_in_call(train_all, train_units, UP_TO_3, size, _NAME)
 
 
 def _returned(train_units: TrainUnits, size: int, rank: int) -> tuple[Any, list[Any]]:

@@ -114,7 +114,7 @@ def coordinates(arrange: Arrange) -> None:
     _judge_places(arrange, _MESHES)
 
 
-@case("a group has the ranks that differ along its axis alone, in every order of the axes")
+@case("a group has the ranks that differ only along its axis, in every order of the axes")
 def lines(arrange: Arrange) -> None:
     _judge_groups(arrange, _MESHES)
 

@@ -1,6 +1,10 @@
 """The cases of exercise 14.3: `norm_over_ranks(gradients, sizes, all_reduce)`, the norm of a whole model on every rank.
 
 A model is drawn whole and dealt out to the ranks of a mesh; its norm is the oracle.
+
+All ranks are in one process, without a thread: each is run until it sends; the sum is made when all have sent, and then
+each is run again from its start with the sums known so far. So a function is called several times with equal arguments,
+and every run gives the same.
 """
 
 import itertools
@@ -13,14 +17,17 @@ from typing import Any
 import torch
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_14_double import Gradient, Norm, on_all_ranks
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.mistakes import Mistake, compare, numbers_close
 
+Gradient = tuple[torch.Tensor | None, tuple[str, ...], int]
+"""A gradient or None, the axes over which it is split, and the number of stages with a copy."""
+Norm = Callable[[list[Gradient], dict[str, int], Callable[[torch.Tensor], None]], Any]
 Copies = Callable[[dict[str, int], tuple[str, ...], int], float]
 """By how much a square is divided, from the sizes of the mesh, the axes that split it, and the stages with a copy."""
 Total = Callable[[list[float]], float]
 
 _AXES = ("pp", "dp", "tp")
+_MOST_MESSAGES = 20
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ def _whole_stage(sizes: dict[str, int], _: tuple[str, ...], stages: int) -> int:
 
 _REPLICAS = "Ranks that do not split a gradient have the same numbers, which count once."
 _SPLIT = "Ranks that split a gradient have different numbers: do not divide by them."
-_OWN = "Those are each rank's own gradients alone."
+_OWN = "Those are only each rank's own gradients."
 _ADDED = "Add squares, not norms, and take one root at the end."
 _MISTAKES = [
     Mistake("own_alone", _OWN, like=lambda model: list(map(math.sqrt, model.squares(_one)))),
@@ -110,6 +117,55 @@ _MISTAKES = [
 ]
 
 
+class _Sends(BaseException):  # no `except Exception` of the learner's catches it
+    """A rank has come to its next message."""
+
+
+def _on_all_ranks(
+    norm: Norm, ranks: Sequence[list[Gradient]], sizes: dict[str, int]
+) -> tuple[list[Any], list[torch.Tensor]]:
+    """What the function returns on each rank, and the sums that travelled.
+
+    Raises:
+        Wrong: the ranks do not send the same messages, or there are too many.
+    """
+    sums: list[torch.Tensor] = []
+    while len(sums) <= _MOST_MESSAGES:
+        runs = [_until_it_sends(norm, mine, sizes, sums) for mine in ranks]
+        sent = [tensor for tensor, _ in runs if tensor is not None]
+        if not sent:
+            return [value for _, value in runs], sums
+        if len(sent) < len(runs):
+            quiet = next(rank for rank, (tensor, _) in enumerate(runs) if tensor is None)
+            told = f"Rank {quiet} returned without joining message {len(sums)}; the others would wait for ever."
+            raise Wrong("not_all_join", f"{told} Every rank makes the call, also one that has nothing to add.")
+        if len({(tensor.shape, tensor.dtype) for tensor in sent}) > 1:
+            raise Wrong("form", "The ranks send tensors of different shapes or types in one all_reduce.")
+        sums.append(torch.stack(sent).sum(0))
+    raise Wrong("more_messages", f"Your ranks sent more than {_MOST_MESSAGES} messages; right is one number, once.")
+
+
+def _until_it_sends(
+    norm: Norm, mine: list[Gradient], sizes: dict[str, int], sums: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor | None, Any]:
+    """Run a rank up to the first message whose sum is not known, or to its end: what it sends, or what it returns."""
+    known, sent = iter(sums), []
+
+    def all_reduce(tensor: torch.Tensor) -> None:
+        if not isinstance(tensor, torch.Tensor):
+            raise Wrong("form", f"You gave all_reduce {tensor!r}; give it a tensor, into which the sum is written.")
+        if (total := next(known, None)) is None:
+            sent.append(tensor.detach().clone())
+            raise _Sends
+        tensor.copy_(total.view_as(tensor))
+
+    given = [(None if one is None else one.clone(), split, stages) for one, split, stages in mine]
+    try:
+        return None, norm(given, dict(sizes), all_reduce)
+    except _Sends:
+        return sent[0], None
+
+
 def _numbers(values: list[Any], _: _Model) -> list[float]:
     try:
         return [float(value) for value in values]
@@ -117,19 +173,15 @@ def _numbers(values: list[Any], _: _Model) -> list[float]:
         raise Wrong("form", f"Return a number on every rank; your function gave {values}.") from None
 
 
-def _are_close(norms: list[float], right: list[float]) -> bool:
-    return all(math.isclose(one, other, rel_tol=1e-5) for one, other in zip(norms, right, strict=True))
-
-
 def _judge(norm: Norm, *models: _Model) -> None:
     compare(
-        lambda model: on_all_ranks(norm, model.ranks, model.sizes)[0],
+        lambda model: _on_all_ranks(norm, model.ranks, model.sizes)[0],
         [(model,) for model in models],
         _right_norms,
         _MISTAKES,
         asked="{}",
         read=_numbers,
-        same=_are_close,
+        same=partial(numbers_close, rel_tol=1e-5),
         show=lambda norms: " or ".join(dict.fromkeys(f"{norm:.6g}" for norm in norms)),
     )
 
@@ -151,12 +203,12 @@ def tied(norm: Norm) -> None:
     _judge(norm, *(_model(*sizes, (), ("tp",), tied=[("tp",)]) for sizes in ((2, 1, 1), (3, 2, 2))))
 
 
-@case("one number travels, once, on every rank: also on one without gradients")
+@case("every rank sends one number, once, even a rank without gradients")
 def one_message(norm: Norm) -> None:
     model = _model(2, 2, 1, ())
     nothing: list[Gradient] = [(None, (), 1)]
     for ranks in (model.ranks, [nothing, nothing, *model.ranks[2:]]):
-        sums = on_all_ranks(norm, ranks, model.sizes)[1]
+        sums = _on_all_ranks(norm, ranks, model.sizes)[1]
         if [one.numel() for one in sums] != [1]:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in sums) or "none"
             raise Wrong("more_messages", f"Your ranks send messages of shapes {shapes}; right is one number, once.")

@@ -174,7 +174,7 @@ def fast(plan: Plan) -> None:
     _judge(plan, ((task, _FOR_ALL) for task in _tasks()))
 
 
-@case("the layout fits: at most so many bytes, also where the fastest one does not")
+@case("the layout fits into the bytes, even where the fastest one does not")
 def fits(plan: Plan) -> None:
     rooms = []
     for task in _tasks():

@@ -4,7 +4,7 @@ Two stages on two ranks each; gradients are whole numbers, so sums are exact. Ra
 and 3 the last. What the ranks end with is compared with sums made here, and the messages are counted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,8 +12,9 @@ import torch
 from pllab import comm
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
-from pllab.lesson.exercises.ranks import Attempt, Watch
-from pllab.lesson.mistakes import Mistake, compare
+from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
+from pllab.lesson.exercises.tensors import alike, compare_tensors
+from pllab.lesson.mistakes import Mistake, retold
 
 Finish = Callable[[torch.Tensor, slice, Any, Any], Any]
 
@@ -45,12 +46,12 @@ def right_sums(finish: Finish) -> None:
     _judge(finish, [_APART])
 
 
-@case("also where the tied weight lies in two shares, or at the same place in both stages")
+@case("the same where the tied weight lies in two shares, or at the same place in both stages")
 def other_places(finish: Finish) -> None:
     _judge(finish, [_ACROSS, _ALIKE])
 
 
-@case("over dp travels one reduce-scatter of the buffer, and between the ends the tied weight alone (counted)")
+@case("one reduce-scatter of the buffer travels over dp, and only the tied weight between the ends (counted)")
 def few_bytes(finish: Finish) -> None:
     for words, tied in _TIED.items():
         most = _BYTES * (tied[0].stop - tied[0].start)
@@ -72,19 +73,17 @@ def few_bytes(finish: Finish) -> None:
                 )
 
 
-def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Finish) -> dict[str, Attempt]:
-    """On every rank: one call for each place; after a failed one no other, because messages may be under way."""
+@until_one_fails
+def finish_on_ranks(watch: Watch, rank: int, _: int, finish: Finish) -> Iterator[tuple[str, Attempt]]:
+    """On every rank: one call for each place."""
     mesh = comm.make_mesh(dp=_DP, pp=2)
     ends, dp = comm.group_of(mesh, "pp"), comm.group_of(mesh, "dp")
-    seen, half = dict[str, Attempt](), _SIZE // _DP
+    half = _SIZE // _DP
     for words, tied in _TIED.items():
         buffer = _buffers()[rank].clone()
         one = watch.attempt(finish, buffer, tied[rank // _DP], ends, dp)
         share = buffer[half * (rank % _DP) :][:half].clone()
-        seen[words] = one.holding(Seen(share, comm.group_name(ends), comm.group_name(dp)))
-        if one.failed:
-            break
-    return seen
+        yield words, one.holding(Seen(share, comm.group_name(ends), comm.group_name(dp)))
 
 
 def _buffers() -> torch.Tensor:
@@ -95,29 +94,23 @@ def _buffers() -> torch.Tensor:
 
 def _attempts(finish: Finish, words: str) -> list[Attempt]:
     """What the four ranks saw of one call; what gloo checks of the part of a reduce-scatter is said in words."""
-    try:
+    part = (
+        f"A rank's part of a reduce-scatter of the buffer over dp has {_SIZE // _DP} of its {_SIZE} numbers, in its "
+        "dtype, float64, and yours differs. A rank's place in dp tells which half it is."
+    )
+    with retold("other_part", part, known_by="Check failed: output"):
         return seen_in_call(finish_on_ranks, finish, _PLAN, 4, words)
-    except Wrong as wrong:
-        if "Check failed: output" not in wrong.sentence:
-            raise
-        part = (
-            f"a reduce-scatter of the buffer over dp has {_SIZE // _DP} of its {_SIZE} numbers, in its dtype, float64"
-        )
-        raise Wrong(
-            "other_part",
-            f"With {words}: the part of {part}. Yours differs. A rank's place in dp tells which half it is.",
-        ) from None
 
 
 _Step = Callable[[tuple[slice, slice], torch.Tensor], torch.Tensor]
 
 
-def _after(words: str, *steps: _Step) -> list[torch.Tensor]:
-    """The shares of the four ranks after some steps, one after the other."""
+def _after(words: str, *steps: _Step) -> torch.Tensor:
+    """The shares of the four ranks, a row for each, after some steps, one after the other."""
     buffers = _buffers()
     for step in steps:
         buffers = step(_TIED[words], buffers)
-    return list(buffers[_SHARES].view(4, -1))
+    return buffers[_SHARES].view(4, -1)
 
 
 def _tie(tied: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
@@ -138,7 +131,7 @@ def _whole(_: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
 
 
 _DP_FIRST = (
-    "You reduce over dp first. After it a rank has the sum in its own share alone, and its own gradients elsewhere. "
+    "You reduce over dp first. After it a rank has the sum only in its own share, and its own gradients elsewhere. "
     "The other end owns another share, so a finished sum is added to what is not summed yet."
 )
 _TWICE = (
@@ -160,27 +153,14 @@ _MISTAKES = [
 def _judge(finish: Finish, places: Sequence[str]) -> None:
     """Compare the shares of all ranks with the right ones."""
 
-    def is_dp_first(shares: list[torch.Tensor], words: str) -> bool:
+    def is_dp_first(shares: torch.Tensor, words: str) -> bool:
         one = _attempts(finish, words)[0]  # who ties a part of the weight first may end with the same numbers
-        return one.messages[0].group == one.value.dp and _equal(shares, _after(words, _scatter, _tie))
+        return one.messages[0].group == one.value.dp and alike(shares, _after(words, _scatter, _tie))
 
-    compare(
-        lambda words: [one.value.share for one in _attempts(finish, words)],
+    compare_tensors(
+        lambda words: torch.stack([one.value.share for one in _attempts(finish, words)]),
         [(words,) for words in places],
         lambda words: _after(words, _tie, _scatter),
         [Mistake("wrong_order", _DP_FIRST, when=is_dp_first), *_MISTAKES],
-        asked="{}",
-        same=_equal,
-        tell=_told,
+        asked="the shares of the four ranks, one in each row, with {},",
     )
-
-
-def _equal(shares: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
-    return all(torch.equal(*pair) for pair in zip(shares, right, strict=True))
-
-
-def _told(shares: list[torch.Tensor], right: list[torch.Tensor]) -> str:
-    """The share of the first rank whose share is wrong, and the right one."""
-    rank = next(rank for rank, pair in enumerate(zip(shares, right, strict=True)) if not torch.equal(*pair))
-    mine, wanted = (", ".join(f"{number:g}" for number in each[rank].tolist()) for each in (shares, right))
-    return f"rank {rank} the share [{mine}]; right is [{wanted}]"

@@ -34,7 +34,7 @@ def _judge(
         Mistake("wrong_cause", why, when=lambda found, *_: found[2] != ward),
         Mistake("wrong_rank", why, when=lambda found, _, right: found[2] == ward and found[0] != right[0]),
         Mistake("wrong_call", why, when=lambda found, _, right: found[::2] == right[::2]),
-        Mistake("wrong", why, when=lambda *_: True),
+        Mistake("wrong", why),
     ]
     visits = ((left(records, truth) if left else records, tuple(truth)) for records, truth in of_ward(ward, 20))
     form = partial(parts_of, kinds=(int, int, str), form="(rank, number of the call, cause)")

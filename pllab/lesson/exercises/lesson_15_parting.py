@@ -76,7 +76,7 @@ def by_number(first_difference: FirstDifference) -> None:
     _judge(first_difference, [*cut, (late[::-1], (0, 8)), (lost, (1, 5))])
 
 
-@case("a send and a receive are no difference")
+@case("a send and its receive are no difference")
 def not_messages(first_difference: FirstDifference) -> None:
     """One rank sends where the other receives, as it should be."""
     _judge(first_difference, [(records, None) for records, _ in of_ward(SENDS)], hint_id="blames_messages")

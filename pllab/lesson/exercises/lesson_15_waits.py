@@ -15,7 +15,7 @@ WhoWaits = Callable[[list[Record]], Any]
 _MISTAKES = [
     Mistake(
         "rank_missing",
-        "A rank that waits for nobody has an entry as well, an empty set.",
+        "A rank that waits for nobody needs an entry too, an empty set.",
         when=lambda found, _, right: found == {rank: others for rank, others in right.items() if others},
     ),
     Mistake(
@@ -56,13 +56,13 @@ def for_the_absent(who_waits: WhoWaits) -> None:
     _judge(who_waits, [*_of_wards(SWALLOWED), two])
 
 
-@case("it waits for ranks that made another call of its number")
+@case("it waits for ranks that made another call under its number")
 def for_the_different(who_waits: WhoWaits) -> None:
     """A rank that made another call of that number is waited for, and waits for all the others."""
     _judge(who_waits, _of_wards(SKIPPED, UNEVEN, SHAPE, num_seeds=4))
 
 
-@case("a send or a receive waits for its other end alone")
+@case("a send or a receive waits only for its other end")
 def for_the_other_end(who_waits: WhoWaits) -> None:
     """In a send or a receive: for one rank, whatever the others do."""
     three = healthy(3, 5)
@@ -79,7 +79,7 @@ def from_the_first(who_waits: WhoWaits) -> None:
     _judge(who_waits, [*_of_wards(SWAPPED), late])
 
 
-@case("calls belong together by number, also where the oldest calls of some ranks are gone")
+@case("calls belong together by number, even where the oldest calls of some ranks are gone")
 def by_number(who_waits: WhoWaits) -> None:
     many = _of_wards(SKIPPED, num_seeds=4)
     _judge(who_waits, [[replace(one, calls=one.calls[2 * at :]) for at, one in enumerate(each)] for each in many])

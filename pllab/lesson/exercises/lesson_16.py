@@ -11,7 +11,7 @@ from itertools import product
 from statistics import mean, median
 from typing import Any
 
-from pllab.lesson.exercise import Exercise, case
+from pllab.lesson.exercise import Exercise, case, cases_of
 from pllab.lesson.exercises import lesson_16_winner as fair
 from pllab.lesson.mistakes import Mistake, compare
 
@@ -48,7 +48,7 @@ _MISTAKES = [
     ),
     Mistake(
         "hides_a_loss",
-        "A contender that lost every round has a result as well, below 1.",
+        "A contender that lost every round has a result too, below 1.",
         when=lambda answer, *times: answer is None and max(_ratios(*times)) < 1,
     ),
 ]
@@ -93,33 +93,15 @@ EXERCISES = (
     Exercise(
         id="16.1",
         title="A speed-up you can defend",
-        minutes=12,
         difficulty=2,
         cases=(drifting, any_number, within_the_spread, drawn_round, small_lead),
-        hints=(
-            "Give your function a machine that gets slower: the baseline takes 1 s and then 4 s, the contender half of "
-            "it in both rounds. Whatever the machine did, the answer is 2.",
-            "Only the two times of one round were measured under the same conditions. Compare those with each other "
-            "first, and look at all rounds afterwards.",
-            "Take one ratio per round, baseline over contender. If all of them lie above 1, or all of them below, the "
-            "answer is their median, which a single odd round cannot move. In every other case there is no answer.",
-        ),
         package=("pllab.bench.measure.speedup",),
     ),
     Exercise(
         id="16.2",
         title="Name the winner, or nobody",
-        minutes=12,
         difficulty=2,
-        cases=fair.CASES,
-        hints=(
-            "An entrant that forgets the optimizer is the fastest of all. Does your function name it?",
-            "There are two questions. The losses say who counts, and then the seconds say who of those won. An entrant "
-            "that does not count must not appear in the second question at all.",
-            "Collect the names whose losses are as many as the baseline's and close to them at every step. Ask whether "
-            "they are close, not whether they are far apart, because nan is neither. Then return the name among them "
-            "whose time is below that of each other one in every round, or nothing if there is no such name.",
-        ),
+        cases=cases_of(fair),
         package=("pllab.bench.measure.check_same_losses", "pllab.bench.racing.RaceResult"),
         lends=False,
     ),

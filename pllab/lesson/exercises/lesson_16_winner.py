@@ -119,7 +119,7 @@ def close_to_the_baseline(winner: Winner) -> None:
     _judge(winner, [({"lane": [3.0], "data": [2.0], "pipe": [1.0]}, {"lane": _LOSSES, **losses})])
 
 
-@case("races by chance")
+@case("races drawn at random")
 def races_by_chance(winner: Winner) -> None:
     """Two to five entrants, one to three rounds; a quarter of them learns something else."""
     chance = random.Random(1606)
@@ -134,7 +134,3 @@ def races_by_chance(winner: Winner) -> None:
         times = {name: [chance.choice([1.0, 1.5, 2.0, 3.0]) for _ in range(1 + number % 3)] for name in names}
         questions.append((times, losses))
     _judge(winner, questions)
-
-
-_WINS = (clear_winner, nobody_wins, draw_is_no_win)
-CASES = (*_WINS, unfair_entrants, as_close_as_asked, close_to_the_baseline, races_by_chance)

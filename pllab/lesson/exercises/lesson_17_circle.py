@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pllab.lesson.exercise import Wrong, case
-from pllab.lesson.exercises.lesson_11_read import read_action
+from pllab.lesson.exercises.rows import read_action
 from pllab.schedule import Action, Schedule, interleaved, needs, one_f_one_b, problems, split_backwards, zb_h1, zbv
 
 FindCircle = Callable[[Schedule], Any]

@@ -7,6 +7,7 @@ even when gloo ends the process. What is refused about a run as such is in `fail
 """
 
 import json
+import math
 import os
 import re
 import tempfile
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +32,11 @@ _enter_group = copied(comm.setup)  # exercise 02.2 asks for it
 
 Plan = tuple[tuple[int, ...], ...]
 """World sizes, meeting after meeting: `((3,), (2, 1))` is a world of 3, then one of 2 beside one of 1."""
+
+# Worlds of 1, 2 and 3 ranks: as a plan, their sizes, and every rank of each.
+UP_TO_3: Plan = ((3,), (2, 1))
+SIZES = (1, 2, 3)
+RANKS = [(size, rank) for size in SIZES for rank in range(size)]
 
 DEADLINE_S = 5.0  # of a message, once all ranks are there
 LATE_S = 20.0  # of one world; for what waits elsewhere than in a message
@@ -65,6 +72,11 @@ class Attempt:
     def named(self, name: str) -> list[comm.Message]:
         """The messages of this name, in order."""
         return [message for message in self.messages if message.name == name]
+
+    def busiest(self, measure: Callable[[comm.Message], int]) -> int:
+        """The most that calls of one name moved: a reduce and a broadcast of the same tensor count once."""
+        names = {message.name for message in self.messages}
+        return max((sum(map(measure, self.named(name))) for name in names), default=0)
 
     def holding(self, value: Any) -> Self:
         """The same attempt with what the judge needs of its value."""
@@ -102,13 +114,31 @@ class Watch:
 
 def _told(error: Exception) -> dict[str, Any]:
     words = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".")
-    is_late = re.search("PeerError|timed? ?out|timeout|deadline", words, re.IGNORECASE) is not None
+    is_late = re.search("timed? ?out", words, re.IGNORECASE) is not None
     late = isinstance(error, RuntimeError | TimeoutError) and (is_late or is_echo(error))
     return {"error": words, "kind": type(error).__name__, "where": their_line(error), "late": late}
 
 
 Program = Callable[[Watch, int, int, Any], Any]
 """`program(watch, rank, world_size, solution)` on every rank of a world; it returns what it saw."""
+
+
+def until_one_fails(calls: Callable[..., Iterator[tuple[str, Attempt]]]) -> Program:
+    """The program that makes the calls of a generator, which yields their names and attempts.
+
+    The first that fails on this rank is the last: its peers notice that the rank leaves the group.
+    """
+
+    @wraps(calls)
+    def program(watch: Watch, rank: int, world_size: int, solution: Any) -> dict[str, Attempt]:
+        seen = {}
+        for name, one in calls(watch, rank, world_size, solution):
+            seen[name] = one
+            if one.failed:
+                break
+        return seen
+
+    return program
 
 
 @dataclass(frozen=True)
@@ -140,7 +170,7 @@ def run_worlds(program: Program, solution: Any, plan: Plan) -> dict[int, World]:
             ended = str(error).partition("\n")[0]
         worlds: dict[int, World] = {}
         for meeting, sizes in enumerate(plan):
-            for first, size in zip(_firsts(sizes), sizes, strict=True):
+            for first, size in _places(sizes):
                 files = [folder / f"{meeting}-{first + rank}" for rank in range(size)]
                 results = [file.with_suffix(".result") for file in files]
                 whole = all(file.exists() for file in results)
@@ -154,12 +184,9 @@ def _serve(process: int, num_processes: int, solution: Any, program: Program, pl
     folder = Path(name)
     for meeting, sizes in enumerate(plan):
         comm.teardown()
-        places = [(first, size) for first, size in zip(_firsts(sizes), sizes, strict=True)]
         line_up(folder, f"door-{meeting}", process, num_processes)
-        inside = [(first, size) for first, size in places if first <= process < first + size]
-        if not inside:
-            continue
-        (first, size), file = inside[0], folder / f"{meeting}-{process}"
+        first, size = next((first, size) for first, size in _places(sizes) if process < first + size)
+        file = folder / f"{meeting}-{process}"
         watch = Watch(folder, file.with_suffix(".log"))
         with _time_limit(watch):
             door = str(folder / f"meeting-{meeting}-{first}")
@@ -174,12 +201,20 @@ def _serve(process: int, num_processes: int, solution: Any, program: Program, pl
 def line_up(folder: Path, name: str, process: int, num_processes: int) -> None:
     """Wait until all processes are here; the launch's own deadline ends this wait."""
     (folder / f"{name}-{process}").touch()
-    while not all((folder / f"{name}-{other}").exists() for other in range(num_processes)):
+    appear(*(folder / f"{name}-{other}" for other in range(num_processes)))
+
+
+def appear(*files: Path, timeout_s: float = math.inf) -> bool:
+    """Wait for files that other processes write; whether all were there in time."""
+    until = time.monotonic() + timeout_s
+    while not (are_there := all(file.exists() for file in files)) and time.monotonic() < until:
         time.sleep(0.01)
+    return are_there
 
 
-def _firsts(sizes: Sequence[int]) -> list[int]:
-    return [sum(sizes[:number]) for number in range(len(sizes))]
+def _places(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The first process and the size of each world of a meeting, in which every process has its place."""
+    return [(sum(sizes[:number]), size) for number, size in enumerate(sizes)]
 
 
 @contextmanager

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
+from torch import nn
 
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.mistakes import Mistake, compare
@@ -51,6 +53,11 @@ def detached(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
+def numbers_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """All parameters and buffers of a model by name, as they are now."""
+    return {name: detached(tensor) for name, tensor in chain(model.named_parameters(), model.named_buffers())}
+
+
 compare_tensors = partial(compare, same=alike, tell=told)
 """`compare` for answers that are tensors."""
 
@@ -63,6 +70,11 @@ def difference(got: Any, right: torch.Tensor, rtol: float = 0.0, atol: float = 0
     has_kind = isinstance(got, torch.Tensor) and got.dtype == right.dtype
     is_same = has_kind and (close(got, right, rtol, atol) if rtol or atol else torch.equal(got, right))
     return "" if is_same else f"there is {told(got, right)}"
+
+
+def identical(got: Any, right: torch.Tensor) -> bool:
+    """Whether an answer is this tensor, to its dtype and last digit."""
+    return not difference(got, right)
 
 
 def refuse_differences(where: str, held: Sequence[Sequence[str]]) -> None:

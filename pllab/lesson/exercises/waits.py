@@ -24,15 +24,8 @@ class Started:
         what = f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name}"
         if self.name not in ("send", "receive"):
             return what
-        return f"{what} {'to' if self.name == 'send' else 'from'} {_in_words(self.peer)}"
-
-    def went_on(self, step: Step) -> None:
-        """Somebody waits for it, or it is through."""
-        self.state = "waiting" if step == "waiting" else "through"
-
-
-def _in_words(peer: int | None) -> str:
-    return "anybody" if peer is None else f"rank {peer}"
+        other = "anybody" if self.peer is None else f"rank {self.peer}"
+        return f"{what} {'to' if self.name == 'send' else 'from'} {other}"
 
 
 class _Handle(HeardWork):
@@ -62,7 +55,7 @@ def watch_waits() -> Iterator[list[Started]]:
             number, one = len(calls), Started(call.name, call.args[1] if call.method in ("send", "recv") else None)
 
             def go_on(step: Step) -> None:
-                one.went_on(step)
+                one.state = "waiting" if step == "waiting" else "through"
                 if one.state == "through":
                     kept.pop(number, None)
 

@@ -1,11 +1,11 @@
-"""Read the rows that a solution of lesson 10, 11 or 17 returns, and compare their actions with the right ones."""
+"""Read the rows that a solution of lesson 10, 11 or 17 returns: their actions are the right ones, and they can run."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pllab.lesson.exercise import Wrong
-from pllab.schedule import Action, Kind, Schedule
+from pllab.schedule import Action, Kind, Schedule, problems
 
 
 def read_schedule(answer: Any, *, row_is_stage: bool = False) -> Schedule:
@@ -69,6 +69,16 @@ def judge_actions(rows: Sequence[Sequence[Action]], right: Sequence[Sequence[Act
                 f"{action} {_times(mine[action])} instead of {_times(wanted[action])}" for action in off
             )
             raise Wrong("wrong_actions", f"{asked} row {number} has {told}.")
+
+
+def judge_order(schedule: Schedule, asked: str) -> None:
+    """Refuse rows that cannot run: an action comes before what it needs, or ranks wait for each other in a circle.
+
+    Raises:
+        Wrong: they cannot.
+    """
+    for problem in problems(schedule):
+        raise Wrong("deadlock", f"{asked} {problem.sentence}.")
 
 
 def _times(number: int) -> str:
