@@ -351,7 +351,7 @@ def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
 
 def test_a_check_builds_no_class_that_an_exercise_has_only_imported():
     """Nor anything but a record: the child names classes as it likes."""
-    for name in ("lesson_09_cut:NamedTuple", "lesson_09_watch:Step", "lesson_08:Exercise", "nothing:Ran"):
+    for name in ("lesson_09_cut:NamedTuple", "lesson_09_step:Step", "lesson_08:Exercise", "nothing:Ran"):
         told = {"record": [f"pllab.lesson.exercises.{name}", {}]}
         try:
             assert isinstance(decode(told), Odd), name

@@ -25,7 +25,7 @@ def slider():
 @pytest.mark.parametrize("limit", [1, 1024, 4096, 5120, 8192, 2**20])
 def test_buckets_fill_as_those_of_data_parallel_do(limit):
     parameters = [nn.Parameter(nn.Linear(size // 4, 1, bias=False).weight) for size in SIZES][::-1]
-    *planned, last = [bucket.num_bytes for bucket in plan_buckets(parameters, limit)]
+    *planned, last = [bucket.flat.nbytes for bucket in plan_buckets(parameters, limit)]
     assert fill_buckets(SIZES, limit) == [*planned, last - 4 * len(SIZES)]  # the last one also tells who was used
 
 
