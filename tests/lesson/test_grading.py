@@ -77,6 +77,23 @@ def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monke
 
 
 @behind_bubblewrap
+def test_after_a_hostile_exercise_the_next_one_of_the_notebook_has_a_new_server(tmp_path):
+    bomb = "import os\ndef bubbles(num_batches, num_partitions):\n    while True:\n        os.fork()"
+    right = """
+def fewest_batches(num_partitions, fraction):
+    m = 1
+    while (num_partitions - 1) / (m + num_partitions - 1) > fraction + 1e-12:
+        m += 1
+    return m
+"""
+    (sheet,) = graded(
+        hand_in(tmp_path / "a.ipynb", ("08.2", bomb, "bubbles"), ("08.3", right, "fewest_batches")),
+    )
+    assert outcome(sheet, 1) == (Outcome.NOT_YET, "limit")
+    assert outcome(sheet, 2) == (Outcome.RIGHT, "")
+
+
+@behind_bubblewrap
 def test_what_leads_out_of_the_sandbox_fails(tmp_path):
     """Also by system calls that Python's own events do not tell of."""
     cell = f"""

@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from pllab import cli
 from pllab.comm import launch
@@ -52,6 +53,29 @@ def test_a_last_batch_of_fewer_rows_than_micro_batches_is_learned_from_too(tmp_p
     lanes = train(TrainConfig(**options, mode="pipeline", world_size=2, num_microbatches=4))
     assert [step.num_samples for step in lanes.steps] == [8, 8, 2] * 2
     assert lanes.step_losses == pytest.approx(alone.step_losses, abs=1e-5)
+
+
+def seeds_at_dropout(rank, world_size, config):
+    """What the generator of this rank began with, wherever dropout draws in a training step."""
+    seeds = set()
+    forward = nn.Dropout.forward
+
+    def noted(layer, x):
+        if layer.training:
+            seeds.add(torch.initial_seed())
+        return forward(layer, x)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.Dropout, "forward", noted)
+        train_as_rank(TrainConfig(**config), "gloo")
+    return seeds
+
+
+def test_dropout_differs_between_ranks_and_between_steps(tmp_path, quick_ranks):
+    config = {**SGD, "mode": "data_parallel", "world_size": 2, "dataset": "numbers", "workdir": str(tmp_path)}
+    mine, theirs = launch(seeds_at_dropout, 2, config)
+    assert len(mine) == len(theirs) == 6
+    assert not mine & theirs
 
 
 def train_as_rank_of(rank, world_size, configs):
