@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,15 @@ def test_a_row_that_differs_is_named_and_one_that_is_no_number_does_not_hold() -
     assert "NOT EQUAL" not in StrategyComparison(3, 100, 1e-5, False, rows).table().splitlines()[3]
     nothing = replace(alone, loss_off=float("nan"))
     assert not StrategyComparison(3, 100, 1e-5, True, (nothing,)).is_equal
+
+
+def test_a_row_has_the_seconds_and_the_bytes_of_the_rank_that_has_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two steps warm up."""
+    mine, other = SimpleNamespace(seconds=[9.0, 9.0, 1.0, 5.0, 3.0], peak_bytes=7), ([8.0, 8.0, 4.0, 2.0, 6.0], 10)
+    monkeypatch.setattr(comparing, "trained", lambda *_: mine)
+    monkeypatch.setattr(comparing.comm, "all_gather_object", lambda of_this_rank: [of_this_rank, other])
+    ((row, _),) = comparing._rows(0, 2, [TrainConfig()], 5, ())
+    assert (row.step_s, row.peak_bytes) == (5.0, 10)
 
 
 def test_a_wrong_number_of_ranks_is_refused() -> None:

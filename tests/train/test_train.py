@@ -1,4 +1,6 @@
 import itertools
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from torch import nn
 
 from pllab import cli
 from pllab.comm import launch
-from pllab.train import TrainConfig, train, train_as_rank
+from pllab.train import TrainConfig, loop, train, train_as_rank
 from pllab.train.results import load_results
 from tests.pipeline.tracer import way_of
 
@@ -76,6 +78,17 @@ def test_dropout_differs_between_ranks_and_between_steps(tmp_path, quick_ranks):
     mine, theirs = launch(seeds_at_dropout, 2, config)
     assert len(mine) == len(theirs) == 6
     assert not mine & theirs
+
+
+def test_the_time_of_an_epoch_leaves_out_what_saving_takes(tmp_path, monkeypatch):
+    """An hour for each checkpoint, on a clock that is put on."""
+    hours = []
+    clock = SimpleNamespace(perf_counter=lambda: time.perf_counter() + 3600 * len(hours))
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(loop, "save_checkpoint", lambda *_: hours.append(1))
+    result = train(TrainConfig(**SGD, dataset="numbers", workdir=str(tmp_path), checkpoint=True, bleu=False))
+    assert len(hours) == 2
+    assert max(epoch.training_time_s for epoch in result.ranks[0]) < 3600
 
 
 def train_as_rank_of(rank, world_size, configs):
