@@ -106,6 +106,12 @@ def test_145_files_3_ranks_batch_15_from_the_lesson():
     assert [[len(batch) for batch in rank] for rank in drop] == [[5] * 9 + [3]] * 3
 
 
+def test_what_is_repeated_to_fill_up_is_the_beginning_of_the_epoch():
+    (alone,) = epoch_of(loaders(65, 1, 8), 2)
+    twice = Counter(chain.from_iterable(chain.from_iterable(epoch_of(loaders(65, 8, 8), 2)))) - Counter(range(65))
+    assert twice == Counter(list(chain.from_iterable(alone))[:7])
+
+
 def test_every_epoch_has_its_own_order_and_all_ranks_know_it():
     world = loaders(40, 4, 8)
     epochs = [epoch_of(world, epoch) for epoch in range(3)]

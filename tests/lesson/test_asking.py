@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import pllab.parallel
 from pllab import comm, pipeline
 from pllab.lesson import Outcome, asked_ranks, asking, check, checking, conversation
-from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode
+from pllab.lesson.encoding import NO_VALUE, Drawn, Odd, decode, encode, write_back
 from pllab.lesson.exercise import Case, Exercise, Undecided, Wrong
 from pllab.lesson.verdict import Verdict
 from pllab.schedule import Action, Kind, gpipe
@@ -347,6 +347,13 @@ def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
         torch.set_default_dtype(torch.float32)
     assert verdict.outcome is Outcome.RIGHT, str(verdict)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_the_function_took_away_from_an_argument_is_gone_here_too():
+    items, table = [1, 2, 3], {"kept": 1, "removed": 2}
+    write_back(items, [3])
+    write_back(table, {"kept": 4})
+    assert (items, table) == ([3], {"kept": 4})
 
 
 def test_a_check_builds_no_class_that_an_exercise_has_only_imported():

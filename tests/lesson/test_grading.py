@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from pllab.lesson import Outcome
+from pllab.lesson.asking import judge
 from pllab.lesson.exercise import exercises_of, find
 from pllab.lesson.grading import Grade, Sheet, grade, tasks_of
 from pllab.lesson.sandbox import Limits
@@ -227,6 +228,19 @@ def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
     lines = list(Sheet("handed\x1b]0;in\n.ipynb", (Grade(verdict),)).lines())
     assert len(lines) == 2 and all(line.isprintable() for line in lines)
     assert lines[0].startswith("handed\\x1b]0;in\\n.ipynb") and "\\x1b[1A\\x1b[2K" in lines[1]
+
+
+@pytest.mark.parametrize(("asked", "given"), [(7.5, 7.5), (None, find("00.1").deadline_s)])
+def test_the_deadline_is_the_teachers_or_else_the_exercises(tmp_path, monkeypatch, asked, given):
+    seen = []
+
+    def noted(exercise, packed, server, folder, deadline_s):
+        seen.append(deadline_s)
+        return judge(exercise, packed, server, folder, deadline_s)
+
+    monkeypatch.setattr("pllab.lesson.grading.judge", noted)
+    graded(hand_in(tmp_path / "a.ipynb", ("00.1", RIGHT, "my_share")), limits=Limits(timeout_s=asked, fenced=FENCED))
+    assert seen == [given]
 
 
 @pytest.mark.parametrize(("jobs",), [(1,), (3,)])

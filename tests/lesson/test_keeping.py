@@ -83,6 +83,14 @@ def test_a_better_solution_takes_the_place_of_the_old_one_and_the_rest_stays(fol
     ]
 
 
+def test_mine_is_the_newest_also_where_an_older_one_was_used_before():
+    for text in ("def first(items, rank, world_size):\n    return 1\n", "def newest(items, *_):\n    return 2\n"):
+        names = cell(text)
+        name = next(name for name in ("first", "newest") if name in names)
+        keep(find("00.1"), names[name])
+        assert mine("00.1").__name__ == name
+
+
 def test_a_solution_that_uses_an_earlier_one_does_not_repeat_it():
     first = "def average_gradients(model):\n    pass\n"
     names = cell(first + "\ndef my_share(items, rank, world_size):\n    average_gradients(None)\n    return items\n")
