@@ -16,6 +16,7 @@ from pllab.autopsy.diagnosis import (
     SWAPPED,
     UNEVEN,
     expected,
+    lateness,
 )
 from pllab.lesson.faults import rehearse
 
@@ -43,6 +44,17 @@ def test_each_ward_is_diagnosed_right_over_fifty_seeds(ward):
         records, truth = rehearse(ward, seed)
         assert named(diagnose(records)) == truth, seed
         assert named(diagnose(records[::-1])) == truth, "the order of the files does not matter"
+
+
+def test_a_rank_is_late_by_the_time_since_the_one_before_it():
+    """The worked example of the docstring, as a record has it."""
+    came = ((0, 1.0), (1, 1.125), (2, 1.5))
+    records = [
+        replace(one, calls=tuple(replace(call, number=4, started_s=second) for call in one.calls))
+        for rank, second in came
+        for one in [record(rank, ["all_reduce 768"], size=3)]
+    ]
+    assert lateness(records) == {0: {}, 1: {}, 2: {4: 0.375}}
 
 
 def test_two_ranks_are_told_apart_by_habit():

@@ -5,6 +5,7 @@ import importlib
 import json
 import math
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -347,6 +348,27 @@ def test_what_a_notebook_has_set_in_torch_changes_no_verdict_and_stays():
         torch.set_default_dtype(torch.float32)
     assert verdict.outcome is Outcome.RIGHT, str(verdict)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+class Says:
+    """The end of a conversation with a rank that has given its answer."""
+
+    def __init__(self, name, text):
+        self._reading, writing = socket.socketpair()
+        writing.send(b"there")
+        self._told = {"raised": {"kinds": [name], "shown": f"{name}: {text}"}}
+
+    def fileno(self):
+        return self._reading.fileno()
+
+    def pull(self):
+        return self._told
+
+
+def test_the_rank_that_failed_is_named_and_not_one_that_only_lost_it():
+    ranks = [Says("PeerError", "rank 1 went away"), Says("KeyError", "'x'")]
+    with pytest.raises(comm.RankError, match="rank 1 raised KeyError: 'x'"):
+        asked_ranks._answers(ranks, 5.0)
 
 
 def test_what_the_function_took_away_from_an_argument_is_gone_here_too():
