@@ -176,11 +176,11 @@ def _place_of(name: str, label: str) -> Path | None:
 
 
 def _load(name: str, place: Path | None, limit: int | None, scratch: str) -> Splits:
-    """The splits that `datasets` finds: local files are read in place, others are streamed where there is a limit."""
-    import datasets  # here: a GPU node with torch and transformers runs this room without datasets
-
+    """The splits of a set by `datasets`: local files are read in place, those of the hub streamed up to a limit."""
     if name == "tinyshakespeare":
         return _speeches(_ONLINE[name])
+    import datasets  # here: a GPU node with torch and transformers runs this room without datasets
+
     if place is None:
         repository, _, config = _ONLINE.get(name, name).partition(":")
         return datasets.load_dataset(repository, name=config or None, streaming=limit is not None)
@@ -189,8 +189,8 @@ def _load(name: str, place: Path | None, limit: int | None, scratch: str) -> Spl
 
 
 def _speeches(address: str) -> Splits:
-    """A row for each paragraph of a page; `datasets` reads pages only where aiohttp is installed, which it is not."""
-    from huggingface_hub import get_session  # which asks no network in the hub's offline mode
+    """A row for each paragraph of a page of text; for a page `datasets` would need aiohttp."""
+    from huggingface_hub import get_session  # which asks nobody in the hub's offline mode
 
     page = get_session().get(address, timeout=60)
     return {"train": [{"text": paragraph} for paragraph in page.raise_for_status().text.split("\n\n")]}
