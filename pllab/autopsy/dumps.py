@@ -67,7 +67,9 @@ def _values(data: bytes) -> Any:
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        raise ValueError(f"the pickle asks for {module}.{name}, and a dump holds plain values only; nothing of it ran")
+        raise pickle.UnpicklingError(
+            f"the pickle asks for {module}.{name}, and a dump holds plain values only; nothing of it ran"
+        )
 
 
 def read_pickle(data: bytes) -> Any:
@@ -83,10 +85,8 @@ def read_pickle(data: bytes) -> Any:
     """
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
-    except ValueError:  # it names something, or has a number or a text that is none
-        raise
     except Exception as error:  # a damaged pickle raises nearly anything
-        raise ValueError(f"it is no whole pickle ({type(error).__name__}: {error})") from None
+        raise ValueError(f"it is no whole pickle of plain values ({type(error).__name__}: {error})") from None
 
 
 def _record(found: Any, path: Path) -> Record:

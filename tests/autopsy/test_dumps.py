@@ -122,6 +122,7 @@ def test_a_pickle_that_would_run_something_is_refused_and_runs_nothing(tmp_path,
         (b'{"pllab_flight": 9}', "a record of version 9"),
         (b'{"pllab_flight": 1, "rank": "0"}', "a part of the record is missing"),
         (pickle.dumps({"entries": []})[:-3], "it is no whole pickle"),
+        (b"\x80\xff", "it is no whole pickle of plain values (ValueError: unsupported pickle protocol: 255)"),
         (pickle.dumps({"entries": [print]}), "a dump holds plain values only; nothing of it ran"),
     ],
 )
