@@ -135,11 +135,16 @@ class StageWork:
         inputs = [tensor.detach().requires_grad_(flag) for tensor, flag in pairs if tensor is not None]
         trains = torch.is_grad_enabled()
         if trains and self._recompute:
-            before = [(name, buffer, buffer.clone()) for name, buffer in self._stage.module.named_buffers()]
+            buffers = self._stage.module.named_buffers()
+            before = [(name, buffer, _version(buffer), buffer.clone()) for name, buffer in buffers]
             with torch.no_grad():
                 outputs = self.run(microbatch, inputs)
             now = dict(self._stage.module.named_buffers())
-            changed = {name: old for name, one, old in before if now.get(name) is not one or not torch.equal(old, one)}
+            changed = {
+                name: copy
+                for name, buffer, version, copy in before
+                if now.get(name) is not buffer or _version(buffer) != version
+            }
             trained = any(one.requires_grad for one in (*self._stage.module.parameters(), *inputs))
             needs_grad = [trained and _may_have_grad(output) for output in outputs]  # no graph can say so yet
             self._saved[microbatch] = _Saved(inputs, None, _sums(outputs), changed)
@@ -226,6 +231,11 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
                 f"stage {number} has a {type(part).__name__} {how}, which mixes the rows of a micro-batch "
                 f"where the plain model mixes those of the batch; use LayerNorm or GroupNorm{way_out}"
             )
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often it was written to; torch does not count what was made under inference_mode, and lets nobody write."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:

@@ -310,11 +310,12 @@ def test_batch_normalisation_that_always_takes_the_rows_at_hand_is_refused_in_ev
             pipe(torch.randn(4, 4))
 
 
-def test_a_buffer_made_under_inference_mode_is_recomputed() -> None:
+def test_a_stage_with_a_sparse_buffer_and_one_made_under_inference_mode_is_recomputed() -> None:
     with torch.inference_mode():
         scale = torch.ones(4)
     kept = nn.Linear(4, 4)
     kept.register_buffer("scale", scale)
+    kept.register_buffer("edges", torch.eye(4).to_sparse())
     with Pipe.from_partitions([nn.Sequential(kept)], ["cpu:0"], 2, recompute=True) as pipe:
         pipe(torch.randn(4, 4)).sum().backward()
     assert kept.weight.grad is not None
