@@ -5,7 +5,6 @@ import pytest
 from pllab.train import EpochMetrics, TrainConfig, TrainResult, save_plots
 from pllab.train.metrics import RankOutcome, RunMetrics, StepMetrics
 from pllab.train.results import load_results, open_workdir, plot_scaling, save_result
-from pllab.train.running import _save
 
 
 def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.0)):
@@ -26,27 +25,28 @@ def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.
         for rank in range(num_ranks)
     ]
     config = TrainConfig(mode=mode, world_size=world_size, workdir=str(workdir))
+    steps = (StepMetrics(loss, 10, 1e-3),)
+    outcomes = [
+        RankOutcome(
+            epochs=of_rank,
+            steps=steps,
+            bleu=None,
+            reason="",
+            num_parameters=1000,
+            wall_time_s=20.0,
+            peak_memory_bytes=2**20,
+            peak_flops=1e9,
+            predicted_bubble_fraction=None,
+        )
+        for of_rank in epochs
+    ]
     return TrainResult(
         config=config,
         machine={},
         backend="one process on cpu",
         ranks=tuple(epochs),
-        steps=(StepMetrics(loss, 10, 1e-3),),
-        metrics=RunMetrics.of(config, [outcome_of(of_rank) for of_rank in epochs]),
-    )
-
-
-def outcome_of(epochs, peak_memory_bytes=2**20):
-    return RankOutcome(
-        epochs=epochs,
-        steps=(StepMetrics(2.0, 10, 1e-3),),
-        bleu=None,
-        reason="",
-        num_parameters=1000,
-        wall_time_s=20.0,
-        peak_memory_bytes=peak_memory_bytes,
-        peak_flops=1e9,
-        predicted_bubble_fraction=None,
+        steps=steps,
+        metrics=RunMetrics.of(config, outcomes),
     )
 
 
@@ -59,12 +59,6 @@ def test_a_saved_result_reads_back_with_its_numbers(tmp_path):
     assert read["dropped_first_epoch"] is True
     assert [[epoch["rank"] for epoch in epochs] for epochs in read["ranks"]] == [[0, 0, 0], [1, 1, 1]]
     assert [path.name for path in tmp_path.iterdir()] == ["data_parallel-2.json"]  # no draft is left
-
-
-def test_the_memory_of_a_model_that_ranks_share_is_that_of_the_rank_with_most(tmp_path):
-    config = TrainConfig(dp=2, tp=2, workdir=str(tmp_path))
-    outcomes = [outcome_of(result(tmp_path).ranks[0], peak_memory_bytes=size) for size in (1, 5, 7, 3)]
-    assert _save(config, "gloo", outcomes).metrics.peak_memory_bytes == (5, 7)
 
 
 def test_a_diverged_run_still_writes_json_that_others_can_read(tmp_path):
