@@ -18,7 +18,7 @@ ROOM = 80 * 2**30  # bytes of an H100
 
 @pytest.mark.parametrize(
     ("size", "layout"),
-    [("gpt2", Layout(4, 2, 2, 1, 4)), ("1B", Layout(8, 4, 2, 1, 4)), ("13B", Layout(16, 8, 2, 1, 4, zero=1))],
+    [("gpt2", Layout(4, 2, 2, 1, 4)), ("1B", Layout(8, 4, 2, 1, 2)), ("13B", Layout(16, 8, 2, 1, 2, zero=1))],
 )
 def test_of_three_sizes_the_form_is_at_most_a_sixth_below_what_scale_counts(size: str, layout: Layout) -> None:
     """`scale` has no activations; the form has no tied embedding, no logits and no unequal stages."""
@@ -88,6 +88,7 @@ def test_the_measured_layouts_are_of_seven_groups_and_make_up_their_batch() -> N
     ]  # fmt: skip
     assert sum(len(group.mfu) for group in groups) == 490
     for group in groups:
+        assert list(group.mfu) == sorted(group.mfu), "the best must not come first, where a tie would find it"
         for layout, mfu in group.mfu.items():
             assert layout.dp * layout.rows * layout.num_microbatches == 256
             assert layout.dp * layout.tp * layout.pp == 8 * group.num_hosts
@@ -113,15 +114,15 @@ def test_a_rule_that_returns_no_layout_of_the_group_is_refused(answer: Any) -> N
 
 
 def test_what_lesson_14_says_of_three_rules() -> None:
-    """The form alone is often far off; the least tp x pp that fits half of the memory is never off by a seventh."""
+    """The form alone is often far off; the least tp x pp that fits half of the memory is never off by a sixth."""
 
     def fastest(layouts: Sequence[Layout], price: Callable[[Layout], Price]) -> Layout:
-        return min((each for each in layouts if price(each).num_bytes <= ROOM), key=lambda each: price(each).seconds)
+        return min((each for each in layouts if price(each).num_bytes <= ROOM), key=price)
 
     def least(layouts: Sequence[Layout], price: Callable[[Layout], Price]) -> Layout:
         fits = [each for each in layouts if price(each).num_bytes <= ROOM / 2]
-        return min(fits, key=lambda each: (each.tp * each.pp, price(each).seconds))
+        return min(fits, key=lambda each: (each.tp * each.pp, price(each)))
 
     found = regrets(fastest)
     assert sum(regret <= 0.05 for regret in found) == 3 and max(found) > 2
-    assert max(regrets(least)) < 1 / 7
+    assert max(regrets(least)) < 1 / 6
