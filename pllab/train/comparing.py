@@ -23,7 +23,7 @@ from pllab.comm.shared_memory import held_for_others
 from pllab.show import Figure, figure
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import build_model
-from pllab.train.trainers import StepRecord, Trainer, make_trainer
+from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
 
 FROZEN = ("transformer.h.1.ln_1.weight",)
 SMALL: dict[str, Any] = {
@@ -236,16 +236,15 @@ def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZE
         num_steps: steps.
         frozen: how the names of the parameters begin that do not train.
     """
-    losses, seconds = list[float](), list[float]()
+    records, seconds = list[StepRecord](), list[float]()
 
     def take(trainer: Trainer, number: int) -> None:
         share = share_of(batch(number, config), config)
         comm.barrier()
         start = time.perf_counter()
-        record = trainer.step(share)
+        records.append(trainer.step(share))
         synchronize()
         seconds.append(time.perf_counter() - start)
-        losses.append(loss_of_all(record))
 
     gc.collect()  # what is freed in the recording would count there
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
@@ -261,14 +260,8 @@ def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZE
         take(trainer, number)
     parameters = {name: value.detach().clone() for name, value in trainer.gather().state_dict().items()}
     trainer.close()
+    losses, _ = losses_of_all(records, config.dp)
     return Trained(losses, seconds, _peak_bytes(recorded) - elsewhere, parameters)
-
-
-def loss_of_all(record: StepRecord) -> float:
-    """The loss of a step over the whole batch."""
-    pair = torch.tensor([float(record.loss_sum), float(record.num_targets)], dtype=torch.float64)
-    comm.all_reduce(pair)
-    return float(pair[0] / pair[1])
 
 
 def share_of(whole: dict[str, torch.Tensor], config: TrainConfig) -> dict[str, torch.Tensor]:

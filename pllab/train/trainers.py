@@ -60,6 +60,20 @@ class StepRecord:
         return self.loss_sum.item() / max(1, self.num_targets)
 
 
+def losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[float], float]:
+    """Loss per target token over all shares, for every step and for all of them, with one message in all.
+
+    Example: `losses_of_all([trainer.step(batch) for batch in batches], config.dp)`, on every rank.
+    """
+    sums = torch.stack([record.loss_sum.double() for record in records])
+    counts = torch.tensor([record.num_targets for record in records], dtype=torch.float64, device=sums.device)
+    table = torch.stack([sums, counts])
+    if num_shares > 1:
+        comm.all_reduce(table)
+    sums, counts = table.cpu()
+    return (sums / counts).tolist(), float(sums.sum() / counts.sum())
+
+
 def make_trainer(
     config: TrainConfig,
     vocab_size: int,
@@ -226,7 +240,8 @@ class Pipelined:
 
     def close(self) -> None:
         """End the lanes."""
-        self._executor.close()
+        if isinstance(self._executor, LaneExecutor):
+            self._executor.close()
 
     def running(self) -> Action | None:
         """The action that this rank runs now, if ranks run the schedule."""

@@ -20,9 +20,9 @@ from pllab.train.checkpoints import (
     plain_model,
     save_checkpoint,
 )
-from pllab.train.comparing import SMALL, batch, layouts, loss_of_all, share_of
+from pllab.train.comparing import SMALL, batch, layouts, share_of
 from pllab.train.inputs import build_model
-from pllab.train.trainers import make_trainer
+from pllab.train.trainers import losses_of_all, make_trainer
 from pllab.train.updates import Updates
 
 WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"
@@ -303,7 +303,8 @@ MOMENTS = SMALL | {"optimizer": "adamw", "learning_rate": 0.01}
 def losses(trainer, config, first):
     """Of some steps, over the whole batch."""
     trainer.updates.begin(2 * STEPS, first)
-    return [loss_of_all(trainer.step(share_of(batch(first + number, config), config))) for number in range(STEPS)]
+    shares = (share_of(batch(number, config), config) for number in range(first, first + STEPS))
+    return losses_of_all([trainer.step(share) for share in shares], config.dp)[0]
 
 
 def stopped(rank, world_size, folder, axes):
