@@ -26,7 +26,7 @@ from pllab.data import IGNORED
 from pllab.models.new_gpt2 import initial_value, initialise
 from pllab.parallel import DataParallel, FullyShardedDataParallel
 from pllab.pipeline import balance, calibrate
-from pllab.schedule import FAMILIES, Kind, Schedule, zero_bubble
+from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
 
@@ -50,6 +50,8 @@ def schedule_of(
 ) -> Schedule:
     """The order of work of a configuration; `zero_bubble` is searched for what the stages cost on this machine.
 
+    Model parallel on two devices, naive: `0F0 0B0 0F1 0B1` beside `1F0 1B0 1F1 1B1`, for two parts of accumulation.
+
     Args:
         stages: all of them, whose costs are measured with random tokens.
         config: names the schedule.
@@ -57,6 +59,10 @@ def schedule_of(
         devices: the lanes, or the device of this rank.
         mesh: the ranks, all of which call it; none for lanes.
     """
+    if config.mode == "model_parallel":
+        in_turn = [(kind, part) for part in range(config.accumulation) for kind in (Kind.F, Kind.B)]
+        of_stages = (tuple(Action(stage, kind, part) for kind, part in in_turn) for stage in range(config.pp))
+        return Schedule(tuple(of_stages), "stages in turn")
     rows = config.batch_size // config.dp
     num_parts = config.num_microbatches or min(2 * config.pp, rows)
     family = FAMILIES.get(config.schedule)

@@ -19,6 +19,7 @@ from pllab.train.metrics import (
     model_flops,
     peak_memory_bytes,
 )
+from tests.train.sizes import TINY
 
 
 def metrics(rank, epoch, seconds, tokens):
@@ -95,18 +96,7 @@ def test_memory_is_not_that_of_the_process_that_started_this_one():
     assert int(done.stdout) < 9e8
 
 
-OPTIONS = {
-    "batch_size": 8,
-    "samples_per_epoch": 16,
-    "validation_samples": 4,
-    "max_length": 16,
-    "n_layer": 2,
-    "n_embd": 16,
-    "n_head": 2,
-    "vocab_size": 300,
-    "device": "cpu",
-    "num_epochs": 3,
-}
+OPTIONS = TINY | {"max_length": 16, "num_epochs": 3}
 
 
 @pytest.mark.ranks

@@ -4,7 +4,7 @@ import pytest
 
 from pllab.train import EpochMetrics, TrainConfig, TrainResult, save_plots
 from pllab.train.metrics import RankOutcome, RunMetrics, StepMetrics
-from pllab.train.results import load_results, open_workdir, plot_scaling, save_result
+from pllab.train.results import load_results, plot_scaling, save_result
 
 
 def result(workdir, mode="single", world_size=1, loss=2.0, seconds=(9.0, 1.0, 3.0)):
@@ -75,15 +75,6 @@ def test_other_json_in_the_folder_is_no_result(tmp_path):
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(ValueError, match="broken.json is no JSON"):
         load_results(tmp_path)
-
-
-def test_a_workdir_that_is_a_file_is_refused_by_name(tmp_path):
-    file = tmp_path / "taken"
-    file.write_text("")
-    with pytest.raises(ValueError, match="taken.*cannot be written"):
-        open_workdir(str(file))
-    with pytest.raises(ValueError, match="below.*cannot be written"):
-        open_workdir(str(file / "below"))
 
 
 def test_both_figures_say_their_numbers(tmp_path):

@@ -326,8 +326,6 @@ def test_the_deadline_of_a_run_is_that_of_every_executor(monkeypatch: pytest.Mon
     monkeypatch.setattr(LaneExecutor, "__init__", noted)
     options: dict[str, Any] = {"batch_size": 4, "device": "cpu", "timeout_s": 1234.0}
     for mode, schedule in (("pipeline", "1f1b"), ("pipeline", "zero_bubble"), ("model_parallel", "gpipe")):
-        trainer = make_trainer(config(mode=mode, world_size=2, schedule=schedule, **options), V)
-        assert trainer.model.pipe is None or trainer.model.pipe.timeout_s == 1234.0
-        trainer.close()
-    assert len(made) == 1 + 3
+        make_trainer(config(mode=mode, world_size=2, schedule=schedule, **options), V).close()
+    assert len(made) == 1 + 3 + 1
     assert {executor.timeout_s for executor in made} == {1234.0}

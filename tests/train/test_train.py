@@ -12,18 +12,9 @@ from pllab.comm import launch
 from pllab.train import TrainConfig, loop, train, train_as_rank
 from pllab.train.results import load_results
 from tests.pipeline.tracer import way_of
+from tests.train import sizes
 
-TINY = {
-    "batch_size": 8,
-    "samples_per_epoch": 24,
-    "validation_samples": 10,
-    "max_length": 24,
-    "n_layer": 4,
-    "n_embd": 32,
-    "n_head": 2,
-    "vocab_size": 300,
-    "device": "cpu",
-}
+TINY = sizes.TINY | {"samples_per_epoch": 24, "validation_samples": 10, "n_layer": 4, "n_embd": 32}
 SGD = {**TINY, "optimizer": "sgd", "learning_rate": 0.1, "num_epochs": 2}
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble")
 MODES = {
