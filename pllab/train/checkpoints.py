@@ -28,7 +28,7 @@ from torch import nn
 
 from pllab import comm, models
 from pllab.parallel.shards import join, part_of
-from pllab.train.updates import Part, Updates
+from pllab.train.inputs import Part, Updates
 
 if TYPE_CHECKING:
     from transformers import GPT2Config

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from pllab import comm
 from pllab.comm.collectives import in_world
@@ -52,7 +52,7 @@ class TorchPipeline:
         recompute: bool = False,
     ) -> None:
         self._schedule, self._group, self._device = schedule, group, comm.own_device()
-        self._stages: dict[int, nn.Module] = {n: checkpoint_wrapper(s) if recompute else s for n, s in stages.items()}
+        self._stages: dict[int, nn.Module] = {n: _Recomputed(s) if recompute else s for n, s in stages.items()}
         self._last = schedule.num_stages - 1
         self._head: Any = stages[self._last][-1].lm_head if self._last in stages else None
         self._tied = Tied(tied, schedule, stages, group)
@@ -149,6 +149,18 @@ def filled_up(input_ids: torch.Tensor, labels: torch.Tensor, num_rows: int) -> B
     """A batch with so many rows more, which have no targets."""
     more = 0, 0, 0, num_rows
     return functional.pad(input_ids, more), functional.pad(labels, more, value=IGNORED)
+
+
+class _Recomputed(nn.Module):
+    """A stage whose forward keeps its input alone and is computed again in the backward."""
+
+    def __init__(self, stage: nn.Module) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def forward(self, value: torch.Tensor) -> Any:
+        """The stage's outputs."""
+        return checkpoint(self.stage, value, use_reentrant=False)
 
 
 class CountedPipeline(TorchPipeline):

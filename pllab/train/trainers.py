@@ -24,7 +24,7 @@ from pllab.schedule import Action, Schedule
 from pllab.timeline import Timeline
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
-from pllab.train.inputs import build_model, devices_of
+from pllab.train.inputs import Updates, build_model, devices_of
 from pllab.train.sharing import (
     mean_loss,
     packet_of,
@@ -35,7 +35,6 @@ from pllab.train.sharing import (
     unsent,
 )
 from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline, filled_up
-from pllab.train.updates import Updates
 
 Batch = dict[str, torch.Tensor]
 

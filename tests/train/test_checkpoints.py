@@ -21,9 +21,8 @@ from pllab.train.checkpoints import (
     save_checkpoint,
 )
 from pllab.train.comparing import SMALL, batch, layouts, share_of
-from pllab.train.inputs import build_model
+from pllab.train.inputs import Updates, build_model
 from pllab.train.trainers import losses_of_all, make_trainer
-from pllab.train.updates import Updates
 from tests.train.sizes import NUMBERS
 
 WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"

@@ -11,9 +11,8 @@ from pllab.comm import launch, record_messages
 from pllab.data import Collate, partition_dataset
 from pllab.train import TrainConfig, train
 from pllab.train.checkpoints import plain_model
-from pllab.train.inputs import build_model, load_corpus
+from pllab.train.inputs import Updates, build_model, load_corpus
 from pllab.train.trainers import make_trainer
-from pllab.train.updates import Updates
 from tests.train.sizes import NUMBERS
 
 OPTIONS = NUMBERS | {
