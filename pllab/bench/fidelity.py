@@ -90,10 +90,9 @@ def bench_fidelity(
 
 
 def _measure(
-    rank: int, world_size: int, workload: PipelineWorkload, microbatches: tuple[int, ...], repeats: int
+    _rank: int, _world_size: int, workload: PipelineWorkload, microbatches: tuple[int, ...], repeats: int
 ) -> FidelityBench:
     """Family by family: calibrate, predict its cases, measure them; `repeats` times after a round that warms up."""
-    del rank, world_size
     layers, errors = Layers(workload), defaultdict[str, tuple[float, ...]](tuple)
     for number in range(repeats + 1):
         for name in _SCHEDULES:

@@ -303,11 +303,7 @@ def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:
 
 
 def _rows(
-    rank: int,  # noqa: ARG001 - what launch calls
-    world_size: int,  # noqa: ARG001
-    configs: Sequence[TrainConfig],
-    num_steps: int,
-    frozen: tuple[str, ...],
+    _rank: int, _world_size: int, configs: Sequence[TrainConfig], num_steps: int, frozen: tuple[str, ...]
 ) -> list[tuple[Strategy, Trained]]:
     """A row and what was learned for each configuration; seconds and bytes are those of the rank that has most."""
     rows = []

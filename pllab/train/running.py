@@ -147,11 +147,7 @@ def _save(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) ->
 
 
 def _in_rank(
-    rank: int,  # noqa: ARG001 - what launch calls
-    world_size: int,  # noqa: ARG001
-    config: TrainConfig,
-    folder: Path,
-    found: tuple[Path, Progress] | None,
+    _rank: int, _world_size: int, config: TrainConfig, folder: Path, found: tuple[Path, Progress] | None
 ) -> RankOutcome:
     """The function of a launched rank, at module level so that a new process can import it."""
     return train_rank(config, load_corpus(config, folder / _TOKENIZER), folder, found, comm.report)

@@ -50,7 +50,7 @@ class StepRecord:
     learning_rate: float
     gradient_norm: float | torch.Tensor | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
-    timings: tuple[Timeline | ActionTimes, ...] = ()
+    timing: Any = None
     """When the devices of a split model worked, none if there was no target; `timelines` of the trainer reads it."""
 
     @property
@@ -195,13 +195,12 @@ class Pipelined:
         num_targets = num_target_tokens(labels)
         total = _targets_of_all(num_targets, self._config, self.mesh if is_shared else None)
         loss: float | torch.Tensor = 0.0
-        timings: list[Timeline | ActionTimes] = []
+        timing: Timeline | ActionTimes | None = None
         if (missing := self.schedule.num_microbatches - len(ids)) > 0:  # the last batch of an epoch
             ids, labels = filled_up(ids, labels, missing)
         with unsent(self.shared, is_held=True):
             if num_targets:  # a mean over no targets is no number
                 loss, timing = self._executor.step((ids, labels), labels)
-                timings.append(timing)
             for parameter in self.shared.parameters() if is_shared else ():
                 if parameter.grad is not None:  # the more targets its rows have, the more a pipeline weighs
                     parameter.grad.mul_(comm.world_size() * num_targets / total)
@@ -210,7 +209,7 @@ class Pipelined:
         norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
-        return StepRecord(loss_sum, num_targets, rate, norm, tuple(timings))
+        return StepRecord(loss_sum, num_targets, rate, norm, timing)
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
@@ -221,7 +220,7 @@ class Pipelined:
 
     def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
         """Those of all devices in some steps; all ranks call it."""
-        timings: list[Any] = [timing for record in records for timing in record.timings]
+        timings = [record.timing for record in records if record.timing is not None]
         return timings if isinstance(self._executor, LaneExecutor) else self._executor.timelines(timings)
 
     def gather(self) -> "models.GPT2LMHeadModelParallel":

@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, Se
 
 from pllab.comm import launch, record_messages
 from pllab.data import Collate, partition_dataset
-from pllab.train import TrainConfig, train
+from pllab.train import TrainConfig, train, train_as_rank
 from pllab.train.checkpoints import plain_model
 from pllab.train.inputs import Updates, build_model, load_corpus
 from pllab.train.trainers import make_trainer
@@ -86,19 +86,20 @@ def test_a_run_is_that_of_a_plain_loop(name, plain, tmp_path):
 
 
 def train_here(rank, world_size, config):
-    from pllab.train import train_as_rank
-
     result = train_as_rank(TrainConfig(**config), "gloo")
-    return result and result.steps
+    return result and (result.steps, len(result.ranks))
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize(
-    "mode", [{"mode": "data_parallel", "accumulation": 2}, {"mode": "pipeline", "num_microbatches": 2}]
+    ("mode", "num_shares"),
+    [({"mode": "data_parallel", "accumulation": 2}, 2), ({"mode": "pipeline", "num_microbatches": 2}, 1)],
 )
-def test_the_ranks_of_a_group_are_that_too(mode, plain, tmp_path):
-    steps, _ = launch(train_here, 2, OPTIONS | mode | {"world_size": 2, "workdir": str(tmp_path)})
+def test_the_ranks_of_a_group_are_that_too(mode, num_shares, plain, tmp_path):
+    """As under torchrun. The tokens of ranks that are one pipeline count once."""
+    (steps, found), nothing = launch(train_here, 2, OPTIONS | mode | {"world_size": 2, "workdir": str(tmp_path)})
     assert_as_plain(steps, plain)
+    assert (found, nothing) == (num_shares, None)
 
 
 def messages_of_a_step(rank, world_size, accumulation):
@@ -155,7 +156,7 @@ def test_a_compiled_model_learns_the_same(tmp_path):
     eager = train(TrainConfig(**options, workdir=str(tmp_path)))
     compiled = train(TrainConfig(**options, compile=True, workdir=str(tmp_path)))
     ranks = options | {"compile": True, "mode": "data_parallel", "world_size": 2, "workdir": str(tmp_path)}
-    steps, _ = launch(train_here, 2, ranks, timeout_s=300)
+    (steps, _), _ = launch(train_here, 2, ranks, timeout_s=300)
     for found in (compiled.steps, steps):
         assert [step.loss for step in found] == pytest.approx(eager.step_losses, abs=1e-5)
         assert found[-1].validation_loss == pytest.approx(eager.validation_loss, abs=1e-5)
