@@ -59,11 +59,11 @@ def schedule_of(
         devices: the lanes, or the device of this rank.
         mesh: the ranks, all of which call it; none for lanes.
     """
+    rows = config.batch_size // config.dp
     if config.mode == "model_parallel":
-        in_turn = [(kind, part) for part in range(config.accumulation) for kind in (Kind.F, Kind.B)]
+        in_turn = [(kind, part) for part in range(min(config.accumulation, rows)) for kind in (Kind.F, Kind.B)]
         of_stages = (tuple(Action(stage, kind, part) for kind, part in in_turn) for stage in range(config.pp))
         return Schedule(tuple(of_stages), "stages in turn")
-    rows = config.batch_size // config.dp
     num_parts = config.num_microbatches or min(2 * config.pp, rows)
     family = FAMILIES.get(config.schedule)
     if family is not None:

@@ -26,7 +26,7 @@ OPTIONS = NUMBERS | {
 MODES = {
     "single": {},
     "accumulation": {"accumulation": 3},  # parts of 3, 3 and 2 rows
-    "model_parallel": {"mode": "model_parallel", "world_size": 2, "accumulation": 2},
+    "model_parallel": {"mode": "model_parallel", "world_size": 2, "accumulation": 9},  # a row each
     "pipeline": {"mode": "pipeline", "world_size": 2, "num_microbatches": 2},
 }
 
