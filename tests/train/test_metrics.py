@@ -16,14 +16,8 @@ from tests.train.sizes import TINY
 
 
 def metrics(rank, epoch, seconds, tokens):
-    return EpochMetrics(
-        rank=rank,
-        epoch=epoch,
-        training_time_s=seconds,
-        num_tokens=tokens,
-        training_loss=1.0,
-        validation_loss=1.0,
-    )
+    losses = {"training_loss": 1.0, "validation_loss": 1.0}
+    return EpochMetrics(rank=rank, epoch=epoch, training_time_s=seconds, num_tokens=tokens, **losses)
 
 
 def test_the_first_of_several_epochs_is_dropped_and_a_single_one_kept():
