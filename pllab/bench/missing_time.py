@@ -38,19 +38,25 @@ PipeStep = Callable[..., float]
 
 
 class MarkedStage(nn.Module):
-    """A stage that tells torch.profiler what it does: `PP:0F1` is its forward of micro-batch 1, `PP:0B1` the backward.
+    """A stage whose work torch.profiler can name: `PP:0F1` is forward, `PP:0B1` backward.
 
-    A backward begins with the gradient of the stage's output and ends with those of all its weights. The last stage
-    gets the targets of each micro-batch, and its output is the loss of each row.
+    A backward begins with the gradient of the stage's output, and ends with those of all
+    its weights. The last stage has the targets of each micro-batch, and its output is the
+    loss of each row.
     """
 
-    def __init__(self, number: int, layers: nn.Module, targets: Sequence[torch.Tensor | None]) -> None:
+    def __init__(
+        self,
+        number: int,
+        layers: nn.Module,
+        targets: Sequence[torch.Tensor | None],
+    ) -> None:
         super().__init__()
         self.layers, self._number, self._turns = layers, number, cycle(enumerate(targets))
         register_multi_grad_hook(list(layers.parameters()), self._end_backward)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Run the layers under the name of the action; the micro-batches come in their order."""
+        """Run the layers under the name of the action; micro-batches come in order."""
         turn, targets = next(self._turns)
         with record_function(f"PP:{self._number}F{turn}"):
             y: torch.Tensor = self.layers(x if targets is None else (x, targets))
@@ -105,8 +111,8 @@ class MissingTime:
         measured, predicted = self.pipeline.timeline.makespan, self.predicted.makespan
         parts = "\n".join(f"{1e3 * seconds:+7.1f} ms  {reason}" for reason, seconds in self.parts.items())
         return (
-            f"The step took {1e3 * measured:.0f} ms (real) and was predicted to take {1e3 * predicted:.0f} ms "
-            f"(simulated). The difference of {1e3 * (measured - predicted):+.1f} ms, for each lane:\n{parts}"
+            f"The step took {1e3 * measured:.0f} ms (real) in place of {1e3 * predicted:.0f} ms (simulated). "
+            f"Of the {1e3 * (measured - predicted):+.1f} ms, for each lane:\n{parts}"
         )
 
     def in_race(self, result: RaceResult, name: str) -> str:
@@ -135,7 +141,8 @@ class MissingTime:
     @cached_property
     def _costs(self) -> Costs:
         count, stages = self.pipeline.schedule.num_microbatches, range(self.whole.schedule.num_stages)
-        boxes = {span.action[:2]: span.duration / count for span in self.whole.timeline.spans}
+        spans = self.whole.timeline.spans
+        boxes = {(span.action.stage, str(span.action.kind)): span.duration / count for span in spans}
         return Costs([boxes[stage, "F"] for stage in stages], [boxes[stage, "B"] for stage in stages], 0.0)
 
 
