@@ -221,7 +221,8 @@ def test_the_step_time_is_the_schedule_and_what_messages_add() -> None:
 
 def test_the_step_time_of_one_stage_is_its_flop_and_its_messages() -> None:
     parts, rows, dp, tp = 3, 2, 4, 2
-    machine = Machine(s_per_flop=0.5, tp_alpha_s=3.0, tp_beta_s=7.0, alpha_s=11.0, beta_s=13.0)
+    wires = {"tp_alpha_s": 3.0, "tp_beta_s": 7.0, "dp_alpha_s": 5.0, "dp_beta_s": 2.0, "alpha_s": 11.0, "beta_s": 13.0}
+    machine = Machine(s_per_flop=0.5, **wires)
     layout = count_layout(config(dp=dp, tp=tp, batch_size=dp * rows * parts, accumulation=parts), V, machine)
     multiplications = 2 * D + LAYERS * (12 * D * D + 2 * T * D) + D * V + 16 * V
     hidden, words = 4 * rows * T * D, share(V, tp)
@@ -230,8 +231,8 @@ def test_the_step_time_of_one_stage_is_its_flop_and_its_messages() -> None:
     gradients = 4 * (LAYERS * block + words * D + T * D + 2 * D + NUM_TENSORS)
     assert layout.time.compute_s == pytest.approx(parts * 3 * 2 * rows * T * multiplications / tp * 0.5)
     assert layout.time.tp_s == pytest.approx(parts * ((4 * LAYERS + 3) * 3.0 + sent * 7.0))
-    after = 2 * gradients * (dp - 1) / dp + 2 * 16 * (dp * tp - 1) / (dp * tp)  # and two sums of all ranks
-    assert layout.time.dp_s == pytest.approx(3 * 11.0 + after * 13.0)
+    of_all = 2 * 16 * (dp * tp - 1) / (dp * tp)  # two sums of all ranks
+    assert layout.time.dp_s == pytest.approx(5.0 + 2 * gradients * (dp - 1) / dp * 2.0 + 2 * 11.0 + of_all * 13.0)
     assert layout.time.pp_s == 0.0
 
 
