@@ -102,7 +102,7 @@ def test_commands_and_help(capsys):
 
 
 def test_every_command_and_every_bench_is_there():
-    for target in (*(target for target, _ in _COMMANDS.values()), *_BENCHES.values()):
+    for target in (*(f"pllab.cli.{target}" for target, _ in _COMMANDS.values()), *_BENCHES.values()):
         assert callable(resolve_name(target)), target
 
 
@@ -249,7 +249,7 @@ def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
     ],
 )
 def test_an_error_of_another_library_is_one_sentence_with_the_values_given(error, sentence, capsys, monkeypatch):
-    monkeypatch.setattr("pllab.cli.doctor.run", lambda words: error())
+    monkeypatch.setattr("pllab.cli.doctor.report", error)
     assert sentence in refusal(capsys, "doctor", "--ranks", "3")
 
 
