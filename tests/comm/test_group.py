@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from pllab.arguments import deadline, thread_count, whole_number
-from pllab.comm import PeerError, all_reduce, plan_backend, rank, setup, teardown, world_size
+from pllab.comm import PeerError, all_reduce, plan_backend, rank, setup, shared_buffer, teardown, world_size
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 PROGRAM = """
@@ -107,6 +107,7 @@ def test_a_world_of_one_needs_nothing(monkeypatch):
     x = torch.ones(2)
     all_reduce(x)
     assert x.tolist() == [1, 1]
+    assert shared_buffer(3, torch.float32) is None
     teardown()
     teardown()
     assert not dist.is_initialized()

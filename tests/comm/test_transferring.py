@@ -6,7 +6,6 @@ import torch.distributed as dist
 
 from pllab import transfers
 from pllab.comm import (
-    PeerError,
     all_gather_object,
     launch,
     make_groups,
@@ -95,22 +94,6 @@ def refusals(number, size):
     return sentences
 
 
-def left_alone(number, size):
-    if number == 0:
-        return None
-    with pytest.raises(PeerError) as caught:
-        ring_all_reduce(torch.ones(4))
-    return str(caught.value)
-
-
-def test_alone_nothing_changes_and_nothing_is_sent():
-    x = torch.tensor([1.0, 2.0])
-    with record_messages() as ledger:
-        ring_all_reduce(x)
-        tree_broadcast(x)
-    assert (x.tolist(), ledger.count()) == ([1.0, 2.0], 0)
-
-
 @pytest.mark.ranks
 @pytest.mark.parametrize("size", [2, 3, *(pytest.param(size, marks=pytest.mark.exhaustive) for size in (1, 4, 5))])
 def test_the_ring_and_the_broadcast_have_the_bits_of_gloo(size, quick_ranks):
@@ -147,9 +130,3 @@ def test_ranks_of_a_group_count_in_it_and_refusals_are_sentences(quick_ranks):
         assert sentences[0] == "ring all-reduce is for 5 ranks, and here are 2; make it for 2"
         assert sentences[1] == "a tensor of shape (2, 2) has gaps; send tensor.contiguous()"
         assert sentences[2].startswith("mine leaves rank 0")
-
-
-@pytest.mark.ranks
-def test_a_peer_that_left_is_named(quick_ranks):
-    _, sentence = launch(left_alone, 2, backend="gloo", timeout_s=60)
-    assert sentence.startswith(("receive from rank 0 on rank 1 failed", "send to rank 0 on rank 1 failed"))
