@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from pllab import comm
 from pllab.cli.flags import parse
+from pllab.comm.group import torchrun_rank
 from pllab.comm.processes import end_with_parent
 from pllab.train import (
     EpochMetrics,
@@ -43,7 +44,7 @@ def run(words: Sequence[str]) -> int:
         RankError: a rank failed.
     """
     options = parse(TrainOptions, words, "train")
-    given = comm.torchrun_rank()
+    given = torchrun_rank()
     options = replace(options, config=_with_devices(options.config, words, given))
     try:
         result = _run_here(options) if given is None else _run_as_rank(options, *given)

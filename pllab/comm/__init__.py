@@ -27,7 +27,7 @@ from pllab.comm.collectives import (
 )
 from pllab.comm.errors import PeerError, RankError
 from pllab.comm.flight import record_flight
-from pllab.comm.group import counted_rank, plan_backend, setup, teardown, torchrun_rank
+from pllab.comm.group import counted_rank, plan_backend, setup, teardown
 from pllab.comm.launching import launch, report
 from pllab.comm.ledger import Ledger, Message, group_name, record_messages, traffic
 from pllab.comm.links import Link, slow_link
@@ -78,7 +78,6 @@ __all__ = [
     "shared_buffer",
     "slow_link",
     "teardown",
-    "torchrun_rank",
     "traffic",
     "tree_broadcast",
     "world_size",

@@ -156,16 +156,6 @@ def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(pipe, capsys):
     assert "is a pipe or a device" in sentence
 
 
-def test_a_place_that_takes_no_file_is_named_before_anything_is_read(capsys, tmp_path):
-    for words in (
-        "import nowhere.json -o /proc/x.html",
-        "compare --json /proc/x.json",
-        "compare --picture /sys/x.png",
-    ):
-        sentence = refusal(capsys, *words.split())
-        assert f"{words.split()[-1]!r} cannot be written; name a file in a folder of your own" in sentence
-
-
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31, 10**12])
 def test_a_world_that_no_machine_has_is_refused_at_once(size, capsys):
     sentence = refusal(capsys, "scale", "--world-size", str(size), "--dp", str(size))

@@ -49,7 +49,7 @@ def test_any_sizes_cover_everything_once_and_miss_their_due_by_less_than_one(num
         (64, [0.25] * 4, [16, 16, 16, 16]),
         (1, [0.1] * 10, [1] + [0] * 9),
         (5, [1], [5]),
-        (10**18 + 1, [1 / 3] * 3, [3 * 10**17 + 10**17 // 3 + more for more in (1, 1, 0)]),  # more digits than a float
+        (10**18 + 1, [1 / 3] * 3, [10**18 // 3 + 1, 10**18 // 3 + 1, 10**18 // 3]),  # more digits than a float
     ],
 )
 def test_share_counts_by_hand(num_samples, sizes, counts):
