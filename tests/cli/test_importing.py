@@ -4,7 +4,7 @@ from pllab.cli import main
 from pllab.schedule import Schedule, one_f_one_b
 from pllab.simulate import Costs, simulate
 from tests.show.pages import unpacked
-from tests.traces.files import trace_of, write, write_run
+from tests.traces.files import write_run
 
 RUN = simulate(one_f_one_b(2, 4), Costs(0.0021, 0.0017, 0.0013, p2p=0.0004))
 
@@ -42,14 +42,6 @@ def test_traces_may_stand_before_after_and_between_flags(traces, capsys):
         assert main(["import", *words]) == 0
         outputs.append(capsys.readouterr().out)
     assert len(set(outputs)) == 1 and "step             3 of 3" in outputs[0]
-
-
-def test_a_step_without_a_backward_is_refused(tmp_path, capsys):
-    contents = [trace_of(RUN, rank) for rank in range(2)]
-    for content in contents:
-        content["traceEvents"] = [event for event in content["traceEvents"] if "B" not in event["name"]]
-    assert main(["import", *map(str, write(tmp_path, contents))]) == 2
-    assert "step 3 is not complete: 0B0 is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -164,37 +164,22 @@ def test_waiting_for_a_rank_that_never_comes_has_a_deadline_and_leaves_nothing(t
 
 
 @pytest.mark.ranks
-def test_torchrun(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, str(program), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | {"TMPDIR": str(tmp_path)},  # torchrun leaves a folder for logs behind
-    )
-    assert done.returncode == 0, done.stderr
-    written = [(tmp_path / str(number)).read_text().split() for number in range(2)]
-    assert [words[0] for words in written] == ["2.0", "2.0"]
-    assert {words[2] for words in written} <= {"lo", "lo0"}
-
-
-@pytest.mark.ranks
-def test_an_environment_that_another_launcher_has_set(tmp_path):
-    """Then rank 0 is the meeting point, as no agent keeps one."""
+@pytest.mark.parametrize("is_torchrun", [True, False])
+def test_ranks_that_a_launcher_started_meet_and_stay_on_loopback(is_torchrun, tmp_path):
+    """The agent of torchrun keeps the store; with another launcher rank 0 does."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     with socket.create_server(("127.0.0.1", 0)) as free:
         place = TORCHRUN | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    ranks = [
+    agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if is_torchrun else []
+    started = [
         subprocess.Popen(
-            [sys.executable, str(program), str(tmp_path)],
-            env=os.environ | place | {"RANK": str(number), "PYTHONPATH": "."},
+            [sys.executable, *agent, str(program), str(tmp_path)],
+            env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": "."} | more,  # torchrun leaves a folder for logs
         )
-        for number in range(2)
+        for more in ([{}] if is_torchrun else [place | {"RANK": str(number)} for number in range(2)])
     ]
-    assert [rank.wait(120) for rank in ranks] == [0, 0]
-    assert [(tmp_path / str(number)).read_text().split()[0] for number in range(2)] == ["2.0", "2.0"]
+    assert {process.wait(120) for process in started} == {0}
+    written = [(tmp_path / str(number)).read_text().split() for number in range(2)]
+    assert [words[0] for words in written] == ["2.0", "2.0"]
+    assert {words[2] for words in written} <= {"lo", "lo0"}

@@ -23,7 +23,7 @@ from pllab.comm import (
     shared_memory,
 )
 
-SIZES = (0, 1, 1023, 1025, 5000, 20_001)
+SIZES = (0, 1, 1023, 2049, 5000, 20_001)
 TYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is shared through /proc and /dev/shm")
