@@ -58,7 +58,7 @@ DUMPS = [dump_of([*healthy(), stuck("nccl:all_reduce", 768)]), dump_of([*healthy
 @pytest.mark.parametrize("write", [lambda dump: json.dumps(dump).encode(), pickle.dumps])
 def test_torchs_dumps_give_calls_states_lines_and_a_diagnosis(tmp_path, write):
     paths = [tmp_path / f"nccl_trace_rank_{rank}" for rank in range(2)]
-    for path, dump in zip(paths, DUMPS, strict=True):
+    for path, dump in zip(paths, (DUMPS[0], DUMPS[1] | {"pg_config": {}}), strict=True):  # torch may not know the size
         path.write_bytes(write(dump))
     records = read_records(paths[::-1])
     assert [one.rank for one in records] == [0, 1] and records[0].world_size == 2

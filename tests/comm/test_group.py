@@ -130,28 +130,25 @@ def test_an_occupied_port_is_named_with_the_way_out(monkeypatch):
     assert not dist.is_initialized()
 
 
-def test_two_ranks_without_a_meeting_point_are_told_the_two_ways(monkeypatch):
+@pytest.mark.parametrize(
+    ("environment", "options", "sentence"),
+    [
+        ({}, {}, r"pllab.comm.launch, or with torchrun --nproc-per-node 2"),
+        ({}, {"init_file": "nowhere/meeting"}, "'nowhere/meeting' is in a folder that does not exist"),
+        (TORCHRUN | {"RANK": "0"}, {}, "torchrun made this process rank 0 of 2"),
+        *(
+            (TORCHRUN | {name: "abc"}, {}, f"{name} is 'abc' in the environment; start with torchrun")
+            for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK")
+        ),
+    ],
+)
+def test_ranks_that_cannot_meet_are_told_why(environment, options, sentence, monkeypatch):
     for name in TORCHRUN:
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ValueError, match=r"pllab.comm.launch, or with torchrun --nproc-per-node 2"):
-        setup(0, 2)
-
-
-def test_a_meeting_point_in_no_folder_is_refused_and_not_waited_for(tmp_path):
-    with pytest.raises(ValueError, match="init_file '.*/nowhere/meeting' is in a folder that does not exist"):
-        setup(0, 2, "gloo", init_file=tmp_path / "nowhere" / "meeting")
-
-
-def test_a_rank_that_torchrun_did_not_give_is_refused(monkeypatch):
-    for name, value in TORCHRUN.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match="torchrun made this process rank 1 of 2"):
-        setup(0, 2)
-    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK"):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, "abc")
-            with pytest.raises(ValueError, match=f"{name} is 'abc' in the environment; start with torchrun"):
-                setup(1, 2)
+    with pytest.raises(ValueError, match=sentence):
+        setup(1, 2, **options)
 
 
 def test_waiting_for_a_rank_that_never_comes_has_a_deadline_and_leaves_nothing(tmp_path):

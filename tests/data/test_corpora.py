@@ -151,7 +151,8 @@ print(len(load_examples("web.jsonl")), len(load_examples("folder")))
             "has the columns question, answer but not question and reply",
         ),
         ("web.jsonl", ("a", "b", "c"), "not one column of text nor a source and a target"),
-        ("missing.jsonl", None, "missing.jsonl' does not exist"),
+        ("missing.jsonl", None, "missing.jsonl' does not exist; check the path"),
+        ("missing", None, "missing' does not exist; check the path"),
         ("web.xlsx", None, "web.xlsx' is of no known kind; give a file ending in .json"),
         ("broken.jsonl", None, "broken.jsonl' could not be loaded"),
         ("empty.txt", None, "empty.txt' has no text for split 'train'"),
@@ -273,6 +274,8 @@ def test_the_speeches_of_a_page_are_read_with_what_is_installed(tmp_path, monkey
 def test_a_name_that_nothing_has_is_told_with_those_there_are_before_the_network_is_asked(hub):
     with pytest.raises(DatasetError, match="data set 'shakespeare' is not known; give one of docs, numbers, .*tinysh"):
         load_examples("shakespeare")
+    with pytest.raises(DatasetError, match="data set 'nowhere.txt' does not exist; check the path"):
+        load_examples("nowhere.txt")
     assert not hub
 
 
