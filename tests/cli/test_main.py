@@ -183,3 +183,10 @@ def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
 def test_an_error_of_another_library_is_one_sentence_with_the_values_given(error, sentence, capsys, monkeypatch):
     monkeypatch.setattr("pllab.cli.doctor.report", error)
     assert sentence in refusal(capsys, "doctor", "--ranks", "3")
+
+
+def test_under_torchrun_there_are_as_many_devices_as_it_started_ranks(capsys, monkeypatch, tmp_path):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    words = train("--workdir", str(tmp_path), "--mode", "data_parallel")
+    assert "batch_size 8 is not divisible by dp 3" in refusal(capsys, *words)
