@@ -1,7 +1,8 @@
 """The command line: `python -m pllab COMMAND`; without a command it lists them.
 
-Each command is a function from its words to an exit code. It is imported when it is called, so that help and doctor do
-not wait for libraries they do not use. An error is one sentence on stderr and exit code 2.
+Each command is a function: its parameters are the flags, or it reads its words itself. It returns an exit code, or None
+for 0. It is imported when it is called, so that help and doctor do not wait for libraries they do not use. An error is
+one sentence on stderr and exit code 2.
 """
 
 import sys
@@ -12,21 +13,27 @@ from pkgutil import resolve_name
 
 import pllab
 from pllab.arguments import printable, require
+from pllab.cli.flags import parse
 
 __all__ = ["main"]
 
 _COMMANDS = {
-    "doctor": ("pllab.cli.doctor:run", "what this machine has, what would be chosen and why, what was left running"),
-    "train": ("pllab.cli.training:run", "train GPT-2 on any axes: data, tensor and pipeline parallel, sharded or not"),
-    "compare": ("pllab.cli.measuring:run_compare", "time and memory of every strategy that some ranks allow"),
-    "equivalence": ("pllab.cli.measuring:run_equivalence", "one GPT-2 under every layout, beside the plain model"),
-    "scale": ("pllab.cli.measuring:run_scale", "messages, bytes and simulated time of a step on thousands of ranks"),
-    "bench": ("pllab.cli.measuring:run", "compare what is ours with its baselines"),
-    "autopsy": ("pllab.cli.autopsying:run", "which rank, call and cause stopped a job, from its flight records"),
-    "import": ("pllab.cli.importing:run", "read the traces of a pipeline: where its time went, beside the prediction"),
-    "grade": ("pllab.cli.teaching:run", "the checks of handed-in notebooks, with points, and limits on what they take"),
-    "student": ("pllab.cli.teaching:run_student", "copy the lessons for students: stubs, and no folded solutions"),
+    "doctor": ("doctor:describe", "what this machine has, what would be chosen and why, what was left running"),
+    "train": ("training:run", "train GPT-2 on any axes: data, tensor and pipeline parallel, sharded or not"),
+    "compare": ("measuring:run_compare", "time and memory of every strategy that some ranks allow"),
+    "equivalence": ("measuring:run_equivalence", "one GPT-2 under every layout, beside the plain model"),
+    "scale": ("measuring:run_scale", "messages, bytes and simulated time of a step on thousands of ranks"),
+    "bench": ("measuring:run", "compare what is ours with its baselines"),
+    "autopsy": ("autopsying:autopsy", "which rank, call and cause stopped a job, from its flight records"),
+    "import": ("importing:import_traces", "read the traces of a pipeline: where its time went, beside the prediction"),
+    "grade": (
+        "teaching:grade_notebooks",
+        "checks of handed-in notebooks, with points, and limits on what they take",
+    ),
+    "student": ("teaching:copy_for_students", "copy the lessons for students: stubs, and no folded solutions"),
 }
+# The functions whose parameters are the flags, with the parameter whose values are the words that stand alone.
+_ALONE = {"doctor": "", "autopsy": "records", "import": "traces", "grade": "notebooks", "student": "folder"}
 _HELP = """usage: python -m pllab COMMAND [options]
 
 {commands}
@@ -64,8 +71,10 @@ def _dispatch(words: list[str]) -> int:
     if words[0] == "--version":
         print(f"pllab {pllab.__version__}")
         return 0
-    require(words[0] in _COMMANDS, f"{words[0]!r} is no command; choose one of {', '.join(_COMMANDS)}")
-    return int(resolve_name(_COMMANDS[words[0]][0])(words[1:]))
+    name, *rest = words
+    require(name in _COMMANDS, f"{name!r} is no command; choose one of {', '.join(_COMMANDS)}")
+    command = resolve_name(f"pllab.cli.{_COMMANDS[name][0]}")
+    return int((parse(command, rest, name, _ALONE[name]) if name in _ALONE else command(rest)) or 0)
 
 
 def _sentence(error: Exception, words: Sequence[str]) -> str:

@@ -6,19 +6,12 @@ from pathlib import Path
 from pllab.arguments import printable, require
 from pllab.autopsy import Diagnosis, Record, diagnose, read_records, wait_for_graph
 from pllab.autopsy.diagnosis import SHAPE
-from pllab.cli.flags import parse
 
 _FRAMES = 4  # of a stack; the innermost ones are those of a library that waits
 _ENDED = (
     "rank {} stands in an earlier call, with call {} under way too: when sizes differ, gloo ends a process, and what "
     "was under way stays unfinished"
 )
-
-
-def run(words: Sequence[str]) -> int:
-    """Print the finding, where each rank stands and the diagnosis; returns 0, and raises as `autopsy` does."""
-    parse(autopsy, words, "autopsy", alone="records")
-    return 0
 
 
 def autopsy(records: tuple[Path, ...] = ()) -> None:

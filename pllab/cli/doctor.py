@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import torch
 
 from pllab import accelerator, comm
 from pllab.arguments import whole_number
-from pllab.cli.flags import parse
 from pllab.comm.devices import num_cores, num_gpus
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -20,12 +19,6 @@ _PARTS = ("torch", "transformers", "datasets", "jupyterlab", "ipyparallel", "any
 # The marks of pllab's processes: an open file in a folder of this name, or a module on the command line.
 _FOLDER_MARK = "pllab-"
 _COMMAND_MARKS = ("pllab.comm", "-m pllab")
-
-
-def run(words: Sequence[str]) -> int:
-    """Describe the machine; returns 0, and raises as `describe` does."""
-    parse(describe, words, "doctor")
-    return 0
 
 
 def describe(ranks: int = 0) -> None:

@@ -49,7 +49,8 @@ def bind(
         ValueError: a flag is unknown, or has a value of another type or one that a record refuses.
     """
     summary = docstring_parser.parse_from_object(targets[0]).short_description
-    parser = _Parser(prog=f"python -m pllab {command}", description=summary)
+    form = argparse.ArgumentDefaultsHelpFormatter
+    parser = _Parser(f"python -m pllab {command}", description=summary, allow_abbrev=False, formatter_class=form)
     for flag in (flag for target in targets for flag in _flags(target)):
         _add(parser, flag, flag.name == alone)
     values = vars(parser.parse_intermixed_args([_as_flag(word) for word in words]))
@@ -87,9 +88,6 @@ def check_file(flag: str, path: Path | None, kind: str = "file", *endings: str) 
 class _Parser(argparse.ArgumentParser):
     """argparse with a sentence in place of a usage text and an exit."""
 
-    def __init__(self, **about: Any) -> None:
-        super().__init__(**about, allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; {self.prog} --help lists the flags")
 
@@ -125,7 +123,7 @@ def _parameters(target: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
 
 
 def _is_record(kind: Any) -> bool:
-    return is_dataclass(kind)
+    return is_dataclass(kind)  # by itself it would narrow the type to one that cannot be called
 
 
 def _add(parser: argparse.ArgumentParser, flag: _Flag, is_alone: bool) -> None:

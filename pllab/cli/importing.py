@@ -1,19 +1,13 @@
 """`pllab import FILES`: read the traces of a pipeline and say where its time went, beside the prediction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from pllab.arguments import printable, require
-from pllab.cli.flags import check_file, parse
+from pllab.cli.flags import check_file
 from pllab.schedule import FAMILIES, Schedule
 from pllab.simulate import estimate, idle_causes, simulate
 from pllab.traces import Recorded, read_trace
-
-
-def run(words: Sequence[str]) -> int:
-    """Import as the flags say; returns 0, and raises as `import_traces` does."""
-    parse(import_traces, words, "import", alone="traces")
-    return 0
 
 
 def import_traces(traces: tuple[Path, ...] = (), step: int | None = None, output: Path | None = None) -> None:

@@ -2,17 +2,10 @@
 
 import sys
 import time
-from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
 from pllab.arguments import printable, require
-from pllab.cli.flags import parse
-
-
-def run(words: Sequence[str]) -> int:
-    """Grade as the flags say; returns 1 if a notebook could not be read, whatever the grades."""
-    return 0 if parse(grade_notebooks, words, "grade", alone="notebooks") else 1
 
 
 def grade_notebooks(
@@ -23,7 +16,7 @@ def grade_notebooks(
     processes: int = 40,
     jobs: int = 2,
     unfenced: bool = False,
-) -> bool:
+) -> int:
     """Grade notebooks of lessons: every exercise is checked as the notebook checks it, for as many points as dots.
 
     Args:
@@ -36,7 +29,7 @@ def grade_notebooks(
         unfenced: Run them without bubblewrap, in a container that has nothing to lose.
 
     Returns:
-        Whether every notebook could be read.
+        The exit code: 1 if a notebook could not be read, whatever the grades.
 
     Raises:
         ValueError: a value is out of range, or a file is not there.
@@ -64,13 +57,7 @@ def grade_notebooks(
     else:
         print("\n".join(line for sheet in sheets for line in sheet.lines()))
         print(f"{len(sheets)} graded in {time.monotonic() - start:.0f} s")
-    return not any(sheet.problem for sheet in sheets)
-
-
-def run_student(words: Sequence[str]) -> int:
-    """Copy the lessons as the flags say; returns 0."""
-    parse(copy_for_students, words, "student", alone="folder")
-    return 0
+    return int(any(sheet.problem for sheet in sheets))
 
 
 def copy_for_students(folder: Path | None = None, notebooks: Path = Path("notebooks")) -> None:

@@ -1,7 +1,6 @@
 """`pllab train`: one run with progress bars, a summary for people and JSON for the figures."""
 
 import logging
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,8 +8,10 @@ from typing import Any, Self
 
 from tqdm import tqdm
 
-from pllab.arguments import require
+from pllab import comm
 from pllab.cli.flags import parse
+from pllab.comm.group import torchrun_rank
+from pllab.comm.processes import end_with_parent
 from pllab.train import (
     EpochMetrics,
     NothingLeftError,
@@ -22,8 +23,6 @@ from pllab.train import (
     train,
     train_as_rank,
 )
-
-_TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,41 +44,29 @@ def run(words: Sequence[str]) -> int:
         RankError: a rank failed.
     """
     options = parse(TrainOptions, words, "train")
-    config = _with_devices(options.config, words)
-    options = replace(options, config=config)
-    is_rank = _TORCHRUN <= os.environ.keys()
+    given = torchrun_rank()
+    options = replace(options, config=_with_devices(options.config, words, given))
     try:
-        result = _run_under_torchrun(options) if is_rank else _run_here(options)
+        result = _run_here(options) if given is None else _run_as_rank(options, *given)
     except NothingLeftError as nothing:  # what a restarted job needs to hear is that it has ended well
-        if not is_rank or _from_torchrun("RANK") == 0:
+        if given is None or given[0] == 0:
             print(nothing)
         return 0
     if result is None:  # rank 0 prints it
         return 0
     print(summary_text(result))
     if options.plot:
-        for path in save_plots(config.workdir):
+        for path in save_plots(options.config.workdir):
             print(f"figure           {path}")
     return 0
 
 
-def _with_devices(config: TrainConfig, words: Sequence[str]) -> TrainConfig:
+def _with_devices(config: TrainConfig, words: Sequence[str], given: tuple[int, int] | None) -> TrainConfig:
     """Without --world-size: as many devices as torchrun started ranks, else 2 for every mode but single."""
     is_given = any(word.partition("=")[0].replace("_", "-") == "--world-size" for word in words)
     if is_given or config.mode in ("single", "hybrid") or config.world_size > 1:
         return config
-    return replace(config, world_size=_from_torchrun("WORLD_SIZE") if _TORCHRUN <= os.environ.keys() else 2)
-
-
-def _from_torchrun(name: str) -> int:
-    """A number that torchrun has put into the environment.
-
-    Raises:
-        ValueError: it is not a number.
-    """
-    text = os.environ[name]
-    require(text.isdecimal(), f"{name} is {text!r} in the environment, where torchrun sets a number; unset it to train")
-    return int(text)
+    return replace(config, world_size=2 if given is None else given[1])
 
 
 def _run_here(options: TrainOptions) -> TrainResult:
@@ -88,14 +75,10 @@ def _run_here(options: TrainOptions) -> TrainResult:
         return train(options.config, on_progress=bars)
 
 
-def _run_under_torchrun(options: TrainOptions) -> TrainResult | None:
+def _run_as_rank(options: TrainOptions, rank: int, world_size: int) -> TrainResult | None:
     """Train as one of the ranks that torchrun started, on this host or on many."""
-    from pllab import comm
-    from pllab.comm.processes import end_with_parent
-
     end_with_parent()
     config = options.config
-    rank, world_size = _from_torchrun("RANK"), _from_torchrun("WORLD_SIZE")
     backend = "gloo" if config.device == "cpu" else None
     plan = comm.setup(rank, world_size, backend, timeout_s=config.timeout_s)
     try:

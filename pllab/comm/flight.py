@@ -50,7 +50,7 @@ def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> It
         watch: a file of Python whose caught exceptions are recorded; by default none are.
         torchs: a file for what torch's own flight recorder knows of gloo's calls; by default it is not asked.
     """
-    flight = Flight(path, threading.main_thread().ident or 0, torchs)
+    flight = Flight(path, torchs)
     unwatch = _watch(watch, flight, sys._getframe()) if watch else None
     writer = threading.Thread(target=flight.keep_writing, name="pllab-flight", daemon=True)
     writer.start()
@@ -74,7 +74,6 @@ class Flight:
     """The record of this rank as it grows."""
 
     path: Path
-    main_thread: int
     torchs: Path | None = None
     calls: list[Call] = field(default_factory=list)
     caught: list[Caught] = field(default_factory=list)
@@ -140,7 +139,7 @@ class Flight:
 
     def write(self, state: str = "") -> None:
         """Replace the file by what is known now."""
-        frames = traceback.walk_stack(sys._current_frames()[self.main_thread])
+        frames = traceback.walk_stack(sys._current_frames()[threading.main_thread().ident or 0])
         stack = tuple(_place(frame) for frame, _ in frames if frame.f_code.co_filename != __file__)
         with self._lock, suppress(OSError):  # the owner may have removed the folder
             self._look()

@@ -195,11 +195,10 @@ def _way_in(
         if not Path(init_file).parent.is_dir():  # torch would wait for it
             raise ValueError(f"init_file {str(init_file)!r} is in a folder that does not exist; make the folder first")
         return rank, world_size, partial(FileStore, str(init_file), world_size)
-    if all(name in os.environ for name in _TORCHRUN):
-        expected = _from_environment("RANK"), _from_environment("WORLD_SIZE")
-        if expected != (rank, world_size):
+    if (given := torchrun_rank()) is not None:
+        if given != (rank, world_size):
             raise ValueError(
-                f"torchrun made this process rank {expected[0]} of {expected[1]}, but setup was asked for "
+                f"torchrun made this process rank {given[0]} of {given[1]}, but setup was asked for "
                 f"rank {rank} of {world_size}; pass int(os.environ['RANK']) and int(os.environ['WORLD_SIZE'])"
             )
         make_store = partial(_torchruns_store, rank, world_size, _from_environment("MASTER_PORT"), timeout)
@@ -211,6 +210,19 @@ def _way_in(
         f"rank {rank} of {world_size} has no way to find the others; start the ranks with pllab.comm.launch, "
         f"or with torchrun --nproc-per-node {world_size}"
     )
+
+
+def torchrun_rank() -> tuple[int, int] | None:
+    """The rank of this process and the number of ranks, as torchrun put them into the environment; else None.
+
+    Example: `(1, 2)` for the second of two ranks.
+
+    Raises:
+        ValueError: one of them is no whole number.
+    """
+    if not all(name in os.environ for name in _TORCHRUN):
+        return None
+    return _from_environment("RANK"), _from_environment("WORLD_SIZE")
 
 
 def _from_environment(name: str, default: int = 0) -> int:

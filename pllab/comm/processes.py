@@ -130,18 +130,18 @@ def how_it_ended(exit_code: int | None) -> str:
     return f"was killed by signal {-exit_code} ({names.get(-exit_code, 'unknown')})"
 
 
-def is_starved(pid: int, wall_s: float, samples: int = 5) -> bool:
+def is_starved(pid: int, wall_s: float) -> bool:
     """Whether a process could run, and in `wall_s` seconds has had less than half a core: others have the machine.
 
     One that waits is not starved, and one that has computed all the time is not; False where /proc does not say.
     """
     runnable = 0
-    for _ in range(samples):
+    for _ in range(5):
         states = [fields[0] for fields in _fields_of_threads(pid)]
         runnable += "R" in states
         time.sleep(0.02)
     ticks = sum(int(fields[11]) + int(fields[12]) for fields in _fields_of_threads(pid))
-    return runnable > samples // 2 and ticks / os.sysconf("SC_CLK_TCK") < wall_s / 2
+    return runnable >= 3 and ticks / os.sysconf("SC_CLK_TCK") < wall_s / 2
 
 
 def _fields_of_threads(pid: int) -> list[list[str]]:

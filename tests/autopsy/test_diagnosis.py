@@ -176,13 +176,3 @@ def test_a_rank_that_left_no_record_is_the_finding_when_the_others_stand_still()
 def test_fewer_than_two_ranks_cannot_be_compared(records):
     with pytest.raises(ValueError, match="two or more different ranks"):
         diagnose(records)
-
-
-def test_a_call_is_written_as_people_say_it():
-    calls = Call(0, "all_reduce", (768,)), Call(1, "send", (8, 16), peer=1), Call(2, "broadcast", (4,), peer=0)
-    assert [*map(str, calls), str(Call(3, "barrier"))] == [
-        "all_reduce(768)",
-        "send(8, 16) to rank 1",
-        "broadcast(4) with root rank 0",
-        "barrier",
-    ]

@@ -2,11 +2,12 @@
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pllab.autopsy import diagnose, read_records
+from pllab.autopsy import Record, diagnose, read_records
 from pllab.autopsy.diagnosis import SKIPPED
 from pllab.lesson.faults import rehearse
 
@@ -57,7 +58,7 @@ DUMPS = [dump_of([*healthy(), stuck("nccl:all_reduce", 768)]), dump_of([*healthy
 @pytest.mark.parametrize("write", [lambda dump: json.dumps(dump).encode(), pickle.dumps])
 def test_torchs_dumps_give_calls_states_lines_and_a_diagnosis(tmp_path, write):
     paths = [tmp_path / f"nccl_trace_rank_{rank}" for rank in range(2)]
-    for path, dump in zip(paths, DUMPS, strict=True):
+    for path, dump in zip(paths, (DUMPS[0], DUMPS[1] | {"pg_config": {}}), strict=True):  # torch may not know the size
         path.write_bytes(write(dump))
     records = read_records(paths[::-1])
     assert [one.rank for one in records] == [0, 1] and records[0].world_size == 2
@@ -75,14 +76,20 @@ def test_messages_between_two_ranks_have_their_other_end(tmp_path):
     assert list(map(str, one.calls)) == ["send(768) to rank 1", "receive(768) from rank 1"]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_our_records_come_back_as_they_were(tmp_path, seed):
+def test_our_records_come_back_as_they_were_if_they_are_of_one_job(tmp_path):
     for ward in ("swallowed exception", "NaN on one rank", "send-send deadlock"):
-        records, _ = rehearse(ward, seed)
-        paths = [tmp_path / f"{one.rank}.json" for one in records]
-        for path, one in zip(paths, records, strict=True):
-            path.write_text(json.dumps(one.to_json()))
-        assert read_records(paths) == records
+        records, _ = rehearse(ward, 0)
+        assert read_records(written(tmp_path, records)) == records
+    paths = written(tmp_path, [replace(one, world_size=3 + (one.rank == 1)) for one in records])
+    with pytest.raises(ValueError, match="of a job of [34] ranks and .* of a job of [34] ranks; give the files of one"):
+        read_records(paths)
+
+
+def written(folder: Path, records: list[Record]) -> list[Path]:
+    paths = [folder / f"{one.rank}.json" for one in records]
+    for path, one in zip(paths, records, strict=True):
+        path.write_text(json.dumps(one.to_json()))
+    return paths
 
 
 class Harm:
@@ -103,7 +110,8 @@ def test_a_pickle_that_would_run_something_is_refused_and_runs_nothing(tmp_path,
     assert made.exists(), "the pickle does harm when it is read carelessly"
     made.unlink()
     dump.write_bytes(poison)
-    with pytest.raises(ValueError, match="'.*trace_0' is no flight record: "):
+    words = r"it is not JSON or a pickle|the pickle asks for [\w.]+, and .* plain values only; nothing of it ran$"
+    with pytest.raises(ValueError, match=f"'.*trace_0' is no flight record: ({words})"):
         read_records([dump])
     assert not made.exists()
 

@@ -1,15 +1,11 @@
-import re
-from pathlib import Path
-
 import pytest
 
-import pllab
 from pllab.cli import main
 from pllab.schedule import Schedule, one_f_one_b
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Timeline
 from tests.show.pages import unpacked
-from tests.traces.files import trace_of, write, write_run
+from tests.traces.files import write_run
 
 RUN = simulate(one_f_one_b(2, 4), Costs(0.0021, 0.0017, 0.0013, p2p=0.0004))
 
@@ -57,23 +53,6 @@ def test_traces_may_stand_before_after_and_between_flags(traces, capsys):
         assert main(["import", *words]) == 0
         outputs.append(capsys.readouterr().out)
     assert len(set(outputs)) == 1 and "step             3 of 3" in outputs[0]
-
-
-def test_the_readmes_command_reads_the_files_of_the_ranks(traces, tmp_path, capsys, monkeypatch):
-    readme = Path(pllab.__file__).parents[1] / "README.md"
-    (command,) = re.findall(r"-m pllab (import [^`\n]*)", readme.read_text())
-    monkeypatch.chdir(tmp_path)
-    words = [name for word in command.split() for name in (traces if word == "rank*.json" else [word])]
-    assert main(words) == 0
-    assert Path("run.html").exists()
-
-
-def test_a_step_without_a_backward_is_refused(tmp_path, capsys):
-    contents = [trace_of(RUN, rank) for rank in range(2)]
-    for content in contents:
-        content["traceEvents"] = [event for event in content["traceEvents"] if "B" not in event["name"]]
-    assert main(["import", *map(str, write(tmp_path, contents))]) == 2
-    assert "step 3 is not complete: 0B0 is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 
 import pytest
 
@@ -38,19 +37,13 @@ def train(*words):
     ("words", "expected"),
     [
         (["--mode", "tensor"], ["'tensor'", "pipeline"]),
-        (["--mode", "pipeline", "--num-microbatches", "0"], ["num_microbatches is 0", "whole number of at least 1"]),
         (["--mode", "pipeline", "--world-size", "3"], ["3 stages", "2 layers"]),
         (["--mode", "data_parallel", "--world-size", "16"], ["batch_size 8", "smaller", "dp 16"]),
-        (["--mode", "data_parallel", "--world-size", "3"], ["batch_size 8", "not divisible", "dp 3"]),
-        (["--world-size", "0"], ["world_size is 0"]),
         (["--world-size", "two"], ["two", "--world-size"]),
         (["--wrold-size", "2"], ["--wrold-size"]),
         (["--vocab-size", "8"], ["vocab_size 8"]),
         (["--dataset", "numbers", "--max-length", "2"], ["max_length 2"]),
         (["--dataset", "shakespeare"], ["'shakespeare' is not known", "one of docs, numbers", "tinyshakespeare"]),
-        (["--model", "huge"], ["'huge'", "1B"]),
-        (["--mode", "pipeline", "--accumulation", "2"], ["accumulation is 2", "num_microbatches"]),
-        (["--mode", "pipeline", "--compile"], ["compile", "pipeline"]),
     ],
 )
 def test_wrong_flags_are_one_sentence_with_the_value(words, expected, capsys, tmp_path):
@@ -58,41 +51,22 @@ def test_wrong_flags_are_one_sentence_with_the_value(words, expected, capsys, tm
     assert all(word in sentence for word in expected), sentence
 
 
-def test_a_missing_dataset_and_missing_columns_name_the_way_out(capsys, tmp_path):
-    for missing in (str(tmp_path / "nowhere.jsonl"), str(tmp_path / "nowhere"), "nowhere.txt"):
-        sentence = refusal(capsys, *train("--workdir", str(tmp_path), "--dataset", missing))
-        assert f"{missing!r} does not exist; check the path" in sentence
-        assert "'docs'" in sentence
-    there = tmp_path / "there.jsonl"
-    there.write_text('{"question": "a", "answer": "b"}\n')
-    sentence = refusal(capsys, *train("--workdir", str(tmp_path), "--dataset", str(there)))
-    assert "question" in sentence
-    assert "columns" in sentence
-    words = train("--workdir", str(tmp_path), "--dataset", str(there), "--columns", "frage", "answer")
-    assert "frage" in refusal(capsys, *words)
-
-
-def test_an_unwritable_workdir_is_named(capsys, tmp_path):
-    file = tmp_path / "taken"
-    file.write_text("")
-    for workdir in (file, file / "below"):
-        sentence = refusal(capsys, *train("--workdir", str(workdir)))
-        assert str(workdir) in sentence
-        assert "--workdir" in sentence
-    (tmp_path / "single-1").write_text("")  # where the run's own folder goes
+def test_a_folder_of_a_run_that_cannot_be_made_is_named(capsys, tmp_path):
+    (tmp_path / "single-1").write_text("")
     sentence = refusal(capsys, *train("--workdir", str(tmp_path)))
     assert "single-1' cannot be written (File exists); name a folder of your own with --workdir" in sentence
 
 
-def test_columns_of_any_data_set_train(tmp_path, capsys):
+def test_columns_of_any_data_set_train_with_bars_on_stderr(tmp_path, capsys):
     there = tmp_path / "there"
     there.mkdir()
     (there / "train.jsonl").write_text('{"question": "was", "answer": "what is it"}\n' * 60)
     words = train("--workdir", str(tmp_path), "--dataset", str(there), "--columns", "question", "answer")
     assert main([word for word in words if word != "--quiet"]) == 0
     output = capsys.readouterr()
-    assert "BLEU" in output.out
+    assert "BLEU" in output.out and "step/s" not in output.out
     assert output.err.startswith(f"reading data set {str(there)!r}, split 'train'\n")
+    assert "rank 0 epoch 1/1" in output.err and "2/2" in output.err
 
 
 def test_commands_and_help(capsys):
@@ -102,11 +76,6 @@ def test_commands_and_help(capsys):
     assert main(["--version"]) == 0
     assert __version__ in capsys.readouterr().out
     assert main([]) == 2
-
-
-def test_every_command_and_every_bench_is_there():
-    for target in (*(target for target, _ in _COMMANDS.values()), *_BENCHES.values()):
-        assert callable(resolve_name(target)), target
 
 
 @pytest.mark.parametrize("words", [*([name] for name in _COMMANDS), *(["bench", n] for n in _BENCHES)], ids=" ".join)
@@ -164,16 +133,6 @@ def test_a_pipe_in_a_folder_of_notebooks_is_refused_as_well(pipe, capsys):
     assert "is a pipe or a device" in sentence
 
 
-def test_a_place_that_takes_no_file_is_named_before_anything_is_read(capsys, tmp_path):
-    for words in (
-        "import nowhere.json -o /proc/x.html",
-        "compare --json /proc/x.json",
-        "compare --picture /sys/x.png",
-    ):
-        sentence = refusal(capsys, *words.split())
-        assert f"{words.split()[-1]!r} cannot be written; name a file in a folder of your own" in sentence
-
-
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31, 10**12])
 def test_a_world_that_no_machine_has_is_refused_at_once(size, capsys):
     sentence = refusal(capsys, "scale", "--world-size", str(size), "--dp", str(size))
@@ -186,30 +145,12 @@ def test_traceback_on_request():
 
 
 def test_a_run_prints_its_numbers_and_draws_both_figures(capsys, tmp_path):
-    assert (
-        main(
-            train(
-                "--workdir",
-                str(tmp_path),
-                "--num-epochs",
-                "2",
-                "--max-length",
-                "64",
-                "--vocab-size",
-                "300",
-                "--dataset",
-                "numbers",
-                "--plot",
-            )
-        )
-        == 0
-    )
+    words = "--num-epochs 2 --max-length 64 --vocab-size 300 --dataset numbers --plot".split()
+    assert main(train("--workdir", str(tmp_path), *words)) == 0
     output = capsys.readouterr()
     assert output.err == ""  # quiet
-    for word in ("epoch 1", "epoch 2", "+-", "tokens/s", "validation loss", "BLEU", "single-1.json"):
-        assert word in output.out
-    for word in ("samples/s", "goodput", "utilisation", "MiB on a rank"):
-        assert word in output.out
+    names = "epoch 1|epoch 2|+-|tokens/s|validation loss|BLEU|single-1.json|samples/s|goodput|utilisation|MiB on a rank"
+    assert [name for name in names.split("|") if name not in output.out] == []
     assert "bubble" not in output.out
     assert (tmp_path / "single-1.json").exists()
     assert (tmp_path / "figures" / "tokens_per_s.png").exists()
@@ -228,15 +169,6 @@ def test_a_pipeline_has_two_stages_unless_told_otherwise(capsys, tmp_path):
     assert "measured in the steps, 0.200 simulated for this schedule" in output
     assert main(train("--workdir", str(tmp_path), "--mode", "pipeline", "--world_size=1")) == 0
     assert sorted(path.name for path in tmp_path.glob("*.json")) == ["pipeline-1.json", "pipeline-2.json"]
-
-
-def test_bars_are_on_stderr_and_end(capsys, tmp_path):
-    words = [word for word in train("--workdir", str(tmp_path)) if word != "--quiet"]
-    assert main(words) == 0
-    output = capsys.readouterr()
-    assert "rank 0 epoch 1/1" in output.err
-    assert "2/2" in output.err
-    assert "step/s" not in output.out
 
 
 def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
@@ -258,13 +190,12 @@ def test_as_a_process_a_refusal_has_exit_code_2_and_no_traceback(tmp_path):
     ],
 )
 def test_an_error_of_another_library_is_one_sentence_with_the_values_given(error, sentence, capsys, monkeypatch):
-    monkeypatch.setattr("pllab.cli.doctor.run", lambda words: error())
+    monkeypatch.setattr("pllab.cli.doctor.report", error)
     assert sentence in refusal(capsys, "doctor", "--ranks", "3")
 
 
-@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
-def test_an_environment_that_torchrun_did_not_make_is_refused(name, capsys, monkeypatch):
-    given = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
-    for key, value in {**given, name: "abc"}.items():
-        monkeypatch.setenv(key, value)
-    assert f"{name} is 'abc' in the environment" in refusal(capsys, *train("--mode", "data_parallel"))
+def test_under_torchrun_there_are_as_many_devices_as_it_started_ranks(capsys, monkeypatch, tmp_path):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    words = train("--workdir", str(tmp_path), "--mode", "data_parallel")
+    assert "batch_size 8 is not divisible by dp 3" in refusal(capsys, *words)

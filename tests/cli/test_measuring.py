@@ -70,12 +70,14 @@ def test_the_table_is_printed_and_the_numbers_written(capsys, tmp_path):
         ("--picture", "", "is a folder; name a file in it"),
         ("--picture", "x.jpg", "is no picture; end the name in .png or .svg"),
         ("--json", "x" * 300, "File name too long"),
+        ("--json", "/proc/x.json", "cannot be written; name a file in a folder of your own"),
     ],
 )
 def test_a_file_that_could_not_be_written_is_found_before_measuring(flag, name, sentence, capsys, tmp_path):
-    assert main(["compare", flag, f"{tmp_path}/{name}"]) == 2
+    path = str(tmp_path / name)  # a name that begins with / stays as it is
+    assert main(["compare", flag, path]) == 2
     output = capsys.readouterr()
-    assert sentence in output.err and str(tmp_path) in output.err and output.err.count("\n") == 1
+    assert sentence in output.err and path in output.err and output.err.count("\n") == 1
     assert output.out == ""
 
 

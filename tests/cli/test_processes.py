@@ -36,7 +36,8 @@ def test_ctrl_c_ends_all_ranks_with_one_line(tmp_path):
         [sys.executable, "-m", "pllab", *WORDS, "--workdir", str(tmp_path / "work")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(scratch)},
+        # torch makes a folder for compiled code when it first optimizes, and leaves it.
+        env={**os.environ, "TMPDIR": str(scratch), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled")},
         start_new_session=True,
     )
     try:

@@ -1,5 +1,8 @@
 """What every test of this room may ask for: proof that nothing was left behind."""
 
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -20,6 +23,39 @@ def nothing_left(monkeypatch, tmp_path):
     while (left := _left(psutil, tmp_path / "temp", before)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
+
+
+@pytest.fixture
+def ends_with_all(tmp_path):
+    """End a script once two processes have written their numbers into "pids", and see that all it started ends too."""
+    import psutil
+
+    def check(text, end):
+        script, temp, home = (tmp_path / name for name in ("script.py", "temp", "home"))
+        script.write_text(text)
+        temp.mkdir()
+        home.mkdir()
+        owner = subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path / "pids")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": ".", "TMPDIR": str(temp), "HOME": str(home)},
+        )
+        until = time.monotonic() + 60
+        while len(pids := (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else []) < 2:
+            assert time.monotonic() < until and owner.poll() is None
+            time.sleep(0.02)
+        family = psutil.Process(owner.pid).children(recursive=True)
+        assert {*map(int, pids)} <= {process.pid for process in family}
+        end(owner)
+        owner.communicate(b"\n", timeout=30)
+        _, alive = psutil.wait_procs(family, timeout=10)
+        assert not alive
+        assert not list(temp.glob("pllab-*"))
+        assert not list(home.iterdir()), "nothing belongs in the user's home"
+
+    return check
 
 
 def _left(psutil, temp, before):

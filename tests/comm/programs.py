@@ -96,9 +96,10 @@ def listening_addresses(number, size):
     return addresses
 
 
-def wait_for_file(number, size, path):
-    """Tell the own pid through a file and wait to be ended."""
-    Path(path, f"pid-{number}").write_text(str(os.getpid()))
+def wait_to_be_ended(number, size, path):
+    """Add the own number to a file, and do nothing more."""
+    with Path(path).open("a") as pids:
+        pids.write(f"{os.getpid()}\n")
     time.sleep(3600)
 
 

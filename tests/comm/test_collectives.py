@@ -1,5 +1,7 @@
 """The messages against torch.distributed called directly, in worlds of one to four."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -18,9 +20,13 @@ from pllab.comm import (
     receive,
     record_messages,
     reduce_scatter_async,
+    ring_all_reduce,
     ring_pass,
     send,
+    shared_buffer,
+    slow_link,
     teardown,
+    tree_broadcast,
     world_size,
 )
 from pllab.comm.collectives import list_new_groups, receive_async, send_async
@@ -81,13 +87,23 @@ def in_rings_and_groups(number, size):
     return got, large.unique().tolist(), ledgers, sums, asked, heard, deadlines
 
 
-def peer_error(number, size):
-    """What a rank reads when its peer leaves without making the same call."""
+def left_alone(number, size):
+    """What a rank reads, by kind of message, when its peer leaves without making the same call."""
+    buffer = shared_buffer(5, torch.float32)
     if number == 0:
         return None
-    with pytest.raises(PeerError) as caught:
-        all_reduce(torch.ones(1))
-    return str(caught.value)
+    ways = {
+        "all_reduce": lambda: all_reduce(torch.ones(1)),
+        "over a link": lambda: all_reduce_async(torch.ones(1)).wait(),
+        "around a ring": lambda: ring_all_reduce(torch.ones(4)),
+    }
+    ways |= {} if buffer is None else {"in shared memory": buffer.all_reduce}  # there is none outside Linux
+    sentences = {}
+    for name, call in ways.items():
+        with slow_link(0.01) if name == "over a link" else nullcontext(), pytest.raises(PeerError) as caught:
+            call()
+        sentences[name] = str(caught.value)
+    return sentences
 
 
 def test_without_a_group_it_is_a_world_of_one():
@@ -101,6 +117,10 @@ def test_without_a_group_it_is_a_world_of_one():
     got = ring_pass(x)
     assert got.tolist() == [1.0, 2.0]
     assert got.data_ptr() != x.data_ptr()
+    with record_messages() as ledger:
+        ring_all_reduce(x)
+        tree_broadcast(x)
+    assert (x.tolist(), ledger.count(), shared_buffer(3, torch.float32)) == ([1.0, 2.0], 0, None)
 
 
 def test_messages_to_nobody_are_refused():
@@ -171,5 +191,10 @@ def test_rings_of_three_and_groups_that_overlap(quick_ranks):
 
 @pytest.mark.ranks
 def test_a_peer_that_left_is_one_sentence_that_names_operation_and_rank(quick_ranks):
-    _, sentence = launch(peer_error, 2, backend="gloo", timeout_s=60)
-    assert sentence.startswith("all_reduce on rank 1 failed because another rank went away")
+    _, sentences = launch(left_alone, 2, backend="gloo", timeout_s=60)
+    around = sentences.pop("around a ring")
+    assert around.startswith(
+        ("receive from rank 0 on rank 1 failed because", "send to rank 0 on rank 1 failed because")
+    )
+    for sentence in sentences.values():
+        assert sentence.startswith("all_reduce on rank 1 failed because another rank went away")

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from pllab.arguments import deadline, thread_count, whole_number
-from pllab.comm import PeerError, all_reduce, plan_backend, rank, setup, teardown, world_size
+from pllab.comm import PeerError, all_reduce, plan_backend, rank, setup, shared_buffer, teardown, world_size
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 PROGRAM = """
@@ -107,6 +107,7 @@ def test_a_world_of_one_needs_nothing(monkeypatch):
     x = torch.ones(2)
     all_reduce(x)
     assert x.tolist() == [1, 1]
+    assert shared_buffer(3, torch.float32) is None
     teardown()
     teardown()
     assert not dist.is_initialized()
@@ -129,28 +130,25 @@ def test_an_occupied_port_is_named_with_the_way_out(monkeypatch):
     assert not dist.is_initialized()
 
 
-def test_two_ranks_without_a_meeting_point_are_told_the_two_ways(monkeypatch):
+@pytest.mark.parametrize(
+    ("environment", "options", "sentence"),
+    [
+        ({}, {}, r"pllab.comm.launch, or with torchrun --nproc-per-node 2"),
+        ({}, {"init_file": "nowhere/meeting"}, "'nowhere/meeting' is in a folder that does not exist"),
+        (TORCHRUN | {"RANK": "0"}, {}, "torchrun made this process rank 0 of 2"),
+        *(
+            (TORCHRUN | {name: "abc"}, {}, f"{name} is 'abc' in the environment; start with torchrun")
+            for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK")
+        ),
+    ],
+)
+def test_ranks_that_cannot_meet_are_told_why(environment, options, sentence, monkeypatch):
     for name in TORCHRUN:
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ValueError, match=r"pllab.comm.launch, or with torchrun --nproc-per-node 2"):
-        setup(0, 2)
-
-
-def test_a_meeting_point_in_no_folder_is_refused_and_not_waited_for(tmp_path):
-    with pytest.raises(ValueError, match="init_file '.*/nowhere/meeting' is in a folder that does not exist"):
-        setup(0, 2, "gloo", init_file=tmp_path / "nowhere" / "meeting")
-
-
-def test_a_rank_that_torchrun_did_not_give_is_refused(monkeypatch):
-    for name, value in TORCHRUN.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match="torchrun made this process rank 1 of 2"):
-        setup(0, 2)
-    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK"):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, "abc")
-            with pytest.raises(ValueError, match=f"{name} is 'abc' in the environment; start with torchrun"):
-                setup(1, 2)
+    with pytest.raises(ValueError, match=sentence):
+        setup(1, 2, **options)
 
 
 def test_waiting_for_a_rank_that_never_comes_has_a_deadline_and_leaves_nothing(tmp_path):
@@ -163,37 +161,22 @@ def test_waiting_for_a_rank_that_never_comes_has_a_deadline_and_leaves_nothing(t
 
 
 @pytest.mark.ranks
-def test_torchrun(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, str(program), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | {"TMPDIR": str(tmp_path)},  # torchrun leaves a folder for logs behind
-    )
-    assert done.returncode == 0, done.stderr
-    written = [(tmp_path / str(number)).read_text().split() for number in range(2)]
-    assert [words[0] for words in written] == ["2.0", "2.0"]
-    assert {words[2] for words in written} <= {"lo", "lo0"}
-
-
-@pytest.mark.ranks
-def test_an_environment_that_another_launcher_has_set(tmp_path):
-    """Then rank 0 is the meeting point, as no agent keeps one."""
+@pytest.mark.parametrize("is_torchrun", [True, False])
+def test_ranks_that_a_launcher_started_meet_and_stay_on_loopback(is_torchrun, tmp_path):
+    """The agent of torchrun keeps the store; with another launcher rank 0 does."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     with socket.create_server(("127.0.0.1", 0)) as free:
         place = TORCHRUN | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    ranks = [
+    agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if is_torchrun else []
+    started = [
         subprocess.Popen(
-            [sys.executable, str(program), str(tmp_path)],
-            env=os.environ | place | {"RANK": str(number), "PYTHONPATH": "."},
+            [sys.executable, *agent, str(program), str(tmp_path)],
+            env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": "."} | more,  # torchrun leaves a folder for logs
         )
-        for number in range(2)
+        for more in ([{}] if is_torchrun else [place | {"RANK": str(number)} for number in range(2)])
     ]
-    assert [rank.wait(120) for rank in ranks] == [0, 0]
-    assert [(tmp_path / str(number)).read_text().split()[0] for number in range(2)] == ["2.0", "2.0"]
+    assert {process.wait(120) for process in started} == {0}
+    written = [(tmp_path / str(number)).read_text().split() for number in range(2)]
+    assert [words[0] for words in written] == ["2.0", "2.0"]
+    assert {words[2] for words in written} <= {"lo", "lo0"}

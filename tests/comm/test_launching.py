@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -25,22 +24,9 @@ from tests.comm import programs
 from pllab.comm import launch
 
 if __name__ == "__main__":
-    launch(programs.wait_for_file, 2, sys.argv[1], backend="gloo", timeout_s=100)
+    launch(programs.wait_to_be_ended, 2, sys.argv[1], backend="gloo", timeout_s=100)
 """
-SLOW = """
-import os, sys, time
-from pathlib import Path
-from tests.comm import programs
-
-if __name__ == "__main__":
-    from pllab.comm import launch
-
-    launch(programs.wait_for_file, 2, sys.argv[1], backend="gloo", timeout_s=100)
-else:  # a new rank imports this script, and takes its time
-    with Path(sys.argv[1], "pids").open("a") as pids:
-        pids.write(f"{os.getpid()}\\n")
-    time.sleep(3600)
-"""
+SLOW = f"{OWNER}else:\n    programs.wait_to_be_ended(0, 2, sys.argv[1])\n"  # a rank imports this script for an hour
 WITHOUT_GUARD = """
 from tests.comm import programs
 from pllab.comm import launch
@@ -61,31 +47,21 @@ def test_everything_stays_on_loopback(quick_ranks):
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("rank", "how", "words"),
     [
-        ("raise", r"rank 1 raised ValueError: no such luck\n\nTraceback"),
-        ("kill", r"rank 1 was killed by signal 9 \(SIGKILL\)"),
-        ("os_exit", r"rank 1 ended with exit code 7 and without a result"),
+        (1, "raise", r"raised ValueError: no such luck\n\nTraceback"),
+        (1, "kill", r"was killed by signal 9 \(SIGKILL\)"),
+        (1, "os_exit", r"ended with exit code 7 and without a result"),
+        (1, "leave_then_raise", r"raised KeyError: 'late'"),
+        (1, "exit", r"called sys.exit\(3\)"),
+        (1, "unpicklable", r"raised ValueError: the result, lock .* cannot be sent"),
+        (0, "return", r"raised PeerError: all_reduce on rank 0 failed"),  # an echo alone
     ],
 )
-def test_the_cause_is_reported_and_not_its_echo(how, words, nothing_left):
-    with pytest.raises(RankError, match=words) as caught:
+def test_the_cause_is_reported_and_not_its_echo_however_late(rank, how, words, quick_ranks):
+    with pytest.raises(RankError, match=f"rank {rank} {words}") as caught:
         launch(programs.fail_on, 2, 1, how, backend="gloo", timeout_s=60)
-    assert caught.value.rank == 1
-
-
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [
-        ("leave_then_raise", r"rank 1 raised KeyError: 'late'"),
-        ("exit", r"rank 1 called sys.exit\(3\)"),
-        ("unpicklable", r"rank 1 raised ValueError: the result, lock .* cannot be sent"),
-        ("return", r"rank 0 raised PeerError: all_reduce on rank 0 failed"),  # an echo alone
-    ],
-)
-def test_the_cause_is_reported_however_late(how, words, quick_ranks):
-    with pytest.raises(RankError, match=words):
-        launch(programs.fail_on, 2, 1, how, backend="gloo", timeout_s=60)
+    assert caught.value.rank == rank
 
 
 def test_ranks_that_do_not_finish_are_named_with_where_they_were_and_ended(quick_ranks):
@@ -216,53 +192,15 @@ def test_what_was_typed_at_a_prompt_is_refused_with_the_way_out(cell):
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(WITHOUT_GUARD)
-    done = _run_script(script).communicate(timeout=60)[1].decode()
-    assert "put the call under if __name__ == '__main__':" in done
+    environment = {**os.environ, "PYTHONPATH": "."}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, env=environment)
+    assert "put the call under if __name__ == '__main__':" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_the_ranks_end_with_their_parent(number, tmp_path):
-    (tmp_path / "temp").mkdir()
-    script = tmp_path / "script.py"
-    script.write_text(OWNER)
-    owner = _run_script(script, str(tmp_path), TMPDIR=str(tmp_path / "temp"))
-    pids = [int(_read_soon(tmp_path / f"pid-{rank}")) for rank in range(2)]
-    ranks = [psutil.Process(pid) for pid in pids]
-    owner.send_signal(number)
-    owner.communicate(timeout=30)
-    _, alive = psutil.wait_procs(ranks, timeout=10)
-    assert not alive
-    assert not list((tmp_path / "temp").glob("pllab-*"))
-
-
-def test_a_rank_that_is_still_starting_ends_with_its_parent(tmp_path):
-    """It sleeps in its imports for an hour, and notices all the same."""
-    script = tmp_path / "script.py"
-    script.write_text(SLOW)
-    (tmp_path / "temp").mkdir()
-    owner = _run_script(script, str(tmp_path), TMPDIR=str(tmp_path / "temp"))
-    while len(pids := _read_soon(tmp_path / "pids").split()) < 2:
-        time.sleep(0.05)
-    ranks = [psutil.Process(int(pid)) for pid in pids]
-    owner.kill()
-    owner.communicate(timeout=30)
-    _, alive = psutil.wait_procs(ranks, timeout=10)
-    assert not alive
-    assert not list((tmp_path / "temp").glob("pllab-*"))
-
-
-def _run_script(script, *arguments, **environment):
-    return subprocess.Popen(
-        [sys.executable, str(script), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": ".", **environment},
-    )
-
-
-def _read_soon(path):
-    deadline = time.monotonic() + 60
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.05)
-    return path.read_text()
+@pytest.mark.parametrize(
+    ("script", "number"),
+    [(OWNER, signal.SIGKILL), (OWNER, signal.SIGINT), (SLOW, signal.SIGKILL)],
+    ids=["killed", "interrupted", "killed while they start"],
+)
+def test_the_ranks_end_with_their_parent(script, number, ends_with_all):
+    ends_with_all(script, lambda owner: owner.send_signal(number))

@@ -108,9 +108,9 @@ def test_the_ledger_counts_what_was_sent_while_it_was_open():
     x = torch.ones(3, dtype=torch.float64)
     all_reduce(x)
     with record_messages() as outer:
-        all_reduce(x)
-        with record_messages() as inner:
+        with record_messages() as inner:  # the two are equal when the inner one is closed, and are still two
             all_reduce_async(x.reshape(3, 1)).wait()
+        all_reduce(x)
         broadcast(x)
     all_reduce(x)
     assert inner.messages == [Message("all_reduce", (3, 1), 24, None, 0)]
@@ -126,14 +126,6 @@ def test_a_sparse_tensor_counts_all_its_numbers():
     finally:
         comm.teardown()
     assert plain(ledger.messages) == [("all_reduce", (3, 3), 36, None)]
-
-
-def test_equal_ledgers_are_still_two():
-    with record_messages() as outer:
-        with record_messages():
-            pass
-        barrier()
-    assert outer.count("barrier") == 1
 
 
 def test_the_ledger_hears_other_threads():

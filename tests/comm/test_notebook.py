@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import psutil
 import pytest
@@ -20,16 +19,14 @@ pytestmark = pytest.mark.ranks
 
 PID = "__import__('os').getpid()"
 OWNER = """
-import sys, time
+import sys
 from pathlib import Path
 from pllab.comm import Ranks
 
 ranks = Ranks(2, "gloo")
-Path(sys.argv[1], "pids").write_text(" ".join(map(str, ranks.fetch("__import__('os').getpid()"))))
-if sys.argv[2] == "wait":
-    time.sleep(600)
-if sys.argv[2] == "raise":
-    raise SystemExit("an error nobody caught")
+Path(sys.argv[1]).write_text(" ".join(map(str, ranks.fetch("__import__('os').getpid()"))))
+sys.stdin.readline()
+raise SystemExit("an error nobody caught")
 """
 NOTEBOOK = """
 from IPython.core.interactiveshell import InteractiveShell
@@ -162,34 +159,18 @@ def test_a_stopped_rank_is_named_as_the_cause_of_its_peers_deadline(nothing_left
         ranks.execute("dist.barrier()")
 
 
-@pytest.mark.parametrize("ending", ["kill", "raise"])
-def test_the_ranks_end_with_their_owner(ending, tmp_path):
-    script, temp = tmp_path / "owner.py", tmp_path / "temp"
-    script.write_text(OWNER)
-    temp.mkdir()
-    home = tmp_path / "home"
-    home.mkdir()
-    owner = _run(script, tmp_path, "raise" if ending == "raise" else "wait", temp, home)
-    deadline = time.monotonic() + 60
-    while not ((tmp_path / "pids").exists() and (tmp_path / "pids").read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    family = _family(owner, tmp_path)
-    if ending == "kill":
-        owner.kill()
-    owner.communicate(timeout=30)
-    _, alive = psutil.wait_procs(family, timeout=10)
-    assert not alive
-    assert not list(temp.glob("pllab-*"))
-    assert not list(home.iterdir()), "nothing belongs in the user's home"
+@pytest.mark.parametrize("end", [subprocess.Popen.kill, lambda owner: None], ids=["killed", "by an error"])
+def test_the_ranks_end_with_their_owner(end, ends_with_all):
+    ends_with_all(OWNER, end)
 
 
 @pytest.mark.exhaustive
 def test_px_in_ipython(tmp_path):
     script = tmp_path / "notebook.py"
     script.write_text(NOTEBOOK)
-    done = _run(script, tmp_path, "", tmp_path, tmp_path).communicate(timeout=100)
-    lines = done[0].decode().splitlines()
+    environment = {**os.environ, "PYTHONPATH": ".", "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100, env=environment)
+    lines = done.stdout.splitlines()
     assert lines[:6] == [
         "rank 0: tensor([3.])",
         "rank 0: 0",
@@ -203,7 +184,7 @@ def test_px_in_ipython(tmp_path):
     assert "RankError: rank 1 raised ValueError: boo" in text
     assert "rank 0: of 1" in text
     assert "these ranks have been stopped" in text
-    assert "%|" not in done[1].decode(), "no progress bar"
+    assert "%|" not in done.stderr, "no progress bar"
 
 
 @pytest.mark.parametrize(
@@ -223,22 +204,3 @@ def test_bad_input(arguments, options, words, nothing_left):
 def test_ranks_that_are_given_too_little_time_leave_nothing(nothing_left):
     with pytest.raises(RankError, match=r"did not start in time; give them more, as in Ranks\(3, timeout_s=300\)"):
         Ranks(3, "gloo", timeout_s=0.1)
-
-
-def _run(script, folder, mode, temp, home):
-    return subprocess.Popen(
-        [sys.executable, str(script), str(folder), mode],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": ".", "TMPDIR": str(temp), "HOME": str(home)},
-    )
-
-
-def _family(owner, folder):
-    """All processes that belong to the ranks: the engines, and what else the owner started, if it still runs."""
-    pids = [int(pid) for pid in (folder / "pids").read_text().split()]
-    try:
-        found = psutil.Process(owner.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        found = []
-    return list({*found, *(psutil.Process(pid) for pid in pids if psutil.pid_exists(pid))})

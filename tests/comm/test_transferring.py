@@ -6,7 +6,6 @@ import torch.distributed as dist
 
 from pllab import transfers
 from pllab.comm import (
-    PeerError,
     all_gather_object,
     launch,
     make_groups,
@@ -65,23 +64,20 @@ def ring_of_a_large_tensor(number, size):
     return torch.equal(ours, theirs)
 
 
-def in_a_group(number, size):
-    """Ranks 1 and 2 sum and broadcast as a group; and the peers in the ledger."""
+def ledgers_and_refusals(number, size):
+    """The ledger of a ring of all; ranks 1 and 2 as a group, with the peers in the ledger; and what is refused."""
+    with record_messages() as of_all:
+        ring_all_reduce(torch.ones(12))
     total, copy = torch.tensor([10.0**number, 1.0]), torch.tensor([number])
     with record_messages() as ledger:
         for group in make_groups([[1, 2]]):
             ring_all_reduce(total, group)
             tree_broadcast(copy, 1, group)
-    return total.tolist(), copy.item(), {message.peer for message in ledger.messages}
+    sent = [(message.name, message.peer, message.num_bytes) for message in of_all.messages]
+    return sent, (total.tolist(), copy.item(), {message.peer for message in ledger.messages}), refusals(size)
 
 
-def ledger_of_ring(number, size):
-    with record_messages() as ledger:
-        ring_all_reduce(torch.ones(12))
-    return [(message.name, message.peer, message.num_bytes) for message in ledger.messages]
-
-
-def refusals(number, size):
+def refusals(size):
     sentences = []
     gaps, empty = torch.ones(2, 2).t(), transfers.Collective("mine", "all_reduce", size, ())
     for collective, tensor in [
@@ -93,22 +89,6 @@ def refusals(number, size):
             run_transfers(collective, tensor)
         sentences.append(str(caught.value))
     return sentences
-
-
-def left_alone(number, size):
-    if number == 0:
-        return None
-    with pytest.raises(PeerError) as caught:
-        ring_all_reduce(torch.ones(4))
-    return str(caught.value)
-
-
-def test_alone_nothing_changes_and_nothing_is_sent():
-    x = torch.tensor([1.0, 2.0])
-    with record_messages() as ledger:
-        ring_all_reduce(x)
-        tree_broadcast(x)
-    assert (x.tolist(), ledger.count()) == ([1.0, 2.0], 0)
 
 
 @pytest.mark.ranks
@@ -128,28 +108,17 @@ def test_a_large_ring_has_the_bits_of_gloo(size, quick_ranks):
 
 
 @pytest.mark.ranks
-def test_the_ledger_has_the_transfers_of_the_collective(quick_ranks):
-    for number, seen in enumerate(launch(ledger_of_ring, 3, backend="gloo", timeout_s=60)):
+def test_the_ledger_has_the_transfers_ranks_of_a_group_count_in_it_and_refusals_are_sentences(quick_ranks):
+    sent, in_a_group, refused = zip(*launch(ledgers_and_refusals, 3, backend="gloo", timeout_s=60), strict=True)
+    for number, seen in enumerate(sent):
         listed = [
             [("send", t.to, 16) for t in each if t.source == number]
             + [("receive", t.source, 16) for t in each if t.to == number]
             for each in transfers.ring_all_reduce(3).rounds
         ]
         assert seen == sum(listed, [])
-
-
-@pytest.mark.ranks
-def test_ranks_of_a_group_count_in_it_and_refusals_are_sentences(quick_ranks):
-    outside, *inside = launch(in_a_group, 3, backend="gloo", timeout_s=60)
-    assert outside == ([1.0, 1.0], 0, set())
-    assert inside == [([110.0, 2.0], 2, {2}), ([110.0, 2.0], 2, {1})]
-    for sentences in launch(refusals, 2, backend="gloo", timeout_s=60):
-        assert sentences[0] == "ring all-reduce is for 5 ranks, and here are 2; make it for 2"
+    assert in_a_group == (([1.0, 1.0], 0, set()), ([110.0, 2.0], 2, {2}), ([110.0, 2.0], 2, {1}))
+    for sentences in refused:
+        assert sentences[0] == "ring all-reduce is for 5 ranks, and here are 3; make it for 3"
         assert sentences[1] == "a tensor of shape (2, 2) has gaps; send tensor.contiguous()"
         assert sentences[2].startswith("mine leaves rank 0")
-
-
-@pytest.mark.ranks
-def test_a_peer_that_left_is_named(quick_ranks):
-    _, sentence = launch(left_alone, 2, backend="gloo", timeout_s=60)
-    assert sentence.startswith(("receive from rank 0 on rank 1 failed", "send to rank 0 on rank 1 failed"))
