@@ -87,8 +87,9 @@ def _listen(
     line: Conversation, rank: int, answers: dict[int, dict[str, Any]], failures: dict[int, tuple[str, bool]]
 ) -> None:
     try:
-        while (told := line.pull()) is not None and "ready" in told:
-            pass
+        told = line.pull()
+        if told is not None and "ready" in told:  # once: who repeats it is not waited for
+            told = line.pull()
     except Ended as ended:
         failures[rank] = (str(ended), False)
         return

@@ -165,8 +165,9 @@ def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
     if not task.expression:
         nothing = Verdict(exercise=task.exercise, outcome=Outcome.NOT_ATTEMPTED)
         return Grade(nothing, _NO_CHECK.format(id=task.exercise.id))
-    sandbox.breach = ""
     try:
+        sandbox.sweep()
+        sandbox.breach = ""
         verdict = _judged(sandbox, graders, task)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
         verdict = Verdict(exercise=task.exercise, outcome=Outcome.UNDECIDED)
@@ -182,6 +183,7 @@ def _judged(sandbox: Sandbox, graders: _Graders, task: GradingTask) -> Verdict:
     packed = _read(sandbox, folder, task)
     if isinstance(packed, Verdict):
         return packed
+    sandbox.sweep()  # whoever packed the function has no business here any more
     deadline_s = graders.limits.timeout_s or task.exercise.deadline_s
     with graders.judging:
         return judge(task.exercise, packed, sandbox.server(), folder, deadline_s)
