@@ -65,9 +65,15 @@ def _values(data: bytes) -> Any:
         raise ValueError(f"it is not {kind} ({str(error).partition(chr(10))[0]})") from None
 
 
+class _AsksForCode(ValueError):
+    """The pickle asks for a class or a function."""
+
+
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        raise ValueError(f"the pickle asks for {module}.{name}, and a dump holds plain values only; nothing of it ran")
+        raise _AsksForCode(
+            f"the pickle asks for {module}.{name}, and a dump holds plain values only; nothing of it ran"
+        )
 
 
 def read_pickle(data: bytes) -> Any:
@@ -83,10 +89,10 @@ def read_pickle(data: bytes) -> Any:
     """
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
-    except ValueError:  # it names something, or has a number or a text that is none
+    except _AsksForCode:
         raise
     except Exception as error:  # a damaged pickle raises nearly anything
-        raise ValueError(f"it is no whole pickle ({type(error).__name__}: {error})") from None
+        raise ValueError(f"it is no whole pickle of plain values ({type(error).__name__}: {error})") from None
 
 
 def _record(found: Any, path: Path) -> Record:

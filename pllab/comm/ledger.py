@@ -114,15 +114,15 @@ def ledger_is_open() -> bool:
 
 def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None, group: ProcessGroup | None = None) -> None:
     """Write the message that carries this tensor into every open ledger."""
-    note(name, tuple(tensor.shape), tensor.nbytes, peer, group)
+    note(name, tuple(tensor.shape), _num_bytes(tensor), peer, group)
 
 
 def note(
     name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = None, group: ProcessGroup | None = None
 ) -> None:
     """Write one message into every open ledger; without a group it is of all ranks."""
-    num_ranks = dist.get_world_size(group) if dist.is_initialized() else 1
     for ledger in list(_open):
+        num_ranks = dist.get_world_size(group) if dist.is_initialized() else 1
         with _writing:
             message = Message(name, shape, num_bytes, peer, len(ledger.messages), num_ranks, group_name(group))
             ledger.messages.append(message)
@@ -144,4 +144,9 @@ def uncounted() -> Iterator[None]:
 def _note_direct_call(call: GroupCall) -> None:
     """Write a call into every open ledger, if it is not one of this room's."""
     if not getattr(_thread, "is_counted", False):
-        note(call.name, call.shape, sum(tensor.nbytes for tensor in call.tensors), call.peer, call.group)
+        note(call.name, call.shape, sum(map(_num_bytes, call.tensors)), call.peer, call.group)
+
+
+def _num_bytes(tensor: torch.Tensor) -> int:
+    """The bytes of all its numbers; torch has no `nbytes` for a sparse tensor."""
+    return tensor.numel() * tensor.element_size()

@@ -215,7 +215,8 @@ def _wait_for(answer: Callable[[], Any], cluster: Cluster, end: float) -> Any:
     while not (found := answer()):
         cluster.check_alive()
         if time.monotonic() >= end:
-            raise RankError(0, "the ranks did not start in time; give them more, as in Ranks(2, timeout_s=300)")
+            way_out = f"Ranks({len(cluster.engines)}, timeout_s=300)"
+            raise RankError(0, f"the ranks did not start in time; give them more, as in {way_out}")
         time.sleep(_TICK_S)
     return found
 

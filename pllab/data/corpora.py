@@ -93,14 +93,10 @@ def _joined(block: str) -> str:
 
 
 _EMBEDDED = {"docs": _docs, "numbers": _numbers}
-_HUB = {  # what `datasets.load_dataset` is asked for
-    "iwslt14-de-en": {"path": "bbaaaa/iwslt14-de-en-preprocess"},
-    "tinyshakespeare": {
-        "path": "text",
-        "data_files": "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-        "sample_by": "paragraph",
-    },
-    "openwebtext": {"path": "Skylion007/openwebtext"},
+_ONLINE = {  # where each is: on the hub, or a page of text
+    "iwslt14-de-en": "bbaaaa/iwslt14-de-en-preprocess",
+    "tinyshakespeare": "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+    "openwebtext": "Skylion007/openwebtext",
 }
 _FILES = {
     ".json": {"path": "json"},
@@ -130,9 +126,9 @@ def load_examples(
         a path             a .json, .jsonl, .csv, .parquet or .txt     nothing
                            file, or a folder of such files
 
-    A file of text has an example for each paragraph. `columns` names one column of text, or source and target, where
-    they are not `text` or `de` and `en`. A set without a validation split gives every twentieth example of train to
-    validation.
+    A file of text has an example for each paragraph, in a folder for each line. `columns` names one column of text, or
+    source and target, where they are not `text` or `de` and `en`. A set without a validation split gives every
+    twentieth example of train to validation.
 
     Raises:
         DatasetError: the set cannot be found or reached, or does not have this split or these columns.
@@ -165,7 +161,7 @@ def load_examples(
 def _place_of(name: str, label: str) -> Path | None:
     """The file or folder that a name means, None for a set elsewhere; errors of `datasets` do not say what to give."""
     path, kinds = plain_file(Path(name)), ", ".join(_FILES)
-    if name in _HUB:
+    if name in _ONLINE:
         return None
     if path.is_dir() or (path.is_file() and path.suffix in _FILES):
         return path
@@ -175,20 +171,29 @@ def _place_of(name: str, label: str) -> Path | None:
         raise DatasetError(f"{label} does not exist; check the path, {_USE_EMBEDDED}")
     if "/" in name:
         return None
-    known = ", ".join([*_EMBEDDED, *_HUB])
+    known = ", ".join([*_EMBEDDED, *_ONLINE])
     raise DatasetError(f"{label} is not known; give one of {known}, a set of the hub as owner/set, or a path")
 
 
 def _load(name: str, place: Path | None, limit: int | None, scratch: str) -> Splits:
-    """The splits that `datasets` finds: local files are read in place, others are streamed where there is a limit."""
+    """The splits of a set by `datasets`: local files are read in place, those of the hub streamed up to a limit."""
+    if name == "tinyshakespeare":
+        return _speeches(_ONLINE[name])
     import datasets  # here: a GPU node with torch and transformers runs this room without datasets
 
     if place is None:
-        repository, _, config = name.partition(":")
-        asked = _HUB.get(name, {"path": repository, "name": config or None})
-        return datasets.load_dataset(**asked, streaming=limit is not None)
+        repository, _, config = _ONLINE.get(name, name).partition(":")
+        return datasets.load_dataset(repository, name=config or None, streaming=limit is not None)
     asked = {"path": name} if place.is_dir() else {**_FILES[place.suffix], "data_files": glob.escape(name)}
     return datasets.load_dataset(**asked, streaming=True, cache_dir=scratch)
+
+
+def _speeches(address: str) -> Splits:
+    """A row for each paragraph of a page of text; for a page `datasets` would need aiohttp."""
+    from huggingface_hub import get_session  # which asks nobody in the hub's offline mode
+
+    page = get_session().get(address, timeout=60)
+    return {"train": [{"text": paragraph} for paragraph in page.raise_for_status().text.split("\n\n")]}
 
 
 def _read_split(splits: Splits, split: str, columns: Sequence[str] | None, label: str) -> Iterator[Example]:

@@ -125,12 +125,9 @@ def must_refuse(call: Callable[[], Any], asked: str, hint_id: str, *, why: str =
 
     Raises:
         Wrong: it returned, or raised something else.
-        NotImplementedError: the function is the stub.
     """
     try:
         found = f"gave {call()!r:.60}"
-    except NotImplementedError:
-        raise
     except ValueError as error:
         return error
     except Exception as error:
@@ -141,17 +138,20 @@ def must_refuse(call: Callable[[], Any], asked: str, hint_id: str, *, why: str =
 
 
 @contextmanager
-def retold(hint_id: str, advice: str, known_by: str = "") -> Iterator[None]:
-    """Give what is refused inside another hint, and more advice, where its sentence has the words `known_by`.
+def retold(hint_id: str, advice: str, *, of: str = "", known_by: str = "") -> Iterator[None]:
+    """Give what is refused inside another hint, and more advice; the learner's line stays with it.
 
-    Example: `with retold("none_gradient", "Frozen weights have none.", known_by=" raised ")`
+    of: the hint that is replaced; by default any.
+    known_by: words of its sentence; by default any.
+
+    Example: `with retold("none_gradient", "Frozen weights have none.", of="raised")`
     """
     try:
         yield
     except Wrong as wrong:
-        if known_by not in wrong.sentence:
-            raise
-        raise Wrong(hint_id, f"{wrong.sentence} {advice}") from None
+        if of in ("", wrong.hint_id) and known_by in wrong.sentence:
+            wrong.hint_id, wrong.sentence = hint_id, f"{wrong.sentence} {advice}"
+        raise
 
 
 def numbers_close(got: Iterable[float], right: Iterable[float], **tolerance: float) -> bool:

@@ -4,7 +4,7 @@
 because neighbours share caches and memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import torch
@@ -113,16 +113,6 @@ class LaneExecutor:
         rows = num_rows(as_tuple(batch, "batch"))
         with torch.no_grad():
             return self._run(self.schedule.only("F", min(rows, self.schedule.num_microbatches)), batch, targets)
-
-    def on_each_lane(self, work: Callable[[int], object]) -> None:
-        """Call `work(rank)` on the worker of every rank at the same time, for example an optimizer of its stages.
-
-        Raises:
-            TimeoutError: a lane took longer than `timeout_s`.
-            RuntimeError: another thread runs a step of this executor.
-            Exception: the first exception of a lane.
-        """
-        self._lanes.each(work, self.timeout_s)
 
     def close(self) -> None:
         """End the workers; the next step starts new ones."""

@@ -111,17 +111,6 @@ class Lanes:
             gpu.lend(tensor for packet in leaving.values() for tensor in packet.tensors)
         return leaving
 
-    def each(self, work: Callable[[int], object], timeout_s: float) -> None:
-        """Call `work(rank)` on the thread of every lane at the same time, and wait until all have returned.
-
-        Raises:
-            TimeoutError: a lane took longer than `timeout_s`; the lanes are closed.
-            RuntimeError: another thread is in a run of these lanes.
-            Exception: the first exception of a lane.
-        """
-        with self._in_use() as workers:
-            compute([Task(partial(work, rank)) for rank in range(len(self.devices))], *workers[:2], timeout_s)
-
     def close(self, patience_s: float = 10.0) -> None:
         """End the workers; the next run starts new ones."""
         workers, self._workers = self._workers, None

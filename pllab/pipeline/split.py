@@ -280,7 +280,7 @@ def check_loss(loss: object, mean_over: object) -> None:
     Raises:
         ValueError: one of them is not a function.
     """
-    for name, value in (("loss", loss), ("mean_over", mean_over or len)):
+    for name, value in (("loss", loss), ("mean_over", len if mean_over is None else mean_over)):
         if not callable(value):
             raise ValueError(f"{name} is {value!r}; give a function, as torch.nn.functional.cross_entropy for a loss")
 

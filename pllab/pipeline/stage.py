@@ -5,8 +5,9 @@ W) goes back through it, from the gradients of the outputs to those of the input
 inputs, and R makes the piece of graph again just before the backward.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from pllab.pipeline.split_backward import Rest, backward_input, backward_weight
 from pllab.pipeline.tied import Shared, shared_parameters
 from pllab.schedule import Action, Kind
 
+_NONE: Mapping[str, torch.Tensor] = MappingProxyType({})
 _SAME = 1e-5  # relative; kernels of a GPU may add up in another order
 
 
@@ -49,11 +51,15 @@ def stages_on(modules: Sequence[nn.Module], devices: Sequence[torch.device]) -> 
 
 
 class _Saved(NamedTuple):
-    """What a stage keeps of one micro-batch until its backward; with recompute, sums instead of the outputs."""
+    """What a stage keeps of one micro-batch until its backward.
+
+    With recompute it keeps sums instead of the outputs, and the buffers that forward changed as they were before.
+    """
 
     inputs: list[torch.Tensor]
     outputs: Tensors | None
     sums: Sequence[torch.Tensor] = ()
+    buffers: Mapping[str, torch.Tensor] = _NONE
 
 
 class StageWork:
@@ -102,11 +108,13 @@ class StageWork:
             case _:
                 return self._backward(action.microbatch, packet, whole=action.kind is Kind.B)
 
-    def run(self, microbatch: int, inputs: Sequence[torch.Tensor], *, again: bool = False) -> Tensors:
+    def run(
+        self, microbatch: int, inputs: Sequence[torch.Tensor], buffers: Mapping[str, torch.Tensor] = _NONE
+    ) -> Tensors:
         """Run the layers, and the loss if there is a score; a single tensor goes in as it is, several as one tuple.
 
-        Seed, stage and micro-batch decide the random draws. A stage that begins in place works on a copy of its input,
-        and `again` on copies of its buffers, which the first time has changed already.
+        Seed, stage and micro-batch decide the random draws. A stage that begins in place works on a copy of its input.
+        The layers may read and change `buffers` in place of their own.
 
         Raises:
             ValueError: the layers do not return tensors, or the loss is not one real number.
@@ -114,9 +122,7 @@ class StageWork:
         stage = self._stage
         if self._begins_in_place:
             inputs = [tensor.clone() for tensor in inputs]
-        swapped = self._shadows
-        if again:
-            swapped = swapped | {name: buffer.clone() for name, buffer in stage.module.named_buffers()}
+        swapped = {**self._shadows, **buffers}
         with stage.draws.seeded(self._seed, microbatch, self._mode), _explained(stage.number):
             value = single(tuple(inputs))
             result = functional_call(stage.module, swapped, (value,)) if swapped else stage.module(value)
@@ -129,11 +135,19 @@ class StageWork:
         inputs = [tensor.detach().requires_grad_(flag) for tensor, flag in pairs if tensor is not None]
         trains = torch.is_grad_enabled()
         if trains and self._recompute:
+            buffers = self._stage.module.named_buffers()
+            before = [(name, buffer, _version(buffer), buffer.clone()) for name, buffer in buffers]
             with torch.no_grad():
                 outputs = self.run(microbatch, inputs)
+            now = dict(self._stage.module.named_buffers())
+            changed = {
+                name: copy
+                for name, buffer, version, copy in before
+                if now.get(name) is not buffer or _version(buffer) != version
+            }
             trained = any(one.requires_grad for one in (*self._stage.module.parameters(), *inputs))
             needs_grad = [trained and _may_have_grad(output) for output in outputs]  # no graph can say so yet
-            self._saved[microbatch] = _Saved(inputs, None, _sums(outputs))
+            self._saved[microbatch] = _Saved(inputs, None, _sums(outputs), changed)
         else:
             outputs = self.run(microbatch, inputs)
             needs_grad = [trains and output.requires_grad for output in outputs]
@@ -142,9 +156,10 @@ class StageWork:
         return Packet([output.detach() for output in outputs], needs_grad)
 
     def _forward_again(self, microbatch: int, packet: Packet) -> Packet:
-        inputs, _, sums = self._saved[microbatch]
+        inputs, _, sums, changed = self._saved[microbatch]
+        copies = {name: buffer.clone() for name, buffer in self._stage.module.named_buffers()}
         with torch.enable_grad():
-            outputs = self.run(microbatch, inputs, again=True)
+            outputs = self.run(microbatch, inputs, {**copies, **changed})
         for before, now in zip(sums, _sums(outputs), strict=True):
             if not torch.allclose(before, now, rtol=_SAME, atol=0.0, equal_nan=True):
                 raise ValueError(
@@ -156,7 +171,7 @@ class StageWork:
         return packet
 
     def _backward(self, microbatch: int, packet: Packet, whole: bool) -> Packet:
-        inputs, outputs, _ = self._saved.pop(microbatch)
+        inputs, outputs, *_ = self._saved.pop(microbatch)
         assert outputs is not None, "R makes what F did not keep"
         starts, grads = _with_gradient(outputs, packet.tensors)
         if not whole:
@@ -216,6 +231,11 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
                 f"stage {number} has a {type(part).__name__} {how}, which mixes the rows of a micro-batch "
                 f"where the plain model mixes those of the batch; use LayerNorm or GroupNorm{way_out}"
             )
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often it was written to; torch does not count what was made under inference_mode, and lets nobody write."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:

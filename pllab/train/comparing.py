@@ -1,8 +1,8 @@
 """Every strategy that some ranks allow, side by side: the time of a step, the memory of a rank, and what was learned.
 
-All layouts take the same steps from the same weights, whose embedding is tied and of which one is frozen. The rows of
-a batch have unequally many targets, and a rank's rows sometimes none. So losses are equal, or the row says how far off.
-Steps of different layouts are minutes apart; differences of a few percent between rows mean nothing.
+All layouts take the same steps from the same weights, whose embedding is tied and of which one is frozen. So their
+losses are equal, or the row says how far off. The rows of a batch have unequally many targets, and a rank's rows
+sometimes none. Steps of different layouts are minutes apart; differences of a few percent between rows mean nothing.
 """
 
 import gc

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pllab import comm
+from pllab.arguments import require
 from pllab.comm.devices import compute_threads, describe_machine, gpu_backend
 from pllab.train.checkpoints import checkpoints_in, find_checkpoint
 from pllab.train.config import TrainConfig
@@ -96,11 +97,13 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, Path]:
     """The data, and the folder of this run's own files; nothing of another run is touched.
 
     Raises:
-        ValueError: the work folder cannot be used, or checkpoints of another run are there.
+        ValueError: the work folder cannot be used, or what is there is in the way.
         NothingLeftError: the run is complete; its result stays as it is.
     """
     folder = open_workdir(config.workdir) / config.run_name
     result = folder.with_name(f"{folder.name}.json")
+    told = f"{str(result)!r} is a folder, and the results go into a file of that name; move it away"
+    require(not result.is_dir(), told)
     if config.checkpoint and not config.resume and (checkpoints := checkpoints_in(folder)):
         raise ValueError(
             f"{str(folder)!r} holds checkpoints of an earlier run (up to {checkpoints[-1].name}); go on from them with "

@@ -7,13 +7,15 @@ the messages. So the counts are those of the code, not of a formula; tests hold 
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
+from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab import comm, models
 from pllab.arguments import require, whole_number
@@ -180,7 +182,7 @@ def scale(
 ) -> Scale:
     """Count the messages and the bytes of a step on any mesh, without a cluster, and simulate its time.
 
-    Example: `print(scale(model="405B", dp=256, tp=8, pp=8, zero=1).table())`, 16,384 ranks in about a minute.
+    Example: `print(scale(model="405B", dp=256, tp=8, pp=8, zero=1).table())`, 16,384 ranks in less than a minute.
 
     Args:
         machine: what work and messages cost.
@@ -232,7 +234,7 @@ def _count(coordinate: int, config: TrainConfig, vocab_size: int, machine: Machi
         watch = _Watch(trainer, axes, machine)
         shape = config.batch_size // config.dp, config.max_length
         batch = {name: torch.empty(shape, dtype=torch.int64, device="meta") for name in ("input_ids", "labels")}
-        with comm.record_messages(watch.note):
+        with comm.record_messages(watch.note), RememberedShapes():
             trainer.step(batch)
     return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.tp_s, watch.after_s)
 
@@ -276,6 +278,65 @@ class _Watch:
         for axis, name in sorted({(axis, message.name) for axis, message in self._messages}):
             mine = [message for where, message in self._messages if (where, message.name) == (axis, name)]
             yield Count(axis, name, len(mine), sum(m.num_bytes for m in mine), sum(map(comm.traffic, mine), Fraction()))
+
+
+class RememberedShapes(TorchDispatchMode):
+    """Inside the block, an operation on shapes that were seen before makes its tensors without asking torch again.
+
+    A tensor without values is made by Python code in torch that takes up to milliseconds, and a step makes the same
+    ones for every layer and micro-batch.
+
+    Example: `with RememberedShapes(): model(ids).loss.backward()`, for a model and ids on the meta device.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._results: dict[object, Any] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and switching the compiler off takes longer than an operation
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],  # noqa: ARG002 - torch's signature
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        options = dict(kwargs or {})
+        if not _makes_new_tensors(func):
+            return func(*args, **options)
+        key = func, _outlined(args), _outlined(tuple(options.items()))
+        if key not in self._results:
+            result = func(*args, **options)
+            several = result if isinstance(result, tuple | list) else (result,)
+            if not all(isinstance(each, torch.Tensor) and each.is_meta for each in several):
+                return result
+            self._results[key] = _another(result)
+        return _another(self._results[key])
+
+
+@cache
+def _makes_new_tensors(func: Any) -> bool:
+    """Whether an operation of torch changes none of its arguments, and returns no view of one."""
+    schema = func._schema
+    changes = any(each.alias_info for each in (*schema.arguments, *schema.returns))
+    return func.namespace == "aten" and not changes and bool(schema.returns)
+
+
+def _outlined(value: Any) -> Any:
+    """What a tensor without values has, also of those in a list."""
+    if isinstance(value, torch.Tensor):
+        return value.shape, value.stride(), value.dtype, value.device
+    return tuple(map(_outlined, value)) if isinstance(value, tuple | list) else value
+
+
+def _another(value: Any) -> Any:
+    """A tensor like this one, which autograd knows nothing of, or several."""
+    if isinstance(value, torch.Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return tuple(map(_another, value))
 
 
 def step_time(schedule: Schedule, costs: Costs, with_tp: Costs, after_s: float) -> StepTime:

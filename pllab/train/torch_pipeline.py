@@ -98,7 +98,7 @@ class TorchPipeline:
         spans = ([Span(*span) for part in step for span in part] for step in steps)
         return [Timeline.of(each, "real", self._schedule.num_ranks).from_zero() for each in spans]
 
-    def evaluate(self, batch: Batch, labels: torch.Tensor) -> tuple[torch.Tensor, ActionTimes]:
+    def evaluate(self, batch: Batch, labels: torch.Tensor) -> tuple[float, ActionTimes]:
         """The same without training.
 
         Raises:
@@ -106,7 +106,7 @@ class TorchPipeline:
         """
         self._record = self._new_record()  # so that its actions are not taken for those of the last step
         with translated("the forwards of the pipeline", comm.rank()), torch.no_grad():
-            return self._run(batch[0], labels, trains=False), self._record
+            return float(self._run(batch[0], labels, trains=False)), self._record
 
     def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, trains: bool) -> torch.Tensor:
         self._num_targets = num_target_tokens(labels)

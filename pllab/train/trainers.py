@@ -213,7 +213,7 @@ class Pipelined:
         ids, labels = batch["input_ids"], batch["labels"]
         num_targets = num_target_tokens(labels)
         with unsent(self.shared, is_held=True):  # which all replicas enter, whether or not they have targets
-            return float(self._executor.evaluate((ids, labels), labels)[0]) * num_targets if num_targets else 0.0
+            return self._executor.evaluate((ids, labels), labels)[0] * num_targets if num_targets else 0.0
 
     def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
         """Those of all devices in some steps; all ranks call it."""

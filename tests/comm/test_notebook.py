@@ -220,6 +220,11 @@ def test_bad_input(arguments, options, words, nothing_left):
         Ranks(*arguments, **options)
 
 
+def test_ranks_that_are_given_too_little_time_leave_nothing(nothing_left):
+    with pytest.raises(RankError, match=r"did not start in time; give them more, as in Ranks\(3, timeout_s=300\)"):
+        Ranks(3, "gloo", timeout_s=0.1)
+
+
 def _run(script, folder, mode, temp, home):
     return subprocess.Popen(
         [sys.executable, str(script), str(folder), mode],

@@ -6,12 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from num2words import num2words
 
-from pllab.data import DatasetError, Example, load_examples
+from pllab.data import DatasetError, Example, corpora, load_examples
 
 datasets = pytest.importorskip("datasets")
 
@@ -283,14 +286,27 @@ def test_hub_names_lead_to_their_repositories(hub):
     assert load_examples("iwslt14-de-en") == TALKS
     assert load_examples("openwebtext", limit=1) == [Example("", "first page")]
     assert load_examples("owner/set:small", limit=2) == TALKS[:2]
-    assert load_examples("tinyshakespeare") == TALKS
-    speeches = hub.pop()
-    assert speeches[0] == "text" and speeches[1]["sample_by"] == "paragraph"
     assert hub == [
-        ("bbaaaa/iwslt14-de-en-preprocess", {"streaming": False}),
-        ("Skylion007/openwebtext", {"streaming": True}),
+        ("bbaaaa/iwslt14-de-en-preprocess", {"name": None, "streaming": False}),
+        ("Skylion007/openwebtext", {"name": None, "streaming": True}),
         ("owner/set", {"name": "small", "streaming": True}),
     ]
+
+
+def test_the_speeches_of_a_page_are_read_with_what_is_installed(tmp_path, monkeypatch):
+    """From a server of this machine in the place of the real one."""
+    (tmp_path / "input.txt").write_text("ROMEO:\nIs the day so young?\n\nBENVOLIO:\nBut new struck nine.\n")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setitem(corpora._ONLINE, "tinyshakespeare", f"http://127.0.0.1:{server.server_port}/input.txt")
+        examples = [example.target for example in load_examples("tinyshakespeare")]
+        monkeypatch.setitem(corpora._ONLINE, "tinyshakespeare", f"http://127.0.0.1:{server.server_port}/nothing")
+        with pytest.raises(DatasetError, match="'tinyshakespeare' could not be loaded .*404"):
+            load_examples("tinyshakespeare")
+        server.shutdown()
+    assert examples == ["ROMEO:\nIs the day so young?", "BENVOLIO:\nBut new struck nine."]
 
 
 def test_a_name_that_nothing_has_is_told_with_those_there_are_before_the_network_is_asked(hub):

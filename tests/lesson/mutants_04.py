@@ -63,6 +63,13 @@ class NoSeed(CutBy):
         return random.sample(range(number), number)
 
 
+class NextShare(CutBy):
+    """Each call deals the next share, so a rank that asks for its own alone gets the first one."""
+
+    def use(self, k):
+        return TwoLookUps(self.data, self.parts.pop(0))
+
+
 class UseReturnsNumbers(CutBy):
     def use(self, k):
         return self.parts[k]
@@ -239,6 +246,7 @@ WRONG = [
     ("04.1", "raised", AsksForAllAtOnce),
     ("04.1", "no_view", SharedByAll),
     ("04.1", "never_stops", GoesRound),
+    ("04.1", "wrong_seed", NextShare),
     ("04.1", "no_view", CopiesTheSamples),
     ("04.2", "no_loader", returns_nothing),
     ("04.2", "wrong_batch", returns_the_share),

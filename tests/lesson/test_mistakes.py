@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pllab.lesson.exercise import Wrong
 from pllab.lesson.mistakes import Mistake, compare, must_refuse, retold, two_numbers
+from tests.lesson.judge import judged
 
 NUMBERS = [(2,), (3,), (5,)]
 TWICE = Mistake("twice", "Double it, and do not square it.", like=lambda n: n * n)
@@ -103,9 +104,9 @@ def test_what_must_be_refused_and_is_not_is_shown(call, hint_id, sentence):
     assert wrong.value.sentence.startswith(sentence)
 
 
-def test_a_refusal_is_returned_and_a_stub_is_none():
+def test_a_refusal_is_returned_and_what_is_left_out_is_none():
     assert str(must_refuse(lambda: int("x"), "x", "taken")).startswith("invalid literal")
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(Wrong, match="raised NotImplementedError"):
         must_refuse(_stub, "x", "taken")
 
 
@@ -122,6 +123,20 @@ def retold_to(error, **how):
 def test_what_is_refused_gets_another_hint_where_its_sentence_has_the_words():
     assert retold_to(Wrong("raised", "It raised.")) == ("other", "It raised. Leave it alone.")
     assert retold_to(Wrong("wrong", "It gave 3."), known_by="raised") == ("wrong", "It gave 3.")
+    assert retold_to(Wrong("raised", "It raised."), of="raised") == ("other", "It raised. Leave it alone.")
+    assert retold_to(Wrong("wrong", "It gave 'raised'."), of="raised") == ("wrong", "It gave 'raised'.")
+
+
+def test_what_is_retold_keeps_the_line_of_the_function():
+    verdict = judged("07.2", refuses_equal_costs)
+    assert verdict.hint_id == "refused"
+    assert 'of refuses_equal_costs: raise ValueError("equal costs")' in verdict.first.where
+
+
+def refuses_equal_costs(costs, num_stages):
+    if len(set(costs)) < len(costs):
+        raise ValueError("equal costs")
+    return [1] * (num_stages - 1) + [len(costs) - num_stages + 1]
 
 
 def test_two_numbers_are_read_whatever_they_come_in():

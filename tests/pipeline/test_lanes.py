@@ -1,7 +1,6 @@
 import copy
 import gc
 import threading
-import time
 import weakref
 
 import pytest
@@ -182,13 +181,6 @@ def test_a_lane_waits_as_long_as_actions_end_elsewhere() -> None:
     with LaneExecutor(gpipe(16, 1), stages, mse, timeout_s=1.2) as executor:
         timeline = executor.step(torch.randn(2, 6), torch.randn(2, 6)).timeline
     assert timeline.makespan > 1.2 and len(timeline.spans) == 32
-
-
-def test_lanes_that_work_at_the_same_time_have_one_deadline_together() -> None:
-    """Each ends 0.1 s after the one before it, which is within 0.3 s, and the last 0.8 s after the start."""
-    with LaneExecutor(gpipe(8, 1), linears(8), mse, timeout_s=0.3) as executor:
-        with pytest.raises(TimeoutError, match="a lane is not done after 0.3 s"):
-            executor.on_each_lane(lambda rank: time.sleep(0.1 * (rank + 1)))
 
 
 def test_nothing_is_left_after_close() -> None:
@@ -389,32 +381,3 @@ def test_what_is_missing_or_of_a_wrong_type_is_named() -> None:
             executor.step(x, x)
     with pytest.raises(ValueError, match="timeout_s is -1; give the longest wait"):
         LaneExecutor(gpipe(2, 2), linears(2), mse, timeout_s=-1)
-
-
-def test_other_work_runs_on_the_thread_of_every_lane_at_the_same_time() -> None:
-    """Each waits for the other, so one after the other would not end."""
-    together, seen = threading.Barrier(2), {}
-
-    def work(rank: int) -> None:
-        together.wait(timeout=30)
-        seen[rank] = threading.current_thread().name
-
-    def fail(rank: int) -> None:
-        if rank:
-            raise OSError("no memory")
-
-    x = torch.randn(2, 6)
-    with LaneExecutor(gpipe(2, 2), linears(2), mse) as executor:
-        executor.on_each_lane(work)
-        with pytest.raises(OSError, match="no memory"):
-            executor.on_each_lane(fail)
-        assert executor.step(x, x).timeline.num_ranks == 2
-    assert seen == {0: "pllab-cpu:0", 1: "pllab-cpu:1"}
-
-
-def test_other_work_that_does_not_end_is_an_error_and_not_a_wait() -> None:
-    stop = threading.Event()
-    with LaneExecutor(gpipe(2, 2), linears(2), mse, timeout_s=0.1) as executor:
-        with pytest.raises(TimeoutError, match="a lane is not done after 0.1 s; allow more time with timeout_s="):
-            executor.on_each_lane(lambda rank: stop.wait(30))
-        stop.set()

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -309,20 +310,34 @@ def test_batch_normalisation_that_always_takes_the_rows_at_hand_is_refused_in_ev
             pipe(torch.randn(4, 4))
 
 
-def test_a_buffer_made_under_inference_mode_is_recomputed() -> None:
+def test_a_stage_with_a_sparse_buffer_and_one_made_under_inference_mode_is_recomputed() -> None:
     with torch.inference_mode():
         scale = torch.ones(4)
     kept = nn.Linear(4, 4)
     kept.register_buffer("scale", scale)
+    kept.register_buffer("edges", torch.eye(4).to_sparse())
     with Pipe.from_partitions([nn.Sequential(kept)], ["cpu:0"], 2, recompute=True) as pipe:
         pipe(torch.randn(4, 4)).sum().backward()
     assert kept.weight.grad is not None
 
 
-class Counts(nn.Linear):
-    """Counts its forwards in a buffer, which it changes or replaces; what it makes may depend on it."""
+class _Times(torch.autograd.Function):
+    """The same forward whatever the factor, and a gradient that depends on it."""
 
-    def __init__(self, in_place: bool, depends: bool) -> None:
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        ctx.factor = float(factor)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.factor * grad, None
+
+
+class Counts(nn.Linear):
+    """Counts its forwards in a buffer, which it changes or replaces; what it makes, or its gradient, depends on it."""
+
+    def __init__(self, in_place: bool, depends: str) -> None:
         super().__init__(4, 4)
         self.register_buffer("calls", torch.zeros(()))
         self.in_place, self.depends = in_place, depends
@@ -332,23 +347,26 @@ class Counts(nn.Linear):
             self.calls += 1
         else:
             self.calls = self.calls + 1
-        return super().forward(x) * (self.calls if self.depends else 1)
+        calls, y = self.calls.clone(), super().forward(x)
+        if self.depends == "sign":
+            return y * (-1) ** calls
+        return y * calls if self.depends == "result" else _Times.apply(y, calls)
 
 
+@pytest.mark.parametrize("depends", ["result", "sign", "gradient"])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_recomputation_changes_a_buffer_once_for_each_micro_batch_as_without_it(in_place: bool) -> None:
-    counts = Counts(in_place, depends=False)
-    with Pipe.from_partitions([nn.Sequential(counts)], ["cpu:0"], 2, recompute=True) as pipe:
-        for batch in (1, 2):
-            pipe(torch.randn(4, 4)).sum().backward()
-            assert counts.calls == 2 * batch and counts.calls is counts.get_buffer("calls")
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-def test_recomputation_refuses_a_stage_whose_result_depends_on_the_buffer_it_changes(in_place: bool) -> None:
-    with Pipe.from_partitions([nn.Sequential(Counts(in_place, depends=True))], ["cpu:0"], 2, recompute=True) as pipe:
-        with pytest.raises(ValueError, match="stage 0 computed micro-batch . again and got another result; .*no state"):
-            pipe(torch.randn(4, 4)).sum().backward()
+def test_recomputation_starts_from_the_buffers_of_its_micro_batch_and_changes_none(
+    in_place: bool, depends: str
+) -> None:
+    plain = Counts(in_place, depends)
+    ours, batches = copy.deepcopy(plain), torch.randn(2, 4, 4)
+    for part in batches.flatten(0, 1).split(2):
+        plain(part).sum().backward()
+    with Pipe.from_partitions([nn.Sequential(ours)], ["cpu:0"], 2, recompute=True) as pipe:
+        for number, batch in enumerate(batches, start=1):
+            pipe(batch).sum().backward()
+            assert ours.calls == 2 * number and ours.calls is ours.get_buffer("calls")
+    torch.testing.assert_close(ours.weight.grad, plain.weight.grad)
 
 
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b, zb_h1])

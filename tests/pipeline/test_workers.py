@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -83,6 +84,14 @@ def test_compute_does_not_wait_for_ever() -> None:
         compute([Task(partial(release.wait, 5))], workers.in_queues, workers.out_queues, 0.05)
     release.set()
     workers.close()
+
+
+def test_tasks_that_run_at_the_same_time_have_one_deadline_together() -> None:
+    """Each ends 0.1 s after the one before it, which is within 0.3 s, and the last 0.8 s after the start."""
+    tasks = [Task(partial(time.sleep, 0.1 * (number + 1))) for number in range(8)]
+    with create_workers([f"cpu:{number}" for number in range(8)]) as queues:
+        with pytest.raises(TimeoutError, match="a lane is not done after 0.3 s"):
+            compute(tasks, *queues, 0.3)
 
 
 def test_compute_waits_as_long_as_something_ends() -> None:

@@ -49,6 +49,13 @@ def test_modes_in_one_process_have_the_losses_of_one_device(name, single, tmp_pa
     assert_same_losses(result, single)
 
 
+def test_a_folder_in_the_place_of_the_result_is_told_before_a_step(tmp_path):
+    config = TrainConfig(**SGD, dataset="numbers", workdir=str(tmp_path))
+    (tmp_path / f"{config.run_name}.json").mkdir()
+    with pytest.raises(ValueError, match="single.*json' is a folder, and the results go into a file of that name"):
+        train(config)
+
+
 def test_a_last_batch_of_fewer_rows_than_micro_batches_is_learned_from_too(tmp_path):
     options = {**SGD, "samples_per_epoch": 18, "dataset": "numbers", "bleu": False, "workdir": str(tmp_path)}
     alone = train(TrainConfig(**options))

@@ -185,7 +185,7 @@ def the_mean(average_gradients: Average) -> None:
 @case("frozen and unused parameters, whose grad is None on all ranks, are left alone")
 def skipped(average_gradients: Average) -> None:
     for kind in ("frozen", "unused"):
-        with retold("none_gradient", f"What is {kind} has grad None on all ranks.", known_by=" raised "):
+        with retold("none_gradient", f"What is {kind} has grad None on all ranks.", of="raised"):
             _compare(average_gradients, kind)
 
 

@@ -186,7 +186,7 @@ def few_messages(average_flat: AverageFlat) -> None:
 
 @case("a model without any gradient sends nothing")
 def nothing(average_flat: AverageFlat) -> None:
-    with retold("nothing_to_send", "There is nothing to lay side by side.", known_by=" raised "):
+    with retold("nothing_to_send", "There is nothing to lay side by side.", of="raised"):
         seen = seen_in_call(average_on_ranks, average_flat, _PLAN, _SIZE, "no gradient")
     if sent := seen[0].messages:
         raise Wrong("nothing_to_send", f"A model without any gradient sent {len(sent)} message(s); right is none.")

@@ -116,7 +116,7 @@ _MISTAKES = (
 
 
 def _judge(balance: Balance, questions: Sequence[Question], mistakes: Sequence[Mistake] = ()) -> None:
-    with retold("refused", "There are enough layers for that.", known_by="raised ValueError"):
+    with retold("refused", "There are enough layers for that.", of="raised", known_by="raised ValueError"):
         compare(
             balance,
             questions,

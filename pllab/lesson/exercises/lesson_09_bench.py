@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from pllab.lesson.exercise import Wrong
-from pllab.lesson.exercises.tensors import close, told
+from pllab.lesson.exercises.tensors import difference, told
 from pllab.pipeline import Task, Workers
 
 Gradients = dict[str, torch.Tensor | None]
@@ -45,8 +45,10 @@ def met(meeting: threading.Barrier, meeting_s: float) -> bool:
 def judge_gradients(asked: str, gradients: Gradients, right: Gradients) -> None:
     """Refuse gradients that are not the right ones, and show the number that is most wrong."""
     for name, gradient in gradients.items():
-        if not close(gradient, right[name], rtol=1e-4, atol=1e-5):
-            raise Wrong("wrong", f"{asked} the gradient of {name} is {told(gradient, right[name])}.")
+        its = right[name]
+        assert its is not None, name
+        if difference(gradient, its, rtol=1e-4, atol=1e-5):
+            raise Wrong("wrong", f"{asked} the gradient of {name} is {told(gradient, its)}.")
 
 
 def judge_loss(asked: str, got: Any, right: float) -> None:

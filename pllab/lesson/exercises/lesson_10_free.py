@@ -137,10 +137,14 @@ def _of_the_batch(where: str, *, sums_losses: bool = False, sums_gradients: bool
     return total.item() * (m if sums_losses else 1), stage.gradients()
 
 
-def _result(ran: Ran, _: str) -> tuple[float, Gradients]:
+def _result(ran: Ran, where: str) -> tuple[float, Gradients]:
     if isinstance(ran.result, bool) or not isinstance(ran.result, float | int):
         told = f"Your function returned {ran.result!r:.80}; return the loss of the batch as a Python number."
         raise Wrong("no_number", told)
+    if others := {gradient.dtype for gradient in ran.gradients if gradient is not None} - {torch.float32}:
+        raise Wrong(
+            "wrong_result", f"For {where} a gradient is of {others.pop()}; right is torch.float32, as the stage had."
+        )
     return float(ran.result), ran.gradients
 
 

@@ -13,7 +13,7 @@ from pllab import comm
 from pllab.lesson.exercise import Wrong, case
 from pllab.lesson.exercises.failures import seen_in_call
 from pllab.lesson.exercises.ranks import Attempt, Watch, until_one_fails
-from pllab.lesson.exercises.tensors import alike, compare_tensors
+from pllab.lesson.exercises.tensors import compare_tensors, identical
 from pllab.lesson.mistakes import Mistake, retold
 
 Finish = Callable[[torch.Tensor, slice, Any, Any], Any]
@@ -155,7 +155,7 @@ def _judge(finish: Finish, places: Sequence[str]) -> None:
 
     def is_dp_first(shares: torch.Tensor, words: str) -> bool:
         one = _attempts(finish, words)[0]  # who ties a part of the weight first may end with the same numbers
-        return one.messages[0].group == one.value.dp and alike(shares, _after(words, _scatter, _tie))
+        return one.messages[0].group == one.value.dp and identical(shares, _after(words, _scatter, _tie))
 
     compare_tensors(
         lambda words: torch.stack([one.value.share for one in _attempts(finish, words)]),
@@ -163,4 +163,5 @@ def _judge(finish: Finish, places: Sequence[str]) -> None:
         lambda words: _after(words, _tie, _scatter),
         [Mistake("wrong_order", _DP_FIRST, when=is_dp_first), *_MISTAKES],
         asked="the shares of the four ranks, one in each row, with {},",
+        same=identical,  # whole numbers
     )

@@ -31,12 +31,15 @@ def alike(got: Any, right: torch.Tensor) -> bool:
 
 
 def told(got: Any, right: Any) -> str:
-    """The largest difference: `told(tensor([1.0, 2.5]), tensor([1.0, 2.0]))` is "2.5 at [1]; right is 2"."""
+    """The largest difference: `told(tensor([1.0, 2.5]), tensor([1.0, 2.0]))` is "2.5 at [1]; right is 2".
+
+    Where the numbers are the same but for rounding, it is the dtypes that differ.
+    """
     if not isinstance(got, torch.Tensor) or not isinstance(right, torch.Tensor) or got.shape != right.shape:
         return f"{_in_words(got)}; right is {_in_words(right)}"
-    difference = (got.double() - right.double()).abs().nan_to_num(torch.inf)
-    if not difference.any():
+    if got.dtype != right.dtype and close(got, right):
         return f"a tensor of {got.dtype}; right is {right.dtype}"
+    difference = (got.double() - right.double()).abs().nan_to_num(torch.inf)
     place = torch.unravel_index(difference.argmax(), got.shape)
     mine, wanted = got[place].item(), right[place].item()
     digits = next((each for each in (4, 7, 10) if f"{mine:.{each}g}" != f"{wanted:.{each}g}"), 17)
