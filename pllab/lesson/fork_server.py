@@ -89,13 +89,11 @@ class ForkServer:
 
     def __init__(self, *modules: str, home: Path | None = None, within: Sequence[str] = ()) -> None:
         self._home, self._is_within = home, bool(within)
-        self._folder = tempfile.TemporaryDirectory(prefix="pllab-forks-", dir=home, ignore_cleanup_errors=True)
         self._door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._door.settimeout(_START_S)
         with other_end:
-            place, descriptor = Path(self._folder.name), other_end.fileno()
+            descriptor, no_folder = other_end.fileno(), Path(os.devnull)
             words = ("pllab.lesson.fork_server:serve", str(descriptor), *modules)
-            self._process = processes.start_child(place, *words, pass_fds=[descriptor], within=within)
+            self._process = processes.start_child(no_folder, *words, pass_fds=[descriptor], within=within)
 
     def start(
         self,
@@ -163,7 +161,6 @@ class ForkServer:
         """End the fork server's own process; children that still run keep their leash."""
         self._door.close()
         processes.end_children([self._process])
-        self._folder.cleanup()
 
     def _number_here(self, pid: int) -> int:
         """The number of a child outside, since a namespace has its own; -1 for one that has ended."""

@@ -1,7 +1,8 @@
 """Where handed-in code runs: behind bubblewrap, with limits, and watched.
 
     grade                outside; it opens nothing that the sandbox wrote by its name to write
-      bubblewrap         processes, network, and shared memory of its own; it reads files and writes in one folder
+      bubblewrap         processes, network, and shared memory of its own; it writes in one folder, and of homes,
+                         temporary files, sockets and hand-ins it sees only what this Python needs
         fork server      imports once
           extraction, answering, its ranks
 
@@ -12,10 +13,12 @@ same runs without bubblewrap, `fenced=False`.
 
 import os
 import re
+import site
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +33,11 @@ from pllab.lesson.fork_server import ForkServer
 _LOOK_S = 0.1
 _LEAVE_S = 2.0  # how long what has ended may take to leave
 _REMOVE_S = 300.0
-_THREADS_EACH = 50
+_THREADS_EACH = 100  # more than a rank on a machine with many cores has
 _SLACK_BYTES = 12 << 30  # address space that torch and its threads map and never use
 _MOST_FILE_BYTES = 256 << 20
 _KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")  # of the owner's variables
+_HIDDEN = ("/home", "/root", "/run", "/tmp", "/var/tmp")
 _WALL = (
     *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
     *("--cap-drop", "ALL"),  # root would keep the right to mount, and mount its way out
@@ -83,11 +87,13 @@ class Sandbox:
             child = sandbox.server().start(sandbox.scratch, "my_module:main")
             child.wait(20.0)
         sandbox.breach    # "took more than 4 GiB of memory", or empty
+
+    hidden: folders that nobody there sees, besides the owner's.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, hidden: Iterable[Path] = ()) -> None:
         self.breach = ""
-        self._limits = limits
+        self._limits, self._hidden = limits, hidden
         self._server: ForkServer | None = None
         self._over = threading.Event()
 
@@ -117,12 +123,13 @@ class Sandbox:
         return self._server
 
     def sweep(self) -> None:
-        """End what was left running, with the fork server, and also one that was stopped."""
+        """End what was left running, and the fork server with it, or because it was stopped."""
         if self._server is None:
             return
+        first, *others = self._processes(self._server) or [None]
         with suppress(psutil.NoSuchProcess):
-            first, *others = self._processes(self._server)
-            if psutil.wait_procs(others, timeout=_LEAVE_S)[1] or first.status() == psutil.STATUS_STOPPED:
+            is_stopped = first is not None and first.status() == psutil.STATUS_STOPPED
+            if psutil.wait_procs(others, timeout=_LEAVE_S)[1] or is_stopped:
                 self._end()
 
     def _command(self) -> list[str]:
@@ -134,11 +141,10 @@ class Sandbox:
         command += ["prlimit", f"--as={memory + _SLACK_BYTES}", f"--fsize={_MOST_FILE_BYTES}", "--core=0"]
         if not self._limits.fenced:
             return command
-        hidden = _hidden()
-        wall = [*_WALL, "--proc", "/proc", "--size", str(memory), "--tmpfs", "/dev/shm"]
-        wall += [word for place in hidden for word in ("--tmpfs", place)]
+        hidden = _hidden(self._hidden)
+        wall = [*_WALL, "--proc", "/proc", "--size", str(memory), "--tmpfs", "/dev/shm", *_view(hidden)]
         wall += [word for place in (str(home), str(self.scratch)) for word in ("--bind", place, place)]  # tmp stays put
-        return [*command, *wall, *(word for place in ("/dev", *hidden) for word in ("--remount-ro", place))]
+        return [*command, *wall, *(word for place in ("/dev", *hidden) for word in ("--remount-ro", str(place)))]
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
@@ -170,13 +176,40 @@ class Sandbox:
         return _below(server)[2 if self._limits.fenced else 0 :]  # bubblewrap's own; a name could be anybody's
 
 
-def _hidden() -> list[str]:
-    """Folders of the owner, with the sockets of other programs, of which this Python needs nothing."""
-    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    needed = [sys.executable, sys.prefix, sys.base_prefix, *os.environ.get("LD_LIBRARY_PATH", "").split(":"), *files]
-    kept = [path for each in needed if each for path in (Path(each).absolute(), Path(each).resolve())]
-    places = {Path(place).resolve() for place in ("/run", "/tmp", "/var/tmp", tempfile.gettempdir(), Path.home())}
-    return [str(one) for one in sorted(places) if one.is_dir() and not any(path.is_relative_to(one) for path in kept)]
+def _hidden(more: Iterable[Path]) -> list[Path]:
+    """The folders that are empty behind the wall."""
+    places = {Path(place).resolve() for place in (*_HIDDEN, tempfile.gettempdir(), Path.home(), *more)}
+    return sorted(place for place in places if place.is_dir() and place.name)
+
+
+def _view(hidden: Sequence[Path]) -> list[str]:
+    """The words that empty these folders and put back what this Python needs; a folder comes before those in it."""
+    words = {place: ("--tmpfs", str(place)) for place in hidden}
+    last = Path(os.devnull)
+    for path in sorted({path for needed in _needed() for path in _led_to(needed)}):
+        if not path.is_relative_to(last) and any(path.is_relative_to(place) for place in hidden):
+            last = path
+            link = ("--symlink", str(path.readlink())) if path.is_symlink() else ("--ro-bind", str(path))
+            words[path] = (*link, str(path))
+    return [word for _, some in sorted(words.items()) for word in some]
+
+
+def _needed() -> Iterator[Path]:
+    """This Python with its packages, and what else is imported."""
+    places = [sys.executable, sys.prefix, sys.base_prefix, site.getusersitepackages()]
+    places += os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    for name, module in list(sys.modules.items()):
+        if "." not in name:
+            places += getattr(module, "__path__", None) or [getattr(module, "__file__", None) or ""]
+    yield from (Path(place).absolute() for place in places if place and Path(place).exists())
+
+
+def _led_to(path: Path) -> Iterator[Path]:
+    """A path, the links behind it, and its end."""
+    yield path
+    if path.is_symlink():
+        yield from _led_to(Path(os.path.normpath(path.parent / path.readlink())))
+    yield path.resolve()
 
 
 def _below(server: ForkServer) -> list[psutil.Process]:
