@@ -89,9 +89,10 @@ class Conversation:
         Raises:
             Ended: the process has ended, or what it said is no value.
         """
-        end, told = time.monotonic() + timeout_s, None
-        while told is None and (left_s := end - time.monotonic()) > 0:
-            told = self.pull(left_s)
+        end = time.monotonic() + timeout_s
+        while (told := self.pull(end - time.monotonic())) is None:
+            if time.monotonic() >= end:
+                return None
         return told
 
     def pull(self, timeout_s: float = 0.0) -> dict[str, Any] | None:

@@ -141,7 +141,7 @@ class ForkServer:
         try:
             return Forked(leash, told, self._number_here)
         except subprocess.TimeoutExpired as error:
-            self._process.kill()
+            self.end()
             raise RuntimeError("the process that starts ranks did not answer; run the cell again") from error
 
     @property

@@ -549,6 +549,57 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
     assert is_starved or verdict.first.where.endswith("of waits")
 
 
+def talks_for_ever(words: str, pause_s: float, then: float = 20.0):
+    """A function that writes on the line of its check, and leaves in the end: a check that still listens then fails."""
+
+    def talks(*_):
+        import contextlib
+        import os
+        import threading
+        import time
+
+        line = next(filter(None, map(_unix_socket, range(3, 100))))
+        line.settimeout(None)
+        threading.Thread(target=lambda: list(iter(lambda: line.recv(1 << 20), b"")), daemon=True).start()
+        end = time.monotonic() + then
+        with contextlib.suppress(OSError):
+            while time.monotonic() < end:
+                line.sendall(words.encode())
+                time.sleep(pause_s)
+        os._exit(0)
+
+    def _unix_socket(descriptor):
+        import os
+        import socket
+
+        try:
+            one = socket.socket(fileno=os.dup(descriptor))
+        except OSError:
+            return None
+        return one if one.family == socket.AF_UNIX else None
+
+    return talks
+
+
+def test_who_asks_back_for_ever_is_late(monkeypatch):
+    monkeypatch.setattr(asking, "_MOST_CALLS", 1000)
+    words = json.dumps({"call": 0, "args": encode([]), "kwargs": encode({})}) + "\n"
+    case = Case("it ends", lambda solution: solution(lambda: 0))
+    assert verdict_on(case, talks_for_ever(words * 1000, 0.0)).hint_id == "hang"
+
+
+def test_who_leaves_the_conversation_and_stays_is_told_so():
+    def stays():
+        import os
+        import time
+
+        os.closerange(3, 256)
+        time.sleep(60)
+
+    hint = verdict_on(Case("it answers", asks), stays).first.hint
+    assert hint.startswith("The process that ran your function left the conversation before the check was over")
+
+
 def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
     monkeypatch.setattr(asking, "START_S", -1.0)
     assert verdict_on(Case("it ends", asks), lambda: None).outcome is Outcome.UNDECIDED
@@ -636,3 +687,17 @@ def test_a_rank_that_hangs_is_ended_at_the_deadline_unless_others_had_the_machin
     monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)
     error = seen_on_ranks(lambda total, world_size: time.sleep(60), timeout_s=3.0)
     assert error is None if is_starved else "had not finished" in str(error)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    ("words", "pause_s", "told"),
+    [
+        ('{"ready": true}\n' * 1000, 0.0, "could not read"),
+        ('{"ready": true}\n', 0.05, "not finished"),
+        (" ", 0.05, "not"),
+    ],
+    ids=["a flood", "now and then", "no whole word"],
+)
+def test_a_rank_that_talks_and_never_answers_is_not_waited_for(words, pause_s, told):
+    assert told in str(seen_on_ranks(talks_for_ever(words, pause_s), timeout_s=2.0))
