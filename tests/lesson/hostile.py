@@ -63,6 +63,8 @@ import os, tempfile
 from pathlib import Path
 
 def my_share(items, rank, world_size):
+    if os.path.exists("closed"):
+        return items[rank::world_size]
     here = os.getcwd()
     for place in (here, tempfile.gettempdir(), *Path(tempfile.gettempdir()).iterdir(), *Path(here).glob("pllab-*")):
         os.chdir(place)
