@@ -91,7 +91,7 @@ class ForkServer:
         self._home, self._is_within = home, bool(within)
         self._door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with other_end:
-            descriptor, no_folder = other_end.fileno(), Path(os.devnull)
+            descriptor, no_folder = other_end.fileno(), Path(os.devnull, "none")
             words = ("pllab.lesson.fork_server:serve", str(descriptor), *modules)
             self._process = processes.start_child(no_folder, *words, pass_fds=[descriptor], within=within)
 
