@@ -178,13 +178,13 @@ class Sandbox:
 
 def _hidden(more: Iterable[Path]) -> list[Path]:
     """The folders that are empty behind the wall."""
-    places = {Path(place).resolve() for place in (*_HIDDEN, tempfile.gettempdir(), Path.home(), *more)}
+    places = {Path(place).resolve() for place in (*_HIDDEN, tempfile.gettempdir(), str(Path.home()), *map(str, more))}
     return sorted(place for place in places if place.is_dir() and place.name)
 
 
 def _view(hidden: Sequence[Path]) -> list[str]:
     """The words that empty these folders and put back what this Python needs; a folder comes before those in it."""
-    words = {place: ("--tmpfs", str(place)) for place in hidden}
+    words: dict[Path, tuple[str, ...]] = {place: ("--tmpfs", str(place)) for place in hidden}
     last = Path(os.devnull)
     for path in sorted({path for needed in _needed() for path in _led_to(needed)}):
         if not path.is_relative_to(last) and any(path.is_relative_to(place) for place in hidden):
