@@ -2,13 +2,14 @@
 # make test   everything: style, types, unit tests, then every notebook
 # make check  style and types alone
 # make exhaustive   the long tests that make test leaves out
+# make site   the lessons and the bubble studio as pages, in build/site
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit unit-waiting unit-computing notebooks notebooks-first notebooks-second exhaustive exhaustive-exercises exhaustive-solutions exhaustive-others publish clean
+.PHONY: lab test check unit unit-waiting unit-computing notebooks notebooks-first notebooks-second exhaustive exhaustive-exercises exhaustive-solutions exhaustive-others publish site clean
 
 lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
@@ -58,6 +59,9 @@ exhaustive-solutions: .venv/test.stamp
 
 exhaustive-others: .venv/test.stamp
 	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(addprefix --ignore=,$(EXERCISES) $(SOLUTIONS))
+
+site: .venv/lab.stamp # opens in any browser: build/site/index.html
+	$(BIN)/python -m pllab.lesson.site build/site notebooks
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
 	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb

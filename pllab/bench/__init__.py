@@ -6,7 +6,8 @@ roofline.py        this machine's limits, GPT-2's operations, and what bounds ea
 message_costs.py   what a message costs, gradients in few or many, over a slow link    lesson 06
 cut_steps.py       the layers of a GPT-2, and what ways to cut them gain               lesson 07
 zero_steps.py      what ZeRO's stages hold and send                                    lesson 13
-entrants.py        whole trainings, and racing.py: in turn, with reasons               lesson 16
+entrants.py        whole trainings; racing.py: in turn, with reasons                   lesson 16
+missing_time.py    where a pipe loses time against its prediction                      lesson 16
 rivals.py          ours against PyTorch's class for the same job                       bench data-parallel, fsdp, tensor
 pipeline_steps.py  the pipe, one lane, PyTorch's pipeline, and the machine             bench pipeline
 fidelity.py        predicted against measured                                          bench fidelity

@@ -23,15 +23,12 @@ from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layer_costs, laye
 from pllab.models.layers import cut
 from pllab.parallel import DataParallel
 from pllab.pipeline import Pipe, balance, create_workers
-from pllab.schedule import Schedule
-from pllab.simulate import Costs, simulate
-from pllab.timeline import Timeline
 
 Rows = Sequence[tuple[torch.Tensor, torch.Tensor]]
 Train = Callable[..., Sequence[float]]
 
-_LANES = ("cpu:0", "cpu:1")
-_NUM_MICROBATCHES = 8  # of a pipeline that races
+LANES = ("cpu:0", "cpu:1")
+NUM_MICROBATCHES = 8  # of a pipeline that races
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Track:
     @property
     def sizes(self) -> list[int]:
         """How many layers each of two stages has, balanced."""
-        return balance(layer_costs(self._config, len(self.dataset[0][0])), len(_LANES))
+        return balance(layer_costs(self._config, len(self.dataset[0][0])), len(LANES))
 
     @property
     def tokens(self) -> int:
@@ -84,7 +81,7 @@ def package_entrants(track: Track) -> dict[str, Entrant]:
         "two threads": Entrant(two_threads),
         "data parallel": Entrant(data_parallel, num_ranks=2),
         "naive model parallel": Entrant(partial(piped, track.sizes, 1)),
-        "pipeline": Entrant(partial(piped, track.sizes, _NUM_MICROBATCHES)),
+        "pipeline": Entrant(partial(piped, track.sizes, NUM_MICROBATCHES)),
     }
 
 
@@ -93,7 +90,7 @@ def own_entrants(track: Track, mine: Callable[[str], Any]) -> tuple[dict[str, En
 
     `mine("05.4")` is a whole training on two ranks, `mine("09.5")` a `pipe_step`; `mine` raises ValueError otherwise.
     """
-    split_size = -(-len(track.dataset) // _NUM_MICROBATCHES)
+    split_size = -(-len(track.dataset) // NUM_MICROBATCHES)
     made: dict[str, Callable[[], Entrant]] = {
         "your data parallel": lambda: Entrant(mine("05.4"), num_ranks=2),
         "your pipe": lambda: Entrant(partial(stepped, mine("09.5"), track.sizes, split_size)),
@@ -105,24 +102,6 @@ def own_entrants(track: Track, mine: Callable[[str], Any]) -> tuple[dict[str, En
         except ValueError as error:
             missing.append(f"{name} does not run: {error}")
     return entrants, missing
-
-
-def shortest_step(track: Track, num_microbatches: int, repeats: int = 5) -> tuple[Timeline, Schedule]:
-    """The fastest of some steps of a pipeline, and what it ran: other programs only ever add time."""
-    batch, timelines = batch_of(track.dataset, len(track.dataset)), []
-    with _pipe(track.model(), track.sizes, num_microbatches) as pipe:
-        for _ in range(repeats):
-            pipe(batch).mean().backward()
-            timelines.append(pipe.last_timeline)
-        return min(timelines, key=lambda timeline: timeline.makespan), pipe.schedule
-
-
-def predicted_step(in_turn: Timeline, order: Schedule) -> Timeline:
-    """Simulate a pipeline from a step whose stages ran in turn: each of its boxes cut into equal micro-batches."""
-    count = order.num_microbatches
-    seconds = {(span.action.stage, str(span.action.kind)): span.duration / count for span in in_turn.spans}
-    stages = range(order.num_stages)
-    return simulate(order, Costs([seconds[j, "F"] for j in stages], [seconds[j, "B"] for j in stages], 0.0))
 
 
 def one_lane(
@@ -169,7 +148,7 @@ def piped(
 ) -> list[float]:
     """Two stages on two lanes of this process; with one micro-batch they run in turn: naive model parallel."""
     batch = batch_of(dataset, batch_size)
-    with _pipe(model, sizes, num_microbatches) as pipe:
+    with scored_pipe(model, sizes, num_microbatches) as pipe:
         return [loss.item() for loss in _descend(pipe, lambda: pipe(batch).mean(), num_steps, lr)]
 
 
@@ -187,7 +166,7 @@ def stepped(
 ) -> list[float]:
     """Train with a `pipe_step` of exercise 09.5, which runs forward and backward of a batch on worker lanes."""
     (ids, targets), stages = batch_of(dataset, batch_size), cut(list(model), sizes)
-    devices, losses = [torch.device(lane) for lane in _LANES], []
+    devices, losses = [torch.device(lane) for lane in LANES], []
     optimizer = torch.optim.SGD(model.parameters(), lr)
     with create_workers(devices) as (in_queues, out_queues):
         for _ in range(num_steps):
@@ -211,11 +190,15 @@ class RowLoss(nn.Module):
         return cross_entropy(self.head(hidden).transpose(1, 2), targets, reduction="none").mean(1)
 
 
-def _pipe(model: nn.Sequential, sizes: Sequence[int], num_microbatches: int) -> Pipe:
-    """A pipe whose last stage computes the loss of each row."""
+def scored_stages(model: nn.Sequential, sizes: Sequence[int]) -> list[nn.Sequential]:
+    """The stages of a model, of which the last one computes the loss of each row."""
     *layers, head = model
-    stages = cut([*layers, RowLoss(head)], sizes)
-    return Pipe.from_partitions(stages, list(_LANES), num_microbatches=num_microbatches)
+    return cut([*layers, RowLoss(head)], sizes)
+
+
+def scored_pipe(model: nn.Sequential, sizes: Sequence[int], num_microbatches: int) -> Pipe:
+    """A pipe of such stages on two lanes."""
+    return Pipe.from_partitions(scored_stages(model, sizes), LANES, num_microbatches=num_microbatches)
 
 
 def mean_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

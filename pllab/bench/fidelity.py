@@ -6,7 +6,7 @@ sides.
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,25 +18,20 @@ from pllab.bench.measure import Spread
 from pllab.bench.workloads import Layers, PipelineWorkload, row_loss
 from pllab.comm.devices import describe_machine
 from pllab.pipeline import LaneExecutor, calibrate
-from pllab.schedule import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
+from pllab.schedule import FAMILIES
 from pllab.simulate import simulate
 
 _WORKLOAD = PipelineWorkload(num_tokens=64)
 _LANES = 2
 _CALIBRATING = 6  # micro-batches of the step that calibrates: enough for a steady phase
-_FAMILIES: Mapping[str, Callable[[int, int], Schedule]] = {
-    "GPipe": gpipe,
-    "1F1B": one_f_one_b,
-    "interleaved": interleaved,
-    "ZB-H1": zb_h1,
-}
+_SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1")
 
 
 @dataclass(frozen=True)
 class FidelityBench:
     """Measured less predicted makespan as a share of the measured, round by round: above 0 the run was slower.
 
-    A case is a family of schedules with the number of micro-batches of a step, `"ZB-H1, m=4"`.
+    A case is a family of schedules with the number of micro-batches of a step, `"zb_h1, m=4"`.
     """
 
     workload: PipelineWorkload
@@ -95,13 +90,13 @@ def bench_fidelity(
 
 
 def _measure(
-    rank: int, world_size: int, workload: PipelineWorkload, microbatches: tuple[int, ...], repeats: int
+    _rank: int, _world_size: int, workload: PipelineWorkload, microbatches: tuple[int, ...], repeats: int
 ) -> FidelityBench:
     """Family by family: calibrate, predict its cases, measure them; `repeats` times after a round that warms up."""
-    del rank, world_size
     layers, errors = Layers(workload), defaultdict[str, tuple[float, ...]](tuple)
     for number in range(repeats + 1):
-        for family, make in _FAMILIES.items():
+        for name in _SCHEDULES:
+            make = FAMILIES[name].make
             stages = layers.stages(make(_LANES, 1).num_stages)
             batch = _batch(layers, _CALIBRATING)
             costs = calibrate(stages, *batch, row_loss, num_ranks=_LANES, num_microbatches=_CALIBRATING)
@@ -112,7 +107,7 @@ def _measure(
                     _, step = (executor.step(*_batch(layers, count)) for _ in range(2))
                 if number:
                     error = 1 - simulate(schedule, costs).makespan / step.timeline.makespan
-                    errors[f"{family}, m={count}"] += (error,)
+                    errors[f"{name}, m={count}"] += (error,)
     return FidelityBench(workload, dict(errors), {**describe_machine(), "engine": "real"})
 
 

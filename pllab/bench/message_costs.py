@@ -104,9 +104,8 @@ def bench_messages(workload: Workload = _GRADIENTS, repeats: int = 9) -> Message
     return comm.launch(_measure_messages, 2, workload, repeats, backend="gloo", timeout_s=_DEADLINE_S)[0]
 
 
-def _measure_messages(rank: int, world_size: int, workload: Workload, repeats: int) -> MessagesBench:
+def _measure_messages(_rank: int, world_size: int, workload: Workload, repeats: int) -> MessagesBench:
     """Measure on each rank, in step with the others; whole steps use equal models, and no weights are updated."""
-    del rank
     sizes = {str(size): partial(comm.all_reduce, torch.zeros(size // 4)) for size in SIZES}
     by_size = compare(sizes, 4 * repeats, 3, in_step=True)
     # The lower quartile, because other work on the machine only makes a message slower.

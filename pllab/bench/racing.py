@@ -85,18 +85,19 @@ class RaceResult:
         )
 
     def table(self) -> str:
-        """One line per entrant: speed-up with its range over the rounds, idle share and work; then `disturbed`."""
+        """One line per entrant: speed-up with its range over the rounds, idle share and work."""
         width = max(map(len, self.names))
-        lines = [f"{'real':{width}}  tokens/s  speed-up (range)       idle  work of one lane"]
+        lines = [f"{'real':{width}}  speed-up (range)       idle  work of one lane"]
         for name in self.names:
             ratios = self.speedups(name)
             span = f"{self.speedup(name):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})"
-            rate = self.comparison.tokens_per_s(name)
-            lines.append(f"{name:{width}}  {rate:8,.0f}  {span:21}  {self.idle(name):4.0%}  {self.work(name):.2f}x")
-        return "\n".join([*lines, *filter(None, [self.disturbed()])])
+            lines.append(f"{name:{width}}  {span:21}  {self.idle(name):4.0%}  {self.work(name):.2f}x")
+        return "\n".join(lines)
 
     def winner(self) -> str:
-        """Who won and why, in sentences; nobody, if others won rounds against the fastest."""
+        """Who won and why, in sentences; nobody if others won rounds against the fastest, or the run was disturbed."""
+        if told := self.disturbed():
+            return told
         first, *others = sorted(self.names, key=self.speedup, reverse=True)
         seconds = self.comparison.seconds
         level = [name for name in others if speedup(seconds[name], seconds[first]) is None]
@@ -192,11 +193,13 @@ def race(
     comparison, losses = replace(results[0][0], num_devices=NUM_DEVICES), results[0][1]
     check_same_losses(losses)
     comparison.check()
-    if board is not None:
-        for name in losses:
-            board.finish(name, [track.tokens / seconds for seconds in comparison.seconds[name]])
     cpu_s = {name: list(map(sum, zip(*(cpu[name] for *_, cpu in results), strict=True))) for name in losses}
-    return RaceResult(comparison, losses, cpu_s)
+    result = RaceResult(comparison, losses, cpu_s)
+    if board is not None:
+        for name, seconds in comparison.seconds.items():
+            verdict = "baseline" if name == comparison.baseline else f"{result.speedup(name):.2f}x"
+            board.finish(name, [track.tokens / each for each in seconds], verdict)
+    return result
 
 
 def _run_in_rank(

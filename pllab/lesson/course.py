@@ -113,13 +113,20 @@ def fill(text: str, lessons: Iterable[Lesson]) -> str:
 
     Example: `fill(Path("README.md").read_text(), read_course(Path("notebooks")))` is README again, if it is up to date.
     """
-    from pllab.bench.document import between_marks, table  # the bench loads slowly, and only this needs it
+    from pllab.bench.document import between_marks  # the bench loads slowly
+
+    return between_marks(text, "lessons", lambda _: table_of_lessons(lessons, "notebooks/"))
+
+
+def table_of_lessons(lessons: Iterable[Lesson], folder: str) -> str:
+    """A row for each lesson, in Markdown; its link is the notebook's name behind `folder`, as in "notebooks/"."""
+    from pllab.bench.document import table
 
     rows = [
-        (f"[{one.number} {one.title}](notebooks/{one.path.name})", " + ".join(map(str, one.sittings)), one.promise)
+        (f"[{one.number} {one.title}]({folder}{one.path.name})", " + ".join(map(str, one.sittings)), one.promise)
         for one in lessons
     ]
-    return between_marks(text, "lessons", lambda _: table(("Lesson", "Minutes", "You will"), rows, num_right=1))
+    return table(("Lesson", "Minutes", "You will"), rows, num_right=1)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -111,9 +111,11 @@ def initialise(model: "GPT2LMHeadModel", seed: int) -> Callable[[nn.Module], Non
     return fill
 
 
-def made_real(model: "GPT2LMHeadModelParallel", seed: int) -> "GPT2LMHeadModelParallel":
-    """Give a model on the meta device its memory, on the CPU, and its first values; tied weights stay tied."""
-    model.to_empty(device="cpu")
+def made_real(
+    model: "GPT2LMHeadModelParallel", seed: int, device: torch.device | str = "cpu"
+) -> "GPT2LMHeadModelParallel":
+    """Give a model on the meta device its memory and its first values; tied weights stay tied."""
+    model.to_empty(device=device)
     model.tie_weights()
     fill = initialise(model, seed)
     for module in model.modules():

@@ -27,11 +27,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from pllab import comm, models
-from pllab.data import partition_dataset
 from pllab.parallel.shards import join, part_of
-from pllab.train.config import TrainConfig
-from pllab.train.inputs import Corpus
-from pllab.train.updates import Part, Updates
+from pllab.train.inputs import Part, Updates
 
 if TYPE_CHECKING:
     from transformers import GPT2Config
@@ -107,18 +104,6 @@ def whole_states(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str
 def checkpoints_in(folder: Path) -> list[Path]:
     """The checkpoints of a run, the oldest first; other names are ignored."""
     return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name))
-
-
-def find_checkpoint(config: TrainConfig, corpus: Corpus, folder: Path) -> tuple[Path, Progress] | None:
-    """The checkpoint that a run goes on from, and what lies behind it; none if it begins anew.
-
-    Raises:
-        ValueError: as for `open_checkpoint`.
-    """
-    if not config.resume or (config.checkpoint and not checkpoints_in(folder)):
-        return None
-    num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
-    return open_checkpoint(folder, corpus.identity(config), num_steps)
 
 
 def open_checkpoint(

@@ -20,10 +20,10 @@ from pllab import comm
 from pllab.arguments import require, whole_number
 from pllab.comm.devices import synchronize
 from pllab.comm.shared_memory import held_for_others
-from pllab.show import Figure, figure
+from pllab.show import Figure, chart, figure
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import build_model
-from pllab.train.trainers import StepRecord, Trainer, make_trainer
+from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
 
 FROZEN = ("transformer.h.1.ln_1.weight",)
 SMALL: dict[str, Any] = {
@@ -92,23 +92,18 @@ class StrategyComparison:
 
     def picture(self) -> Figure:
         """Time against memory, every strategy a point."""
-        from matplotlib.figure import Figure as Canvas
-
-        fig = Canvas(figsize=(9.5, 5.5), layout="constrained")
-        axes = fig.add_subplot()
-        for number, row in enumerate(self.rows, start=1):
-            is_torch = "pytorch" in row.name
-            place = row.step_s * 1e3, row.peak_bytes / 2**20
-            marker, color = ("s", "#E69F00") if is_torch else ("o", "#0072B2")
-            axes.plot(*place, marker=marker, color=color, linestyle="none", label=f"{number} {row.name}")
-            axes.annotate(str(number), place, xytext=(5, 3), textcoords="offset points", fontsize=9)
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("milliseconds of a step (median)")
-        axes.set_ylabel("MiB of tensors on a rank (largest)")
-        axes.set_title("Strategies (real); circles ours, squares PyTorch's", loc="left")
-        points = ", ".join(f"{r.name} {r.step_s * 1e3:.0f} ms {r.peak_bytes / 2**20:.1f} MiB" for r in self.rows)
-        return figure(fig, f"Time against memory of {len(self.rows)} strategies: {points}")
+        with chart("milliseconds of a step (median)", "MiB of tensors on a rank (largest)", 9.5, 5.5) as axes:
+            for number, row in enumerate(self.rows, start=1):
+                place = row.step_s * 1e3, row.peak_bytes / 2**20
+                marker, color = ("s", "#E69F00") if "pytorch" in row.name else ("o", "#0072B2")
+                axes.plot(*place, marker=marker, color=color, linestyle="none", label=f"{number} {row.name}")
+                axes.annotate(str(number), place, xytext=(5, 3), textcoords="offset points", fontsize=9)
+            axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+            axes.set_ylim(bottom=0)
+            axes.set_title("Strategies (real); circles ours, squares PyTorch's", loc="left")
+            points = ", ".join(f"{r.name} {r.step_s * 1e3:.0f} ms {r.peak_bytes / 2**20:.1f} MiB" for r in self.rows)
+            canvas: Any = axes.figure
+            return figure(canvas, f"Time against memory of {len(self.rows)} strategies: {points}")
 
     def _line(self, row: Strategy, width: int) -> str:
         speed = f"{row.step_s * 1e3:7.1f}  {self.tokens / row.step_s:8,.0f}  {self.rows[0].step_s / row.step_s:7.2f}x"
@@ -236,16 +231,15 @@ def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZE
         num_steps: steps.
         frozen: how the names of the parameters begin that do not train.
     """
-    losses, seconds = list[float](), list[float]()
+    records, seconds = list[StepRecord](), list[float]()
 
     def take(trainer: Trainer, number: int) -> None:
         share = share_of(batch(number, config), config)
         comm.barrier()
         start = time.perf_counter()
-        record = trainer.step(share)
+        records.append(trainer.step(share))
         synchronize()
         seconds.append(time.perf_counter() - start)
-        losses.append(loss_of_all(record))
 
     gc.collect()  # what is freed in the recording would count there
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
@@ -261,14 +255,8 @@ def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZE
         take(trainer, number)
     parameters = {name: value.detach().clone() for name, value in trainer.gather().state_dict().items()}
     trainer.close()
+    losses, _ = losses_of_all(records, config.dp)
     return Trained(losses, seconds, _peak_bytes(recorded) - elsewhere, parameters)
-
-
-def loss_of_all(record: StepRecord) -> float:
-    """The loss of a step over the whole batch."""
-    pair = torch.tensor([float(record.loss_sum), float(record.num_targets)], dtype=torch.float64)
-    comm.all_reduce(pair)
-    return float(pair[0] / pair[1])
 
 
 def share_of(whole: dict[str, torch.Tensor], config: TrainConfig) -> dict[str, torch.Tensor]:
@@ -310,11 +298,7 @@ def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:
 
 
 def _rows(
-    rank: int,  # noqa: ARG001 - what launch calls
-    world_size: int,  # noqa: ARG001
-    configs: Sequence[TrainConfig],
-    num_steps: int,
-    frozen: tuple[str, ...],
+    _rank: int, _world_size: int, configs: Sequence[TrainConfig], num_steps: int, frozen: tuple[str, ...]
 ) -> list[tuple[Strategy, Trained]]:
     """A row and what was learned for each configuration; seconds and bytes are those of the rank that has most."""
     rows = []

@@ -167,11 +167,6 @@ class TrainConfig:
         """Whether the model's layers lie on several devices."""
         return self.mode in ("model_parallel", "pipeline") or self.pp > 1
 
-    @property
-    def is_pipelined(self) -> bool:
-        """Whether those devices work at the same time."""
-        return self.is_split and self.mode != "model_parallel"
-
     def share_of(self, rank: int) -> int:
         """Which of the dp shares of the data a rank works on: ranks along tp and pp have the same."""
         return rank // self.tp % self.dp
@@ -281,10 +276,11 @@ def _between_axes(config: TrainConfig) -> _Contradictions:
 def _in_the_pipeline(config: TrainConfig) -> _Contradictions:
     rows, schedule, parts = config.batch_size // config.dp, config.schedule, config.num_microbatches
     options = {"num_microbatches": parts, "recompute": config.recompute, "schedule": schedule != "gpipe"}
-    only = [name for name, value in options.items() if value and not config.is_pipelined]
+    is_pipelined = config.is_split and config.mode != "model_parallel"
+    only = [name for name, value in options.items() if value and not is_pipelined]
     yield bool(only), f"{' and '.join(only)} belong to mode pipeline, not to {config.mode}; leave them out"
     twice = f"accumulation is {config.accumulation} in a pipeline, where micro-batches are the accumulation"
-    yield config.is_pipelined and config.accumulation > 1, f"{twice}; give num_microbatches instead"
+    yield is_pipelined and config.accumulation > 1, f"{twice}; give num_microbatches instead"
     too_many = f"num_microbatches {parts} is more than the {rows} rows of a pipeline's batch"
     yield (parts or 1) > rows, f"{too_many}; give fewer micro-batches or a larger batch_size"
     if (limit := config.memory_limit) is not None:

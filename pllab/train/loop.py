@@ -22,7 +22,7 @@ from pllab.comm.devices import synchronize
 from pllab.data import Collate, partition_dataset
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
-from pllab.train.checkpoints import Progress, find_checkpoint, load_checkpoint, save_checkpoint
+from pllab.train.checkpoints import Progress, load_checkpoint, save_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.evaluation import bleu_score, validation_loss
 from pllab.train.inputs import Corpus, meta_model
@@ -36,19 +36,22 @@ from pllab.train.metrics import (
     reset_peak_memory,
 )
 from pllab.train.results import open_workdir
-from pllab.train.trainers import StepRecord, Trainer, make_trainer
+from pllab.train.trainers import StepRecord, Trainer, losses_of_all, make_trainer
 
 OnProgress = Callable[[dict[str, Any]], None]
 _SECONDS_BETWEEN_EVENTS = 0.1  # reading a loss waits for the GPU, so not after every step
 
 
-def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: OnProgress) -> RankOutcome:
+def train_rank(
+    config: TrainConfig, corpus: Corpus, folder: Path, found: tuple[Path, Progress] | None, on_progress: OnProgress
+) -> RankOutcome:
     """Train this rank's share of the configuration and return its measurements.
 
     Args:
         config: the same on every rank.
         corpus: the same on every rank.
         folder: the run's folder, for checkpoints.
+        found: the checkpoint to go on from, and what lies behind it; none begins anew.
         on_progress: called with a dictionary about ten times a second.
     """
     start = time.perf_counter()
@@ -56,7 +59,7 @@ def train_rank(config: TrainConfig, corpus: Corpus, folder: Path, on_progress: O
     trainer = make_trainer(config, corpus.tokenizer.vocab_size)
     try:
         loop = _Loop(config, corpus, folder, on_progress, trainer)
-        epochs, steps = loop.run()
+        epochs, steps = loop.run(found)
         return _outcome(loop, epochs, steps, start)
     finally:
         trainer.close()
@@ -81,10 +84,10 @@ class _Loop:
         self.loader = partition_dataset(*self.share, rows, self.config.batch_size, **options)
         self.validation = [self.collate.encode(example) for example in self.corpus.validation]
 
-    def run(self) -> tuple[list[EpochMetrics], list[StepMetrics]]:
-        """Train what no checkpoint has behind it."""
+    def run(self, found: tuple[Path, Progress] | None) -> tuple[list[EpochMetrics], list[StepMetrics]]:
+        """Train the steps that do not lie behind the checkpoint."""
         done, length, epochs, steps = 0, len(self.loader), list[EpochMetrics](), list[StepMetrics]()
-        if found := find_checkpoint(self.config, self.corpus, self.folder):
+        if found:
             path, (done, _) = found
             load_checkpoint(path, self.trainer.updates, self.trainer.mesh)
         self.trainer.updates.begin(self.config.num_epochs * length, done)
@@ -183,7 +186,7 @@ class _Loop:
     def measured(self, seconds: float) -> tuple[EpochMetrics, list[StepMetrics]]:
         """The epoch of this rank, and its steps over all ranks."""
         records, (_, count) = self.records, self.share
-        losses, training_loss = _losses_of_all(records, count)
+        losses, training_loss = losses_of_all(records, count)
         timelines = self.trainer.timelines(records)
         metrics = EpochMetrics(
             rank=comm.rank(),
@@ -239,17 +242,6 @@ def _is_due(step: int, interval: int) -> bool:
 def _idle_share(timelines: Sequence[Timeline]) -> float:
     """Of the devices' time from the first action of a step to the last."""
     return sum(each.idle for each in timelines) / sum(each.idle + each.busy for each in timelines)
-
-
-def _losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[float], float]:
-    """Loss per target token over all shares, for every step and for the epoch, with one message in all."""
-    sums = torch.stack([record.loss_sum.double() for record in records])
-    counts = torch.tensor([record.num_targets for record in records], dtype=torch.float64, device=sums.device)
-    table = torch.stack([sums, counts])
-    if num_shares > 1:
-        comm.all_reduce(table)
-    sums, counts = table.cpu()
-    return (sums / counts).tolist(), float(sums.sum() / counts.sum())
 
 
 def _outcome(loop: _Loop, epochs: list[EpochMetrics], steps: list[StepMetrics], start: float) -> RankOutcome:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pllab.arguments import plain_file
 from pllab.files import write_whole
-from pllab.show import Figure, figure
+from pllab.show import Figure, chart, figure
 from pllab.show.theme import LIGHT, write_number
 from pllab.train.config import TrainConfig
 from pllab.train.metrics import EpochMetrics, RunMetrics, StepMetrics, Summary
@@ -157,21 +157,18 @@ def plot_scaling(results: Sequence[dict[str, Any]], metric: str) -> Figure:
     if metric not in _TITLES:
         raise ValueError(f"metric is {metric!r}; choose one of {', '.join(_TITLES)}")
     title, unit = _TITLES[metric]
-    from matplotlib.figure import Figure as Drawing  # imported here because it takes half a second
-
-    drawing = Drawing(figsize=(1.8 + 1.3 * len(results), 3.6), layout="constrained")
-    axes, places, names = drawing.add_subplot(), range(len(results)), [_names(result) for result in results]
+    places, names = range(len(results)), [_names(result) for result in results]
     means, deviations = ([result[metric][part] for result in results] for part in ("mean", "deviation"))
-    bars = axes.bar(places, means, yerr=deviations, capsize=4, color=LIGHT.held, edgecolor=LIGHT.held_line)
-    axes.bar_label(bars, fmt=write_number, padding=3)
-    axes.set_xticks(places, ["\n".join(name) for name in names])
-    axes.set_title(title)
-    axes.set_ylabel(unit)
-    axes.margins(y=0.15)
-    axes.spines[["top", "right"]].set_visible(False)
-    rows = zip(names, means, deviations, strict=True)
-    said = [f"{' on '.join(name)} {write_number(mean)} +- {write_number(off)}" for name, mean, off in rows]
-    return figure(drawing, f"{title} in {unit}: {'; '.join(said)}.")
+    with chart("", unit, 1.8 + 1.3 * len(results), 3.6) as axes:
+        bars = axes.bar(places, means, yerr=deviations, capsize=4, color=LIGHT.held, edgecolor=LIGHT.held_line)
+        axes.bar_label(bars, fmt=write_number, padding=3)
+        axes.set_xticks(places, ["\n".join(name) for name in names])
+        axes.set_title(title)
+        axes.margins(y=0.15)
+        rows = zip(names, means, deviations, strict=True)
+        said = [f"{' on '.join(name)} {write_number(mean)} +- {write_number(off)}" for name, mean, off in rows]
+        canvas: Any = axes.figure
+        return figure(canvas, f"{title} in {unit}: {'; '.join(said)}.")
 
 
 def _names(result: dict[str, Any]) -> tuple[str, str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import compute_threads, describe_machine, gpu_backend
-from pllab.train.checkpoints import checkpoints_in, find_checkpoint
+from pllab.data import partition_dataset
+from pllab.train.checkpoints import Progress, checkpoints_in, open_checkpoint
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import Corpus, devices_of, load_corpus
 from pllab.train.loop import OnProgress, train_rank
@@ -41,14 +42,15 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
         RankError: a rank failed; all others were ended.
     """
     backend, report = _describe_backend(config), on_progress or (lambda _: None)
-    corpus, folder = _open_run(config)
+    corpus, folder, found = _open_run(config)
     corpus.tokenizer.save(folder / _TOKENIZER)
     if config.needs_ranks:
         outcomes = comm.launch(
             _in_rank,
             config.world_size,
             config,
-            str(folder),
+            folder,
+            found,
             backend="gloo" if config.device == "cpu" else None,
             num_threads=config.num_threads,
             timeout_s=config.timeout_s,
@@ -56,7 +58,7 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
         )
     else:
         with compute_threads(config.num_threads):
-            outcomes = [train_rank(config, corpus, folder, report)]
+            outcomes = [train_rank(config, corpus, folder, found, report)]
     return _save(config, backend, outcomes)
 
 
@@ -76,11 +78,11 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
             f"this process is one of {comm.world_size()} ranks, but the mode is {config.mode} and dp {config.dp} x tp "
             f"{config.tp} x pp {config.pp} is {config.world_size}; give axes whose product is {comm.world_size()}"
         )
-    corpus, folder = _open_run(config)  # other hosts may not see rank 0's tokenizer; the same texts give the same one
-    if comm.rank() == 0:
+    corpus, folder, found = _open_run(config)
+    if comm.rank() == 0:  # other hosts may not see its tokenizer; the same texts give the same one
         corpus.tokenizer.save(folder / _TOKENIZER)
     with compute_threads(config.num_threads):
-        outcome = train_rank(config, corpus, folder, on_progress or (lambda _: None))
+        outcome = train_rank(config, corpus, folder, found, on_progress or (lambda _: None))
     outcomes = comm.all_gather_object(outcome)
     return _save(config, backend, outcomes) if comm.rank() == 0 else None
 
@@ -93,8 +95,8 @@ def _describe_backend(config: TrainConfig) -> str:
     return f"one process on {', '.join(map(str, devices_of(config)))}"
 
 
-def _open_run(config: TrainConfig) -> tuple[Corpus, Path]:
-    """The data, and the folder of this run's own files; nothing of another run is touched.
+def _open_run(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, Progress] | None]:
+    """The data, the folder of this run's own files, and the checkpoint to go on from; no other run is touched.
 
     Raises:
         ValueError: the work folder cannot be used, or what is there is in the way.
@@ -111,14 +113,17 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, Path]:
         )
     open_workdir(str(folder))
     corpus = load_corpus(config)
-    path, (steps, steps_per_epoch) = find_checkpoint(config, corpus, folder) or (None, (0, 1))
-    if steps >= config.num_epochs * steps_per_epoch:
+    if not config.resume or (config.checkpoint and not checkpoints_in(folder)):
+        return corpus, folder, None
+    num_steps = len(partition_dataset(0, config.dp, corpus.training, config.batch_size, remainder="drop"))
+    path, (steps, _) = found = open_checkpoint(folder, corpus.identity(config), num_steps)
+    if steps >= config.num_epochs * num_steps:
         see = f", or see the result {str(result)!r}" if result.exists() else ""
         raise NothingLeftError(
-            f"nothing left to do: num_epochs is {config.num_epochs}, and {str(path)!r} has {steps // steps_per_epoch} "
+            f"nothing left to do: num_epochs is {config.num_epochs}, and {str(path)!r} has {steps // num_steps} "
             f"behind it; give more to go on{see}"
         )
-    return corpus, folder
+    return corpus, folder, found
 
 
 def _save(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) -> TrainResult:
@@ -142,10 +147,7 @@ def _save(config: TrainConfig, backend: str, outcomes: Sequence[RankOutcome]) ->
 
 
 def _in_rank(
-    rank: int,  # noqa: ARG001 - what launch calls
-    world_size: int,  # noqa: ARG001
-    config: TrainConfig,
-    folder: str,
+    _rank: int, _world_size: int, config: TrainConfig, folder: Path, found: tuple[Path, Progress] | None
 ) -> RankOutcome:
     """The function of a launched rank, at module level so that a new process can import it."""
-    return train_rank(config, load_corpus(config, Path(folder) / _TOKENIZER), Path(folder), comm.report)
+    return train_rank(config, load_corpus(config, folder / _TOKENIZER), folder, found, comm.report)

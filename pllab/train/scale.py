@@ -32,7 +32,7 @@ _GIB = 2**30
 _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Machine:
     """What work and messages are taken to cost, for the step time; the defaults are round numbers of an H100 cluster.
 
@@ -46,8 +46,12 @@ class Machine:
     """Seconds to start a message between ranks of a tp group."""
     tp_beta_s: float = 1 / 450e9
     """Seconds per byte between ranks of a tp group."""
+    dp_alpha_s: float = 2e-5
+    """Seconds to start a message between ranks of a dp group."""
+    dp_beta_s: float = 1 / 50e9
+    """Seconds per byte between ranks of a dp group."""
     alpha_s: float = 2e-5
-    """Seconds to start any other message."""
+    """Seconds to start any other message: of a pipeline, of its ends, of all ranks."""
     beta_s: float = 1 / 50e9
     """Seconds per byte of any other message."""
 
@@ -57,8 +61,8 @@ class Machine:
 
     def message_s(self, axis: str, num_bytes: float) -> float:
         """Seconds of a message along an axis for which a rank sends so many bytes."""
-        alpha_s, beta_s = (self.tp_alpha_s, self.tp_beta_s) if axis == "tp" else (self.alpha_s, self.beta_s)
-        return alpha_s + beta_s * num_bytes
+        wire = f"{axis}_" if axis in ("tp", "dp") else ""
+        return float(getattr(self, f"{wire}alpha_s") + getattr(self, f"{wire}beta_s") * num_bytes)
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
 from torch.nn.parallel import DistributedDataParallel
 
 from pllab import comm, models
 from pllab.comm.devices import fork_rng
 from pllab.data import IGNORED
-from pllab.models.new_gpt2 import initial_value, initialise
+from pllab.models.new_gpt2 import initialise, made_real
 from pllab.parallel import DataParallel, FullyShardedDataParallel
 from pllab.pipeline import balance, calibrate
-from pllab.schedule import FAMILIES, Kind, Schedule, zero_bubble
+from pllab.schedule import FAMILIES, Action, Kind, Schedule, zero_bubble
 from pllab.simulate import Costs
 from pllab.train.config import TrainConfig
 
@@ -50,6 +50,8 @@ def schedule_of(
 ) -> Schedule:
     """The order of work of a configuration; `zero_bubble` is searched for what the stages cost on this machine.
 
+    Model parallel on two devices, naive: `0F0 0B0 0F1 0B1` beside `1F0 1B0 1F1 1B1`, for two parts of accumulation.
+
     Args:
         stages: all of them, whose costs are measured with random tokens.
         config: names the schedule.
@@ -58,6 +60,10 @@ def schedule_of(
         mesh: the ranks, all of which call it; none for lanes.
     """
     rows = config.batch_size // config.dp
+    if config.mode == "model_parallel":
+        in_turn = [(kind, part) for part in range(min(config.accumulation, rows)) for kind in (Kind.F, Kind.B)]
+        of_stages = (tuple(Action(stage, kind, part) for kind, part in in_turn) for stage in range(config.pp))
+        return Schedule(tuple(of_stages), "stages in turn")
     num_parts = config.num_microbatches or min(2 * config.pp, rows)
     family = FAMILIES.get(config.schedule)
     if family is not None:
@@ -161,17 +167,6 @@ def _shared_by_pytorch(
     for layer in (*model.transformer.h, model):
         fully_shard(layer, mesh=mesh["dp"], reshard_after_forward=config.zero == 3)
     if config.deferred_init:
-        _make_real(model, config.seed, device)
+        with implicit_replication():  # each rank makes a value whole, and its DTensor keeps a part
+            made_real(model, config.seed, device)
     return model
-
-
-def _make_real(model: "models.GPT2LMHeadModelParallel", seed: int, device: torch.device) -> None:
-    """Give the DTensors of a model on the meta device memory and values; `to_empty` unties the embedding."""
-    model.to_empty(device=device)
-    model.lm_head.weight = model.transformer.wte.weight
-    for name, parameter in model.named_parameters():
-        assert isinstance(parameter, DTensor)
-        value = initial_value(name, parameter.shape, model.config, seed).to(device)
-        mine = distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
-        with torch.no_grad():
-            parameter.to_local().copy_(mine.to_local())

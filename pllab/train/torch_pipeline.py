@@ -61,9 +61,6 @@ class TorchPipeline:
         self._num_targets = 1
         self._record = self._new_record()
 
-    def close(self) -> None:
-        """Nothing: what a rank runs ends with it."""
-
     def running(self) -> Action | None:
         """The action that this rank runs now."""
         return next(iter(self._record.running()), None)

@@ -1,10 +1,10 @@
 """How a GPT-2 takes a step on any axes, on the same batches and from the same weights.
 
-`Plain` is a model that autograd runs: on one device, with its layers on several in turn, or shared by ranks over dp and
-tp (`sharing.py`). `Pipelined` is a schedule that an executor runs, on lanes of this process or on the ranks of a group,
-whose stages may be shared over dp and tp too. The loss of a step is the sum over the target tokens of the whole batch,
-divided by their number. In a mean of the ranks' means, the weight of a token would depend on the number of tokens on
-its rank.
+`Plain` is a model that autograd runs: on one device, or shared by ranks over dp and tp (`sharing.py`). `Pipelined` is a
+schedule that an executor runs, on lanes of this process or on the ranks of a group, whose stages may be shared over dp
+and tp too; with its stages in turn it is naive model parallel. The loss of a step is the sum over the target tokens of
+the whole batch, divided by their number. In a mean of the ranks' means, the weight of a token would depend on the
+number of tokens on its rank.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from pllab.schedule import Action, Schedule
 from pllab.timeline import Timeline
 from pllab.train.checkpoints import whole_weights
 from pllab.train.config import TrainConfig
-from pllab.train.inputs import build_model, devices_of
+from pllab.train.inputs import Updates, build_model, devices_of
 from pllab.train.sharing import (
     mean_loss,
     packet_of,
@@ -35,7 +35,6 @@ from pllab.train.sharing import (
     unsent,
 )
 from pllab.train.torch_pipeline import CountedPipeline, TorchPipeline, filled_up
-from pllab.train.updates import Updates
 
 Batch = dict[str, torch.Tensor]
 
@@ -51,13 +50,27 @@ class StepRecord:
     learning_rate: float
     gradient_norm: float | torch.Tensor | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
-    timings: tuple[Timeline | ActionTimes, ...] = ()
-    """When the devices of a split model worked, for each part of the batch; `timelines` of the trainer reads it."""
+    timing: Any = None
+    """When the devices of a split model worked, none if there was no target; `timelines` of the trainer reads it."""
 
     @property
     def mean_loss(self) -> float:
         """Loss per target token of this share; waits for the device."""
         return self.loss_sum.item() / max(1, self.num_targets)
+
+
+def losses_of_all(records: Sequence[StepRecord], num_shares: int) -> tuple[list[float], float]:
+    """Loss per target token over all shares, for every step and for all of them, with one message in all.
+
+    Example: `losses_of_all([trainer.step(batch) for batch in batches], config.dp)`, on every rank.
+    """
+    sums = torch.stack([record.loss_sum.double() for record in records])
+    counts = torch.tensor([record.num_targets for record in records], dtype=torch.float64, device=sums.device)
+    table = torch.stack([sums, counts])
+    if num_shares > 1:
+        comm.all_reduce(table)
+    sums, counts = table.cpu()
+    return (sums / counts).tolist(), float(sums.sum() / counts.sum())
 
 
 def make_trainer(
@@ -74,70 +87,61 @@ def make_trainer(
     model = build_model(config, vocab_size) if model is None else model
     if mesh is None and comm.backend_name() is not None:
         mesh = comm.make_mesh(config.dp, config.tp, config.pp)
-    return Pipelined(model, config, mesh) if config.is_pipelined else Plain(model, config, mesh)
+    return Pipelined(model, config, mesh) if config.is_split else Plain(model, config, mesh)
 
 
 class Plain:
-    """A model that autograd runs: on one device, with its layers in turn on several, or shared over dp and tp.
+    """A model that autograd runs: on one device, or shared over dp and tp.
 
     `reason` says in a sentence how work and messages are shared; `shared` is the model in the class that shares it.
     """
 
+    schedule: Schedule | None = None
+
     def __init__(
         self, model: "models.GPT2LMHeadModelParallel", config: TrainConfig, mesh: comm.Mesh | None = None
     ) -> None:
-        devices = devices_of(config)
-        self.model, self.device, self.mesh, self._config = model, devices[0], mesh, config
+        (self.device,) = devices_of(config)
+        self.model, self.mesh, self._config = model, mesh, config
         self.shared = replica_of(model, config, self.device, mesh)
         self.reason = str(getattr(self.shared, "reason", ""))
-        if config.mode == "model_parallel":
-            model.parallelize(devices, time=config.max_length)
-            assert model.pipe is not None
-            model.pipe.timeout_s = config.timeout_s
         if config.compile:
             model.compile()
         self.updates = Updates(model, [name for name, _ in model.named_parameters()], config)
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """That of the model's pipe, which has one micro-batch; none on one device."""
-        return self.model.pipe.schedule if self.model.pipe else None
 
     def step(self, batch: Batch) -> StepRecord:
         """Forward, token-weighted loss and backward of each part of the batch, then clip and update."""
         num_targets = num_target_tokens(batch["labels"])
         total = _targets_of_all(num_targets, self._config, self.mesh)
-        sums, timings, pipe = list[torch.Tensor](), list[Timeline](), self.model.pipe
+        sums = list[torch.Tensor]()
         parts = scatter_evenly((batch["input_ids"], batch["labels"]), self._config.accumulation)
         for part in parts:
             with nullcontext() if part is parts[-1] else unsent(self.shared):
                 loss_sum = self._loss_sum(*part)
                 token_weighted(loss_sum, num_targets, total=total).backward()
             sums.append(loss_sum.detach())
-            timings += [pipe.last_timeline] if pipe else []
         norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
-        return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm, tuple(timings))
+        return StepRecord(torch.stack(sums).sum(), num_targets, rate, norm)
 
     def loss_sum(self, batch: Batch) -> float:
         """Cross-entropy summed over the target tokens of a batch, in nats, without training."""
         with torch.no_grad():
             return float(self._loss_sum(batch["input_ids"], batch["labels"]))
 
-    def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
-        """Those of the devices of a split model in some steps, for each part of a batch."""
-        return [each for record in records for each in record.timings if isinstance(each, Timeline)]
+    def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:  # noqa: ARG002 - as of `Pipelined`
+        """None: one device has no schedule."""
+        return []
 
     def gather(self) -> "models.GPT2LMHeadModelParallel":
         """A whole model with the newest weights of all ranks; all ranks call it."""
         return _whole(self, self._config) if self._config.zero or self._config.tp > 1 else self.model
 
     def close(self) -> None:
-        """End the workers of the model's pipe."""
-        self.model.close()
+        """Nothing: what a rank runs ends with it."""
 
     def running(self) -> None:
-        """No action: there is no schedule, or it is that of a pipe."""
+        """No action: there is no schedule."""
 
     def _loss_sum(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ids, targets = (tensor.to(self.device, non_blocking=True) for tensor in (input_ids, labels))
@@ -191,13 +195,12 @@ class Pipelined:
         num_targets = num_target_tokens(labels)
         total = _targets_of_all(num_targets, self._config, self.mesh if is_shared else None)
         loss: float | torch.Tensor = 0.0
-        timings: list[Timeline | ActionTimes] = []
+        timing: Timeline | ActionTimes | None = None
         if (missing := self.schedule.num_microbatches - len(ids)) > 0:  # the last batch of an epoch
             ids, labels = filled_up(ids, labels, missing)
         with unsent(self.shared, is_held=True):
             if num_targets:  # a mean over no targets is no number
                 loss, timing = self._executor.step((ids, labels), labels)
-                timings.append(timing)
             for parameter in self.shared.parameters() if is_shared else ():
                 if parameter.grad is not None:  # the more targets its rows have, the more a pipeline weighs
                     parameter.grad.mul_(comm.world_size() * num_targets / total)
@@ -206,7 +209,7 @@ class Pipelined:
         norm = None if (most := self._config.norm_limit) is None else clip_grad_norm(self.shared, most, self.mesh)
         rate = self.updates.step()
         loss_sum = torch.as_tensor(loss * num_targets, dtype=torch.float64, device=comm.readable_device())
-        return StepRecord(loss_sum, num_targets, rate, norm, tuple(timings))
+        return StepRecord(loss_sum, num_targets, rate, norm, timing)
 
     def loss_sum(self, batch: Batch) -> float:
         """Run the forwards of the schedule; 0 if there is nothing to predict."""
@@ -217,7 +220,7 @@ class Pipelined:
 
     def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
         """Those of all devices in some steps; all ranks call it."""
-        timings: list[Any] = [timing for record in records for timing in record.timings]
+        timings = [record.timing for record in records if record.timing is not None]
         return timings if isinstance(self._executor, LaneExecutor) else self._executor.timelines(timings)
 
     def gather(self) -> "models.GPT2LMHeadModelParallel":
@@ -226,7 +229,8 @@ class Pipelined:
 
     def close(self) -> None:
         """End the lanes."""
-        self._executor.close()
+        if isinstance(self._executor, LaneExecutor):
+            self._executor.close()
 
     def running(self) -> Action | None:
         """The action that this rank runs now, if ranks run the schedule."""

@@ -14,7 +14,6 @@ from pllab.bench.cut_steps import (
     layer_seconds,
 )
 from pllab.bench.measure import Comparison
-from pllab.comm.devices import compute_threads
 from pllab.models import GPT2LMHeadModelParallel, gpt2_config, layers_of
 
 
@@ -31,13 +30,6 @@ def test_each_layer_has_a_time_in_each_round(tiny):
     rounds = layer_seconds(layers, batch, repeats=2)
     assert [len(row) for row in rounds] == [len(layers)] * 2
     assert min(map(min, rounds)) > 0
-
-
-def test_threads_are_given_back():
-    before = torch.get_num_threads()
-    with compute_threads(1):
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
 
 
 def test_a_gain_is_taken_round_by_round():

@@ -21,8 +21,8 @@ TINY: dict[str, Any] = {
 @pytest.mark.ranks
 def test_every_case_is_predicted_and_measured() -> None:
     result = bench_fidelity(PipelineWorkload(**TINY), microbatches=(2, 4), repeats=1, timeout_s=120)
-    families = ("GPipe", "1F1B", "interleaved", "ZB-H1")
-    assert set(result.errors) == {f"{family}, m={count}" for family in families for count in (2, 4)}
+    names = ("gpipe", "1f1b", "interleaved", "zb_h1")
+    assert set(result.errors) == {f"{name}, m={count}" for name in names for count in (2, 4)}
     assert {len(rounds) for rounds in result.errors.values()} == {1}
     read = json.loads(json.dumps(result.to_json()))
     assert read["about"] == result.about and len(read["errors"]) == 8

@@ -28,15 +28,9 @@ def test_a_line_is_found_again() -> None:
 
 
 def test_one_wild_large_message_does_not_decide_the_latency() -> None:
-    sizes = [256, 1024, 4096, 2**22]
+    sizes = [256, 1024, 4096, 2**20, 2**22]
     seconds = [2e-4 + 5e-10 * size for size in sizes]
     assert fit_cost(sizes, [*seconds[:-1], 3 * seconds[-1]]).alpha_s == pytest.approx(2e-4, rel=0.02)
-
-
-def test_many_messages_pay_the_latency_many_times() -> None:
-    cost = MessageCost(alpha_s=1e-4, beta_s=1e-9)
-    assert cost.seconds(148, 2.5e6) == pytest.approx(0.0173)
-    assert cost.seconds(1, 2.5e6) == pytest.approx(0.0026)
 
 
 @pytest.mark.parametrize(("sizes", "seconds"), [([8], [1.0]), ([8, 8], [1.0, 2.0]), ([8, 16], [1.0, 0.0])])

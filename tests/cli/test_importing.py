@@ -7,6 +7,7 @@ import pllab
 from pllab.cli import main
 from pllab.schedule import Schedule, one_f_one_b
 from pllab.simulate import Costs, simulate
+from pllab.timeline import Timeline
 from tests.show.pages import unpacked
 from tests.traces.files import trace_of, write, write_run
 
@@ -34,6 +35,16 @@ def test_a_line_per_fact_and_a_page(traces, tmp_path, capsys):
     assert Schedule.from_csv(runs["measured"]["csv"]) == one_f_one_b(2, 4)
     assert lines[1].endswith(" 1F1B")
     assert lines[7].split()[2] == f"{RUN.idle * 1e3:.3f}"
+
+
+def test_what_outlasts_an_estimated_message_is_a_launch(tmp_path, capsys):
+    *others, last = sorted(RUN.spans, key=lambda span: span.end)
+    late = last._replace(start=last.start + 0.001, end=last.end + 0.001)
+    paths = write_run(tmp_path, Timeline.of([*others, late], "real", 2))
+    assert main(["import", *map(str, paths)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = {line[:16].strip(): line.split("%")[1].split(",")[0].strip() for line in lines[8:]}
+    assert told["launch"] == "1.000 ms" and told["message"] == "1.600 ms"
 
 
 def test_traces_may_stand_before_after_and_between_flags(traces, capsys):

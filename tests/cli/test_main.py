@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -11,6 +12,8 @@ import pytest
 from pllab import __version__
 from pllab.cli import _COMMANDS, main
 from pllab.cli.measuring import _BENCHES
+from pllab.cli.training import _epoch_line
+from pllab.train import EpochMetrics
 
 TINY = (
     "--samples-per-epoch 16 --validation-samples 8 --batch-size 8 --max-length 16 --n-layer 2 --n-embd 16 "
@@ -210,6 +213,12 @@ def test_a_run_prints_its_numbers_and_draws_both_figures(capsys, tmp_path):
     assert "bubble" not in output.out
     assert (tmp_path / "single-1.json").exists()
     assert (tmp_path / "figures" / "tokens_per_s.png").exists()
+
+
+def test_an_epoch_takes_as_long_as_its_slowest_rank_and_its_rates_are_added():
+    epoch = partial(EpochMetrics, epoch=0, training_loss=2.0, validation_loss=2.5)
+    ranks = [epoch(rank=0, training_time_s=2.0, num_tokens=400), epoch(rank=1, training_time_s=3.0, num_tokens=300)]
+    assert _epoch_line(ranks) == "epoch 1          3.00 s, 300 tokens/s, loss 2.0000, validation loss 2.5000"
 
 
 def test_a_pipeline_has_two_stages_unless_told_otherwise(capsys, tmp_path):

@@ -52,17 +52,22 @@ def test_a_value_that_is_no_number_is_flagged_where_it_is_put_in(group):
 
 
 def passes_on(rank: int, world_size: int, folder: str) -> None:
-    """Rank 0 sends numbers, and rank 1 receives them over what is none."""
+    """Rank 0 sends numbers, and rank 1 receives them over what is none; then both sum twice."""
     with comm.record_flight(Path(folder, f"{rank}.json")):
         if rank == 0:
             comm.send(torch.ones(2), 1)
         else:
             comm.receive(torch.full((2,), torch.nan), 0)
+        for _ in range(2):
+            comm.all_reduce(torch.ones(2))
 
 
-def test_what_lies_in_the_buffer_of_a_receive_is_not_flagged(tmp_path, quick_ranks):
+def test_what_lies_in_the_buffer_of_a_receive_is_not_flagged_and_collectives_are_counted_alone(tmp_path, quick_ranks):
     comm.launch(passes_on, 2, str(tmp_path), backend="gloo", timeout_s=60.0)
-    assert [call.has_nan for rank in (0, 1) for call in read(tmp_path / f"{rank}.json").calls] == [False, False]
+    for rank in (0, 1):
+        calls = read(tmp_path / f"{rank}.json").calls
+        assert [call.has_nan for call in calls] == [False] * 3
+        assert [call.order for call in calls if call.is_collective] == [0, 1]
 
 
 def swallow() -> None:

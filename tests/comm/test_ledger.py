@@ -41,7 +41,8 @@ def direct_calls(number, size):
             dist.send(torch.ones(1), dst=2, group=group)
         if number == 2:
             dist.recv(torch.ones(1), src=1, group=group)
-    return plain(ledger.messages), plain(of_the_group.messages)
+    num_ranks = [{message.num_ranks for message in one.messages} for one in (ledger, of_the_group)]
+    return plain(ledger.messages), plain(of_the_group.messages), num_ranks
 
 
 def through_the_room(number, size):
@@ -90,7 +91,8 @@ def test_direct_calls_are_recorded_in_order_with_shape_bytes_and_the_other_end(q
     for rank, seen in enumerate(launch(direct_calls, 3, backend="gloo", timeout_s=60)):
         scatter = ("scatter", (3, 4), 48, 0) if rank == 0 else ("scatter", (), 0, 0)
         pair = [("send", (5,), 40, 1 - rank), ("receive", (5,), 40, 1 - rank)] if rank < 2 else []
-        assert seen == ([*collectives, scatter, *after, *pair], of_the_group[rank])
+        members = [{3}, {2} if rank else set()]
+        assert seen == ([*collectives, scatter, *after, *pair], of_the_group[rank], members)
 
 
 @pytest.mark.ranks

@@ -89,16 +89,20 @@ def _fractions(buffer, number, size):
 
 
 def shares_of_sums(number, size):
-    """For every type, whether this rank's shares of two sums of small integers are those of torch's all-reduce."""
+    """For every type, whether this rank's shares of two sums of small integers are those of torch's all-reduce, by one
+    message that counts what is summed."""
     outcome = {}
     for dtype in TYPES:
         buffer = shared_buffer(size * 1000, dtype)
         for length in (1000, 700):  # all numbers, and the first ones only
             sent = torch.randint(-3, 4, (size * length,), generator=torch.Generator().manual_seed(number)).to(dtype)
             buffer.tensor[: size * length].copy_(sent)
-            buffer.reduce_scatter(part := torch.empty(length, dtype=dtype))
+            with record_messages() as ledger:
+                buffer.reduce_scatter(part := torch.empty(length, dtype=dtype))
+            counted = [Message("reduce_scatter", tuple(sent.shape), sent.nbytes, None, 0)]
             all_reduce(sent)
-            outcome[dtype, length] = torch.equal(part, sent[number * length :][:length])
+            is_sum = torch.equal(part, sent[number * length :][:length])
+            outcome[dtype, length] = is_sum and ledger.messages == counted
     return outcome
 
 

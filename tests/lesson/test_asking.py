@@ -692,6 +692,16 @@ def test_a_function_that_cannot_be_imported_runs_on_every_rank():
 
 
 @pytest.mark.ranks
+def test_answers_come_in_the_order_of_the_ranks_whoever_was_first():
+    def the_first_is_last(total, world_size):
+        if dist.get_rank() == 0:
+            time.sleep(0.5)
+        return dist.get_rank()
+
+    assert seen_on_ranks(the_first_is_last) == [0, 1]
+
+
+@pytest.mark.ranks
 def test_the_rank_that_failed_is_named_and_not_its_echo():
     def fails_on_one(total, world_size):
         if dist.get_rank() == 1:

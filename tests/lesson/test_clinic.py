@@ -13,7 +13,7 @@ import pytest
 from pllab.autopsy import CAUSES, diagnose, read_records, wait_for_graph
 from pllab.autopsy.diagnosis import SENDS, SKIPPED, STRAGGLER, SWAPPED, UNEVEN
 from pllab.cli import main
-from pllab.lesson.clinic import Visit, admit, mark
+from pllab.lesson.clinic import Visit, _progress, admit, mark
 from pllab.lesson.faults import NUM_STEPS, Fault, rehearse
 
 SEEDS = int(os.environ.get("PLLAB_CLINIC_SEEDS", "2"))
@@ -39,6 +39,15 @@ def test_a_ward_ends_is_diagnosed_marked_and_shown_and_leaves_nothing(tmp_path, 
     assert page.count('scope="col"') == len(visit.records) and told.count("last calls") == len(visit.records)
     assert "ward_training.py" in told
     assert not [*tmp_path.glob("pllab-clinic-*")]
+
+
+def test_each_beginning_and_each_end_of_a_call_is_progress_of_a_ward(tmp_path):
+    file = tmp_path / "flight-0.json"
+    seen = [_progress(file)]
+    for finished in ([False], [True], [True, False]):
+        file.write_text(json.dumps({"calls": [{"finished": one} for one in finished]}))
+        seen.append(_progress(file))
+    assert seen == sorted(set(seen))
 
 
 @pytest.mark.parametrize("ward", CAUSES)

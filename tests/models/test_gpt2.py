@@ -1,6 +1,7 @@
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,18 @@ def test_naive_model_parallel_never_has_two_devices_busy_and_a_pipeline_does_not
     assert all(a.end <= b.start for a, b in zip(spans, spans[1:], strict=False))
     names = [name for part in model.pipe.partitions for name, _ in part.named_parameters(remove_duplicate=False)]
     assert len(names) == len(list(model.parameters())) + 1  # every parameter in a stage, the tied one in two
+    model.close()
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_forwards_are_computed_again_if_asked_for(recompute: bool) -> None:
+    model, _ = both()
+    ids, labels = batch()
+    model.prepare_pipeline_parallel(num_microbatches=3, recompute=recompute)
+    model(ids, labels=labels).loss.backward()
+    assert model.pipe is not None
+    kinds = Counter(span.action.kind for span in model.pipe.last_timeline.spans)
+    assert kinds == {"F": 6, "B": 6} | ({"R": 6} if recompute else {})  # of 3 micro-batches in 2 stages
     model.close()
 
 

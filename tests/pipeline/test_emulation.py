@@ -4,12 +4,14 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pllab.pipeline import run_emulated
+from pllab.pipeline import emulation, run_emulated
 from pllab.pipeline.emulation import SleepWork, _unit_s
+from pllab.pipeline.engine import NOTHING
 from pllab.schedule import Action, Kind, Schedule, gpipe, interleaved, needs, one_f_one_b, zb_h1, zbv
 from pllab.show import ScheduleEditor
 from pllab.simulate import Costs, simulate
@@ -61,6 +63,20 @@ def test_without_a_unit_the_longest_sleep_is_20_ms(costs: Costs | None) -> None:
     sleepers = [SleepWork(costs, stage, _unit_s(costs, 2)) for stage in range(2)]
     longest = max(one.seconds[kind] for one in sleepers for kind in (Kind.F, Kind.I, Kind.W))
     assert longest == pytest.approx(0.02)
+
+
+def test_what_one_action_overslept_the_next_need_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [0.0], []
+
+    def wake_late(seconds: float) -> None:
+        asked.append(seconds)
+        now.append(now[-1] + seconds + 0.5)
+
+    monkeypatch.setattr(emulation, "time", SimpleNamespace(sleep=wake_late, perf_counter=lambda: now[-1]))
+    sleeper = SleepWork(Costs(forward=2.0), 0, 1.0)
+    for number in range(3):
+        sleeper.perform(Action(0, Kind.F, number), NOTHING)
+    assert asked == [2.0, 1.5, 1.5] and now[-1] == 3 * 2.0 + 0.5
 
 
 def test_a_whole_backward_takes_its_own_time() -> None:

@@ -188,9 +188,10 @@ def test_input_without_gradient_and_grad_mode_off() -> None:
         assert not pipe(torch.randn(4, 6)).requires_grad
 
 
-def test_autocast_reaches_the_workers() -> None:
-    with Pipe(on_lanes([nn.Linear(6, 6), nn.Linear(6, 6)]), 2) as pipe, torch.autocast("cpu", dtype=torch.bfloat16):
-        assert pipe(torch.randn(4, 6)).dtype == torch.bfloat16
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_reaches_the_workers(dtype: torch.dtype) -> None:
+    with Pipe(on_lanes([nn.Linear(6, 6), nn.Linear(6, 6)]), 2) as pipe, torch.autocast("cpu", dtype=dtype):
+        assert pipe(torch.randn(4, 6)).dtype == dtype
 
 
 def test_two_batches_in_flight_keep_their_own_activations() -> None:

@@ -124,6 +124,8 @@ def test_stages_on_lanes_hold_what_theory_says(make, bound, num_microbatches):
     assert saved.peak[1:] == tuple(2 * one * count for count in held[1:])
     assert saved.peak[0] == one * held[0] + x.untyped_storage().nbytes()
     assert saved.now[1:] == (0, 0, 0)
+    begins = [saved.over_time(stage)[0][0] for stage in range(4)]
+    assert begins[0] == 0 and begins == sorted(set(begins))  # one clock, and no stage begins before the one before it
 
 
 def test_a_tied_weight_is_not_counted():

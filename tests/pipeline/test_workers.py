@@ -1,6 +1,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -35,12 +36,17 @@ def test_a_worker_keeps_order_and_survives_an_exception() -> None:
     assert results[1][1][0] is KeyError and results[1][1][2].tb_next is not None
 
 
-def test_a_lane_has_one_compute_thread_and_the_caller_keeps_its_own() -> None:
+def test_a_lane_has_one_compute_thread_and_the_caller_and_later_threads_keep_theirs() -> None:
     before = torch.get_num_threads()
-    with create_workers(["cpu:0"]) as (in_queues, out_queues):
-        in_queues[0].put(Task(torch.get_num_threads))
-        assert out_queues[0].get(timeout=10) == (True, 1)
-    assert torch.get_num_threads() == before
+    torch.set_num_threads(2)
+    try:
+        with create_workers(["cpu:0"]) as (in_queues, out_queues):
+            in_queues[0].put(Task(torch.get_num_threads))
+            assert out_queues[0].get(timeout=10) == (True, 1)
+            with ThreadPoolExecutor(1) as pool:
+                assert pool.submit(torch.get_num_threads).result() == torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_device_named_twice_shares_its_worker() -> None:

@@ -100,6 +100,11 @@ def test_a_stage_costs_what_its_layers_cost(old, new):
     assert {values[1:] for values in found.cells.values()} == {(None, None)}
 
 
+def test_the_dials_show_what_a_rank_costs_on_average():
+    studio = show.BubbleStudio("ZB-V", 2, 4, Costs((1.0, 2.0, 3.0, 4.0), 0.5, (0.0, 0.0, 0.0, 1.0)))
+    assert (studio.forward, studio.backward_input, studio.backward_weight) == (5.0, 1.0, 0.5)
+
+
 def test_what_no_stage_was_given_still_follows_the_dials():
     studio = show.BubbleStudio("1F1B", 4, 8)
     studio.stage_costs = {"3": (None, 9.0, None)}

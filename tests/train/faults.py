@@ -48,7 +48,10 @@ WORDS = (
 
 @dataclass(frozen=True)
 class Try:
-    """One kill: what was trained on how many agents, the moment, the step (from 0) and the rank, or an agent."""
+    """One kill: what was trained on how many agents, the moment, the step (from 0) and the rank, or an agent.
+
+    A moment that never comes kills nobody.
+    """
 
     axes: str
     num_agents: int
@@ -58,14 +61,9 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Try):
     """What was left of one try."""
 
-    axes: str
-    num_agents: int
-    moment: str
-    step: int
-    victim: int
     is_complete: bool
     """Whether every step's loss after the kill is that of the run without faults."""
     repeated_steps: int
@@ -86,18 +84,17 @@ def tries() -> list[Try]:
     return [*kills, Try("any size", 2, "agent", 7, 1), Try("any size", 2, "agent", 13, 1)]
 
 
-def run(each: Try | None, axes: str, folder: Path) -> tuple[list[float], list[dict], int]:
+def run(each: Try, folder: Path) -> tuple[list[float], list[dict], int]:
     """The losses that the last attempt has, the log of all attempts, and the processes left behind."""
-    num_agents = each.num_agents if each else 1
     mark = uuid.uuid4().hex
     env = os.environ | {"PLLAB_TEST_MARK": mark, "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
     agents = []
-    for number in range(num_agents):
+    for number in range(each.num_agents):
         with (folder / f"agent{number}.txt").open("wb") as out:
-            words = command(each, axes, folder, number)
+            words = command(each, folder, number)
             agents.append(subprocess.Popen(words, env=env, cwd=ROOT, stdout=out, stderr=out))
     try:
-        if each and each.moment == "agent":
+        if each.moment == "agent":
             kill_agent(agents[each.victim], folder, each.step)
             agents.pop(each.victim).wait()
         for agent in agents:
@@ -108,15 +105,15 @@ def run(each: Try | None, axes: str, folder: Path) -> tuple[list[float], list[di
         for agent in agents:
             agent.kill()
     if any(agent.returncode for agent in agents):
-        said = "".join((folder / f"agent{number}.txt").read_text()[-6000:] for number in range(num_agents))
+        said = "".join((folder / f"agent{number}.txt").read_text()[-6000:] for number in range(each.num_agents))
         raise RuntimeError(f"{each} did not end well: {said}")
     result = json.loads((folder / "run.json").read_text())
     return result["steps"]["loss"], log_of(folder), left
 
 
-def command(each: Try | None, axes: str, folder: Path, number: int) -> list[str]:
-    words = ["-m", "torch.distributed.run", "--nproc-per-node", str(2 if each is None else 2 // each.num_agents)]
-    if each is None or each.num_agents == 1:
+def command(each: Try, folder: Path, number: int) -> list[str]:
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", str(2 // each.num_agents)]
+    if each.num_agents == 1:
         words += ["--standalone", "--max-restarts", "1"]
     else:
         nodes = "1:2" if each.moment == "agent" else "2"
@@ -124,8 +121,8 @@ def command(each: Try | None, axes: str, folder: Path, number: int) -> list[str]
         words += ["--nnodes", nodes, "--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-id", "faults"]
         words += ["--rdzv-endpoint", f"127.0.0.1:{port_of(folder)}", "--local-addr", "127.0.0.1"]
         words += ["--rdzv-conf", f"is_host={int(number == 0)},{quick}"]
-    kill = [each.moment, str(each.step), str(each.victim)] if each else ["never", "0", "0"]
-    train = ["train", *WORDS, *AXES[axes].split(), "--workdir", str(folder)]
+    kill = [each.moment, str(each.step), str(each.victim)]
+    train = ["train", *WORDS, *AXES[each.axes].split(), "--workdir", str(folder)]
     return [sys.executable, *words, "-m", "tests.train.faults", "--as-rank", str(folder), *kill, *train]
 
 
@@ -172,7 +169,7 @@ def attempt(each: Try, expected: list[float]) -> Outcome:
     """One try in a folder of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        losses, log, left = run(each, each.axes, folder)
+        losses, log, left = run(each, folder)
     times = {what: [event["time"] for event in log if event["what"] == what] for what in ("begin", "step", "kill")}
     bound = 1e-5 if each.moment == "agent" else 0.0  # one rank in place of two sums in another order
     tail = expected[-len(losses) :]
@@ -189,7 +186,7 @@ def attempt(each: Try, expected: list[float]) -> Outcome:
 
 def reference(axes: str) -> list[float]:
     with tempfile.TemporaryDirectory() as name:
-        return run(None, axes, Path(name))[0]
+        return run(Try(axes, 1, "never", 0, 0), Path(name))[0]
 
 
 def as_rank(folder: Path, moment: str, step: int, victim: int, words: list[str]) -> int:
@@ -267,16 +264,6 @@ def at_file(event, strike) -> None:
     sys.addaudithook(lambda name, args: strike() if name == event and ".draft-" in str(args[0]) else None)
 
 
-def table(outcomes: list[Outcome]) -> str:
-    lines = ["axes           agents  killed in   complete  repeated  recovery  orphans"]
-    lines += [
-        f"{each.axes:14} {each.num_agents:6}  {each.moment:10}  {each.is_complete!s:8}  {each.repeated_steps:8}  "
-        f"{each.recovery_s:6.1f} s  {each.orphans:7}"
-        for each in outcomes
-    ]
-    return "\n".join(lines)
-
-
 def summary(outcomes: list[Outcome]) -> dict[str, object]:
     """What docs/measured.md says of them: a sentence, and a row for each moment."""
     rows = []
@@ -308,8 +295,7 @@ def main() -> int:
     outcomes = []
     for each in tries():
         outcomes.append(attempt(each, expected[each.axes]))
-        sys.stderr.write(table(outcomes[-1:]).splitlines()[-1] + "\n")
-    sys.stdout.write(table(outcomes) + "\n")
+        sys.stdout.write(f"{outcomes[-1]}\n")
     if options.json:
         record = {"command": "python -m tests.train.faults", **summary(outcomes)}
         record["tries"] = [asdict(each) for each in outcomes]

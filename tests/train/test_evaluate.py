@@ -2,10 +2,11 @@ import math
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from pllab.data import Collate, Example, train_tokenizer
 from pllab.train import TrainConfig
-from pllab.train.evaluation import batches, validation_loss
+from pllab.train.evaluation import batches, translate, validation_loss
 from pllab.train.trainers import make_trainer
 
 EXAMPLES = [Example("", "a " * length + "end") for length in (1, 9, 3, 14, 5)]
@@ -35,3 +36,43 @@ def test_nothing_to_predict_is_nan():
 
 def test_batches_keep_the_order_and_the_rest():
     assert list(batches([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
+
+
+PAIRS = [Example("eins", "one"), Example("dreizehn", "thirteen"), Example("zwei", "two")]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A plain GPT-2 that has learned three pairs by heart."""
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer([text for pair in PAIRS for text in (pair.source, pair.target)], 300)
+    config = GPT2Config(vocab_size=tokenizer.vocab_size, n_positions=40, n_layer=1, n_embd=32, n_head=2)
+    model = GPT2LMHeadModel(config).eval()
+    batch = Collate(tokenizer, 24)(PAIRS)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model, tokenizer
+
+
+def test_what_was_learned_is_translated_back(trained):
+    """Padding on the left, the mask, the separator and the end token all have to be right for this."""
+    model, tokenizer = trained
+    assert translate(model, tokenizer, [pair.source for pair in PAIRS], 24) == [pair.target for pair in PAIRS]
+
+
+def test_padding_changes_no_translation(trained):
+    """Unseen words, so that only the tokens themselves decide, and not what was learned by heart."""
+    model, tokenizer = trained
+    sources = ["elf", "siebenundvierzig", "neun", "dreissig", "o"]
+    alone = [translate(model, tokenizer, [source], 40)[0] for source in sources]
+    together = translate(model, tokenizer, sources, 40)
+    assert [text[:8] for text in together] == [text[:8] for text in alone]
+
+
+def test_a_long_source_is_cut_and_still_answered(trained):
+    model, tokenizer = trained
+    (text,) = translate(model, tokenizer, ["dreizehn" * 20], 24)
+    assert isinstance(text, str)

@@ -1,5 +1,4 @@
 import math
-import re
 import subprocess
 import sys
 import time
@@ -12,31 +11,17 @@ from transformers import GPT2LMHeadModel
 
 from pllab.models import gpt2_config
 from pllab.train import EpochMetrics, Summary, TrainConfig, TrainResult, loop, train
-from pllab.train.metrics import (
-    StepMetrics,
-    log_epoch,
-    measured_peak_flops,
-    model_flops,
-    peak_memory_bytes,
-)
+from pllab.train.metrics import StepMetrics, log_epoch, measured_peak_flops, model_flops
+from tests.train.sizes import TINY
 
 
 def metrics(rank, epoch, seconds, tokens):
-    return EpochMetrics(
-        rank=rank,
-        epoch=epoch,
-        training_time_s=seconds,
-        num_tokens=tokens,
-        training_loss=1.0,
-        validation_loss=1.0,
-    )
+    losses = {"training_loss": 1.0, "validation_loss": 1.0}
+    return EpochMetrics(rank=rank, epoch=epoch, training_time_s=seconds, num_tokens=tokens, **losses)
 
 
-def test_the_first_of_several_epochs_is_dropped():
+def test_the_first_of_several_epochs_is_dropped_and_a_single_one_kept():
     assert Summary.of([100.0, 2.0, 4.0]) == Summary(3.0, math.sqrt(2.0))
-
-
-def test_a_single_epoch_is_kept():
     assert Summary.of([7.0]) == Summary(7.0, 0.0)
 
 
@@ -80,13 +65,6 @@ def test_the_formula_is_that_of_megatron_without_recomputation():
     assert model_flops(weights, layers, h, batch * s, batch) == pytest.approx(theirs)
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux says it in a file too")
-def test_memory_is_that_of_the_process_at_its_highest():
-    status = Path("/proc/self/status").read_text()
-    highest = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
-    assert peak_memory_bytes(torch.device("cpu")) == pytest.approx(highest, rel=0.02)
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="elsewhere the system's own number has to do")
 def test_memory_is_not_that_of_the_process_that_started_this_one():
     child = "import torch; from pllab.train.metrics import peak_memory_bytes as peak; print(peak(torch.device('cpu')))"
@@ -95,18 +73,7 @@ def test_memory_is_not_that_of_the_process_that_started_this_one():
     assert int(done.stdout) < 9e8
 
 
-OPTIONS = {
-    "batch_size": 8,
-    "samples_per_epoch": 16,
-    "validation_samples": 4,
-    "max_length": 16,
-    "n_layer": 2,
-    "n_embd": 16,
-    "n_head": 2,
-    "vocab_size": 300,
-    "device": "cpu",
-    "num_epochs": 3,
-}
+OPTIONS = TINY | {"max_length": 16, "num_epochs": 3}
 
 
 @pytest.mark.ranks

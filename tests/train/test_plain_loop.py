@@ -9,31 +9,24 @@ from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LinearLR, Se
 
 from pllab.comm import launch, record_messages
 from pllab.data import Collate, partition_dataset
-from pllab.train import TrainConfig, train
+from pllab.train import TrainConfig, train, train_as_rank
 from pllab.train.checkpoints import plain_model
-from pllab.train.inputs import build_model, load_corpus
+from pllab.train.inputs import Updates, build_model, load_corpus
 from pllab.train.trainers import make_trainer
-from pllab.train.updates import Updates
+from tests.train.sizes import NUMBERS
 
-TINY = {
-    "batch_size": 8,
+OPTIONS = NUMBERS | {
     "samples_per_epoch": 28,  # the last batch of an epoch has 4 rows
-    "validation_samples": 6,
-    "max_length": 24,
-    "n_layer": 2,
-    "n_embd": 32,
-    "n_head": 2,
-    "vocab_size": 300,
-    "device": "cpu",
-    "dataset": "numbers",
-    "bleu": False,
     "num_epochs": 2,
+    "lr_schedule": "cosine",
+    "warmup_steps": 3,
+    "gradient_clipping": 0.5,
+    "eval_interval": 3,
 }
-OPTIONS = TINY | {"lr_schedule": "cosine", "warmup_steps": 3, "gradient_clipping": 0.5, "eval_interval": 3}
 MODES = {
     "single": {},
     "accumulation": {"accumulation": 3},  # parts of 3, 3 and 2 rows
-    "model_parallel": {"mode": "model_parallel", "world_size": 2, "accumulation": 2},
+    "model_parallel": {"mode": "model_parallel", "world_size": 2, "accumulation": 9},  # a row each
     "pipeline": {"mode": "pipeline", "world_size": 2, "num_microbatches": 2},
 }
 
@@ -93,23 +86,24 @@ def test_a_run_is_that_of_a_plain_loop(name, plain, tmp_path):
 
 
 def train_here(rank, world_size, config):
-    from pllab.train import train_as_rank
-
     result = train_as_rank(TrainConfig(**config), "gloo")
-    return result and result.steps
+    return result and (result.steps, len(result.ranks))
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize(
-    "mode", [{"mode": "data_parallel", "accumulation": 2}, {"mode": "pipeline", "num_microbatches": 2}]
+    ("mode", "num_shares"),
+    [({"mode": "data_parallel", "accumulation": 2}, 2), ({"mode": "pipeline", "num_microbatches": 2}, 1)],
 )
-def test_the_ranks_of_a_group_are_that_too(mode, plain, tmp_path):
-    steps, _ = launch(train_here, 2, OPTIONS | mode | {"world_size": 2, "workdir": str(tmp_path)})
+def test_the_ranks_of_a_group_are_that_too(mode, num_shares, plain, tmp_path):
+    """As under torchrun. The tokens of ranks that are one pipeline count once."""
+    (steps, found), nothing = launch(train_here, 2, OPTIONS | mode | {"world_size": 2, "workdir": str(tmp_path)})
     assert_as_plain(steps, plain)
+    assert (found, nothing) == (num_shares, None)
 
 
 def messages_of_a_step(rank, world_size, accumulation):
-    config = TrainConfig(**TINY | {"mode": "data_parallel", "world_size": 2, "accumulation": accumulation})
+    config = TrainConfig(**NUMBERS | {"mode": "data_parallel", "world_size": 2, "accumulation": accumulation})
     trainer = make_trainer(config, 300)
     ids = torch.randint(300, (4, 8))
     with record_messages() as ledger:
@@ -142,34 +136,9 @@ def test_the_learning_rate_is_that_of_torchs_schedulers(name, warmup):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-class Fault(Exception):
-    """Something goes wrong in the middle of an epoch."""
-
-
-def fail_at(epoch, step):
-    def on_progress(event):
-        if (event["epoch"], event["step"]) >= (epoch, step):
-            raise Fault
-
-    return on_progress
-
-
-def test_a_resume_after_a_fault_continues_the_schedule(tmp_path):
-    """Goodput has the steps and the seconds of one run."""
-    options = OPTIONS | {"dropout": 0.1, "num_epochs": 3, "checkpoint": True}
-    whole = train(TrainConfig(**options, workdir=str(tmp_path / "whole")))
-    stopped = options | {"workdir": str(tmp_path / "stopped")}
-    with pytest.raises(Fault):
-        train(TrainConfig(**stopped), on_progress=fail_at(2, 2))
-    rest = train(TrainConfig(**stopped, resume=True))
-    assert rest.steps == whole.steps[8:]
-    for result, num_steps in (whole, 12), (rest, 4):
-        assert result.metrics.goodput == pytest.approx(num_steps / result.metrics.wall_time_s)
-
-
 def test_a_validation_in_between_changes_nothing_that_is_learned(tmp_path):
     """A pipeline draws a seed for each batch, also for one that only validates."""
-    options = TINY | {"mode": "pipeline", "world_size": 2, "num_microbatches": 2, "dropout": 0.2}
+    options = NUMBERS | MODES["pipeline"] | {"samples_per_epoch": 32, "num_epochs": 2, "dropout": 0.2}
     often, never = (
         train(TrainConfig(**options, eval_interval=interval, workdir=str(tmp_path / str(interval))))
         for interval in (1, 0)
@@ -183,11 +152,11 @@ def test_a_validation_in_between_changes_nothing_that_is_learned(tmp_path):
 @pytest.mark.ranks
 def test_a_compiled_model_learns_the_same(tmp_path):
     """Rows of one length, so that torch compiles once for training and once for validating."""
-    options = TINY | {"dataset": "docs", "max_length": 8, "n_layer": 1, "num_epochs": 1, "samples_per_epoch": 16}
+    options = NUMBERS | {"dataset": "docs", "max_length": 8, "n_layer": 1, "num_epochs": 1, "samples_per_epoch": 16}
     eager = train(TrainConfig(**options, workdir=str(tmp_path)))
     compiled = train(TrainConfig(**options, compile=True, workdir=str(tmp_path)))
     ranks = options | {"compile": True, "mode": "data_parallel", "world_size": 2, "workdir": str(tmp_path)}
-    steps, _ = launch(train_here, 2, ranks, timeout_s=300)
+    (steps, _), _ = launch(train_here, 2, ranks, timeout_s=300)
     for found in (compiled.steps, steps):
         assert [step.loss for step in found] == pytest.approx(eager.step_losses, abs=1e-5)
         assert found[-1].validation_loss == pytest.approx(eager.validation_loss, abs=1e-5)

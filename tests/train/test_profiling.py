@@ -9,20 +9,13 @@ from torch._C._profiler import _ExperimentalConfig
 from pllab.schedule import FAMILIES
 from pllab.traces import read_trace
 from pllab.train import TrainConfig, train
+from tests.train.sizes import NUMBERS
 
-SMALL: dict[str, Any] = {
-    "dataset": "numbers",
+SMALL: dict[str, Any] = NUMBERS | {
     "samples_per_epoch": 24,
-    "validation_samples": 4,
-    "batch_size": 8,
     "n_layer": 4,
-    "n_embd": 16,
-    "n_head": 2,
-    "max_length": 32,
-    "vocab_size": 260,
     "num_epochs": 1,
     "num_microbatches": 4,
-    "device": "cpu",
     "peak_flops": 1e9,
     "timeout_s": 60.0,
 }

@@ -2,7 +2,6 @@ import itertools
 import time
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,18 +11,9 @@ from pllab.comm import launch
 from pllab.train import TrainConfig, loop, train, train_as_rank
 from pllab.train.results import load_results
 from tests.pipeline.tracer import way_of
+from tests.train import sizes
 
-TINY = {
-    "batch_size": 8,
-    "samples_per_epoch": 24,
-    "validation_samples": 10,
-    "max_length": 24,
-    "n_layer": 4,
-    "n_embd": 32,
-    "n_head": 2,
-    "vocab_size": 300,
-    "device": "cpu",
-}
+TINY = sizes.TINY | {"samples_per_epoch": 24, "validation_samples": 10, "n_layer": 4, "n_embd": 32}
 SGD = {**TINY, "optimizer": "sgd", "learning_rate": 0.1, "num_epochs": 2}
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble")
 MODES = {
@@ -98,29 +88,6 @@ def test_the_time_of_an_epoch_leaves_out_what_saving_takes(tmp_path, monkeypatch
     assert max(epoch.training_time_s for epoch in result.ranks[0]) < 3600
 
 
-def train_as_rank_of(rank, world_size, configs):
-    """The losses of every configuration, which rank 0 knows."""
-    results = [train_as_rank(TrainConfig(**config), "gloo") for config in configs]
-    return [result and (result.step_losses, result.validation_loss, len(result.ranks)) for result in results]
-
-
-@pytest.mark.ranks
-def test_every_schedule_on_the_ranks_of_a_group_has_the_losses_of_one_device(single, tmp_path):
-    """As under torchrun; the last one clips, saves, and goes on with what it saved."""
-    options = {**SGD, "mode": "pipeline", "world_size": 2, "dataset": "numbers", "workdir": str(tmp_path)}
-    configs = [options | {"schedule": name} for name in SCHEDULES]
-    clipped = options | {"schedule": "zb_h1", "gradient_clipping": 0.05, "workdir": str(tmp_path / "clipped")}
-    configs += [clipped | {"num_epochs": 1, "checkpoint": True}, clipped | {"resume": True}]
-    of_schedules, (begun, resumed) = np.split(np.array(launch(train_as_rank_of, 2, configs)[0], dtype=object), [6])
-    for losses, validation, num_ranks in of_schedules:
-        assert losses == pytest.approx(single.step_losses, abs=1e-5)
-        assert validation == pytest.approx(single.validation_loss, abs=1e-5)
-        assert num_ranks == 1  # one pipeline, whose tokens count once
-    alone = SGD | {"dataset": "numbers", "gradient_clipping": 0.05, "workdir": str(tmp_path)}
-    expected = train(TrainConfig(**alone)).step_losses
-    assert [*begun[0], *resumed[0]] == pytest.approx(expected, abs=1e-5)
-
-
 @pytest.mark.ranks
 def test_two_ranks_have_the_losses_of_one_device(single, tmp_path):
     """Number words have unequal numbers of target tokens, so a mean of means would show."""
@@ -156,7 +123,7 @@ def test_a_pipeline_is_trained_in_a_short_way(tmp_path):
     words = f"train --mode pipeline --num-microbatches 4 {sizes} --vocab-size 300 --num-epochs 1 --device cpu --quiet"
     way = way_of(lambda: cli.main([*words.split(), "--peak-flops", "1e9", "--workdir", str(tmp_path)]))
     in_this_room = {file for file in way.files if file.startswith("train/")}
-    assert "train/loop.py" in in_this_room and len(in_this_room) <= 11 and len(way.files) <= 46
+    assert "train/loop.py" in in_this_room and len(in_this_room) <= 9 and len(way.files) <= 44
 
 
 def test_translation_has_a_bleu(single):
@@ -174,33 +141,12 @@ def test_resuming_repeats_the_uninterrupted_run(tmp_path):
         train(TrainConfig(**options, num_epochs=1, resume=True, workdir=stopped))
 
 
-def test_clipping_limits_a_step(tmp_path):
-    """With a norm near zero plain gradient descent does not move."""
-    options = {**SGD, "gradient_clipping": 1e-9, "num_epochs": 1}
-    still = train(TrainConfig(**options, workdir=str(tmp_path)))
-    start = train(TrainConfig(**{**options, "learning_rate": 1e-30}, workdir=str(tmp_path)))
-    assert still.step_losses == pytest.approx(start.step_losses, abs=1e-6)
-
-
-def test_every_epoch_has_a_new_order(tmp_path):
-    """Without learning an epoch in the same order would repeat the losses of its steps."""
-    options = {**SGD, "learning_rate": 1e-30}
-    losses = train(TrainConfig(**options, workdir=str(tmp_path))).step_losses
-    assert losses[:3] != pytest.approx(losses[3:], abs=1e-4)
-
-
-def test_bfloat16_and_tensorboard(tmp_path):
-    """TensorBoard has what the result has; it asks for gradient norms, which change no update."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+def test_tensorboard_asks_for_gradient_norms_which_change_no_update(tmp_path):
+    """In bfloat16."""
     options = {**TINY, "num_epochs": 1, "dtype": "bfloat16", "workdir": str(tmp_path)}
     result, unwatched = train(TrainConfig(**options, tensorboard=True)), train(TrainConfig(**options))
     assert 0.0 < result.validation_loss < 10.0
-    reader = EventAccumulator(str(tmp_path / "single-1" / "tensorboard"))
-    reader.Reload()
-    assert [event.value for event in reader.Scalars("loss/training")] == pytest.approx(result.step_losses)
-    norms = [step.gradient_norm for step in result.steps]
-    assert [event.value for event in reader.Scalars("gradient_norm")] == pytest.approx(norms)
+    assert all(step.gradient_norm > 0 for step in result.steps)
     assert [step.gradient_norm for step in unwatched.steps] == [None] * 3
     assert result.step_losses == unwatched.step_losses
 
@@ -241,19 +187,11 @@ def test_modes_agree_on_one_gpu(name, tmp_path):
 
 @pytest.mark.cuda
 @pytest.mark.ranks
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs 1 GPU")
-def test_a_world_of_one_trains_over_nccl(tmp_path):
+@pytest.mark.parametrize("num_gpus", [1, 2])
+def test_ranks_train_over_nccl(num_gpus, tmp_path):
+    if torch.cuda.device_count() < num_gpus:
+        pytest.skip(f"GPUs needed: {num_gpus}")
     alone = train(TrainConfig(**CUDA, workdir=str(tmp_path)))
-    result = train(TrainConfig(**CUDA, mode="data_parallel", workdir=str(tmp_path)))
-    assert "nccl" in result.backend
-    assert result.step_losses == pytest.approx(alone.step_losses, abs=1e-3)
-
-
-@pytest.mark.cuda
-@pytest.mark.ranks
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs 2 GPUs")
-def test_two_gpus_train_over_nccl(tmp_path):
-    alone = train(TrainConfig(**CUDA, workdir=str(tmp_path)))
-    result = train(TrainConfig(**CUDA, mode="data_parallel", world_size=2, workdir=str(tmp_path)))
+    result = train(TrainConfig(**CUDA, mode="data_parallel", world_size=num_gpus, workdir=str(tmp_path)))
     assert "nccl" in result.backend
     assert result.step_losses == pytest.approx(alone.step_losses, abs=1e-3)

@@ -8,6 +8,7 @@ class Controls {
     this.more = buttonOf("more\u2026", () => this.open(this.drawer.hidden), { class: "pl-more", "aria-expanded": "false" });
     this.run = buttonOf("Run it", () => studio.order("run"), { class: "pl-run", hidden: !studio.options.can_run });
     this.play = buttonOf("Play", () => studio.player.toggle(), { class: "pl-play" });
+    const page = buttonOf("HTML", () => studio.order("HTML"), { title: "a page that opens in any browser, to hand out", hidden: !studio.options.exports.includes("HTML") });
     const [table, projector] = studio.viewButtons;
     projector.title = "the picture fills the screen (f)";
     projector.addEventListener("click", () => studio.fillScreen());
@@ -15,7 +16,7 @@ class Controls {
       "div", { class: "pl-bar", role: "toolbar", "aria-label": "Controls" },
       this.choice("family", "Schedule", "", null), this.choice("compare", "Compare with", "against", "nothing"),
       this.stepper("num_ranks", "Ranks", "ranks", studio.options.ranks), this.stepper("num_microbatches", "Micro-batches", "micro-batches", studio.options.microbatches),
-      this.measure(), this.run, element("span", { class: "pl-end" }, this.more, projector),
+      this.measure(), this.run, element("span", { class: "pl-end" }, this.more, page, projector),
     );
     this.drawer = this.drawerOf(table);
     this.rove();
@@ -106,7 +107,7 @@ class Controls {
     const { studio } = this;
     const heading = (text) => element("strong", { class: "pl-heading" }, text);
     const player = studio.player;
-    const exports = studio.options.exports.map((kind) => buttonOf(kind, () => studio.order(kind)));
+    const exports = studio.options.exports.filter((kind) => kind !== "HTML").map((kind) => buttonOf(kind, () => studio.order(kind)));
     const drawer = element(
       "div", { class: "pl-drawer", role: "dialog", "aria-label": "More controls", hidden: true },
       heading("Cost of one micro-batch on one rank"), ...this.costRows(),

@@ -1,4 +1,4 @@
-// The race: bars that follow their traits. All words and verdicts come from Python.
+// The race: bars that follow their traits. All words come from Python.
 
 class RaceView extends View {
   constructor(context) {
@@ -10,8 +10,7 @@ class RaceView extends View {
     const name = `Race: ${this.get("title")}`;
     const picture = element("div", { class: "pl-race-picture", role: "group", "aria-label": name }, this.track, this.axis, this.unit);
     this.pictures = [picture];
-    this.doubts = element("div", { class: "pl-doubts" });
-    this.root.append(this.titleLine(), picture, this.table, this.doubts, this.live, toolsOf("View", ...this.viewButtons));
+    this.root.append(this.titleLine(), picture, this.table, this.live, toolsOf("View", ...this.viewButtons));
     this.lanes = this.get("lanes").map((lane, index) => this.addLane(lane, index));
     this.follow(["lanes", "ticks", "top"], this.show);
     this.follow(["news"], this.tell);
@@ -26,14 +25,13 @@ class RaceView extends View {
     const share = { role: "progressbar", "aria-label": lane.name, "aria-valuemin": 0, "aria-valuemax": 100 };
     const progress = element("div", { class: "pl-progress", ...share }, mark);
     const value = element("span", { class: "pl-value" });
-    const ratio = element("strong", { class: "pl-ratio" });
-    const note = element("span", { class: "pl-note" });
+    const verdict = element("strong");
     this.track.append(
       element("div", { class: "pl-name" }, lane.name),
       element("div", { class: "pl-lane" }, element("div", { class: "pl-space" }, bar, whisker), progress),
-      element("div", { class: "pl-result" }, value, " ", ratio, " ", note),
+      element("div", { class: "pl-result" }, value, " ", verdict),
     );
-    return { bar, whisker, mark, progress, value, ratio, note };
+    return { bar, whisker, mark, progress, value, verdict };
   }
 
   show() {
@@ -42,8 +40,6 @@ class RaceView extends View {
     lanes.forEach((lane, index) => this.showLane(lane, this.lanes[index], share));
     this.axis.replaceChildren(...this.get("ticks").map(({ at, text }) => element("span", { style: `left: ${share(at)}` }, text)));
     this.unit.textContent = this.get("unit");
-    const doubted = lanes.filter((lane) => lane.doubt);
-    this.doubts.replaceChildren(...doubted.map((lane) => element("p", { class: "pl-doubt" }, lane.doubt)));
     this.fillTable();
     this.isReady();
   }
@@ -54,12 +50,12 @@ class RaceView extends View {
     parts.whisker.style.width = share(lane.high - lane.low);
     parts.mark.style.width = `${100 * lane.progress}%`;
     parts.progress.setAttribute("aria-valuenow", Math.round(100 * lane.progress));
-    for (const word of ["value", "ratio", "note"]) parts[word].textContent = lane[word];
+    for (const word of ["value", "verdict"]) parts[word].textContent = lane[word];
   }
   tableView() {
-    const headings = ["Contestant", "Progress", `Median (${this.get("unit")})`, "Range", "Speed-up", "Note"];
+    const headings = ["Contestant", "Progress", `Median (${this.get("unit")})`, "Range", "Verdict"];
     const rows = this.get("lanes").map((lane) => [
-      lane.name, `${Math.round(100 * lane.progress)} %`, lane.value, lane.spread, lane.ratio, lane.note,
+      lane.name, `${Math.round(100 * lane.progress)} %`, lane.value, lane.spread, lane.verdict,
     ]);
     return tableOf(this.get("title"), headings, rows);
   }

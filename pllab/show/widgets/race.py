@@ -1,7 +1,6 @@
-"""The race: live bars while ranks run, and at the end an honest comparison.
+"""The race: live bars while ranks run, and at the end the median of each contestant with its spread.
 
-Every bar ends as a median with its spread and its speed-up over the first contestant; a result that cannot be
-true says so itself. Words and verdicts are made once, so that the live widget, its table and its figure agree.
+It shows and does not judge: what a result is worth is said by who measured it, in a word beside the bar.
 """
 
 import math
@@ -31,7 +30,7 @@ class Contestant:
     progress: float = 0.0
     rate: float = 0.0
     rates: tuple[float, ...] = ()
-    note: str = ""
+    verdict: str = ""
 
     @property
     def speed(self) -> float:
@@ -55,7 +54,7 @@ class Race(Widget):
     Example:
         race = Race(["one lane", "pipeline"], num_devices=2)
         race.update("pipeline", progress=0.5, rate=1200.0)
-        race.finish("pipeline", rates=[1190.0, 1210.0, 1205.0])
+        race.finish("pipeline", rates=[1190.0, 1210.0, 1205.0], verdict="1.32x")
 
     Raises:
         ValueError: names are missing or repeated, or there is less than one device.
@@ -84,7 +83,6 @@ class Race(Widget):
         if num_devices < 1:
             raise ValueError(f"num_devices is {num_devices}; a race needs at least 1 device")
         self._runners = {name: Contestant(name) for name in names}
-        self._num_devices = num_devices
         title = f"{count_of(num_devices, 'device')}, engine: {ENGINE_LABELS[engine]}"
         super().__init__(unit=unit, title=title, projector=projector)
         self._publish()
@@ -102,8 +100,8 @@ class Race(Widget):
         self._runners[name] = replace(self._runner(name), progress=float(progress), rate=float(rate))
         self._publish()
 
-    def finish(self, name: str, rates: Sequence[float], note: str = "") -> None:
-        """Finish a contestant with the rate of each of its runs; their median counts.
+    def finish(self, name: str, rates: Sequence[float], verdict: str = "") -> None:
+        """Finish a contestant with the rate of each of its runs, and a word on them such as its speed-up.
 
         Raises:
             ValueError: the name does not run here, there are no rates, or one is not above 0.
@@ -111,23 +109,19 @@ class Race(Widget):
         if not rates or not all(math.isfinite(rate) and rate > 0 for rate in rates):
             raise ValueError(f"rates of {name!r} are {list(rates)}; give one number above 0 for each run")
         home = tuple(float(rate) for rate in rates)
-        self._runners[name] = replace(self._runner(name), progress=1.0, rates=home, note=note)
+        self._runners[name] = replace(self._runner(name), progress=1.0, rates=home, verdict=verdict)
         self._publish()
         self.news = self._announce(name)
 
     def static(self) -> Figure:
         """The race as it stands: horizontal bars with whiskers from the slowest to the fastest run."""
-        doubts = [lane["doubt"] for lane in self.lanes if lane["doubt"]]
-        height = 0.52 * len(self.lanes) + 1.25 + 0.24 * len(doubts)
+        height = 0.52 * len(self.lanes) + 1.25
         with drawing(9.0, height) as fig:
-            foot = (0.8 + 0.24 * len(doubts)) / height
-            axes = fig.add_axes((0.2, foot, 0.58, 1 - foot - 0.45 / height))
+            axes = fig.add_axes((0.2, 0.8 / height, 0.58, 1 - 1.25 / height))
             axes.set_title(self.title, loc="left", fontsize=11.5, fontweight="bold")
             for row, lane in enumerate(self.lanes):
                 _draw_lane(axes, row, lane, self.top)
             _finish_axes(axes, self.lanes, self.unit, self.top)
-            for line, sentence in enumerate(reversed(doubts)):
-                fig.text(0.02, (0.08 + 0.24 * line) / height, f"! {sentence}", fontsize=10)
             return figure(fig, " ".join([f"{self.title}.", *map(_sentence_of, self.lanes)]))
 
     def _runner(self, name: str) -> Contestant:
@@ -138,7 +132,7 @@ class Race(Widget):
     def _publish(self) -> None:
         """Send the browser the new lanes, and an axis that never shrinks."""
         runners = list(self._runners.values())
-        lanes = [_lane_of(runner, runners[0], self._num_devices, self.unit) for runner in runners]
+        lanes = [_lane_of(runner, self.unit) for runner in runners]
         limit = max(1.02 * max(runner.high for runner in runners), self.top if self.ticks else 0.0)
         size = round_step(limit, 5)
         with self.hold_sync():
@@ -148,14 +142,11 @@ class Race(Widget):
 
     def _announce(self, name: str) -> str:
         lane = next(lane for lane in self.lanes if lane["name"] == name)
-        ratio = f", {lane['ratio']}" if lane["ratio"] else ""
-        return f"{name} finished: median {lane['value']}{ratio}. {lane['doubt']}".strip()
+        return f"{name} finished: median {lane['value']}{_verdict_of(lane)}."
 
 
-def _lane_of(runner: Contestant, first: Contestant, num_devices: int, unit: str) -> dict[str, Any]:
+def _lane_of(runner: Contestant, unit: str) -> dict[str, Any]:
     """A contestant as plain data for the browser, the table and the figure."""
-    speedup = runner.speed / first.speed if runner.rates and first.rates else None
-    ratio = "baseline" if runner is first else "" if speedup is None else f"{speedup:.2f}x"
     return {
         "name": runner.name,
         "progress": runner.progress,
@@ -164,48 +155,31 @@ def _lane_of(runner: Contestant, first: Contestant, num_devices: int, unit: str)
         "low": runner.low,
         "high": runner.high,
         "num_rates": len(runner.rates),
-        "note": runner.note,
-        "doubt": "" if runner is first or speedup is None else _doubt(runner, first, speedup, num_devices),
+        "verdict": runner.verdict,
         "value": f"{write_number(runner.speed)} {unit}" if runner.speed else "waiting",
-        "ratio": ratio,
         "spread": f"{write_number(runner.low)} to {write_number(runner.high)}" if runner.rates else "",
     }
-
-
-def _doubt(runner: Contestant, first: Contestant, speedup: float, num_devices: int) -> str:
-    """What is wrong with a result, in one sentence; empty when it can be believed.
-
-    Example: 14.4x on 2 devices: `pipeline: 14.40x on 2 devices is noise, a cache or a mistake; ...`.
-    """
-    if speedup > num_devices:
-        return (
-            f"{runner.name}: {speedup:.2f}x on {count_of(num_devices, 'device')} is noise, a cache or a mistake; "
-            "find out which before you believe it."
-        )
-    if runner.low <= first.high and first.low <= runner.high:
-        return f"{runner.name}: the difference from {first.name} is smaller than the spread, so call it a tie."
-    return ""
 
 
 def _sentence_of(lane: Lane) -> str:
     """A lane in words: `one lane: median 1,000 tokens/s (990 to 1,010), baseline.`."""
     if not lane["done"]:
         return f"{lane['name']}: {lane['value']}, {lane['progress']:.0%} of the way."
-    ratio = f", {lane['ratio']}" if lane["ratio"] else ""
-    note = f" {lane['note']}." if lane["note"] else ""
-    doubt = f" {lane['doubt']}" if lane["doubt"] else ""
-    return f"{lane['name']}: median {lane['value']} ({lane['spread']}){ratio}.{note}{doubt}"
+    return f"{lane['name']}: median {lane['value']} ({lane['spread']}){_verdict_of(lane)}."
+
+
+def _verdict_of(lane: Lane) -> str:
+    return f", {lane['verdict']}" if lane["verdict"] else ""
 
 
 def _draw_lane(axes: "Axes", row: int, lane: Lane, top: float) -> None:
-    baseline = lane["ratio"] == "baseline"
-    fill = mix(LIGHT.held, LIGHT.ground, 0.45) if baseline else LIGHT.fill_of("F")
-    edge = LIGHT.held_line if baseline else LIGHT.outline_of("F")
+    fill = LIGHT.fill_of("F") if row else mix(LIGHT.held, LIGHT.ground, 0.45)
+    edge = LIGHT.outline_of("F") if row else LIGHT.held_line
     axes.barh(row, lane["rate"], height=0.56, color=fill, edgecolor=edge, linewidth=1)
     if lane["num_rates"] > 1:
         spread = [[lane["rate"] - lane["low"]], [lane["high"] - lane["rate"]]]
         axes.errorbar(lane["rate"], row, xerr=spread, color=INK, capsize=5, linewidth=2)
-    value = f"{lane['value']}  {lane['ratio']}" if lane["done"] else f"{lane['value']} ({lane['progress']:.0%})"
+    value = f"{lane['value']}  {lane['verdict']}" if lane["done"] else f"{lane['value']} ({lane['progress']:.0%})"
     axes.text(top * 1.02, row, value, va="center", fontweight="bold" if lane["done"] else "normal")
 
 

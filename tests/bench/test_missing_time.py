@@ -1,0 +1,112 @@
+"""Where a pipeline's time goes: the parts add up to what is missing, and marks cover the work of any right pipe."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from pllab.bench.entrants import Track
+from pllab.bench.measure import Comparison
+from pllab.bench.missing_time import MarkedStage, MissingTime, missing_time
+from pllab.bench.racing import RaceResult
+from pllab.schedule import gpipe
+from pllab.simulate import Costs, simulate
+from pllab.traces import Recorded
+from tests.lesson import strangers_09, variants_09
+
+PIPES = [solution for number, solution in [*variants_09.RIGHT, *strangers_09.RIGHT] if number == "09.5"]
+
+
+def recorded(num_microbatches, costs):
+    schedule = gpipe(2, num_microbatches)
+    return Recorded(schedule, simulate(schedule, costs), "host", "", 0, (0,))
+
+
+# An eighth of the whole is (1, 1) forward and (2, 2) backward on the two stages; alone it takes 7 in place of 6.
+WHOLE = recorded(1, Costs([0.008, 0.008], [0.016, 0.016], 0.0))
+EIGHTH = recorded(1, Costs([0.001, 0.002], [0.002, 0.002], 0.0))
+SLOW = recorded(8, Costs([0.002, 0.002], [0.003, 0.003], 0.0))
+
+
+def test_the_parts_are_what_eighths_alone_and_lanes_at_once_take_and_add_up_to_the_missing_time():
+    lost = MissingTime(WHOLE, EIGHTH, SLOW)
+    assert lost.predicted.makespan == pytest.approx(0.027)
+    assert lost.speedup == pytest.approx(48 / 27)
+    small, shared, *idle = lost.parts.values()
+    assert small == pytest.approx((8 * 7 - 48) / 2 / 1000)
+    assert shared == pytest.approx((8 * 10 - 8 * 7) / 2 / 1000)
+    assert sum(idle) == pytest.approx((SLOW.timeline.idle - lost.predicted.idle) / 2)
+    assert sum(lost.parts.values()) == pytest.approx(SLOW.timeline.makespan - 0.027)
+    said = "The step took 45 ms (real) in place of 27 ms (simulated). Of the +18.0 ms, for each lane:"
+    assert lost.report().startswith(said)
+    assert "+4.0 ms  small pieces" in lost.report() and "+12.0 ms  two lanes at once" in lost.report()
+    assert lost.picture().alt.index("a step of the pipe") < lost.picture().alt.index("predicted")
+
+
+def test_a_step_as_predicted_has_no_missing_time():
+    eighth = recorded(1, Costs([0.001, 0.001], [0.002, 0.002], 0.0))
+    lost = MissingTime(WHOLE, eighth, recorded(8, Costs([0.001, 0.001], [0.002, 0.002], 0.0)))
+    assert list(lost.parts.values()) == pytest.approx([0.0] * len(lost.parts))
+
+
+def test_the_race_is_set_against_the_simulated_speedup_and_the_rest_is_named():
+    seconds = {"one lane": (0.48, 0.6, 0.45), "pipe": (0.4, 0.4, 0.4)}
+    result = RaceResult(
+        Comparison(seconds, "one lane", num_devices=2, tokens=100),
+        {"one lane": [2.0] * 10, "pipe": [2.0] * 10},
+        {"one lane": [0.48, 0.6, 0.45], "pipe": [0.6, 0.6, 0.6]},
+    )
+    said = MissingTime(WHOLE, EIGHTH, SLOW).in_race(result, "pipe")
+    # 40 ms a step, of one lane's 48 ms, which the simulation makes 27 ms
+    assert "pipe was 1.20x as fast as one lane (real) instead of 1.78x (simulated), which makes +13 ms a step" in said
+    assert "has +18 ms of that" in said and "largest part, +12 ms, is: two lanes at once, against one" in said
+    assert "The rest, -5 ms, is the optimizer's step" in said
+    disturbed = replace(result, cpu_s={**result.cpu_s, "one lane": [0.4, 0.4, 0.4]})
+    assert MissingTime(WHOLE, EIGHTH, SLOW).in_race(disturbed, "pipe") == disturbed.disturbed() != ""
+
+
+@pytest.mark.parametrize("pipe_step", [None, *PIPES])
+def test_every_right_pipe_is_recorded_action_by_action(pipe_step):
+    torch.manual_seed(1)
+    rows = torch.randint(50, (16, 9))
+    track = Track(dataset=[(row[:-1], row[1:]) for row in rows], vocab_size=50, num_layers=2, width=16)
+    lost = missing_time(track, pipe_step, repeats=1)
+    assert lost.whole.schedule == lost.eighth.schedule == gpipe(2, 1)
+    assert set(lost.pipeline.schedule.actions()) == set(gpipe(2, 8).actions())
+    for row, right in zip(lost.pipeline.schedule.rows, gpipe(2, 8).rows, strict=True):
+        assert [action.kind for action in row] == [action.kind for action in right]
+    missing = lost.pipeline.timeline.makespan - lost.predicted.makespan
+    assert sum(lost.parts.values()) == pytest.approx(missing)
+
+
+def test_marks_cover_the_work_of_a_stage_and_change_nothing():
+    torch.manual_seed(2)
+    layers, x = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)), torch.randn(5, 4)
+    marked = MarkedStage(3, layers, [None, None])
+    with profile(activities=[ProfilerActivity.CPU]) as recording:
+        outputs = [marked(piece) for piece in x.split(3)]
+        for output in outputs:
+            output.sum().backward()
+    grads = [weight.grad for weight in layers.parameters()]
+    layers.zero_grad()
+    layers(x).sum().backward()
+    for grad, weight in zip(grads, layers.parameters(), strict=True):
+        torch.testing.assert_close(grad, weight.grad)
+    events = {event.name: event.time_range for event in recording.events() if event.name.startswith("PP:")}
+    assert sorted(events) == ["PP:3B0", "PP:3B1", "PP:3F0", "PP:3F1"]
+    for name, kind in {"aten::addmm": "F", "AddmmBackward0": "B"}.items():
+        times = [event.time_range for event in recording.events() if event.name == name]
+        assert len(times) == 4
+        spans = [events[f"PP:3{kind}{number}"] for number in (0, 0, 1, 1)]
+        assert all(span.start <= time.start and time.end <= span.end for span, time in zip(spans, times, strict=True))
+
+
+def test_rows_that_make_uneven_micro_batches_are_refused():
+    rows = torch.randint(50, (12, 9))
+    track = Track(dataset=[(row[:-1], row[1:]) for row in rows], vocab_size=50, num_layers=2, width=16)
+    with pytest.raises(
+        ValueError, match="12 rows cannot be cut into 8 micro-batches of one size; give a multiple of 8"
+    ):
+        missing_time(track)

@@ -1,0 +1,54 @@
+"""The site: its pages open from a file, ask for nothing outside the folder, show every picture, lead to each other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pllab.lesson.site import HAND_OUT, write_site
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+HIDDEN = "[...document.images].filter((one) => !one.naturalWidth).map((one) => one.alt)"
+LINKS = "[...document.querySelectorAll('a[href]')].map((one) => one.getAttribute('href'))"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("memory stick") / "site"
+    write_site(folder, NOTEBOOKS)
+    return folder
+
+
+def test_every_page_opens_from_a_file_with_its_pictures_and_links(chromium_page, site):
+    page, asked, said = chromium_page, [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    linked = set()
+    for path in sorted(site.iterdir()):
+        page.goto(path.as_uri())
+        assert page.evaluate(HIDDEN) == [], path.name
+        linked |= {link.partition("#")[0] for link in page.evaluate(LINKS) if not re.match(r"\w+:|#", link)}
+    names = {path.name for path in site.iterdir()}
+    assert linked == names - {"index.html"} == {HAND_OUT, *(f"{path.stem}.html" for path in NOTEBOOKS.glob("*.ipynb"))}
+    assert said == [] and [url for url in asked if not url.startswith(("file:", "blob:", "data:"))] == []
+
+
+def test_the_index_leads_to_the_hand_out_and_its_keys_work(chromium_page, site):
+    page = chromium_page
+    page.goto((site / "index.html").as_uri())
+    page.get_by_role("link", name="Open the bubble studio").click()
+    studio = page.locator('.pl-studio[data-pl-state="ready"]')
+    studio.locator(".pl-pic").focus()
+    for key, name, idle in (("1", "GPipe", "27.3 %"), ("5", "ZB-H2", "11.1 %"), ("b", "ZB-H2", "0 %")):
+        page.keyboard.press(key)
+        playwright.expect(studio.locator(".pl-name")).to_have_text(name)
+        playwright.expect(studio.locator(".pl-big")).to_have_text(idle)
+
+
+def test_a_lesson_says_its_title_and_shows_its_outputs(chromium_page, site):
+    chromium_page.goto((site / "08_clock_cycles.html").as_uri())
+    assert chromium_page.title() == "08 The clock: bubbles and GPipe"
+    assert chromium_page.get_by_role("img", name=re.compile("63.6 %")).count() > 0
