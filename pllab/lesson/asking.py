@@ -31,6 +31,7 @@ from pllab.lesson.verdict import Outcome, Result, Verdict, refusal
 
 START_S = 120.0  # importing torch on a busy machine; the student's deadline starts after it
 PATIENCE = 3  # deadlines that a function gets while other programs have the machine
+_MOST_CALLS = 100_000  # that one question may lead to; the deadline does not count what is done here
 MOST_PRINTED = 2000  # bytes of the student's output that a verdict shows
 CANNOT_BE_READ = "The process of the check could not read your function; define it, and all it uses, in the notebook."
 _UNUSABLE = "The check cannot use what your function gave: {error}."
@@ -106,9 +107,13 @@ class Solution:
         calls: list[Call] = []
         self._line.send({"args": encode(list(args), calls), "kwargs": encode(kwargs, calls), **more})
         told = self._receive()
-        while "call" in told:
+        for _ in range(_MOST_CALLS):
+            if "call" not in told:
+                break
             self._line.send(self._called(calls, told))
             told = self._receive()
+        else:
+            raise self._line.late(self._deadline_s, is_starved=False)
         if "refused" in told:
             raise Refused(*map(str, told["refused"]))
         if "wrong" in told:

@@ -142,7 +142,8 @@ class Conversation:
         with suppress(TimeoutExpired):
             self._process.wait(1.0)
         where = last_seen(text_of(self._folder / "stack"), self._source)
-        return Ended(CRASHED.format(how=how_it_ended(self._process.returncode)), where)
+        code = self._process.returncode
+        return Ended(CRASHED.format(how="left the conversation" if code is None else how_it_ended(code)), where)
 
 
 def no_answer(error: Exception) -> Ended:

@@ -30,6 +30,8 @@ import psutil
 from pllab.comm import processes
 
 _MOST_DESCRIPTORS = 16
+_START_S = 120.0  # for the first child, which waits for the imports of the server
+_NUMBER_BYTES = 4  # of what a keeper tells
 
 
 class Forked:
@@ -39,7 +41,7 @@ class Forked:
         self.stdin = os.fdopen(leash, "wb")
         self._told = os.fdopen(told, "rb", buffering=0)
         self._code: int | None = None
-        self.pid = number(int(self._told.readline() or -1))
+        self.pid = number(self._number(_START_S, otherwise=-1))
 
     @property
     def returncode(self) -> int | None:
@@ -55,11 +57,16 @@ class Forked:
             subprocess.TimeoutExpired: it had not ended after `timeout` seconds.
         """
         if self._code is None:
-            if not select.select([self._told], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("a child of the fork server", timeout or 0.0)
-            self._code = int(self._told.readline() or -signal.SIGKILL)  # without an answer its keeper was killed
+            self._code = self._number(timeout, otherwise=-signal.SIGKILL)  # without an answer its keeper was killed
             self._told.close()
         return self._code
+
+    def _number(self, timeout: float | None, otherwise: int) -> int:
+        """What the keeper tells next; it writes a number whole, and what foreign code wrote instead is none."""
+        if not select.select([self._told], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("a child of the fork server", timeout or 0.0)
+        told = self._told.read(_NUMBER_BYTES)
+        return int.from_bytes(told, sys.byteorder, signed=True) if len(told) == _NUMBER_BYTES else otherwise
 
     def kill(self) -> None:
         """End it with all that it started."""
@@ -82,12 +89,11 @@ class ForkServer:
 
     def __init__(self, *modules: str, home: Path | None = None, within: Sequence[str] = ()) -> None:
         self._home, self._is_within = home, bool(within)
-        self._folder = tempfile.TemporaryDirectory(prefix="pllab-forks-", dir=home)
         self._door, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with other_end:
-            place, descriptor = Path(self._folder.name), other_end.fileno()
+            descriptor, no_folder = other_end.fileno(), Path(os.devnull, "none")
             words = ("pllab.lesson.fork_server:serve", str(descriptor), *modules)
-            self._process = processes.start_child(place, *words, pass_fds=[descriptor], within=within)
+            self._process = processes.start_child(no_folder, *words, pass_fds=[descriptor], within=within)
 
     def start(
         self,
@@ -105,7 +111,7 @@ class ForkServer:
             without a seed it is a fork, which hashes as the fork server does.
 
         Raises:
-            RuntimeError: the fork server has ended, for example because its memory was full.
+            RuntimeError: the fork server has ended, for example because its memory was full, or does not answer.
         """
         leash_end, leash = os.pipe()
         told, telling = os.pipe()
@@ -132,7 +138,11 @@ class ForkServer:
             finally:
                 os.close(telling)
                 os.close(leash_end)
-        return Forked(leash, told, self._number_here)
+        try:
+            return Forked(leash, told, self._number_here)
+        except subprocess.TimeoutExpired as error:
+            self.end()
+            raise RuntimeError("the process that starts ranks did not answer; run the cell again") from error
 
     @property
     def is_alive(self) -> bool:
@@ -151,7 +161,6 @@ class ForkServer:
         """End the fork server's own process; children that still run keep their leash."""
         self._door.close()
         processes.end_children([self._process])
-        self._folder.cleanup()
 
     def _number_here(self, pid: int) -> int:
         """The number of a child outside, since a namespace has its own; -1 for one that has ended."""
@@ -197,12 +206,12 @@ def _keep(descriptors: list[int]) -> NoReturn:
     for descriptor in handed:
         os.close(descriptor)
     with suppress(BrokenPipeError):
-        os.write(telling, f"{child}\n".encode())
+        os.write(telling, child.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)  # what it started and left behind
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os.write(telling, f"{code}\n".encode())
+        os.write(telling, code.to_bytes(_NUMBER_BYTES, sys.byteorder, signed=True))
     os._exit(0)
 
 

@@ -122,7 +122,7 @@ def grade(
         raise RuntimeError(f"grade limits its submissions as Linux can, and this is {sys.platform}; grade on Linux")
     if limits.fenced:
         require_bubblewrap()
-    graders = _Graders(limits, threading.Lock())
+    graders = _Graders(limits, threading.Lock(), {path.resolve().parent for path in notebooks})
     with ThreadPoolExecutor(jobs) as pool:
         sheets = list(pool.map(partial(_sheet, graders, on_sheet), notebooks))
     return [_again(graders, path, sheet) for path, sheet in zip(notebooks, sheets, strict=True)]
@@ -133,12 +133,17 @@ class _Graders(NamedTuple):
 
     limits: Limits
     judging: threading.Lock
+    folders: set[Path]  # of all that was handed in
+
+    def sandbox(self) -> Sandbox:
+        """A place for one submission, which sees no other."""
+        return Sandbox(self.limits, self.folders)
 
 
 def _sheet(graders: _Graders, on_sheet: Callable[[Sheet], None] | None, path: Path) -> Sheet:
     try:
         tasks = tasks_of(path)
-        with Sandbox(graders.limits) as sandbox:
+        with graders.sandbox() as sandbox:
             sheet = Sheet(str(path), tuple(_graded(graders, sandbox, task) for task in tasks))
     except ValueError as error:
         sheet = Sheet(str(path), problem=str(error))
@@ -152,7 +157,7 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
     if not any(grade.verdict.outcome is Outcome.UNDECIDED for grade in sheet.grades):
         return sheet
     pairs = list(zip(tasks_of(path), sheet.grades, strict=True))
-    with Sandbox(graders.limits) as sandbox:
+    with graders.sandbox() as sandbox:
         grades = [
             _graded(graders, sandbox, task) if grade.verdict.outcome is Outcome.UNDECIDED else grade
             for task, grade in pairs
@@ -165,8 +170,9 @@ def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
     if not task.expression:
         nothing = Verdict(exercise=task.exercise, outcome=Outcome.NOT_ATTEMPTED)
         return Grade(nothing, _NO_CHECK.format(id=task.exercise.id))
-    sandbox.breach = ""
     try:
+        sandbox.sweep()
+        sandbox.breach = ""
         verdict = _judged(sandbox, graders, task)
     except (OSError, RuntimeError) as error:  # the fork server has ended, or the disk is full
         verdict = Verdict(exercise=task.exercise, outcome=Outcome.UNDECIDED)
@@ -182,6 +188,7 @@ def _judged(sandbox: Sandbox, graders: _Graders, task: GradingTask) -> Verdict:
     packed = _read(sandbox, folder, task)
     if isinstance(packed, Verdict):
         return packed
+    sandbox.sweep()  # whoever packed the function has no business here any more
     deadline_s = graders.limits.timeout_s or task.exercise.deadline_s
     with graders.judging:
         return judge(task.exercise, packed, sandbox.server(), folder, deadline_s)

@@ -1,7 +1,8 @@
 """Where handed-in code runs: behind bubblewrap, with limits, and watched.
 
     grade                outside; it opens nothing that the sandbox wrote by its name to write
-      bubblewrap         processes, network, and shared memory of its own; it reads all files and writes in one folder
+      bubblewrap         processes, network, and shared memory of its own; it writes in one folder, and of homes,
+                         temporary files, sockets and hand-ins it sees only what this Python needs
         fork server      imports once
           extraction, answering, its ranks
 
@@ -11,9 +12,13 @@ same runs without bubblewrap, `fenced=False`.
 """
 
 import os
+import re
+import site
 import subprocess
+import sys
 import tempfile
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +31,13 @@ from pllab.lesson.checking import PRELOADED
 from pllab.lesson.fork_server import ForkServer
 
 _LOOK_S = 0.1
+_LEAVE_S = 2.0  # how long what has ended may take to leave
+_REMOVE_S = 300.0
+_THREADS_EACH = 100  # more than a rank on a machine with many cores has
 _SLACK_BYTES = 12 << 30  # address space that torch and its threads map and never use
 _MOST_FILE_BYTES = 256 << 20
 _KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS")  # of the owner's variables
+_HIDDEN = ("/home", "/root", "/run", "/tmp", "/var/tmp")
 _WALL = (
     *("bwrap", "--unshare-all", "--die-with-parent", "--new-session"),
     *("--cap-drop", "ALL"),  # root would keep the right to mount, and mount its way out
@@ -78,16 +87,18 @@ class Sandbox:
             child = sandbox.server().start(sandbox.scratch, "my_module:main")
             child.wait(20.0)
         sandbox.breach    # "took more than 4 GiB of memory", or empty
+
+    hidden: folders that nobody there sees, besides the owner's.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, hidden: Iterable[Path] = ()) -> None:
         self.breach = ""
-        self._limits = limits
+        self._limits, self._hidden = limits, hidden
         self._server: ForkServer | None = None
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="pllab-sandbox-", ignore_cleanup_errors=True)
+        self._home = Path(tempfile.mkdtemp(prefix="pllab-sandbox-")).resolve()
         self.scratch.mkdir()
         self._watcher = threading.Thread(target=self._watch, name="pllab-sandbox", daemon=True)
         self._watcher.start()
@@ -97,22 +108,32 @@ class Sandbox:
         self._over.set()
         self._watcher.join()
         self._end()
-        self._folder.cleanup()
+        _remove(self._home)
 
     @property
     def scratch(self) -> Path:
         """A folder in which both sides may write; nothing in it is believed."""
-        return Path(self._folder.name).resolve() / "tmp"
+        return self._home / "tmp"
 
     def server(self) -> ForkServer:
         """What starts processes here."""
         if self._server is None or not self._server.is_alive:
             self._end()
-            home = Path(self._folder.name).resolve()
-            self._server = ForkServer(*PRELOADED, "pllab.lesson.extraction", home=home, within=self._command(home))
+            self._server = ForkServer(*PRELOADED, "pllab.lesson.extraction", home=self._home, within=self._command())
         return self._server
 
-    def _command(self, home: Path) -> list[str]:
+    def sweep(self) -> None:
+        """End what was left running, and the fork server with it, or because it was stopped."""
+        if self._server is None:
+            return
+        first, *others = self._processes(self._server) or [None]
+        with suppress(psutil.NoSuchProcess):
+            is_stopped = first is not None and first.status() == psutil.STATUS_STOPPED
+            if psutil.wait_procs(others, timeout=_LEAVE_S)[1] or is_stopped:
+                self._end()
+
+    def _command(self) -> list[str]:
+        home = self._home
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         own = {"HOME": home, "PLLAB_HOME": home, "TMPDIR": self.scratch, "PYTHONDONTWRITEBYTECODE": 1}
         memory = self._limits.memory_bytes
@@ -120,50 +141,93 @@ class Sandbox:
         command += ["prlimit", f"--as={memory + _SLACK_BYTES}", f"--fsize={_MOST_FILE_BYTES}", "--core=0"]
         if not self._limits.fenced:
             return command
-        wall = [*_WALL, "--proc", "/proc", "--tmpfs", "/run", "--size", str(memory), "--tmpfs", "/dev/shm"]
-        return [*command, *wall, "--bind", str(home), str(home)]
+        hidden = _hidden(self._hidden)
+        wall = [*_WALL, "--proc", "/proc", "--size", str(memory), "--tmpfs", "/dev/shm", *_view(hidden)]
+        wall += [word for place in (str(home), str(self.scratch)) for word in ("--bind", place, place)]  # tmp stays put
+        return [*command, *wall, *(word for place in ("/dev", *hidden) for word in ("--remount-ro", str(place)))]
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
-            if (server := self._server) is not None and (words := self._too_much(server)):
+            server = self._server
+            if server is not None and (words := self._too_much(server)) and server is self._server:
                 self.breach = self.breach or words
                 _kill(server)
 
     def _end(self) -> None:
-        if self._server is not None:
-            _kill(self._server)
-            self._server.end()
+        server, self._server = self._server, None
+        if server is not None:
+            _kill(server)
+            server.end()
 
     def _too_much(self, server: ForkServer) -> str:
-        processes = _below(server)
+        processes = self._processes(server)
         if len(processes) > self._limits.num_processes:
             return f"started more than {self._limits.num_processes} processes"
-        sizes = [size for process in processes if (size := _own_bytes(process))]
+        held = [_held(process) for process in processes]
+        if sum(threads for threads, _ in held) > _THREADS_EACH * self._limits.num_processes:
+            return f"started more than {_THREADS_EACH * self._limits.num_processes} threads"
+        sizes = [size for _, size in held if size]
         if sum(max(0, size - sizes[0]) for size in sizes) > self._limits.memory_bytes:  # what was imported, forks share
             return f"took more than {self._limits.memory_bytes / (1 << 30):g} GiB of memory"
         return ""
 
+    def _processes(self, server: ForkServer) -> list[psutil.Process]:
+        """The fork server's Python and the living processes under it, also those whose parents have left."""
+        return _below(server)[2 if self._limits.fenced else 0 :]  # bubblewrap's own; a name could be anybody's
+
+
+def _hidden(more: Iterable[Path]) -> list[Path]:
+    """The folders that are empty behind the wall."""
+    places = {Path(place).resolve() for place in (*_HIDDEN, tempfile.gettempdir(), str(Path.home()), *map(str, more))}
+    return sorted(place for place in places if place.is_dir() and place.name)
+
+
+def _view(hidden: Sequence[Path]) -> list[str]:
+    """The words that empty these folders and put back what this Python needs; a folder comes before those in it."""
+    words: dict[Path, tuple[str, ...]] = {place: ("--tmpfs", str(place)) for place in hidden}
+    last = Path(os.devnull)
+    for path in sorted({path for needed in _needed() for path in _led_to(needed)}):
+        if not path.is_relative_to(last) and any(path.is_relative_to(place) for place in hidden):
+            last = path
+            link = ("--symlink", str(path.readlink())) if path.is_symlink() else ("--ro-bind", str(path))
+            words[path] = (*link, str(path))
+    return [word for _, some in sorted(words.items()) for word in some]
+
+
+def _needed() -> Iterator[Path]:
+    """This Python with its packages, and what else is imported."""
+    places = [sys.executable, sys.prefix, sys.base_prefix, site.getusersitepackages()]
+    places += os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    for name, module in list(sys.modules.items()):
+        if "." not in name:
+            places += getattr(module, "__path__", None) or [getattr(module, "__file__", None) or ""]
+    yield from (Path(place).absolute() for place in places if place and Path(place).exists())
+
+
+def _led_to(path: Path) -> Iterator[Path]:
+    """A path, the links behind it, and its end."""
+    yield path
+    if path.is_symlink():
+        yield from _led_to(Path(os.path.normpath(path.parent / path.readlink())))
+    yield path.resolve()
+
 
 def _below(server: ForkServer) -> list[psutil.Process]:
-    """The fork server's Python and the living processes under it, also those whose parents have left."""
+    """The first process, and the living ones under it."""
     with suppress(psutil.NoSuchProcess):
         first = psutil.Process(server.pid)
-        return [process for process in (first, *first.children(recursive=True)) if _name_of(process) != "bwrap"]
+        return [first, *first.children(recursive=True)]
     return []
 
 
-def _name_of(process: psutil.Process) -> str:
-    with suppress(psutil.NoSuchProcess):
-        return process.name()
-    return "bwrap"  # it has left
-
-
-def _own_bytes(process: psutil.Process) -> int:
-    """What a process holds besides files."""
-    with suppress(psutil.NoSuchProcess):
-        held = process.memory_info()
-        return held.rss - held.shared
-    return 0
+def _held(process: psutil.Process) -> tuple[int, int]:
+    """How many threads a process has, and the bytes that it holds besides files."""
+    with suppress(OSError):
+        status = Path(f"/proc/{process.pid}/status").read_text(errors="replace")
+        found = re.findall(r"^(Threads|RssAnon|RssShmem):\s+(\d+)", status, re.MULTILINE)
+        numbers = {name: int(number) for name, number in found}
+        return numbers.get("Threads", 0), (numbers.get("RssAnon", 0) + numbers.get("RssShmem", 0)) << 10
+    return 0, 0
 
 
 def _kill(server: ForkServer) -> None:
@@ -171,3 +235,10 @@ def _kill(server: ForkServer) -> None:
     for process in _below(server):
         with suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def _remove(folder: Path) -> None:
+    """Remove what foreign code left; `rmtree` gives up on a deep folder, and might change the mode of a link's end."""
+    for command in (("chmod", "-R", "u+rwx"), ("rm", "-rf")):
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run([*command, str(folder)], capture_output=True, timeout=_REMOVE_S, check=False)

@@ -36,6 +36,48 @@ def my_share(items, rank, world_size):
         held.append(bytearray(b"x") * (8 << 20))
 """
 
+_SHARED_MEMORY = """
+import mmap, time
+
+def my_share(items, rank, world_size):
+    held = mmap.mmap(-1, 2 << 30)  # which counts as a file
+    for place in range(0, len(held), 4096):
+        held[place] = 1
+    time.sleep(2)
+    return items[rank::world_size]
+"""
+
+_THREADS = """
+import threading, time
+
+def my_share(items, rank, world_size):
+    threading.stack_size(1 << 16)
+    for _ in range(6000):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    time.sleep(5)
+    return items[rank::world_size]
+"""
+
+_DEEP = """
+import os, tempfile
+from pathlib import Path
+
+def my_share(items, rank, world_size):
+    if os.path.exists("closed"):
+        return items[rank::world_size]
+    here = os.getcwd()
+    for place in (here, tempfile.gettempdir(), *Path(tempfile.gettempdir()).iterdir(), *Path(here).glob("pllab-*")):
+        os.chdir(place)
+        for _ in range(5000):
+            os.mkdir("d")
+            os.chdir("d")
+    os.chdir(here)
+    os.mkdir("closed")
+    Path("closed", "file").touch()
+    os.chmod("closed", 0)
+    return items[rank::world_size]
+"""
+
 _PATCHED = """
 from pllab.lesson import answering, exercise
 
@@ -171,6 +213,9 @@ HOSTILE: list[tuple[str, str, set[str]]] = [
 ]
 MORE: list[tuple[str, str, set[str]]] = [
     ("memory bit by bit", _SLOW_MEMORY, {"limit", "raised"}),
+    ("shared memory", _SHARED_MEMORY, {"limit"}),
+    ("threads", _THREADS, {"limit"}),
+    ("deep folders", _DEEP, {"right"}),
     ("patched before", _PATCHED_BEFORE, {"cannot_travel", "crashed", "lost"}),
     ("peeks from a text", _PEEKS, {"lost"}),
     ("links in the way", _LINKS, {"crashed", "raised"}),

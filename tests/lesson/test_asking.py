@@ -371,6 +371,28 @@ def test_the_rank_that_failed_is_named_and_not_one_that_only_lost_it():
         asked_ranks._answers(ranks, 5.0)
 
 
+class Mumbles(Says):
+    """One that always has something to say, and never a whole word."""
+
+    def __init__(self):
+        super().__init__("", "")
+        self._left = 1000
+
+    def pull(self):
+        time.sleep(0.01)
+        self._left -= 1
+        assert self._left, "who listens has no deadline"
+
+    def is_starved(self, wall_s):
+        return False
+
+
+def test_a_rank_that_talks_past_the_deadline_is_late(monkeypatch):
+    monkeypatch.setattr(asked_ranks, "_GRACE_S", 0.0)
+    with pytest.raises(comm.RankError, match="had not finished after 0.1 s"):
+        asked_ranks._answers([Mumbles()], 0.1)
+
+
 def test_what_the_function_took_away_from_an_argument_is_gone_here_too():
     items, table = [1, 2, 3], {"kept": 1, "removed": 2}
     write_back(items, [3])
@@ -549,6 +571,56 @@ def test_a_function_that_never_answers_is_late_unless_others_had_the_machine(mon
     assert is_starved or verdict.first.where.endswith("of waits")
 
 
+def talks_for_ever(words: str):
+    """A function that writes on the line of its check, and leaves in the end: a check that still listens then fails."""
+
+    def talks(*_):
+        import contextlib
+        import os
+        import threading
+        import time
+
+        line = next(filter(None, map(_unix_socket, range(3, 100))))
+        line.settimeout(None)
+        threading.Thread(target=lambda: list(iter(lambda: line.recv(1 << 20), b"")), daemon=True).start()
+        end = time.monotonic() + 20.0
+        with contextlib.suppress(OSError):
+            while time.monotonic() < end:
+                line.sendall(words.encode())
+        os._exit(0)
+
+    def _unix_socket(descriptor):
+        import os
+        import socket
+
+        try:
+            one = socket.socket(fileno=os.dup(descriptor))
+        except OSError:
+            return None
+        return one if one.family == socket.AF_UNIX else None
+
+    return talks
+
+
+def test_who_asks_back_for_ever_is_late(monkeypatch):
+    monkeypatch.setattr(asking, "_MOST_CALLS", 1000)
+    words = json.dumps({"call": 0, "args": encode([]), "kwargs": encode({})}) + "\n"
+    case = Case("it ends", lambda solution: solution(lambda: 0))
+    assert verdict_on(case, talks_for_ever(words * 1000)).hint_id == "hang"
+
+
+def test_who_leaves_the_conversation_and_stays_is_told_so():
+    def stays():
+        import os
+        import time
+
+        os.closerange(3, 256)
+        time.sleep(60)
+
+    hint = verdict_on(Case("it answers", asks), stays).first.hint
+    assert hint.startswith("The process that ran your function left the conversation before the check was over")
+
+
 def test_a_process_that_never_comes_to_the_function_is_not_judged(monkeypatch):
     monkeypatch.setattr(asking, "START_S", -1.0)
     assert verdict_on(Case("it ends", asks), lambda: None).outcome is Outcome.UNDECIDED
@@ -646,3 +718,8 @@ def test_a_rank_that_hangs_is_ended_at_the_deadline_unless_others_had_the_machin
     monkeypatch.setattr(conversation, "is_starved", lambda pid, wall_s: is_starved)
     error = seen_on_ranks(lambda total, world_size: time.sleep(60), timeout_s=3.0)
     assert error is None if is_starved else "had not finished" in str(error)
+
+
+@pytest.mark.ranks
+def test_a_rank_that_repeats_itself_is_not_waited_for():
+    assert "could not read" in str(seen_on_ranks(talks_for_ever('{"ready": true}\n' * 1000), timeout_s=2.0))

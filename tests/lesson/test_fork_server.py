@@ -14,7 +14,7 @@ import pytest
 from pllab.lesson.fork_server import ForkServer
 
 PROGRAM = """
-import os, subprocess, sys, time
+import os, stat, subprocess, sys, time
 from pathlib import Path
 
 def words():
@@ -34,6 +34,15 @@ def waits():
 def leaves_a_child():
     child = subprocess.Popen(["sleep", "1000"])
     Path(sys.argv[1]).write_text(str(child.pid))
+
+def garbles():  # writes on what its keeper tells on
+    for pipe in Path(f"/proc/{os.getppid()}/fd").iterdir():
+        if stat.S_ISFIFO(pipe.stat().st_mode):
+            try:
+                with open(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb") as told:
+                    told.write(b"garbage\\n")
+            except OSError:
+                pass
 
 def writes_to(): # what the owner has open under this number
     os.write(int(sys.argv[1]), b"here")
@@ -125,6 +134,22 @@ def test_a_fork_server_that_has_ended_says_so(folder):
     with pytest.raises(RuntimeError, match="has ended; run the cell again"):
         server.start(folder, "program:words")
     server.end()
+
+
+def test_a_fork_server_that_does_not_answer_says_so_and_is_ended(folder, monkeypatch):
+    server = ForkServer()
+    server.start(folder, "program:words", log=folder / "log").wait(60)
+    monkeypatch.setattr("pllab.lesson.fork_server._START_S", 0.2)
+    os.kill(server.pid, signal.SIGSTOP)
+    with pytest.raises(RuntimeError, match="did not answer; run the cell again"):
+        server.start(folder, "program:words")
+    assert not server.is_alive
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the pipes of another process are in /proc")
+def test_garbage_on_the_line_of_a_keeper_is_some_exit_code(server, folder):
+    assert isinstance(server.start(folder, "program:garbles", log=folder / "log").wait(60), int)
+    assert (folder / "log").read_text() == ""
 
 
 def test_it_ends_with_its_owner(tmp_path):

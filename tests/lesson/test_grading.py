@@ -2,6 +2,9 @@
 
 import os
 import socket
+import subprocess
+import sys
+import sysconfig
 import tempfile
 import threading
 from pathlib import Path
@@ -22,7 +25,7 @@ from tests.lesson.hostile import HOSTILE, MORE, SHARE
 RIGHT = f"def my_share(items, rank, world_size):\n    {SHARE}"
 LIMITS = Limits(memory_bytes=1 << 30, timeout_s=20.0, fenced=FENCED)
 
-SOME = [one for one in [*HOSTILE, *MORE] if one[0] in ("fork", "deleted files", "killed parents", "links in the way")]
+SOME = [one for one in [*HOSTILE, *MORE] if one[0] in ("fork", "deep folders", "killed parents", "links in the way")]
 behind_bubblewrap = pytest.mark.skipif(not FENCED, reason="bubblewrap does not start on this machine")
 
 
@@ -77,21 +80,130 @@ def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monke
     assert not [thread for thread in threading.enumerate() if thread.name == "pllab-sandbox"]
 
 
+BOMB = """
+def act():
+    while True:
+        os.fork()
+"""
+STOPS = """
+def act():
+    with open(f"/proc/{os.getppid()}/stat") as keeper:
+        os.kill(int(keeper.read().rpartition(")")[2].split()[1]), signal.SIGSTOP)
+"""
+LEAVES = """
+def act():
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+"""
+GARBLES = """
+def act():
+    for pipe in Path(f"/proc/{os.getppid()}/fd").iterdir():
+        if stat.S_ISFIFO(pipe.stat().st_mode):
+            with suppress(OSError), open(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb") as told:
+                told.write(b"garbage\\n")
+"""
+REPLACES = """
+def act():
+    with suppress(OSError):
+        os.rename(tempfile.gettempdir(), "away")
+        os.symlink(VICTIM, tempfile.gettempdir())
+"""
+
+
 @behind_bubblewrap
-def test_after_a_hostile_exercise_the_next_one_of_the_notebook_has_a_new_server(tmp_path):
-    bomb = "import os\ndef bubbles(num_batches, num_partitions):\n    while True:\n        os.fork()"
-    right = """
+@pytest.mark.parametrize(
+    ("act", "hint_ids"),
+    [
+        pytest.param(BOMB, {"limit"}, id="bomb"),
+        pytest.param(LEAVES, {"no_pair"}, id="leaves a process"),
+        pytest.param(STOPS, {"no_pair"}, id="stops the fork server", marks=pytest.mark.exhaustive),
+        pytest.param(GARBLES, {"no_pair", "crashed"}, id="garbles its keeper", marks=pytest.mark.exhaustive),
+        pytest.param(REPLACES, {"no_pair"}, id="replaces the folder", marks=pytest.mark.exhaustive),
+    ],
+)
+@pytest.mark.parametrize("when", ["called", pytest.param("made", marks=pytest.mark.exhaustive)])
+def test_after_a_hostile_exercise_the_next_one_of_the_notebook_is_alone(tmp_path, act, hint_ids, when):
+    imports = "import os, signal, stat, subprocess, tempfile\nfrom contextlib import suppress\nfrom pathlib import Path"
+    (victim := tmp_path / "victim").mkdir()
+    hostile = f"""
+{imports}
+VICTIM = {str(victim)!r}
+{act}
+def bubbles(num_batches, num_partitions, made={"act()" if when == "made" else None}):
+    {"act()" if when == "called" else None}
+    return -1.0
+"""
+    right = f"""
+{imports}
 def fewest_batches(num_partitions, fraction):
+    words = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert not any(word.startswith(b"sleep") for word in words)
+    assert Path(tempfile.gettempdir()).is_dir() and not Path(tempfile.gettempdir()).is_symlink()
     m = 1
     while (num_partitions - 1) / (m + num_partitions - 1) > fraction + 1e-12:
         m += 1
     return m
 """
     (sheet,) = graded(
-        hand_in(tmp_path / "a.ipynb", ("08.2", bomb, "bubbles"), ("08.3", right, "fewest_batches")),
+        hand_in(tmp_path / "a.ipynb", ("08.2", hostile, "bubbles"), ("08.3", right, "fewest_batches")),
     )
-    assert outcome(sheet, 1) == (Outcome.NOT_YET, "limit")
+    assert outcome(sheet, 1)[0] is Outcome.NOT_YET and outcome(sheet, 1)[1] in hint_ids
     assert outcome(sheet, 2) == (Outcome.RIGHT, "")
+    assert not list(victim.iterdir())
+
+
+@behind_bubblewrap
+def test_of_the_owner_and_of_others_a_solution_sees_nothing(tmp_path, monkeypatch):
+    """Whatever the system's folders are: each of these is hidden by itself."""
+    monkeypatch.setattr("pllab.lesson.sandbox._HIDDEN", ())
+    folders = [tmp_path / name for name in ("home", "temporary", "handed_in")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "secret").write_text("x")
+    monkeypatch.setenv("HOME", str(folders[0]))
+    monkeypatch.setattr(tempfile, "tempdir", str(folders[1]))
+    cell = f"""
+import os
+from pathlib import Path
+def my_share(items, rank, world_size):
+    for folder in {[str(folder) for folder in folders]!r}:
+        assert not Path(folder, "secret").exists(), folder
+        try:
+            Path(folder, "mine").touch()
+        except OSError:
+            continue
+        raise AssertionError(f"{{folder}} can be written")
+    {SHARE}
+"""
+    (sheet,) = graded(hand_in(folders[2] / "a.ipynb", ("00.1", cell, "my_share")))
+    assert word(sheet) == "right", sheet.grades[0].verdict.first.hint
+
+
+OWNER = """
+import sys
+from pllab.lesson import sandbox
+sandbox._HIDDEN = ()
+with sandbox.Sandbox(sandbox.Limits()) as place, open("log", "wb") as log:
+    print(place.server().start(place.scratch, "look:look", log=log).wait(100))
+"""
+
+
+@behind_bubblewrap
+@pytest.mark.exhaustive
+def test_a_python_of_the_owners_home_runs_where_the_rest_of_the_home_is_hidden(tmp_path):
+    """A virtual environment behind a link, whose Python is a link to a link."""
+    home, base = tmp_path / "home", Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+    python, linked = home / ".local" / "bin" / "python3", home / "venv"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(base)
+    subprocess.run([python, "-m", "venv", "--without-pip", home / "kept" / "venv"], check=True)
+    linked.symlink_to("kept/venv")
+    (packages,) = linked.glob("lib/python*/site-packages")
+    (packages / "all.pth").write_text(f"{sysconfig.get_path('purelib')}\n{Path.cwd()}\n")
+    (packages / "look.py").write_text(f"import os\ndef look():\n    print(sorted(os.listdir({str(home)!r})))")
+    words, variables = [linked / "bin" / "python3", "-c", OWNER], {**os.environ, "HOME": str(home), "PYTHONPATH": ""}
+    told = subprocess.run(words, env=variables, cwd=home, capture_output=True, text=True, check=False)
+    assert told.stdout == "0\n", told.stderr
+    assert (home / "log").read_text() == "['.local', 'kept', 'venv']\n"
 
 
 @behind_bubblewrap
@@ -120,6 +232,8 @@ def my_share(items, rank, world_size):
         lambda: libc.mount(None, b"/", None, 0x1020, None),  # to be written again
         lambda: socket.create_connection(("127.0.0.1", PORT), 1),
         lambda: os.environ.get("A_SECRET"),
+        lambda: libc.creat(b"/dev/out", 0o600),
+        lambda: libc.creat(b"/tmp/out", 0o600),
     ]
     assert [tried(way) for way in ways] == [False] * len(ways), [tried(way) for way in ways]
     Path("/dev/shm/pllab-left").write_text("x")
