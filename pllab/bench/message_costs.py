@@ -1,5 +1,7 @@
 """What a message costs, and what it costs a training step to send its gradients in few or many messages.
 
+"A message" means more from lesson to lesson, so its cost differs; `message_table` times every meaning in one run.
+
 `bench_messages` measures the time of an all-reduce by its size, the gradients of a GPT-2 in buckets of several sizes,
 and the sum in shared memory; then whole steps, with one message after backward and with buckets during it.
 
@@ -34,6 +36,7 @@ BUCKETS_ON_LINK = (1, 64_000, 128_000, 256_000, 512_000, 1_024_000, 10**9)
 LATENCY_S = 0.001  # of the link
 _OVERLAP_BYTES = 512_000  # bytes of a bucket that leaves while backward runs
 _DEADLINE_S = 120.0  # of either measurement
+_NUM_IN_A_ROW = 28  # gradients of the model of lesson 05
 _GRADIENTS = Workload(num_layers=12, width=64, num_heads=2, vocab_size=512, batch_size=2, num_tokens=128)
 
 
@@ -52,6 +55,67 @@ def fit_cost(num_bytes: Sequence[float], seconds: Sequence[float]) -> MessageCos
     return MessageCost(float(alpha), float(beta))
 
 
+def measure_latency(repeats: int = 200) -> Spread:
+    """Seconds that one number takes from one rank to another: half of there and back, over gloo on this host.
+
+    Example: `measure_latency().median` is about 1e-4 on a laptop.
+    """
+    return comm.launch(_measure_latency, 2, repeats, backend="gloo", timeout_s=60.0)[0]
+
+
+def _measure_latency(rank: int, world_size: int, repeats: int) -> Spread:
+    del rank, world_size
+    times = compare({"there and back": partial(_throw, torch.zeros(1))}, repeats, 20, in_step=True)
+    return times.time("there and back").scaled(0.5)
+
+
+def _throw(number: torch.Tensor) -> None:
+    """Rank 0 sends a number, and rank 1 sends it back; other ranks do nothing."""
+    if comm.rank() < 2:
+        other = 1 - comm.rank()
+        if comm.rank() == 0:
+            comm.send(number, to=other)
+        comm.receive(number, source=other)
+        if comm.rank() == 1:
+            comm.send(number, to=other)
+
+
+class _Kind(NamedTuple):
+    """What a lesson calls a message, a call that sends `num_messages` of them, and what is particular about it."""
+
+    what: str
+    num_messages: int
+    call: Callable[[], object]
+    why: str
+
+
+def message_table(lesson: str, repeats: int = 40) -> str:
+    """Time what each lesson up to this one calls a message, in turn, on the ranks of the group; a row for each.
+
+    Example: every rank calls `message_table("05")` and gets the same text, of which these are two rows:
+
+        01  one way: half of there and back  196 (166-245)     one message at a time
+        05  all-reduces in a row, each       611 (540-700)     late ranks delay all
+
+    All rows carry one number, so that they differ by the way and not by the bytes.
+    """
+    number = torch.zeros(1, device=comm.own_device())
+    in_a_row = [number] * _NUM_IN_A_ROW
+    every = {
+        "01": _Kind("one way: half of there and back", 2, partial(_throw, number), "one message at a time"),
+        "03": _Kind("every rank passes it on", 1, partial(comm.ring_pass, number), "all at once; the slowest counts"),
+        "05": _Kind("all-reduces in a row, each", len(in_a_row), partial(_send_all, in_a_row), "late ranks delay all"),
+        "06": _Kind("one all-reduce", 1, partial(comm.all_reduce, number), "all ranks start together"),
+    }
+    kinds = {name: kind for name, kind in every.items() if name <= lesson}
+    times = compare({name: kind.call for name, kind in kinds.items()}, repeats, 3, in_step=True)
+    rows = [f"{f'one number, real, {comm.world_size()} ranks':37}us (quartiles)    conditions"]
+    for name, kind in kinds.items():
+        took = times.time(name).scaled(1e6 / kind.num_messages)
+        rows.append(f"{name}  {kind.what:33}{took.text(0):18}{kind.why}")
+    return "\n".join(rows)
+
+
 @dataclass(frozen=True)
 class MessagesBench:
     """The cost of a message on some ranks, and the gradients of one model sent in several ways.
@@ -59,10 +123,11 @@ class MessagesBench:
     `ways` compares the bucket sizes in bytes as text ("64000") and `SHARED`; `num_messages` has the number of messages
     of each. `gradient_bytes` lists the gradients in the order of backward. `steps` compares forward, backward and
     averaging: `FLAT` sends one message after backward, `OVERLAPPED` sends buckets while it runs, and `ALONE` averages
-    nothing.
+    nothing. `table` is that of `message_table`.
     """
 
     world_size: int
+    table: str
     cost: MessageCost
     ways: Comparison
     num_messages: Mapping[str, int]
@@ -120,7 +185,7 @@ def _measure_messages(_rank: int, world_size: int, workload: Workload, repeats: 
     by_way = compare(ways, repeats, 2, baseline=str(BUCKETS[-1]), in_step=True)
     steps = compare({name: each.step for name, each in trainers.items()}, repeats, 2, baseline=FLAT, in_step=True)
     gradient_bytes = tuple(parameter.nbytes for parameter in reversed(parameters))
-    return MessagesBench(world_size, cost, by_way, num_messages, steps, gradient_bytes)
+    return MessagesBench(world_size, message_table("06"), cost, by_way, num_messages, steps, gradient_bytes)
 
 
 def _overlapped(bucket_bytes: int) -> Callable[[nn.Module], nn.Module]:

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
-from pllab import comm
-from pllab.bench.measure import Comparison, Spread, compare
+from pllab.bench.measure import Comparison, compare
 from pllab.comm.devices import compute_threads, large_product
-from pllab.show import Figure, chart, figure
+from pllab.show import Figure, chart, draw_spread, figure
 from pllab.show.theme import LIGHT, write_number
 
 SOFTMAX_FLOPS = 5  # per number: compare, subtract, exponential, add, divide
@@ -33,7 +32,7 @@ ADAMW_FLOPS = 14  # decay 1, first moment 3, second moment 4, corrected root 3, 
 
 PRODUCT, COPY = "large product", "large copy"  # the two kernels whose best rounds are the roof
 _MARKS = {"compute": ("o", "#0072B2"), "memory": ("s", "#E69F00")}
-_CAPTION = "Circle: bounded by compute. Square: bounded by memory. An operation without FLOP is in the table only."
+_CAPTION = "Circle: bounded by compute. Square: by memory. Whiskers: quartiles. Without FLOP: in the table only."
 _NUM_COPIED = 2**24  # numbers of the large copy
 
 
@@ -188,7 +187,9 @@ class Roofline:
             below = -1.0
             for name, (x, y) in sorted(at.items(), key=lambda one: one[1]):
                 mark, colour = _MARKS[self.bound(name).limit]
-                axes.plot(x, y, mark, color=colour, markersize=9, markeredgecolor="black")
+                took = self.times.time(name)
+                spread = (y, y * took.median / took.high, y * took.median / took.low)
+                draw_spread(axes, [x], [spread], fmt=mark, color=colour, markersize=9, markeredgecolor="black")
                 offset = (8, 5) if x == below else (8, -12)  # of two at one intensity, the upper one's name is above
                 axes.annotate(name, (x, y), xytext=offset, textcoords="offset points", fontsize=9)
                 below = x
@@ -237,7 +238,7 @@ def measure_roofline(
 ) -> Roofline:
     """Measure a machine's limits and some operations, by default GPT-2's, in rounds of one call each.
 
-    Example: `measure_roofline(latency_s=measure_latency().median).machine` takes some seconds.
+    Example: `measure_roofline(latency_s=1e-4).machine` takes some seconds.
 
     A limit is the best round of its kernel, because other programs only ever take away; an operation is the median.
     `num_threads` are compute threads; 1 is what a rank or a lane has.
@@ -253,26 +254,3 @@ def measure_roofline(
         times = compare(kernels | {name: each.run for name, each in operations.items()}, repeats, 2)
     product_s, copy_s = (min(times.seconds[name]) for name in kernels)
     return Roofline(Ceilings(flops / product_s, 2 * source.nbytes / copy_s, latency_s), operations, times)
-
-
-def measure_latency(repeats: int = 200) -> Spread:
-    """Seconds that one number takes from one rank to another: half of there and back, over gloo on this host.
-
-    Example: `measure_latency().median` is about 1e-4 on a laptop.
-    """
-    times: Comparison = comm.launch(_there_and_back, 2, repeats, backend="gloo", timeout_s=60.0)[0]
-    return times.time("there and back").scaled(0.5)
-
-
-def _there_and_back(rank: int, world_size: int, repeats: int) -> Comparison:
-    """Rank 0 sends a number, rank 1 sends it back; runs in each rank."""
-    number, other = torch.zeros(1), world_size - 1 - rank
-
-    def throw() -> None:
-        if rank == 0:
-            comm.send(number, to=other)
-        comm.receive(number, source=other)
-        if rank == 1:
-            comm.send(number, to=other)
-
-    return compare({"there and back": throw}, repeats, 20, in_step=True)

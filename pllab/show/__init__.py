@@ -13,7 +13,7 @@ Importing this room is light: matplotlib and anywidget are imported when somethi
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.figures import Figure, chart, figure
+from pllab.show.figures import Figure, chart, draw_spread, figure
 from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ __all__ = [
     "TimelinePlayer",
     "chart",
     "describe_timeline",
+    "draw_spread",
     "draw_timeline",
     "figure",
 ]

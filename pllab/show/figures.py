@@ -8,7 +8,7 @@ import base64
 import html
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -110,6 +110,28 @@ def chart(x_label: str, y_label: str, width_in: float = 6.4, height_in: float = 
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         yield axes
+
+
+def draw_spread(
+    axes: "Axes", xs: Sequence[float], spreads: Sequence[tuple[float, float, float]], scale: float = 1.0, **look: Any
+) -> None:
+    """Draw measured medians as marks, each with a whisker from its low to its high quartile.
+
+    Example: `draw_spread(axes, [8, 512], [(0.2, 0.1, 0.3), (1.6, 1.5, 1.7)], fmt="o-", label="two ranks")`.
+
+    Args:
+        axes: those of `chart`.
+        xs: where the marks stand.
+        spreads: median, low and high of each, as `pllab.bench.measure.Spread` has them.
+        scale: what all values are multiplied with, 1000 for seconds on an axis of milliseconds.
+        look: of matplotlib's `errorbar`.
+    """
+    medians, below, above = [], [], []
+    for median, low, high in spreads:
+        medians.append(scale * median)
+        below.append(scale * (median - low))
+        above.append(scale * (high - median))
+    axes.errorbar(xs, medians, (below, above), **{"capsize": 4, **look})
 
 
 def _in_few_colours(png: bytes) -> bytes:

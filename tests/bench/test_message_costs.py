@@ -1,7 +1,10 @@
 """The cost of messages: the fit against a known line, and small measurements that say nothing about speed."""
 
+import re
+
 import pytest
 
+from pllab import comm
 from pllab.bench.message_costs import (
     ALONE,
     BUCKETS,
@@ -13,6 +16,8 @@ from pllab.bench.message_costs import (
     bench_link,
     bench_messages,
     fit_cost,
+    measure_latency,
+    message_table,
 )
 from pllab.bench.workloads import Workload
 from pllab.simulate import MessageCost, leave_when_ready
@@ -77,3 +82,29 @@ def test_every_plan_is_measured_simulated_and_drawn() -> None:
         assert min(bench.steps.seconds[name]) >= LATENCY_S * bench.num_messages(name)
     assert bench.simulated_s(each) >= bench.computing_s
     assert bench.simulated_s(each) >= 16 * LATENCY_S
+
+
+@pytest.mark.ranks
+def test_a_message_takes_time_between_two_ranks() -> None:
+    latency = measure_latency(repeats=3)
+    assert 0 < latency.low <= latency.median <= latency.high
+
+
+def _table(rank: int, world_size: int, lesson: str) -> tuple[str, list[str]]:
+    with comm.record_messages() as ledger:
+        text = message_table(lesson, repeats=2)
+    return text, [message.name for message in ledger.messages]
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(("lesson", "rows"), [("03", ["01", "03"]), ("06", ["01", "03", "05", "06"])])
+def test_the_table_grows_from_lesson_to_lesson_and_says_what_differs(lesson: str, rows: list[str]) -> None:
+    (text, sent), (other, _) = comm.launch(_table, 2, lesson, backend="gloo")
+    assert text == other
+    head, *lines = text.splitlines()
+    assert head.startswith("one number, real, 2 ranks")
+    found = [re.fullmatch(r"(\d\d)  \w.{31} (\d+) \((\d+)-(\d+)\) +(\w.+)", line) for line in lines]
+    assert [match and match[1] for match in found] == rows
+    assert len({match and match[5] for match in found}) == len(rows)
+    rounds = 3 + 2  # three to warm up
+    assert sent.count("all_reduce") == (rounds * (28 + 1) if lesson == "06" else 0)

@@ -14,7 +14,6 @@ from pllab.bench.roofline import (
     Roofline,
     bound_of,
     gpt2_operations,
-    measure_latency,
     measure_roofline,
 )
 
@@ -127,8 +126,3 @@ def test_measured_limits_are_those_of_the_best_round() -> None:
     assert roofline.machine.latency_s == 1.0
     assert len(times["nothing"]) == 2
     assert torch.get_num_threads() == threads
-
-
-def test_a_message_takes_time_between_two_ranks() -> None:
-    latency = measure_latency(repeats=3)
-    assert 0 < latency.low <= latency.median <= latency.high

@@ -6,7 +6,7 @@ import re
 import pytest
 from matplotlib.figure import Figure as Canvas
 
-from pllab.show import chart, figure
+from pllab.show import chart, draw_spread, figure
 
 
 def canvas():
@@ -86,3 +86,14 @@ def test_a_chart_names_its_axes_and_has_no_frame():
     shown = figure(axes.figure, "A line from 3 to 4.")
     assert ("micro-batches" in shown.svg) and ("bubble fraction in %" in shown.svg)
     assert not axes.spines["top"].get_visible()
+
+
+def test_a_whisker_goes_from_quartile_to_quartile():
+    with chart("rows", "milliseconds") as axes:
+        draw_spread(axes, [8, 512], [(0.2, 0.1, 0.4), (1.6, 1.5, 1.9)], scale=1000.0, fmt="o", label="two ranks")
+    (container,) = axes.containers
+    marks, _, (whiskers,) = container.lines
+    assert marks.get_ydata() == pytest.approx([200, 1600])
+    ends = [segment[:, 1] for segment in whiskers.get_segments()]
+    assert ends == [pytest.approx([100, 400]), pytest.approx([1500, 1900])]
+    assert axes.get_legend_handles_labels()[1] == ["two ranks"]

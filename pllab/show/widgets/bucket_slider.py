@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from pllab.show.boxes import draw_work
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import Figure, draw_spread, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of, ticks_of, write_number, write_seconds
 from pllab.show.widget import Widget, check_place, sources_of
 
@@ -186,18 +186,13 @@ def _draw_times(axes: "Axes", choices: Sequence[Mapping[str, Any]], step: int) -
     measured = [(place, one) for place, one in enumerate(choices) if one["measured_s"] is not None]
     if measured:
         at = [place for place, _ in measured]
-        middle = [1e3 * one["measured_s"] for _, one in measured]
-        spread = [
-            [1e3 * (one["measured_s"] - one["low"]) for _, one in measured],
-            [1e3 * (one["high"] - one["measured_s"]) for _, one in measured],
-        ]
+        spreads = [(one["measured_s"], one["low"], one["high"]) for _, one in measured]
         style: dict[str, Any] = {
             "color": LIGHT.outline_of("B"),
             "markersize": 8,
-            "capsize": 4,
             "markerfacecolor": LIGHT.fill_of("B"),
         }
-        axes.errorbar(at, middle, yerr=spread, fmt="o", label="measured (real), quartiles", **style)
+        draw_spread(axes, at, spreads, 1e3, fmt="o", label="measured (real), quartiles", **style)
     axes.set_xticks(list(places), [one["label"] for one in choices], rotation=30, ha="right", fontsize=9)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("time (ms)")
