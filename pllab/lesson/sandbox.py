@@ -198,6 +198,7 @@ def _needed() -> Iterator[Path]:
     """This Python with its packages, and what else is imported."""
     places = [sys.executable, sys.prefix, sys.base_prefix, site.getusersitepackages()]
     places += os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    places += [place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
     for name, module in list(sys.modules.items()):
         if "." not in name:
             places += getattr(module, "__path__", None) or [getattr(module, "__file__", None) or ""]
