@@ -63,8 +63,7 @@ def measure_latency(repeats: int = 200) -> Spread:
     return comm.launch(_measure_latency, 2, repeats, backend="gloo", timeout_s=60.0)[0]
 
 
-def _measure_latency(rank: int, world_size: int, repeats: int) -> Spread:
-    del rank, world_size
+def _measure_latency(_rank: int, _world_size: int, repeats: int) -> Spread:
     times = compare({"there and back": partial(_throw, torch.zeros(1))}, repeats, 20, in_step=True)
     return times.time("there and back").scaled(0.5)
 

@@ -13,6 +13,7 @@ from itertools import chain
 from typing import NamedTuple, Self
 
 import torch
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import record_function
 
 from pllab import accelerator
@@ -21,6 +22,8 @@ from pllab.pipeline.engine import ActionTimes, Name, Packet, Packets, Transport,
 from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
+
+EVERY_LANE = _ExperimentalConfig(profile_all_threads=True)  # what torch.profiler needs, for lanes are threads
 
 
 class Ambient(NamedTuple):

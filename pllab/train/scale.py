@@ -330,10 +330,10 @@ def _makes_new_tensors(func: Any) -> bool:
 
 
 def _outlined(value: Any) -> Any:
-    """What a tensor without values has, also of those in a list."""
+    """What a tensor without values has, also of those in a list; and of a number its type, because 2 equals 2.0."""
     if isinstance(value, torch.Tensor):
         return value.shape, value.stride(), value.dtype, value.device
-    return tuple(map(_outlined, value)) if isinstance(value, tuple | list) else value
+    return tuple(map(_outlined, value)) if isinstance(value, tuple | list) else (type(value), value)
 
 
 def _another(value: Any) -> Any:

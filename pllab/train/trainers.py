@@ -50,7 +50,7 @@ class StepRecord:
     learning_rate: float
     gradient_norm: float | torch.Tensor | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
-    timing: Any = None
+    timing: Timeline | ActionTimes | None = None
     """When the devices of a split model worked, none if there was no target; `timelines` of the trainer reads it."""
 
     @property
@@ -220,7 +220,7 @@ class Pipelined:
 
     def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
         """Those of all devices in some steps; all ranks call it."""
-        timings = [record.timing for record in records if record.timing is not None]
+        timings: list[Any] = [record.timing for record in records if record.timing is not None]
         return timings if isinstance(self._executor, LaneExecutor) else self._executor.timelines(timings)
 
     def gather(self) -> "models.GPT2LMHeadModelParallel":

@@ -49,7 +49,7 @@ def test_ratios_are_taken_round_by_round_and_stand_with_their_spread(tmp_path: P
 def test_fidelity_is_a_sentence(tmp_path: Path) -> None:
     record: dict[str, object] = {
         "command": "python -m pllab bench fidelity",
-        **FidelityBench(PipelineWorkload(), {"GPipe, m=2": (0.02, 0.03)}, {}).to_json(),
+        **FidelityBench(PipelineWorkload(), {"gpipe, m=2": (0.02, 0.03)}, {}).to_json(),
     }
     text = " ".join(written("fidelity", record, tmp_path).split())
     assert "as it ran: median error 2.50 %, largest 2.50 % of 1 cases." in text

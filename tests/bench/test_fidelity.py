@@ -32,13 +32,13 @@ def test_every_case_is_predicted_and_measured() -> None:
 
 def test_the_figure_is_the_median_over_cases_of_each_cases_median() -> None:
     cases = {
-        "GPipe, m=2": (0.1, 0.1, 9.0),
-        "GPipe, m=4": (0.0, 0.0, 0.0),
-        "GPipe, m=8": (-0.2, -0.2, -0.2),
+        "gpipe, m=2": (0.1, 0.1, 9.0),
+        "gpipe, m=4": (0.0, 0.0, 0.0),
+        "gpipe, m=8": (-0.2, -0.2, -0.2),
     }
     result = FidelityBench(PipelineWorkload(), cases, {})
     assert result.about.endswith("as it ran: median error 10.00 %, largest 20.00 % of 3 cases.")
-    assert result.table().splitlines()[1].split()[:3] == ["GPipe,", "m=2", "+10.00"]
+    assert result.table().splitlines()[1].split()[:3] == ["gpipe,", "m=2", "+10.00"]
 
 
 @pytest.mark.parametrize(("cost_s", "low", "high"), [(1e-9, 0.99, 1.0), (100.0, float("-inf"), -1.0)])

@@ -273,7 +273,9 @@ def test_remembered_shapes_are_those_that_torch_makes() -> None:
             y = layer(torch.empty(3, 5, 8, device="meta"))
             y.sum().backward()
         turned = torch.empty(3, 4, device="meta").t()
-        tensors = [turned.contiguous() * 2, turned * 2, y, *(parameter.grad for parameter in layer.parameters())]
+        whole = torch.empty(3, dtype=torch.int64, device="meta")
+        tensors = [turned.contiguous() * 2, turned * 2, whole * 2, whole * 2.0, whole / True, y]
+        tensors += [parameter.grad for parameter in layer.parameters() if parameter.grad is not None]
         return [(tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors]
 
     with RememberedShapes():
