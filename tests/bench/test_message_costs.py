@@ -19,6 +19,7 @@ from pllab.bench.message_costs import (
     measure_latency,
     message_table,
 )
+from pllab.bench.measure import Comparison
 from pllab.bench.workloads import Workload
 from pllab.simulate import MessageCost, leave_when_ready
 
@@ -108,3 +109,12 @@ def test_the_table_grows_from_lesson_to_lesson_and_says_what_differs(lesson: str
     assert len({match and match[5] for match in found}) == len(rows)
     rounds = 3 + 2  # three to warm up
     assert sent.count("all_reduce") == (rounds * (28 + 1) if lesson == "06" else 0)
+
+
+def test_a_row_of_the_table_has_the_time_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There and back is two of them, and the gradients of lesson 05 are 28."""
+    compared = Comparison(dict.fromkeys(("01", "03", "05", "06"), (56e-6, 56e-6)), "01")
+    monkeypatch.setattr("pllab.bench.message_costs.compare", lambda *_, **__: compared)
+    with comm.counted_rank(0, 2):
+        _, *rows = message_table("06").splitlines()
+    assert [row.partition(" (")[0].split()[-1] for row in rows] == ["28", "56", "2", "56"]
