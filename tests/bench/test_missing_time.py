@@ -24,6 +24,11 @@ def recorded(num_microbatches, costs):
     return Recorded(schedule, simulate(schedule, costs), "host", "", 0, (0,))
 
 
+def track(num_rows):
+    rows = torch.randint(50, (num_rows, 9), generator=torch.Generator().manual_seed(1))
+    return Track(dataset=[(row[:-1], row[1:]) for row in rows], vocab_size=50, num_layers=2, width=16)
+
+
 # An eighth of the whole is (1, 1) forward and (2, 2) backward on the two stages; alone it takes 7 in place of 6.
 WHOLE = recorded(1, Costs([0.008, 0.008], [0.016, 0.016], 0.0))
 EIGHTH = recorded(1, Costs([0.001, 0.002], [0.002, 0.002], 0.0))
@@ -69,16 +74,20 @@ def test_the_race_is_set_against_the_simulated_speedup_and_the_rest_is_named():
 
 @pytest.mark.parametrize("pipe_step", [None, *PIPES])
 def test_every_right_pipe_is_recorded_action_by_action(pipe_step):
-    torch.manual_seed(1)
-    rows = torch.randint(50, (16, 9))
-    track = Track(dataset=[(row[:-1], row[1:]) for row in rows], vocab_size=50, num_layers=2, width=16)
-    lost = missing_time(track, pipe_step, repeats=1)
+    lost = missing_time(track(16), pipe_step, repeats=1)
     assert lost.whole.schedule == lost.eighth.schedule == gpipe(2, 1)
     assert set(lost.pipeline.schedule.actions()) == set(gpipe(2, 8).actions())
     for row, right in zip(lost.pipeline.schedule.rows, gpipe(2, 8).rows, strict=True):
         assert [action.kind for action in row] == [action.kind for action in right]
     missing = lost.pipeline.timeline.makespan - lost.predicted.makespan
     assert sum(lost.parts.values()) == pytest.approx(missing)
+
+
+def test_of_several_recorded_steps_the_shortest_counts(monkeypatch):
+    longer = [recorded(count, Costs([0.1, 0.1], [0.1, 0.1], 0.0)) for count in (1, 1, 8)]
+    runs = iter([WHOLE, longer[1], SLOW, longer[0], EIGHTH, longer[2]])
+    monkeypatch.setattr("pllab.bench.missing_time._recorded", lambda _: next(runs))
+    assert missing_time(track(16), repeats=2) == MissingTime(WHOLE, EIGHTH, SLOW)
 
 
 def test_marks_cover_the_work_of_a_stage_and_change_nothing():
@@ -104,9 +113,7 @@ def test_marks_cover_the_work_of_a_stage_and_change_nothing():
 
 
 def test_rows_that_make_uneven_micro_batches_are_refused():
-    rows = torch.randint(50, (12, 9))
-    track = Track(dataset=[(row[:-1], row[1:]) for row in rows], vocab_size=50, num_layers=2, width=16)
     with pytest.raises(
         ValueError, match="12 rows cannot be cut into 8 micro-batches of one size; give a multiple of 8"
     ):
-        missing_time(track)
+        missing_time(track(12))
