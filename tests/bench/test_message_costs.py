@@ -5,6 +5,7 @@ import re
 import pytest
 
 from pllab import comm
+from pllab.bench.measure import Comparison
 from pllab.bench.message_costs import (
     ALONE,
     BUCKETS,
@@ -19,7 +20,6 @@ from pllab.bench.message_costs import (
     measure_latency,
     message_table,
 )
-from pllab.bench.measure import Comparison
 from pllab.bench.workloads import Workload
 from pllab.simulate import MessageCost, leave_when_ready
 
