@@ -111,10 +111,12 @@ def test_the_table_grows_from_lesson_to_lesson_and_says_what_differs(lesson: str
     assert sent.count("all_reduce") == (rounds * (28 + 1) if lesson == "06" else 0)
 
 
-def test_a_row_of_the_table_has_the_time_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_latency_and_a_row_of_the_table_are_the_time_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """There and back is two of them, and the gradients of lesson 05 are 28."""
-    compared = Comparison(dict.fromkeys(("01", "03", "05", "06"), (56e-6, 56e-6)), "01")
+    compared = Comparison(dict.fromkeys(("there and back", "01", "03", "05", "06"), (56e-6, 56e-6)), "01")
     monkeypatch.setattr("pllab.bench.message_costs.compare", lambda *_, **__: compared)
     with comm.counted_rank(0, 2):
         _, *rows = message_table("06").splitlines()
     assert [row.partition(" (")[0].split()[-1] for row in rows] == ["28", "56", "2", "56"]
+    monkeypatch.setattr(comm, "launch", lambda function, _, *given, **__: [function(0, 2, *given)])
+    assert measure_latency().median == pytest.approx(28e-6)

@@ -85,6 +85,12 @@ def test_a_run_is_that_of_a_plain_loop(name, plain, tmp_path):
     assert_as_plain(train(TrainConfig(**OPTIONS | MODES[name], workdir=str(tmp_path))).steps, plain)
 
 
+def test_model_parallel_accumulates_at_most_a_part_for_each_row():
+    trainer = make_trainer(TrainConfig(**OPTIONS | MODES["model_parallel"]), 300)
+    trainer.close()
+    assert trainer.schedule.num_microbatches == 8
+
+
 def train_here(rank, world_size, config):
     result = train_as_rank(TrainConfig(**config), "gloo")
     return result and (result.steps, len(result.ranks))
