@@ -28,7 +28,7 @@ from pllab.arguments import require
 from pllab.bench.entrants import LANES, NUM_MICROBATCHES, Track, batch_of, scored_pipe, scored_stages
 from pllab.bench.racing import RaceResult
 from pllab.pipeline import create_workers
-from pllab.pipeline.lanes import EVERY_LANE
+from pllab.pipeline.lanes import every_lane
 from pllab.show import Figure, draw_timeline
 from pllab.simulate import Costs, idle_causes, simulate
 from pllab.timeline import Timeline
@@ -170,7 +170,7 @@ def missing_time(track: Track, pipe_step: PipeStep | None = None, *, repeats: in
 
 def _recorded(step: Callable[[], object]) -> Recorded:
     """A step under torch.profiler, as its trace tells it."""
-    with profile(activities=[ProfilerActivity.CPU], experimental_config=EVERY_LANE) as recording:
+    with profile(activities=[ProfilerActivity.CPU], experimental_config=every_lane()) as recording:
         step()
     with tempfile.TemporaryDirectory(prefix="pllab-trace-") as folder:
         file = Path(folder, "lanes.json")

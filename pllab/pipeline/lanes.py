@@ -23,8 +23,6 @@ from pllab.pipeline.streams import GpuStream, HostStream
 from pllab.pipeline.workers import Overdue, Task, Upstream, Workers, compute, create_workers
 from pllab.schedule import Schedule
 
-EVERY_LANE = _ExperimentalConfig(profile_all_threads=True)  # what torch.profiler needs, for lanes are threads
-
 
 class Ambient(NamedTuple):
     """The grad mode and autocast of one thread, for another to enter: in torch both belong to a thread."""
@@ -169,3 +167,8 @@ def _walk(row: Callable[[], None], ambient: Ambient, stream: HostStream, packets
 def _late(record: ActionTimes) -> str:
     late = [f"stage {each.stage} has not finished micro-batch {each.microbatch}" for each in record.running()]
     return " and ".join(late) or "no stage has finished an action"
+
+
+def every_lane() -> _ExperimentalConfig:
+    """What torch.profiler is given to record lanes too: they are threads of this process."""
+    return _ExperimentalConfig(profile_all_threads=True)

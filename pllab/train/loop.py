@@ -19,7 +19,7 @@ from pllab import comm
 from pllab.arguments import require
 from pllab.comm.devices import synchronize
 from pllab.data import Collate, partition_dataset
-from pllab.pipeline.lanes import EVERY_LANE
+from pllab.pipeline.lanes import every_lane
 from pllab.simulate import simulate
 from pllab.timeline import Timeline
 from pllab.train.checkpoints import Progress, load_checkpoint, save_checkpoint
@@ -230,7 +230,7 @@ def profiled(folder: str | None, num_steps: int) -> Iterator[Callable[[], None]]
         activities=supported_activities(),
         schedule=schedule(wait=0, warmup=1, active=2, repeat=1),
         on_trace_ready=lambda recorded: recorded.export_chrome_trace(str(file)),
-        experimental_config=EVERY_LANE,
+        experimental_config=every_lane(),
     ) as running:
         yield running.step
 
