@@ -197,6 +197,8 @@ def test_a_python_of_the_owners_home_runs_where_the_rest_of_the_home_is_hidden(t
     python.symlink_to(base)
     subprocess.run([python, "-m", "venv", "--without-pip", home / "kept" / "venv"], check=True)
     linked.symlink_to("kept/venv")
+    (linked / "bin" / "python3").unlink()  # what is there instead is relative to the environment, not to the link to it
+    (linked / "bin" / "python3").symlink_to("../../../.local/bin/python3")
     (packages,) = linked.glob("lib/python*/site-packages")
     (packages / "all.pth").write_text(f"{sysconfig.get_path('purelib')}\n{Path.cwd()}\n")
     (packages / "look.py").write_text(f"import os\ndef look():\n    print(sorted(os.listdir({str(home)!r})))")
