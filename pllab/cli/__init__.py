@@ -28,7 +28,7 @@ _COMMANDS = {
     "import": ("importing:import_traces", "read the traces of a pipeline: where its time went, beside the prediction"),
     "grade": (
         "teaching:grade_notebooks",
-        "checks of handed-in notebooks, with points, and limits on what they take",
+        "the checks of handed-in notebooks, with points, and limits on what they take",
     ),
     "student": ("teaching:copy_for_students", "copy the lessons for students: stubs, and no folded solutions"),
 }

@@ -106,12 +106,10 @@ class Solution:
     def _ask(self, args: Sequence[Any], kwargs: dict[str, Any], **more: str) -> Any:
         calls: list[Call] = []
         self._line.send({"args": encode(list(args), calls), "kwargs": encode(kwargs, calls), **more})
-        told = self._receive()
         for _ in range(_MOST_CALLS):
-            if "call" not in told:
+            if "call" not in (told := self._receive()):
                 break
             self._line.send(self._called(calls, told))
-            told = self._receive()
         else:
             raise self._line.late(self._deadline_s, is_starved=False)
         if "refused" in told:

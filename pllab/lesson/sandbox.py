@@ -13,7 +13,6 @@ same runs without bubblewrap, `fenced=False`.
 
 import os
 import re
-import site
 import subprocess
 import sys
 import tempfile
@@ -196,21 +195,24 @@ def _view(hidden: Sequence[Path]) -> list[str]:
 
 def _needed() -> Iterator[Path]:
     """This Python with its packages, and what else is imported."""
-    places = [sys.executable, sys.prefix, sys.base_prefix, site.getusersitepackages()]
+    places = [sys.executable, sys.prefix, sys.base_prefix]
     places += os.environ.get("LD_LIBRARY_PATH", "").split(":")
     places += [place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
     for name, module in list(sys.modules.items()):
         if "." not in name:
             places += getattr(module, "__path__", None) or [getattr(module, "__file__", None) or ""]
-    yield from (Path(place).absolute() for place in places if place and Path(place).exists())
+    yield from (Path(place).absolute() for place in places if os.access(place, os.F_OK))
 
 
 def _led_to(path: Path) -> Iterator[Path]:
-    """A path, the links behind it, and its end."""
+    """The links on the way to a path, and its end, to which no link leads."""
+    for place in (*reversed(path.parents), path):
+        if place.is_symlink():
+            yield place
+            beyond = place.parent / place.readlink() / path.relative_to(place)
+            yield from _led_to(Path(os.path.normpath(beyond)))
+            return
     yield path
-    if path.is_symlink():
-        yield from _led_to(Path(os.path.normpath(path.parent / path.readlink())))
-    yield path.resolve()
 
 
 def _below(server: ForkServer) -> list[psutil.Process]:
