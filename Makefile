@@ -9,7 +9,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: lab test check unit unit-waiting unit-computing notebooks notebooks-first notebooks-second exhaustive exhaustive-exercises exhaustive-solutions exhaustive-others publish site clean
+.PHONY: lab test check unit notebooks exhaustive publish site clean
 
 lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
@@ -22,43 +22,16 @@ check: .venv/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: .venv/test.stamp # two halves of about the same length at a time
-	$(MAKE) --no-print-directory --jobs=2 unit-waiting unit-computing
+PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=3 # two cores: a third waits for browsers and ranks
 
-WAITING := tests/browser tests/cli tests/comm tests/show tests/lesson/test_exercises.py # for browsers and processes
+unit: .venv/test.stamp
+	$(PYTEST) --dist=loadgroup
 
-unit-waiting: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider $(WAITING)
+notebooks: .venv/test.stamp # as a learner without solutions reads them
+	PLLAB_HOME=$$(mktemp -d) $(PYTEST) --dist=loadfile --nbval --nbval-current-env --nbval-cell-timeout=90 notebooks
 
-unit-computing: .venv/test.stamp
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(WAITING))
-
-notebooks: .venv/test.stamp # as a learner without solutions reads them, two halves at a time
-	$(MAKE) --no-print-directory --jobs=2 notebooks-first notebooks-second
-
-NBVAL = PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=90 -p no:cacheprovider
-FIRST := $(wildcard notebooks/0[0-7]_*.ipynb)
-
-notebooks-first: .venv/test.stamp
-	$(NBVAL) $(FIRST)
-
-notebooks-second: .venv/test.stamp
-	$(NBVAL) $(filter-out $(FIRST),$(wildcard notebooks/*.ipynb))
-
-exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long, three parts at a time
-	$(MAKE) --no-print-directory --jobs=3 exhaustive-exercises exhaustive-solutions exhaustive-others
-
-EXERCISES := tests/lesson/test_exercises.py tests/browser/test_lessons.py
-SOLUTIONS := $(addprefix tests/lesson/test_,solutions.py machine.py grading.py) tests/browser
-
-exhaustive-exercises: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(EXERCISES)
-
-exhaustive-solutions: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive --ignore=tests/browser/test_lessons.py $(SOLUTIONS)
-
-exhaustive-others: .venv/test.stamp
-	$(BIN)/python -m pytest -p no:cacheprovider -m exhaustive $(addprefix --ignore=,$(EXERCISES) $(SOLUTIONS))
+exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long
+	$(PYTEST) --dist=loadgroup -m exhaustive
 
 site: .venv/lab.stamp # opens in any browser: build/site/index.html
 	$(BIN)/python -m pllab.lesson.site build/site notebooks

@@ -28,6 +28,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if any("mark.cuda" in file.read_text() for file in files) else True
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A file stays in one worker, for what its tests share; long tests and those of each exercise go where room is."""
+    if not config.pluginmanager.hasplugin("xdist"):  # a GPU machine may have nothing but torch and pytest
+        return
+    for item in items:
+        exercise = item.callspec.params.get("exercise") if hasattr(item, "callspec") else None
+        if exercise is None and item.get_closest_marker("exhaustive") is None:
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
+
+
 @pytest.fixture(scope="session")
 def start_quickly() -> Iterator[Callable[..., Any]]:
     """Start a process from one that has imported what ranks need; takes the place of `processes.start_child`."""

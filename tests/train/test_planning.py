@@ -18,7 +18,11 @@ ROOM = 80 * 2**30  # bytes of an H100
 
 @pytest.mark.parametrize(
     ("size", "layout"),
-    [("gpt2", Layout(4, 2, 2, 1, 4)), ("1B", Layout(8, 4, 2, 1, 2)), ("13B", Layout(16, 8, 2, 1, 2, zero=1))],
+    [
+        ("gpt2", Layout(4, 2, 2, 1, 4)),
+        ("1B", Layout(8, 4, 2, 1, 2)),
+        pytest.param("13B", Layout(16, 8, 2, 1, 2, zero=1), marks=pytest.mark.exhaustive),
+    ],
 )
 def test_of_three_sizes_the_form_is_at_most_a_sixth_below_what_scale_counts(size: str, layout: Layout) -> None:
     """`scale` has no activations; the form has no tied embedding, no logits and no unequal stages."""
