@@ -290,14 +290,14 @@ def test_without_a_par_the_solver_of_the_room_below_is_asked(monkeypatch):
     class Optimum:
         schedule, makespan, bound, proven = gpipe(2, 3), 9.0, 9.0, True
 
-    def optimal(*sizes, held, time_limit_s):
-        asked.append((*sizes, held, time_limit_s))
+    def optimal(*sizes, held):
+        asked.append((*sizes, held))
         return Optimum
 
-    monkeypatch.setattr("pllab.schedule.optimal", optimal, raising=False)
+    monkeypatch.setattr("pllab.show.editor.schedule_editor.optimal", optimal, raising=False)
     editor = ScheduleEditor(one_f_one_b(2, 3), Costs(forward=2.0), memory_limit=2, held=Held(0.25), timeout_s=12)
     assert editor.ask_solver().makespan == 9
-    assert asked == [(2, 3, Costs(forward=2.0), 2, Held(0.25), 6.0)]
+    assert asked == [(2, 3, Costs(forward=2.0), 2, Held(0.25))]
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,6 @@ def test_without_a_par_the_solver_of_the_room_below_is_asked(monkeypatch):
 )
 def test_the_solver_claims_no_more_than_it_proved(backward, par, score):
     """It splits every backward, so it says nothing of orders with whole ones where these are quicker."""
-    pytest.importorskip("ortools", reason="the extra `solver` is not installed")
     editor = ScheduleEditor(one_f_one_b(2, 4), Costs(1.0, 1.5, 1.5, backward=backward), memory_limit=2)
     editor.ask_solver()
     assert editor.view["par"] == f"par 17.5, proven by the solver: {par}" and par in editor.said

@@ -10,7 +10,7 @@ from typing import Any
 
 import traitlets
 
-from pllab.schedule import Held, Schedule
+from pllab.schedule import Held, Schedule, optimal
 from pllab.show.editor.board import GUIDE, sentence_of, summary_of
 from pllab.show.editor.board_picture import draw_board
 from pllab.show.editor.game import Game, is_plain, shape_of
@@ -19,8 +19,6 @@ from pllab.show.figures import Figure
 from pllab.show.widget import Run, Widget, call_run, sources_of, takes_costs
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
-
-_SOLVER_S = 10.0  # without a proof by then, the par is shown with its bound
 
 
 class ScheduleEditor(Widget):
@@ -181,13 +179,10 @@ class ScheduleEditor(Widget):
             return self._ask
         if not is_plain(schedule):
             raise ValueError("the solver knows schedules with one stage on each rank; give par= for this one")
-        from pllab.schedule import optimal  # its solver is an extra, and slow to import
-
         rules = self._game.rules
         limit = schedule.num_microbatches if rules.memory_limit is None else rules.memory_limit
         sizes = schedule.num_stages, schedule.num_microbatches
-        seconds = min(_SOLVER_S, self._timeout_s / 2)
-        return lambda: optimal(*sizes, rules.costs, limit, held=rules.held, time_limit_s=seconds)
+        return lambda: optimal(*sizes, rules.costs, limit, held=rules.held)
 
     def _obey(self, _: Any) -> None:
         """Carry out what is new, in order; the list may hold commands that were carried out before."""
