@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pllab.arguments import printable, require
 from pllab.cli.flags import check_file
-from pllab.schedule import FAMILIES, Schedule
+from pllab.schedule import family_of
 from pllab.simulate import estimate, idle_causes, simulate
 from pllab.traces import Recorded, read_trace
 
@@ -50,19 +50,6 @@ def report(recorded: Recorded) -> Iterator[tuple[str, str]]:
     yield "idle time", f"{_ms(timeline.idle)} of all ranks together"
     for one in idle_causes(schedule, timeline, costs):
         yield f"  {one.cause}", f"{one.share:6.1%}  {_ms(one.seconds)}, {one.words}"
-
-
-def family_of(schedule: Schedule) -> str | None:
-    """The name of the published family whose rows these are: `"1F1B"` for `one_f_one_b(2, 4)`."""
-    for family in FAMILIES.values():
-        if family.stages_per_rank == schedule.stages_per_rank:
-            try:
-                made = family.make(schedule.num_ranks, schedule.num_microbatches)
-            except ValueError:  # it has none of these sizes
-                continue
-            if made == schedule:
-                return family.title
-    return None
 
 
 def _ms(seconds: float) -> str:

@@ -17,6 +17,7 @@ from pllab.schedule.families import (
     Family,
     breadth_first,
     eager_one_f_one_b,
+    family_of,
     gpipe,
     interleaved,
     one_f_one_b,
@@ -29,8 +30,7 @@ from pllab.schedule.families import (
 from pllab.schedule.legality import Problem, ScheduleError, check, peak_in_flight, problems
 from pllab.schedule.making import check_sizes, collector_paused
 from pllab.schedule.model import Action, Kind, Schedule, split_backwards
-from pllab.schedule.search.shortest import zero_bubble
-from pllab.schedule.search.solver import Optimum, optimal
+from pllab.schedule.search.shortest import Optimum, optimal, zero_bubble
 
 __all__ = [
     "FAMILIES",
@@ -49,6 +49,7 @@ __all__ = [
     "check_sizes",
     "collector_paused",
     "eager_one_f_one_b",
+    "family_of",
     "gpipe",
     "interleaved",
     "needs",

@@ -38,6 +38,8 @@ class FakeModel {
 }
 class KernelModel extends FakeModel {
   sent = 0;
+  asked = []; // messages
+  unanswered = 0;
   async save_changes(callbacks) {
     this.callbacks = callbacks ?? this.callbacks;
     if (this.busy || !Object.keys(this.changed).length) return;
@@ -52,9 +54,15 @@ class KernelModel extends FakeModel {
     this.save_changes();
   }
   async send(content) {
-    for (const [answer, blocks] of await window.message(content)) {
+    this.asked.push(content);
+    this.unanswered += 1;
+    const { answers, changed } = await window.message(content);
+    this.unanswered -= 1;
+    for (const [answer, blocks] of answers) {
       for (const react of this.listeners["msg:custom"] ?? []) react(answer, blocks.map(read));
     }
+    for (const [name, value] of Object.entries(changed)) this.state[name] = read(value);
+    for (const name of Object.keys(changed)) this.tell(name);
   }
 }
 """
@@ -98,6 +106,10 @@ def mount_with_kernel(page, widget):
                     setattr(widget, name, value)
         except TraitError:
             return {}  # ipywidgets logs it, and the browser hears nothing
+        return fresh_traits(changes)
+
+    def fresh_traits(changes):
+        """What the browser does not know yet."""
         now = traits_of(widget)
         fresh = {name: value for name, value in now.items() if (known | changes).get(name) != value}
         known.update(now)
@@ -107,7 +119,7 @@ def mount_with_kernel(page, widget):
         sent = []
         widget.send = lambda answer, buffers=(): sent.append((answer, [coded(one) for one in buffers]))
         widget._handle_custom_msg(content, [])
-        return json.loads(json.dumps(sent))
+        return json.loads(json.dumps({"answers": sent, "changed": fresh_traits({})}))
 
     if not hasattr(page, "answers"):  # a function can be exposed once for each page
         page.answers = {}

@@ -14,6 +14,7 @@ from pllab.schedule import (
     breadth_first,
     check,
     eager_one_f_one_b,
+    family_of,
     gpipe,
     interleaved,
     one_f_one_b,
@@ -47,6 +48,15 @@ def name(generator: Generator) -> str:
 
 
 every_generator = pytest.mark.parametrize("generator", [*ONE_STAGE, *LOOPED, *IN_A_V], ids=name)
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.title)
+def test_a_family_is_known_by_its_rows_and_by_nothing_else(family):
+    made = family.make(4, 8)
+    assert family_of(Schedule(made.rows, "mine")) == family.title
+    first, *rest = made.rows
+    swapped = Schedule(((first[1], first[0], *first[2:]), *rest))
+    assert family_of(swapped) is None
 
 
 def idle(schedule: Schedule, costs: Costs = WHOLE) -> float:

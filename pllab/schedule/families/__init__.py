@@ -18,6 +18,7 @@ __all__ = [
     "Family",
     "breadth_first",
     "eager_one_f_one_b",
+    "family_of",
     "gpipe",
     "interleaved",
     "one_f_one_b",
@@ -35,6 +36,19 @@ class Family(NamedTuple):
     title: str
     make: Callable[[int, int], Schedule]
     stages_per_rank: int = 1
+
+
+def family_of(schedule: Schedule) -> str | None:
+    """The name of the published family whose rows these are: `"1F1B"` for `one_f_one_b(2, 4)`."""
+    for family in FAMILIES.values():
+        if family.stages_per_rank == schedule.stages_per_rank:
+            try:
+                made = family.make(schedule.num_ranks, schedule.num_microbatches)
+            except ValueError:  # it has none of these sizes
+                continue
+            if made == schedule:
+                return family.title
+    return None
 
 
 FAMILIES: Mapping[str, Family] = {

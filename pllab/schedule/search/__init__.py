@@ -2,6 +2,5 @@
 
 problem.py    costs and memory as plain numbers, and lower bounds for every order
 greedy.py     an order from rules: what a free rank does next
-shortest.py   `zero_bubble`: the best of the families and of all rules, improved move by move
-solver.py     `optimal`: the best there is, by OR-tools, for small sizes
+shortest.py   `zero_bubble`: the best of the families and of all rules, improved move by move; `optimal`: and its bound
 """

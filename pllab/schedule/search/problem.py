@@ -110,7 +110,7 @@ class SearchProblem:
         kinds = (Kind.F, Kind.I, Kind.W)
         return [{k.value: [Action(s, k, m) for m in numbers] for k in kinds} for s in range(self.num_stages)]
 
-    # The floors are lower bounds: a search stops at them, and a solver states them.
+    # The floors are lower bounds: a search stops at them, and an order that reaches one is proven.
 
     def floor_of_longest(self) -> float:
         """A lower bound for the longest time of a rank from its own first start to its last end.

@@ -6,6 +6,7 @@ of the best few are moved, as long as the order gets no longer. The best order o
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pllab.memory import Held
@@ -15,9 +16,10 @@ from pllab.schedule.search.greedy import all_rules, play
 from pllab.schedule.search.problem import Rows, SearchProblem
 
 _STARTS = 4  # candidates from which moves begin: the best one alone can be a dead end
-_TRIES = 500  # moves from each; for 3 stages and 5 micro-batches that is enough to reach the solver's optimum
+_TRIES = 500  # moves from each; for 3 stages and 5 micro-batches that is enough to reach the proven optimum
 _MOST_WALKED = 500_000  # actions walked by all moves together, about a second; larger schedules get fewer tries
 _FARTHEST = 3  # places that an action moves at most
+_EQUAL = 1e-9  # relative: a makespan that a bound proves
 _SAME = 1e-12  # relative: sums of the same costs in another order differ by less
 
 
@@ -59,6 +61,49 @@ def zero_bubble(
     """
     work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit, held)
     return work.schedule(shortest(work, makespan_first).rows, "zero bubble")
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The shortest schedule found, its makespan in seconds, and a lower bound for every makespan.
+
+    `proven` says that the two agree: no schedule is shorter.
+    """
+
+    schedule: Schedule
+    makespan: float
+    bound: float
+    proven: bool
+
+
+def optimal(
+    num_stages: int, num_microbatches: int, costs: CostsLike, memory_limit: float, *, held: Held | None = None
+) -> Optimum:
+    """Find the shortest schedule with one stage per rank and split backwards, and say whether it is proven.
+
+    Example: `optimal(2, 2, Costs(), 2)` has makespan 7.0 and is proven; its rows are
+
+        rank 0  F0 F1 .  I0 W0 I1 W1
+        rank 1  .  F0 I0 F1 I1 W0 W1
+
+    It is the schedule of `zero_bubble` with `makespan_first`. What proves it is a bound that needs no search: the work
+    of a rank, the waits that nothing can fill, and the memory. A schedule above the bound may be the best all the same.
+
+    Args:
+        num_stages: also the number of ranks.
+        num_microbatches: at least 1.
+        costs: seconds per action and message, per stage.
+        memory_limit: micro-batches of activations a rank may hold, from 1.
+        held: what I and W free; a half each by default.
+
+    Raises:
+        ValueError: a size or the memory limit is below 1, a cost is below 0, or the costs are for another number of
+            stages.
+    """
+    work = SearchProblem.of(num_stages, num_microbatches, costs, memory_limit, held)
+    best, bound = shortest(work, makespan_first=True), work.floor_of_makespan()
+    schedule, is_proven = work.schedule(best.rows, "optimal"), best.makespan <= bound * (1 + _EQUAL)
+    return Optimum(schedule, best.makespan, min(bound, best.makespan), is_proven)
 
 
 class Order(NamedTuple):

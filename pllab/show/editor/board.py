@@ -1,13 +1,14 @@
 """Everything the editor shows, as plain data and words: the browser and the printed twin draw the same dictionary.
 
-Each sentence is made from the numbers it names.
+Each sentence is made from the numbers it names. An action is called what its block is called: `B0`, with its rank where
+that is not clear, or `2B0` where ranks have several stages.
 """
 
+import re
 from typing import Any
 
 from pllab.schedule import Action, Kind, Schedule
-from pllab.show.boxes import label_of
-from pllab.show.editor.judgement import BoardRules, Judgement, Par
+from pllab.show.editor.judgement import BoardRules, Judgement
 from pllab.show.theme import (
     ENGINE_LABELS,
     count_of,
@@ -19,68 +20,102 @@ from pllab.show.theme import (
 )
 from pllab.timeline import Span, Timeline
 
-GUIDE = (
-    "Drag a block along its rank. Keys: arrows choose a block; Alt+Left or Right moves it one place; Space picks it "
-    "up, arrows carry it, Enter drops it, Escape puts it back; S splits a B or merges I and W; Ctrl+Z and Ctrl+Y undo "
-    "and redo."
-)
+_ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")
 
 
-def view_of(judgement: Judgement, rules: BoardRules, par: Par | None, run: Timeline | None) -> dict[str, Any]:
-    """The rows with blocks, measured blocks and memory; edges; sentences; numbers; axis.
+def label_in(whole: Schedule, action: Any) -> str:
+    """What stands on the block of an action: `B0`, or `2B0` if a rank of the schedule has several stages."""
+    return str(action) if whole.num_stages > whole.num_ranks else f"{action.kind}{action.microbatch}"
 
-    Times are in the unit of the costs; the times of a measured run of this order are converted to it.
+
+def sentence_of(text: str, whole: Schedule) -> str:
+    """A problem as a sentence that calls actions what their blocks are called.
+
+    Example: `0B0 waits for 1B0, which comes after 1F1 on rank 1` becomes `B0 of rank 0 waits for B0 of rank 1, which
+    comes after F1 on rank 1.`
     """
-    schedule, timeline = judgement.schedule, judgement.timeline
+
+    def called(match: re.Match[str]) -> str:
+        at, stage, block, on = match.group("at", "stage", "block", "on")
+        rank = whole.rank_of_stage.get(int(stage))
+        if rank is None:
+            return match.group()
+        return f"{at}{block}" if at else f"{block}{on or f' of rank {rank}'}"
+
+    text = text if whole.num_stages > whole.num_ranks else _ACTION_NAMES.sub(called, text)
+    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
+
+
+def view_of(
+    judgement: Judgement, rules: BoardRules, name: str, before: float | None, run: Timeline | None
+) -> dict[str, Any]:
+    """The rows with blocks, measured blocks and memory; edges and marks; sentences; numbers; axis.
+
+    Times are in the unit of the costs; the times of a measured run of this order are converted to it. `before` is the
+    makespan of the order before.
+    """
+    whole, timeline, makespan = judgement.whole, judgement.timeline, judgement.makespan
     measured, compared = _measured(judgement, rules, run)
-    rows = [_row_of(judgement, rules, rank, measured) for rank in range(schedule.num_ranks)]
+    rows = [_row_of(judgement, rules, rank, measured) for rank in range(whole.num_ranks)]
+    marks = [
+        {"at": at, "text": f"{what} {write_number(at)}", "look": what} for what, at in _marks(rules, before, makespan)
+    ]
     drawn = [block["end"] for row in rows for block in (*row["blocks"], *row["measured"])]
-    end = max(drawn, default=0.0) or 1.0
+    end = max([*drawn, *(mark["at"] for mark in marks)], default=0.0) or 1.0
     return {
-        "title": schedule.name,
-        "summary": _title_of(schedule, rules.memory_limit),
-        "counted": _counted_in(schedule),
+        "title": name,
+        "summary": _title_of(whole, rules.memory_limit),
+        "counted": _counted_in(whole),
         "rows": rows,
-        "digits": len(str(schedule.num_microbatches - 1)),
+        "digits": len(str(whole.num_microbatches - 1)),
         "end": end,
+        "marks": marks,
         "ticks": ticks_of(end, 12, write_number),
-        "axis": _axis_of(judgement, rules.unit),
+        "axis": _axis_of(judgement),
         "edges": [[str(need), str(waiting)] for need, waiting in judgement.edges],
-        "circle": [[str(front), str(behind)] for front, behind in judgement.circle],
         "is_legal": judgement.is_legal,
         "has_times": timeline is not None,
         "verdict": _verdict_of(judgement, rules.memory_limit),
-        "numbers": _numbers_of(timeline, rules.unit) if timeline else [],
-        "score": par.score(timeline.makespan) if timeline and judgement.is_legal and par else "",
-        "par": par.words(rules.prefer_whole_backwards(schedule.num_stages)) if par else "",
+        "numbers": _numbers_of(judgement),
+        "score": _score_of(makespan, rules.par) if judgement.is_legal else "",
+        "par": "" if rules.par is None else f"par {write_number(rules.par)}",
         "measured": compared,
         "most": max(1.0, rules.memory_limit or 0.0, *(row["peak"] for row in rows)),  # one axis for every rank
         "limit": rules.memory_limit,
-        "csv": schedule.to_csv(),
     }
 
 
+def _marks(rules: BoardRules, before: float | None, makespan: float | None) -> list[tuple[str, float]]:
+    """The moments to mark on the time axis: par, and where the order before ended."""
+    moments = [("par", rules.par), ("before", None if before == makespan else before)]
+    return [(what, at) for what, at in moments if at is not None]
+
+
 def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeline | None) -> dict[str, Any]:
-    order = judgement.schedule.rows[rank]
+    order, whole = judgement.position.board.rows[rank], judgement.whole
     spans = {span.action: span for span in judgement.drawn.of_rank(rank)}
-    staged = any(len(judgement.schedule.stages_of_rank(each)) > 1 for each in range(judgement.schedule.num_ranks))
-    first = min(judgement.schedule.stages_of_rank(rank), default=0)
-    points = judgement.staircase(rank, rules.held)
+    points = judgement.staircase(rank)
     peak = max((count for _, count in points), default=0.0)
     limit = rules.memory_limit
     is_over = limit is not None and peak > limit + 1e-9
     of_limit = "" if limit is None else f" of {write_number(limit)}" + (": too many" if is_over else "")
+    work = [span for span in measured.of_rank(rank) if span.action.kind != "C"] if measured else []
     return {
         "blocks": [
-            {
+            _box_of(spans[action], whole, rank)
+            | {
                 "id": str(action),
-                **_box_of(spans[action], staged, first),
-                "said": _described(action, place, len(order), rank),
-                "change": _change_of(action),
+                "said": _described(judgement, action, place, rank),
+                "change": _change_of(whole, action),
+                "is_critical": action in judgement.critical,
             }
             for place, action in enumerate(order)
         ],
-        "measured": [_box_of(span, staged, first) for span in _work_of(measured, rank)],
+        "ready": [
+            {"id": str(action), "kind": str(action.kind), "text": label_in(whole, action)}
+            for action in judgement.ready[rank]
+        ],
+        "measured": [_box_of(span, whole, rank) for span in work],
         "memory": points,
         "peak": peak,
         "held": f"holds {write_number(peak)}{of_limit}",
@@ -89,146 +124,132 @@ def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeli
     }
 
 
-def _work_of(measured: Timeline | None, rank: int) -> list[Span]:
-    return [span for span in measured.of_rank(rank) if span.action.kind != "C"] if measured else []
-
-
-def _box_of(span: Span, staged: bool, first: int) -> dict[str, Any]:
-    """What is drawn for a span on a rank whose lowest stage is `first`."""
-    kind, is_later = str(span.action.kind), span.action.stage > first
-    return {"kind": kind, "is_later": is_later, "text": label_of(span, staged), "start": span.start, "end": span.end}
+def _box_of(span: Span, whole: Schedule, rank: int) -> dict[str, Any]:
+    """What is drawn for a span."""
+    is_later = span.action.stage > min(whole.stages_of_rank(rank))
+    text = label_in(whole, span.action)
+    return {"kind": str(span.action.kind), "is_later": is_later, "text": text, "start": span.start, "end": span.end}
 
 
 def _measured(judgement: Judgement, rules: BoardRules, run: Timeline | None) -> tuple[Timeline | None, str]:
     """The measured run in the unit of the costs, and its sentence.
 
-    Without `unit_s`, a run in seconds is scaled so that it is busy as long as the prediction.
+    A run in seconds is scaled so that it is busy as long as the prediction.
     """
     predicted = judgement.timeline
     if run is None or predicted is None or not run.spans:
         return None, ""
-    busy = f"bubble fraction {write_percent(run.bubble_fraction)}"
-    measured = f"Measured, engine {ENGINE_LABELS[run.engine]}"
-    if rules.in_units:
-        compared = _compared(run.makespan, predicted.makespan, rules.unit)
-        return run.from_zero(), f"{measured}, in the unit of the costs: {busy}, makespan {compared}."
-    unit_s = rules.unit_s or (run.busy / predicted.busy if run.busy and predicted.busy else 1.0)
-    scale = f"{f'1 {rules.unit}' if rules.unit else 'one unit'} of cost = {write_seconds(unit_s)}"
-    how = scale if rules.unit_s else f"{scale}, so that both are busy as long"
-    return _scaled(run.from_zero(), 1 / unit_s), (
-        f"{measured}: makespan {write_seconds(run.makespan)}, {busy}. Drawn under the prediction with {how}: "
-        f"{_compared(run.makespan / unit_s, predicted.makespan, rules.unit)}."
-    )
-
-
-def _scaled(timeline: Timeline, factor: float) -> Timeline:
-    spans = [span._replace(start=span.start * factor, end=span.end * factor) for span in timeline.spans]
-    return Timeline.of(spans, timeline.engine, timeline.num_ranks)
-
-
-def _compared(measured: float, predicted: float, unit: str) -> str:
-    """`12.1 against 12, 0.8 % longer`."""
-    off = (measured / predicted - 1) if predicted else 0.0
+    unit_s = 1.0 if rules.in_units else run.busy / predicted.busy if run.busy and predicted.busy else 1.0
+    spans = [one._replace(start=one.start / unit_s, end=one.end / unit_s) for one in run.from_zero().spans]
+    measured = Timeline.of(spans, run.engine, run.num_ranks)
+    off = measured.makespan / predicted.makespan - 1 if predicted.makespan else 0.0
     how = f"{abs(off) * 100:.1f} % {'longer' if off >= 0 else 'shorter'}"
-    return f"{with_unit(measured, unit)} against {with_unit(predicted, unit)}, {how}"
+    compared = f"{write_number(measured.makespan)} against {write_number(predicted.makespan)}, {how}"
+    busy = f"bubble fraction {write_percent(run.bubble_fraction)}"
+    words = f"Measured, engine {ENGINE_LABELS[run.engine]}"
+    if rules.in_units:
+        return measured, f"{words}, in the unit of the costs: {busy}, makespan {compared}."
+    scale = f"one unit of cost = {write_seconds(unit_s)}, so that both are busy as long"
+    return measured, f"{words}: makespan {write_seconds(run.makespan)}, {busy}. Drawn with {scale}: {compared}."
 
 
-def _title_of(schedule: Schedule, limit: float | None) -> str:
+def _title_of(whole: Schedule, limit: float | None) -> str:
     """`8 micro-batches on 4 ranks, memory limit 4`; the unit of the limit is named if ranks have several stages."""
-    unit = f" {_counted_in(schedule)}" if schedule.stages_per_rank != 1 else ""
+    unit = f" {_counted_in(whole)}" if whole.stages_per_rank != 1 else ""
     under = "" if limit is None else f", memory limit {write_number(limit)}{unit}"
-    return f"{count_of(schedule.num_microbatches, 'micro-batch')} on {count_of(schedule.num_ranks, 'rank')}{under}"
+    return f"{count_of(whole.num_microbatches, 'micro-batch')} on {count_of(whole.num_ranks, 'rank')}{under}"
 
 
-def _counted_in(schedule: Schedule) -> str:
+def _counted_in(whole: Schedule) -> str:
     """The unit of memory: `micro-batches`, or `micro-batches of 2 stages` if a rank has two."""
-    stages = schedule.stages_per_rank
+    stages = whole.stages_per_rank
     return "micro-batches" if stages == 1 else f"micro-batches of {write_number(stages)} stages"
 
 
-def _axis_of(judgement: Judgement, unit: str) -> str:
+def _axis_of(judgement: Judgement) -> str:
     if judgement.timeline is None:
-        lines = "dashed arrows come from what must run first"
-        lines += ", dotted brackets from what stands in front" if judgement.circle else ""
-        return f"this order cannot run, so it has no times: each row is drawn without gaps, {lines}"
-    return f"simulated time{f' ({unit})' if unit else ', in the unit of the costs'}"
+        return "cannot run, so it has no times: rows without gaps; dashed arrows come from what must run first"
+    return "simulated time, in the unit of the costs"
 
 
 def _verdict_of(judgement: Judgement, limit: float | None) -> list[str]:
     """The problems as sentences, or one sentence that says there are none."""
     if judgement.problems:
-        return [sentence_of(problem.sentence) for problem in judgement.problems]
-    unit = _counted_in(judgement.schedule)
-    under = "" if limit is None else f", and no rank holds more than {write_number(limit)} {unit}"
-    return [f"Legal: every action can run in this order{under}."]
+        return [sentence_of(problem.sentence, judgement.whole) for problem in judgement.problems]
+    under = (
+        "" if limit is None else f", and no rank holds more than {write_number(limit)} {_counted_in(judgement.whole)}"
+    )
+    if judgement.position.is_complete:
+        return [f"Legal: every action can run in this order{under}."]
+    return [f"Legal so far{under}. Every rank shows what it can do next."]
 
 
-def _numbers_of(timeline: Timeline, unit: str) -> list[str]:
+def _numbers_of(judgement: Judgement) -> list[str]:
     """Makespan and both bubble numbers, each with its definition, and the engine that made them."""
+    timeline = judgement.timeline
+    if timeline is None:
+        return []
+    makespan, engine = write_number(timeline.makespan), f"engine: {timeline.engine}"
+    if not judgement.position.is_complete:
+        placed = f"{judgement.position.board.num_actions} of {judgement.whole.num_actions} actions placed"
+        return [placed, f"makespan so far {makespan}", engine]
     total = timeline.busy + timeline.idle
     idle, busy = write_number(max(timeline.idle, 0.0)), write_number(timeline.busy)
     return [
-        f"makespan {with_unit(timeline.makespan, unit)}",
+        f"makespan {makespan}",
         f"bubble fraction, idle / all: {idle}/{write_number(total)} = {write_percent(timeline.bubble_fraction)}",
         f"bubble overhead, idle / busy: {idle}/{busy} = {write_percent(timeline.bubble_overhead)}",
-        f"engine: {timeline.engine}",
+        engine,
     ]
 
 
-def _described(action: Action, place: int, length: int, rank: int) -> str:
-    """The text of a block for a screen reader: `1B0, backward of micro-batch 0 on stage 1, place 3 of 8 on rank 1`."""
-    kind = name_of(action.kind)
-    named = f"{action}, {kind} of micro-batch {action.microbatch} on stage {action.stage}"
-    return f"{named}, place {place + 1} of {length} on rank {rank}"
+def _score_of(makespan: float | None, par: float | None) -> str:
+    """`1 over par`, `par`, or `2 under par`; differences below a millionth are rounding."""
+    if makespan is None or par is None:
+        return ""
+    over = makespan - par
+    if abs(over) <= 1e-6 * max(abs(par), 1e-12):
+        return "par"
+    return f"{write_number(abs(over))} {'over' if over > 0 else 'under'} par"
 
 
-def _change_of(action: Action) -> str:
-    """The label of the split button for a block: `Split 1B0`, `Merge 1I0 and 1W0`, or nothing."""
+def _described(judgement: Judgement, action: Action, place: int, rank: int) -> str:
+    """The text of a block for a screen reader: `B0, backward of micro-batch 0 on stage 1, place 3 of 8 on rank 1`."""
+    named = f"{label_in(judgement.whole, action)}, {name_of(action.kind)} of micro-batch {action.microbatch}"
+    path = ", on the critical path" if action in judgement.critical else ""
+    length = len(judgement.position.board.rows[rank])
+    return f"{named} on stage {action.stage}, place {place + 1} of {length} on rank {rank}{path}"
+
+
+def _change_of(whole: Schedule, action: Action) -> str:
+    """The label of the split button for a block: `Split B0`, `Merge I0 and W0`, or nothing."""
     if action.kind is Kind.B:
-        return f"Split {action}"
+        return f"Split {label_in(whole, action)}"
     if action.kind is Kind.F:
         return ""
-    return f"Merge {action._replace(kind=Kind.I)} and {action._replace(kind=Kind.W)}"
+    first, rest = (label_in(whole, action._replace(kind=kind)) for kind in (Kind.I, Kind.W))
+    return f"Merge {first} and {rest}"
 
 
-def outcome_of(judgement: Judgement, unit: str) -> str:
-    """`legal, makespan 14, bubble fraction 18.2 %`, or `illegal, 2 problems`."""
+def outcome_of(judgement: Judgement) -> str:
+    """`legal, makespan 14, bubble fraction 18.2 %`, `legal so far`, or `illegal, 2 problems`."""
     timeline = judgement.timeline
     if not judgement.is_legal:
         return f"illegal, {count_of(len(judgement.problems), 'problem')}"
-    assert timeline is not None
+    if timeline is None or not judgement.position.is_complete:
+        return "legal so far"
     bubble = write_percent(timeline.bubble_fraction)
-    return f"legal, makespan {with_unit(timeline.makespan, unit)}, bubble fraction {bubble}"
-
-
-def moved_of(schedule: Schedule, action: Action, rank: int) -> str:
-    """`1B0 moved before 1F2 on rank 1`, or to the end of the row."""
-    row = schedule.rows[rank]
-    place = row.index(action)
-    where = f"before {row[place + 1]} on" if place + 1 < len(row) else "to the end of"
-    return f"{action} moved {where} rank {rank}"
-
-
-def with_unit(value: float, unit: str) -> str:
-    """`14`, or `14 ms`."""
-    return f"{write_number(value)} {unit}".rstrip()
-
-
-def sentence_of(text: str) -> str:
-    """Add a full stop, and a capital unless the text starts with the name of an action or of code."""
-    start = text[:1].upper() + text[1:] if text.partition(" ")[0].strip(",:;").isalpha() else text
-    return start if start.endswith(".") else f"{start}."
+    return f"legal, makespan {write_number(timeline.makespan)}, bubble fraction {bubble}"
 
 
 def summary_of(view: dict[str, Any]) -> str:
     """The whole view in sentences: the text alternative of the picture."""
-    parts = [f"Schedule {view['title']}: {view['summary']}. {' '.join(view['verdict'])}"]
+    parts = [f"Schedule {view['title']}: {view['summary']}.", *view["verdict"]]
     if view["numbers"]:
-        parts.append(sentence_of(", ".join(view["numbers"])))
+        numbers = ", ".join(view["numbers"])
+        parts.append(f"{numbers[:1].upper()}{numbers[1:]}.")
     if view["par"]:
-        parts.append(f"{view['score'] or 'no score while illegal'}; {view['par']}.")
+        parts.append(f"{view['score'] or 'no score yet'}; {view['par']}.")
     held = [f"rank {rank} {row['held']}" for rank, row in enumerate(view["rows"])]
     parts.append(f"Memory, in {view['counted']}: {', '.join(held)}.")
-    if view["measured"]:
-        parts.append(view["measured"])
-    return " ".join(parts)
+    return " ".join([*parts, *([view["measured"]] if view["measured"] else [])])

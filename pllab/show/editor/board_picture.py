@@ -79,16 +79,12 @@ def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], 
 
 
 def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:
-    """A dashed arrow from an action that must run first to one that is too early; a circle also gets brackets."""
+    """A dashed arrow from an action that must run first to one that is too early."""
     places = {
         block["id"]: (rank, (block["start"] + block["end"]) / 2)
         for rank, row in enumerate(view["rows"])
         for block in row["blocks"]
     }
-    for front, behind in view["circle"]:
-        (rank, x), (_, to_x) = places[front], places[behind]
-        low, turn = pitch * rank + 0.8 * _BLOCK, pitch * rank + _BLOCK + 0.22
-        axes.plot([x, x, to_x, to_x], [low, turn, turn, low], color=LIGHT.ink, linewidth=1.8, linestyle=":")
     for needed, waiting in view["edges"]:
         if needed not in places or waiting not in places:
             continue

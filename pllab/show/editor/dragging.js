@@ -1,90 +1,95 @@
-// Dragging a block of the schedule editor along its rank. The board holds the pointer, because blocks may be moved
-// or replaced under it: a run ends, another view of the same editor moves something.
+// Dragging a block of the schedule editor along its rank: the others make way, and it falls where it is seen. The board
+// holds the pointer, because blocks may be replaced under it: a run ends, another view of the same editor moves one.
 
 const OUTSIDE = 48; // pixels above or below the board from which a drop puts the block back
 const EDGE = 32; // pixels from an end of the board within which it scrolls along
 
-/** One drag at a time; the editor hears `grip(id)` and `letGo(id, to)`, with null for a drop outside. */
+/** One drag at a time on a board of blocks; `drop(id, place)` hears of it, with null for a drop outside. */
 class Dragging {
-  constructor(editor) {
-    this.editor = editor;
-    this.held = null; // { id, grip, pointer, from, x, y, isMoved, to, isOutside }
+  constructor(board, drop) {
+    this.board = board;
+    this.drop = drop;
+    this.slot = element("div", { class: "pl-slot" }); // where the block would fall
+    this.held = null; // { id, pointer, grip, from, x, y, isMoved, place, to, isOutside }
     this.timer = 0;
-    const mine = (isDrop) => (event) => event.pointerId === this.held?.pointer && this.end(isDrop);
+    const mine = (react) => (event) => event.pointerId === this.held?.pointer && react(event);
+    const [drops, ends] = [mine(() => this.end(true)), mine(() => this.end(false))];
     this.events = {
-      pointerdown: (event) => this.take(event), pointermove: (event) => this.follow(event),
-      pointerup: mine(true), pointercancel: mine(false), lostpointercapture: mine(false),
+      pointerdown: (event) => this.take(event), pointermove: mine((event) => this.follow(event)),
+      pointerup: drops, pointercancel: ends, lostpointercapture: ends,
     };
-  }
-  get isOn() {
-    return this.held !== null;
-  }
-  cancel() {
-    this.end(false);
   }
   take(event) {
     const node = event.target.closest(".pl-block");
     if (!node || event.button || this.held) return;
     event.preventDefault();
-    const { id } = node.dataset;
-    this.editor.grip(id);
-    this.editor.board.setPointerCapture(event.pointerId);
-    const grip = event.clientX - node.getBoundingClientRect().left;
-    this.held = { id, grip, pointer: event.pointerId, from: event.clientX, x: event.clientX, y: event.clientY, isMoved: false };
+    node.focus();
+    this.board.setPointerCapture(event.pointerId);
+    const [{ clientX: x, clientY: y, pointerId: pointer }, { id }] = [event, node.dataset];
+    this.held = { id, pointer, grip: x - node.getBoundingClientRect().left, from: x, x, y, isMoved: false };
   }
-  follow(event) {
-    if (event.pointerId !== this.held?.pointer) return;
-    Object.assign(this.held, { x: event.clientX, y: event.clientY });
-    this.held.isMoved ||= Math.abs(this.held.x - this.held.from) >= 4;
+  follow({ clientX: x, clientY: y }) {
+    Object.assign(this.held, { x, y });
+    this.held.isMoved ||= Math.abs(x - this.held.from) >= 4;
     this.show();
   }
-  /** Draw the block under the pointer and the slot where it would fall. */
+  /** The board was drawn again: blocks that made way stand where they belong now, unless the drag goes on. */
+  redraw() {
+    for (const node of this.board.querySelectorAll(".pl-block")) node.style.translate = "";
+    this.show();
+  }
+  /** Draw the block under the pointer, and the others of its row where they make way for it. */
   show() {
-    const { held, editor } = this;
+    const { held, board } = this;
     if (!held?.isMoved) return;
-    const here = editor.spot(held.id);
-    if (!here) return this.end(false); // split, merged or loaded away meanwhile
-    const [node, { left, scale }] = [editor.nodes.get(held.id), editor.geometry];
-    const track = node.parentNode;
-    const start = track.getBoundingClientRect().left;
+    const node = board.querySelector(`[data-id="${held.id}"]`);
+    if (!node) return this.end(false); // split or merged meanwhile
+    const row = node.parentNode;
+    const nodes = [...row.querySelectorAll(".pl-block")];
+    const boxes = nodes.map(({ style }) => ({ left: parseFloat(style.left), width: parseFloat(style.width) }));
+    held.place = nodes.indexOf(node);
+    const own = boxes[held.place];
+    const places = boxes.map(({ left, width }, place) => (place > held.place ? left + width - own.width : left));
+    const most = row.offsetWidth - own.width; // further out it would widen what the board can scroll
+    const at = Math.min(most, Math.max(0, held.x - held.grip - row.getBoundingClientRect().left));
+    held.to = places.reduce((best, left, place) => (Math.abs(left - at) < Math.abs(places[best] - at) ? place : best), held.place);
+    const { top, bottom } = board.getBoundingClientRect();
+    held.isOutside = held.y < top - OUTSIDE || held.y > bottom + OUTSIDE;
+    const to = held.isOutside ? held.place : held.to;
+    nodes.forEach((other, place) => {
+      const way = place > held.place && place <= to ? -1 : place < held.place && place >= to ? 1 : 0;
+      other.style.translate = `${way * own.width}px`;
+    });
+    node.style.translate = `${at - own.left}px -4px`;
     node.classList.add("pl-lifted");
-    editor.board.classList.add("pl-dragging");
-    const most = track.offsetWidth - node.offsetWidth; // further out it would widen what the board can scroll
-    const at = Math.min(most, Math.max(0, held.x - held.grip - start));
-    node.style.transform = `translate(${at - parseFloat(node.style.left)}px, -4px)`;
-    const others = editor.rows[here.rank].blocks.filter((_, place) => place !== here.place);
-    held.to = others.filter((one) => (one.start + one.end) / 2 < (held.x - start) / scale).length;
-    const box = editor.board.getBoundingClientRect();
-    held.isOutside = held.y < box.top - OUTSIDE || held.y > box.bottom + OUTSIDE;
-    this.showSlot(others, track);
-    const push = held.x > box.right - EDGE ? 1 : held.x < box.left + left + EDGE ? -1 : 0;
+    Object.assign(this.slot.style, { left: `${places[to]}px`, width: `${own.width}px` });
+    if (this.slot.parentNode !== row) row.append(this.slot);
+    this.scroll();
+  }
+  /** Scroll the board along while the pointer is at one of its ends. */
+  scroll() {
+    const { left, right } = this.board.getBoundingClientRect();
+    const push = this.held.x > right - EDGE ? 14 : this.held.x < left + EDGE ? -14 : 0;
     clearTimeout(this.timer);
-    if (push) this.timer = setTimeout(() => this.scroll(14 * push), 16);
-  }
-  showSlot(others, track) {
-    const { slot, geometry: { left, scale, block } } = this.editor;
-    const { to, isOutside } = this.held;
-    const at = to < others.length ? others[to].start : (others.at(-1)?.end ?? 0);
-    slot.hidden = isOutside;
-    Object.assign(slot.style, { left: `${left + at * scale - 2}px`, top: `${track.closest(".pl-row").offsetTop - 4}px`, height: `${block + 8}px` });
-  }
-  scroll(by) {
-    const { board } = this.editor;
-    const before = board.scrollLeft;
-    board.scrollLeft += by;
-    if (board.scrollLeft !== before) this.show();
+    if (!push) return;
+    this.timer = setTimeout(() => {
+      const before = this.board.scrollLeft;
+      this.board.scrollLeft += push;
+      if (this.board.scrollLeft !== before) this.show();
+    }, 16);
   }
   end(isDrop) {
     if (!this.held) return;
-    const { board, nodes, slot } = this.editor;
-    const { id, to, isMoved, isOutside, pointer } = this.held;
+    const { id, place, to, isMoved, isOutside, pointer } = this.held;
     this.held = null;
     clearTimeout(this.timer);
-    if (board.hasPointerCapture(pointer)) board.releasePointerCapture(pointer);
-    board.classList.remove("pl-dragging");
-    nodes.get(id)?.classList.remove("pl-lifted");
-    nodes.get(id)?.style.removeProperty("transform");
-    slot.hidden = true;
-    if (isDrop && isMoved) this.editor.letGo(id, isOutside ? null : to);
+    if (this.board.hasPointerCapture(pointer)) this.board.releasePointerCapture(pointer);
+    const node = this.board.querySelector(".pl-lifted");
+    node?.classList.remove("pl-lifted");
+    const goes = isDrop && isMoved && !isOutside && to !== place;
+    if (goes) node.style.translate = `${parseFloat(this.slot.style.left) - parseFloat(node.style.left)}px`; // until Python answers
+    else this.redraw();
+    this.slot.remove();
+    if (goes || (isDrop && isMoved && isOutside)) this.drop(id, isOutside ? null : to);
   }
 }

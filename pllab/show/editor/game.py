@@ -1,123 +1,123 @@
-"""The game behind the schedule editor, without a screen: verbs that change a schedule, and their outcomes.
+"""The game behind the schedule editor, without a screen: the table of moves, and what each of them led to.
 
-The browser's commands and a learner's own calls go through the same table of verbs, so both can do the same.
+The browser and a learner's own calls go through the same table, so both can do the same.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
+from pllab.arguments import require, whole_number
 from pllab.schedule import Action, Kind, Schedule
-from pllab.show.editor.board import moved_of, outcome_of, sentence_of, view_of, with_unit
-from pllab.show.editor.edits import History, first_gap, merge, merge_all, move, place_of, split, split_all
-from pllab.show.editor.judgement import BoardRules, Judgement, Par, judge
-from pllab.show.theme import ENGINE_LABELS, write_seconds
+from pllab.show.editor.board import label_in, outcome_of, view_of
+from pllab.show.editor.edits import History, Position, first_gap, merge, move, place_of, split
+from pllab.show.editor.judgement import BoardRules, Judgement, judge
+from pllab.show.theme import ENGINE_LABELS, write_number, write_seconds
 from pllab.timeline import Timeline
 
 MOST_ACTIONS = 600
 
-_Shape = tuple[tuple[tuple[int, ...], ...], int]
+
+class BoardMove(NamedTuple):
+    """What a move is about: the text of an action, and a place or a number of places."""
+
+    action: str = ""
+    to: int | None = None
+    by: int | None = None
+
+    def of(self) -> Action:
+        """The action.
+
+        Raises:
+            ValueError: the text is not an action.
+        """
+        return Action.parse(str(self.action))
+
+    def target(self, place: int) -> int:
+        """The place that an action at `place` goes to.
+
+        Raises:
+            ValueError: it is not said, said twice, or no whole number.
+        """
+        if (self.to is None) == (self.by is None):
+            raise ValueError(
+                f"a move has to={self.to} and by={self.by}; give one: a place from 0, or a number of places"
+            )
+        if self.to is not None:
+            return whole_number("to", self.to, least=0)
+        assert self.by is not None
+        return place + whole_number("by", self.by, least=-MOST_ACTIONS, most=MOST_ACTIONS)
 
 
 class Game:
-    """A schedule under rules, with its history, its pars and the last run.
+    """A schedule under rules, with its history and the last run.
 
-    Example: `game.do("move", {"id": "0B0", "to": 1})`; then `game.said` says what happened, in a sentence.
+    Example: `game.do("move", BoardMove("0B0", to=1))`; then `game.said` says what happened, in a sentence.
 
     Raises:
         ValueError: no moves can make the schedule legal, or it is too long to edit.
     """
 
-    def __init__(self, schedule: Schedule, rules: BoardRules, par: Par | None = None) -> None:
-        _refuse(schedule)
+    def __init__(self, schedule: Schedule, rules: BoardRules) -> None:
+        long = (
+            f"the schedule has {schedule.num_actions} actions; the editor takes {MOST_ACTIONS}, the studio shows more"
+        )
+        require(schedule.num_actions <= MOST_ACTIONS, long)
+        gap = first_gap(schedule)
+        require(not gap, f"this schedule cannot be edited: {gap}")
         self.rules = rules
         self.said = ""
         self.focus = str(schedule.rows[0][0])
-        self._history = History(schedule)
-        self._pars: dict[_Shape, Par] = {shape_of(schedule): par} if par else {}
+        self._start = Position(schedule)
+        self._history = History(self._start)
+        self._judgement = judge(self._start, rules)
+        self._before: float | None = None  # the last other makespan
         self._ran: tuple[Schedule, Timeline] | None = None
-        self._named = [schedule]  # schedules with names of their own: the first, the loaded, the solver's
-        self._judged: Judgement | None = None
-
-    @property
-    def start(self) -> Schedule:
-        """The schedule at the beginning of the game."""
-        return self._history.start
-
-    @property
-    def schedule(self) -> Schedule:
-        """The present order; its name says that it is edited."""
-        present = self._history.present
-        if any(present == named and present.name == named.name for named in self._named):
-            return present
-        return replace(present, name=f"{present.name}, edited")
 
     @property
     def judgement(self) -> Judgement:
-        """The present order with its problems, edges and times."""
-        if self._judged is None or self._judged.schedule != self._history.present:
-            self._judged = judge(self.schedule, self.rules)
-        return self._judged
+        """The present position with its problems, edges and times."""
+        return self._judgement
 
     @property
-    def par(self) -> Par | None:
-        """The par for schedules of this shape, if one is known."""
-        return self._pars.get(shape_of(self._history.present))
+    def schedule(self) -> Schedule:
+        """What stands on the board; its name says that it is edited."""
+        board = self._history.present.board
+        return board if self._is_start else replace(board, name=f"{board.name}, edited")
 
     @property
-    def measured(self) -> Timeline | None:
-        """The run of exactly this order, if there was one."""
-        return self._ran[1] if self._ran and self._ran[0] == self._history.present else None
+    def _is_start(self) -> bool:
+        return self._history.present == self._start
 
     def view(self) -> dict[str, Any]:
         """Everything there is to draw, as plain data."""
-        return view_of(self.judgement, self.rules, self.par, self.measured)
+        ran = self._ran[1] if self._ran and self._ran[0] == self._history.present.board else None
+        view = view_of(self._judgement, self.rules, self.schedule.name, self._before, ran)
+        built = None if self._is_start else self._judgement.family
+        return view | {"built": f"You built {built}." if built else "", "said": self.said, "focus": self.focus}
 
     def can(self) -> dict[str, bool]:
-        """Which of the verbs would do something."""
-        kinds = {action.kind for action in self._history.present.actions()}
+        """Which of the moves would do something."""
+        kinds = {action.kind for action in self._judgement.whole.actions()}
         return {
             "undo": self._history.can_undo,
             "redo": self._history.can_redo,
-            "reset": self._history.present != self.start,
+            "reset": not self._is_start,
+            "clear": any(self._history.present.board.rows),
             "split_all": Kind.B in kinds,
             "merge_all": Kind.I in kinds,
-            "run": self.judgement.is_legal,
-            "show_par": self.par is not None and self.par.schedule is not None,
+            "run": self._judgement.is_legal and self._history.present.is_complete,
         }
 
-    def do(self, verb: str, details: Mapping[str, Any]) -> None:
-        """Carry out one verb.
-
-        move (id, and `to` a place or `by` a number of places; moves of one `grab` are undone together), cancel (id,
-        grab), split (id), merge (id), split_all, merge_all, undo, redo, reset, load (text), show_par.
+    def do(self, verb: str, asked: BoardMove) -> None:
+        """Make a move of the table.
 
         Raises:
-            ValueError: there is no such verb, or it cannot be done; the schedule is as it was.
+            ValueError: there is no such move, or it cannot be made; the schedule is as it was.
         """
-        history = self._history
-        verbs: dict[str, Callable[[], None]] = {
-            "move": lambda: self._move(details),
-            "cancel": lambda: self._cancel(details["id"], int(details["grab"])),
-            "split": lambda: self._split(Action.parse(details["id"])),
-            "merge": lambda: self._merge(Action.parse(details["id"])),
-            "split_all": lambda: self._go(split_all(history.present), "every B is split into I and W"),
-            "merge_all": lambda: self._go(merge_all(history.present), "every I is merged with its W"),
-            "undo": lambda: self._step(history.undo, "undone" if history.can_undo else "nothing to undo"),
-            "redo": lambda: self._step(history.redo, "redone" if history.can_redo else "nothing to redo"),
-            "reset": lambda: self._go(self.start, "back to the first order"),
-            "load": lambda: self._load(details["text"]),
-            "show_par": self._show_par,
-        }
-        if verb not in verbs:
-            raise ValueError(f"{verb!r} is nothing the editor does; it does {', '.join(verbs)}")
-        verbs[verb]()
-
-    def note_par(self, schedule: Schedule, par: Par) -> None:
-        """Remember the par of schedules shaped like this one."""
-        self._pars[shape_of(schedule)] = par
-        words = par.words(self.rules.prefer_whole_backwards(schedule.num_stages))
-        self.said = sentence_of(f"The solver answers: {words}")
+        if not isinstance(verb, str) or verb not in self._MOVES:
+            raise ValueError(f"{verb!r} is nothing the editor does; it does {', '.join(self._MOVES)}")
+        self._MOVES[verb](self, asked)
 
     def note_run(self, schedule: Schedule, timeline: Timeline) -> None:
         """Remember what a run of this schedule measured.
@@ -131,66 +131,86 @@ class Game:
         if foreign := next((action for action in ran if action not in scheduled), None):
             raise ValueError(f"run measured {foreign}, which is not in the schedule; return the run of that one")
         self._ran = (schedule, timeline)
-        makespan = timeline.makespan
-        took = with_unit(makespan, self.rules.unit) if self.rules.in_units else write_seconds(makespan)
-        ran_so = f"This order ran: makespan {took}, engine {ENGINE_LABELS[timeline.engine]}."
-        self.said = ran_so if self.measured else f"{ran_so} It has been changed since, so these times are not drawn."
+        took = (write_number if self.rules.in_units else write_seconds)(timeline.makespan)
+        self.said = f"This order ran: makespan {took}, engine {ENGINE_LABELS[timeline.engine]}."
+        if schedule != self._history.present.board:
+            self.said += " It has been changed since, so these times are not drawn."
 
-    def _move(self, details: Mapping[str, Any]) -> None:
-        action, before = Action.parse(details["id"]), self._history.present
-        rank, place = place_of(before, action)
-        after = move(before, action, int(details["to"]) if "to" in details else place + int(details["by"]))
-        words = moved_of(after, action, rank) if after != before else f"{action} stays where it is on rank {rank}"
-        self._go(after, words, str(action), details.get("grab"))
+    def _move(self, asked: BoardMove) -> None:
+        action, board = asked.of(), self._history.present.board
+        rank, place = place_of(board, action)
+        after = move(board, action, asked.target(place))
+        row = after.rows[rank]
+        behind = row[row.index(action) + 1 : row.index(action) + 2]
+        where = f"moved before {self._label(behind[0])} on" if behind else "moved to the end of"
+        words = f"{self._label(action)} {'stays where it is on' if after == board else where} rank {rank}"
+        self._go(replace(self._history.present, board=after), words, action)
 
-    def _cancel(self, name: str, grab: int) -> None:
-        self._step(lambda: self._history.cancel(grab), f"{name} put back", name)
+    def _place(self, asked: BoardMove) -> None:
+        action, ready = asked.of(), [one for row in self._judgement.ready for one in row]
+        if action not in ready:
+            known = f"the next moves are {', '.join(map(str, ready))}" if ready else "everything stands on the board"
+            raise ValueError(f"{action} cannot be placed now; {known}")
+        position = self._history.present.place(action)
+        rank, _ = place_of(position.board, action)
+        self._go(position, f"{self._label(action)} placed on rank {rank}", action)
 
-    def _split(self, action: Action) -> None:
+    def _split(self, asked: BoardMove) -> None:
+        action, present = asked.of(), self._history.present
         first, rest = action._replace(kind=Kind.I), action._replace(kind=Kind.W)
-        self._go(split(self._history.present, action), f"{action} split into {first} and {rest}", str(first))
+        words = f"{self._label(action)} split into {self._label(first)} and {self._label(rest)}"
+        self._go(replace(present, board=split(present.board, action)), words, first)
 
-    def _merge(self, action: Action) -> None:
+    def _merge(self, asked: BoardMove) -> None:
+        action, present = asked.of(), self._history.present
         first, rest, whole = (action._replace(kind=kind) for kind in (Kind.I, Kind.W, Kind.B))
-        self._go(merge(self._history.present, action), f"{first} and {rest} merged into {whole}", str(whole))
+        words = f"{self._label(first)} and {self._label(rest)} merged into {self._label(whole)}"
+        self._go(replace(present, board=merge(present.board, action)), words, whole)
 
-    def _load(self, text: str) -> None:
-        schedule = Schedule.from_csv(text.removeprefix("\ufeff").strip())
-        _refuse(schedule)
-        judge(schedule, self.rules)  # costs per stage may not fit it
-        self._named.append(schedule)
-        self._go(schedule, "schedule loaded", str(schedule.rows[0][0]))
+    def _split_all(self, _: BoardMove) -> None:
+        self._go(self._history.present.split_all(), "every B is split into I and W")
 
-    def _show_par(self) -> None:
-        if self.par is None or self.par.schedule is None:
-            raise ValueError("no order that reaches par is known; ask the solver first")
-        self._named.append(self.par.schedule)
-        self._go(self.par.schedule, "the solver's order")
+    def _merge_all(self, _: BoardMove) -> None:
+        self._go(self._history.present.merge_all(), "every I is merged with its W")
 
-    def _go(self, schedule: Schedule, words: str, focus: str = "", grab: int | None = None) -> None:
-        self._step(lambda: self._history.push(schedule, grab), words, focus)
+    def _clear(self, _: BoardMove) -> None:
+        self._go(self._history.present.emptied(), "the board is empty: place one of the next moves of a rank")
 
-    def _step(self, change: Callable[[], None], words: str, focus: str = "") -> None:
+    def _reset(self, _: BoardMove) -> None:
+        self._go(self._start, "back to the first order")
+
+    def _undo(self, _: BoardMove) -> None:
+        words = "undone" if self._history.can_undo else "nothing to undo"
+        self._step(self._history.undo, words)
+
+    def _redo(self, _: BoardMove) -> None:
+        words = "redone" if self._history.can_redo else "nothing to redo"
+        self._step(self._history.redo, words)
+
+    _MOVES: ClassVar[dict[str, Callable[["Game", BoardMove], None]]] = {
+        "move": _move,
+        "place": _place,
+        "split": _split,
+        "merge": _merge,
+        "split_all": _split_all,
+        "merge_all": _merge_all,
+        "clear": _clear,
+        "undo": _undo,
+        "redo": _redo,
+        "reset": _reset,
+    }
+
+    def _go(self, position: Position, words: str, focus: Action | None = None) -> None:
+        self._step(lambda: self._history.push(position), words, focus)
+
+    def _step(self, change: Callable[[], None], words: str, focus: Action | None = None) -> None:
+        before, makespan = self._history.present, self._judgement.makespan
         change()
-        self.said = sentence_of(f"{words}: {outcome_of(self.judgement, self.rules.unit)}")
-        self.focus = focus or self.focus
+        if self._history.present != before:
+            self._before = self._before if makespan is None else makespan
+            self._judgement = judge(self._history.present, self.rules)
+        self.said = f"{words[:1].upper()}{words[1:]}: {outcome_of(self._judgement)}."
+        self.focus = str(focus) if focus else self.focus
 
-
-def shape_of(schedule: Schedule) -> _Shape:
-    """The shape that a par is for: the stages of every rank and the number of micro-batches."""
-    return tuple(schedule.stages_of_rank(rank) for rank in range(schedule.num_ranks)), schedule.num_microbatches
-
-
-def is_plain(schedule: Schedule) -> bool:
-    """Whether every rank has one stage, in order; the solver takes only such schedules."""
-    return all(schedule.stages_of_rank(rank) == (rank,) for rank in range(schedule.num_ranks))
-
-
-def _refuse(schedule: Schedule) -> None:
-    """Refuse a schedule that is too long or that no moves can make legal."""
-    if schedule.num_actions > MOST_ACTIONS:
-        raise ValueError(
-            f"the schedule has {schedule.num_actions} actions; the editor takes {MOST_ACTIONS}, the studio shows more"
-        )
-    if gap := first_gap(schedule):
-        raise ValueError(f"this schedule cannot be edited: {gap}")
+    def _label(self, action: Action) -> str:
+        return label_in(self._judgement.whole, action)

@@ -1,4 +1,4 @@
-"""The judgement of an order of actions: its problems, the edges that run backwards, its times, memory and score.
+"""The judgement of a position: its problems, the edges that run backwards, its times, and what may be placed next.
 
 The editor judges after each move, so everything that follows from the order is here in one record.
 """
@@ -6,73 +6,83 @@ The editor judges after each move, so everything that follows from the order is 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
 
-from pllab.schedule import Action, Held, Kind, Problem, Schedule, ScheduleError, needs, problems
-from pllab.show.theme import write_number
-from pllab.simulate import Costs, simulate
+from pllab.memory import Held
+from pllab.schedule import Action, Kind, Problem, Schedule, ScheduleError, family_of, needs, problems
+from pllab.show.editor.edits import Position
+from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
 
 
 @dataclass(frozen=True)
 class BoardRules:
-    """The rules of a game, which stay the same while the order changes.
-
-    A run measures seconds, `unit_s` for one unit of the costs, or is `in_units` of the costs; `unit` is their name.
-    """
+    """The rules of a game, which stay the same while the order changes; a run may be `in_units` of the costs."""
 
     costs: Costs = field(default_factory=Costs)
     memory_limit: float | None = None
-    held: Held = field(default_factory=Held)
-    unit: str = ""
-    unit_s: float | None = None
+    par: float | None = None
     in_units: bool = False
-
-    def prefer_whole_backwards(self, num_stages: int) -> bool:
-        """Whether on some stage a B takes less time than I and W; the solver splits every B."""
-        duration = self.costs.duration
-        return any(duration(s, Kind.B) < duration(s, Kind.I) + duration(s, Kind.W) for s in range(num_stages))
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A schedule with its problems; `timeline` is None if the order cannot run.
+    """A position with its problems and times; `timeline` is None if the order cannot run.
 
-    `edges` are pairs (needed, waiting): the second comes too early for the first. `circle` has pairs (front, behind) of
-    one rank: the first waits and holds up the second. Edges and pairs together make the circle of waiting.
+    `whole` has the rest behind what stands on the board. `edges` are pairs (needed, waiting): the second comes too
+    early for the first. `drawn` gives each action on the board a place. `ready` has, per rank, what may be placed next,
+    and `critical` what decides how long the step takes.
     """
 
-    schedule: Schedule
+    position: Position
+    whole: Schedule
     problems: tuple[Problem, ...]
     edges: tuple[tuple[Action, Action], ...]
-    circle: tuple[tuple[Action, Action], ...]
     timeline: Timeline | None
     drawn: Timeline
+    critical: frozenset[Action]
+    ready: tuple[tuple[Action, ...], ...]
 
     @property
     def is_legal(self) -> bool:
-        """Whether it can run and stays under the limit."""
+        """Whether what stands on the board can run and stays under the limit."""
         return not self.problems
 
-    def staircase(self, rank: int, held: Held) -> list[tuple[float, float]]:
+    @property
+    def makespan(self) -> float | None:
+        """How long the whole step takes; None if it cannot run, or is not all on the board."""
+        return self.timeline.makespan if self.timeline and self.position.is_complete else None
+
+    @property
+    def family(self) -> str | None:
+        """The published family that stands on the board, if it is one."""
+        return family_of(self.whole) if self.is_legal and self.position.is_complete else None
+
+    def staircase(self, rank: int) -> list[tuple[float, float]]:
         """Points (time, micro-batches held) of one rank.
 
         A micro-batch on all stages of a rank counts 1; with v stages per rank, one on a single stage counts 1/v.
         """
-        share, steps = self.schedule.stages_per_rank, self.drawn.held_over_time(rank, held.input_share)
-        return [(time, count / share) for time, count in steps]
+        return [(time, count / self.whole.stages_per_rank) for time, count in self.drawn.held_over_time(rank)]
 
 
-def judge(schedule: Schedule, rules: BoardRules) -> Judgement:
+def judge(position: Position, rules: BoardRules) -> Judgement:
     """Check, and simulate if the order can run; otherwise the actions of each row are drawn one after the other."""
-    wrong = tuple(problems(schedule, rules.memory_limit, rules.held))
+    whole, placed = position.whole(), frozenset(position.board.actions())
+    wrong = tuple(one for one in problems(whole, rules.memory_limit) if placed.issuperset(one.actions))
     try:
-        timeline = simulate(schedule, rules.costs)
+        timeline = _only(simulate(whole, rules.costs), placed)
     except ScheduleError:
         timeline = None
-    edges = tuple(dict.fromkeys(_edges(schedule, wrong)))
-    drawn = timeline or _in_row_order(schedule, rules.costs)
-    return Judgement(schedule, wrong, edges, tuple(_circle(wrong)), timeline, drawn)
+    edges = tuple(dict.fromkeys(_edges(whole, wrong)))
+    drawn = timeline or _only(_in_row_order(whole, rules.costs), placed)
+    path = {step.span.action for step in critical_steps(whole, timeline)} if timeline else set()
+    ready = tuple(tuple(_ready(position, whole, rank, rules)) for rank in range(whole.num_ranks))
+    return Judgement(position, whole, wrong, edges, timeline, drawn, placed & path, ready)
+
+
+def _only(timeline: Timeline, placed: frozenset[Action]) -> Timeline:
+    """What stands on the board: its times do not depend on what is left, which comes behind it in each row."""
+    return Timeline.of([one for one in timeline.spans if one.action in placed], timeline.engine, timeline.num_ranks)
 
 
 def _in_row_order(schedule: Schedule, costs: Costs) -> Timeline:
@@ -98,50 +108,16 @@ def _edges(schedule: Schedule, wrong: tuple[Problem, ...]) -> Iterator[tuple[Act
         yield from zip(problem.actions[1::2], problem.actions[::2], strict=False)
 
 
-def _circle(wrong: tuple[Problem, ...]) -> Iterator[tuple[Action, Action]]:
-    """On each rank of a circle of waiting: the action in front, and the one it holds up."""
-    for problem in wrong:
-        waiting, needed = problem.actions[::2], problem.actions[1::2]
-        if len(needed) > 1:  # a circle of one rank is an edge, and needs no second line
-            in_front = (*waiting[1:], waiting[0])
-            yield from (pair for pair in zip(in_front, needed, strict=True) if pair[0] != pair[1])
-
-
-@dataclass(frozen=True)
-class Par:
-    """The makespan to reach, a lower bound for it, and a schedule that reaches it if one is known."""
-
-    makespan: float
-    bound: float | None = None
-    proven: bool = False
-    schedule: Schedule | None = None
-
-    @classmethod
-    def of(cls, value: Any) -> "Par":
-        """Make a par from an `Optimum` of `pllab.schedule.optimal`, or from a plain number.
-
-        Raises:
-            ValueError: it is neither.
-        """
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return cls(float(value))
-        try:
-            return cls(float(value.makespan), float(value.bound), bool(value.proven), value.schedule)
-        except AttributeError:
-            raise ValueError(f"par is {value!r}; give a makespan, an Optimum, or a function that returns one") from None
-
-    def words(self, prefers_whole: bool = False) -> str:
-        """`par 14, proven by the solver: no order is shorter`; or no split one, if whole backwards are quicker."""
-        par = f"par {write_number(self.makespan)}"
-        if self.proven:
-            return f"{par}, proven by the solver: no order {'of split backwards ' if prefers_whole else ''}is shorter"
-        if self.bound is not None:
-            return f"{par}, the solver's best; it has proven only that none is below {write_number(self.bound)}"
-        return par
-
-    def score(self, makespan: float) -> str:
-        """`1 over par`, `par`, or `2 under par`; differences below a millionth are rounding."""
-        over = makespan - self.makespan
-        if abs(over) <= 1e-6 * max(abs(self.makespan), 1e-12):
-            return "par"
-        return f"{write_number(abs(over))} {'over' if over > 0 else 'under'} par"
+def _ready(position: Position, whole: Schedule, rank: int, rules: BoardRules) -> Iterator[Action]:
+    """What a rank may do next: of each stage and kind the first action whose needs stand on the board, if it fits."""
+    if position.is_complete:
+        return
+    placed, present = frozenset(position.board.actions()), frozenset(whole.actions())
+    held = sum(Held().changes[action.kind] for action in position.board.rows[rank])
+    is_full = rules.memory_limit is not None and (held + 1) / whole.stages_per_rank > rules.memory_limit + 1e-9
+    seen = set()
+    for action in sorted(position.left.rows[rank]):
+        can_run = placed.issuperset(needs(action, whole.num_stages, present))
+        if can_run and action[:2] not in seen and not (is_full and action.kind is Kind.F):
+            seen.add(action[:2])
+            yield action
