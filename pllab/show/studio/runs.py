@@ -189,13 +189,12 @@ class Screen(NamedTuple):
         """The runs that are not None."""
         return [one for one in self if one is not None]
 
-    def to_bytes(self, critical: bool = False) -> list[bytes]:
-        """The actions of the three runs, as `readActions` in canvas.js reads them, and the critical path if asked for.
+    def to_bytes(self) -> list[bytes]:
+        """The actions of the three runs, as `readActions` in actions.js reads them.
 
         Numbers are float32: seven digits are enough to draw.
         """
-        blocks = [one.columns.astype("<f4").tobytes() if one else b"" for one in self]
-        return [*blocks, self.main.path().tobytes() if critical else b""]
+        return [one.columns.astype("<f4").tobytes() if one else b"" for one in self]
 
 
 @collector_paused()
