@@ -5,6 +5,7 @@ figures.py            a picture and the sentence that says the same
 boxes.py              work and idle time on paper, boxes.js the same in the browser
 timeline_picture.py   a run as rows of boxes, and in words
 widget.py             what all widgets share
+pictures/             figures of one question each
 widgets/  player/  editor/  studio/
 
 Importing this room is light: matplotlib and anywidget are imported when something is drawn.
@@ -18,13 +19,15 @@ from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
     from pllab.show.editor import ScheduleEditor
+    from pllab.show.pictures import (
+        draw_fingerprint,
+    )
     from pllab.show.player import TimelinePlayer
     from pllab.show.studio import BubbleStudio
     from pllab.show.widgets import (
         BucketSlider,
         ClockPlayer,
         CutEditor,
-        GradientFingerprint,
         IndexMap,
         MemoryBars,
         Race,
@@ -39,7 +42,6 @@ __all__ = [
     "ClockPlayer",
     "CutEditor",
     "Figure",
-    "GradientFingerprint",
     "IndexMap",
     "MemoryBars",
     "Race",
@@ -50,6 +52,7 @@ __all__ = [
     "TimelinePlayer",
     "chart",
     "describe_timeline",
+    "draw_fingerprint",
     "draw_spread",
     "draw_timeline",
     "figure",
@@ -59,7 +62,8 @@ _ROOMS = {"BubbleStudio": "studio", "ScheduleEditor": "editor", "TimelinePlayer"
 
 
 def __getattr__(name: str) -> Any:
-    """Import the widgets when they are first asked for: a machine without anywidget can still draw."""
+    """Import pictures and widgets when they are first asked for: a machine without anywidget can still draw."""
     if name not in __all__:
         raise AttributeError(f"module 'pllab.show' has no attribute {name!r}")
-    return getattr(import_module(f"pllab.show.{_ROOMS.get(name, 'widgets')}"), name)
+    room = "pictures" if name.startswith("draw_") else _ROOMS.get(name, "widgets")
+    return getattr(import_module(f"pllab.show.{room}"), name)

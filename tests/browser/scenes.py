@@ -70,14 +70,6 @@ widget = IndexMap(11, deal)""",
         "input[type=range]",
         "ArrowLeft",
     ),
-    "GradientFingerprint": Scene(
-        """
-from pllab.show import GradientFingerprint
-widget = GradientFingerprint({"w": [1.0, 2.0], "b": [1.0]}, {"summed": {"w": [2.0, 4.0], "b": [3.0]}})""",
-        ".pl-fingerprint",
-        "[role=grid]",
-        "ArrowRight",
-    ),
     "BucketSlider": Scene(
         """
 from pllab.show import BucketSlider

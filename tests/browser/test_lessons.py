@@ -25,7 +25,6 @@ WIDGETS = {
     "02": "RingPlayer",
     "03": "RingPlayer",
     "04": "IndexMap",
-    "05": "GradientFingerprint",
     "06": "BucketSlider",
     "07": "CutEditor",
     "08": "ClockPlayer",
