@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pllab.show.editor import ScheduleEditor
     from pllab.show.pictures import (
         draw_fingerprint,
+        draw_ring,
     )
     from pllab.show.player import TimelinePlayer
     from pllab.show.studio import BubbleStudio
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         MemoryBars,
         Race,
         RankCube,
-        RingPlayer,
         ShardViewer,
     )
 
@@ -46,13 +46,13 @@ __all__ = [
     "MemoryBars",
     "Race",
     "RankCube",
-    "RingPlayer",
     "ScheduleEditor",
     "ShardViewer",
     "TimelinePlayer",
     "chart",
     "describe_timeline",
     "draw_fingerprint",
+    "draw_ring",
     "draw_spread",
     "draw_timeline",
     "figure",

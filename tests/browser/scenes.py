@@ -33,17 +33,6 @@ widget = TimelinePlayer(simulate(gpipe(2, 3)))""",
         "[role=grid]",
         "ArrowRight",
     ),
-    "RingPlayer": Scene(
-        """
-from pllab.show import RingPlayer
-widget = RingPlayer([
-    {"messages": [("send", 1, 4), ("receive", 1, 4)], "held": [1, 11], "sent": [1]},
-    {"messages": [("send", 0, 4), ("receive", 0, 4)], "held": [10, 11], "sent": [10]},
-])""",
-        ".pl-ring",
-        ".pl-ring-picture",
-        "ArrowRight",
-    ),
     "ClockPlayer": Scene(
         """
 from pllab.show import ClockPlayer

@@ -22,8 +22,6 @@ SELECTED = """() => [...document.querySelectorAll(".jp-Notebook .jp-Cell")].find
 # The widget of each lesson that has one.
 WIDGETS = {
     "00": "TimelinePlayer",
-    "02": "RingPlayer",
-    "03": "RingPlayer",
     "04": "IndexMap",
     "06": "BucketSlider",
     "07": "CutEditor",

@@ -87,14 +87,11 @@ def test_all_ways_stand_beside_each_other_and_the_sentence_has_every_verdict():
     [axes] = drawn.canvas.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["averaged", "summed"]
     assert [text.get_text() for text in axes.texts] == ["1", "1", "1", "none", "x 2", "x 2", "x 2", "none"]
-    assert (
-        drawn.alt
-        == drawn.caption
-        == (
-            "Ratio, engine: real. averaged: All 4 gradients equal those of one process. summed: 3 of 4 gradients differ by "
-            "one factor: 2 times, the sum over 2 ranks and not the mean."
-        )
+    sentence = (
+        "Ratio, engine: real. averaged: All 4 gradients equal those of one process. summed: 3 of 4 gradients "
+        "differ by one factor: 2 times, the sum over 2 ranks and not the mean."
     )
+    assert drawn.alt == drawn.caption == sentence
 
 
 @pytest.mark.parametrize(

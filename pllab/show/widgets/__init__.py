@@ -1,6 +1,5 @@
 """Small widgets, one question each; a file has the widget and its picture on paper.
 
-ring_player.py     messages that hop around a ring of ranks
 clock_player.py    ticks of a pipeline that follow two sliders
 index_map.py       which rank loads which sample
 bucket_slider.py   how gradients fall into messages, and what these cost
@@ -18,7 +17,6 @@ from pllab.show.widgets.index_map import IndexMap
 from pllab.show.widgets.memory_bars import MemoryBars
 from pllab.show.widgets.race import Race
 from pllab.show.widgets.rank_cube import RankCube
-from pllab.show.widgets.ring_player import RingPlayer
 from pllab.show.widgets.shard_viewer import ShardViewer
 
 __all__ = [
@@ -29,6 +27,5 @@ __all__ = [
     "MemoryBars",
     "Race",
     "RankCube",
-    "RingPlayer",
     "ShardViewer",
 ]
