@@ -19,17 +19,15 @@ from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
     from pllab.show.editor import ScheduleEditor
-    from pllab.show.pictures import (
-        draw_fingerprint,
-        draw_ring,
-    )
+    from pllab.show.pictures.fingerprint import draw_fingerprint
+    from pllab.show.pictures.index_map import draw_index_map
+    from pllab.show.pictures.ring import draw_ring
+    from pllab.show.pictures.ticks import draw_clock
     from pllab.show.player import TimelinePlayer
     from pllab.show.studio import BubbleStudio
     from pllab.show.widgets import (
         BucketSlider,
-        ClockPlayer,
         CutEditor,
-        IndexMap,
         MemoryBars,
         Race,
         RankCube,
@@ -39,10 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BubbleStudio",
     "BucketSlider",
-    "ClockPlayer",
     "CutEditor",
     "Figure",
-    "IndexMap",
     "MemoryBars",
     "Race",
     "RankCube",
@@ -51,19 +47,28 @@ __all__ = [
     "TimelinePlayer",
     "chart",
     "describe_timeline",
+    "draw_clock",
     "draw_fingerprint",
+    "draw_index_map",
     "draw_ring",
     "draw_spread",
     "draw_timeline",
     "figure",
 ]
 
-_ROOMS = {"BubbleStudio": "studio", "ScheduleEditor": "editor", "TimelinePlayer": "player"}
+_ROOMS = {
+    "BubbleStudio": "studio",
+    "ScheduleEditor": "editor",
+    "TimelinePlayer": "player",
+    "draw_clock": "pictures.ticks",
+    "draw_fingerprint": "pictures.fingerprint",
+    "draw_index_map": "pictures.index_map",
+    "draw_ring": "pictures.ring",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import pictures and widgets when they are first asked for: a machine without anywidget can still draw."""
     if name not in __all__:
         raise AttributeError(f"module 'pllab.show' has no attribute {name!r}")
-    room = "pictures" if name.startswith("draw_") else _ROOMS.get(name, "widgets")
-    return getattr(import_module(f"pllab.show.{room}"), name)
+    return getattr(import_module(f"pllab.show.{_ROOMS.get(name, 'widgets')}"), name)

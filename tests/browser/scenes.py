@@ -33,14 +33,6 @@ widget = TimelinePlayer(simulate(gpipe(2, 3)))""",
         "[role=grid]",
         "ArrowRight",
     ),
-    "ClockPlayer": Scene(
-        """
-from pllab.show import ClockPlayer
-widget = ClockPlayer(lambda m, p: [[(t - j, j) for j in range(p) if 0 <= t - j < m] for t in range(m + p - 1)])""",
-        ".pl-clock",
-        "[role=grid]",
-        "ArrowRight",
-    ),
     "ShardViewer": Scene(
         """
 from pllab.show import ShardViewer
@@ -48,16 +40,6 @@ widget = ShardViewer([[1, 2]], [[1, 0, 2, -1], [0, 1, -1, 1]], [[1, 0], [0, 1], 
         ".pl-shards",
         ".pl-shards-picture",
         "ArrowRight",
-    ),
-    "IndexMap": Scene(
-        """
-from pllab.show import IndexMap
-def deal(world_size, epoch, remainder):
-    return [[list(range(rank, 11, world_size))] for rank in range(world_size)]
-widget = IndexMap(11, deal)""",
-        ".pl-index-map",
-        "input[type=range]",
-        "ArrowLeft",
     ),
     "BucketSlider": Scene(
         """

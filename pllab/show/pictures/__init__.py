@@ -1,13 +1,7 @@
-"""Pictures of one question each, drawn by matplotlib; under `ipywidgets.interact` a slider chooses what they show.
+"""Figures of one question each; where there is a choice, a lesson puts `ipywidgets.interact` in front of it.
 
 fingerprint.py     by which factor gradients differ from the right ones
+index_map.py       which rank loads which sample
 ring.py            messages that hop around a ring of ranks
+ticks.py           the clock of a pipeline as a grid, with its bubble
 """
-
-from pllab.show.pictures.fingerprint import draw_fingerprint
-from pllab.show.pictures.ring import draw_ring
-
-__all__ = [
-    "draw_fingerprint",
-    "draw_ring",
-]

@@ -1,7 +1,5 @@
 """Small widgets, one question each; a file has the widget and its picture on paper.
 
-clock_player.py    ticks of a pipeline that follow two sliders
-index_map.py       which rank loads which sample
 bucket_slider.py   how gradients fall into messages, and what these cost
 cut_editor.py      layers cut into stages
 shard_viewer.py    matrices split over ranks, and where their terms meet
@@ -11,9 +9,7 @@ race.py            throughput, live
 """
 
 from pllab.show.widgets.bucket_slider import BucketSlider
-from pllab.show.widgets.clock_player import ClockPlayer
 from pllab.show.widgets.cut_editor import CutEditor
-from pllab.show.widgets.index_map import IndexMap
 from pllab.show.widgets.memory_bars import MemoryBars
 from pllab.show.widgets.race import Race
 from pllab.show.widgets.rank_cube import RankCube
@@ -21,9 +17,7 @@ from pllab.show.widgets.shard_viewer import ShardViewer
 
 __all__ = [
     "BucketSlider",
-    "ClockPlayer",
     "CutEditor",
-    "IndexMap",
     "MemoryBars",
     "Race",
     "RankCube",
