@@ -89,7 +89,7 @@ def clean(notebook: Notebook) -> Notebook:
     """Remove, in place, everything that differs between runs and machines; cell ids, tags and outputs stay.
 
     What the lesson says of itself (`pllab.lesson.course`) stays too. A widget's view is taken out, because without a
-    kernel it shows an error; its static twin stays.
+    kernel it shows an error; its static twin stays. What has no twin, such as the sliders of `interact`, goes.
     """
     about = {"pllab": notebook.metadata["pllab"]} if "pllab" in notebook.metadata else {}
     notebook.metadata = type(notebook)(
@@ -101,11 +101,18 @@ def clean(notebook: Notebook) -> Notebook:
     for cell in notebook.cells:
         for key in ("execution", "collapsed", "scrolled", "widgets", "ExecuteTime"):
             cell.metadata.pop(key, None)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if not _is_bare_widget(output)]
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(_WIDGET, None)
             if "metadata" in output:
                 output.metadata.clear()
     return notebook
+
+
+def _is_bare_widget(output: Notebook) -> bool:
+    data = output.get("data", {})
+    return _WIDGET in data and "text/html" not in data
 
 
 def problems(notebook: Notebook, num_bytes: int = 0) -> list[str]:

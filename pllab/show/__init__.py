@@ -5,6 +5,7 @@ figures.py            a picture and the sentence that says the same
 boxes.py              work and idle time on paper, boxes.js the same in the browser
 timeline_picture.py   a run as rows of boxes, and in words
 widget.py             what all widgets share
+pictures/             figures of one question each
 widgets/  player/  editor/  studio/
 
 Importing this room is light: matplotlib and anywidget are imported when something is drawn.
@@ -18,48 +19,56 @@ from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
     from pllab.show.editor import ScheduleEditor
+    from pllab.show.pictures.fingerprint import draw_fingerprint
+    from pllab.show.pictures.index_map import draw_index_map
+    from pllab.show.pictures.ring import draw_ring
+    from pllab.show.pictures.ticks import draw_clock
     from pllab.show.player import TimelinePlayer
     from pllab.show.studio import BubbleStudio
     from pllab.show.widgets import (
         BucketSlider,
-        ClockPlayer,
         CutEditor,
-        GradientFingerprint,
-        IndexMap,
         MemoryBars,
         Race,
         RankCube,
-        RingPlayer,
         ShardViewer,
     )
 
 __all__ = [
     "BubbleStudio",
     "BucketSlider",
-    "ClockPlayer",
     "CutEditor",
     "Figure",
-    "GradientFingerprint",
-    "IndexMap",
     "MemoryBars",
     "Race",
     "RankCube",
-    "RingPlayer",
     "ScheduleEditor",
     "ShardViewer",
     "TimelinePlayer",
     "chart",
     "describe_timeline",
+    "draw_clock",
+    "draw_fingerprint",
+    "draw_index_map",
+    "draw_ring",
     "draw_spread",
     "draw_timeline",
     "figure",
 ]
 
-_ROOMS = {"BubbleStudio": "studio", "ScheduleEditor": "editor", "TimelinePlayer": "player"}
+_ROOMS = {
+    "BubbleStudio": "studio",
+    "ScheduleEditor": "editor",
+    "TimelinePlayer": "player",
+    "draw_clock": "pictures.ticks",
+    "draw_fingerprint": "pictures.fingerprint",
+    "draw_index_map": "pictures.index_map",
+    "draw_ring": "pictures.ring",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the widgets when they are first asked for: a machine without anywidget can still draw."""
+    """Import pictures and widgets when they are first asked for: a machine without anywidget can still draw."""
     if name not in __all__:
         raise AttributeError(f"module 'pllab.show' has no attribute {name!r}")
     return getattr(import_module(f"pllab.show.{_ROOMS.get(name, 'widgets')}"), name)
