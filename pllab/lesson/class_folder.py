@@ -6,13 +6,14 @@ bounds: so many files, each a small plain one, with numbers on the axis.
 """
 
 import hashlib
+import itertools
 import json
+import math
 import os
 import socket
 import stat
 import statistics
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,9 +76,9 @@ def class_guesses(asked: "Prediction", folder: str | Path = "") -> Figure:
 
 def _read(asked: "Prediction", folder: Path) -> Iterator[Guess | None]:
     """The guess in each file of this question, None for a file that holds none."""
-    names = (entry.name for entry in islice(os.scandir(folder), 100 * MOST_FILES))
+    names = (entry.name for entry in itertools.islice(os.scandir(folder), 100 * MOST_FILES))
     ours = (name for name in names if name.startswith(f"{_key(asked)}-"))
-    for name in islice(ours, MOST_FILES):
+    for name in itertools.islice(ours, MOST_FILES):
         try:
             yield asked.checked(json.loads(_small_plain(folder / name)))
         except (OSError, ValueError):
@@ -103,20 +104,22 @@ def _short(text: str) -> str:
 
 
 def _histogram(asked: "Prediction", middles: list[float], note: str = "") -> Figure:
-    """A bar for each whole number where things are counted and few, otherwise for each tenth of the axis."""
+    """A bar for each tenth of the axis; where things are counted, for each whole number or so many of them."""
     low, high = asked.low, asked.high
-    is_whole = asked.counted and high - low < _MOST_BARS
-    edges = [low + (high - low) * tenth / 10 for tenth in range(11)]
-    if is_whole:
-        edges = [low + number - 0.5 for number in range(int(high - low) + 2)]
+    step = math.ceil((high - low + 1) / _MOST_BARS) if asked.counted else (high - low) / 10
+    shift = 0.5 if asked.counted else 0  # a whole number stands in the middle of its bar
+    bars = math.ceil(round((high - low + 2 * shift) / step, 6))
+    edges = [low + number * step - shift for number in range(bars + 1)]
+    edges[-1] = max(edges[-1], high + shift)  # ten tenths may miss the whole by a rounding
     with drawing(7, 2.2, layout="constrained") as fig:
         axes = fig.add_subplot(xlabel=asked.unit, ylabel="learners", xlim=(edges[0], edges[-1]))
         heights, *_ = axes.hist(middles, edges, rwidth=0.9, color="#E69F00", edgecolor="black")
         axes.locator_params(axis="y", integer=True)
         axes.spines[["top", "right"]].set_visible(False)
+    ends = [(left + shift, min(right - shift, high)) for left, right in itertools.pairwise(edges)]
     places = [
-        f"{height:g} at {left + 0.5:g}" if is_whole else f"{height:g} from {left:g} to {right:g}"
-        for height, left, right in zip(heights, edges, edges[1:], strict=False)
+        f"{height:g} at {first:g}" if first == last else f"{height:g} from {first:g} to {last:g}"
+        for height, (first, last) in zip(heights, ends, strict=True)
         if height
     ]
     said = f"{count_of(len(middles), 'learner')} guessed"

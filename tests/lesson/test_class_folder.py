@@ -82,7 +82,7 @@ def test_the_picture_is_its_sentence():
 
 @pytest.mark.parametrize(
     ("high", "said"),
-    [(3, "2 at 1, 1 at 3; the middle one is 1."), (60, "2 from 0 to 6, 1 from 54 to 60; the middle one is 1.")],
+    [(3, "2 at 1, 1 at 3; the middle one is 1."), (60, "2 from 0 to 3, 1 at 60; the middle one is 1.")],
 )
 def test_what_is_counted_has_a_bar_for_each_number_where_they_are_few(high, said):
     asked = predict("How many?", unit="ranks", low=0, high=high, counted=True)
