@@ -79,7 +79,7 @@ class Prediction:
                     "choose one inside"
                 )
             if self.counted and not end.is_integer():
-                raise ValueError(f"a guess of {end:g} is refused, {self.unit} are counted; choose a whole number")
+                raise ValueError(f"a guess of {end:g} is refused, the answer is counted; choose a whole number")
         if len(ends) == 1:
             return ends[0]
         if not ends[0] < ends[1]:

@@ -119,7 +119,7 @@ def test_the_button_notes_a_number_or_both_ends(lower, upper, noted):
         ("<1>", "", "'&lt;1&gt;' is no number"),
         ("1,5", "", "'1,5' is no number"),
         ("1", "5", "a guess of 5 lies outside the axis"),
-        ("1.5", "", "a guess of 1.5 is refused, ranks are counted; choose a whole number"),
+        ("1.5", "", "a guess of 1.5 is refused, the answer is counted; choose a whole number"),
         ("nan", "2", "a guess of nan lies outside"),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_is_counted_takes_whole_numbers():
         asked.guess = guess
         assert asked.guess == guess
     for guess in 2.5, (1, 3.5):
-        with pytest.raises(ValueError, match=r"ranks are counted; choose a whole number"):
+        with pytest.raises(ValueError, match=r"the answer is counted; choose a whole number"):
             asked.guess = guess
     assert asked.guess == (1, 4)
 
