@@ -1,6 +1,7 @@
 """Notebook glue: checks with hints, predictions, and the package's own source on show."""
 
 from pllab.lesson.checking import check
+from pllab.lesson.class_folder import class_guesses, send_guess
 from pllab.lesson.exercise import Case, Exercise, Wrong
 from pllab.lesson.guesses import Calibration, calibration
 from pllab.lesson.keeping import Parts, mine, parts
@@ -22,8 +23,10 @@ __all__ = [
     "Wrong",
     "calibration",
     "check",
+    "class_guesses",
     "mine",
     "parts",
     "predict",
+    "send_guess",
     "show_source",
 ]

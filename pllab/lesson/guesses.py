@@ -161,6 +161,11 @@ def keep(one: Kept) -> str:
     return ""
 
 
+def ends_of(guess: Guess) -> tuple[float, ...]:
+    """A single number alone, or both ends of a range."""
+    return guess if isinstance(guess, tuple) else (guess,)
+
+
 def write_ends(ends: tuple[float, float]) -> str:
     """`1 to 2`, or `1` when both are the same."""
     low, high = map(write_number, ends)

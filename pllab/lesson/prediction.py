@@ -2,7 +2,8 @@
 
 Only a guess that was written down makes a measurement surprising, and a range says how certain one was. The card is a
 few ipywidgets; the figure after it is an ordinary picture, so a lesson also runs without a guess (Run All, tests, a
-page on GitHub). What became of a guess is kept for the score of the course, see `guesses.py`.
+page on GitHub). What became of a guess is kept for the score of the course, see `guesses.py`; in a class the guess also
+goes into the folder of the class, see `class_folder.py`.
 """
 
 import math
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from pllab.lesson.guesses import Guess, Kept, keep
+from pllab.lesson.class_folder import send_guess
+from pllab.lesson.guesses import Guess, Kept, ends_of, keep
 from pllab.show import Figure, figure
 from pllab.show.theme import write_number
 from pllab.timeline import Engine
@@ -30,16 +32,18 @@ class Prediction:
     The first `reveal` settles it: the guess it found is kept for `calibration`, and a later one does not count.
     """
 
-    def __init__(self, question: str, unit: str, low: float, high: float) -> None:
+    def __init__(self, question: str, unit: str, low: float, high: float, counted: bool = False) -> None:
         if not low < high:
             raise ValueError(f"a prediction needs low < high, not {low:g} and {high:g}; swap them")
         self.question = question
         self.unit = unit
         self.low = low
         self.high = high
+        self.counted = counted
         self._guess: Guess | None = None
         self._is_revealed = False
         self._is_late = False
+        self._not_sent = ""
         self._card: Any = None
 
     @property
@@ -49,11 +53,41 @@ class Prediction:
 
     @guess.setter
     def guess(self, value: Guess) -> None:
-        guess = _checked_guess(value, self)
+        guess = self.checked(value)
         if self._is_revealed:
             self._is_late = self._guess is None
         else:
             self._guess = guess
+            self._not_sent = send_guess(self, guess)
+
+    def checked(self, value: Any) -> Guess:
+        """A number on the axis, or a range on it.
+
+        Raises:
+            ValueError: it is neither, outside the axis, or no whole number where things are counted.
+        """
+        try:
+            ends = [float(end) for end in (value if isinstance(value, tuple | list) else [value])]
+        except (TypeError, ValueError):
+            ends = []
+        if len(ends) not in (1, 2):
+            raise ValueError(f"a guess is a number or a range (low, high), not {value!r}")
+        for end in ends:
+            if not self.low <= end <= self.high:
+                raise ValueError(
+                    f"a guess of {end:g} lies outside the axis from {self.low:g} to {self.high:g} {self.unit}; "
+                    "choose one inside"
+                )
+            if self.counted and not end.is_integer():
+                raise ValueError(f"a guess of {end:g} is refused, the answer is counted; choose a whole number")
+        if len(ends) == 1:
+            return ends[0]
+        if not ends[0] < ends[1]:
+            raise ValueError(
+                f"a range goes from a lower to a higher number, not from {ends[0]:g} to {ends[1]:g}; swap them, "
+                "or give a single number"
+            )
+        return ends[0], ends[1]
 
     def sentence(self) -> str:
         """The question and the guess, as text."""
@@ -81,7 +115,7 @@ class Prediction:
         told = tuple((name, value) for name, value in expected.items() if value is not None)
         answer = Answer(self, float(measured), engine, ends, told)
         sentence = answer.sentence()
-        if self._guess is not None and not self._is_revealed:
+        if self._guess is not None:
             sentence = f"{sentence} {keep(answer.kept(self._guess))}".rstrip()
         self._is_revealed = True
         return figure(_draw(answer), sentence, caption=f"{self.question} {sentence}")
@@ -89,18 +123,18 @@ class Prediction:
     @property
     def noted(self) -> str:
         """What the card says under its button."""
-        if self._is_late or (self._is_revealed and self._guess is None):
+        if self._is_revealed and self._guess is None:
             return "The answer was revealed before, so a guess does not count any more."
         if self._guess is None:
             return "No guess yet."
         kept = " It was revealed with this guess, which stays." if self._is_revealed else ""
-        return f"Noted: {self.write_guess()}.{kept}"
+        return f"Noted: {self.write_guess()}.{kept} {self._not_sent}".rstrip()
 
     def write_guess(self) -> str:
         """The guess with its unit: `1.5 s` or `1 to 2 s`; empty without one."""
         if self._guess is None:
             return ""
-        return f"{' to '.join(f'{end:g}' for end in _ends(self._guess))} {self.unit}"
+        return f"{' to '.join(f'{end:g}' for end in ends_of(self._guess))} {self.unit}"
 
     def write(self, value: float) -> str:
         """Three digits; a number too small for the axis is only bounded: on 0 to 20, 8e-06 is `below 0.01`."""
@@ -117,13 +151,22 @@ class Prediction:
         return {**(self._card._repr_mimebundle_() or {}), **bundle}
 
 
-def predict(question: str, unit: str, low: float, high: float) -> Prediction:
-    """Ask before measuring: as the last line of a cell it shows a card with a number and a button.
+def predict(question: str, unit: str, low: float, high: float, counted: bool = False) -> Prediction:
+    """Ask before measuring: as the last line of a cell it shows a card with two boxes and a button.
+
+    Example: `predict("How many of three ranks stand still?", unit="ranks", low=0, high=3, counted=True)`.
+
+    Args:
+        question: what is measured, in one sentence.
+        unit: of the answer.
+        low: the lower end of the axis, in that unit.
+        high: the upper end.
+        counted: the answer is a whole number, so only whole numbers are taken.
 
     Raises:
         ValueError: low is not below high.
     """
-    return Prediction(question, unit, low, high)
+    return Prediction(question, unit, low, high, counted)
 
 
 @dataclass(frozen=True)
@@ -169,7 +212,7 @@ class Answer:
         asked, write, guess = self.asked, self.asked.write, self.asked.guess
         if guess is None:
             return "Your guess came after the answer and does not count" if asked._is_late else "You made no guess"
-        ends, kept = _ends(guess), self.kept(guess)
+        ends, kept = ends_of(guess), self.kept(guess)
         said = f"Your {'range' if kept.is_range else 'guess'} of {' to '.join(map(write, ends))} {asked.unit}"
         if kept.held:
             return f"{said} {'holds it' if kept.is_range else 'was right'}"
@@ -187,38 +230,6 @@ class Answer:
         return marks
 
 
-def _checked_guess(value: Any, asked: Prediction) -> Guess:
-    """A number on the axis, or a range on it.
-
-    Raises:
-        ValueError: it is neither, or outside the axis.
-    """
-    try:
-        ends = [float(end) for end in (value if isinstance(value, tuple | list) else [value])]
-    except (TypeError, ValueError):
-        ends = []
-    if len(ends) not in (1, 2):
-        raise ValueError(f"a guess is a number or a range (low, high), not {value!r}")
-    for end in ends:
-        if not asked.low <= end <= asked.high:
-            raise ValueError(
-                f"a guess of {end:g} lies outside the axis from {asked.low:g} to {asked.high:g} {asked.unit}; "
-                "choose one inside"
-            )
-    if len(ends) == 1:
-        return ends[0]
-    if not ends[0] < ends[1]:
-        raise ValueError(
-            f"a range goes from a lower to a higher number, not from {ends[0]:g} to {ends[1]:g}; swap them, "
-            "or give a single number"
-        )
-    return ends[0], ends[1]
-
-
-def _ends(guess: Guess) -> tuple[float, ...]:
-    return guess if isinstance(guess, tuple) else (guess,)
-
-
 def _draw(answer: Answer) -> Any:
     """The marks with their names on one axis, as a figure of matplotlib's; a range is a bar."""
     from matplotlib.figure import Figure as Canvas  # a canvas of its own: pyplot keeps every figure it makes
@@ -227,7 +238,7 @@ def _draw(answer: Answer) -> Any:
     canvas = Canvas(figsize=(7, 0.55 * len(marks) + 0.9), dpi=96, layout="constrained")
     axes = canvas.add_subplot()
     for row, (_, value, symbol, colour) in enumerate(marks):
-        ends = _ends(value)
+        ends = ends_of(value)
         if len(ends) == 2:
             axes.barh(row, ends[1] - ends[0], left=ends[0], height=0.28, color=colour, edgecolor="black")
         else:
@@ -238,43 +249,50 @@ def _draw(answer: Answer) -> Any:
         axes.hlines(0, *answer.spread, color="black", linewidth=2, zorder=0)
     axes.set_yticks(range(len(marks)), [name for name, *_ in marks])
     axes.set_ylim(-0.6, len(marks) - 0.2)
-    shown = [end for _, value, *_ in marks for end in _ends(value)] + list(answer.spread or ())
+    shown = [end for _, value, *_ in marks for end in ends_of(value)] + list(answer.spread or ())
     axes.set_xlim(min(asked.low, *shown), max(asked.high, *shown))
     axes.set_xlabel(asked.unit)
     axes.spines[["top", "right", "left"]].set_visible(False)
     return canvas
 
 
-def _card(prediction: Prediction) -> Any:
-    """The card: question, both ends of the range, button, and a line that says what was noted."""
+def _card(asked: Prediction) -> Any:
+    """The card: question, both ends of the range, unit, button, and a line that says what was noted."""
     import ipywidgets
 
-    low, high = prediction.low, prediction.high
-    ends = [
-        ipywidgets.BoundedFloatText(
-            value=(low + high) / 2,
-            min=low,
-            max=high,
-            step=(high - low) / 100,
+    boxes = [
+        ipywidgets.Text(
             description=name,
-            tooltip=f"{prediction.question} {which} end of your range, in {prediction.unit}",
-            layout={"width": "170px"},
+            tooltip=f"{asked.question} {which}, in {asked.unit}",
+            layout={"width": "120px"},
             style={"description_width": "initial"},
         )
-        for name, which in ((f"{prediction.unit}, from", "Lower"), ("to", "Upper"))
+        for name, which in (("from", "Your number, or the lower end of your range"), ("to", "Upper end of your range"))
     ]
+    unit = ipywidgets.Label(value=asked.unit)
     button = ipywidgets.Button(description="Note my guess", tooltip="Keep this guess until it is measured")
-    note = ipywidgets.HTML(value=prediction.noted)
+    note = ipywidgets.HTML(value=escape(asked.noted))
 
     def store(_: Any) -> None:
-        lower, upper = sorted(end.value for end in ends)
-        prediction.guess = lower if lower == upper else (lower, upper)
-        note.value = escape(prediction.noted)
+        try:
+            ends = sorted({_number(box.value) for box in boxes if box.value.strip()} or {_number("")})
+            asked.guess = (ends[0], ends[-1]) if len(ends) == 2 else ends[0]
+            note.value = escape(asked.noted)
+        except ValueError as error:
+            note.value = escape(f"Not noted: {error}.")
 
     button.on_click(store)
-    question = ipywidgets.HTML(value=f"<strong>Predict.</strong> {escape(prediction.question)}")
+    question = ipywidgets.HTML(value=f"<strong>Predict.</strong> {escape(asked.question)}")
+    what = "whole number" if asked.counted else "number"
     how = ipywidgets.HTML(
-        value="A range that you would bet 4 to 1 on; the same number twice is a single guess.",
+        value=f"From {asked.low:g} to {asked.high:g}: a {what}, or a range that you would bet 4 to 1 on.",
         style={"font_size": "0.9em"},
     )
-    return ipywidgets.VBox([question, ipywidgets.HBox([*ends, button]), how, note])
+    return ipywidgets.VBox([question, ipywidgets.HBox([*boxes, unit, button]), how, note])
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number; write one, such as 2") from None

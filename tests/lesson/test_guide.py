@@ -1,4 +1,4 @@
-"""The instructor's guide: own headings, five moments and misconceptions of every lesson."""
+"""The instructor's guide: own headings, two weeks by the hour, five moments and misconceptions of every lesson."""
 
 import re
 from pathlib import Path
@@ -12,11 +12,12 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 CELLS = nbformat.read(FOLDER / "90_instructor_guide.ipynb", as_version=nbformat.NO_CONVERT).cells
 HEADINGS = [
     "Before class",
-    "Timings",
+    "Two weeks",
     "Five moments",
     "Misconceptions",
     "The studio",
     "Predictions in class",
+    "Project",
     "Grading and stuck jobs",
 ]
 MOST_CELLS = 45
@@ -34,10 +35,10 @@ def section(heading):
 
 
 def moments():
-    """For each moment its cells: the words, and the code until the next words."""
+    """For each moment its cells: what to ask, the code, and last what to say."""
     parts = []
     for cell in section("Five moments"):
-        if cell.cell_type == "markdown":
+        if "### Moment" in cell.source:
             parts.append([])
         parts[-1].append(cell)
     return parts
@@ -58,10 +59,18 @@ def test_there_are_five_moments():
 
 @pytest.mark.parametrize("number", range(5))
 def test_a_moment_asks_runs_and_keeps_its_outputs_for_the_day_on_which_the_machine_fails(number):
-    words, ask, *live = moments()[number]
-    assert [f"**{name}**" in words.source for name in ("Ask", "They answer", "Say")] == [True] * 3
+    words, ask, *live, said = moments()[number]
+    assert "**Ask**" in words.source
+    assert [f"**{name}**" in said.source for name in ("They answer", "Say")] == [True] * 2
     assert "predict(" in ask.source and ".reveal(" in live[-1].source
     assert all(cell.outputs for cell in live)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_moment_shows_its_outputs_and_neither_its_code_nor_what_to_say(number):
+    _, *code, said = moments()[number]
+    assert all(cell.metadata.jupyter == {"source_hidden": True} for cell in code)
+    assert re.fullmatch(r"<details><summary>.*</summary>\n.*\n</details>", said.source, re.DOTALL)
 
 
 def output_of(cell_id):
@@ -79,15 +88,69 @@ def test_the_moments_show_what_the_guide_says_of_them():
     assert output_of("90-number-live").count("cannot be") == 3
 
 
-def test_every_lesson_is_in_the_misconceptions_and_the_timings():
+LESSONS = {one.number: one for one in read_course(FOLDER) if one.number != "90"}
+
+
+def test_every_lesson_is_in_the_misconceptions():
     rows = "\n".join(cell.source for cell in section("Misconceptions"))
-    table = next(cell for cell in section("Timings") if cell.cell_type == "code").outputs[0].text
-    for lesson in read_course(FOLDER):
-        if lesson.number != "90":
-            assert rows.count(f"| **{lesson.number}** ") >= 2, lesson.number
-            assert f"{lesson.number}  {lesson.title}" in table, f"publish the guide again, for {lesson.number}"
-            sittings = re.escape(" + ".join(map(str, lesson.sittings)))
-            assert re.search(rf"^{lesson.number}  .* {sittings} min", table, re.MULTILINE), lesson.number
+    for number in LESSONS:
+        assert rows.count(f"| **{number}** ") >= 2, number
+
+
+def minutes_of(time):
+    hours, minutes = time.split(":")
+    return 60 * int(hours) + int(minutes)
+
+
+def test_two_weeks_give_each_sitting_its_minutes_and_a_third_for_questions():
+    head, *days = re.split(r"^day \d+", output_of("90-weeks-table"), flags=re.MULTILINE)
+    told = []
+    for day in days[:-1]:
+        rows = re.findall(r"^  (\d.*?)  +(\d\d)  (\S.*?)  +(\d.*) min, exercises: (\d)$", day, re.MULTILINE)
+        told += rows
+        end = 0
+        for hours, number, title, sittings, exercises in rows:
+            one = LESSONS[number]
+            published = (title, sittings, exercises)
+            assert published == (one.title, " + ".join(map(str, one.sittings)), str(one.num_exercises)), number
+            for time, minutes in zip(hours.split(", "), one.sittings, strict=True):
+                begin, (start, stop) = end, map(minutes_of, time.split("-"))
+                assert start >= begin and minutes * 4 / 3 <= stop - start < minutes * 4 / 3 + 5, (number, time)
+                end = stop + 10
+        assert end <= minutes_of("16:00")
+        assert day.startswith(f", {sum(LESSONS[row[1]].minutes for row in rows)} minutes of lessons")
+    assert [row[1] for row in told] == sorted(LESSONS), "publish the guide again: each lesson once, in order"
+    assert f"{len(LESSONS)} lessons, {sum(one.minutes for one in LESSONS.values())} minutes" in days[-1]
+    assert (head, len(days)) == ("", 10)
+
+
+def test_shorter_paths_have_the_minutes_of_their_lessons():
+    rows = re.findall(
+        r"^\S.*?  +((?:\d\d ?)+)  +(\S+ \S+) +(\d+) min  in words: (.*)$", output_of("90-paths-table"), re.M
+    )
+    assert len(rows) == 4
+    for path, what, minutes, in_words in rows:
+        taken = [LESSONS[number] for number in path.split()]
+        each = [one.sittings[0] if what == "first sittings" else one.minutes for one in taken]
+        assert int(minutes) == sum(each)
+        missing = {need for one in taken for need in one.needs} - set(path.split())
+        assert in_words == (", ".join(sorted(missing)) or "nothing")
+
+
+def test_two_hours_are_two_hours():
+    assert re.search(r"^if you have two hours .* 1[012]\d min", output_of("90-paths-table"), re.MULTILINE)
+
+
+def test_idle_time_is_named_and_not_by_its_colour():
+    text = "\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown")
+    assert not re.search(r"\b(dark|black|cream)\b", text)
+    assert len(re.findall(r"idle time, which is hatched", text)) == 2
+
+
+def test_the_rubric_has_five_rows_of_four_points():
+    (project,) = section("Project")
+    assert len(re.findall(r"^\| \*\*\w+\*\* \|.+\|.+\|.+\|$", project.source, re.MULTILINE)) == 5
+    assert "When a race shows no gain" in project.source
 
 
 def test_the_row_of_a_misconception_says_three_things():

@@ -1,5 +1,6 @@
 """The prediction card: the first guess before the answer is kept, and the figure says the same as its sentence."""
 
+import html
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from pllab.lesson.prediction import Answer
 def folder(tmp_path, monkeypatch):
     """The learner's folder, which is not there yet."""
     monkeypatch.setenv("PLLAB_HOME", str(tmp_path / "kept"))
+    monkeypatch.delenv("PLLAB_CLASS", raising=False)
     return tmp_path / "kept"
 
 
@@ -85,24 +87,63 @@ def test_a_measurement_off_the_axis_is_still_drawn(guess):
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(1.0, 2.0)] * len(axes.patches)
 
 
-@pytest.mark.parametrize(("lower", "upper", "noted"), [(1.5, 1.5, 1.5), (1.0, 2.0, (1.0, 2.0)), (3.0, 1.0, (1.0, 3.0))])
+@pytest.mark.parametrize(
+    ("lower", "upper", "noted"),
+    [("1.5", "", 1.5), ("", "1.5", 1.5), ("2", "2.0", 2.0), ("1", " 2 ", (1.0, 2.0)), ("3", "1", (1.0, 3.0))],
+)
 def test_the_button_notes_a_number_or_both_ends(lower, upper, noted):
     asked = _ask("How long < 2?")
     bundle = asked._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle
     assert bundle["text/plain"] == "Predict: How long < 2? (no guess yet)"
-    question, row, _, said = asked._card.children
-    low, high, button = row.children
+    question, row, how, said = asked._card.children
+    low, high, unit, button = row.children
+    assert [low.value, high.value, unit.value] == ["", "", "s"], "a number in a box is an anchor"
+    assert "From 0 to 4: a number, or a range" in how.value
     low.value, high.value = lower, upper
     button.click()
     assert asked.guess == noted
     assert said.value == f"Noted: {asked.write_guess()}."
     assert "How long &lt; 2?" in question.value
     asked.reveal(1.0, engine="real")
-    low.value = 0.5
+    low.value, high.value = "0.5", ""
     button.click()
     assert asked.guess == noted
     assert said.value.endswith("It was revealed with this guess, which stays.")
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "why"),
+    [
+        ("", "", "'' is no number; write one, such as 2"),
+        ("<1>", "", "'&lt;1&gt;' is no number"),
+        ("1,5", "", "'1,5' is no number"),
+        ("1", "5", "a guess of 5 lies outside the axis"),
+        ("1.5", "", "a guess of 1.5 is refused, the answer is counted; choose a whole number"),
+        ("nan", "2", "a guess of nan lies outside"),
+    ],
+)
+def test_the_button_says_why_it_does_not_note(lower, upper, why):
+    asked = predict("How many?", unit="ranks", low=0, high=4, counted=True)
+    asked.guess = 3
+    asked._repr_mimebundle_()
+    _, row, how, said = asked._card.children
+    assert "a whole number, or a range" in how.value
+    row.children[0].value, row.children[1].value = lower, upper
+    row.children[-1].click()
+    assert html.unescape(said.value).startswith(f"Not noted: {html.unescape(why)}")
+    assert asked.guess == 3
+
+
+def test_what_is_counted_takes_whole_numbers():
+    asked = predict("How many?", unit="ranks", low=0, high=4, counted=True)
+    for guess in 2, 2.0, (1, 4):
+        asked.guess = guess
+        assert asked.guess == guess
+    for guess in 2.5, (1, 3.5):
+        with pytest.raises(ValueError, match=r"the answer is counted; choose a whole number"):
+            asked.guess = guess
+    assert asked.guess == (1, 4)
 
 
 def test_impossible_cards_and_guesses_are_refused():
@@ -215,9 +256,9 @@ def test_the_score_of_a_course():
         "Your typical guess was off by a factor of 1.20 (the median).",
     ]
     assert "missed: Number <2>? guess 2 to 4 s, measured 1 s (0.8 to 1.25), real, factor 2.83" in repr(score)
-    html = score._repr_html_()
-    assert html.count("<tr>") == 7
-    assert "Number &lt;2&gt;?" in html
+    shown = score._repr_html_()
+    assert shown.count("<tr>") == 7
+    assert "Number &lt;2&gt;?" in shown
 
 
 @pytest.mark.parametrize(

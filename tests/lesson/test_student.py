@@ -58,6 +58,11 @@ def test_agents_are_asked_to_tutor(built):
     words = (built / "AGENTS.md").read_text()
     for word in ("be a tutor", "-stub", "invariant", "concept", "do not solve"):
         assert word in words
+    # What assistants gave away when only the body was forbidden, tried on five exercises with fifty questions.
+    assert "**No code of yours may pass the exercise's check**" in words
+    assert "Name the line that is wrong" in words
+    for way in ("test that computes", "simulation", '"general" version', "one bug", "language", "rewrite a solution"):
+        assert way in words, way
 
 
 def test_a_kept_verdict_is_replaced_and_a_solved_stub_is_refused():

@@ -1,0 +1,129 @@
+"""The guesses of a class: each card leaves a small file in a shared folder, and one call draws them all.
+
+There is no server. PLLAB_CLASS names a folder that all can write, on a share or on the machine that all use; without it
+nothing is sent. A file holds a guess and no name. What lies in the folder was written by others, so it is read with
+bounds: so many files, each a small plain one, with numbers on the axis.
+"""
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import socket
+import stat
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pllab.files import write_whole
+from pllab.lesson.guesses import Guess, ends_of
+from pllab.lesson.keeping import home
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import count_of, write_number
+
+if TYPE_CHECKING:
+    from pllab.lesson.prediction import Prediction
+
+MOST_FILES = 1000  # of one question
+_MOST_BYTES = 200
+_MOST_BARS = 20
+_NO_FOLDER = "No folder of a class is named: set PLLAB_CLASS to one that all can write, before JupyterLab starts."
+
+
+def send_guess(asked: "Prediction", guess: Guess, folder: str | Path = "", learner: str = "") -> str:
+    """Put a guess into the folder of the class; return nothing, or in a sentence why it was not sent.
+
+    A learner's later guess to the same question replaces the earlier one.
+
+    Args:
+        asked: the prediction.
+        guess: a number or a range.
+        folder: by default what PLLAB_CLASS names; without either nothing happens.
+        learner: whose guess it is, by default this login and folder; the file's name has a hash of it.
+    """
+    if not (named := str(folder) or os.environ.get("PLLAB_CLASS")):
+        return ""
+    who = learner or f"{os.environ.get('JUPYTERHUB_USER')} {os.getuid()} {socket.gethostname()} {home().resolve()}"
+    try:
+        write_whole(Path(named) / f"{_key(asked)}-{_short(who)}.json", json.dumps(guess))
+    except OSError as error:
+        return f"Your guess was not sent to the class: {error.strerror or type(error).__name__}."
+    return ""
+
+
+def class_guesses(asked: "Prediction", folder: str | Path = "") -> Figure:
+    """Draw how often the class guessed what; of a range its middle counts.
+
+    Example: `class_guesses(how_long)`, in a cell below the card, before the answer is revealed.
+
+    Args:
+        asked: the prediction, as the cards of the class have it: same question, same unit.
+        folder: by default what PLLAB_CLASS names; without either the picture is empty and says so.
+    """
+    if not (named := str(folder) or os.environ.get("PLLAB_CLASS")):
+        return _histogram(asked, [], _NO_FOLDER)
+    try:
+        guesses = list(_read(asked, Path(named)))
+    except OSError as error:
+        return _histogram(asked, [], f"The folder of the class cannot be read: {error.strerror}.")
+    middles = [sum(ends_of(guess)) / len(ends_of(guess)) for guess in guesses if guess is not None]
+    if left_out := guesses.count(None):
+        return _histogram(asked, middles, f"{count_of(left_out, 'file')} could not be used.")
+    return _histogram(asked, middles)
+
+
+def _read(asked: "Prediction", folder: Path) -> Iterator[Guess | None]:
+    """The guess in each file of this question, None for a file that holds none."""
+    names = (entry.name for entry in itertools.islice(os.scandir(folder), 100 * MOST_FILES))
+    ours = (name for name in names if name.startswith(f"{_key(asked)}-"))
+    for name in itertools.islice(ours, MOST_FILES):
+        try:
+            yield asked.checked(json.loads(_small_plain(folder / name)))
+        except (OSError, ValueError):
+            yield None
+
+
+def _small_plain(path: Path) -> bytes:
+    """The content of a file that is neither a link nor a pipe nor large; opening it never waits."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        told = os.fstat(handle)
+        if not stat.S_ISREG(told.st_mode) or told.st_size > _MOST_BYTES:
+            raise ValueError(f"{path.name} is not a guess; delete it")
+        return file.read(_MOST_BYTES)
+
+
+def _key(asked: "Prediction") -> str:
+    return _short(f"{asked.question}\n{asked.unit}")
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _histogram(asked: "Prediction", middles: list[float], note: str = "") -> Figure:
+    """A bar for each tenth of the axis; where things are counted, for each whole number or so many of them."""
+    low, high = asked.low, asked.high
+    step = math.ceil((high - low + 1) / _MOST_BARS) if asked.counted else (high - low) / 10
+    shift = 0.5 if asked.counted else 0  # a whole number stands in the middle of its bar
+    bars = math.ceil(round((high - low + 2 * shift) / step, 6))
+    edges = [low + number * step - shift for number in range(bars + 1)]
+    edges[-1] = max(edges[-1], high + shift)  # ten tenths may miss the whole by a rounding
+    with drawing(7, 2.2, layout="constrained") as fig:
+        axes = fig.add_subplot(xlabel=asked.unit, ylabel="learners", xlim=(edges[0], edges[-1]))
+        heights, *_ = axes.hist(middles, edges, rwidth=0.9, color="#E69F00", edgecolor="black")
+        axes.locator_params(axis="y", integer=True)
+        axes.spines[["top", "right"]].set_visible(False)
+    ends = [(left + shift, min(right - shift, high)) for left, right in itertools.pairwise(edges)]
+    places = [
+        f"{height:g} at {first:g}" if first == last else f"{height:g} from {first:g} to {last:g}"
+        for height, (first, last) in zip(heights, ends, strict=True)
+        if height
+    ]
+    said = f"{count_of(len(middles), 'learner')} guessed"
+    if middles:
+        said += f", in {asked.unit}: {', '.join(places)}; the middle one is {write_number(statistics.median(middles))}"
+    said = f"{said}. {note}".rstrip()
+    return figure(fig, said, caption=f"{asked.question} {said}")
