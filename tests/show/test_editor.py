@@ -553,6 +553,11 @@ def test_the_output_holds_the_widget_and_its_twin_and_everything_is_plain_json(e
         assert json.loads(json.dumps(getattr(editor, name)))
 
 
+def test_a_schedule_may_be_called_anything():
+    editor = ScheduleEditor(Schedule(gpipe(2, 2).rows, 'a "b" $x^$ <i>'))
+    assert editor.static().png and 'Schedule a "b" $x^$ <i>:' in editor.static().alt
+
+
 def test_free_work_and_one_action_can_be_drawn():
     editor = ScheduleEditor(gpipe(1, 1), Costs(0.0, 0.0, 0.0))
     assert editor.view["end"] == 1.0
