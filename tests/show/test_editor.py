@@ -288,7 +288,13 @@ def test_the_makespan_before_is_marked_until_nothing_differs(editor):
     assert editor.view["marks"][1:] == [{"at": 12, "text": "before 12", "look": "before"}]
     assert editor.view["end"] == makespan_of(editor) == 16
     editor.do("move", "1B1", to=0)
-    assert not editor.view["has_times"]
+    assert not editor.view["has_times"] and editor.view["marks"] == []
+    editor.do("move", "1B1", to=3)
+    assert editor.view["marks"][1:] == [{"at": 16, "text": "before 16", "look": "before"}], "the last that could run"
+    editor.do("undo")
+    editor.do("undo")
+    assert editor.view["marks"][1:] == [{"at": 12, "text": "before 12", "look": "before"}]
+    editor.do("move", "1B1", to=0)
     editor.do("undo")
     assert editor.view["marks"][1:] == [], "it ends where the last order that could run ended"
     editor.do("undo")
