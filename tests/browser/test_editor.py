@@ -71,7 +71,7 @@ def test_blocks_stand_at_their_times_with_the_words_of_python(root, editor):
     expect(root.get_by_role("row")).to_have_count(2)
     expect(root.get_by_role("gridcell")).to_have_count(12)
     expect(root.locator(".pl-verdict")).to_have_text(editor.view["verdict"][0])
-    expect(root.locator(".pl-bar span")).to_have_text([*editor.view["numbers"], "par 10"])
+    expect(root.locator(".pl-bar span")).to_have_text(["par 10", *editor.view["numbers"]])
     expect(root.locator(".pl-score")).to_have_text("2 over par")
     expect(block(root, "1B0")).to_have_attribute(
         "aria-label", "B0, backward of micro-batch 0 on stage 1, place 2 of 6 on rank 1, on the critical path"
@@ -148,7 +148,7 @@ def test_1f1b_is_built_from_gpipe_by_dragging_alone(page, ranks, micro_batches):
                 answer(page, editor)
             assert order(root, rank)[place] == action
     assert editor.schedule == wanted and editor.view["is_legal"]
-    expect(root.locator(".pl-bar")).to_contain_text("You built 1F1B.")
+    expect(root.locator(".pl-title")).to_contain_text("You built 1F1B.")
     assert [one["verb"] for one in asked(page)] == ["move"] * len(asked(page))
 
 
@@ -168,7 +168,7 @@ def test_an_empty_board_is_filled_with_next_moves(page, editor):
     last, following = block(root, "1F0").bounding_box(), root.locator("[data-next]").first.bounding_box()
     assert following["x"] >= last["x"] + last["width"]
     root.locator('[data-next="1B0"]').focus()
-    while root.locator("[data-next]").count():  # by key, the focus goes on to a next move
+    for _ in range(9):  # by key, the focus goes on to a next move
         press(page, editor, "Enter")
     assert editor.schedule.num_actions == 12 and editor.view["is_legal"]
     assert bench.findings(page) == []

@@ -288,7 +288,13 @@ def test_the_makespan_before_is_marked_until_nothing_differs(editor):
     assert editor.view["marks"][1:] == [{"at": 12, "text": "before 12", "look": "before"}]
     assert editor.view["end"] == makespan_of(editor) == 16
     editor.do("move", "1B1", to=0)
-    assert not editor.view["has_times"]
+    assert not editor.view["has_times"] and editor.view["marks"] == []
+    editor.do("move", "1B1", to=3)
+    assert editor.view["marks"][1:] == [{"at": 16, "text": "before 16", "look": "before"}], "the last that could run"
+    editor.do("undo")
+    editor.do("undo")
+    assert editor.view["marks"][1:] == [{"at": 12, "text": "before 12", "look": "before"}]
+    editor.do("move", "1B1", to=0)
     editor.do("undo")
     assert editor.view["marks"][1:] == [], "it ends where the last order that could run ended"
     editor.do("undo")
@@ -551,6 +557,11 @@ def test_the_output_holds_the_widget_and_its_twin_and_everything_is_plain_json(e
     assert data["text/plain"] == editor.static().alt
     for name in ("view", "theme"):
         assert json.loads(json.dumps(getattr(editor, name)))
+
+
+def test_a_schedule_may_be_called_anything():
+    editor = ScheduleEditor(Schedule(gpipe(2, 2).rows, 'a "b" $x^$ <i>'))
+    assert editor.static().png and 'Schedule a "b" $x^$ <i>:' in editor.static().alt
 
 
 def test_free_work_and_one_action_can_be_drawn():

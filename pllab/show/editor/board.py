@@ -57,9 +57,7 @@ def view_of(
     whole, timeline, makespan = judgement.whole, judgement.timeline, judgement.makespan
     measured, compared = _measured(judgement, rules, run)
     rows = [_row_of(judgement, rules, rank, measured) for rank in range(whole.num_ranks)]
-    marks = [
-        {"at": at, "text": f"{what} {write_number(at)}", "look": what} for what, at in _marks(rules, before, makespan)
-    ]
+    marks = _marks(judgement, rules, before)
     drawn = [block["end"] for row in rows for block in (*row["blocks"], *row["measured"])]
     end = max([*drawn, *(mark["at"] for mark in marks)], default=0.0) or 1.0
     return {
@@ -85,10 +83,14 @@ def view_of(
     }
 
 
-def _marks(rules: BoardRules, before: float | None, makespan: float | None) -> list[tuple[str, float]]:
-    """The moments to mark on the time axis: par, and where the order before ended."""
-    moments = [("par", rules.par), ("before", None if before == makespan else before)]
-    return [(what, at) for what, at in moments if at is not None]
+def _marks(judgement: Judgement, rules: BoardRules, before: float | None) -> list[dict[str, Any]]:
+    """The moments to mark on the time axis, if there is one: par, and where the order before ended."""
+    if judgement.timeline is None:
+        return []
+    moments = {"par": rules.par, "before": None if before == judgement.makespan else before}
+    return [
+        {"at": at, "text": f"{what} {write_number(at)}", "look": what} for what, at in moments.items() if at is not None
+    ]
 
 
 def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeline | None) -> dict[str, Any]:

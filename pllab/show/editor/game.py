@@ -11,7 +11,7 @@ from pllab.arguments import require, whole_number
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.editor.board import label_in, outcome_of, view_of
 from pllab.show.editor.edits import History, Position, first_gap, merge, move, place_of, split
-from pllab.show.editor.judgement import BoardRules, Judgement, judge
+from pllab.show.editor.judgement import BoardRules, judge
 from pllab.show.theme import ENGINE_LABELS, write_number, write_seconds
 from pllab.timeline import Timeline
 
@@ -70,14 +70,9 @@ class Game:
         self.focus = str(schedule.rows[0][0])
         self._start = Position(schedule)
         self._history = History(self._start)
-        self._judgement = judge(self._start, rules)
+        self.judgement = judge(self._start, rules)  # of the present position
         self._before: float | None = None  # the last other makespan
         self._ran: tuple[Schedule, Timeline] | None = None
-
-    @property
-    def judgement(self) -> Judgement:
-        """The present position with its problems, edges and times."""
-        return self._judgement
 
     @property
     def schedule(self) -> Schedule:
@@ -92,13 +87,13 @@ class Game:
     def view(self) -> dict[str, Any]:
         """Everything there is to draw, as plain data."""
         ran = self._ran[1] if self._ran and self._ran[0] == self._history.present.board else None
-        view = view_of(self._judgement, self.rules, self.schedule.name, self._before, ran)
-        built = None if self._is_start else self._judgement.family
+        view = view_of(self.judgement, self.rules, self.schedule.name, self._before, ran)
+        built = None if self._is_start else self.judgement.family
         return view | {"built": f"You built {built}." if built else "", "said": self.said, "focus": self.focus}
 
     def can(self) -> dict[str, bool]:
         """Which of the moves would do something."""
-        kinds = {action.kind for action in self._judgement.whole.actions()}
+        kinds = {action.kind for action in self.judgement.whole.actions()}
         return {
             "undo": self._history.can_undo,
             "redo": self._history.can_redo,
@@ -106,7 +101,7 @@ class Game:
             "clear": any(self._history.present.board.rows),
             "split_all": Kind.B in kinds,
             "merge_all": Kind.I in kinds,
-            "run": self._judgement.is_legal and self._history.present.is_complete,
+            "run": self.judgement.is_legal and self._history.present.is_complete,
         }
 
     def do(self, verb: str, asked: BoardMove) -> None:
@@ -147,7 +142,7 @@ class Game:
         self._go(replace(self._history.present, board=after), words, action)
 
     def _place(self, asked: BoardMove) -> None:
-        action, ready = asked.of(), [one for row in self._judgement.ready for one in row]
+        action, ready = asked.of(), [one for row in self.judgement.ready for one in row]
         if action not in ready:
             known = f"the next moves are {', '.join(map(str, ready))}" if ready else "everything stands on the board"
             raise ValueError(f"{action} cannot be placed now; {known}")
@@ -204,13 +199,13 @@ class Game:
         self._step(lambda: self._history.push(position), words, focus)
 
     def _step(self, change: Callable[[], None], words: str, focus: Action | None = None) -> None:
-        before, makespan = self._history.present, self._judgement.makespan
+        before, makespan = self._history.present, self.judgement.makespan
         change()
         if self._history.present != before:
             self._before = self._before if makespan is None else makespan
-            self._judgement = judge(self._history.present, self.rules)
-        self.said = f"{words[:1].upper()}{words[1:]}: {outcome_of(self._judgement)}."
+            self.judgement = judge(self._history.present, self.rules)
+        self.said = f"{words[:1].upper()}{words[1:]}: {outcome_of(self.judgement)}."
         self.focus = str(focus) if focus else self.focus
 
     def _label(self, action: Action) -> str:
-        return label_in(self._judgement.whole, action)
+        return label_in(self.judgement.whole, action)

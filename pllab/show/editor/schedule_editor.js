@@ -57,6 +57,7 @@ class EditorView extends View {
   }
   addWords() {
     this.score = element("strong", { class: "pl-score" });
+    this.built = element("strong", { class: "pl-built" });
     this.bar = element("p", { class: "pl-bar" });
     this.verdict = element("div", { class: "pl-verdict", "aria-live": "polite", "aria-atomic": "true" });
     this.axis = element("p", { class: "pl-axis-name" });
@@ -71,7 +72,7 @@ class EditorView extends View {
     const { undo, redo, reset, clear, split_all, merge_all, run } = this.buttons;
     this.pictures = [this.board, this.help, this.legend];
     this.root.append(
-      element("div", { class: "pl-top" }, this.titleLine(), this.bar), this.verdict, this.board, this.table, this.axis, this.legend, this.live,
+      element("div", { class: "pl-top" }, element("p", { class: "pl-title" }, this.title, " ", this.summary, " ", this.built), this.bar), this.verdict, this.board, this.table, this.axis, this.legend, this.live,
       element("div", { class: "pl-bars" }, toolsOf("History", undo, redo, reset, clear), toolsOf("Backward", this.splitOne, split_all, merge_all),
         toolsOf("Try it", run), toolsOf("View", ...this.viewButtons)),
       this.trouble, this.busy, this.measured, this.help,
@@ -100,10 +101,11 @@ class EditorView extends View {
     const { can } = view;
     this.title.textContent = view.title;
     this.summary.textContent = view.summary;
+    this.built.textContent = view.built;
     this.score.textContent = view.score || (view.par && (view.is_legal ? "not yet complete" : "no score while illegal"));
     this.score.hidden = !this.score.textContent;
     const numbers = view.has_times ? view.numbers : ["no makespan and no bubble, because it cannot run"];
-    this.bar.replaceChildren(this.score, ...[...numbers, view.par, view.built].filter(Boolean).map((text) => element("span", {}, text)));
+    this.bar.replaceChildren(this.score, ...[view.par, ...numbers].filter(Boolean).map((text) => element("span", {}, text)));
     this.verdict.classList.toggle("pl-illegal", !view.is_legal);
     if (this.verdict.textContent !== view.verdict.join("")) this.verdict.replaceChildren(...view.verdict.map((text) => element("p", {}, text)));
     this.say(view.said);
