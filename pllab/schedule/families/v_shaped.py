@@ -1,12 +1,13 @@
-"""Two stages a rank, placed in a V: ZB-V, V-half and V-min.
+"""Two stages a rank, placed in a V: ZB-V, V-half, V-min and DualPipeV.
 
 Rank `r` of `p` has the stages `r` and `2p - 1 - r`. A micro-batch comes down the ranks (f) and goes up again (F), and
-so does its gradient (I, i). On the last rank a micro-batch turns around, and rank 0 has the loss. A family gives the
-order of a rank's F's and I's; weight gradients fill the times when the rank would wait (`_filled`).
+so does its gradient (I, i). On the last rank a micro-batch turns around, and rank 0 has the loss. DualPipeV says where
+each action goes. The others give the order of a rank's F's and I's; weight gradients fill the times when the rank would
+wait (`_filled`).
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 
@@ -89,22 +90,74 @@ def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
     return block.repeated(p, m, "V-min")
 
 
-def _zbv_order(rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
-    """F and I of one rank; for fewer than `2p - 1` micro-batches the order of `2p - 1`, without the missing ones.
+@collector_paused()
+def dual_pipe_v(num_ranks: int, num_microbatches: int) -> Schedule:
+    """On ZB-V's stages, from its middle on each rank runs a forward and a whole backward as a pair that overlaps.
 
-    In letters: small ones are the stage on the way down, capitals the one on the way up. The n-th of a letter is
-    micro-batch n.
+    Two ranks, four micro-batches, no pair overlapping:
+
+        rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3 3B1 3B1 3F2 0B0 0B0 3B2 3B2 3F3  .  0B1 0B1 3B3 3B3 0I2 0W2 0I3 0W3
+        rank 1   .  1F0 2F0 1F1 2F1 1F2 2B0 2B0 2F2 1B0 1B0 1F3 2B1 2B1 2F3 1B1 1B1 2B2 2B2 1B2 1B2 2I3 1I3 2W3 1W3
+
+    A pair is of two different micro-batches, so the messages of one travel, to other pipeline ranks or to experts,
+    while the other computes: `Schedule.overlaps` has the pairs, and `Costs(overlap=1.0)` says that the shorter of the
+    two is hidden. With less to hide it is ZB-V with more memory: a rank holds `2p + 1` activations of its half-size
+    stages. For fewer micro-batches than stages the order is that of as many as stages, without the missing ones.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: DeepSeek-AI, DualPipe (github.com/deepseek-ai/DualPipe, 2025), cut in half to a V; the rows are those of
+    `ScheduleDualPipeV` in torch.distributed.pipelining.
     """
+    p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
+    spelled = [_spelled(_dual_pipe_v_letters(rank, p, max(m, 2 * p)), rank, p) for rank in range(p)]
+    overlaps = frozenset(chain.from_iterable(overlaps for _, overlaps in spelled))
+    schedule = Schedule(tuple(tuple(row) for row, _ in spelled), "DualPipeV", overlaps)
+    return schedule if m >= 2 * p else schedule.only("FBIW", m)
+
+
+def _zbv_order(rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
+    """F and I of one rank; for fewer than `2p - 1` micro-batches the order of `2p - 1`, without the missing ones."""
     inside = num_ranks - rank
     num_steady = max(num_microbatches, 2 * num_ranks - 1) - (2 * num_ranks - 1 - rank)
     warm_up = "f" * (2 * inside - 1) + "Ff" * rank + "FI" * inside  # then the first gradient is on its way down
     drain = "iFI" * (inside - 1) + "iI" * rank + "i" * inside
-    numbers = {letter: count() for letter in "fFiI"}
-    row = [
-        Action(2 * num_ranks - 1 - rank if letter.isupper() else rank, Kind(letter.upper()), next(numbers[letter]))
-        for letter in warm_up + "fiFI" * num_steady + drain
-    ]
+    row, _ = _spelled(warm_up + "fiFI" * num_steady + drain, rank, num_ranks)
     return [action for action in row if action.microbatch < num_microbatches]
+
+
+def _dual_pipe_v_letters(rank: int, num_ranks: int, num_microbatches: int) -> str:
+    """One row of DualPipeV. The last rank's first F and B are no pair, which starts the way back sooner."""
+    above, here = num_ranks - rank - 1, rank + 1
+    warm_up = "ff" * above + "fF" * here + "IwF" * above
+    steady = "f+BF+b" * (num_microbatches - 2 * num_ranks + here) + "BF+b" * above
+    drain = ("Bb" * here)[:here] + ("Ii" * here)[here:] + "wi" * above + "w" * here
+    return warm_up + (steady if above else steady.replace("+", "", 1)) + drain
+
+
+def _spelled(letters: str, rank: int, num_ranks: int) -> tuple[list[Action], set[Action]]:
+    """A rank's actions from letters, and those of its forwards that overlap: in `f+B` F runs together with B.
+
+    Small letters are the stage on the way down, capitals the one on the way up. The n-th forward of a stage is
+    micro-batch n, and so is its n-th backward, whole (b) or split (i); w is the oldest weight gradient of the rank.
+    """
+    places = {False: rank, True: 2 * num_ranks - 1 - rank}
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
+    row: list[Action] = []
+    owed: deque[Action] = deque()
+    overlaps = set()
+    for letter in letters:
+        if letter == "+":
+            overlaps.add(row[-1])
+        elif letter == "w":
+            row.append(owed.popleft())
+        else:
+            number = next(numbers[letter.replace("b", "i").replace("B", "I")])
+            row.append(Action(places[letter.isupper()], Kind(letter.upper()), number))
+            if letter in "iI":
+                owed.append(row[-1]._replace(kind=Kind.W))
+    return row, overlaps
 
 
 @dataclass(frozen=True)
