@@ -6,8 +6,8 @@ each action goes. The others give the order of a rank's F's and I's; weight grad
 wait (`_filled`).
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 
@@ -142,8 +142,12 @@ def _spelled(letters: str, rank: int, num_ranks: int) -> tuple[list[Action], set
     Small letters are the stage on the way down, capitals the one on the way up. The n-th forward of a stage is
     micro-batch n, and so is its n-th backward, whole (b) or split (i); w is the oldest weight gradient of the rank.
     """
-    places = {False: rank, True: 2 * num_ranks - 1 - rank}
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
+    down, up = rank, 2 * num_ranks - 1 - rank
+    back_down, back_up = count(), count()
+    work = {
+        **{"f": (down, Kind.F, count()), "i": (down, Kind.I, back_down), "b": (down, Kind.B, back_down)},
+        **{"F": (up, Kind.F, count()), "I": (up, Kind.I, back_up), "B": (up, Kind.B, back_up)},
+    }
     row: list[Action] = []
     owed: deque[Action] = deque()
     overlaps = set()
@@ -153,10 +157,11 @@ def _spelled(letters: str, rank: int, num_ranks: int) -> tuple[list[Action], set
         elif letter == "w":
             row.append(owed.popleft())
         else:
-            number = next(numbers[letter.replace("b", "i").replace("B", "I")])
-            row.append(Action(places[letter.isupper()], Kind(letter.upper()), number))
-            if letter in "iI":
-                owed.append(row[-1]._replace(kind=Kind.W))
+            stage, kind, numbers = work[letter]
+            number = next(numbers)
+            row.append(Action(stage, kind, number))
+            if kind is Kind.I:
+                owed.append(Action(stage, Kind.W, number))
     return row, overlaps
 
 
