@@ -12,23 +12,10 @@ Standard library only.
 
 from pllab.memory import Held
 from pllab.schedule.dependencies import CostsLike, Walk, needs, pair_shares
-from pllab.schedule.families import (
-    FAMILIES,
-    Family,
-    FamilyName,
-    breadth_first,
-    dual_pipe_v,
-    eager_one_f_one_b,
-    gpipe,
-    interleaved,
-    interleaved_zero_bubble,
-    one_f_one_b,
-    v_half,
-    v_min,
-    zb_h1,
-    zb_h2,
-    zbv,
-)
+from pllab.schedule.families import FAMILIES, Family, FamilyName
+from pllab.schedule.families.looped import breadth_first, interleaved, interleaved_zero_bubble
+from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_b, zb_h1, zb_h2
+from pllab.schedule.families.v_shaped import dual_pipe_v, v_half, v_min, zbv
 from pllab.schedule.legality import Problem, ScheduleError, check, gathers, peak_in_flight, problems
 from pllab.schedule.making import check_sizes, collector_paused
 from pllab.schedule.model import Action, Kind, Schedule, split_backwards

@@ -85,17 +85,13 @@ class Costs:
         Raises:
             ValueError: the costs are for fewer stages, or have none for this kind.
         """
-        if kind == Kind.F:
-            return _of_stage(self.forward, stage)
-        if kind == Kind.I:
-            return _of_stage(self.backward_input, stage)
-        if kind == Kind.W:
-            return _of_stage(self.backward_weight, stage)
-        if kind == Kind.B:
-            if self.backward is not None:
-                return _of_stage(self.backward, stage)
-            return _of_stage(self.backward_input, stage) + _of_stage(self.backward_weight, stage)
-        raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
+        if kind == Kind.B and self.backward is None:
+            return self.duration(stage, Kind.I) + self.duration(stage, Kind.W)
+        work = {"F": self.forward, "I": self.backward_input, "W": self.backward_weight, "B": self.backward}
+        cost = work.get(kind)
+        if cost is None:
+            raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
+        return _of_stage(cost, stage)
 
     def share_of_pair(self, forward: int, backward: int) -> float:
         """The time of an overlapped pair, F of one stage and B of another, as a part of both one after the other.

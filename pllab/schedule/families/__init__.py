@@ -13,25 +13,6 @@ from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_
 from pllab.schedule.families.v_shaped import dual_pipe_v, v_half, v_min, zbv
 from pllab.schedule.model import Schedule
 
-__all__ = [
-    "FAMILIES",
-    "Family",
-    "FamilyName",
-    "breadth_first",
-    "dual_pipe_v",
-    "eager_one_f_one_b",
-    "gpipe",
-    "interleaved",
-    "interleaved_zero_bubble",
-    "one_f_one_b",
-    "v_half",
-    "v_min",
-    "zb_h1",
-    "zb_h2",
-    "zbv",
-]
-
-
 FamilyName = Literal[
     "gpipe",
     "1f1b",

@@ -7,8 +7,8 @@ wait (`_filled`).
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain, count
 
 from pllab.schedule.dependencies import needs
@@ -201,64 +201,42 @@ class _Block:
         return f * rank, up_starts + up * above, down_starts + down * rank, end_starts + i * above
 
 
-def _filled(order: Sequence[list[Action]], memory_limit: int, name: str) -> Schedule:
+def _filled(order: Sequence[Sequence[Action]], memory_limit: int, name: str) -> Schedule:
     """Put the W's into rows of F and I, where ranks would wait if F, I and W took one unit each.
 
     In each unit a rank runs the next action of its order. If that has to wait, or is a forward and the memory is full
     (F counts 1, I and W free a half each), the rank runs its oldest weight gradient, if it has one.
 
-    The order must be able to run, and forwards before their I's must stay within the limit.
-
     Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), squeezing.
     """
     present = frozenset(chain.from_iterable(order))
-    last = max(action.stage for action in present)
+    num_stages = 1 + max(action.stage for action in present)
     ends: dict[Action, int] = {}
+    todo = [deque(row) for row in order]
+    owed: list[deque[Action]] = [deque() for _ in order]  # the W's still to run
+    free = [2 * memory_limit for _ in order]  # in halves of a micro-batch
+    rows: list[list[Action]] = [[] for _ in order]
 
-    def ready(action: Action) -> int:
-        """The first unit in which an action has all its inputs."""
-        return max((ends.get(need, _NEVER) for need in needs(action, last + 1, present)), default=0)
+    def can_run(action: Action, rank: int, unit: int) -> bool:
+        inputs = (ends.get(need, _NEVER) for need in needs(action, num_stages, present))
+        return (action.kind is Kind.I or free[rank] >= 2) and max(inputs, default=0) <= unit
 
-    ranks = [_RankInUnits(row, 2 * memory_limit) for row in order]
-    unit = 0
-    while any([rank.step(unit, ready, ends) for rank in ranks]):  # a list, because every rank takes its step
-        unit += 1
-    assert all(rank.is_over() for rank in ranks), "the order of F and I cannot run within the memory limit"
-    return Schedule(tuple(tuple(rank.row) for rank in ranks), name)
-
-
-@dataclass
-class _RankInUnits:
-    """One rank: its order and its place in it, the W's still to run, and free memory in halves of a micro-batch."""
-
-    order: list[Action]
-    free: int
-    head: int = 0
-    row: list[Action] = field(default_factory=list)
-    owed: deque[Action] = field(default_factory=deque)
-
-    def step(self, unit: int, ready: Callable[[Action], int], ends: dict[Action, int]) -> bool:
-        """Run one action in this unit; False when nothing is left or nothing can run."""
-        action = self.order[self.head] if self.head < len(self.order) else None
-        if action and (action.kind is Kind.I or self.free >= 2) and ready(action) <= unit:
-            self._take(action)
-            ends[action] = unit + 1
-        elif self.owed:
-            self.row.append(self.owed.popleft())
-            self.free += 1
-        else:
-            return False
-        return True
-
-    def is_over(self) -> bool:
-        """Whether all of the order has run and no weight gradient is owed."""
-        return self.head == len(self.order) and not self.owed
-
-    def _take(self, action: Action) -> None:
-        self.head += 1
-        self.row.append(action)
-        if action.kind is Kind.F:
-            self.free -= 2
-        else:
-            self.free += 1
-            self.owed.append(action._replace(kind=Kind.W))
+    for unit in count():
+        moved = False
+        for rank, row in enumerate(rows):
+            if todo[rank] and can_run(todo[rank][0], rank, unit):
+                action = todo[rank].popleft()
+                ends[action] = unit + 1
+                if action.kind is Kind.I:
+                    owed[rank].append(Action(action.stage, Kind.W, action.microbatch))
+            elif owed[rank]:
+                action = owed[rank].popleft()
+            else:
+                continue
+            row.append(action)
+            free[rank] += -2 if action.kind is Kind.F else 1
+            moved = True
+        if not moved:
+            break
+    assert not any(todo), "the order of F and I cannot run within the memory limit"
+    return Schedule(tuple(map(tuple, rows)), name)
