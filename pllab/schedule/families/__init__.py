@@ -22,10 +22,10 @@ FamilyName = Literal[
     "zb_h1",
     "zb_h2",
     "interleaved_zero_bubble",
+    "dual_pipe_v",
     "zbv",
     "v_half",
     "v_min",
-    "dual_pipe_v",
 ]
 
 
@@ -46,9 +46,9 @@ FAMILIES: Mapping[str, Family] = {
     "zb_h1": Family("ZB-H1", zb_h1),
     "zb_h2": Family("ZB-H2", zb_h2),
     "interleaved_zero_bubble": Family("interleaved zero bubble", interleaved_zero_bubble, 2),
+    "dual_pipe_v": Family("DualPipeV", dual_pipe_v, 2),
     "zbv": Family("ZB-V", zbv, 2),
     "v_half": Family("V-half", v_half, 2),
     "v_min": Family("V-min", v_min, 2),
-    "dual_pipe_v": Family("DualPipeV", dual_pipe_v, 2),
 }
 """The families by the names that commands take."""
