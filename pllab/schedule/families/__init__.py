@@ -21,11 +21,11 @@ FamilyName = Literal[
     "breadth_first",
     "zb_h1",
     "zb_h2",
-    "interleaved_zero_bubble",
-    "dual_pipe_v",
     "zbv",
     "v_half",
     "v_min",
+    "interleaved_zero_bubble",
+    "dual_pipe_v",
 ]
 
 
@@ -45,10 +45,10 @@ FAMILIES: Mapping[str, Family] = {
     "breadth_first": Family("breadth-first", lambda ranks, m: breadth_first([*range(ranks)] * 2, m), 2),
     "zb_h1": Family("ZB-H1", zb_h1),
     "zb_h2": Family("ZB-H2", zb_h2),
-    "interleaved_zero_bubble": Family("interleaved zero bubble", interleaved_zero_bubble, 2),
-    "dual_pipe_v": Family("DualPipeV", dual_pipe_v, 2),
     "zbv": Family("ZB-V", zbv, 2),
     "v_half": Family("V-half", v_half, 2),
     "v_min": Family("V-min", v_min, 2),
+    "interleaved_zero_bubble": Family("interleaved zero bubble", interleaved_zero_bubble, 2),
+    "dual_pipe_v": Family("DualPipeV", dual_pipe_v, 2),
 }
 """The families by the names that commands take."""

@@ -86,7 +86,7 @@ class Overview {
     const frame = { em, left, right, top, bottom, mostX, mostY, limit };
     this.chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const focused = this.chart.querySelector(":focus")?.dataset.family;
-    this.chart.replaceChildren(...this.axes(at, frame), ...placeNames(points, at, frame, (name) => this.rankOf(name)).map((point) => this.pointOf(point)));
+    this.chart.replaceChildren(...this.axes(at, frame), ...placeNames(points, at, frame, (name) => this.rankOf(name)).reverse().map((point) => this.pointOf(point))); // those on screen lie above
     const again = focused && this.chart.querySelector(`[data-family="${focused}"]`);
     if (again) this.stopAt(again, { preventScroll: true });
   }
