@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 from pllab.memory import Held
 
@@ -191,20 +191,6 @@ class Timeline:
             Span(span.rank, span.action, span.start - self.start, span.end - self.start) for span in self.spans
         )
         return type(self)(moved, self.engine, self.num_ranks)
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Plain rows for JSON and for widgets: rank, stage, kind, microbatch, start, end."""
-        return [
-            {
-                "rank": span.rank,
-                "stage": span.action.stage,
-                "kind": str(span.action.kind),
-                "microbatch": span.action.microbatch,
-                "start": span.start,
-                "end": span.end,
-            }
-            for span in self.spans
-        ]
 
 
 def _covered(spans: Sequence[Span]) -> float:

@@ -59,11 +59,6 @@ def test_from_zero_moves_the_clock_and_nothing_else() -> None:
     assert (moved.makespan, moved.busy, moved.num_ranks) == (timeline.makespan, timeline.busy, 2)
 
 
-def test_rows_are_plain_values() -> None:
-    row = {"rank": 0, "stage": 0, "kind": "F", "microbatch": 3, "start": 0.0, "end": 1.0}
-    assert Timeline.of([Span(0, Action(0, Kind.F, 3), 0.0, 1.0)], "real").to_rows() == [row]
-
-
 def test_the_share_of_a_split_backward_is_a_parameter() -> None:
     spans = [Span(0, Action(0, kind, n // 2), n, n + 1) for n, kind in enumerate([Kind.F, Kind.I, Kind.F, Kind.W])]
     timeline = Timeline.of(spans, "simulated")

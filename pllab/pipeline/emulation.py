@@ -7,7 +7,7 @@ so that both timelines share one axis, and holds each packet for the time of a m
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from pllab.arguments import is_number
 from pllab.pipeline.engine import NOTHING, ActionTimes, Name, Packet, Wire, made_by, taken_by
 from pllab.pipeline.lanes import Lanes
-from pllab.schedule import Action, Kind, Schedule, check
+from pllab.schedule import Action, Kind, Schedule, check, pair_shares
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Timeline
 
@@ -30,8 +30,9 @@ class SleepWork:
     many short actions takes as long as their sum.
     """
 
-    def __init__(self, costs: Costs, stage: int, unit_s: float) -> None:
+    def __init__(self, costs: Costs, stage: int, unit_s: float, shares: Mapping[Action, float]) -> None:
         self.seconds = {kind: unit_s * costs.duration(stage, kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)}
+        self.shares = shares
         self._overslept_s = 0.0
 
     def parts(self, action: Action) -> tuple[Action, ...]:
@@ -41,7 +42,7 @@ class SleepWork:
     def perform(self, action: Action, packet: Packet) -> Packet:
         """Sleep as long as the action takes, and pass on what came."""
         start = time.perf_counter()
-        wanted_s = self.seconds[action.kind] - self._overslept_s
+        wanted_s = self.seconds[action.kind] * self.shares.get(action, 1.0) - self._overslept_s
         time.sleep(max(0.0, wanted_s))
         self._overslept_s = time.perf_counter() - start - wanted_s
         return packet
@@ -76,11 +77,12 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
     if not is_number(unit_s) or not 0 < unit_s < math.inf:
         raise ValueError(f"unit_s is {unit_s!r}; give the seconds that one unit of cost sleeps, a number above 0")
     timeout_s = _SPARE_S + 2 * unit_s * simulate(schedule, costs).makespan
+    shares = pair_shares(schedule, costs)
     ends = ((0, True), (schedule.num_stages - 1, False))
     entering = {Name(*end, number): NOTHING for end in ends for number in range(schedule.num_microbatches)}
     with closing(Lanes([f"cpu:{rank}" for rank in range(schedule.num_ranks)])) as lanes:
         for sleep_s in (0.0, unit_s):  # the first warms up
-            works = {stage: SleepWork(costs, stage, sleep_s) for stage in range(schedule.num_stages)}
+            works = {stage: SleepWork(costs, stage, sleep_s, shares) for stage in range(schedule.num_stages)}
             wire = partial(SlowWire, partial(_message_s, schedule, costs, sleep_s), {})
             record = ActionTimes("emulated", schedule.num_ranks)
             lanes.run(schedule, works, entering, record, timeout_s, wire=wire)

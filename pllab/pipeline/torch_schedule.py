@@ -154,10 +154,11 @@ def _timed_stage(timing: Timing) -> "type[PipelineStage]":
 
 
 def _with_whole_backwards(schedule: Schedule, stages: Mapping[int, nn.Module], group: Group | None) -> Schedule:
-    """The schedule with B for I and without W, up to the first stage that trains.
+    """The schedule with B for I and without W, up to the first stage that trains, and without pairs.
 
     The inputs of these stages need no gradient, and PyTorch's I finds weights only on the way to such an input; stage 0
-    is its one exception.
+    is its one exception. It runs the two actions of a pair one after the other, as it does without one, but its trace
+    then has no names for them.
     """
     mine = [number for number, stage in stages.items() if any(p.requires_grad for p in stage.parameters())]
     first = min((number for part in all_gather_object(mine, group) for number in part), default=0)

@@ -5,29 +5,18 @@ dependencies.py   which action waits for which, and the walk of a schedule in th
 legality.py       is it legal; if not, a sentence; and how many micro-batches it holds (counted by pllab/memory.py)
 families/         the published schedules, from sizes
 search/           schedules from costs under a memory limit
-making.py         what families and searches share
+making.py         what families and searches share: sizes, series of actions, how a row mixes them
 
 Standard library only.
 """
 
 from pllab.memory import Held
-from pllab.schedule.dependencies import CostsLike, Walk, needs
-from pllab.schedule.families import (
-    FAMILIES,
-    Family,
-    breadth_first,
-    eager_one_f_one_b,
-    family_of,
-    gpipe,
-    interleaved,
-    one_f_one_b,
-    v_half,
-    v_min,
-    zb_h1,
-    zb_h2,
-    zbv,
-)
-from pllab.schedule.legality import Problem, ScheduleError, check, peak_in_flight, problems
+from pllab.schedule.dependencies import CostsLike, Walk, needs, pair_shares
+from pllab.schedule.families import FAMILIES, Family, FamilyName, family_of
+from pllab.schedule.families.looped import breadth_first, interleaved, interleaved_zero_bubble
+from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_b, zb_h1, zb_h2
+from pllab.schedule.families.v_shaped import dual_pipe_v, v_half, v_min, zbv
+from pllab.schedule.legality import Problem, ScheduleError, check, gathers, peak_in_flight, problems
 from pllab.schedule.making import check_sizes, collector_paused
 from pllab.schedule.model import Action, Kind, Schedule, split_backwards
 from pllab.schedule.search.shortest import Optimum, optimal, zero_bubble
@@ -37,6 +26,7 @@ __all__ = [
     "Action",
     "CostsLike",
     "Family",
+    "FamilyName",
     "Held",
     "Kind",
     "Optimum",
@@ -48,13 +38,17 @@ __all__ = [
     "check",
     "check_sizes",
     "collector_paused",
+    "dual_pipe_v",
     "eager_one_f_one_b",
     "family_of",
+    "gathers",
     "gpipe",
     "interleaved",
+    "interleaved_zero_bubble",
     "needs",
     "one_f_one_b",
     "optimal",
+    "pair_shares",
     "peak_in_flight",
     "problems",
     "split_backwards",

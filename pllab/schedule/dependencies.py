@@ -26,6 +26,9 @@ class CostsLike(Protocol):
     def check_stages(self, num_stages: int) -> None:
         """Raise a ValueError if the costs are for another number of stages."""
 
+    def share_of_pair(self, forward: int, backward: int) -> float:
+        """The time of an overlapped pair, an F and a B of two stages, as a part of both one after the other."""
+
 
 def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterator[Action]:
     """The actions whose results `action` takes; `present` says whether the next stage splits its backward.
@@ -43,6 +46,16 @@ def needs(action: Action, num_stages: int, present: Container[Action]) -> Iterat
         if stage + 1 < num_stages:
             split = Action(stage + 1, Kind.I, microbatch)
             yield split if split in present else Action(stage + 1, Kind.B, microbatch)
+
+
+def pair_shares(schedule: Schedule, costs: CostsLike) -> dict[Action, float]:
+    """The part of its usual time that each action of an overlapped pair takes; other actions are not in it.
+
+    Example: `{0F1: 0.8, 3B0: 0.8}` where a pair takes four fifths of its two actions. The two are kept one after the
+    other, each shortened by the same factor, so that a rank still does one action at a time. On a device they run at
+    once, and both results leave at the end of the pair.
+    """
+    return {action: costs.share_of_pair(pair[0].stage, pair[1].stage) for pair in schedule.pairs() for action in pair}
 
 
 class Walk:
@@ -65,6 +78,7 @@ class Walk:
         first = schedule.num_microbatches
         self._rows = schedule.rows
         self._steps = _steps(schedule, costs)
+        self._shares = pair_shares(schedule, costs) if costs else {}
         self._end = 3 * schedule.num_stages * first  # micro-batches in inboxes from here on have passed all steps
         # By number, the time of arrival; None if the inbox is empty.
         self._inbox: list[float | None] = [None] * (self._end + (schedule.num_stages + 1) * first)
@@ -101,6 +115,7 @@ class Walk:
     def _work(self, rank: int) -> Iterator[int]:
         """Run the row of one rank and note the times; yield the number of an empty inbox to wait for it."""
         steps, inbox, waiting, is_half = self._steps, self._inbox, self._waiting, Kind.I
+        shares = self._shares
         starts, ends = self.starts[rank], self.ends[rank]
         now = 0.0
         for stage, kind, microbatch in self._rows[rank]:
@@ -114,6 +129,8 @@ class Walk:
             if arrived > now:
                 now = arrived
             starts.append(now)
+            if shares:
+                seconds *= shares.get(Action(stage, kind, microbatch), 1.0)
             now += seconds
             ends.append(now)
             number = leave + microbatch

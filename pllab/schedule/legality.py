@@ -7,7 +7,7 @@ itself or in a circle. It stays under the memory limit if there is one. It canno
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 
 from pllab.arguments import is_number
 from pllab.memory import Held
@@ -182,6 +182,17 @@ def peak_in_flight(schedule: Schedule, held: Held | None = None) -> tuple[float,
     """
     held = held or Held()
     return tuple(max(held.after_each(row), default=0.0) for row in schedule.rows)
+
+
+def gathers(schedule: Schedule) -> tuple[int, ...]:
+    """Per rank, how often it gathers the sharded weights of a stage, if it keeps only those of its latest action.
+
+    Example: `breadth_first([0, 1, 0, 1], 8)` runs each stage once up and once down, and the last one stays in between:
+    `(3, 3)`. `interleaved(2, 8)` goes back and forth between its stages: `(23, 9)`.
+
+    Source: `_add_unshard_reshard` in torch.distributed.pipelining, with one active stage.
+    """
+    return tuple(sum(1 for _ in groupby(action.stage for action in row)) for row in schedule.rows)
 
 
 def _memory(schedule: Schedule, limit: float, held: Held) -> Iterator[Problem]:

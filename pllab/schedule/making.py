@@ -1,9 +1,9 @@
-"""What the families and searches share: the check of sizes, series of actions, a pause of the garbage collector."""
+"""What the families and searches share: the check of sizes, series of actions, and how a row mixes them."""
 
 import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import chain, repeat
 from math import prod
 
 from pllab.arguments import whole_number
@@ -33,6 +33,26 @@ def series(stage: int, kind: Kind, microbatches: Iterable[int]) -> list[Action]:
     A loop over `Action(...)` gives the same and takes twice as long, which shows in schedules of 100,000 actions.
     """
     return list(map(Action._make, zip(repeat(stage), repeat(kind), microbatches, strict=False)))
+
+
+def in_turn(forwards: list[Action], backwards: list[Action], warm_up: int) -> tuple[Action, ...]:
+    """`warm_up` forwards, then forward and backward in turn, then the backwards that are left."""
+    warm_up = min(warm_up, len(forwards))
+    steady = chain.from_iterable(zip(forwards[warm_up:], backwards, strict=False))
+    return (*forwards[:warm_up], *steady, *backwards[len(forwards) - warm_up :])
+
+
+def weights_late(
+    forwards: list[Action], inputs: list[Action], weights: list[Action], warm_up: int, delay: int
+) -> tuple[Action, ...]:
+    """`warm_up` forwards, then in turn F, I and the W of `delay` turns ago, then the W's that are left."""
+    row = forwards[:warm_up]
+    for turn, item in enumerate(inputs):
+        row += forwards[turn + warm_up : turn + warm_up + 1]
+        row.append(item)
+        if turn >= delay:
+            row.append(weights[turn - delay])
+    return (*row, *weights[max(0, len(weights) - delay) :])
 
 
 @contextmanager

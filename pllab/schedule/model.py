@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from operator import itemgetter
 from typing import NamedTuple, Self
 
@@ -70,13 +70,15 @@ class Schedule:
         rank 0  0F0 0F1 0B0 0B1
         rank 1  1F0 1B0 1F1 1B1
 
-    Two schedules are equal when their rows are; the name is only for people.
+    `overlaps` has the forwards that may run together with the whole backward right behind them, as DualPipeV's do. Two
+    schedules are equal when their rows are: overlaps only hint at how to run them, and the name is for people.
 
     Source: `pipeline_order` in torch.distributed.pipelining; lesson 10.
     """
 
     rows: tuple[tuple[Action, ...], ...]
     name: str = field(default="schedule", compare=False)
+    overlaps: frozenset[Action] = field(default=frozenset(), compare=False)
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Action | str]], name: str = "schedule") -> Self:
@@ -132,37 +134,52 @@ class Schedule:
         """All actions, rank by rank."""
         return chain.from_iterable(self.rows)
 
+    def pairs(self) -> Iterator[tuple[Action, Action]]:
+        """Every forward of `overlaps` with its backward; one that no backward follows is not in a pair."""
+        for before, after in chain.from_iterable(map(pairwise, self.rows)) if self.overlaps else ():
+            if before in self.overlaps and after.kind is Kind.B:
+                yield before, after
+
     def only(self, kinds: Container[str], num_microbatches: int | None = None) -> Self:
         """A part of a schedule: the actions of some kinds, of all micro-batches or of the first ones.
 
         Example: `gpipe(2, 4).only("F")` is what a pipe runs forward, and `only("BIW")` what it runs backward.
         """
         most = self.num_microbatches if num_microbatches is None else num_microbatches
-        rows = (tuple(each for each in row if each.kind in kinds and each.microbatch < most) for row in self.rows)
-        return type(self)(tuple(rows), self.name)
+
+        def keeps(action: Action) -> bool:
+            return action.kind in kinds and action.microbatch < most
+
+        rows = tuple(tuple(filter(keeps, row)) for row in self.rows)
+        return type(self)(rows, self.name, frozenset(pair[0] for pair in self.pairs() if all(map(keeps, pair))))
 
     def to_csv(self) -> str:
-        """The compute-only CSV of torch.distributed.pipelining: a line per rank, `0F0,0F1,0B0,0B1`."""
-        return "".join(",".join(map(str, row)) + "\n" for row in self.rows)
+        """The compute-only CSV of torch.distributed.pipelining: a line per rank, `0F0,0F1,0B0,0B1`.
+
+        A pair is one cell, `(0F1;3B0)OVERLAP_F_B`.
+        """
+        pairs = dict(self.pairs())
+        return "".join(",".join(_cells(row, pairs)) + "\n" for row in self.rows)
 
     @classmethod
     def from_csv(cls, text: str, name: str = "schedule") -> Self:
         """Read the CSV that `to_csv` or torch.distributed.pipelining wrote.
 
         Blank cells are idle slots and are dropped; so are messages, and FSDP's gathering and freeing of parameters.
-        `(0F1;3B0)OVERLAP_F_B` becomes its two actions in order.
+        `(0F1;3B0)OVERLAP_F_B` becomes its two actions in order, and `overlaps` has the forward.
 
         Example: `0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD` is the row `0F0 0B0`.
 
         Raises:
             ValueError: a cell is not an action; the sentence names its line and column.
         """
-        lines = (line.split(",") for line in text.splitlines())
-        rows = (
-            tuple(action for column, cell in enumerate(cells, 1) for action in _read_cell(cell, line, column))
-            for line, cells in enumerate(lines, 1)
-        )
-        return cls(tuple(rows), name)
+        rows: list[tuple[Action, ...]] = []
+        overlaps = set()
+        for line, cells in enumerate(text.splitlines(), 1):
+            read = [_read_cell(cell, line, column) for column, cell in enumerate(cells.split(","), 1)]
+            rows.append(tuple(chain.from_iterable(read)))
+            overlaps |= {actions[0] for actions in read if [each.kind for each in actions] == [Kind.F, Kind.B]}
+        return cls(tuple(rows), name, frozenset(overlaps))
 
     def __str__(self) -> str:
         width = len(str(self.num_ranks - 1))
@@ -185,6 +202,12 @@ def _halves(action: Action) -> tuple[Action, ...]:
 _ACTION = re.compile(r"([0-9]{1,18})([FBIWCUR])([0-9]{1,18})")
 _ADDED = re.compile(r"[0-9]+((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)")
 _OVERLAPPED = re.compile(r"\((?P<parts>[^()]*)\)OVERLAP_F_B")
+
+
+def _cells(row: tuple[Action, ...], pairs: dict[Action, Action]) -> Iterator[str]:
+    actions = iter(row)
+    for action in actions:
+        yield f"({action};{next(actions)})OVERLAP_F_B" if action in pairs else str(action)
 
 
 def _read_cell(cell: str, line: int, column: int) -> list[Action]:

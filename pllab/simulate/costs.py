@@ -24,7 +24,8 @@ class Costs:
 
     Assumptions: an action always takes the same time, whatever else runs; a rank does one action at a time and
     starts it without delay; a message leaves when its action ends, takes `p2p` seconds, occupies neither device and
-    shares its wire with no other; within a rank it takes no time.
+    shares its wire with no other; within a rank it takes no time. Only a pair of `Schedule.overlaps` takes less than
+    its two actions, if `overlap` says so.
 
     Numbers of numpy become Python's.
 
@@ -34,9 +35,11 @@ class Costs:
         backward_weight: seconds of W, the gradient of the weights; B takes I and W together.
         p2p: seconds of a message between ranks.
         backward: seconds of a whole backward B; by default I and W together, though measured ones may differ.
+        overlap: the part of the shorter action that an overlapped pair hides: with 0 it takes F + B, with 1 max(F, B).
 
     Raises:
-        ValueError: a cost is negative or not a finite number, or the values per stage have different lengths.
+        ValueError: a cost is negative or not a finite number, the overlap is above 1, or the values per stage have
+            different lengths.
     """
 
     forward: PerStage = 1.0
@@ -44,6 +47,7 @@ class Costs:
     backward_weight: PerStage = 1.0
     p2p: float = 0.0
     backward: PerStage | None = None
+    overlap: float = 0.0
 
     def __post_init__(self) -> None:
         lengths: dict[str, int] = {}
@@ -54,6 +58,8 @@ class Costs:
                 lengths[field.name] = len(value)
             if value is not None or field.name != "backward":
                 _check(field.name, value)
+        if self.overlap > 1:
+            raise ValueError(f"overlap is {self.overlap}; it is the part of an action that is hidden, from 0 to 1")
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise ValueError(f"the costs are for different numbers of stages ({counts}); give one value per stage")
@@ -79,17 +85,21 @@ class Costs:
         Raises:
             ValueError: the costs are for fewer stages, or have none for this kind.
         """
-        if kind == Kind.F:
-            return _of_stage(self.forward, stage)
-        if kind == Kind.I:
-            return _of_stage(self.backward_input, stage)
-        if kind == Kind.W:
-            return _of_stage(self.backward_weight, stage)
-        if kind == Kind.B:
-            if self.backward is not None:
-                return _of_stage(self.backward, stage)
-            return _of_stage(self.backward_input, stage) + _of_stage(self.backward_weight, stage)
-        raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
+        if kind == Kind.B and self.backward is None:
+            return self.duration(stage, Kind.I) + self.duration(stage, Kind.W)
+        work = {"F": self.forward, "I": self.backward_input, "W": self.backward_weight, "B": self.backward}
+        cost = work.get(kind)
+        if cost is None:
+            raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
+        return _of_stage(cost, stage)
+
+    def share_of_pair(self, forward: int, backward: int) -> float:
+        """The time of an overlapped pair, F of one stage and B of another, as a part of both one after the other.
+
+        Example: `Costs(overlap=1.0).share_of_pair(0, 3)` is 2/3: the pair takes 2 s, as long as its B, and not 3 s.
+        """
+        pair = self.duration(forward, Kind.F), self.duration(backward, Kind.B)
+        return 1 - self.overlap * min(pair) / sum(pair) if any(pair) else 1.0
 
     def message(self, sender: int, receiver: int) -> float:  # noqa: ARG002 - costs of another kind may tell them apart
         """How long a result travels from one stage to its neighbour on another rank, in seconds."""

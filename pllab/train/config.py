@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pllab.arguments import deadline, is_number, require, thread_count, whole_number
 from pllab.models.new_gpt2 import SIZES
-from pllab.schedule import FAMILIES
+from pllab.schedule import FAMILIES, FamilyName
 
 _AXIS_OF = {"data_parallel": "dp", "tensor_parallel": "tp", "pipeline": "pp", "model_parallel": "pp"}
 _OF_MODEL: int = None  # type: ignore[assignment]  # until __post_init__ has looked it up
@@ -88,7 +88,7 @@ class TrainConfig:
     """Steps from one validation loss to the next, besides that after every epoch; 0 for no others."""
     num_microbatches: int | None = None
     """Micro-batches per batch of the pipeline; none makes twice as many as there are stages."""
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv", "zero_bubble"] = "gpipe"
+    schedule: Literal[FamilyName, "zero_bubble"] = "gpipe"
     """Order of forwards and backwards of the pipeline; zero_bubble is searched for what this machine costs."""
     memory_limit: float | None = None
     """Micro-batches a rank may hold under zero_bubble; none allows as many as there are ranks."""
@@ -288,7 +288,7 @@ def _in_the_pipeline(config: TrainConfig) -> _Contradictions:
         yield schedule != "zero_bubble", other
         yield limit < 1, f"memory_limit is {limit}; one micro-batch counts 1, so give at least 1"
     family = FAMILIES.get(schedule)  # zero_bubble is none, and splits its backwards too
-    is_twice = config.recompute and config.needs_ranks and (family is None or family.make(2, 2).is_split)
+    is_twice = config.recompute and config.needs_ranks and (family is None or family.make(2, 4).is_split)
     again = "because each part of a split backward would compute the forward again"
     between = f"recompute and schedule {schedule} do not go together between ranks, {again}"
     yield is_twice, f"{between}; take gpipe, 1f1b or interleaved, or leave recompute out"

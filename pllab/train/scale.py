@@ -21,7 +21,7 @@ from pllab import comm, models
 from pllab.arguments import require, whole_number
 from pllab.models.new_gpt2 import gpt2_config
 from pllab.parallel.byte_count import held_bytes
-from pllab.schedule import FAMILIES, Schedule
+from pllab.schedule import FAMILIES, FamilyName, Schedule
 from pllab.simulate import Costs, simulate
 from pllab.train.config import TrainConfig
 from pllab.train.inputs import meta_model
@@ -176,7 +176,7 @@ def scale(
     tp: int = 1,
     pp: int = 1,
     zero: Literal[0, 1, 2, 3] = 0,
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zb_h1", "zbv"] = "1f1b",
+    schedule: FamilyName = "1f1b",
     loss_parallel: bool = False,
     rows: int = 1,
     num_microbatches: int | None = None,

@@ -8,31 +8,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-import pllab.schedule
 from pllab.models import gpt2_config
 from pllab.models.gpt2 import GPT2LMHeadModelParallel
 from pllab.models.layers import cut, layers_of
 from pllab.pipeline import balance
-from pllab.schedule import Action, Kind, Schedule, needs, one_f_one_b, split_backwards, zero_bubble
+from pllab.schedule import FAMILIES, Action, Kind, Schedule, needs, one_f_one_b, split_backwards, zero_bubble
 from pllab.simulate import Costs
-
-NAMES = (
-    "gpipe",
-    "one_f_one_b",
-    "eager_one_f_one_b",
-    "interleaved",
-    "looped_breadth_first",
-    "zb_h1",
-    "zb_h2",
-    "zbv",
-    "v_half",
-    "v_min",
-    "dual_pipe_v",
-)
 
 
 def _generators() -> dict[str, Callable[[int, int], Schedule]]:
-    found = {name: getattr(pllab.schedule, name) for name in NAMES if hasattr(pllab.schedule, name)}
+    found = {name: family.make for name, family in FAMILIES.items()}
     found["split 1F1B"] = lambda ranks, m: split_backwards(one_f_one_b(ranks, m))
     found["zero_bubble"] = lambda ranks, m: zero_bubble(ranks, m, Costs(1.0, 1.2, 0.7, 0.1), memory_limit=2 * ranks)
     found["zero_bubble in little memory"] = lambda ranks, m: zero_bubble(ranks, m, Costs(), memory_limit=ranks)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from types import SimpleNamespace
@@ -12,7 +13,19 @@ import pytest
 from pllab.pipeline import emulation, run_emulated
 from pllab.pipeline.emulation import SleepWork, _unit_s
 from pllab.pipeline.engine import NOTHING
-from pllab.schedule import Action, Kind, Schedule, gpipe, interleaved, needs, one_f_one_b, zb_h1, zbv
+from pllab.schedule import (
+    Action,
+    Kind,
+    Schedule,
+    dual_pipe_v,
+    gpipe,
+    interleaved,
+    needs,
+    one_f_one_b,
+    pair_shares,
+    zb_h1,
+    zbv,
+)
 from pllab.show import ScheduleEditor
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Timeline
@@ -26,6 +39,7 @@ CASES = [
     (zb_h1(2, 4), UNEQUAL),
     (interleaved(2, 2), FOUR),
     (zbv(2, 4), FOUR),
+    (dual_pipe_v(2, 4), replace(FOUR, overlap=1.0)),
     (gpipe(2, 2), Costs(0.0, 0.0, 0.0)),
 ]
 
@@ -34,12 +48,13 @@ def assert_ran(schedule: Schedule, costs: Costs, timeline: Timeline) -> None:
     """In the order of the rows, asleep as long as asked, and nothing before what it needs and a message's time."""
     assert timeline.engine == "emulated" and timeline.num_ranks == schedule.num_ranks and timeline.start == 0
     spans = {Action(*span.action): span for span in timeline.spans}  # type: ignore[misc]
+    shares = pair_shares(schedule, costs)
     for rank, row in enumerate(schedule.rows):
         assert [span.action for span in timeline.of_rank(rank)] == list(row)
         for stage in schedule.stages_of_rank(rank):
             own = [action for action in row if action.stage == stage]
             slept = accumulate(spans[action].duration for action in own)  # what one overslept the next may skip
-            asked = accumulate(costs.duration(stage, action.kind) for action in own)
+            asked = accumulate(costs.duration(stage, action.kind) * shares.get(action, 1.0) for action in own)
             assert all(done >= least - 1e-9 for done, least in zip(slept, asked, strict=True))
     for action, span in spans.items():
         for need in needs(action, schedule.num_stages, spans):
@@ -60,7 +75,7 @@ def test_lanes_run_the_rows_and_take_what_the_costs_say(schedule: Schedule, cost
 @pytest.mark.parametrize("costs", [None, Costs(0.004, 0.002, 0.001), Costs(18.5, (18.0, 9.0), 9.3)])
 def test_without_a_unit_the_longest_sleep_is_20_ms(costs: Costs | None) -> None:
     costs = costs or Costs()
-    sleepers = [SleepWork(costs, stage, _unit_s(costs, 2)) for stage in range(2)]
+    sleepers = [SleepWork(costs, stage, _unit_s(costs, 2), {}) for stage in range(2)]
     longest = max(one.seconds[kind] for one in sleepers for kind in (Kind.F, Kind.I, Kind.W))
     assert longest == pytest.approx(0.02)
 
@@ -73,14 +88,14 @@ def test_what_one_action_overslept_the_next_need_not_sleep(monkeypatch: pytest.M
         now.append(now[-1] + seconds + 0.5)
 
     monkeypatch.setattr(emulation, "time", SimpleNamespace(sleep=wake_late, perf_counter=lambda: now[-1]))
-    sleeper = SleepWork(Costs(forward=2.0), 0, 1.0)
+    sleeper = SleepWork(Costs(forward=2.0), 0, 1.0, {})
     for number in range(3):
         sleeper.perform(Action(0, Kind.F, number), NOTHING)
     assert asked == [2.0, 1.5, 1.5] and now[-1] == 3 * 2.0 + 0.5
 
 
 def test_a_whole_backward_takes_its_own_time() -> None:
-    sleepers = [SleepWork(UNEQUAL, stage, 0.1) for stage in range(2)]
+    sleepers = [SleepWork(UNEQUAL, stage, 0.1, {}) for stage in range(2)]
     assert [one.seconds[Kind.B] for one in sleepers] == pytest.approx([0.125, 0.3])
 
 

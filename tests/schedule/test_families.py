@@ -3,20 +3,23 @@
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from pllab.schedule import (
     FAMILIES,
+    FamilyName,
     Schedule,
     breadth_first,
     check,
+    dual_pipe_v,
     eager_one_f_one_b,
     family_of,
     gpipe,
     interleaved,
+    interleaved_zero_bubble,
     one_f_one_b,
     peak_in_flight,
     v_half,
@@ -29,14 +32,16 @@ from pllab.simulate import Costs, simulate
 
 Generator = Callable[[int, int], Schedule]
 ONE_STAGE = [gpipe, one_f_one_b, eager_one_f_one_b, zb_h1, zb_h2]
-IN_A_V = [zbv, v_half, v_min]
+IN_A_V = [zbv, v_half, v_min, dual_pipe_v]
 
 
 def looped(p: int, m: int, stages_per_rank: int) -> Schedule:
     return breadth_first([*range(p)] * stages_per_rank, m)
 
 
-LOOPED = [partial(family, stages_per_rank=v) for family in (interleaved, looped) for v in range(1, 5)]
+LOOPED = [
+    partial(family, stages_per_rank=v) for family in (interleaved, interleaved_zero_bubble, looped) for v in range(1, 5)
+]
 RANKS, MICROBATCHES = range(1, 9), range(1, 21)
 WHOLE = Costs(forward=1.0, backward_input=1.0, backward_weight=1.0)
 
@@ -90,15 +95,16 @@ def test_every_size_is_legal_and_has_every_stage_where_it_belongs(generator: Gen
 
 @pytest.mark.parametrize("sizes", [(0, 4), (4, 0), (-1, 4), (4, True), (2.0, 4), ("4", 4), (np.int64(0), 4)], ids=str)
 def test_a_size_that_is_none_is_refused_by_name(sizes: tuple[int, int]) -> None:
-    for generator in (*ONE_STAGE, interleaved, *IN_A_V):
+    for generator in (*ONE_STAGE, interleaved, interleaved_zero_bubble, *IN_A_V):
         with pytest.raises(ValueError, match=r"num_\w+ is .*; give a whole number of at least 1"):
             generator(*sizes)
-    with pytest.raises(ValueError, match="stages_per_rank is 0; give a whole number of at least 1"):
-        interleaved(2, 2, stages_per_rank=0)
+    for looping in (interleaved, interleaved_zero_bubble):
+        with pytest.raises(ValueError, match="stages_per_rank is 0; give a whole number of at least 1"):
+            looping(2, 2, stages_per_rank=0)
 
 
 def test_more_actions_than_memory_holds_are_refused_at_once() -> None:
-    for generator in (*ONE_STAGE, interleaved, *IN_A_V):
+    for generator in (*ONE_STAGE, interleaved, interleaved_zero_bubble, *IN_A_V):
         with pytest.raises(ValueError, match="are more than 10,000,000 actions; give smaller sizes"):
             generator(2, 10**30)
     with pytest.raises(ValueError, match="are more than 10,000,000 actions; give smaller sizes"):
@@ -148,6 +154,40 @@ def test_interleaved_holds_what_megatron_holds(v: int) -> None:
             most = [min(v * m, p * (v - 1) + 2 * (p - r - 1) + 1) for r in range(p)]
             assert list(peak_in_flight(interleaved(p, m, v))) == most
             assert list(peak_in_flight(looped(p, m, v))) == [v * m] * p
+
+
+@pytest.mark.parametrize("v", range(1, 5))
+def test_interleaved_zero_bubble_has_a_third_of_the_bubble_and_1f1b_s_memory(v: int) -> None:
+    """In units of a stage: idle 3(p-1) for interleaved and p-1 here; 1F1B's p micro-batches on v stages of rank 0."""
+    for p in RANKS:
+        for m in range(p, 21):
+            assert idle(interleaved(p, m, v)) == 3 * (p - 1)
+            assert idle(interleaved_zero_bubble(p, m, v)) == p - 1
+            if m % p == 0:
+                assert list(peak_in_flight(interleaved_zero_bubble(p, m, v))) == [p * v - r / 2 for r in range(p)]
+
+
+def test_with_one_stage_a_rank_interleaved_zero_bubble_is_zb_h1() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            assert interleaved_zero_bubble(p, m, 1) == zb_h1(p, m)
+
+
+def test_dual_pipe_v_waits_like_zbv_and_holds_one_more() -> None:
+    for p in RANKS:
+        for m in range(2 * p, 21):
+            assert idle(dual_pipe_v(p, m)) == p - 1
+            assert peak_in_flight(dual_pipe_v(p, m)) == (2 * p + 1,) * p
+
+
+def test_a_pair_of_dual_pipe_v_is_of_two_micro_batches_and_of_both_stages() -> None:
+    for p in RANKS:
+        for m in MICROBATCHES:
+            schedule = dual_pipe_v(p, m)
+            assert len(schedule.overlaps) == len(list(schedule.pairs()))
+            for forward, backward in schedule.pairs():
+                assert forward.stage + backward.stage == 2 * p - 1
+                assert backward.microbatch < forward.microbatch
 
 
 def test_zb_h1_has_a_third_of_the_bubble_and_1f1b_s_memory() -> None:
@@ -207,8 +247,12 @@ def test_none_is_slower_than_1f1b_for_equal_costs(generator: Generator) -> None:
             assert simulate(generator(p, m), costs).makespan <= simulate(one_f_one_b(p, m)).makespan
 
 
+def test_the_names_that_commands_take_are_those_of_the_table() -> None:
+    assert get_args(FamilyName) == tuple(FAMILIES)
+
+
 def test_v_half_and_v_min_name_what_they_were_given() -> None:
-    assert [generator(2, 2).name for generator in IN_A_V] == ["ZB-V", "V-half", "V-min"]
+    assert [generator(2, 2).name for generator in IN_A_V] == ["ZB-V", "V-half", "V-min", "DualPipeV"]
 
 
 @every_generator
@@ -245,11 +289,13 @@ def simulated(schedule: Schedule, costs: Costs, *, with_stage: bool) -> list[lis
         (one_f_one_b, (3, 4), EQUAL_BACKWARD),
         (interleaved, (2, 4), EQUAL_BACKWARD),
         (breadth_first, ([0, 1, 0, 1], 3), EQUAL_BACKWARD),
+        (interleaved_zero_bubble, (2, 4), EQUAL_KINDS),
         (zb_h1, (3, 4), EQUAL_KINDS),
         (zb_h2, (3, 5), EQUAL_KINDS),
         (zbv, (2, 3), EQUAL_KINDS),
         (v_half, (2, 3), EQUAL_KINDS),
         (v_min, (2, 3), EQUAL_KINDS),
+        (dual_pipe_v, (2, 4), EQUAL_KINDS),
     ],
 )
 def test_the_table_is_the_schedule(generator: Callable[..., Schedule], sizes: tuple[Any, int], costs: Costs) -> None:

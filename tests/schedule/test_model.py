@@ -1,10 +1,23 @@
 """Actions and schedules as values: their text forms, their parts, and the same order with its backwards split."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab.schedule import Action, Kind, Schedule, check, gpipe, interleaved, one_f_one_b, split_backwards, zb_h1
+from pllab.schedule import (
+    Action,
+    Kind,
+    Schedule,
+    check,
+    dual_pipe_v,
+    gpipe,
+    interleaved,
+    one_f_one_b,
+    split_backwards,
+    zb_h1,
+)
 
 
 @given(stage=st.integers(0, 999), kind=st.sampled_from(Kind), micro=st.integers(0, 999))
@@ -39,8 +52,31 @@ def test_blank_cells_are_idle_slots() -> None:
     assert Schedule.from_csv("0F0,, 0B0 ,\n,1F0,1B0\n") == Schedule.of([["0F0", "0B0"], ["1F0", "1B0"]])
 
 
-def test_a_pair_that_runs_as_one_is_its_two_actions_in_order() -> None:
-    assert Schedule.from_csv("0F0,(0F1;3B0)OVERLAP_F_B,3W1\r\n") == Schedule.of([["0F0", "0F1", "3B0", "3W1"]])
+def test_a_pair_that_runs_as_one_is_its_two_actions_in_order_and_is_remembered() -> None:
+    text = "0F0,(0F1;3B0)OVERLAP_F_B,10F1,3B01\n"
+    paired, plain = Schedule.from_csv(text), Schedule.of([["0F0", "0F1", "3B0", "10F1", "3B1"]])
+    assert paired == plain
+    assert list(paired.pairs()) == [(Action(0, Kind.F, 1), Action(3, Kind.B, 0))] and not list(plain.pairs())
+    assert paired.to_csv() == text.replace("3B01", "3B1")
+
+
+def test_what_runs_as_one_but_is_no_forward_and_backward_is_its_actions() -> None:
+    text = "(0F0;0F1)OVERLAP_F_B,(0B0;0F2)OVERLAP_F_B,(0F3;0B1;0B2)OVERLAP_F_B,(0F4)OVERLAP_F_B\n"
+    assert Schedule.from_csv(text) == Schedule.of([["0F0", "0F1", "0B0", "0F2", "0F3", "0B1", "0B2", "0F4"]])
+
+
+def test_a_part_has_the_pairs_whose_actions_are_in_it() -> None:
+    schedule = dual_pipe_v(3, 8)
+    pairs = [pair for pair in schedule.pairs() if pair[0].microbatch < 5]
+    assert 0 < len(pairs) < len(schedule.overlaps)
+    assert list(schedule.only("FBIW", 5).pairs()) == pairs
+    assert not schedule.only("F").overlaps and not schedule.only("BIW").overlaps
+
+
+def test_a_forward_that_its_backward_does_not_follow_is_in_no_pair() -> None:
+    moved = Schedule.of([["0F0", "0F1", "1F0", "1B0", "1F1", "0B0", "1B1", "0B1"]])
+    overlaps = frozenset({Action(0, Kind.F, 1), Action(1, Kind.F, 0)})
+    assert [str(first) for first, _ in replace(moved, overlaps=overlaps).pairs()] == ["1F0"]
 
 
 def test_what_a_runtime_adds_to_the_actions_is_left_out() -> None:

@@ -1,12 +1,24 @@
 import gc
 import pickle
+from dataclasses import replace
 from graphlib import TopologicalSorter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pllab.schedule import Action, Kind, Schedule, ScheduleError, check, gpipe, needs, one_f_one_b, peak_in_flight
+from pllab.schedule import (
+    Action,
+    Kind,
+    Schedule,
+    ScheduleError,
+    check,
+    dual_pipe_v,
+    gpipe,
+    needs,
+    one_f_one_b,
+    peak_in_flight,
+)
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span
 from tests.simulate.legal import runs, schedules, seconds
@@ -39,6 +51,38 @@ def test_every_action_starts_at_the_end_of_its_longest_path(run: tuple[Schedule,
     timeline = simulate(schedule, costs)
     assert {span.action: span.start for span in timeline.spans} == longest_paths(schedule, costs)
     assert all(span.duration == costs.duration(span.action.stage, span.action.kind) for span in timeline.spans)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 1.0])
+def test_a_pair_takes_between_its_longer_action_and_both(overlap: float) -> None:
+    """And no pair delays what needs it: nothing starts later than without overlap, nothing else takes another time."""
+    schedule = dual_pipe_v(3, 9)
+    costs = Costs((1.0, 2.0, 3.0, 1.0, 2.0, 3.0), 1.0, (0.5,) * 6, p2p=0.25)
+    plain = {span.action: span for span in simulate(schedule, costs).spans}
+    spans = {span.action: span for span in simulate(schedule, replace(costs, overlap=overlap)).spans}
+    paired = {action: pair for pair in schedule.pairs() for action in pair}
+    for action, span in spans.items():
+        alone = costs.duration(action.stage, action.kind)
+        assert span.start <= plain[action].start + 1e-9
+        if action not in paired:
+            assert span.duration == pytest.approx(alone)
+    for pair in schedule.pairs():
+        forward, backward = (costs.duration(action.stage, action.kind) for action in pair)
+        expected = max(forward, backward) + (1 - overlap) * min(forward, backward)
+        assert sum(spans[action].duration for action in pair) == pytest.approx(expected)
+
+
+def test_of_a_pair_whose_actions_take_no_time_nothing_is_hidden() -> None:
+    free = simulate(dual_pipe_v(2, 4), Costs(0.0, 0.0, 0.0, overlap=1.0))
+    assert free.makespan == 0.0
+
+
+def test_with_all_hidden_dual_pipe_v_takes_a_third_less_in_its_middle() -> None:
+    """F, I and W of half a rank's layers take a half each, so a pair takes 1 instead of 1.5."""
+    p, half = 4, Costs(0.5, 0.5, 0.5)
+    middle = [simulate(dual_pipe_v(p, m), replace(half, overlap=1.0)).makespan for m in (20, 30)]
+    assert middle[1] - middle[0] == pytest.approx(10 * 2 * 1.0)
+    assert simulate(dual_pipe_v(p, 30), half).makespan - simulate(dual_pipe_v(p, 20), half).makespan == 10 * 2 * 1.5
 
 
 @given(run=runs())

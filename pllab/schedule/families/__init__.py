@@ -1,32 +1,31 @@
 """The published families, each a function from sizes to a `Schedule`.
 
 one_way.py    one stage per rank: GPipe, 1F1B, eager 1F1B, ZB-H1, ZB-H2
-looped.py     several stages per rank, dealt out in loops: interleaved 1F1B, breadth-first
-v_shaped.py   two stages per rank in a V: ZB-V, V-half, V-min
+looped.py     several stages per rank, dealt out in loops: breadth-first, interleaved 1F1B and zero bubble
+v_shaped.py   two stages per rank in a V: ZB-V, V-half, V-min, DualPipeV
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from pllab.schedule.families.looped import breadth_first, interleaved
+from pllab.schedule.families.looped import breadth_first, interleaved, interleaved_zero_bubble
 from pllab.schedule.families.one_way import eager_one_f_one_b, gpipe, one_f_one_b, zb_h1, zb_h2
-from pllab.schedule.families.v_shaped import v_half, v_min, zbv
+from pllab.schedule.families.v_shaped import dual_pipe_v, v_half, v_min, zbv
 from pllab.schedule.model import Schedule
 
-__all__ = [
-    "FAMILIES",
-    "Family",
-    "breadth_first",
-    "eager_one_f_one_b",
-    "family_of",
+FamilyName = Literal[
     "gpipe",
+    "1f1b",
+    "eager_1f1b",
     "interleaved",
-    "one_f_one_b",
-    "v_half",
-    "v_min",
+    "breadth_first",
     "zb_h1",
     "zb_h2",
     "zbv",
+    "v_half",
+    "v_min",
+    "interleaved_zero_bubble",
+    "dual_pipe_v",
 ]
 
 
@@ -62,5 +61,7 @@ FAMILIES: Mapping[str, Family] = {
     "zbv": Family("ZB-V", zbv, 2),
     "v_half": Family("V-half", v_half, 2),
     "v_min": Family("V-min", v_min, 2),
+    "interleaved_zero_bubble": Family("interleaved zero bubble", interleaved_zero_bubble, 2),
+    "dual_pipe_v": Family("DualPipeV", dual_pipe_v, 2),
 }
 """The families by the names that commands take."""

@@ -1,10 +1,10 @@
-"""Several stages per rank, dealt out in loops: breadth-first, which is GPipe over a loop, and interleaved 1F1B."""
+"""Several stages per rank, dealt out in loops: breadth-first, interleaved 1F1B and its zero bubble form."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from pllab.arguments import whole_number
-from pllab.schedule.making import check_sizes, collector_paused, series
+from pllab.schedule.making import check_sizes, collector_paused, in_turn, series, weights_late
 from pllab.schedule.model import Action, Kind, Schedule
 
 
@@ -61,8 +61,39 @@ def interleaved(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2)
     """
     p, m, v = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches, stages_per_rank=stages_per_rank)
     rounds = _rounds(p, m)
-    rows = (_interleaved_row(range(rank, p * v, p), 2 * (p - rank - 1), rounds) for rank in range(p))
+    rows = []
+    for rank in range(p):
+        forwards, backwards = _passes(range(rank, p * v, p), rounds, (Kind.F, Kind.B))
+        rows.append(in_turn(forwards, backwards, 2 * (p - rank - 1) + (v - 1) * len(rounds[0])))
     return Schedule(tuple(rows), f"interleaved, {v} stages a rank")
+
+
+@collector_paused()
+def interleaved_zero_bubble(num_ranks: int, num_microbatches: int, stages_per_rank: int = 2) -> Schedule:
+    """Interleaved 1F1B with ZB-H1's split backward: rank `r` of `p` has the stages `r`, `p + r`, `2p + r`, ...
+
+    Two ranks with two stages each and four micro-batches, F, I and W as long as each other:
+
+        rank 0  0F0 0F1 2F0 2F1  .  2I0 2W0 0F2 2I1 2W1 0F3 0I0 0W0 2F2 0I1 0W1 2F3 2I2 2W2 2I3 2W3 0I2 0W2 0I3 0W3
+        rank 1   .  1F0 1F1 3F0 3I0 3F1 3I1 3W0 1F2 1I0 3W1 1F3 1I1 1W0 3F2 3I2 1W1 3F3 3I3 3W2 1I2 3W3 1I3 1W2 1W3
+
+    Rank `r` delays its weight gradients by `r` turns. When F, I and W of a stage take a unit each, a rank idles `p - 1`
+    units from `m = p` on; interleaved 1F1B idles `3(p - 1)`. Rank `r` holds `p v - r / 2` activations of its stages
+    where `p` divides `m`, which is 1F1B's memory on the first rank.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), ZB1P; `ScheduleInterleavedZeroBubble` in
+    torch.distributed.pipelining, which takes any `m` that its rounds divide.
+    """
+    p, m, v = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches, stages_per_rank=stages_per_rank)
+    rounds = _rounds(p, m)
+    rows = []
+    for rank in range(p):
+        forwards, inputs, weights = _passes(range(rank, p * v, p), rounds, (Kind.F, Kind.I, Kind.W))
+        rows.append(weights_late(forwards, inputs, weights, p - rank - 1 + (v - 1) * len(rounds[0]), rank))
+    return Schedule(tuple(rows), f"interleaved zero bubble, {v} stages a rank")
 
 
 def _rounds(num_ranks: int, num_microbatches: int) -> list[range]:
@@ -73,14 +104,8 @@ def _rounds(num_ranks: int, num_microbatches: int) -> list[range]:
     return [range(start, end) for start, end in zip(starts, starts[1:], strict=False)]
 
 
-def _interleaved_row(stages: range, num_waits: int, rounds: list[range]) -> tuple[Action, ...]:
-    """Forwards until the first backward can arrive, then forward and backward in turn, then the other backwards."""
-    forwards = list(_passes(Kind.F, stages, rounds))
-    backwards = list(_passes(Kind.B, stages[::-1], rounds))
-    warm_up = min(len(forwards), num_waits + (len(stages) - 1) * len(rounds[0]))
-    steady = chain.from_iterable(zip(forwards[warm_up:], backwards, strict=False))
-    return (*forwards[:warm_up], *steady, *backwards[len(forwards) - warm_up :])
-
-
-def _passes(kind: Kind, stages: range, rounds: list[range]) -> Iterator[Action]:
-    return chain.from_iterable(series(stage, kind, microbatches) for microbatches in rounds for stage in stages)
+def _passes(stages: range, rounds: list[range], kinds: tuple[Kind, ...]) -> Iterator[list[Action]]:
+    """Per kind, round by round, the rank's stages one after the other: up the stages for F, and down for the others."""
+    for kind in kinds:
+        order = stages if kind is Kind.F else stages[::-1]
+        yield list(chain.from_iterable(series(stage, kind, part) for part in rounds for stage in order))

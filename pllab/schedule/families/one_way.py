@@ -1,6 +1,6 @@
 """One stage a rank: GPipe, 1F1B and its eager form, and ZB-H1 and ZB-H2, which split the backward by hand."""
 
-from pllab.schedule.making import check_sizes, collector_paused, series
+from pllab.schedule.making import check_sizes, collector_paused, in_turn, series, weights_late
 from pllab.schedule.model import Action, Kind, Schedule
 
 
@@ -63,11 +63,8 @@ def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
 
 
 def _alternating(stage: int, num_microbatches: int, warm_up: int) -> tuple[Action, ...]:
-    """`warm_up` forwards, then forward and backward in turn, then the backwards that are left."""
     forwards, backwards = (series(stage, kind, range(num_microbatches)) for kind in (Kind.F, Kind.B))
-    warm_up = min(warm_up, num_microbatches)
-    steady = [action for pair in zip(forwards[warm_up:], backwards, strict=False) for action in pair]
-    return (*forwards[:warm_up], *steady, *backwards[num_microbatches - warm_up :])
+    return in_turn(forwards, backwards, warm_up)
 
 
 @collector_paused()
@@ -90,7 +87,7 @@ def zb_h1(num_stages: int, num_microbatches: int) -> Schedule:
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), figure 3, section 2.1.
     """
     p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
-    return Schedule(tuple(_with_weights_late(stage, m, p - stage - 1, stage) for stage in range(p)), "ZB-H1")
+    return Schedule(tuple(_split(stage, m, p - stage - 1, stage) for stage in range(p)), "ZB-H1")
 
 
 @collector_paused()
@@ -112,16 +109,9 @@ def zb_h2(num_stages: int, num_microbatches: int) -> Schedule:
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024), figure 3, section 2.2.
     """
     p, m = check_sizes(num_stages=num_stages, num_microbatches=num_microbatches)
-    return Schedule(tuple(_with_weights_late(stage, m, 2 * (p - stage - 1), 2 * stage) for stage in range(p)), "ZB-H2")
+    return Schedule(tuple(_split(stage, m, 2 * (p - stage - 1), 2 * stage) for stage in range(p)), "ZB-H2")
 
 
-def _with_weights_late(stage: int, num_microbatches: int, warm_up: int, delay: int) -> tuple[Action, ...]:
-    """`warm_up` forwards, then in turn F, I and the W of `delay` micro-batches ago, then the remaining W's."""
+def _split(stage: int, num_microbatches: int, warm_up: int, delay: int) -> tuple[Action, ...]:
     forwards, inputs, weights = (series(stage, kind, range(num_microbatches)) for kind in (Kind.F, Kind.I, Kind.W))
-    row = forwards[:warm_up]
-    for m, item in enumerate(inputs):
-        row += forwards[m + warm_up : m + warm_up + 1]
-        row.append(item)
-        if m >= delay:
-            row.append(weights[m - delay])
-    return (*row, *weights[max(0, num_microbatches - delay) :])
+    return weights_late(forwards, inputs, weights, warm_up, delay)

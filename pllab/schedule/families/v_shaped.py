@@ -1,13 +1,14 @@
-"""Two stages a rank, placed in a V: ZB-V, V-half and V-min.
+"""Two stages a rank, placed in a V: ZB-V, V-half, V-min and DualPipeV.
 
 Rank `r` of `p` has the stages `r` and `2p - 1 - r`. A micro-batch comes down the ranks (f) and goes up again (F), and
-so does its gradient (I, i). On the last rank a micro-batch turns around, and rank 0 has the loss. A family gives the
-order of a rank's F's and I's; weight gradients fill the times when the rank would wait (`_filled`).
+so does its gradient (I, i). On the last rank a micro-batch turns around, and rank 0 has the loss. DualPipeV says where
+each action goes. The others give the order of a rank's F's and I's; weight gradients fill the times when the rank would
+wait (`_filled`).
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain, count
 
 from pllab.schedule.dependencies import needs
@@ -89,22 +90,79 @@ def v_min(num_ranks: int, num_microbatches: int) -> Schedule:
     return block.repeated(p, m, "V-min")
 
 
-def _zbv_order(rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
-    """F and I of one rank; for fewer than `2p - 1` micro-batches the order of `2p - 1`, without the missing ones.
+@collector_paused()
+def dual_pipe_v(num_ranks: int, num_microbatches: int) -> Schedule:
+    """On ZB-V's stages, from its middle on each rank runs a forward and a whole backward as a pair that overlaps.
 
-    In letters: small ones are the stage on the way down, capitals the one on the way up. The n-th of a letter is
-    micro-batch n.
+    Two ranks, four micro-batches, no pair overlapping:
+
+        rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3 3B1 3B1 3F2 0B0 0B0 3B2 3B2 3F3  .  0B1 0B1 3B3 3B3 0I2 0W2 0I3 0W3
+        rank 1   .  1F0 2F0 1F1 2F1 1F2 2B0 2B0 2F2 1B0 1B0 1F3 2B1 2B1 2F3 1B1 1B1 2B2 2B2 1B2 1B2 2I3 1I3 2W3 1W3
+
+    A pair is of two different micro-batches, so the messages of one travel, to other pipeline ranks or to experts,
+    while the other computes: `Schedule.overlaps` has the pairs, and `Costs(overlap=1.0)` says that the shorter of the
+    two is hidden. With less to hide it is ZB-V with more memory: a rank holds `2p + 1` activations of its half-size
+    stages. For fewer micro-batches than stages the order is that of as many as stages, without the missing ones.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: DeepSeek-AI, DualPipe (github.com/deepseek-ai/DualPipe, 2025), cut in half to a V; the rows are those of
+    `ScheduleDualPipeV` in torch.distributed.pipelining.
     """
+    p, m = check_sizes(num_ranks=num_ranks, num_microbatches=num_microbatches)
+    spelled = [_spelled(_dual_pipe_v_letters(rank, p, max(m, 2 * p)), rank, p) for rank in range(p)]
+    overlaps = frozenset(chain.from_iterable(overlaps for _, overlaps in spelled))
+    schedule = Schedule(tuple(tuple(row) for row, _ in spelled), "DualPipeV", overlaps)
+    return schedule if m >= 2 * p else schedule.only("FBIW", m)
+
+
+def _zbv_order(rank: int, num_ranks: int, num_microbatches: int) -> list[Action]:
+    """F and I of one rank; for fewer than `2p - 1` micro-batches the order of `2p - 1`, without the missing ones."""
     inside = num_ranks - rank
     num_steady = max(num_microbatches, 2 * num_ranks - 1) - (2 * num_ranks - 1 - rank)
     warm_up = "f" * (2 * inside - 1) + "Ff" * rank + "FI" * inside  # then the first gradient is on its way down
     drain = "iFI" * (inside - 1) + "iI" * rank + "i" * inside
-    numbers = {letter: count() for letter in "fFiI"}
-    row = [
-        Action(2 * num_ranks - 1 - rank if letter.isupper() else rank, Kind(letter.upper()), next(numbers[letter]))
-        for letter in warm_up + "fiFI" * num_steady + drain
-    ]
+    row, _ = _spelled(warm_up + "fiFI" * num_steady + drain, rank, num_ranks)
     return [action for action in row if action.microbatch < num_microbatches]
+
+
+def _dual_pipe_v_letters(rank: int, num_ranks: int, num_microbatches: int) -> str:
+    """One row of DualPipeV. The last rank's first F and B are no pair, which starts the way back sooner."""
+    above, here = num_ranks - rank - 1, rank + 1
+    warm_up = "ff" * above + "fF" * here + "IwF" * above
+    steady = "f+BF+b" * (num_microbatches - 2 * num_ranks + here) + "BF+b" * above
+    drain = ("Bb" * here)[:here] + ("Ii" * here)[here:] + "wi" * above + "w" * here
+    return warm_up + (steady if above else steady.replace("+", "", 1)) + drain
+
+
+def _spelled(letters: str, rank: int, num_ranks: int) -> tuple[list[Action], set[Action]]:
+    """A rank's actions from letters, and those of its forwards that overlap: in `f+B` F runs together with B.
+
+    Small letters are the stage on the way down, capitals the one on the way up. The n-th forward of a stage is
+    micro-batch n, and so is its n-th backward, whole (b) or split (i); w is the oldest weight gradient of the rank.
+    """
+    down, up = rank, 2 * num_ranks - 1 - rank
+    back_down, back_up = count(), count()
+    work = {
+        **{"f": (down, Kind.F, count()), "i": (down, Kind.I, back_down), "b": (down, Kind.B, back_down)},
+        **{"F": (up, Kind.F, count()), "I": (up, Kind.I, back_up), "B": (up, Kind.B, back_up)},
+    }
+    row: list[Action] = []
+    owed: deque[Action] = deque()
+    overlaps = set()
+    for letter in letters:
+        if letter == "+":
+            overlaps.add(row[-1])
+        elif letter == "w":
+            row.append(owed.popleft())
+        else:
+            stage, kind, numbers = work[letter]
+            number = next(numbers)
+            row.append(Action(stage, kind, number))
+            if kind is Kind.I:
+                owed.append(Action(stage, Kind.W, number))
+    return row, overlaps
 
 
 @dataclass(frozen=True)
@@ -143,64 +201,42 @@ class _Block:
         return f * rank, up_starts + up * above, down_starts + down * rank, end_starts + i * above
 
 
-def _filled(order: Sequence[list[Action]], memory_limit: int, name: str) -> Schedule:
+def _filled(order: Sequence[Sequence[Action]], memory_limit: int, name: str) -> Schedule:
     """Put the W's into rows of F and I, where ranks would wait if F, I and W took one unit each.
 
     In each unit a rank runs the next action of its order. If that has to wait, or is a forward and the memory is full
     (F counts 1, I and W free a half each), the rank runs its oldest weight gradient, if it has one.
 
-    The order must be able to run, and forwards before their I's must stay within the limit.
-
     Source: Qi et al., Pipeline Parallelism with Controllable Memory (2024), squeezing.
     """
     present = frozenset(chain.from_iterable(order))
-    last = max(action.stage for action in present)
+    num_stages = 1 + max(action.stage for action in present)
     ends: dict[Action, int] = {}
+    todo = [deque(row) for row in order]
+    owed: list[deque[Action]] = [deque() for _ in order]  # the W's still to run
+    free = [2 * memory_limit for _ in order]  # in halves of a micro-batch
+    rows: list[list[Action]] = [[] for _ in order]
 
-    def ready(action: Action) -> int:
-        """The first unit in which an action has all its inputs."""
-        return max((ends.get(need, _NEVER) for need in needs(action, last + 1, present)), default=0)
+    def can_run(action: Action, rank: int, unit: int) -> bool:
+        inputs = (ends.get(need, _NEVER) for need in needs(action, num_stages, present))
+        return (action.kind is Kind.I or free[rank] >= 2) and max(inputs, default=0) <= unit
 
-    ranks = [_RankInUnits(row, 2 * memory_limit) for row in order]
-    unit = 0
-    while any([rank.step(unit, ready, ends) for rank in ranks]):  # a list, because every rank takes its step
-        unit += 1
-    assert all(rank.is_over() for rank in ranks), "the order of F and I cannot run within the memory limit"
-    return Schedule(tuple(tuple(rank.row) for rank in ranks), name)
-
-
-@dataclass
-class _RankInUnits:
-    """One rank: its order and its place in it, the W's still to run, and free memory in halves of a micro-batch."""
-
-    order: list[Action]
-    free: int
-    head: int = 0
-    row: list[Action] = field(default_factory=list)
-    owed: deque[Action] = field(default_factory=deque)
-
-    def step(self, unit: int, ready: Callable[[Action], int], ends: dict[Action, int]) -> bool:
-        """Run one action in this unit; False when nothing is left or nothing can run."""
-        action = self.order[self.head] if self.head < len(self.order) else None
-        if action and (action.kind is Kind.I or self.free >= 2) and ready(action) <= unit:
-            self._take(action)
-            ends[action] = unit + 1
-        elif self.owed:
-            self.row.append(self.owed.popleft())
-            self.free += 1
-        else:
-            return False
-        return True
-
-    def is_over(self) -> bool:
-        """Whether all of the order has run and no weight gradient is owed."""
-        return self.head == len(self.order) and not self.owed
-
-    def _take(self, action: Action) -> None:
-        self.head += 1
-        self.row.append(action)
-        if action.kind is Kind.F:
-            self.free -= 2
-        else:
-            self.free += 1
-            self.owed.append(action._replace(kind=Kind.W))
+    for unit in count():
+        moved = False
+        for rank, row in enumerate(rows):
+            if todo[rank] and can_run(todo[rank][0], rank, unit):
+                action = todo[rank].popleft()
+                ends[action] = unit + 1
+                if action.kind is Kind.I:
+                    owed[rank].append(Action(action.stage, Kind.W, action.microbatch))
+            elif owed[rank]:
+                action = owed[rank].popleft()
+            else:
+                continue
+            row.append(action)
+            free[rank] += -2 if action.kind is Kind.F else 1
+            moved = True
+        if not moved:
+            break
+    assert not any(todo), "the order of F and I cannot run within the memory limit"
+    return Schedule(tuple(map(tuple, rows)), name)

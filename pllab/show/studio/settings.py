@@ -32,9 +32,11 @@ STORIES = {  # what a family shows, in a sentence for a lecture
     "breadth-first": "Two thin stages a rank, and all micro-batches pass a stage before the next one begins.",
     "ZB-H1": "The backward is cut in two: weight gradients W wait for nobody and fill the drain; memory as in 1F1B.",
     "ZB-H2": "Look at the W's: they wait for nobody and fill the gaps; without a barrier (b) none is left.",
+    "interleaved zero bubble": "Interleaved 1F1B with the backward cut in two: a third of its bubble, in less memory.",
     "ZB-V": "Two stages a rank in a V: the last one is on rank 0, so all ranks hold the same, and W fills the corners.",
     "V-half": "The V with fewer forwards ahead: about half the memory of 1F1B.",
     "V-min": "The V with as few forwards ahead as can be: about a third of the memory of 1F1B.",
+    "DualPipeV": "The V with a forward and a backward in pairs, so that messages of one hide behind the other's work.",
     "zero bubble search": "An order searched for these costs and this memory limit.",
 }
 TOUR = ("GPipe", "1F1B", "interleaved 1F1B", "ZB-H2")  # the stops before one's own run
