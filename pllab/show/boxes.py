@@ -19,6 +19,7 @@ _LINE_PT = 0.72  # an outline of one pixel
 _LETTER_PT = 0.66  # width of a letter for each point of its size, rounded up
 _SMALL_PT = 8.0  # 11 pixels at 100 dots per inch, the smallest that reads well
 
+IDLE: dict[str, Any] = {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle_stripe, "hatch": "///", "linewidth": 0}
 Range = tuple[float, float]  # start and length
 
 
@@ -32,8 +33,7 @@ def first_stages(timeline: Timeline) -> dict[int, int]:
 
 def draw_idle(axes: "Axes", run: Range, band: Range) -> None:
     """A slab of idle time, which work then covers."""
-    slab: dict[str, Any] = {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle_stripe, "hatch": "//", "linewidth": 0}
-    axes.broken_barh([run], band, **slab)
+    axes.broken_barh([run], band, **IDLE)
 
 
 def draw_work(axes: "Axes", run: Range, band: Range, kind: str, *, is_later: bool = False, bar: float = 0.0) -> None:
@@ -101,7 +101,7 @@ def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int, has_late
     shown = [_swatch(letter, f"{letter}  {name_of(letter)}") for letter in letters]
     if has_later:
         shown.append(_swatch(letters[0], "later stage of its rank", is_later=True))
-    idle = Patch(facecolor=LIGHT.idle, edgecolor=LIGHT.idle_stripe, hatch="//", linewidth=0, label="idle")
+    idle = Patch(**IDLE, label="idle")
     handles = [*shown, idle]
     columns = min(len(handles), most_columns)
     by_kind = {handle: _with_bar(handle) for handle in shown}

@@ -75,7 +75,6 @@ class Answering extends Stage {
     const now = { family: this.get("family"), compare: this.get("compare"), ...changes };
     if (changes.family && changes.family === this.get("compare")) now.compare = this.get("family");
     if (changes.compare && changes.compare === this.get("family")) now.family = this.get("compare") || now.family;
-    this.isMoving = true; // from one family to the next before our eyes
     this.setInput({ family: now.family, compare: now.compare === now.family ? "" : now.compare }, event);
   }
   /** Draw the setting at once if its picture is here; the kernel answers all the same. */
@@ -139,10 +138,7 @@ class Answering extends Stage {
     this.settle();
     this.player.pause();
     this.playhead = null;
-    const before = this.runs;
     this.read(picture);
-    if (this.isMoving) this.move(before);
-    this.isMoving = false;
     this.show();
     if (stamp === this.answered) return;
     this.answered = stamp;

@@ -39,7 +39,7 @@ class Studio extends Answering {
     window.addEventListener("resize", this.safely(() => this.resize()), { signal: stopped.signal });
     this.stops.push(
       () => sizes.disconnect(), () => this.model.off("msg:custom", hear), () => stopped.abort(), () => this.ahead.stop(), () => this.player.pause(),
-      () => cancelAnimationFrame(this.moving), () => clearTimeout(this.waiting), () => clearTimeout(this.speaking),
+      () => clearTimeout(this.waiting), () => clearTimeout(this.speaking),
       watchTheme(this.safely(() => { this.paints = null; this.show(); })),
     );
     this.follow(["view"], this.hearView);

@@ -35,7 +35,7 @@ from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
 _SCRIPTS = (
-    *("actions", "words", "scale", "rows", "memory", "texture", "motion", "plot"),
+    *("actions", "words", "scale", "rows", "memory", "plot"),
     *("stage", "overview", "controls", "look_ahead", "answers"),
 )
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for

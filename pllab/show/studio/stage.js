@@ -1,5 +1,4 @@
-// The plots on one axis: which times are in view, what is pointed at or selected, and the move from one schedule to the
-// next.
+// The plots on one axis: which times are in view, and what is pointed at or selected.
 
 class Stage extends View {
   constructor(context, widget) {
@@ -49,39 +48,7 @@ class Stage extends View {
     return wholeOf(this.runs, this.steady);
   }
   windowNow() {
-    if (this.frame) return this.frame;
-    const moved = this.plots.filter((plot) => plot.motion);
-    if (!moved.length) return this.whole();
-    const t = ease(this.motionShare);
-    return [0, Math.max(...this.plots.map(({ motion, run }) => (motion ? between(motion.from.step.length_s, motion.to.step.length_s, t) : run.step.length_s)))];
-  }
-
-  // Motion
-  move(before) {
-    cancelAnimationFrame(this.moving);
-    const pairs = this.plots.map((plot, at) => [before[at], this.runs[at]]);
-    const isStill = this.player.still.matches || this.steady || this.frame;
-    if (isStill || !pairs.every(([from, to]) => from && (isSame(from, to) || canMove(from, to)))) return;
-    this.plots.forEach((plot, at) => {
-      const [from, to] = pairs[at];
-      plot.motion = isSame(from, to) ? null : { from, to, quanta: [quantaOf(from), quantaOf(to)] };
-    });
-    const begun = performance.now();
-    this.motionShare = 0;
-    const step = this.safely((now) => {
-      this.motionShare = Math.min(1, Math.max(0, now - begun) / MOTION_MS);
-      if (this.motionShare < 1) this.moving = requestAnimationFrame(step);
-      else this.stopMotion();
-      this.draw();
-    });
-    this.moving = requestAnimationFrame(step);
-  }
-  stopMotion() {
-    cancelAnimationFrame(this.moving);
-    for (const plot of this.plots) {
-      plot.motion = null;
-      plot.showHead();
-    }
+    return this.frame ?? this.whole();
   }
 
   // Pointing
@@ -239,6 +206,5 @@ function runOf(numbers, actions) {
   later("gaps", () => gapsOf(run, false));
   later("steadyGaps", () => gapsOf(run, true));
   later("forward", () => forwardOf(run));
-  later("numWorked", () => actions.kind.filter((kind) => kind <= W).length);
   return run;
 }
