@@ -35,9 +35,9 @@ PANEL = "#FFFFFF"
 
 
 def mix(colour: str, ground: str, share: float) -> str:
-    """A colour laid thinly on a ground: `mix("#000000", "#FFFFFF", 0.25)` -> `"#BFBFBF"`."""
+    """A colour laid thinly on a ground: `mix("#000000", "#FFFFFF", 0.25)` -> `"#BFBFBF"`, rounded as in a browser."""
     pairs = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
-    return "#" + "".join(f"{round(share * one + (1 - share) * other):02X}" for one, other in pairs)
+    return "#" + "".join(f"{int(share * one + (1 - share) * other + 0.5):02X}" for one, other in pairs)
 
 
 def turned_over(colour: str) -> str:
@@ -157,8 +157,9 @@ def write_seconds(seconds: float) -> str:
 
 
 def write_percent(share: float) -> str:
-    """A share as a percentage with one decimal: `0.1176` -> `"11.8 %"`."""
-    return f"{share * 100:.1f} %"
+    """A share as a percentage with one decimal: `0.1176` -> `"11.8 %"`, `0.0002` -> `"0 %"`."""
+    tenths = round(share * 1000)
+    return f"{tenths / 10:.1f} %" if tenths else "0 %"
 
 
 def count_of(number: float, noun: str) -> str:

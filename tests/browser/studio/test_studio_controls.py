@@ -514,18 +514,6 @@ def test_the_repaint_is_measured_from_the_input_to_the_painted_frame(chromium_pa
     measure_all(chromium_page, root, f"p = {p}, m = {m}, bare page", record_property)
 
 
-NUMBERS = [0, 1, 33, 861, 1234.5, 99_999, 0.412, 0.0185, 1.25, 9.999, 12.04, 0.00062, 0.99996, 0.9994]
-
-
-def test_numbers_are_written_as_python_writes_them(chromium_page, root):
-    written = chromium_page.evaluate("numbers => numbers.map((one) => parts.writeSeconds(one))", NUMBERS)
-    assert written == [write_seconds(one) for one in NUMBERS]
-    shares = [0.1176, 0.2727, 1 / 3, 0.05, 1.0]
-    assert chromium_page.evaluate("all => all.map((one) => parts.writePercent(one))", shares) == [
-        *map(write_percent, shares)
-    ]
-
-
 # Files
 
 
