@@ -341,7 +341,7 @@ def test_a_run_is_drawn_under_the_prediction_on_its_scale():
             assert measured["text"] == predicted["text"]
     assert editor.view["measured"] == (
         "Measured, engine emulated (sleep): makespan 120 ms, bubble fraction 25.0 %. Drawn under the prediction with "
-        "one unit of cost = 10 ms, so that both are busy as long: 12 against 12, 0 % longer."
+        "one unit of cost = 10 ms, so that both are busy as long: 12 against 12, 0.0 % longer."
     )
     assert editor.said == "This order ran: makespan 120 ms, engine emulated (sleep)."
     assert editor.state()["measured_makespan_s"] == pytest.approx(0.12)
