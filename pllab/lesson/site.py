@@ -33,7 +33,7 @@ body { max-width: 64rem; margin: auto; }
 """.replace("IN_THE_DARK", IN_THE_DARK)
 _INDEX = """# pllab, the parallel-training lab
 
-**[Open the bubble studio]({hand_out})**: pipeline schedules to play with. The keys 1 to 5 tour the families, and b
+**[Open the bubble studio]({hand_out})**: pipeline schedules to play with. The keys 1 to 4 tour the families, and b
 takes away the barrier between two steps.
 
 These pages show the lessons as they ran. To run and solve them, start the lab with `make lab`.

@@ -44,14 +44,6 @@ function toggleOf(model, trait, text) {
   return [button, () => button.setAttribute("aria-pressed", String(Boolean(model.get(trait))))];
 }
 
-/** Keep plain letters and Enter from the notebook: JupyterLab would cut the cell at X while the widget has the focus. */
-function keepLetters(root) {
-  root.addEventListener("keydown", (event) => {
-    const isPlain = !(event.ctrlKey || event.metaKey || event.altKey);
-    if (isPlain && (event.key.length === 1 || event.key === "Enter")) event.stopPropagation();
-  });
-}
-
 /** Call the function on changes of any of the traits; returns how to stop. */
 function listen(model, traits, react) {
   for (const trait of traits) model.on(`change:${trait}`, react);
@@ -107,6 +99,7 @@ function guarded(root, work) {
     try {
       return work(...values);
     } catch (error) {
+      if (root.dataset.plState === "error") return null; // it is said already
       root.dataset.plState = "error";
       root.append(element("p", { class: "pl-error", role: "alert" }, `This widget failed: ${error.message}`));
       throw error;

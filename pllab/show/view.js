@@ -41,7 +41,6 @@ class View {
     this.pictures = []; // what the table takes the place of
     this.stops = [];
     el.replaceChildren(this.root);
-    keepLetters(this.root);
     this.wearLook();
   }
   get(trait) {
@@ -73,10 +72,12 @@ class View {
     wear();
     this.stops.push(watchWidth(this.root, wear), watchTheme(wear));
   }
-  /** Draw for the first time, and from now on when the table or the size is chosen. */
+  /** Draw for the first time, and from now on when the table or the projector is chosen. */
   begin() {
     this.follow(["table", "projector"], this.showView);
+    this.listenForProjector();
     this.safely(this.showView)();
+    if (this.isLarge) this.followWidth(this.root, this.project); // once it stands in the page
   }
   get isLarge() {
     return Boolean(this.get("projector"));
@@ -86,8 +87,51 @@ class View {
     for (const [, show] of this.toggles) show();
     this.table.hidden = !asTable;
     for (const picture of this.pictures) picture.hidden = asTable;
-    this.root.classList.toggle("pl-large", this.isLarge);
+    this.project();
     this.show();
+  }
+
+  // The projector: the widget fills the window, above everything else, and comes back to its place
+  project() {
+    const { root } = this;
+    if (!root.isConnected || root.matches(":popover-open") === this.isLarge) return;
+    root.parentNode.style.minHeight = this.isLarge ? `${root.offsetHeight}px` : "";
+    root.classList.toggle("pl-large", this.isLarge);
+    if (this.isLarge) {
+      // in the top layer, where no part of the page cuts it off
+      root.popover = "manual";
+      root.showPopover();
+      document.dispatchEvent(new CustomEvent("pl-projector", { detail: root }));
+      // keys go where one looks
+      const picture = root.querySelector("[role=application], [role=grid]") ?? this.viewButtons[1];
+      if (!root.contains(document.activeElement)) picture.focus();
+    } else {
+      root.hidePopover();
+      root.popover = null;
+      if (document.fullscreenElement) document.exitFullscreen();
+    }
+  }
+  /**
+   * The button and the key f fill the window and, as a browser allows it to a press, the screen; Escape comes back. Plain
+   * letters and Enter stay here: JupyterLab would cut the cell at x.
+   */
+  listenForProjector() {
+    const stopped = new AbortController();
+    const on = (target, name, react) => target.addEventListener(name, this.safely(react), { signal: stopped.signal });
+    const leave = () => this.isLarge && this.set("projector", false);
+    // one at a time
+    on(document, "pl-projector", ({ detail }) => detail === this.root || leave());
+    on(document, "fullscreenchange", () => document.fullscreenElement || leave());
+    on(this.viewButtons[1], "click", () => this.isLarge && document.documentElement.requestFullscreen?.().catch(() => {}));
+    on(this.root, "keydown", (event) => {
+      const { key, target } = event;
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (key.length === 1 || key === "Enter") event.stopPropagation();
+      if (event.defaultPrevented || /INPUT|SELECT|TEXTAREA/.test(target.tagName)) return;
+      if (key === "Escape") leave();
+      if (key === "f") this.viewButtons[1].click();
+    });
+    this.stops.push(() => stopped.abort());
   }
   fillTable() {
     if (this.get("table")) this.table.replaceChildren(this.tableView());

@@ -6,7 +6,10 @@ put in front of the widget's own text here.
 
 import inspect
 import re
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +48,7 @@ class Widget(anywidget.AnyWidget):
 
     theme = traitlets.Dict(read_only=True).tag(sync=True)
     table = traitlets.Bool(False, help="whether the table is shown instead of the picture").tag(sync=True)
-    projector = traitlets.Bool(False, help="whether type is enlarged for a projector").tag(sync=True)
+    projector = traitlets.Bool(False, help="whether the widget fills the window, for a lecture").tag(sync=True)
 
     @traitlets.default("theme")
     def _the_palette(self) -> dict[str, Any]:
@@ -59,7 +62,9 @@ class Widget(anywidget.AnyWidget):
         """Add the static twin, which GitHub and an HTML export show in place of the widget."""
         bundle = super()._repr_mimebundle_(**options)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**(data or {}), **self.static()._repr_mimebundle_()}, metadata
+        with suppress(ModuleNotFoundError):  # without matplotlib the widget itself works all the same
+            data = {**(data or {}), **self.static()._repr_mimebundle_()}
+        return data, metadata
 
 
 def check_place(name: str, place: int, count: int) -> int:
@@ -90,3 +95,30 @@ def takes_costs(run: Run | None) -> bool:
 def call_run(run: Run, schedule: Schedule, costs: Costs) -> Timeline:
     """Run a schedule, with its costs if the run takes them."""
     return run(schedule, costs=costs) if takes_costs(run) else run(schedule)
+
+
+def answer_within(ask: Callable[[], Any], timeout_s: float, what: str) -> Any:
+    """The answer of `ask`, called in a thread of its own; what it raises is raised here.
+
+    A thread cannot be ended from outside. One that is late is left to the deadline of its own work, and what it
+    answers then is dropped; being a daemon it does not keep the process alive.
+
+    Raises:
+        TimeoutError: there is no answer after `timeout_s` seconds.
+    """
+    answer: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(ask())
+        except Exception as error:  # raised again for the caller
+            answer.set_exception(error)
+
+    threading.Thread(target=work, name=f"pllab {what}", daemon=True).start()
+    try:
+        return answer.result(timeout_s)
+    except TimeoutError:
+        if answer.done():  # its own
+            raise
+        late = f"{what} has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s"
+        raise TimeoutError(late) from None

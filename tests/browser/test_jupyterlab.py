@@ -119,7 +119,7 @@ PLACE = """root => {
 
 
 def test_the_tour_runs_from_the_keyboard_alone(lab):
-    """At 1280x720: family control, three tabs at most, the five families, both measures, the whole screen, and back."""
+    """At 1280x720: family control, three tabs at most, the stops, both measures, the whole screen, and back."""
     lab.set_viewport_size({"width": 1280, "height": 720})
     root, press = lab.locator(".pl-studio"), lab.keyboard.press
     cells = "[...document.querySelectorAll('.jp-Cell')].findIndex((one) => one.matches('.jp-mod-active'))"
@@ -151,7 +151,8 @@ def test_the_tour_runs_from_the_keyboard_alone(lab):
     expect(root.locator(".pl-live")).to_contain_text("ZB-H2, no barrier")
     press("b")
     press("f")
-    lab.wait_for_function("document.fullscreenElement?.matches('.pl-studio')")
+    lab.wait_for_function("document.fullscreenElement && document.querySelector('.pl-studio:popover-open')")
+    assert root.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 720}
     press("2")
     expect(root.locator(".pl-name").first).to_have_text("1F1B")
     press("f")

@@ -43,7 +43,7 @@ def test_the_index_leads_to_the_hand_out_and_its_keys_work(chromium_page, site):
     page.get_by_role("link", name="Open the bubble studio").click()
     studio = page.locator('.pl-studio[data-pl-state="ready"]')
     studio.locator(".pl-pic").focus()
-    for key, name, idle in (("1", "GPipe", "27.3 %"), ("5", "ZB-H2", "11.1 %"), ("b", "ZB-H2", "0 %")):
+    for key, name, idle in (("1", "GPipe", "27.3 %"), ("4", "ZB-H2", "11.1 %"), ("b", "ZB-H2", "0 %")):
         page.keyboard.press(key)
         playwright.expect(studio.locator(".pl-name")).to_have_text(name)
         playwright.expect(studio.locator(".pl-big")).to_have_text(idle)

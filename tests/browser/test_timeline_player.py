@@ -3,7 +3,8 @@
 import pytest
 
 from pllab import show
-from pllab.schedule import Action, Kind
+from pllab.schedule import Action, Kind, gpipe
+from pllab.simulate import simulate
 from pllab.timeline import Span, Timeline
 from tests.browser import bench
 
@@ -198,3 +199,33 @@ def test_the_race_follows_its_traits(chromium_page):
     cells = root.locator("tbody tr").last.locator("td")
     expect(cells).to_have_text(["pipeline", "100 %", "1,300 tokens/s", "1,300 to 1,310", "14.05x"])
     expect(root.locator(".pl-race-picture")).to_be_hidden()
+
+
+@pytest.mark.parametrize("size", [(4, 8), (8, 16)])
+def test_from_afar_it_fills_the_window_and_nothing_moves_as_it_plays(chromium_page, size):
+    chromium_page.set_viewport_size({"width": 1280, "height": 720})
+    player = bench.mount(chromium_page, show.TimelinePlayer(simulate(gpipe(*size)), projector=True))
+    assert player.bounding_box() == {"x": 0, "y": 0, "width": 1280, "height": 720}
+    assert player.evaluate("node => node.scrollHeight") == 720, "nothing is below the window"
+    assert player.locator(".pl-grid").bounding_box()["height"] > 0.5 * 720
+    expect(player.get_by_role("grid")).to_be_focused()
+    boxes = """node => [...node.children].map((one) => JSON.stringify(one.getBoundingClientRect())).join()"""
+    rest = player.evaluate(boxes)
+    for _ in range(12):
+        chromium_page.keyboard.press("ArrowRight")
+        chromium_page.keyboard.press("ArrowDown")
+        assert player.evaluate(boxes) == rest
+    chromium_page.keyboard.press("f")
+    expect(player.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
+    before = player.evaluate(boxes)
+    player.get_by_role("grid").focus()
+    chromium_page.keyboard.press("Home")
+    player.get_by_role("gridcell").last.hover()
+    assert player.evaluate(boxes) == before
+
+
+def test_one_widget_fills_the_window_at_a_time(chromium_page, timeline):
+    player = bench.mount(chromium_page, show.TimelinePlayer(timeline, projector=True))
+    chromium_page.evaluate("document.dispatchEvent(new CustomEvent('pl-projector', { detail: document.body }))")
+    expect(player.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
+    assert chromium_page.evaluate("window.model.get('projector')") is False

@@ -5,6 +5,8 @@ import itertools
 import json
 import re
 import struct
+import sys
+import threading
 
 import matplotlib.colors
 import matplotlib.image
@@ -16,9 +18,9 @@ from pllab import show
 from pllab.schedule import Action, Kind, Schedule, check, one_f_one_b, peak_in_flight
 from pllab.show.studio import runs
 from pllab.show.studio.runs import KINDS, Screen, Shown
-from pllab.show.studio.settings import FAMILIES
+from pllab.show.studio.settings import FAMILIES, FamilyChoice
 from pllab.show.theme import LIGHT
-from pllab.simulate import Costs, action_times, critical_steps, simulate
+from pllab.simulate import Costs, action_times, simulate
 from pllab.timeline import Span, Timeline
 
 
@@ -118,7 +120,7 @@ def test_without_a_barrier_zb_h2_has_no_bubble_and_zb_h1_a_third_of_1f1bs(p, m):
 
 def test_no_actions_are_no_numbers():
     empty = Shown("x", Schedule(((), ())), Timeline.of([], "real", 2))
-    assert empty.columns.shape == (6, 0) and Screen(empty).to_bytes() == [b""] * 4
+    assert empty.columns.shape == (6, 0) and Screen(empty).to_bytes() == [b""] * 3
 
 
 def test_a_rank_does_the_same_work_and_counts_the_same_memory_however_it_is_cut():
@@ -164,17 +166,6 @@ def test_above_the_memory_limit_the_picture_stays_and_its_twin_says_so():
     studio.memory_limit = 0.5
     assert "memory" in studio.view["problem"], "a search under this limit finds nothing"
     assert studio.view["runs"][0]["name"] == "zero bubble search", "the last picture stays"
-
-
-def test_the_critical_path_is_sent_when_it_is_asked_for():
-    studio = show.BubbleStudio("1F1B", 4, 8, compare="GPipe")
-    assert studio.path == b""
-    studio.critical = True
-    places = struct.unpack(f"<{len(studio.path) // 4}i", studio.path)
-    sent = unpack(studio.actions)
-    expected = {step.span.action for step in critical_steps(studio.schedule, studio.timeline)}
-    assert {sent[place][1] for place in places} == expected
-    assert sum(sent[place][3] - sent[place][2] for place in places) == pytest.approx(studio.timeline.makespan)
 
 
 def test_a_second_family_is_on_the_same_axis():
@@ -254,16 +245,6 @@ def test_the_static_twin_says_and_draws_the_same():
     assert "1F1B, 4 ranks, 8 micro-batches, simulated: a step every 33 s" in studio.static().alt
 
 
-def test_a_picture_of_the_critical_path_keeps_the_colour_of_its_actions_alone():
-    studio = show.BubbleStudio("1F1B", 4, 8, Costs(p2p=0.3))
-    whole = count_pixels(studio.export_png(), LIGHT.fill_of("F"))
-    studio.critical = True
-    path = [step.span.action.kind for step in critical_steps(studio.schedule, studio.timeline)]
-    left = count_pixels(studio.export_png(), LIGHT.fill_of("F"))
-    assert left / whole == pytest.approx(path.count(Kind.F) / (4 * 8), rel=0.1)
-    assert studio.static().alt.endswith("pale: not on the critical path")
-
-
 def count_pixels(png, colour):
     """Pixels of exactly this colour, above the legend."""
     picture = matplotlib.image.imread(io.BytesIO(png))[:-120, :, :3]
@@ -282,54 +263,48 @@ def test_idle_time_has_the_strongest_ink_of_the_picture_and_as_much_of_it_as_the
     assert idle[0] / idle[1] == pytest.approx((36 / 33) / (12 / 27), rel=0.03)
 
 
-def test_a_point_of_the_overview_is_the_run_it_loads(monkeypatch):
-    studio, other = show.BubbleStudio("1F1B", 4, 8), show.BubbleStudio("ZB-H2", 4, 8)
-    sent = []
-    monkeypatch.setattr(studio, "send", lambda content, buffers=(): sent.append(content))
-    for family in ("ZB-H2", "zero bubble search"):
-        studio._handle_custom_msg({"about": inputs_of(studio, family=family)}, [])
-    assert sent[0] == {"about": inputs_of(studio, family="ZB-H2"), "run": other.view["runs"][0]}
-    assert sent[1]["run"] is None, "a search would keep the kernel from the next input"
+def test_a_family_that_does_not_exist_at_a_size_is_named_with_the_reason():
+    """Of one schedule only at its own size; of a rule that refuses odd numbers at even ones alone."""
+
+    def even(num_ranks, num_microbatches):
+        if num_microbatches % 2:
+            raise ValueError(f"{num_microbatches} micro-batches cannot be paired; give an even number")
+        return one_f_one_b(num_ranks, num_microbatches)
+
+    studio = show.BubbleStudio(Schedule(one_f_one_b(3, 4).rows, "mine"))
+    studio._families["pairs"] = FamilyChoice("pairs", even)
+    assert studio.view["missing"] == {}
+    studio.family = "GPipe"
+    studio.num_microbatches = 5
+    assert studio.view["missing"] == {
+        "mine": "mine is for 3 ranks, 4 micro-batches and not for 3 ranks, 5 micro-batches; "
+        "choose another family to change them",
+        "pairs": "5 micro-batches cannot be paired; give an even number",
+    }
+    studio.num_ranks, studio.num_microbatches = 64, 511
+    assert "pairs" not in studio.view["missing"], "large schedules are not all made for this"
+    studio.family = "pairs"
+    assert studio.view["problem"] == "511 micro-batches cannot be paired; give an even number"
 
 
-def inputs_of(studio, **changes):
-    return json.dumps({name: getattr(studio, name) for name in studio.options["inputs"]} | changes)
+def test_a_run_has_a_deadline():
+    never = threading.Event()
+    studio = show.BubbleStudio("1F1B", 2, 2, run=lambda schedule: never.wait(60), timeout_s=0.05)
+    studio.order = {"what": "run", "number": "1"}
+    never.set()
+    assert studio.view["problem"].startswith("the run failed: TimeoutError: the run has not answered in 0.05 s")
+    assert not studio.running and not studio.measured
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"num_ranks": 5}, {"forward": 0.25, "critical": True}, {"compare": "ZB-H1", "stage_costs": {"1": [3, None, 2]}}],
-)
-def test_a_picture_made_ahead_is_the_one_that_comes_when_asked_for(monkeypatch, changes):
-    studio, other = show.BubbleStudio("1F1B", 4, 8), show.BubbleStudio("1F1B", 4, 8)
-    sent, before = [], studio.state()
-    monkeypatch.setattr(studio, "send", lambda content, buffers=(): sent.append((content, buffers)))
-    studio._handle_custom_msg({"ahead": inputs_of(studio, **changes)}, [])
-    assert studio.state() == before
-    with other.hold_trait_notifications():
-        for name, value in changes.items():
-            setattr(other, name, value)
-    [(answer, blocks)] = sent
-    assert answer["ahead"] == inputs_of(studio, **changes)
-    assert answer["view"].items() <= other.view.items()
-    assert blocks == [other.actions, other.compared, other.measured, other.path]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"num_ranks": 99},
-        {"family": "2F2B"},
-        {"family": "zero bubble search", "memory_limit": 0.1},
-        {"compare": "zero bubble search"},
-    ],
-)
-def test_a_picture_that_cannot_be_is_answered_without_one(monkeypatch, changes):
-    studio = show.BubbleStudio("1F1B", 4, 8)
-    sent = []
-    monkeypatch.setattr(studio, "send", lambda content, buffers=(): sent.append((content, buffers)))
-    studio._handle_custom_msg({"ahead": inputs_of(studio, **changes)}, [])
-    assert [(content["view"], buffers) for content, buffers in sent] == [(None, ())]
+def test_without_matplotlib_the_widget_is_shown_and_its_twin_alone_is_missing(monkeypatch):
+    studio = show.BubbleStudio("1F1B", 2, 2)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    data, _ = studio._repr_mimebundle_()
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == studio.model_id
+    assert "text/html" not in data
+    with pytest.raises(ModuleNotFoundError):
+        studio.static()
 
 
 def test_to_and_fro_is_answered_with_the_stamp_of_the_last_input():

@@ -1,6 +1,5 @@
 """Costs in the studio: as they were given, however the model is cut, and whatever was moved in between."""
 
-import json
 from itertools import permutations, product
 from random import Random
 
@@ -153,34 +152,6 @@ def test_a_whole_backward_keeps_the_share_of_its_stage():
     assert [studio.costs.duration(stage, Kind.B) for stage in (0, 1)] == [1.5, pytest.approx(3.8 / 4 * 8)]
     studio.stage_costs = {}
     assert studio.costs.duration(0, Kind.B) == studio.costs.duration(1, Kind.B) == pytest.approx((1.5 + 3.8) / 2)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"backward_input": 0.25},
-        {"num_ranks": 6},
-        {"p2p": 0.5, "compare": "interleaved 1F1B"},
-        {"family": "ZB-V"},
-        {"family": "1F1B", "stage_costs": {"2": [3, None, 2]}, "backward_weight": 2.5},
-    ],
-)
-@pytest.mark.parametrize("before", ["1F1B", "ZB-V"])
-def test_a_picture_made_ahead_has_the_costs_no_dial_shows(monkeypatch, before, changes):
-    pair = [show.BubbleStudio("1F1B", 4, 8, costs_at_random(4)) for _ in range(2)]
-    for studio in pair:
-        studio.family = before
-    ahead, asked = pair
-    sent = []
-    monkeypatch.setattr(ahead, "send", lambda content, buffers=(): sent.append((content, buffers)))
-    inputs = {name: getattr(ahead, name) for name in ahead.options["inputs"]} | changes
-    ahead._handle_custom_msg({"ahead": json.dumps(inputs)}, [])
-    with asked.hold_trait_notifications():
-        for name, value in changes.items():
-            setattr(asked, name, value)
-    [(answer, blocks)] = sent
-    assert answer["view"].items() <= asked.view.items()
-    assert blocks == [asked.actions, asked.compared, asked.measured, asked.path]
 
 
 def test_another_family_is_one_answer_with_its_stage_costs():

@@ -1,9 +1,9 @@
 // The timeline player: draws the spans, moves the cursor. Words and frames come from Python.
 
-/** Sizes in pixels for a width and a reading distance. */
-function geometryOf(width, numRanks, isLarge, hasWire) {
-  const scale = isLarge ? 1.6 : 1;
-  const row = (hasWire ? 48 : 38) * scale;
+/** Sizes in pixels for a width and a reading distance; from afar the rows share a height. */
+function geometryOf(width, height, numRanks, hasWire) {
+  const scale = height ? 1.6 : 1;
+  const row = height ? Math.min(120, (height - 26 * scale) / numRanks) : hasWire ? 48 : 38;
   const left = 74 * scale;
   const inner = Math.max(40, width - left - 14 * scale);
   return { scale, row, left, font: 13 * scale, inner, width, bottom: numRanks * row, height: numRanks * row + 26 * scale };
@@ -73,7 +73,7 @@ class PlayerView extends SteppedView {
 
   // Drawing
   draw(width) {
-    const g = (this.geometry = geometryOf(width, this.numRanks, this.isLarge, this.hasWire));
+    const g = (this.geometry = geometryOf(width, this.isLarge && this.grid.clientHeight - 6, this.numRanks, this.hasWire));
     const x = (time) => g.left + (time / this.total) * g.inner;
     this.boxes = this.spans.map((span, index) => this.boxOf(span, index, x));
     const rows = Array.from({ length: this.numRanks }, (_, rank) => this.rowOf(rank));
@@ -87,6 +87,8 @@ class PlayerView extends SteppedView {
     const attributes = { width, height: g.height, "font-size": g.font, role: "presentation", click: pick };
     const extras = shape("g", { "aria-hidden": "true" }, axis, ...ticks, this.cursor);
     this.grid.replaceChildren(shape("svg", attributes, ...rows, extras));
+    this.reserve(this.live, this.frames.map(({ sentence }) => sentence));
+    this.reserve(this.info, this.spans.map(sentenceOf));
     this.show();
     this.isReady();
   }
@@ -96,6 +98,15 @@ class PlayerView extends SteppedView {
     const [top, full] = [rank * row + row * 0.1, row * 0.8];
     if (!this.hasWire) return [top, full];
     return kind === "C" ? [top + full * 0.62, full * 0.38] : [top, full * 0.62];
+  }
+  /** Give a line the room that the longest of its sentences takes, so that nothing moves when another is said. */
+  reserve(line, sentences) {
+    const now = line.textContent;
+    line.style.minHeight = "";
+    const longest = [...sentences].sort((one, other) => other.length - one.length).slice(0, 3);
+    const heights = longest.map((sentence) => ((line.textContent = sentence), line.offsetHeight));
+    line.textContent = now;
+    line.style.minHeight = `${Math.max(...heights)}px`;
   }
   rowOf(rank) {
     const g = this.geometry;

@@ -24,9 +24,6 @@ function readActions(bytes) {
   return { count, rank, stage, kind, microbatch, start, end, first, lowest, numRanks, numStages, numMicrobatches, makespan };
 }
 
-/** Places among the actions, as int32. */
-const readPlaces = (bytes) => new Int32Array(copyOf(bytes));
-
 /** The bytes of a trait or of a message, which arrive as a view or as a buffer, aligned. */
 function copyOf(bytes) {
   const { buffer = bytes, byteOffset: at = 0, byteLength = 0 } = bytes ?? {};

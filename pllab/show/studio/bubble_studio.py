@@ -3,7 +3,6 @@
 Python makes the schedule and simulates it, the browser draws: one path for the picture, the numbers and the files.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,13 @@ from pllab.show.studio.settings import (
 from pllab.show.studio.stage_costs import Profile
 from pllab.show.studio.studio_picture import describe_studio, draw_studio
 from pllab.show.studio.trace import studio_of_trace
-from pllab.show.widget import Run, Widget, call_run, sources_of
+from pllab.show.widget import Run, Widget, answer_within, call_run, sources_of
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
 _SCRIPTS = (
     *("actions", "words", "scale", "rows", "memory", "plot"),
-    *("stage", "overview", "controls", "look_ahead", "answers"),
+    *("picture", "answers", "foot", "controls"),
 )
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
 _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
@@ -53,8 +52,9 @@ class BubbleStudio(Widget):
     `family`, and the studio shows `simulate(studio.schedule, costs)`. For another cut of the model, the costs of a
     stage are spread evenly over its layers.
 
-    Keys: 1 to 5 tour the families, b changes the measure, s shades micro-batches, f fills the screen, space plays. In
-    a timeline, arrows follow a micro-batch, a click keeps it, plus and minus zoom, 0 shows all, Escape lets go.
+    Keys: 1 to 5 and a clicker's page keys go through the tour, b changes the measure, s shades micro-batches, f fills
+    the screen, space plays. In a timeline, arrows follow a micro-batch, a click keeps it, plus and minus zoom, 0 shows
+    all, Escape lets go and leaves the projector.
 
     Example: `BubbleStudio("1F1B", 4, 8, compare="GPipe")` at the end of a cell. `run=` is a function from a schedule to
     a measured timeline; the button "Run it" draws the measured run below the prediction. If the function has a
@@ -70,8 +70,9 @@ class BubbleStudio(Widget):
         measured: the timeline of a run of this schedule, to draw below the prediction.
         compare: name of a second family for the same axis.
         run: runs a schedule and returns its measured timeline.
-        projector: whether the picture and its words are enlarged.
+        projector: whether the studio fills the window, for a lecture.
         note: how the clock of the measured timeline read, in a sentence.
+        timeout_s: how long a run may take.
 
     Raises:
         ValueError: there is no such family, a size is out of range, the costs are for another number of stages, the
@@ -91,7 +92,7 @@ class BubbleStudio(Widget):
     stage_costs = traitlets.Dict(help="stage number -> forward, input, weight; None as all others").tag(**_INPUT)
     stages_per_rank = traitlets.Float(1.0, help="of the stages in stage_costs; follows the family").tag(**_INPUT)
     memory_limit = traitlets.Float(None, allow_none=True).tag(**_INPUT)
-    critical = traitlets.Bool(False, help="whether the critical path is marked").tag(**_INPUT)
+    with_run = traitlets.Bool(True, help="whether a measured run of the schedule is drawn").tag(**_INPUT)
     steady = traitlets.Bool(False, help="whether steps follow each other without a barrier").tag(sync=True)
     shades = traitlets.Bool(False, help="whether each micro-batch has a shade").tag(sync=True)
     selected = traitlets.Unicode("", help="the action chosen, such as 2F3").tag(**_SENT)
@@ -102,7 +103,6 @@ class BubbleStudio(Widget):
     actions = traitlets.Bytes(help="columns as float32, see runs.py").tag(sync=True)
     compared = traitlets.Bytes().tag(sync=True)
     measured = traitlets.Bytes().tag(sync=True)
-    path = traitlets.Bytes(help="int32 places of the critical path").tag(sync=True)
     order = traitlets.Dict(help="a button pressed: what, number").tag(**_SENT)
     delivery = traitlets.Dict(help="name and type of the file asked for").tag(sync=True)
     file = traitlets.Bytes().tag(sync=True)
@@ -120,11 +120,12 @@ class BubbleStudio(Widget):
         *,
         projector: bool = False,
         note: str = "",
+        timeout_s: float = 60.0,
     ) -> None:
         extra = [family_of_schedule(family)] if isinstance(family, Schedule) else []
         self._families = {**{each.name: each for each in extra}, **FAMILIES}
         chosen = extra[0] if extra else family_of(str(family))
-        self._run = run
+        self._run, self._timeout_s = run, timeout_s
         other = family_of(compare, self._families) if compare else None
         sizes = num_ranks, num_microbatches
         self._setting = Setting.first(chosen, other, *sizes, costs or Costs(), memory_limit)
@@ -138,7 +139,6 @@ class BubbleStudio(Widget):
         self._follow()
         self.observe(self._follow, names=[*self._inputs(), "stamp"])
         self.observe(self._obey, names="order")
-        self.on_msg(self._hear)
 
     @classmethod
     def from_trace(
@@ -164,10 +164,10 @@ class BubbleStudio(Widget):
         return {
             "inputs": self._inputs(),
             "families": [
-                {"name": one.name, "story": STORIES.get(one.name, ""), "is_searched": one.is_searched}
+                {"name": one.name, "story": STORIES.get(one.name, ""), "is_own": one.only is not None}
                 for one in self._families.values()
             ],
-            "tour": list(TOUR),
+            "tour": [*({"title": name, "family": name} for name in TOUR), self._own_stop()],
             "ranks": [*range(1, 9), 12, 16, 24, 32, 48, MOST_RANKS],
             "microbatches": [*range(1, 9), *(n << k for k in range(6) for n in (10, 12, 14, 16)), MOST_MICROBATCHES],
             "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
@@ -176,6 +176,12 @@ class BubbleStudio(Widget):
             "exports": list(FILE_TYPES),
             "still": False,
         }
+
+    def _own_stop(self) -> dict[str, Any]:
+        """The last stop of the tour: the measured run on screen, if there is one."""
+        inputs = self._setting.to_inputs()
+        sizes = {name: inputs[name] for name in ("family", "num_ranks", "num_microbatches")}
+        return {"title": "your own run", "run": sizes if self._measured else None}
 
     @property
     def schedule(self) -> Schedule:
@@ -199,7 +205,7 @@ class BubbleStudio(Widget):
 
     def static(self) -> Figure:
         """The same timelines, staircases and numbers as a figure."""
-        return draw_studio(self._screen, self.memory_limit, self.steady, self.critical)
+        return draw_studio(self._screen, self.memory_limit, self.steady)
 
     def export_png(self, path: Path | str | None = None) -> bytes:
         """The picture as PNG; every export also writes to `path` if one is given."""
@@ -235,9 +241,10 @@ class BubbleStudio(Widget):
         options = {
             "ranks": sorted({*ranks, setting.num_ranks}),
             "microbatches": sorted({*microbatches, setting.num_microbatches}),
-            **{"still": True, "can_run": False, "exports": ["PNG", "CSV"]},
+            **{"still": True, "can_run": False, "exports": ["CSV"]},
+            "tour": [*self.options["tour"][:-1], self._own_stop()],
         }
-        values = values_of(self, options=self.options | options, view=self.view | {"stamp": 0}, critical=False)
+        values = values_of(self, options=self.options | options, view=self.view | {"stamp": 0})
         title, alt = self._screen.main.title, describe_studio(self._screen, self.memory_limit)
         return write(path, to_page(title, alt, str(self._esm), str(self._css), values, pages))
 
@@ -250,53 +257,27 @@ class BubbleStudio(Widget):
             self._request = None
             self._answer({**self.view, "problem": str(error)})
             return
-        request = (setting, self.critical, self._measured)
+        measured = self._measured if self.with_run else None
+        request = (setting, measured)
         if request == self._request:
             self.view = {**self.view, "stamp": self.stamp}  # nothing changed, but the browser waits for an answer
             return
-        self._request = request
+        self._request, self._setting = request, setting
         with self.hold_sync():
             try:
-                self._draw(setting.screen(self._measured), setting.costs_of(setting.family))
+                self._draw(setting.screen(measured), setting.costs_of(setting.family))
             except ValueError as error:  # no such schedule, for example under this limit: the picture stays
                 self._answer({**self.view, "problem": str(error)})
             self._adopt(setting)
 
     def _draw(self, screen: Screen, costs: Costs) -> None:
-        blocks, view = screen.to_bytes(self.critical), view_of(screen)
         self._screen, self._costs = screen, costs
-        self.actions, self.compared, self.measured, self.path = blocks
-        self._answer(view)
-
-    def _hear(self, _: Any, content: Any, __: Any) -> None:
-        """Answer a question of the browser, and change nothing."""
-        if "ahead" in content:
-            self._look_ahead(content["ahead"])
-        elif "about" in content:
-            setting = self._foreseen(content["about"])
-            self.send({"about": content["about"], "run": setting and setting.shown(setting.family).to_dict()})
-
-    def _look_ahead(self, asked: str) -> None:
-        """A control rests near this setting: send its picture."""
-        setting = self._foreseen(asked)
-        if setting is None:
-            self.send({"ahead": asked, "view": None})
-            return
-        screen = setting.screen(self._measured)
-        self.send({"ahead": asked, "view": view_of(screen)}, buffers=screen.to_bytes(json.loads(asked)["critical"]))
-
-    def _foreseen(self, asked: str) -> Setting | None:
-        """A setting to come; none if it cannot be, or if a search for it would keep the kernel from the next input."""
-        try:
-            setting = self._setting.after(json.loads(asked), self._families)
-            return None if setting.is_searched or not setting.screen(None) else setting
-        except ValueError:  # shown when a control gets there
-            return None
+        self.actions, self.compared, self.measured = screen.to_bytes()
+        self._answer(view_of(screen))
 
     def _adopt(self, setting: Setting) -> None:
         """Update the controls: another family has other stages, and a family of one schedule has its sizes."""
         now, named = Profile.of(self.stage_costs, self.stages_per_rank), setting.named_profile()
-        self._setting = setting
         with self.hold_trait_notifications():
             self.num_ranks, self.num_microbatches = setting.num_ranks, setting.num_microbatches
             if now != named:
@@ -305,7 +286,8 @@ class BubbleStudio(Widget):
     def _answer(self, view: dict[str, Any]) -> None:
         """Send the words with a number: the browser must draw new blocks even under the same words."""
         self._answers += 1
-        self.view = {**view, "stamp": self.stamp, "number": self._answers}
+        missing = self._setting.missing(self._families.values())
+        self.view = {**view, "missing": missing, "stamp": self.stamp, "number": self._answers}
 
     def _obey(self, _: Any = None) -> None:
         """A button was pressed: run the schedule, or make a file."""
@@ -325,7 +307,9 @@ class BubbleStudio(Widget):
             return
         self.running = True
         try:
-            self._measured = self._run_of_screen(call_run(self._run, self.schedule, self.costs))
+            run, schedule, costs = self._run, self.schedule, self.costs
+            timeline = answer_within(lambda: call_run(run, schedule, costs), self._timeout_s, "the run")
+            self._measured, self.with_run = self._run_of_screen(timeline), True
             self._follow()
         except Exception as error:  # the caller's function may fail in any way, and the widget says how
             self._answer({**self.view, "problem": f"the run failed: {type(error).__name__}: {error}"})

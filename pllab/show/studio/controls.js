@@ -5,77 +5,77 @@ class Controls {
   constructor(studio) {
     this.studio = studio;
     this.shows = [];
+    const { can_run: canRun, exports, ranks, microbatches } = studio.options;
     this.more = buttonOf("more\u2026", () => this.open(this.drawer.hidden), { class: "pl-more", "aria-expanded": "false" });
-    this.run = buttonOf("Run it", () => studio.order("run"), { class: "pl-run", hidden: !studio.options.can_run });
-    this.play = buttonOf("Play", () => studio.player.toggle(), { class: "pl-play" });
-    const page = buttonOf("HTML", () => studio.order("HTML"), { title: "a page that opens in any browser, to hand out", hidden: !studio.options.exports.includes("HTML") });
+    this.run = buttonOf("Run it", () => studio.order("run"), { class: "pl-run", hidden: !canRun });
+    const page = buttonOf("HTML", () => studio.order("HTML"), { title: "a page that opens in any browser, to hand out", hidden: !exports.includes("HTML") });
     const [table, projector] = studio.viewButtons;
     projector.title = "the picture fills the screen (f)";
-    projector.addEventListener("click", () => studio.fillScreen());
     this.bar = element(
       "div", { class: "pl-bar", role: "toolbar", "aria-label": "Controls" },
       this.choice("family", "Schedule", "", null), this.choice("compare", "Compare with", "against", "nothing"),
-      this.stepper("num_ranks", "Ranks", "ranks", studio.options.ranks), this.stepper("num_microbatches", "Micro-batches", "micro-batches", studio.options.microbatches),
+      this.stepper("num_ranks", "Ranks", "ranks", ranks), this.stepper("num_microbatches", "Micro-batches", "micro-batches", microbatches),
       this.measure(), this.run, element("span", { class: "pl-end" }, this.more, page, projector),
     );
-    this.drawer = this.drawerOf(table);
+    this.drawer = this.drawerOf(table, exports.filter((kind) => kind !== "HTML"));
     this.rove();
   }
-  /** All controls as the traits are; a box that is being typed in only if its trait was refused. */
-  show(refused = []) {
-    for (const show of this.shows) show(refused);
+  show() {
+    for (const show of this.shows) show();
     this.run.disabled = this.studio.get("running");
     this.run.textContent = this.studio.get("running") ? "Running" : "Run it";
   }
 
   // The row
+  /** A menu of families in one order; what does not exist at this size is dimmed, and its title says why. */
   choice(trait, text, word, empty) {
     const { studio } = this;
-    const names = [...(empty ? [["", empty]] : []), ...studio.families.map(({ name }) => [name, name])];
-    const list = element("select", { "aria-label": text, change: (event) => studio.load({ [trait]: list.value }, event) });
+    const names = [...(empty ? [["", empty]] : []), ...studio.options.families.map(({ name }) => [name, name])];
+    const list = element("select", { "aria-label": text, change: (event) => studio.answers.load({ [trait]: list.value }, event) });
     list.append(...names.map(([value, name]) => element("option", { value }, name)));
-    this.shows.push(() => (list.value = studio.get(trait)));
+    this.shows.push(() => {
+      list.value = studio.get(trait);
+      for (const option of list.options) {
+        option.title = studio.problemOf(trait, option.value);
+        option.disabled = Boolean(option.title);
+      }
+    });
     return element("label", { class: "pl-choice" }, element("span", { class: "pl-word" }, word), list);
   }
   /** A number between two buttons that go to the next size of a list; any size in between can be typed. */
   stepper(trait, label, word, sizes) {
     const { studio } = this;
-    const [least, most] = [sizes[0], sizes.at(-1)];
-    const put = (value, event, direction) => {
+    const put = (value, event) => {
       box.value = value;
-      studio.setNear(trait, value, event, (from) => this.nextSizes(sizes, from, direction));
+      studio.answers.ask({ [trait]: value }, event);
     };
-    const step = (by, event) => put(this.nextSizes(sizes, studio.get(trait), by)[0] ?? studio.get(trait), event, by);
+    const step = (by, event) => {
+      const now = studio.get(trait);
+      put((by > 0 ? sizes.find((one) => one > now) : sizes.findLast((one) => one < now)) ?? now, event);
+    };
+    const nearest = (value) => sizes.reduce((best, one) => (Math.abs(one - value) < Math.abs(best - value) ? one : best));
     const typed = () => {
-      const size = box.value === "" ? studio.get(trait) : Math.min(most, Math.max(least, Math.round(Number(box.value))));
-      return studio.options.still ? this.nearest(sizes, size) : size;
+      const size = box.value === "" ? studio.get(trait) : Math.min(sizes.at(-1), Math.max(sizes[0], Math.round(Number(box.value))));
+      return studio.options.still ? nearest(size) : size;
     };
-    const type = (event) => put(typed(), event, 1);
-    const input = () => studio.anticipate({ [trait]: typed() });
-    const box = element("input", { type: "number", min: least, max: most, step: 1, "aria-label": label, change: type, input });
+    const box = element("input", { type: "number", min: sizes[0], max: sizes.at(-1), step: 1, "aria-label": label, change: (event) => put(typed(), event) });
     box.addEventListener("keydown", (event) => {
       const by = { ArrowUp: 1, ArrowDown: -1 }[event.key];
       if (!by) return;
       event.preventDefault();
       step(by, event);
     });
-    this.shows.push((refused) => (refused.includes(trait) || document.activeElement !== box) && (box.value = studio.get(trait)));
+    this.shows.push(() => document.activeElement !== box && (box.value = studio.get(trait)));
     const button = (by, sign, how) => buttonOf(sign, (event) => step(by, event), { "aria-label": `${how} ${word}` });
-    return element("span", { class: "pl-step" }, element("span", { class: "pl-word", "aria-hidden": "true" }, ...(word.startsWith("micro-") ? [element("span", { class: "pl-long" }, "micro-"), word.slice(6)] : [word])), button(-1, "\u2212", "fewer"), box, button(1, "+", "more"));
-  }
-  nextSizes(sizes, from, by) {
-    return by > 0 ? sizes.filter((one) => one > from) : sizes.filter((one) => one < from).reverse();
-  }
-  nearest(sizes, value) {
-    return sizes.reduce((best, one) => (Math.abs(one - value) < Math.abs(best - value) ? one : best));
+    return element("span", { class: "pl-step" }, element("span", { class: "pl-word", "aria-hidden": "true" }, word), button(-1, "\u2212", "fewer"), box, button(1, "+", "more"));
   }
   measure() {
     const { studio } = this;
-    const buttons = [[false, ["one ", "step"], "ends at a barrier"], [true, ["steady", " state"], "steps follow each other without a barrier"]].map(([value, words, title]) => {
-      const text = words.join("");
-      const parts = words.map((word) => (word.trim() === word ? word : element("span", { class: "pl-long" }, word)));
-      const button = element("button", { type: "button", click: () => studio.set("steady", value), title, "aria-label": text }, ...parts);
-      this.shows.push(() => button.setAttribute("aria-pressed", String(studio.steady === value)));
+    const measures = [[false, "one step", "ends at a barrier (b)"], [true, "steady state", "steps follow each other without a barrier (b)"]];
+    const buttons = measures.map(([value, text, title]) => {
+      const isOn = () => Boolean(studio.get("steady")) === value;
+      const button = buttonOf(text, () => studio.set("steady", value && !isOn()), { title }); // in a narrow row the one alone
+      this.shows.push(() => button.setAttribute("aria-pressed", String(isOn())));
       return button;
     });
     return element("span", { class: "pl-segment", role: "group", "aria-label": "Measure" }, ...buttons);
@@ -103,19 +103,20 @@ class Controls {
     if (isOpen) this.drawer.querySelector("input:not(:disabled), button").focus();
     else this.more.focus();
   }
-  drawerOf(table) {
+  drawerOf(table, exports) {
     const { studio } = this;
     const heading = (text) => element("strong", { class: "pl-heading" }, text);
-    const player = studio.player;
-    const exports = studio.options.exports.filter((kind) => kind !== "HTML").map((kind) => buttonOf(kind, () => studio.order(kind)));
+    const [unit, scale] = studio.options.in_ms ? ["ms", 1e3] : ["s", 1];
+    const isFixed = { disabled: studio.options.still };
+    const costs = Object.entries({ forward: "forward F", backward_input: "backward of the inputs I", backward_weight: "backward of the weights W", p2p: "message" });
     const drawer = element(
       "div", { class: "pl-drawer", role: "dialog", "aria-label": "More controls", hidden: true },
-      heading("Cost of one micro-batch on one rank"), ...this.costRows(),
-      heading("Picture"),
-      this.limitRow(), this.checkRow("shades", "a shade per micro-batch (s)"), this.checkRow("critical", "critical path"),
-      toolsOf("Player", buttonOf("Step back", () => player.stepBy(-1)), this.play, buttonOf("Step forward", () => player.stepBy(1))),
-      toolsOf("View", buttonOf("\u2212", () => studio.zoom(2), { "aria-label": "Zoom out" }), buttonOf("+", () => studio.zoom(0.5), { "aria-label": "Zoom in" }), buttonOf("Fit", () => studio.look(null)), table),
-      heading("Take it with you"), toolsOf("Export", ...exports),
+      heading("Cost of one micro-batch on one rank"),
+      ...costs.map(([trait, text]) => this.numberRow(`${text}, ${unit}`, trait, scale, isFixed)), ...(studio.options.still ? [] : [this.stageCosts(unit, scale)]),
+      heading("Picture"), this.numberRow("memory limit, micro-batches", "memory_limit", 1, { placeholder: "none", step: 0.5 }), this.shadesRow(),
+      toolsOf("Player", buttonOf("Step back", () => studio.foot.stepBy(-1)), buttonOf("Step forward", () => studio.foot.stepBy(1))),
+      toolsOf("View", buttonOf("\u2212", () => studio.picture.zoom(2), { "aria-label": "Zoom out" }), buttonOf("+", () => studio.picture.zoom(0.5), { "aria-label": "Zoom in" }), buttonOf("Fit", () => studio.picture.look(null)), table),
+      heading("Take it with you"), toolsOf("Export", ...exports.map((kind) => buttonOf(kind, () => studio.order(kind)))),
     );
     drawer.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
@@ -124,38 +125,26 @@ class Controls {
     });
     return drawer;
   }
-  costRows() {
-    const { studio } = this;
-    const [unit, scale] = studio.options.in_ms ? ["ms", 1e3] : ["s", 1];
-    const names = { forward: "forward F", backward_input: "backward of the inputs I", backward_weight: "backward of the weights W", p2p: "message" };
-    const rows = Object.entries(names).map(([trait, text]) => this.numberRow(`${text}, ${unit}`, () => studio.get(trait) * scale, (value) => ({ [trait]: value / scale }), { disabled: studio.options.still }));
-    return studio.options.still ? rows : [...rows, this.stageCosts(unit, scale)];
-  }
-  limitRow() {
-    const { studio } = this;
-    return this.numberRow("memory limit, micro-batches", () => studio.get("memory_limit"), (value) => ({ memory_limit: value }), { placeholder: "none", step: 0.5 });
-  }
   /** A labelled number; an empty box is null where there is a placeholder, and else changes nothing. */
-  numberRow(text, read, changesOf, more = {}) {
+  numberRow(text, trait, scale, more) {
     const { studio } = this;
-    const typed = () => changesOf(box.value === "" ? null : Math.max(0, Number(box.value)));
-    const isMeant = () => box.value !== "" || more.placeholder;
-    const [trait] = Object.keys(changesOf(0));
-    const change = (event) => (isMeant() ? studio.setInput(typed(), event) : this.show([trait]));
-    const input = () => isMeant() && studio.anticipate(typed());
-    const box = element("input", { type: "number", min: 0, step: "any", ...more, change, input });
-    this.shows.push((refused) => {
-      if (!refused.includes(trait) && document.activeElement === box) return;
-      const value = read();
-      box.value = value === null ? "" : Number(value.toPrecision(4));
-    });
+    const read = () => {
+      const value = studio.get(trait);
+      box.value = value === null ? "" : Number((value * scale).toPrecision(4));
+    };
+    const change = (event) => {
+      if (box.value === "" && !more.placeholder) read();
+      else studio.answers.ask({ [trait]: box.value === "" ? null : Math.max(0, Number(box.value)) / scale }, event);
+    };
+    const box = element("input", { type: "number", min: 0, step: "any", ...more, change });
+    this.shows.push(() => document.activeElement !== box && read());
     return element("label", { class: "pl-row" }, text, box);
   }
-  checkRow(trait, text) {
+  shadesRow() {
     const { studio } = this;
-    const box = element("input", { type: "checkbox", disabled: trait === "critical" && studio.options.still, change: () => (trait === "critical" ? studio.setInput({ critical: box.checked }) : studio.set(trait, box.checked)) });
-    this.shows.push(() => (box.checked = studio.get(trait)));
-    return element("label", { class: "pl-row" }, text, box);
+    const box = element("input", { type: "checkbox", change: () => studio.set("shades", box.checked) });
+    this.shows.push(() => (box.checked = studio.get("shades")));
+    return element("label", { class: "pl-row" }, "a shade per micro-batch (s)", box);
   }
 
   // Costs of single stages
@@ -169,76 +158,19 @@ class Controls {
   stageTable(unit, scale) {
     const { studio } = this;
     const costs = ["forward", "backward_input", "backward_weight"];
-    const run = studio.runs[0];
+    const [run] = studio.picture.runs;
     const cell = (stage, which) => {
       const given = studio.get("stage_costs")[stage]?.[which] ?? null;
       const usual = Number((studio.get(costs[which]) * run.unit * scale).toPrecision(4));
       const change = (event) => {
         const values = [...(studio.get("stage_costs")[stage] ?? [null, null, null])];
         values[which] = box.value === "" ? null : Math.max(0, Number(box.value)) / scale;
-        studio.setInput({ stage_costs: { ...studio.get("stage_costs"), [stage]: values } }, event);
+        studio.answers.ask({ stage_costs: { ...studio.get("stage_costs"), [stage]: values } }, event);
       };
       const box = element("input", { type: "number", min: 0, step: "any", placeholder: usual, value: given === null ? null : Number((given * scale).toPrecision(4)), "aria-label": `${"FIW"[which]} of stage ${stage}, ${unit}`, change });
       return box;
     };
     const rows = Array.from({ length: run.num_stages }, (_, stage) => [`stage ${stage}`, ...[0, 1, 2].map((which) => cell(stage, which))]);
-    return [tableOf(`Empty: as above; ${unit}`, ["Stage", "F", "I", "W"], rows), buttonOf("Same for all", (event) => studio.setInput({ stage_costs: {} }, event))];
-  }
-}
-
-/** Plays a step: a line moves over the plots, and what is still to come is pale. */
-class Player {
-  constructor(studio) {
-    this.studio = studio;
-    this.timer = 0;
-    this.still = window.matchMedia("(prefers-reduced-motion: reduce)");
-  }
-  get longest() {
-    return Math.max(...this.studio.runs.map((run) => run.step.length_s));
-  }
-  get moments() {
-    return [...new Set([...this.studio.runs[0].actions.start, this.longest])].sort((one, other) => one - other);
-  }
-  seek(time) {
-    const { studio } = this;
-    studio.playhead = time === null ? null : Math.min(this.longest, Math.max(0, time));
-    studio.mark();
-  }
-  stepBy(sign) {
-    this.pause();
-    this.studio.release();
-    const [all, now] = [this.moments, this.studio.playhead];
-    if (now === null) return this.seek(sign > 0 ? 0 : all.at(-1));
-    return this.seek((sign > 0 ? all.find((one) => one > now) : all.findLast((one) => one < now)) ?? now);
-  }
-  toggle() {
-    if (this.timer) this.pause();
-    else this.start();
-  }
-  start() {
-    const { studio } = this;
-    studio.release();
-    studio.live.setAttribute("aria-live", "off"); // a stream of announcements helps nobody
-    const all = this.moments;
-    const longest = this.longest;
-    const from = studio.playhead === null || studio.playhead >= longest ? 0 : studio.playhead;
-    const ms = Math.min(20, Math.max(5, all.length * 0.3)) * 1000;
-    const begun = performance.now() - (from / longest) * ms;
-    const now = () => (this.still.matches ? all.find((one) => one > (studio.playhead ?? -1)) : ((performance.now() - begun) / ms) * longest);
-    const go = () => {
-      this.seek(now() ?? longest);
-      if (studio.playhead >= longest) this.pause();
-      else this.timer = this.still.matches ? setTimeout(go, 700) : requestAnimationFrame(go);
-    };
-    this.seek(from);
-    this.timer = this.still.matches ? setTimeout(go, 700) : requestAnimationFrame(go);
-    studio.controls.play.textContent = "Pause";
-  }
-  pause() {
-    cancelAnimationFrame(this.timer);
-    clearTimeout(this.timer);
-    this.timer = 0;
-    this.studio.live.setAttribute("aria-live", "polite");
-    this.studio.controls.play.textContent = "Play";
+    return [tableOf(`Empty: as above; ${unit}`, ["Stage", "F", "I", "W"], rows), buttonOf("Same for all", (event) => studio.answers.ask({ stage_costs: {} }, event))];
   }
 }

@@ -6,7 +6,7 @@ class PageModel {
     this.runs = runs; // "family|ranks|micro-batches" -> numbers and CSV
     this.blocks = blocks; // the same -> bytes of the actions
     this.reacts = {};
-    this.answer(values, {});
+    this.answer();
   }
   get(name) {
     return this.values[name];
@@ -20,11 +20,11 @@ class PageModel {
     const changed = [...(this.changed ?? [])];
     this.changed = null;
     if (changed.includes("order")) this.deliver();
-    if (changed.some((name) => this.values.options.inputs.includes(name))) this.answer(this.values, { stamp: this.values.stamp });
+    if (changed.includes("stamp")) this.answer();
     for (const name of changed) this.tell(`change:${name}`);
   }
-  tell(event, ...words) {
-    for (const react of [...(this.reacts[event] ?? [])]) react(...words);
+  tell(event) {
+    for (const react of [...(this.reacts[event] ?? [])]) react();
   }
   on(event, react) {
     (this.reacts[event] ??= []).push(react);
@@ -32,37 +32,29 @@ class PageModel {
   off(event, react) {
     this.reacts[event] = (this.reacts[event] ?? []).filter((one) => one !== react);
   }
-  keyOf(family, { num_ranks, num_microbatches }) {
-    return `${family}|${num_ranks}|${num_microbatches}`;
+  keyOf(family) {
+    return `${family}|${this.values.num_ranks}|${this.values.num_microbatches}`;
   }
-  /** What the kernel would say to these inputs. */
-  picture(inputs) {
-    const keys = [this.keyOf(inputs.family, inputs), this.keyOf(inputs.compare, inputs), "measured"];
-    const own = this.runs.measured && this.runs.measured.title === this.runs[keys[0]]?.title;
-    const shown = keys.map((key, at) => (at === 2 && !own ? undefined : this.runs[key]));
-    return { runs: shown.map((run) => run ?? null), blocks: keys.map((key, at) => (shown[at] ? this.blocks[key] : new DataView(new ArrayBuffer(0)))) };
-  }
-  answer(inputs, stamp) {
-    const { runs, blocks } = this.picture(inputs);
-    const missing = `the page has no ${inputs.family} for ${inputs.num_ranks} ranks and ${inputs.num_microbatches} micro-batches; choose another size`;
-    if (runs[0]) [this.values.actions, this.values.compared, this.values.measured] = blocks;
-    const view = runs[0] ? { runs, problem: "" } : { ...this.values.view, problem: missing };
-    this.values.view = { ...view, ...stamp, number: (this.values.view.number ?? 0) + 1 };
-    this.values.path = new DataView(new ArrayBuffer(0));
+  /** What the kernel would say: the runs at this size, and which families the page has not. */
+  answer() {
+    const { family, compare, num_ranks: ranks, num_microbatches: microbatches, options, stamp, view } = this.values;
+    const missing = {};
+    for (const { name } of options.families) {
+      if (!this.runs[this.keyOf(name)]) missing[name] = `the page has no ${name} for ${ranks} ranks and ${microbatches} micro-batches; choose another size`;
+    }
+    const problem = missing[family] ?? "";
+    const keys = [this.keyOf(family), this.keyOf(compare), "measured"];
+    const isOwn = this.values.with_run && this.runs.measured?.title === this.runs[keys[0]]?.title;
+    const runs = keys.map((key, at) => ((at < 2 || isOwn) && this.runs[key]) || null);
+    if (!problem) [this.values.actions, this.values.compared, this.values.measured] = keys.map((key, at) => (runs[at] ? this.blocks[key] : new DataView(new ArrayBuffer(0))));
+    this.values.view = { runs: problem ? view.runs : runs, problem, missing, stamp };
     this.tell("change:view");
   }
-  send({ ahead, about }) {
-    const inputs = JSON.parse(ahead ?? about);
-    const { runs, blocks } = this.picture(inputs);
-    const none = new DataView(new ArrayBuffer(0));
-    const said = about ? [{ about, run: runs[0] }] : [{ ahead, view: runs[0] && { runs, problem: "" } }, [...blocks, none]];
-    queueMicrotask(() => this.tell("msg:custom", ...said));
-  }
+  /** The schedule on screen as a file. */
   deliver() {
-    const { family, order } = this.values;
-    const { csv, file } = this.runs[this.keyOf(family, this.values)];
-    this.values.file = csv;
-    this.values.delivery = { name: `${file}.csv`, type: "text/csv", number: order.number };
+    const { order, view } = this.values;
+    this.values.file = view.runs[0].csv;
+    this.values.delivery = { name: `${view.runs[0].file}.csv`, type: "text/csv", number: order.number };
     this.tell("change:delivery");
   }
 }

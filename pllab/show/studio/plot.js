@@ -87,7 +87,6 @@ class Plot {
     clipTo(ctx, scale.left - 1, 0, scale.inner + 2, scale.height);
     this.markLit(ctx, studio.litIn(this.number));
     if (studio.playhead !== null) this.markPlayhead(ctx);
-    if (studio.brush) this.markBrush(ctx);
     ctx.restore();
   }
   veil(ctx, from, to) {
@@ -170,16 +169,6 @@ class Plot {
     ctx.fillStyle = studio.paints.look.over;
     ctx.fillRect(x - 1.5, scale.top - 5, 3, scale.height);
   }
-  markBrush(ctx) {
-    const { scale, studio } = this;
-    const [left, right] = studio.brush.map((time) => scale.x(time));
-    this.veil(ctx, scale.left - 1, left);
-    this.veil(ctx, right, scale.left + scale.inner + 1);
-    ctx.strokeStyle = studio.paints.look.ink;
-    ctx.lineWidth = 2;
-    ctx.strokeRect(left, scale.top - 3, right - left, scale.height - scale.top + 6);
-  }
-
   // Where the pointer is
   spot(event) {
     const box = this.base.getBoundingClientRect();

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pllab.schedule import Schedule, collector_paused, peak_in_flight
 from pllab.show.theme import ENGINE_LABELS, count_of
-from pllab.simulate import Costs, IdleCause, action_times, critical_steps, idle_causes, simulate
+from pllab.simulate import Costs, IdleCause, action_times, idle_causes, simulate
 from pllab.timeline import Engine, Timeline
 
 Columns = npt.NDArray[np.float64]
@@ -169,14 +169,6 @@ class Shown:
             "note": self.note,
         }
 
-    def path(self) -> npt.NDArray[np.int32]:
-        """The column numbers of the critical path's actions, in order."""
-        keys = zip(*self.columns[1:4].astype(np.int64).tolist(), strict=True)
-        place = {key: index for index, key in enumerate(keys)}
-        path = (step.span.action for step in critical_steps(self.schedule, self.timeline))
-        places = [place[action.stage, KINDS.index(action.kind), action.microbatch] for action in path]
-        return np.array(sorted(places), dtype=np.int32)
-
 
 class Screen(NamedTuple):
     """The runs on screen: the schedule, the one it is compared with, and its measured run."""
@@ -189,13 +181,12 @@ class Screen(NamedTuple):
         """The runs that are not None."""
         return [one for one in self if one is not None]
 
-    def to_bytes(self, critical: bool = False) -> list[bytes]:
-        """The actions of the three runs, as `readActions` in canvas.js reads them, and the critical path if asked for.
+    def to_bytes(self) -> list[bytes]:
+        """The actions of the three runs, as `readActions` in actions.js reads them.
 
         Numbers are float32: seven digits are enough to draw.
         """
-        blocks = [one.columns.astype("<f4").tobytes() if one else b"" for one in self]
-        return [*blocks, self.main.path().tobytes() if critical else b""]
+        return [one.columns.astype("<f4").tobytes() if one else b"" for one in self]
 
 
 @collector_paused()

@@ -2,6 +2,7 @@
 
 const LEAST_BOX_PX = 4.6; // of an ordinary forward: below, boxes have no outlines and their edges blend
 const THIN_BOX_PX = 9;
+const LEAST_MEMORY_PX = 40; // of a staircase, as long as the work above it can be read
 
 /** Seconds of an ordinary forward: half of them are shorter. */
 function forwardOf({ actions }) {
@@ -20,7 +21,7 @@ function scaleOf(width, height, em, ranks, view, forward, isFlat) {
   const bars = room < em * 1.9 || isFlat;
   const pitch = bars && room > 3 ? Math.floor(Math.min(room, em * 3)) : room;
   const gap = bars ? (pitch > 14 ? 2 : 0) : Math.round(Math.max(3, pitch * 0.08));
-  const mem = bars ? 0 : Math.round(Math.max(pitch * 0.38, pitch - gap - em * 3.6));
+  const mem = bars ? 0 : Math.round(Math.max(pitch * 0.38, pitch - gap - em * 3.6, Math.min(LEAST_MEMORY_PX, pitch - gap - em * 1.6)));
   const left = Math.round(em * (bars ? 2.6 : 3.9));
   const inner = Math.max(40, Math.floor(width - left - (bars ? em * 7.4 : 1)));
   const [from, to] = view;

@@ -21,22 +21,23 @@ from pllab.timeline import Timeline
 
 MOST_RANKS = 64
 MOST_MICROBATCHES = 512
+MOST_TRIED = 128  # ranks times micro-batches up to which every family is tried out
 MOST_HANDED_OUT = 1024  # ranks times micro-batches of a setting that a page has for every family
 
 STORIES = {  # what a family shows, in a sentence for a lecture
-    "GPipe": "All forwards, then all backwards: every rank waits for the turn of the last one, and holds all of them.",
-    "1F1B": "A backward as soon as there is one: the bubble of GPipe, but rank 0 holds only as many as ranks.",
+    "GPipe": "Look at the wedge in the middle: all forwards come first, so each rank waits for the last one's turn.",
+    "1F1B": "Look at the staircases: the bubble is GPipe's, but no rank holds more micro-batches than there are ranks.",
     "eager 1F1B": "1F1B with forwards sent earlier: slow messages hide behind them, for more micro-batches held.",
-    "interleaved 1F1B": "Two thin stages a rank: the pipeline fills in half the time, for more messages and memory.",
+    "interleaved 1F1B": "Look at both ends: with two thin stages a rank, filling and draining take half the time.",
     "breadth-first": "Two thin stages a rank, and all micro-batches pass a stage before the next one begins.",
     "ZB-H1": "The backward is cut in two: weight gradients W wait for nobody and fill the drain; memory as in 1F1B.",
-    "ZB-H2": "More forwards before the first backward fill the warm-up too; without a barrier nothing is left idle.",
+    "ZB-H2": "Look at the W's: they wait for nobody and fill the gaps; without a barrier (b) none is left.",
     "ZB-V": "Two stages a rank in a V: the last one is on rank 0, so all ranks hold the same, and W fills the corners.",
     "V-half": "The V with fewer forwards ahead: about half the memory of 1F1B.",
     "V-min": "The V with as few forwards ahead as can be: about a third of the memory of 1F1B.",
     "zero bubble search": "An order searched for these costs and this memory limit.",
 }
-TOUR = ("GPipe", "1F1B", "interleaved 1F1B", "ZB-H1", "ZB-H2")
+TOUR = ("GPipe", "1F1B", "interleaved 1F1B", "ZB-H2")  # the stops before one's own run
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,16 @@ class FamilyChoice:
 def _made(make: Callable[..., Schedule], *of: Any) -> Schedule:
     """The schedule of `make`; the latest are kept for the next change of a cost."""
     return make(*of)
+
+
+@lru_cache(maxsize=512)
+def _refusal(family: FamilyChoice, num_ranks: int, num_microbatches: int) -> str:
+    """Why a family has no schedule of these sizes, or nothing; what is searched for other costs is not asked."""
+    try:
+        family.schedule(num_ranks, num_microbatches, Costs(), None)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 FAMILIES = {
@@ -203,11 +214,6 @@ class Setting:
             "memory_limit": self.memory_limit,
         }
 
-    @property
-    def is_searched(self) -> bool:
-        """Whether one of its schedules has to be searched."""
-        return any(family.is_searched for family in (self.family, self.compare) if family)
-
     def costs_of(self, family: FamilyChoice) -> Costs:
         """The costs of a family's stages; every family costs the same in total."""
         return costs_of_stages(self.num_ranks, family.stages_per_rank, self.costs, self.profile, self.unseen)
@@ -226,6 +232,17 @@ class Setting:
         costs = self.costs_of(family)
         schedule = family.schedule(self.num_ranks, self.num_microbatches, costs, self.memory_limit)
         return Shown(family.name, schedule, costs, family.stages_per_rank)
+
+    def missing(self, families: Iterable[FamilyChoice]) -> dict[str, str]:
+        """The families that have no schedule of these sizes, each with the reason.
+
+        Example: `{"mine": "mine is for 3 ranks, 4 micro-batches and not for 4 ranks, ..."}`. Large sizes are not tried
+        out, for all schedules have to be made: there a family says so when it is chosen.
+        """
+        sizes = self.num_ranks, self.num_microbatches
+        tried = [one for one in families if one.only or (one.make and sizes[0] * sizes[1] <= MOST_TRIED)]
+        reasons = {one.name: _refusal(one, *sizes) for one in tried}
+        return {name: reason for name, reason in reasons.items() if reason}
 
     def screen(self, measured: "Measured | None") -> Screen:
         """All runs to draw; a measured run only while its schedule is on screen."""

@@ -34,13 +34,11 @@ _BOX, _HELD = 0.56, 0.3  # shares of a row
 _STEADY_MARGINS = (-0.07, 1.06)  # of the longest step, where the steps before and after begin to show
 
 
-def draw_studio(
-    screen: Screen, memory_limit: float | None = None, steady: bool = False, critical: bool = False
-) -> Figure:
+def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool = False) -> Figure:
     """Every run on screen with its numbers: idle time is hatched, work lies on it, the memory of a rank below its row.
 
     A measured run is drawn below its prediction, on the same axis. `steady` draws steps that follow each other without
-    a barrier. With `critical`, actions of the first run that are not on its critical path are pale.
+    a barrier.
     """
     runs = [one for one in (screen.main, screen.measured, screen.compared) if one]
     heights = [one.schedule.num_ranks * min(0.62, 5.0 / max(1, one.schedule.num_ranks)) for one in runs]
@@ -53,8 +51,7 @@ def draw_studio(
             top -= _HEAD_IN + height
             axes = fig.add_axes((_LEFT, top / total, _SHARE, height / total))
             _prepare(axes, one, longest, steady)
-            full = one.path() if critical and one is screen.main else None
-            _draw_actions(axes, one, height, full, steady)
+            _draw_actions(axes, one, height, steady)
             _draw_held(axes, one, most, memory_limit, steady)
             top -= _GAP_IN
         unit, scale = ("s", 1.0) if longest >= 1 else ("ms", 1e3)
@@ -62,8 +59,7 @@ def draw_studio(
         axes.xaxis.set_major_formatter(lambda time, _: f"{time * scale:g}")
         kinds = (KINDS[int(kind)] for one in runs for kind in one.columns[2])
         draw_legend(fig, kinds, len(KINDS) + 1, any(one.stages_per_rank > 1 for one in runs))
-        pale = "; pale: not on the critical path" if critical else ""
-        return figure(fig, describe_studio(screen, memory_limit, steady) + pale)
+        return figure(fig, describe_studio(screen, memory_limit, steady))
 
 
 def describe_studio(screen: Screen, memory_limit: float | None = None, steady: bool = False) -> str:
@@ -93,7 +89,7 @@ def _prepare(axes: "Axes", one: Shown, longest: float, steady: bool) -> None:
     show_rows(axes, f"{one.label}: {numbers}", one.schedule.num_ranks)
 
 
-def _draw_actions(axes: "Axes", one: Shown, height_in: float, path: "NDArray[np.int32] | None", steady: bool) -> None:
+def _draw_actions(axes: "Axes", one: Shown, height_in: float, steady: bool) -> None:
     """A slab of idle ink per rank and the work on it; the steps before and after are grey."""
     low, high = axes.get_xlim() if steady else (0.0, one.makespan)
     for rank in range(one.schedule.num_ranks):
@@ -102,22 +98,20 @@ def _draw_actions(axes: "Axes", one: Shown, height_in: float, path: "NDArray[np.
     points = _WIDTH_IN * _SHARE * 72 / (axes.get_xlim()[1] - axes.get_xlim()[0])
     widths = (columns[5] - columns[4]) * points
     edge = 0.8 if columns.shape[1] and float(np.median(widths)) > 4 else 0.0
-    full = np.ones(columns.shape[1], bool) if path is None else np.isin(np.arange(columns.shape[1]), path)
     for by in (-one.steady.length_s, one.steady.length_s) if steady else ():
-        _draw_boxes(axes, columns, np.ones_like(full), LIGHT.held, LIGHT.held_line, edge, by)
+        _draw_boxes(axes, columns, np.ones(columns.shape[1], bool), LIGHT.held, LIGHT.held_line, edge, by)
     first = first_stages(one.timeline)
     later = columns[1] > np.array([first.get(rank, 0) for rank in columns[0].astype(int)])
     for kind, is_later in ((kind, is_later) for kind in KINDS for is_later in (False, True)):
         chosen = (columns[2] == KINDS.index(kind)) & (later == is_later)
         fill, outline = LIGHT.fill_of(kind, is_later), LIGHT.outline_of(kind)
-        _draw_boxes(axes, columns, chosen & full, fill, outline, edge)
+        _draw_boxes(axes, columns, chosen, fill, outline, edge)
         if edge and kind in "FBI":
             bar = BAR_IN * one.schedule.num_ranks / height_in
-            _draw_boxes(axes, columns, chosen & full, outline, outline, 0.0, bar=bar if kind == "F" else -bar)
-        _draw_boxes(axes, columns, chosen & ~full, LIGHT.ground, LIGHT.held, edge)
+            _draw_boxes(axes, columns, chosen, outline, outline, 0.0, bar=bar if kind == "F" else -bar)
     if edge and columns.shape[1] <= _MOST_LETTERS:
-        _write_labels(axes, one, height_in, points, None if path is None else set(path.tolist()))
-        for rank in range(one.schedule.num_ranks if path is None and not steady else 0):
+        _write_labels(axes, one, height_in, points)
+        for rank in range(one.schedule.num_ranks if not steady else 0):
             write_gaps(axes, one.timeline, rank, _band(rank), (1.0, points))
 
 
@@ -145,12 +139,11 @@ def _band(rank: int) -> tuple[float, float]:
     return rank - 0.46, _BOX
 
 
-def _write_labels(axes: "Axes", one: Shown, height_in: float, points: float, path: set[int] | None) -> None:
-    """What stands on the boxes that have room for it; nothing on a pale one."""
+def _write_labels(axes: "Axes", one: Shown, height_in: float, points: float) -> None:
+    """What stands on the boxes that have room for it."""
     digits, high = digits_of(one.timeline), height_in / one.schedule.num_ranks * 72 * _BOX
-    spans = (span for rank in range(one.timeline.num_ranks) for span in one.timeline.of_rank(rank))
-    for place, span in enumerate(spans):
-        if span.action.kind != "C" and (path is None or place in path):
+    for span in one.timeline.spans:
+        if span.action.kind != "C":
             middle = (span.start + span.end) / 2, span.rank - 0.46 + _BOX / 2
             write_label(axes, middle, label_of(span, one.stages_per_rank > 1), (span.duration * points, high), digits)
 

@@ -48,15 +48,6 @@ function sayMoment(run, time) {
   return `t = ${exact(time, actions)}, ${on.filter(Boolean).length} of ${on.length} ranks busy${each}`;
 }
 
-/** How much of a selected time the ranks are idle. */
-function sayBrush(runs, steady, [from, to]) {
-  const each = runs.map((run) => {
-    const idle = (steady ? run.steadyGaps : run.gaps).reduce((all, gap) => all + Math.max(0, Math.min(to, gap.to) - Math.max(from, gap.from)), 0);
-    return `${run.name} idle ${writePercent(idle / ((to - from) * run.actions.numRanks))}`;
-  });
-  return `${exact(from, runs[0].actions)} to ${exact(to, runs[0].actions)}, ${brief(to - from)}: ${each.join(", ")}. Press z to zoom into it, Escape to let go.`;
-}
-
 /** Where the idle time of a measured run went, all of it, the largest part first. */
 function sayCauses({ engine, causes, note }) {
   const parts = causes.filter(({ share }) => share >= 5e-4).sort((one, other) => other.share - one.share);

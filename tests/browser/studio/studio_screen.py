@@ -152,22 +152,3 @@ def contrast(one, other):
 def is_near(one, other, most=3):
     """Whether two colours are the same but for rounding."""
     return all(abs(int(one[at : at + 2], 16) - int(other[at : at + 2], 16)) <= most for at in (1, 3, 5))
-
-
-QUIET = "performance.now() - window.heard > 300"
-
-
-def rest(page):
-    """Wait until nothing more comes from the kernel."""
-    page.evaluate("""() => {
-      window.heard = performance.now();
-      if (!window.model.heard) window.model.on("msg:custom", () => (window.heard = performance.now()));
-      window.model.heard = true;
-    }""")
-    page.wait_for_function(QUIET)
-
-
-HOLD_BACK = """() => {
-  const kernel = window.kernel;
-  window.kernel = (sent) => new Promise((done) => (window.let_go = () => done(kernel(sent))));
-}"""

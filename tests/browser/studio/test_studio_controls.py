@@ -10,14 +10,13 @@ from PIL import Image
 
 from pllab import show
 from pllab.schedule import Kind, Schedule, one_f_one_b
-from pllab.show.studio import bubble_studio
-from pllab.show.studio.settings import FAMILIES, TOUR
-from pllab.show.theme import LIGHT, mix, write_percent, write_seconds
+from pllab.show.studio.settings import TOUR
+from pllab.show.theme import LIGHT, write_percent, write_seconds
 from pllab.simulate import Costs, simulate
 from pllab.timeline import Span, Timeline
 from tests.browser import bench
 from tests.browser.studio.repaint import measure, measure_all
-from tests.browser.studio.studio_screen import HOLD_BACK, Plot, live_of, mount, open_drawer, rest
+from tests.browser.studio.studio_screen import Plot, live_of, mount, open_drawer
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
@@ -118,7 +117,7 @@ def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
         (drawer.get_by_role("spinbutton", name="forward F, s"), "20", ""),
     ]
     boxes += [(root.get_by_role("spinbutton", name=name, exact=True), "10", "") for name in ("Ranks", "Micro-batches")]
-    for family, (box, typed, _) in zip(TOUR, boxes, strict=True):
+    for family, (box, typed, _) in zip([*TOUR, "ZB-H1"], boxes, strict=True):
         box.focus()
         chromium_page.keyboard.press("Control+a")
         chromium_page.keyboard.type(typed[0])
@@ -134,7 +133,7 @@ def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
         chromium_page.keyboard.type(typed[1])
         expect(box).to_have_value(typed)
         chromium_page.keyboard.press("Enter")
-        rest(chromium_page)
+        chromium_page.wait_for_function("model.get('view').stamp === model.get('stamp')")
         expect(box).to_have_value(typed)
     assert (studio.memory_limit, studio.forward, studio.num_ranks, studio.num_microbatches) == (20, 20, 10, 10)
     assert studio.stage_costs["1"][0] == 30
@@ -155,13 +154,6 @@ def test_a_limit_that_is_exceeded_is_red_everywhere(chromium_page):
     assert column.index(LIGHT.over) < column.index(LIGHT.held), "what is above the limit is red"
     place = other.at(1, 12.0)
     assert LIGHT.over not in [one for one, _ in other.pixels(place.x + 1, place.y + place.box + 1, 1, place.mem)]
-    points = root.locator(".pl-point")
-    expect(points).to_have_count(len(FAMILIES) - 1)
-    line = root.locator(".pl-rail .pl-limit").bounding_box()["x"]
-    middle = "node => node.querySelector('.pl-dot').getBoundingClientRect().x + 5"
-    at = {name: root.locator(f'[data-family="{name}"]').evaluate(middle) for name in ("1F1B", "GPipe")}
-    assert at["1F1B"] < line < at["GPipe"]
-    expect(root.locator(".pl-rail .pl-red")).to_have_text("5")
     open_drawer(root).get_by_role("spinbutton", name="memory limit").fill("8")
     chromium_page.keyboard.press("Enter")
     expect(plot.rest.locator(".pl-over")).to_have_count(0)
@@ -179,8 +171,7 @@ def stopped_page(own_page):
     return own_page
 
 
-def test_keys_1_to_5_are_a_tour(stopped_page, studio):
-    """Each stop is drawn at once and stands still."""
+def test_a_stop_of_the_tour_is_drawn_at_once(stopped_page, studio):
     root = mount(stopped_page, studio)
     plot = Plot(root)
     plot.pic.focus()
@@ -238,8 +229,8 @@ def test_the_timeline_is_near_and_arrows_walk_it(chromium_page, pair):
     assert studio.selected == ""
     press("Tab")
     press("Tab")
-    focused = chromium_page.evaluate("document.activeElement.closest('.pl-rail') !== null")
-    assert focused, "the overview comes behind the plots"
+    focused = chromium_page.evaluate("document.activeElement.closest('.pl-foot') !== null")
+    assert focused, "the tour comes behind the plots"
     assert set(chromium_page.evaluate("window.passed")) <= {"Tab", "Escape"}
 
 
@@ -264,14 +255,12 @@ def test_keys_in_the_row_and_the_drawer_stay_in_the_studio(chromium_page, root, 
         press(key)
     expect(root.get_by_role("dialog")).to_be_visible()
     drawer = root.get_by_role("dialog")
-    for trait, name in (("shades", "a shade per micro-batch"), ("critical", "critical path")):
-        drawer.get_by_role("checkbox", name=name).focus()
-        press("Space")
-        chromium_page.wait_for_function("trait => model.get(trait) === true", arg=trait)
+    drawer.get_by_role("checkbox", name="a shade per micro-batch").focus()
+    press("Space")
+    chromium_page.wait_for_function("model.get('shades') === true")
     drawer.locator("summary").focus()
     press("Space")
     expect(drawer.get_by_role("spinbutton", name="F of stage 0")).to_be_visible()
-    expect(drawer.get_by_role("button", name="Play")).to_be_visible()
     press("ArrowDown")
     press("Escape")
     expect(root.get_by_role("dialog")).to_have_count(0)
@@ -279,7 +268,7 @@ def test_keys_in_the_row_and_the_drawer_stay_in_the_studio(chromium_page, root, 
     for key in ("x", "d", "a", "m", "1", "Home", "End", "ArrowDown"):
         press(key)
     assert chromium_page.evaluate("window.passed") == []
-    assert studio.shades and studio.critical
+    assert studio.shades
 
 
 def test_step_and_play_say_who_is_busy(own_page, studio):
@@ -305,141 +294,10 @@ def test_step_and_play_say_who_is_busy(own_page, studio):
     expect(live).to_contain_text("t = 2")
     own_page.keyboard.press(".")
     own_page.keyboard.press("Escape")
-    expect(live).to_contain_text("1F1B. A backward as soon as")
-
-
-def test_the_critical_path_is_lit(chromium_page, root, studio):
-    plot, drawer = Plot(root), open_drawer(root)
-    drawer.get_by_role("checkbox", name="critical path").check()
-    chromium_page.wait_for_function("model.get('path').byteLength > 0")
-    lit = mix(LIGHT.hues["B"], LIGHT.ground, LIGHT.lit)
-    assert plot.fill_at(3, 4.9, above=True) == (lit, 255)
-    assert plot.fill_at(0, 3.5, above=True)[1] < 255, "0F3 is not on the path and is paler"
-    assert studio.critical
+    expect(live).to_contain_text("1F1B. Look at the staircases")
 
 
 # The way from an input to the frame
-
-
-def test_the_next_sizes_are_drawn_before_the_kernel_answers(chromium_page, root, studio):
-    rest(chromium_page)
-    chromium_page.evaluate(HOLD_BACK)
-    plot, box = Plot(root), root.get_by_role("spinbutton", name="Ranks")
-    for ranks in (5, 6):
-        box.press("ArrowUp")
-        plot.has(f"{ranks} ranks")
-        rest(chromium_page)
-    assert studio.num_ranks == 4
-    early, numbers = plot.picture(), plot.head.inner_text()
-    for ranks in (5, 6):  # the answer for 5 comes while 6 is on screen, and changes nothing
-        chromium_page.evaluate("window.let_go()")
-        chromium_page.wait_for_function(
-            "ranks => window.model.get('view').runs[0].title.includes(`${ranks} ranks`)", arg=ranks
-        )
-        plot.has("6 ranks")
-    assert studio.num_ranks == 6
-    assert (plot.picture(), plot.head.inner_text()) == (early, numbers)
-
-
-def test_a_typed_cost_is_drawn_before_the_kernel_answers(chromium_page, root, studio):
-    """F takes 2 s, I and W 1 s: 8 + 3 turns of 4 s."""
-    cost = open_drawer(root).get_by_role("spinbutton", name="forward F, s")
-    rest(chromium_page)
-    chromium_page.evaluate(HOLD_BACK)
-    cost.fill("2")
-    cost.press("Enter")
-    expect(root.locator(".pl-rest")).to_contain_text("one step 44 s")
-    assert studio.forward == 1.0
-    chromium_page.evaluate("window.let_go()")
-    chromium_page.wait_for_function("window.model.get('view').runs[0].step.length_s === 44")
-    expect(root.locator(".pl-rest")).to_contain_text("one step 44 s")
-
-
-def test_where_the_kernel_disagrees_with_what_was_foreseen_it_is_right(chromium_page, studio, monkeypatch):
-    view_of = bubble_studio.view_of
-
-    def another(screen):
-        view = view_of(screen)
-        return view | {"runs": [view["runs"][0] | {"title": "another"}, None, None]}
-
-    monkeypatch.setattr(bubble_studio, "view_of", another)
-    root = mount(chromium_page, studio)
-    rest(chromium_page)
-    monkeypatch.undo()
-    chromium_page.evaluate(HOLD_BACK)
-    root.get_by_role("spinbutton", name="Ranks").press("ArrowUp")
-    expect(Plot(root).pic).to_have_attribute("aria-label", re.compile("^another"))
-    chromium_page.evaluate("window.let_go()")
-    Plot(root).has("5 ranks")
-
-
-def measured_by(schedule):
-    return Timeline.of(simulate(schedule).spans, "real", schedule.num_ranks)
-
-
-def test_what_was_foreseen_before_a_run_lacks_it_and_is_forgotten(chromium_page):
-    root = mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, run=measured_by))
-    rest(chromium_page)
-    cost = open_drawer(root).get_by_role("spinbutton", name="forward F, s")
-    for seconds, step in (("2", "44 s"), ("1", "33 s")):  # there and back: both pictures are kept, without a run
-        cost.fill(seconds)
-        cost.press("Enter")
-        expect(Plot(root).rest).to_contain_text(f"one step {step}")
-    chromium_page.keyboard.press("Escape")
-    root.get_by_role("button", name="Run it").click()
-    expect(root.locator(".pl-plot")).to_have_count(2)
-    rest(chromium_page)
-    chromium_page.evaluate(HOLD_BACK)
-    open_drawer(root)
-    cost.fill("2")
-    cost.press("Enter")
-    chromium_page.wait_for_function("Boolean(window.let_go)")
-    expect(root.locator(".pl-plot")).to_have_count(2)
-    chromium_page.evaluate("window.let_go()")
-    expect(Plot(root).rest).to_contain_text("one step 44 s")
-    expect(root.locator(".pl-plot")).to_have_count(2)
-
-
-@pytest.mark.parametrize("foreseen", [False, True])
-def test_what_the_kernel_refuses_is_taken_back(chromium_page, root, studio, monkeypatch, foreseen):
-    plot, box = Plot(root), root.get_by_role("spinbutton", name="Ranks")
-
-    monkeypatch.setattr(bubble_studio, "check_size", _refuse_six_ranks)
-    if foreseen:
-        box.press("ArrowUp")
-        plot.has("5 ranks")
-        rest(chromium_page)
-        box.press("ArrowUp")
-    else:
-        box.fill("6")
-        box.press("Enter")
-    expect(box).to_have_value("6")
-    chromium_page.wait_for_function("was => window.model.get('num_ranks') === was", arg=5 if foreseen else 4)
-    expect(box).to_have_value("5" if foreseen else "4")
-    plot.has("5 ranks" if foreseen else "4 ranks")
-    chromium_page.wait_for_timeout(300)
-    expect(root).not_to_have_class(re.compile("pl-waits"))
-    box.fill("7")
-    box.press("Enter")
-    plot.has("7 ranks")
-
-
-def test_a_refusal_leaves_the_box_alone_that_is_typed_in_meanwhile(chromium_page, root, monkeypatch):
-    monkeypatch.setattr(bubble_studio, "check_size", _refuse_six_ranks)
-    limit = open_drawer(root).get_by_role("spinbutton", name="memory limit")
-    ranks = root.get_by_role("spinbutton", name="Ranks")
-    ranks.fill("6")
-    ranks.press("Enter")
-    limit.focus()
-    chromium_page.keyboard.type("2")
-    chromium_page.wait_for_function("window.model.get('num_ranks') === 4")
-    expect(ranks).to_have_value("4")
-    expect(limit).to_have_value("2")
-
-
-def _refuse_six_ranks(name, value):
-    if (name, value) == ("num_ranks", 6):
-        raise ValueError("six is refused")
 
 
 def test_the_table_scrolls_by_its_keys(chromium_page, root):

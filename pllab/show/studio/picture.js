@@ -1,16 +1,21 @@
-// The plots on one axis: which times are in view, and what is pointed at or selected.
+// The plots on one axis: which times are in view, and what is pointed at or selected. It keeps no setting: those are
+// traits, which `get` reads.
 
-class Stage extends View {
-  constructor(context, widget) {
-    super(context, widget, "Timeline");
+class Picture {
+  constructor(studio) {
+    this.studio = studio;
     this.runs = [];
     this.plots = [];
-    this.path = new Int32Array();
     this.frame = null; // the times in view, or null for all
     this.pointed = null; // { run, i, microbatch, way } of an action, { run, gap } of idle time
     this.isPinned = false;
-    this.brush = null;
     this.playhead = null;
+    this.axis = element("canvas", { "aria-hidden": "true" });
+    this.foot = element("div", { class: "pl-axis" }, this.axis);
+    this.node = element("div", { class: "pl-plots" }, this.foot);
+  }
+  get(trait) {
+    return this.studio.get(trait);
   }
   get steady() {
     return Boolean(this.get("steady"));
@@ -19,30 +24,43 @@ class Stage extends View {
     return this.steady ? run.steady : run.step;
   }
 
+  // Runs and their plots
+  read(runs) {
+    this.runs = runs;
+    while (this.plots.length > runs.length) this.plots.pop().node.remove();
+    while (this.plots.length < runs.length) this.addPlot();
+    this.pointed = this.playhead = null;
+    this.isPinned = false;
+    if (this.get("selected")) this.followSelected();
+    if (this.frame && this.frame[1] > this.whole()[1]) this.frame = null;
+  }
   addPlot() {
     const plot = new Plot(this, this.plots.length);
-    const on = (name, react, how) => plot.pic.addEventListener(name, this.safely((event) => react.call(this, plot, event)), how);
+    const on = (name, react, how) => plot.pic.addEventListener(name, this.studio.safely((event) => react.call(this, plot, event)), how);
     on("pointermove", this.hover);
     on("pointerleave", () => this.isPinned || this.point(null));
     on("pointerdown", this.grab);
     on("pointerup", this.drop);
     on("wheel", this.roll, { passive: false });
     this.plots.push(plot);
-    this.pictureNode.append(plot.node);
+    this.foot.before(plot.node);
   }
 
   // Drawing
+  measure() {
+    this.em = parseFloat(getComputedStyle(this.node).fontSize);
+  }
   draw() {
     for (const plot of this.plots) plot.draw();
     if (this.plots[0].scale) drawAxis(this.axis, this.plots[0].scale, this.paints);
   }
   mark() {
     for (const plot of this.plots) plot.mark();
-    this.say();
+    this.studio.tell();
   }
   memoryNow() {
     const limit = this.get("memory_limit");
-    return { steady: this.steady, limit, most: mostHeld(this.runs, limit), share: this.options.share };
+    return { steady: this.steady, limit, most: mostHeld(this.runs, limit), share: this.get("options").share };
   }
   whole() {
     return wholeOf(this.runs, this.steady);
@@ -69,27 +87,29 @@ class Stage extends View {
       for (let i = 0; i < actions.count; i += 1) if (actions.microbatch[i] === this.pointed.microbatch) lit.add(i);
       return lit;
     }
-    if (this.pointed?.run === number) {
-      const { i, rank } = this.pointed.gap;
-      const isLast = i === actions.first[rank + 1];
-      return new Set(isLast ? [] : [i, links.sender(i)].filter((one) => one !== undefined));
-    }
-    return number === 0 && this.get("critical") && this.path.length ? new Set(this.path) : null;
+    if (this.pointed?.run !== number) return null;
+    const { i, rank } = this.pointed.gap;
+    const isLast = i === actions.first[rank + 1];
+    return new Set(isLast ? [] : [i, links.sender(i)].filter((one) => one !== undefined));
   }
+  /** Let go of what is pointed at and of the moment that is played; true if there was anything. */
   release() {
+    const isHeld = this.pointed !== null || this.playhead !== null;
+    this.studio.foot.pause();
     this.isPinned = false;
-    this.pointed = this.brush = null;
-    if (this.get("selected")) this.set("selected", "");
+    this.pointed = this.playhead = null;
+    if (this.get("selected")) this.studio.set("selected", "");
     this.mark();
+    return isHeld;
   }
   pin(number, i) {
     this.isPinned = true;
     this.pointAt(number, i);
-    if (this.frame) {
-      const { start, end } = this.runs[number].actions;
-      if (start[i] < this.frame[0] || end[i] > this.frame[1]) this.pan((start[i] - (this.frame[0] + this.frame[1]) / 2) / (this.frame[1] - this.frame[0]));
+    const { start, end } = this.runs[number].actions;
+    if (this.frame && (start[i] < this.frame[0] || end[i] > this.frame[1])) {
+      this.pan((start[i] - (this.frame[0] + this.frame[1]) / 2) / (this.frame[1] - this.frame[0]));
     }
-    if (number === 0) this.set("selected", labelOf(this.runs[0].actions, i, true));
+    if (number === 0) this.studio.set("selected", labelOf(this.runs[0].actions, i, true));
   }
   followSelected() {
     const { actions } = this.runs[0];
@@ -100,39 +120,39 @@ class Stage extends View {
     this.isPinned = true;
     return this.pointAt(0, i);
   }
+  /** Arrow keys: along a rank, from rank to rank, and from plot to plot. */
+  walk(number, ranks, along) {
+    const { actions } = this.runs[number];
+    const now = this.pointed?.way && this.pointed.run === number ? this.pointed.i : null;
+    if (!actions.count) return;
+    if (now === null) return this.pin(number, 0);
+    const rank = actions.rank[now];
+    if (along) return this.pin(number, Math.min(actions.first[rank + 1] - 1, Math.max(actions.first[rank], now + along)));
+    const goal = rank + ranks;
+    if (goal < 0 || goal >= actions.numRanks) return this.plots[number + ranks]?.pic.focus();
+    const middle = (actions.start[now] + actions.end[now]) / 2;
+    return this.pin(number, Math.max(actions.first[goal], lastStarted(actions, goal, middle)));
+  }
 
-  // Mouse: pointing follows, a click keeps, a drag selects times or moves what is zoomed
+  // Mouse: pointing follows, a click keeps, a drag moves what is zoomed
   hover(plot, event) {
     if (this.held) return this.drag(plot, event);
-    if (this.isPinned || this.player.timer) return null;
+    if (this.isPinned || this.playhead !== null) return null;
     const { found } = plot.spot(event);
     if (found?.i === undefined || found.rank !== undefined) return this.point(found ? { run: plot.number, gap: found } : null);
     return this.pointAt(plot.number, found.i);
   }
   grab(plot, event) {
     if (event.button) return;
-    const { time } = plot.spot(event);
-    this.held = { x: event.clientX, time, frame: event.shiftKey ? null : this.frame, moved: false };
+    this.held = { x: event.clientX, frame: this.frame, moved: false };
     try {
       plot.pic.setPointerCapture(event.pointerId);
     } catch { /* the pointer is gone already */ }
   }
   drag(plot, event) {
-    const { held } = this;
-    held.moved ||= Math.abs(event.clientX - held.x) >= 4;
-    if (!held.moved) return;
-    if (held.frame) {
-      const by = (held.x - event.clientX) / plot.scale.perSecond;
-      this.look(held.frame.map((time) => time + by));
-      return;
-    }
-    const [from, to] = this.windowNow();
-    const within = (time) => Math.min(to, Math.max(from, time));
-    const times = [within(held.time), within(plot.spot(event).time)];
-    this.pointed = null;
-    this.isPinned = false;
-    this.brush = [Math.min(...times), Math.max(...times)];
-    this.mark();
+    const by = this.held.x - event.clientX;
+    this.held.moved ||= Math.abs(by) >= 4;
+    if (this.held.moved && this.held.frame) this.look(this.held.frame.map((time) => time + by / plot.scale.perSecond));
   }
   drop(plot, event) {
     const { held } = this;
@@ -149,9 +169,8 @@ class Stage extends View {
     }
   }
   roll(plot, event) {
-    const isFilled = document.fullscreenElement === this.root;
     const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
-    if (!event.ctrlKey && !isFilled && !(this.frame && sideways)) return; // the notebook scrolls
+    if (!event.ctrlKey && !this.studio.isLarge && !(this.frame && sideways)) return; // the notebook scrolls
     event.preventDefault();
     if (sideways && !event.ctrlKey) this.pan(sideways / plot.scale.inner);
     else this.zoom(Math.exp(event.deltaY / 300), plot.spot(event).time);
@@ -165,7 +184,7 @@ class Stage extends View {
     const from = to && Math.min(whole[1] - size, Math.max(whole[0], to[0]));
     this.frame = !to || size >= all * 0.999 ? null : [from, from + size];
     this.draw();
-    this.say();
+    this.studio.tell();
   }
   zoom(factor, anchor) {
     const [from, to] = this.windowNow();
@@ -175,23 +194,6 @@ class Stage extends View {
   }
   pan(share) {
     if (this.frame) this.look(this.frame.map((time) => time + share * (this.frame[1] - this.frame[0])));
-  }
-  zoomToBrush() {
-    const brush = this.brush;
-    this.brush = null;
-    if (brush) this.look(brush);
-  }
-  walk(number, ranks, along) {
-    const { actions } = this.runs[number];
-    const now = this.pointed?.way && this.pointed.run === number ? this.pointed.i : null;
-    if (!actions.count) return;
-    if (now === null) return this.pin(number, 0);
-    const rank = actions.rank[now];
-    if (along) return this.pin(number, Math.min(actions.first[rank + 1] - 1, Math.max(actions.first[rank], now + along)));
-    const goal = rank + ranks;
-    if (goal < 0 || goal >= actions.numRanks) return this.plots[number + ranks]?.pic.focus();
-    const middle = (actions.start[now] + actions.end[now]) / 2;
-    return this.pin(number, Math.max(actions.first[goal], lastStarted(actions, goal, middle)));
   }
 }
 
