@@ -91,10 +91,10 @@ class Look:
 
     def in_the_dark(self) -> "Look":
         """The same with every colour turned over."""
-        colours = {name: turned_over(one) for name, one in vars(self).items() if isinstance(one, str)}
-        hues = {kind: turned_over(one) for kind, one in self.hues.items()}
-        outlines = {kind: turned_over(one) for kind, one in self.outlines.items()}
-        return replace(self, **colours, hues=hues, outlines=outlines)
+        turned: dict[str, Any] = {name: turned_over(one) for name, one in vars(self).items() if isinstance(one, str)}
+        for name, colours in (("hues", self.hues), ("outlines", self.outlines)):
+            turned[name] = {kind: turned_over(one) for kind, one in colours.items()}
+        return replace(self, **turned)
 
 
 LIGHT = Look(
