@@ -118,7 +118,7 @@ def test_the_projector_enlarges_and_a_narrow_page_fits(chromium_page, root):
     small = rank.bounding_box()["height"]
     button.click()
     assert rank.bounding_box()["height"] > 1.4 * small
-    chromium_page.set_viewport_size({"width": 260, "height": 700})
+    chromium_page.set_viewport_size({"width": 250, "height": 700})
     chromium_page.wait_for_function("document.querySelector('.pl-ring-picture svg').clientWidth < 230")
     box, inside = root.locator("svg").bounding_box(), root.locator(".pl-ring-name").nth(1).bounding_box()
     assert inside["x"] + inside["width"] <= box["x"] + box["width"]
