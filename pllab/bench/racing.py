@@ -18,6 +18,7 @@ from pllab import comm
 from pllab.bench.entrants import Entrant, Track
 from pllab.bench.measure import Comparison, check_rounds, check_same_losses, compare, speedup
 from pllab.show import Figure, Race, chart, figure
+from pllab.show.boxes import IDLE
 from pllab.show.theme import LIGHT
 
 NUM_DEVICES = 2
@@ -154,7 +155,7 @@ class RaceResult:
             fill, outline = LIGHT.fill_of, LIGHT.outline_of
             axes.barh(names, same, 0.6, color=fill("F"), edgecolor=outline("F"), label="as much work as one lane")
             axes.barh(names, more, 0.6, same, color=fill("B"), edgecolor=outline("B"), label="more work")
-            axes.barh(names, idle, 0.6, work, color=LIGHT.idle, edgecolor=LIGHT.idle, label="idle")
+            axes.barh(names, idle, 0.6, work, label="idle", **IDLE)
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=3)
             bars = zip(self.names, work[::-1], idle[::-1], strict=True)
             words = "; ".join(f"{name} {done:.2f} busy and {rest:.2f} idle" for name, done, rest in bars)

@@ -12,10 +12,12 @@ from typing import Any
 
 from pllab.lesson.course import read_course, table_of_lessons
 from pllab.show import BubbleStudio
+from pllab.show.theme import IN_THE_DARK
 
 HAND_OUT = "studio.html"
 
-# nbconvert's own page, without the scripts that it takes from the network, in the scheme that the browser asks for
+# nbconvert's own page, without the scripts that it takes from the network, in the scheme that the browser asks for;
+# the page calls itself light in either, so figures are turned over here
 _PAGE = """{% extends "lab/index.html.j2" %}
 {% block html_head_js %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
@@ -25,9 +27,10 @@ _PAGE = """{% extends "lab/index.html.j2" %}
 <style>
 :root { color-scheme: light dark; }
 body { max-width: 64rem; margin: auto; }
+@media (prefers-color-scheme: dark) { .pl-figure { filter: IN_THE_DARK; } }
 </style>
 {% endblock %}
-"""
+""".replace("IN_THE_DARK", IN_THE_DARK)
 _INDEX = """# pllab, the parallel-training lab
 
 **[Open the bubble studio]({hand_out})**: pipeline schedules to play with. The keys 1 to 4 tour the families, and b

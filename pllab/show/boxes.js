@@ -29,7 +29,7 @@ function labelThatFits(label, width, height, size, digits) {
 
 /** The slab of idle time as an SVG pattern. */
 function idlePattern(id) {
-  const ground = shape("rect", { width: 9, height: 9, style: "fill: var(--look-idle)" });
-  const stripe = shape("path", { d: "M-2 2L2 -2M0 9L9 0M7 11L11 7", style: "stroke: var(--look-idle_stripe)" });
-  return shape("pattern", { id, width: 9, height: 9, patternUnits: "userSpaceOnUse" }, ground, stripe);
+  const ground = shape("rect", { width: 10, height: 10, style: "fill: var(--look-idle)" });
+  const stripe = shape("path", { d: "M-2 2L2 -2M0 10L10 0M8 12L12 8", style: "stroke: var(--look-idle_stripe); stroke-width: 1.4" });
+  return shape("pattern", { id, width: 10, height: 10, patternUnits: "userSpaceOnUse" }, ground, stripe);
 }

@@ -19,7 +19,9 @@ _LINE_PT = 0.72  # an outline of one pixel
 _LETTER_PT = 0.66  # width of a letter for each point of its size, rounded up
 _SMALL_PT = 8.0  # 11 pixels at 100 dots per inch, the smallest that reads well
 
+IDLE: dict[str, Any] = {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle_stripe, "hatch": "///", "linewidth": 0}
 Range = tuple[float, float]  # start and length
+Band = tuple[float, float]  # top and height
 
 
 def first_stages(timeline: Timeline) -> dict[int, int]:
@@ -30,19 +32,30 @@ def first_stages(timeline: Timeline) -> dict[int, int]:
     return stages
 
 
-def draw_idle(axes: "Axes", run: Range, band: Range) -> None:
+def draw_idle(axes: "Axes", run: Range, band: Band) -> None:
     """A slab of idle time, which work then covers."""
-    slab: dict[str, Any] = {"facecolor": LIGHT.idle, "edgecolor": LIGHT.idle_stripe, "hatch": "//", "linewidth": 0}
-    axes.broken_barh([run], band, **slab)
+    axes.broken_barh([run], band, **IDLE)
 
 
-def draw_work(axes: "Axes", run: Range, band: Range, kind: str, *, is_later: bool = False, bar: float = 0.0) -> None:
+def draw_work(axes: "Axes", run: Range, band: Band, kind: str, *, is_later: bool = False, bar: float = 0.0) -> None:
     """A box of work in an axes whose rows grow downwards; `bar` is the height of the bar in its units."""
     line = LIGHT.outline_of(kind)
     axes.broken_barh([run], band, facecolor=LIGHT.fill_of(kind, is_later), edgecolor=line, linewidth=_LINE_PT)
     top = {"F": band[0], "B": band[0] + band[1] - bar, "I": band[0] + band[1] - bar}.get(kind)
     if top is not None:
         axes.broken_barh([run], (top, bar), facecolor=line, linewidth=0)
+
+
+def draw_held(axes: "Axes", times: Sequence[float], tops: Sequence[float], floor: float, limit: float | None) -> None:
+    """What a rank holds, a staircase on a floor in an axes whose rows grow downwards; above the limit it is red."""
+    look: dict[str, Any] = {"facecolor": LIGHT.held, "edgecolor": LIGHT.held_line, "linewidth": _LINE_PT}
+    axes.fill_between(times, floor, tops, step="post", **look)
+    if limit is None:
+        return
+    over = [min(top, limit) for top in tops]
+    axes.fill_between(times, limit, over, step="post", facecolor=LIGHT.over, linewidth=0)
+    opacity = 1.0 if min(over) < limit else 0.5
+    axes.hlines(limit, times[0], times[-1], color=LIGHT.over, linestyle=":", linewidth=1.0, alpha=opacity)
 
 
 def write_idle(axes: "Axes", run: Range, middle: float, words: str, width_pt: float) -> None:
@@ -85,7 +98,7 @@ def label_of(span: Span, with_stage: bool) -> str:
     return f"{stage}{span.action.kind}{span.action.microbatch}"
 
 
-def write_gaps(axes: "Axes", timeline: Timeline, rank: int, band: Range, scale: tuple[float, float]) -> None:
+def write_gaps(axes: "Axes", timeline: Timeline, rank: int, band: Band, scale: tuple[float, float]) -> None:
     """Say how long a rank idles, on each slab that has room; `scale` is axis units and points for each second."""
     per_second, points = scale
     for start, length in timeline.idle_times(rank):
@@ -101,7 +114,7 @@ def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int, has_late
     shown = [_swatch(letter, f"{letter}  {name_of(letter)}") for letter in letters]
     if has_later:
         shown.append(_swatch(letters[0], "later stage of its rank", is_later=True))
-    idle = Patch(facecolor=LIGHT.idle, edgecolor=LIGHT.idle_stripe, hatch="//", linewidth=0, label="idle")
+    idle = Patch(**IDLE, label="idle")
     handles = [*shown, idle]
     columns = min(len(handles), most_columns)
     by_kind = {handle: _with_bar(handle) for handle in shown}

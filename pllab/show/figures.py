@@ -1,7 +1,8 @@
 """Figures that everybody can read: a picture and a sentence that says the same.
 
 JupyterLab drops the text alternative of a PNG output, so a figure is handed over as HTML with its own `alt`.
-It sits on a light panel of its own and therefore reads the same in a light and in a dark notebook.
+It sits on a light panel of its own, which JupyterLab's dark theme turns over; where the rule for that is taken away, as
+on GitHub and in a notebook that is not trusted, the panel stays light.
 """
 
 import base64
@@ -14,14 +15,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.theme import LIGHT, PANEL, matplotlib_style, mix
+from pllab.show.theme import IN_THE_DARK, INK, LIGHT, PANEL, matplotlib_style, mix
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import and `import pllab.show` should not
     import matplotlib.figure
     from matplotlib.axes import Axes
 
 DPI = 100
-_PANEL_STYLE = f"margin:0;background:{PANEL};color:#1f1f1f;padding:12px;border-radius:8px;display:inline-block"
+_PANEL_STYLE = f"margin:0;background:{PANEL};color:{INK};padding:12px;border-radius:8px;display:inline-block"
+_DARK_RULE = f"<style>[data-jp-theme-light=false] .pl-figure{{filter:{IN_THE_DARK}}}</style>"
 
 
 class Figure:
@@ -64,7 +66,7 @@ class Figure:
         data = base64.b64encode(self.png).decode()
         image = f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}" style="max-width:100%">'
         caption = f"<figcaption>{html.escape(self.caption)}</figcaption>" if self.caption else ""
-        return f'<figure style="{_PANEL_STYLE}">{image}{caption}</figure>'
+        return f'<figure class="pl-figure" style="{_PANEL_STYLE}">{image}{caption}{_DARK_RULE}</figure>'
 
     def __repr__(self) -> str:
         return self.alt

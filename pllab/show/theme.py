@@ -1,13 +1,14 @@
 """How everything drawn looks: one palette, one set of letters and marks, one way to write a number.
 
 Idle time is the figure: it alone wears the strong ink, and work lies on it in tints with outlines. The hues are Okabe
-and Ito's, which colour-blind readers can tell apart; a letter says the same again, and a bar on top of a forward and
-at the foot of a backward. The widgets get this table as JSON, so it is written once.
+and Ito's, and a violet for the backward of the inputs: colour-blind readers tell them apart, a letter says the same
+again, and so does a bar on top of a forward and at the foot of a backward. The dark theme is the light one turned over
+in lightness. The widgets get this table as JSON, so it is written once.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 NAMES = {
@@ -22,7 +23,7 @@ NAMES = {
 _HUES = {
     "F": "#0072B2",
     "B": "#E69F00",
-    "I": "#E69F00",
+    "I": "#E88CFF",
     "W": "#009E73",
     "C": "#56B4E9",
     "U": "#CC79A7",
@@ -34,9 +35,22 @@ PANEL = "#FFFFFF"
 
 
 def mix(colour: str, ground: str, share: float) -> str:
-    """A colour laid thinly on a ground: `mix("#000000", "#FFFFFF", 0.25)` -> `"#BFBFBF"`."""
+    """A colour laid thinly on a ground: `mix("#000000", "#FFFFFF", 0.25)` -> `"#BFBFBF"`, rounded as in a browser."""
     pairs = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
-    return "#" + "".join(f"{round(share * one + (1 - share) * other):02X}" for one, other in pairs)
+    return "#" + "".join(f"{int(share * one + (1 - share) * other + 0.5):02X}" for one, other in pairs)
+
+
+def turned_over(colour: str) -> str:
+    """A colour as light as it was dark, of the same hue: `"#FFFFFF"` -> `"#000000"`, `"#E69F00"` -> `"#A05900"`.
+
+    A browser does the same by `IN_THE_DARK`. Source: `hue-rotate` in Filter Effects of the W3C, at 180 degrees.
+    """
+    channels = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    lightness = sum(weight * one for weight, one in zip((0.213, 0.715, 0.072), channels, strict=True))
+    return "#" + "".join(f"{round(min(255.0, max(0.0, one + 255 - 2 * lightness))):02X}" for one in channels)
+
+
+IN_THE_DARK = "invert(1) hue-rotate(180deg)"
 
 
 @dataclass(frozen=True)
@@ -62,8 +76,8 @@ class Look:
     over_text: str
     hues: Mapping[str, str]
     outlines: Mapping[str, str]
-    strong: float
-    pale: float
+    strong: float = 0.55
+    pale: float = 0.28
     lit: float = 0.8
     lit_pale: float = 0.45
 
@@ -75,39 +89,29 @@ class Look:
         """The outline of a kind's boxes; an unknown letter is drawn as illegal."""
         return self.outlines.get(kind, self.over)
 
+    def in_the_dark(self) -> "Look":
+        """The same with every colour turned over."""
+        turned: dict[str, Any] = {name: turned_over(one) for name, one in vars(self).items() if isinstance(one, str)}
+        for name, colours in (("hues", self.hues), ("outlines", self.outlines)):
+            turned[name] = {kind: turned_over(one) for kind, one in colours.items()}
+        return replace(self, **turned)
+
 
 LIGHT = Look(
     ground="#FFFFFF",
     ink="#10181E",
     soft="#595959",
-    idle="#2E3035",
-    idle_stripe="#464950",
+    idle="#1B1D22",
+    idle_stripe="#50545C",
     on_idle="#FFFFFF",
     held="#D0D4DA",
     held_line="#6C727B",
     over="#D55E00",
     over_text="#A13C00",
     hues=_HUES,
-    outlines=dict(F="#00649F", B="#946300", I="#946300", W="#007355", C="#1C6C9C", U="#8F3F6B", R="#6B6400"),
-    strong=0.44,
-    pale=0.17,
+    outlines=dict(F="#00649F", B="#946300", I="#8A2F9E", W="#007355", C="#1C6C9C", U="#8F3F6B", R="#6B6400"),
 )
-DARK = Look(
-    ground="#212121",
-    ink="#F4F4F4",
-    soft="#B4B4B4",
-    idle="#E6E3DA",
-    idle_stripe="#CBC7BB",
-    on_idle="#141414",
-    held="#4B4F55",
-    held_line="#A3A8B0",
-    over="#FF8A4C",
-    over_text="#FFAC80",
-    hues=_HUES | {"F": "#1F86C7", "W": "#00A578", "C": "#3E8FC0", "U": "#B5628F", "R": "#A39A1E"},
-    outlines=dict(F="#5AB4EA", B="#F0B53C", I="#F0B53C", W="#35C99D", C="#8FD0F5", U="#E7A8CB", R="#F0E442"),
-    strong=0.5,
-    pale=0.22,
-)
+DARK = LIGHT.in_the_dark()
 
 ENGINE_LABELS = {"real": "real", "emulated": "emulated (sleep)", "simulated": "simulated"}
 
@@ -128,7 +132,7 @@ def matplotlib_style() -> dict[Any, Any]:
         "font.family": "DejaVu Sans",
         "font.size": 11.0,
         "text.hinting": "no_hinting",  # hinted, the bold grows serifs at this size
-        "hatch.linewidth": 0.8,
+        "hatch.linewidth": 1.0,
         "axes.edgecolor": INK,
         "axes.labelcolor": INK,
         "text.color": INK,
@@ -153,8 +157,9 @@ def write_seconds(seconds: float) -> str:
 
 
 def write_percent(share: float) -> str:
-    """A share as a percentage with one decimal: `0.1176` -> `"11.8 %"`."""
-    return f"{share * 100:.1f} %"
+    """A share as a percentage with one decimal: `0.1176` -> `"11.8 %"`, `0.0002` -> `"0 %"`."""
+    tenths = round(share * 1000)
+    return f"{tenths / 10:.1f} %" if tenths else "0 %"
 
 
 def count_of(number: float, noun: str) -> str:

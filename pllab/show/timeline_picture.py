@@ -137,13 +137,8 @@ class _Rows:
 
 def _draw_one(axes: "Axes", timeline: Timeline, name: str, clock: _TimeAxis) -> None:
     """One timeline into its panel: label, a slab for each rank, and the spans on top."""
-    axes.set_title(_label(timeline, name), loc="left", fontsize=11.5, fontweight="bold", pad=5)
+    show_rows(axes, _label(timeline, name), timeline.num_ranks)
     axes.set_xlim(0, clock.longest)
-    axes.set_ylim(timeline.num_ranks - 0.5, -0.5)
-    axes.set_yticks(range(timeline.num_ranks), [f"rank {rank}" for rank in range(timeline.num_ranks)])
-    axes.tick_params(length=0)
-    axes.set_xticks([])
-    axes.spines[:].set_visible(False)
     rows = _Rows.of(timeline)
     for rank in range(timeline.num_ranks):
         band = _band(rank, "", rows.wired)
@@ -177,6 +172,17 @@ def _draw_span(axes: "Axes", span: Span, free_s: float, clock: _TimeAxis, rows: 
     middle = start + free_s * clock.per_second / 2, band[0] + band[1] / 2
     room = clock.points(free_s), band[1] * row_in * 72
     write_label(axes, middle, label_of(span, rows.staged), room, rows.digits)
+
+
+def show_rows(axes: "Axes", title: str, num_ranks: int) -> None:
+    """A title, and a row of height 1 for each rank from the top down, with the names that there is room for."""
+    axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold", pad=5)
+    axes.set_ylim(num_ranks - 0.5, -0.5)
+    ranks = range(0, num_ranks, max(1, num_ranks // 16))
+    axes.set_yticks(list(ranks), [f"rank {rank}" for rank in ranks], fontsize=11 if num_ranks <= 12 else 8)
+    axes.tick_params(length=0)
+    axes.set_xticks([])
+    axes.spines[:].set_visible(False)
 
 
 def show_time_axis(axes: "Axes", unit: str) -> None:

@@ -278,7 +278,7 @@ def test_an_illegal_order_shows_its_sentence_and_a_dashed_edge(page, root, edito
     edge = root.locator('[data-edge="1F0-1B0"]')
     expect(edge).to_have_count(1)
     is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    over = "rgb(255, 138, 76)" if is_dark else "rgb(213, 94, 0)"  # of theme.DARK and theme.LIGHT
+    over = "rgb(243, 124, 30)" if is_dark else "rgb(213, 94, 0)"  # of theme.DARK and theme.LIGHT
     assert edge.evaluate("n => getComputedStyle(n).stroke") == over
     assert edge.evaluate("n => getComputedStyle(n).strokeDasharray") != "none"
     drawn, waiting, needed = edge.bounding_box(), block(root, "1B0").bounding_box(), block(root, "1F0").bounding_box()
@@ -388,7 +388,7 @@ def test_later_stages_are_pale_and_idle_time_is_the_darkest_of_all(page):
     assert bars == {"0F0": ["3px", "1px"], "0B0": ["1px", "3px"]}
     page.emulate_media(color_scheme="dark", reduced_motion="reduce")
     page.wait_for_function(
-        "getComputedStyle(document.querySelector('.pl-widget')).getPropertyValue('--look-ground') === '#212121'"
+        "getComputedStyle(document.querySelector('.pl-widget')).getPropertyValue('--look-ground') === '#000000'"
     )
     dark = bench.brightness(block(root, "0F0").evaluate(FILL))
     assert dark < fills["0F0"] - 50

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pllab.lesson.site import HAND_OUT, write_site
+from pllab.show.theme import IN_THE_DARK
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
@@ -52,3 +53,18 @@ def test_a_lesson_says_its_title_and_shows_its_outputs(chromium_page, site):
     chromium_page.goto((site / "08_clock_cycles.html").as_uri())
     assert chromium_page.title() == "08 The clock: bubbles and GPipe"
     assert chromium_page.get_by_role("img", name=re.compile("63.6 %")).count() > 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_figure_follows_the_scheme_of_the_browser(chromium_page, site, scheme):
+    chromium_page.emulate_media(color_scheme=scheme)
+    chromium_page.goto((site / "08_clock_cycles.html").as_uri())
+    page = site / "one_figure.html"  # the committed outputs may be older than the rule
+    rules = "".join(re.findall(r"<style.*?</style>", chromium_page.content(), re.DOTALL))
+    page.write_text(f'<body data-jp-theme-light="true">{rules}<figure class="pl-figure"></figure>', encoding="utf-8")
+    try:
+        chromium_page.goto(page.as_uri())
+        seen = chromium_page.locator(".pl-figure").evaluate("node => getComputedStyle(node).filter")
+    finally:
+        page.unlink()
+    assert seen == {"light": "none", "dark": IN_THE_DARK}[scheme]

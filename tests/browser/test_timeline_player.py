@@ -43,12 +43,12 @@ def test_the_player_is_drawn(player):
 def test_idle_time_stands_out_and_says_how_long_in_both_themes(chromium_page, player):
     expect(player.locator(".pl-gap")).to_have_text(["idle 100 ms", "idle 100 ms"])
     fill = "node => getComputedStyle(node).fill"
-    for scheme, ground, is_strong in (("light", "#FFFFFF", (50, 90)), ("dark", "#212121", (220, 80))):
+    for scheme, ground, is_strong in (("light", "#FFFFFF", (29, 130)), ("dark", "#000000", (226, 130))):
         chromium_page.emulate_media(color_scheme=scheme)
         chromium_page.wait_for_function(f"document.querySelector('.pl-player').style.cssText.includes('{ground}')")
         slab = bench.brightness(player.locator("pattern rect").first.evaluate(fill))
         work = bench.brightness(player.get_by_role("gridcell").first.locator(".pl-box").evaluate(fill))
-        assert abs(slab - is_strong[0]) < 20 and abs(slab - work) > is_strong[1]
+        assert abs(slab - is_strong[0]) < 2 and abs(slab - work) > is_strong[1]
     assert player.get_by_role("gridcell").first.locator(".pl-foot").count() == 1
 
 

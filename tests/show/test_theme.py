@@ -1,5 +1,8 @@
 """The palette is readable: contrast as WCAG 2 defines it, computed here and not believed."""
 
+from itertools import combinations
+
+import numpy as np
 import pytest
 
 from pllab.schedule import Kind
@@ -12,16 +15,45 @@ from pllab.show.theme import (
     name_of,
     round_step,
     ticks_of,
+    turned_over,
     write_number,
     write_percent,
     write_seconds,
 )
 
 
-def luminance(colour):
+def linear(colour):
     channels = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels]
+
+
+def luminance(colour):
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear(colour), strict=True))
+
+
+# Machado, Oliveira and Fernandes 2009: deuteranopia, the whole of it; and Ottosson 2020: OKLab
+DEUTERANOPIA = np.array(
+    [(0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)]
+)
+TO_CONES = np.array(
+    [(0.41222147, 0.53633254, 0.05144599), (0.21190350, 0.68069955, 0.10739696), (0.08830246, 0.28171884, 0.62997870)]
+)
+TO_OKLAB = np.array(
+    [
+        (0.21045426, 0.79361779, -0.00407205),
+        (1.97799850, -2.42859221, 0.45059371),
+        (0.02590404, 0.78277177, -0.80867577),
+    ]
+)
+
+
+def oklab(colour, sight):
+    return TO_OKLAB @ np.cbrt(TO_CONES @ np.clip(sight @ linear(colour), 0, 1))
+
+
+def distance(one, other, sight):
+    """Between two colours as an eye sees them; 0.02 is just seen, and black is 1 from white."""
+    return float(np.linalg.norm(oklab(one, sight) - oklab(other, sight)))
 
 
 def contrast(one, other):
@@ -48,6 +80,32 @@ def test_every_mark_stands_out_from_its_ground_by_its_outline_and_words_can_be_r
     assert min(contrast(look.on_idle, one) for one in (look.idle, look.idle_stripe)) >= 4.5
 
 
+def test_distance_on_known_colours():
+    assert oklab("#FFFFFF", np.eye(3)) == pytest.approx([1, 0, 0], abs=1e-5)
+    assert oklab("#FF0000", np.eye(3)) == pytest.approx([0.628, 0.225, 0.126], abs=1e-3)  # of Ottosson's table
+    red, green = "#B04030", "#707030"  # told apart by most, and by a deuteranope not
+    assert distance(red, green, np.eye(3)) > 3 * distance(red, green, DEUTERANOPIA)
+
+
+@pytest.mark.parametrize("sight", [np.eye(3), DEUTERANOPIA], ids=["usual", "deuteranopia"])
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+def test_what_a_pipeline_does_is_told_apart_without_reading(look, sight):
+    """Forward, backward, its two halves, and idle time, as they are drawn; the paler stages at less than half of it."""
+    for is_later, least in ((False, 0.09), (True, 0.04)):
+        fills = [*(look.fill_of(kind, is_later) for kind in "FBIW"), look.idle, look.idle_stripe]
+        between = {pair: distance(*pair, sight) for pair in combinations(fills, 2)}
+        assert min(between.values()) >= least, between
+    assert min(distance(look.fill_of(kind), look.fill_of(kind, True), sight) for kind in "FBIW") >= 0.04
+
+
+def test_the_dark_theme_is_the_light_one_turned_over():
+    assert [turned_over(one) for one in ("#FFFFFF", "#000000", "#808080")] == ["#000000", "#FFFFFF", "#7F7F7F"]
+    assert contrast(DARK.idle, DARK.ground) == pytest.approx(contrast(LIGHT.idle, LIGHT.ground), rel=0.05)
+    for kind in NAMES:  # a tint of a hue turned over is the tint turned over, but for roundings
+        one, other = (bytes.fromhex(tint[1:]) for tint in (DARK.fill_of(kind), turned_over(LIGHT.fill_of(kind))))
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) <= 1
+
+
 def test_a_mixture_is_a_share_of_each_channel():
     assert mix("#FF8000", "#0000FF", 0.5) == "#804080"
     assert mix("#123456", "#FFFFFF", 1) == "#123456"
@@ -56,8 +114,7 @@ def test_a_mixture_is_a_share_of_each_channel():
 @pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
 def test_every_kind_has_a_name_and_no_two_look_alike(look):
     assert set(NAMES) == set(look.hues) == set(look.outlines) == {str(kind) for kind in Kind}
-    tints = [look.fill_of(kind) for kind in NAMES if kind != "I"]  # as B, but for its letter
-    assert len({*tints, look.idle}) == len(NAMES)
+    assert len({*map(look.fill_of, NAMES), look.idle}) == len(NAMES) + 1
 
 
 def test_an_unknown_letter_is_illegal():

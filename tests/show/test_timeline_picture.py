@@ -70,7 +70,7 @@ def test_work_lies_in_outlined_tints_on_the_ink_of_idle_time():
     boxes = [(to_hex(one.get_facecolor()[0]).upper(), one.get_paths()[0].get_extents()) for one in axes.collections]
     (slab, whole), *work = boxes
     assert (slab, whole.width) == (LIGHT.idle, 5.5)
-    assert [one.get_hatch() for one in axes.collections].count("//") == 1
+    assert [one.get_hatch() for one in axes.collections].count("///") == 1
     fills = [LIGHT.fill_of("F"), LIGHT.fill_of("F", True), LIGHT.fill_of("B", True), LIGHT.fill_of("W")]
     lines = [LIGHT.outline_of(kind) for kind in "FFB"]
     assert [fill for fill, _ in work] == [fills[0], lines[0], fills[1], lines[1], fills[2], lines[2], fills[3]]

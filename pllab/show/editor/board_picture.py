@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.boxes import BAR_IN, draw_idle, draw_work, write_label
+from pllab.show.boxes import BAR_IN, draw_held, draw_idle, draw_work, write_label
 from pllab.show.figures import Figure, drawing, figure
-from pllab.show.theme import LIGHT, mix
+from pllab.show.theme import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,14 +69,11 @@ def _draw_block(axes: "Axes", block: Mapping[str, Any], band: tuple[float, float
 
 
 def _draw_memory(axes: "Axes", row: Mapping[str, Any], view: Mapping[str, Any], floor: float) -> None:
-    """The staircase of micro-batches held, on a floor, and the limit as a dashed line."""
+    """The staircase of micro-batches held, on a floor, and the limit as a dotted line."""
     height = (_MEMORY - 0.1) / view["most"]
     held = {0.0: 0.0} | dict(row["memory"]) | {view["end"]: 0.0}  # what changes at one moment is one step
-    tops = [floor - count * height for count in held.values()]
-    area, line = (mix(LIGHT.over, LIGHT.ground, 0.45), LIGHT.over) if row["is_over"] else (LIGHT.held, LIGHT.held_line)
-    axes.fill_between(list(held), tops, floor, step="post", facecolor=area, edgecolor=line, linewidth=0.72)
-    if view["limit"] is not None:
-        axes.hlines(floor - view["limit"] * height, 0, view["end"], color=LIGHT.over, linewidth=1.0, linestyle=":")
+    limit = None if view["limit"] is None else floor - view["limit"] * height
+    draw_held(axes, list(held), [floor - count * height for count in held.values()], floor, limit)
 
 
 def _draw_edges(axes: "Axes", view: Mapping[str, Any], pitch: float) -> None:

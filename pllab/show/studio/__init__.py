@@ -8,10 +8,9 @@ studio_picture.py   the same on paper
 export.py           a page and a trace as files
 trace.py            a recorded run as a studio
 
-In the browser, in this order: actions, words and scale know no canvas; rows, memory, texture and motion draw on one;
-plot is one schedule, picture all of them on one axis; answers is the way to the kernel and back, foot the legend and
-the tour, controls the row and the drawer; bubble_studio.js puts them together, and page_model.js is the kernel of a
-hand-out.
+In the browser, in this order: actions, words and scale know no canvas; rows and memory draw on one; plot is one
+schedule, picture all of them on one axis; answers is the way to the kernel and back, foot the legend and the tour,
+controls the row and the drawer; bubble_studio.js puts them together, and page_model.js is the kernel of a hand-out.
 """
 
 from pllab.show.studio.bubble_studio import BubbleStudio

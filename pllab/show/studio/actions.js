@@ -137,12 +137,25 @@ function spotAt(run, gaps, rank, time) {
   return gaps.find((gap) => gap.rank === rank && gap.from <= time && time < gap.to) ?? null;
 }
 
-const formats = new Map([3, 5, 6].map((digits) => [digits, new Intl.NumberFormat("en-US", { maximumSignificantDigits: digits })]));
+const plain = new Intl.NumberFormat("en-US", { maximumFractionDigits: 20 });
+
+/** To significant digits as Python rounds: of two that are as near, the one with an even last digit. */
+function nearest(value, digits) {
+  const tie = value.toExponential(60).match(`^(-?\\d\\.?\\d{${digits - 1}})50*(e.*)$`);
+  return tie && Number(tie[1].at(-1)) % 2 === 0 ? Number(tie[1] + tie[2]) : Number(value.toPrecision(digits));
+}
 
 /** Numbers as theme.py writes them; digits are 3, 5 or 6. */
-function writeSeconds(seconds, digits = 3) {
-  const small = seconds !== 0 && Math.abs(seconds.toPrecision(digits)) < 1;
-  return `${formats.get(digits).format(small ? seconds * 1e3 : seconds)} ${small ? "ms" : "s"}`;
+function writeCount(number, digits = 3) {
+  const rounded = nearest(number, digits);
+  return rounded && Math.abs(rounded) < 1e-4 ? rounded.toExponential().replace(/-(\d)$/, "-0$1") : plain.format(rounded);
 }
-const writePercent = (share) => `${(Math.abs(share) * 100).toFixed(1).replace(/^0\.0$/, "0")} %`;
-const writeCount = (number) => String(Number(number.toPrecision(3)));
+function writeSeconds(seconds, digits = 3) {
+  const isSmall = seconds !== 0 && Math.abs(nearest(seconds, digits)) < 1;
+  return `${writeCount(isSmall ? seconds * 1e3 : seconds, digits)} ${isSmall ? "ms" : "s"}`;
+}
+function writePercent(share) {
+  const tenths = share * 1000;
+  const rounded = Math.abs(tenths % 1) === 0.5 ? 2 * Math.round(tenths / 2) : Math.round(tenths);
+  return `${rounded ? (rounded / 10).toFixed(1) : 0} %`;
+}

@@ -22,7 +22,6 @@ class Answers {
     if (now.family === now.compare && changes.family) now.compare = family;
     if (now.family === now.compare && changes.compare) now.family = compare;
     if (now.family === now.compare || !now.family) Object.assign(now, { family, compare: "" });
-    this.isMoving = true; // from one family to the next before our eyes
     this.ask(now, event);
   }
   /** The runs of the answer as it stands: the schedule, its measured run, the one it is compared with. */
@@ -38,9 +37,7 @@ class Answers {
     clearTimeout(this.waiting);
     root.classList.remove("pl-waits");
     foot.pause();
-    const before = picture.read(this.runs());
-    if (this.isMoving) picture.move(before);
-    this.isMoving = false;
+    picture.read(this.runs());
     this.studio.show();
     if (stamp === this.answered) return;
     this.answered = stamp;

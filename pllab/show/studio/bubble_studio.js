@@ -32,7 +32,7 @@ class Studio extends View {
     window.addEventListener("resize", resize);
     this.stops.push(
       () => sizes.disconnect(), () => window.removeEventListener("resize", resize), () => this.answers.stop(), () => this.foot.pause(),
-      () => cancelAnimationFrame(this.picture.moving), watchTheme(this.safely(() => { this.picture.paints = null; this.show(); })),
+      watchTheme(this.safely(() => { this.picture.paints = null; this.show(); })),
     );
     this.follow(["view"], () => this.answers.hear());
     this.follow(["steady", "shades", "running"], this.show);

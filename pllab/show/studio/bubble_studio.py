@@ -34,7 +34,7 @@ from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
 _SCRIPTS = (
-    *("actions", "words", "scale", "rows", "memory", "texture", "motion", "plot"),
+    *("actions", "words", "scale", "rows", "memory", "plot"),
     *("picture", "answers", "foot", "controls"),
 )
 _SENT = {"sync": True, "echo_update": False}  # no echo to the browser, so one message less to wait for
@@ -44,7 +44,7 @@ _INPUT = {**_SENT, "is_input": True}  # what a prediction depends on
 class BubbleStudio(Widget):
     """Choose a schedule, sizes, costs and a memory limit; the timeline, the memory and the bubble follow at once.
 
-    Idle time is the figure: one dark slab per rank, and work lies on it. Pointing at an action lights the way of its
+    Idle time is the figure: one hatched slab per rank, and work lies on it. Pointing at an action lights the way of its
     micro-batch. `steady` counts as the papers do: steps follow each other without a barrier.
 
     Costs are seconds for the layers of one *rank*. With two stages per rank each costs half of that, and its

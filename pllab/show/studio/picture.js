@@ -1,5 +1,5 @@
-// The plots on one axis: which times are in view, what is pointed at or selected, and the move from one schedule to the
-// next. It keeps no setting: those are traits, which `get` reads.
+// The plots on one axis: which times are in view, and what is pointed at or selected. It keeps no setting: those are
+// traits, which `get` reads.
 
 class Picture {
   constructor(studio) {
@@ -26,9 +26,6 @@ class Picture {
 
   // Runs and their plots
   read(runs) {
-    const before = this.runs;
-    cancelAnimationFrame(this.moving);
-    for (const plot of this.plots) plot.motion = null; // or a move that is broken off would stay on screen
     this.runs = runs;
     while (this.plots.length > runs.length) this.plots.pop().node.remove();
     while (this.plots.length < runs.length) this.addPlot();
@@ -36,7 +33,6 @@ class Picture {
     this.isPinned = false;
     if (this.get("selected")) this.followSelected();
     if (this.frame && this.frame[1] > this.whole()[1]) this.frame = null;
-    return before;
   }
   addPlot() {
     const plot = new Plot(this, this.plots.length);
@@ -70,37 +66,7 @@ class Picture {
     return wholeOf(this.runs, this.steady);
   }
   windowNow() {
-    if (this.frame) return this.frame;
-    const moved = this.plots.filter((plot) => plot.motion);
-    if (!moved.length) return this.whole();
-    const t = ease(this.motionShare);
-    return [0, Math.max(...this.plots.map(({ motion, run }) => (motion ? between(motion.from.step.length_s, motion.to.step.length_s, t) : run.step.length_s)))];
-  }
-
-  // Motion
-  move(before) {
-    const pairs = this.plots.map((plot, at) => [before[at], this.runs[at]]);
-    const isStill = window.matchMedia(STILL).matches || this.steady || this.frame;
-    if (isStill || !pairs.every(([from, to]) => from && (isSame(from, to) || canMove(from, to)))) return;
-    this.plots.forEach((plot, at) => {
-      const [from, to] = pairs[at];
-      plot.motion = isSame(from, to) ? null : { from, to, quanta: [quantaOf(from), quantaOf(to)] };
-    });
-    const begun = performance.now();
-    this.motionShare = 0;
-    const step = this.studio.safely((now) => {
-      this.motionShare = Math.min(1, Math.max(0, now - begun) / MOTION_MS);
-      if (this.motionShare < 1) this.moving = requestAnimationFrame(step);
-      else this.stopMotion();
-      this.draw();
-    });
-    this.moving = requestAnimationFrame(step);
-  }
-  stopMotion() {
-    for (const plot of this.plots) {
-      plot.motion = null;
-      plot.showHead();
-    }
+    return this.frame ?? this.whole();
   }
 
   // Pointing
@@ -242,6 +208,5 @@ function runOf(numbers, actions) {
   later("gaps", () => gapsOf(run, false));
   later("steadyGaps", () => gapsOf(run, true));
   later("forward", () => forwardOf(run));
-  later("numWorked", () => actions.kind.filter((kind) => kind <= W).length);
   return run;
 }

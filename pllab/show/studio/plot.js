@@ -5,8 +5,6 @@ class Plot {
   constructor(studio, number) {
     this.studio = studio;
     this.number = number;
-    this.texture = null;
-    this.motion = null;
     this.name = element("strong", { class: "pl-name" });
     this.big = element("span", { class: "pl-big" });
     this.of = element("span", { class: "pl-of" });
@@ -66,50 +64,19 @@ class Plot {
     const ctx = fitCanvas(this.base, scale.width, scale.height);
     drawRows(ctx, scale, run.actions.numRanks, studio.paints);
     clipTo(ctx, scale.left - 1, 0, scale.inner + 2, scale.height);
-    if (this.motion) this.drawMoving(ctx, scale);
-    else this.drawStill(ctx, scale);
+    this.drawRun(ctx, scale);
     ctx.restore();
     if (scale.bars) drawBars(ctx, run, scale, studio.paints, studio.memoryNow());
     else drawHeldAxis(ctx, run, scale, studio.paints, studio.memoryNow());
     this.mark();
   }
-  /** Whether boxes are too narrow and too many to be drawn one by one. */
-  get isWoven() {
-    const perRank = this.run.numWorked / this.run.actions.numRanks;
-    return this.scale.unit < LEAST_BOX_PX && perRank * LEAST_BOX_PX > 0.4 * this.scale.inner;
-  }
-  drawStill(ctx, scale) {
+  drawRun(ctx, scale) {
     const { run, studio } = this;
-    const how = { steady: studio.steady, shades: studio.get("shades") };
-    if (this.isWoven) this.drawWoven(ctx, scale, how);
-    else {
-      drawSlab(ctx, run, scale, studio.paints, studio.steady);
-      drawBoxes(ctx, run, scale, studio.paints, how);
-      drawWaits(ctx, run, scale, studio.paints, this.gaps);
-    }
+    drawSlab(ctx, run, scale, studio.paints, studio.steady);
+    drawBoxes(ctx, run, scale, studio.paints, { steady: studio.steady, shades: studio.get("shades") });
+    drawWaits(ctx, run, scale, studio.paints, this.gaps);
     if (!scale.bars) drawMemory(ctx, run, scale, studio.paints, studio.memoryNow());
     drawPhases(ctx, run, scale, studio.paints, studio.steady);
-  }
-  drawWoven(ctx, scale, how) {
-    const { run, studio } = this;
-    const key = [scale.inner, scale.box, scale.from, scale.to, how.steady, window.devicePixelRatio].join();
-    if (this.texture?.key !== key || this.texture.run !== run || this.texture.paints !== studio.paints) {
-      this.texture = { key, run, paints: studio.paints, ...weave(run, scale, studio.paints, how) };
-    }
-    drawTexture(ctx, run, scale, this.texture);
-    if (how.steady) drawSeams(ctx, run, scale, studio.paints);
-  }
-  drawMoving(ctx, scale) {
-    const { studio, motion } = this;
-    const [t, length] = [studio.motionShare, (run) => studio.measureOf(run).length_s];
-    const now = between(length(motion.from), length(motion.to), ease(t));
-    drawSlab(ctx, motion.to, scale, studio.paints, studio.steady, now);
-    drawMotion(ctx, motion, scale, studio.paints, t);
-    this.big.textContent = writePercent(between(...[motion.from, motion.to].map((run) => studio.measureOf(run).bubble_fraction), ease(t)));
-    if (scale.bars) return;
-    ctx.globalAlpha = Math.abs(1 - 2 * t);
-    drawMemory(ctx, t < 0.5 ? motion.from : motion.to, scale, studio.paints, studio.memoryNow());
-    ctx.globalAlpha = 1;
   }
 
   // The layer above
@@ -118,9 +85,8 @@ class Plot {
     if (!scale || scale.pitch < 1) return;
     const ctx = fitCanvas(this.above, scale.width, scale.height);
     clipTo(ctx, scale.left - 1, 0, scale.inner + 2, scale.height);
-    if (!this.motion) this.markLit(ctx, studio.litIn(this.number));
+    this.markLit(ctx, studio.litIn(this.number));
     if (studio.playhead !== null) this.markPlayhead(ctx);
-    if (studio.brush) this.markBrush(ctx);
     ctx.restore();
   }
   veil(ctx, from, to) {
@@ -138,7 +104,7 @@ class Plot {
     eachBox(run, scale, 0, (i, x, width) => {
       if (lit.has(i)) drawBox(ctx, run, scale, studio.paints, i, x, width, fillOf(i));
     });
-    if (!this.isWoven) drawLabels(ctx, run, scale, studio.paints, fillOf, lit);
+    drawLabels(ctx, run, scale, studio.paints, fillOf, lit);
     const chosen = studio.pointed;
     if (chosen?.way) this.markWay(ctx, chosen.microbatch);
     if (chosen?.run === this.number) this.markChosen(ctx, chosen);
@@ -203,16 +169,6 @@ class Plot {
     ctx.fillStyle = studio.paints.look.over;
     ctx.fillRect(x - 1.5, scale.top - 5, 3, scale.height);
   }
-  markBrush(ctx) {
-    const { scale, studio } = this;
-    const [left, right] = studio.brush.map((time) => scale.x(time));
-    this.veil(ctx, scale.left - 1, left);
-    this.veil(ctx, right, scale.left + scale.inner + 1);
-    ctx.strokeStyle = studio.paints.look.ink;
-    ctx.lineWidth = 2;
-    ctx.strokeRect(left, scale.top - 3, right - left, scale.height - scale.top + 6);
-  }
-
   // Where the pointer is
   spot(event) {
     const box = this.base.getBoundingClientRect();

@@ -38,20 +38,15 @@ function inkOn(fill, usual) {
   return contrast("#000000") > contrast("#ffffff") ? "#000000" : "#ffffff";
 }
 
-/** Thin stripes on idle ink, as a pattern as fine as the screen. */
+/** Stripes on idle ink, as boxes.js has them in SVG. */
 function stripesOf(ink, stripe) {
-  const tile = Object.assign(document.createElement("canvas"), { width: 16, height: 16 });
+  const tile = Object.assign(document.createElement("canvas"), { width: 10, height: 10 });
   const ctx = tile.getContext("2d");
   ctx.fillStyle = ink;
-  ctx.fillRect(0, 0, 16, 16);
+  ctx.fillRect(0, 0, 10, 10);
   ctx.strokeStyle = stripe;
-  ctx.lineWidth = 2;
-  ctx.beginPath();
-  for (const at of [-16, 0, 16]) {
-    ctx.moveTo(at - 2, 18);
-    ctx.lineTo(at + 18, -2);
-  }
-  ctx.stroke();
+  ctx.lineWidth = 1.4;
+  ctx.stroke(new Path2D("M-2 2L2 -2M0 10L10 0M8 12L12 8"));
   return ctx.createPattern(tile, "repeat");
 }
 
@@ -75,21 +70,25 @@ function drawRows(ctx, scale, ranks, paints) {
   }
 }
 
-function drawSlab(ctx, run, scale, paints, steady, to = run.step.length_s) {
+function drawSlab(ctx, run, scale, paints, steady) {
   const from = steady ? scale.left : Math.max(scale.left, scale.x(0));
-  const end = steady ? scale.left + scale.inner : Math.min(scale.x(to), scale.left + scale.inner);
+  const end = steady ? scale.left + scale.inner : Math.min(scale.x(run.step.length_s), scale.left + scale.inner);
   ctx.fillStyle = paints.idle;
   for (let rank = 0; rank < run.actions.numRanks; rank += 1) ctx.fillRect(from, Math.round(scale.y(rank)), end - from, Math.round(scale.box));
 }
+
+/** Whether boxes are so narrow that outlines would hide them; their edges then lie between pixels, or they turn into moire. */
+const isFine = (scale) => scale.unit < LEAST_BOX_PX;
 
 /** What is in view of a step that is moved by some seconds: calls draw(i, x, width) for each box. */
 function eachBox(run, scale, by, draw) {
   const { actions } = run;
   const [left, right] = [scale.left, scale.left + scale.inner];
+  const fit = isFine(scale) ? (x) => x : Math.round;
   for (let i = 0; i < actions.count; i += 1) {
-    const x = Math.round(scale.x(actions.start[i] + by));
-    const end = Math.round(scale.x(actions.end[i] + by));
-    if (end > left && x < right) draw(i, x, Math.max(1, end - x));
+    const x = fit(scale.x(actions.start[i] + by));
+    const end = fit(scale.x(actions.end[i] + by));
+    if (end > left && x < right) draw(i, x, isFine(scale) ? end - x + 0.5 : Math.max(1, end - x));
   }
 }
 
@@ -104,7 +103,7 @@ function drawBoxes(ctx, run, scale, paints, { steady, shades }) {
     for (const by of [-period, period]) eachBox(run, scale, by, (i, x, width) => drawOther(ctx, scale, paints, run.actions.rank[i], x, width));
   }
   eachBox(run, scale, 0, (i, x, width) => drawBox(ctx, run, scale, paints, i, x, width, fillOf(i)));
-  if (shades) eachBox(run, scale, 0, (i, x, width) => isLater(run.actions, i) && foldCorner(ctx, scale, paints, run, i, x + width));
+  if (shades && !isFine(scale)) eachBox(run, scale, 0, (i, x, width) => isLater(run.actions, i) && foldCorner(ctx, scale, paints, run, i, x + width));
   drawLabels(ctx, run, scale, paints, fillOf);
   if (steady) drawSeams(ctx, run, scale, paints);
 }
@@ -117,6 +116,7 @@ function drawBox(ctx, run, scale, paints, i, x, width, fill) {
   const outline = paints.outline(kind);
   ctx.fillStyle = fill;
   ctx.fillRect(x, y, width, high);
+  if (isFine(scale)) return;
   ctx.fillStyle = isThin ? paints.blend(outline, 0.45, fill) : outline;
   ctx.fillRect(x, y, 1, high);
   ctx.fillStyle = outline;
@@ -128,8 +128,9 @@ function drawBox(ctx, run, scale, paints, i, x, width, fill) {
 
 function drawOther(ctx, scale, paints, rank, x, width) {
   const [y, high] = [Math.round(scale.y(rank)), Math.round(scale.box)];
-  ctx.fillStyle = paints.blend(paints.look.held_line, 0.85);
+  ctx.fillStyle = paints.blend(paints.look.held_line, isFine(scale) ? 0.3 : 0.85);
   ctx.fillRect(x, y, width, high);
+  if (isFine(scale)) return;
   ctx.fillStyle = paints.blend(paints.look.held, 0.45);
   ctx.fillRect(x + 1, y + 1, width - 1, high - 2);
 }
@@ -162,7 +163,7 @@ function drawSeams(ctx, run, scale, paints) {
 /** "2F3", or "F3" where a rank has one stage. */
 const nameOf = (run, i) => labelOf(run.actions, i, run.staged);
 
-/** How boxes of one width are labelled: 2F3, F3, F over 3, 3, or not at all; one way for all, or rows look ragged. */
+/** How boxes of one width are labelled: 2F3, F3, F over 3, or not at all; one way for all, or rows look ragged. */
 function labelWay(ctx, run, scale, paints, width) {
   const last = run.actions.numMicrobatches - 1;
   const big = Math.min(scale.em * 0.92, scale.box * 0.62);
@@ -173,11 +174,10 @@ function labelWay(ctx, run, scale, paints, width) {
   if (scale.box < 9 || width < 6 || big < 7) return null;
   if (run.staged && wide(big, `${run.actions.numStages - 1}W${last}`) + 6 < width) return { px: big, way: "full" };
   for (const share of [1, 0.93, 0.86, 0.79, 0.72, 0.66]) {
-    if (share * big >= 9.5 && wide(share * big, `W${last}`) + 2 <= width) return { px: share * big, way: "pair" };
+    if (share * big >= 8 && wide(share * big, `W${last}`) + 2 <= width) return { px: share * big, way: "pair" };
   }
   const low = Math.min(big * 0.9, (scale.box - 5) / 2.1);
-  if (low > 8.5 && wide(low, Math.max(last, 10)) <= width + 2) return { px: low, way: "stack" };
-  return wide(big * 0.9, last) + 3 <= width ? { px: big * 0.9, way: "number" } : null;
+  return low > 8.5 && wide(low, Math.max(last, 10)) <= width + 2 ? { px: low, way: "stack" } : null;
 }
 
 /** Labels of all boxes, or of those in `only`, in an ink that can be read on their fill. */
@@ -201,7 +201,7 @@ function writeLabel(ctx, run, i, { px, way }, paints, x, y) {
   if (way === "stack") {
     ctx.fillText(KINDS[kind[i]], x, y - px * 0.48);
     ctx.fillText(microbatch[i], x, y + px * 0.52);
-  } else ctx.fillText(way === "full" ? labelOf(run.actions, i, true) : way === "pair" ? labelOf(run.actions, i, false) : microbatch[i], x, y);
+  } else ctx.fillText(labelOf(run.actions, i, way === "full"), x, y);
 }
 
 /** The length of idle time, where it fits, on the idle ink itself. */

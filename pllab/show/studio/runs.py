@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pllab.schedule import Schedule, collector_paused, peak_in_flight
 from pllab.show.theme import ENGINE_LABELS, count_of
-from pllab.simulate import Costs, IdleCause, action_times, critical_steps, idle_causes, simulate
+from pllab.simulate import Costs, IdleCause, action_times, idle_causes, simulate
 from pllab.timeline import Engine, Timeline
 
 Columns = npt.NDArray[np.float64]
@@ -168,14 +168,6 @@ class Shown:
             "causes": [{**one._asdict(), "words": one.words} for one in self.causes],
             "note": self.note,
         }
-
-    def path(self) -> npt.NDArray[np.int32]:
-        """The column numbers of the critical path's actions, in order."""
-        keys = zip(*self.columns[1:4].astype(np.int64).tolist(), strict=True)
-        place = {key: index for index, key in enumerate(keys)}
-        path = (step.span.action for step in critical_steps(self.schedule, self.timeline))
-        places = [place[action.stage, KINDS.index(action.kind), action.microbatch] for action in path]
-        return np.array(sorted(places), dtype=np.int32)
 
 
 class Screen(NamedTuple):

@@ -1,6 +1,6 @@
 // Where everything of a plot lies: rows, boxes and memory in CSS pixels, and which times are in view.
 
-const LEAST_BOX_PX = 4.6; // of an ordinary forward: below, work is woven into a texture
+const LEAST_BOX_PX = 4.6; // of an ordinary forward: below, boxes have no outlines and their edges blend
 const THIN_BOX_PX = 9;
 const LEAST_MEMORY_PX = 40; // of a staircase, as long as the work above it can be read
 

@@ -4,11 +4,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pllab.show.boxes import BAR_IN, draw_idle, draw_legend, write_gaps
+from pllab.show.boxes import (
+    BAR_IN,
+    digits_of,
+    draw_held,
+    draw_idle,
+    draw_legend,
+    first_stages,
+    label_of,
+    write_gaps,
+    write_label,
+)
 from pllab.show.figures import Figure, drawing, figure
 from pllab.show.studio.runs import KINDS, Columns, Measure, Screen, Shown
 from pllab.show.theme import LIGHT, write_number, write_percent, write_seconds
-from pllab.show.timeline_picture import show_time_axis
+from pllab.show.timeline_picture import show_rows, show_time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,13 +34,11 @@ _BOX, _HELD = 0.56, 0.3  # shares of a row
 _STEADY_MARGINS = (-0.07, 1.06)  # of the longest step, where the steps before and after begin to show
 
 
-def draw_studio(
-    screen: Screen, memory_limit: float | None = None, steady: bool = False, critical: bool = False
-) -> Figure:
-    """Every run on screen with its numbers: idle time is dark, work lies on it, the memory of a rank below its row.
+def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool = False) -> Figure:
+    """Every run on screen with its numbers: idle time is hatched, work lies on it, the memory of a rank below its row.
 
     A measured run is drawn below its prediction, on the same axis. `steady` draws steps that follow each other without
-    a barrier. With `critical`, actions of the first run that are not on its critical path are pale.
+    a barrier.
     """
     runs = [one for one in (screen.main, screen.measured, screen.compared) if one]
     heights = [one.schedule.num_ranks * min(0.62, 5.0 / max(1, one.schedule.num_ranks)) for one in runs]
@@ -43,8 +51,7 @@ def draw_studio(
             top -= _HEAD_IN + height
             axes = fig.add_axes((_LEFT, top / total, _SHARE, height / total))
             _prepare(axes, one, longest, steady)
-            full = one.path() if critical and one is screen.main else None
-            _draw_actions(axes, one, height, full, steady)
+            _draw_actions(axes, one, height, steady)
             _draw_held(axes, one, most, memory_limit, steady)
             top -= _GAP_IN
         unit, scale = ("s", 1.0) if longest >= 1 else ("ms", 1e3)
@@ -52,8 +59,7 @@ def draw_studio(
         axes.xaxis.set_major_formatter(lambda time, _: f"{time * scale:g}")
         kinds = (KINDS[int(kind)] for one in runs for kind in one.columns[2])
         draw_legend(fig, kinds, len(KINDS) + 1, any(one.stages_per_rank > 1 for one in runs))
-        pale = "; pale: not on the critical path" if critical else ""
-        return figure(fig, describe_studio(screen, memory_limit, steady) + pale)
+        return figure(fig, describe_studio(screen, memory_limit, steady))
 
 
 def describe_studio(screen: Screen, memory_limit: float | None = None, steady: bool = False) -> str:
@@ -77,20 +83,13 @@ def describe_studio(screen: Screen, memory_limit: float | None = None, steady: b
 def _prepare(axes: "Axes", one: Shown, longest: float, steady: bool) -> None:
     measure: Measure = one.steady if steady else one.step
     axes.set_xlim(*(share * longest for share in (_STEADY_MARGINS if steady else (0.0, 1.0))))
-    axes.set_ylim(one.schedule.num_ranks - 0.5, -0.5)
-    axes.tick_params(length=0)
-    axes.set_xticks([])
-    axes.spines[:].set_visible(False)
-    every = max(1, one.schedule.num_ranks // 16)
-    ranks = range(0, one.schedule.num_ranks, every)
-    axes.set_yticks(list(ranks), [f"rank {rank}" for rank in ranks], fontsize=10 if len(ranks) <= 12 else 8)
     length = f"{'a step every' if steady else 'one step'} {write_seconds(measure.length_s)}"
     held = write_number(max(one.most_held, default=0.0))
     numbers = f"bubble fraction {write_percent(measure.bubble_fraction)}, {length}, holds {held} micro-batches"
-    axes.set_title(f"{one.label}: {numbers}", loc="left", fontsize=11.5, fontweight="bold", pad=5)
+    show_rows(axes, f"{one.label}: {numbers}", one.schedule.num_ranks)
 
 
-def _draw_actions(axes: "Axes", one: Shown, height_in: float, path: "NDArray[np.int32] | None", steady: bool) -> None:
+def _draw_actions(axes: "Axes", one: Shown, height_in: float, steady: bool) -> None:
     """A slab of idle ink per rank and the work on it; the steps before and after are grey."""
     low, high = axes.get_xlim() if steady else (0.0, one.makespan)
     for rank in range(one.schedule.num_ranks):
@@ -99,22 +98,20 @@ def _draw_actions(axes: "Axes", one: Shown, height_in: float, path: "NDArray[np.
     points = _WIDTH_IN * _SHARE * 72 / (axes.get_xlim()[1] - axes.get_xlim()[0])
     widths = (columns[5] - columns[4]) * points
     edge = 0.8 if columns.shape[1] and float(np.median(widths)) > 4 else 0.0
-    full = np.ones(columns.shape[1], bool) if path is None else np.isin(np.arange(columns.shape[1]), path)
     for by in (-one.steady.length_s, one.steady.length_s) if steady else ():
-        _draw_boxes(axes, columns, np.ones_like(full), LIGHT.held, LIGHT.held_line, edge, by)
-    lowest = [min((action.stage for action in row), default=0) for row in one.schedule.rows]
-    later = columns[1] > np.array(lowest)[columns[0].astype(int)] if columns.shape[1] else full
+        _draw_boxes(axes, columns, np.ones(columns.shape[1], bool), LIGHT.held, LIGHT.held_line, edge, by)
+    first = first_stages(one.timeline)
+    later = columns[1] > np.array([first.get(rank, 0) for rank in columns[0].astype(int)])
     for kind, is_later in ((kind, is_later) for kind in KINDS for is_later in (False, True)):
         chosen = (columns[2] == KINDS.index(kind)) & (later == is_later)
         fill, outline = LIGHT.fill_of(kind, is_later), LIGHT.outline_of(kind)
-        _draw_boxes(axes, columns, chosen & full, fill, outline, edge)
+        _draw_boxes(axes, columns, chosen, fill, outline, edge)
         if edge and kind in "FBI":
             bar = BAR_IN * one.schedule.num_ranks / height_in
-            _draw_boxes(axes, columns, chosen & full, outline, outline, 0.0, bar=bar if kind == "F" else -bar)
-        _draw_boxes(axes, columns, chosen & ~full, LIGHT.ground, LIGHT.held, edge)
+            _draw_boxes(axes, columns, chosen, outline, outline, 0.0, bar=bar if kind == "F" else -bar)
     if edge and columns.shape[1] <= _MOST_LETTERS:
-        _write_letters(axes, one, height_in, widths, full)
-        for rank in range(one.schedule.num_ranks if path is None and not steady else 0):
+        _write_labels(axes, one, height_in, points)
+        for rank in range(one.schedule.num_ranks if not steady else 0):
             write_gaps(axes, one.timeline, rank, _band(rank), (1.0, points))
 
 
@@ -142,42 +139,23 @@ def _band(rank: int) -> tuple[float, float]:
     return rank - 0.46, _BOX
 
 
-def _write_letters(
-    axes: "Axes", one: Shown, height_in: float, widths_pt: "NDArray[np.float64]", full: "NDArray[np.bool_]"
-) -> None:
-    """Stage, kind and micro-batch where they fit, else the letter alone; none on a pale box."""
-    size = min(9.5, height_in / one.schedule.num_ranks * 72 * _BOX * 0.62)
-    staged = one.stages_per_rank > 1
-    for (rank, stage, kind, microbatch, start, end), width in zip(
-        one.columns.T[full].tolist(), widths_pt[full], strict=True
-    ):
-        letter = KINDS[int(kind)]
-        short = f"{letter}{microbatch:.0f}"
-        texts = [f"{stage:.0f}{short}" if staged else short, short, letter]
-        text = next((one for one in texts if size * 0.68 * len(one) + 3 < width), "")
-        if text and size > 4 and letter != "C":
-            middle = ((start + end) / 2, rank - 0.46 + _BOX / 2)
-            axes.text(*middle, text, color=LIGHT.ink, size=size, ha="center", va="center_baseline", clip_on=True)
+def _write_labels(axes: "Axes", one: Shown, height_in: float, points: float) -> None:
+    """What stands on the boxes that have room for it."""
+    digits, high = digits_of(one.timeline), height_in / one.schedule.num_ranks * 72 * _BOX
+    for span in one.timeline.spans:
+        if span.action.kind != "C":
+            middle = (span.start + span.end) / 2, span.rank - 0.46 + _BOX / 2
+            write_label(axes, middle, label_of(span, one.stages_per_rank > 1), (span.duration * points, high), digits)
 
 
 def _draw_held(axes: "Axes", one: Shown, most: float, memory_limit: float | None, steady: bool) -> None:
     """The memory of each rank below its row; what is above the limit is red."""
     low, high = axes.get_xlim() if steady else (0.0, one.makespan)
     shifts = (-one.steady.length_s, 0.0, one.steady.length_s) if steady else (0.0,)
-    for rank, peak in enumerate(one.most_held):
+    for rank in range(len(one.most_held)):
         floor = rank + 0.46
         steps = one.timeline.held_over_time(rank)
         held = dict([(low, 0.0), *((time + by, count) for by in shifts for time, count in steps), (high, 0.0)])
-        count = np.array(list(held.values())) / one.stages_per_rank
-        level = floor - _HELD * count / most
-        axes.fill_between(
-            list(held), floor, level, step="post", facecolor=LIGHT.held, edgecolor=LIGHT.held_line, linewidth=0.8
-        )
-        if memory_limit is None:
-            continue
-        limit, is_over = floor - _HELD * memory_limit / most, peak > memory_limit + 1e-6
-        if is_over:
-            axes.fill_between(
-                list(held), limit, np.minimum(level, limit), step="post", facecolor=LIGHT.over, linewidth=0
-            )
-        axes.hlines(limit, low, high, color=LIGHT.over, linestyle="dotted", linewidth=0.9, alpha=1 if is_over else 0.5)
+        tops = [floor - _HELD * count / one.stages_per_rank / most for count in held.values()]
+        limit = None if memory_limit is None else floor - _HELD * memory_limit / most - 1e-6
+        draw_held(axes, list(held), tops, floor, limit)

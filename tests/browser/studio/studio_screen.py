@@ -16,7 +16,7 @@ PREPARE = f"""async (source) => {{
   {bench.LOAD}
   window.parts ??= await load(source +
     "\\nexport {{ scaleOf, readActions, linksOf, labelOf, gapsOf, sayGap, runOf, inkOn }};" +
-    "\\nexport {{ writeSeconds, writePercent }};");
+    "\\nexport {{ writeCount, writeSeconds, writePercent, roundStep, mix }};");
   if (window.written) return;
   window.written = [];
   const fill = CanvasRenderingContext2D.prototype.fillText;
