@@ -3,10 +3,11 @@
 An epoch is dealt to the ranks, its samples are counted, and the words follow from the counts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from pllab.arguments import require
 from pllab.show.figures import Figure, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
 
@@ -69,31 +70,35 @@ def draw_index_map(
     Raises:
         ValueError: there is nothing to show, or `deal` did not return an epoch.
     """
-    if not epochs or not remainders or num_samples < 1:
-        raise ValueError(
-            f"{num_samples} samples, {len(epochs)} epochs and {len(remainders)} policies leave nothing to show; give "
-            "at least one of each"
-        )
-    panels: list[tuple[str, str, Owners]] = []
-    summaries = []
+    require(
+        bool(epochs and remainders and num_samples > 0),
+        f"{num_samples} samples, {len(epochs)} epochs and {len(remainders)} policies leave nothing to show; give at "
+        "least one of each",
+    )
+    panels, summaries = [], []
     for remainder in remainders:
-        visits = [0] * num_samples
-        for epoch in range(max(epochs) + 1):
-            dealt = _checked(deal(world_size, epoch, remainder), world_size)
-            owners = _owners_of(dealt, num_samples)
-            visits = [count + len(who) for count, who in zip(visits, owners, strict=True)]
+        for epoch, counted, owners in _count(num_samples, deal, world_size, max(epochs), remainder):
             if epoch in epochs:
-                counted = f"{_steps_of(dealt)}, {_counts_of(owners)}. {_spread_of(visits, epoch)}"
                 panels.append((f"{remainder}, epoch {epoch}", counted, owners))
                 ranks = f"{num_samples} samples, {count_of(world_size, 'rank')}, epoch {epoch}, {remainder}"
                 summaries.append(f"{ranks}: {counted}")
     return figure(_draw(panels, len(epochs)), "\n".join(summaries), caption=_KEY)
 
 
-def _checked(dealt: Dealt, world_size: int) -> Dealt:
-    if len(dealt) != world_size:
-        raise ValueError(f"{world_size} ranks were asked for and {len(dealt)} dealt; return one list for each rank")
-    return dealt
+def _count(
+    num_samples: int, deal: Deal, world_size: int, last: int, remainder: str
+) -> Iterator[tuple[int, str, Owners]]:
+    """Each epoch up to the last one: its number, what was counted, and who loads what."""
+    visits = [0] * num_samples
+    for epoch in range(last + 1):
+        dealt = deal(world_size, epoch, remainder)
+        require(
+            len(dealt) == world_size,
+            f"{world_size} ranks were asked for and {len(dealt)} dealt; return one list for each rank",
+        )
+        owners = _owners_of(dealt, num_samples)
+        visits = [count + len(who) for count, who in zip(visits, owners, strict=True)]
+        yield epoch, f"{_steps_of(dealt)}, {_counts_of(owners)}. {_spread_of(visits, epoch)}", owners
 
 
 def _owners_of(dealt: Dealt, num_samples: int) -> Owners:
@@ -105,11 +110,11 @@ def _owners_of(dealt: Dealt, num_samples: int) -> Owners:
     for rank, steps in enumerate(dealt):
         for step, samples in enumerate(steps, start=1):
             for sample in samples:
-                if not 0 <= sample < num_samples:
-                    raise ValueError(
-                        f"rank {rank} loads sample {sample}, and the data set has {num_samples}; "
-                        "deal the numbers of the samples, from 0"
-                    )
+                require(
+                    0 <= sample < num_samples,
+                    f"rank {rank} loads sample {sample}, and the data set has {num_samples}; deal the numbers of the "
+                    "samples, from 0",
+                )
                 owners[sample].append((rank, step))
     return owners
 
@@ -154,7 +159,7 @@ def _draw(panels: Sequence[tuple[str, str, Owners]], in_row: int) -> Any:
             row, column = divmod(number, in_row)
             place = (column / in_row, 1 - (row + 1) / num_rows, 1 / in_row, (1 - _HEAD_IN / down) / num_rows)
             axes = fig.add_axes(place)
-            head = {"ha": "left", "va": "bottom"}
+            head: dict[str, Any] = {"ha": "left", "va": "bottom"}
             told = wrap(counted, int(across * 15))  # letters of an inch at this size
             axes.text(0.05, -0.08, "\n".join(told), size=8, **head)
             axes.text(0.05, -0.2 - 0.3 * len(told), title, size=11, weight="bold", **head)
