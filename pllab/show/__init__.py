@@ -18,6 +18,7 @@ from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
     from pllab.show.editor import ScheduleEditor
+    from pllab.show.pictures.memory_bars import draw_memory
     from pllab.show.player import TimelinePlayer
     from pllab.show.studio import BubbleStudio
     from pllab.show.widgets import (
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         CutEditor,
         GradientFingerprint,
         IndexMap,
-        MemoryBars,
         Race,
         RankCube,
         RingPlayer,
@@ -41,7 +41,6 @@ __all__ = [
     "Figure",
     "GradientFingerprint",
     "IndexMap",
-    "MemoryBars",
     "Race",
     "RankCube",
     "RingPlayer",
@@ -50,12 +49,18 @@ __all__ = [
     "TimelinePlayer",
     "chart",
     "describe_timeline",
+    "draw_memory",
     "draw_spread",
     "draw_timeline",
     "figure",
 ]
 
-_ROOMS = {"BubbleStudio": "studio", "ScheduleEditor": "editor", "TimelinePlayer": "player"}
+_ROOMS = {
+    "BubbleStudio": "studio",
+    "ScheduleEditor": "editor",
+    "TimelinePlayer": "player",
+    "draw_memory": "pictures.memory_bars",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -94,17 +94,6 @@ widget = CutEditor([1, 1, 1, 4], [2, 2], best=[3, 1])""",
         "[role=slider]",
         "ArrowDown",
     ),
-    "MemoryBars": Scene(
-        """
-from pllab.show import MemoryBars
-from pllab.show.widgets.memory_bars import ZeroStage
-plain, sharded = {"parameters": 4.0, "gradients": 4.0, "optimizer": 8.0}, {"parameters": 4.0, "optimizer": 4.0}
-stages = [ZeroStage("plain", [plain] * 2, plain), ZeroStage("ZeRO-1", [sharded] * 2, sharded)]
-widget = MemoryBars(stages, unit="bytes")""",
-        ".pl-memory-bars",
-        "input[type=range]",
-        "ArrowRight",
-    ),
     "RankCube": Scene(
         """
 from pllab.show import RankCube
