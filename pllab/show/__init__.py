@@ -19,6 +19,7 @@ from pllab.show.timeline_picture import describe_timeline, draw_timeline
 if TYPE_CHECKING:
     from pllab.show.editor import ScheduleEditor
     from pllab.show.pictures.memory_bars import draw_memory
+    from pllab.show.pictures.rank_groups import draw_mesh
     from pllab.show.player import TimelinePlayer
     from pllab.show.studio import BubbleStudio
     from pllab.show.widgets import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         GradientFingerprint,
         IndexMap,
         Race,
-        RankCube,
         RingPlayer,
         ShardViewer,
     )
@@ -42,7 +42,6 @@ __all__ = [
     "GradientFingerprint",
     "IndexMap",
     "Race",
-    "RankCube",
     "RingPlayer",
     "ScheduleEditor",
     "ShardViewer",
@@ -50,6 +49,7 @@ __all__ = [
     "chart",
     "describe_timeline",
     "draw_memory",
+    "draw_mesh",
     "draw_spread",
     "draw_timeline",
     "figure",
@@ -59,6 +59,7 @@ _ROOMS = {
     "BubbleStudio": "studio",
     "ScheduleEditor": "editor",
     "TimelinePlayer": "player",
+    "draw_mesh": "pictures.rank_groups",
     "draw_memory": "pictures.memory_bars",
 }
 

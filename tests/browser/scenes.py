@@ -94,14 +94,6 @@ widget = CutEditor([1, 1, 1, 4], [2, 2], best=[3, 1])""",
         "[role=slider]",
         "ArrowDown",
     ),
-    "RankCube": Scene(
-        """
-from pllab.show import RankCube
-widget = RankCube(pp=2, dp=2, tp=2, ranks_per_host=4)""",
-        ".pl-rank-cube",
-        "[role=grid]",
-        "ArrowUp",
-    ),
     "Race": Scene(
         """
 from pllab.show import Race

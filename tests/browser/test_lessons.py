@@ -33,7 +33,6 @@ WIDGETS = {
     "10": "BubbleStudio",
     "11": "BubbleStudio",
     "12": "ShardViewer",
-    "14": "RankCube",
     "16": "Race",
     "17": "ScheduleEditor",
 }

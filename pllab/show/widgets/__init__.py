@@ -7,7 +7,6 @@ fingerprint.py     by which factor gradients differ from the right ones
 bucket_slider.py   how gradients fall into messages, and what these cost
 cut_editor.py      layers cut into stages
 shard_viewer.py    matrices split over ranks, and where their terms meet
-rank_cube.py       ranks by coordinate, and the groups of an axis
 race.py            throughput, live
 """
 
@@ -17,7 +16,6 @@ from pllab.show.widgets.cut_editor import CutEditor
 from pllab.show.widgets.fingerprint import GradientFingerprint
 from pllab.show.widgets.index_map import IndexMap
 from pllab.show.widgets.race import Race
-from pllab.show.widgets.rank_cube import RankCube
 from pllab.show.widgets.ring_player import RingPlayer
 from pllab.show.widgets.shard_viewer import ShardViewer
 
@@ -28,7 +26,6 @@ __all__ = [
     "GradientFingerprint",
     "IndexMap",
     "Race",
-    "RankCube",
     "RingPlayer",
     "ShardViewer",
 ]
