@@ -52,14 +52,6 @@ widget = ClockPlayer(lambda m, p: [[(t - j, j) for j in range(p) if 0 <= t - j <
         "[role=grid]",
         "ArrowRight",
     ),
-    "ShardViewer": Scene(
-        """
-from pllab.show import ShardViewer
-widget = ShardViewer([[1, 2]], [[1, 0, 2, -1], [0, 1, -1, 1]], [[1, 0], [0, 1], [2, 1], [1, 3]])""",
-        ".pl-shards",
-        ".pl-shards-picture",
-        "ArrowRight",
-    ),
     "IndexMap": Scene(
         """
 from pllab.show import IndexMap
@@ -77,32 +69,6 @@ widget = GradientFingerprint({"w": [1.0, 2.0], "b": [1.0]}, {"summed": {"w": [2.
         ".pl-fingerprint",
         "[role=grid]",
         "ArrowRight",
-    ),
-    "BucketSlider": Scene(
-        """
-from pllab.show import BucketSlider
-widget = BucketSlider([4096] * 12, alpha_s=2e-4, beta_s=5e-10)""",
-        ".pl-buckets",
-        "input[type=range]",
-        "ArrowRight",
-    ),
-    "CutEditor": Scene(
-        """
-from pllab.show import CutEditor
-widget = CutEditor([1, 1, 1, 4], [2, 2], best=[3, 1])""",
-        ".pl-cut-editor",
-        "[role=slider]",
-        "ArrowDown",
-    ),
-    "Race": Scene(
-        """
-from pllab.show import Race
-widget = Race(["one lane", "pipeline"], num_devices=2)
-widget.finish("one lane", [90.0, 95.0])
-widget.update("pipeline", 0.5, 100.0)""",
-        ".pl-race",
-        "button",
-        "",
     ),
     "ScheduleEditor": Scene(
         """
