@@ -6,14 +6,14 @@ import pytest
 
 from pllab.pipeline import balance
 from pllab.show import draw_cut, draw_cuts
-from pllab.show.pictures.stage_cuts import Cut
+from pllab.show.pictures.stage_cuts import StageCut
 
 COSTS = [1, 10, 10, 10, 30]
 NAMES = ["embedding", "block 0", "block 1", "block 2", "head"]
 
 
 def cut(costs=COSTS, sizes=(2, 3), names=NAMES):
-    return Cut(costs, sizes, names, "ms")
+    return StageCut(costs, sizes, names)
 
 
 def words_in(figure):
@@ -56,7 +56,7 @@ def test_all_cuts_into_two_stages_stand_below_each_other_and_the_best_is_told():
 
 @pytest.mark.parametrize("costs", [COSTS, [3, 1, 4, 1, 5, 9, 2], [0, 3]])
 def test_the_best_of_all_cuts_is_the_one_that_balances(costs):
-    least = max(Cut(costs, balance(costs, 2), list(map(str, costs)), "ms").sums)
+    least = max(StageCut(costs, balance(costs, 2), list(map(str, costs))).sums)
     assert draw_cuts(costs).alt.endswith(f"its slowest stage costs {least:.3g} ms.")
 
 

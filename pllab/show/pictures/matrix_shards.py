@@ -31,7 +31,7 @@ _STEPS = (  # what is told, and which matrices are read and made
 
 
 @dataclass(frozen=True)
-class Held:
+class RankMatrix:
     """What a rank has of a matrix, "whole", "slice", "term" or "sum"; a number that it has not is None."""
 
     name: str
@@ -46,11 +46,11 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ShardMoment:
     """A sentence, and for each rank the matrices that it reads and, last, the one it makes."""
 
     sentence: str
-    ranks: list[list[Held]]
+    ranks: list[list[RankMatrix]]
 
     @property
     def is_exchange(self) -> bool:
@@ -105,48 +105,50 @@ def draw_shards(x: Matrix, a: Matrix, b: Matrix, num_ranks: int = 2, *, moment: 
     return figure(fig, ". ".join([*told, *(one.sentence for one in shown)]) + ".")
 
 
-def moments_of(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> list[Moment]:
+def moments_of(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> list[ShardMoment]:
     """The six moments, with the numbers of every rank.
 
     Raises:
         ValueError: the shapes do not fit, the ranks cannot share the hidden features, or there is no room.
     """
+    import numpy as np
+
     _check(x, a, b, num_ranks)
-    each = len(b) // num_ranks
-    mine = [range(rank * each, (rank + 1) * each) for rank in range(num_ranks)]
-    product = _times(x, a)
-    hidden = [[max(0, number) for number in row] for row in product]
-    arrived = _times([[1] * len(b[0]) for _ in x], _turn(b))
-    passed = [[g * (p > 0) for g, p in zip(*rows, strict=True)] for rows in zip(arrived, product, strict=True)]
+    given, columns, rows = np.array(x), np.array(a), np.array(b)
+    product = given @ columns
+    hidden, passed = np.maximum(product, 0), (np.ones((len(x), len(b[0])), int) @ rows.T) * (product > 0)
+    mine = np.split(np.arange(len(b)), num_ranks)
     terms = {
-        "y": [_times(_columns(hidden, part), [b[k] for k in part]) for part in mine],
-        "dx": [_times(_columns(passed, part), _turn(_columns(a, part))) for part in mine],
+        "y": [(hidden[:, part] @ rows[part]).tolist() for part in mine],
+        "dx": [(passed[:, part] @ columns[:, part].T).tolist() for part in mine],
     }
     slices = [
-        {"x": Held("x", "whole", x), "A": _slice("A", a, part), "h": _slice("h", hidden, part), "B": _rows(b, part)}
+        {
+            "x": RankMatrix("x", "whole", x),
+            **{name: _slice(name, cells.tolist(), part) for name, cells in (("A", columns), ("h", hidden))},
+            "B": RankMatrix("B", "slice", [row if k in part else [None] * len(row) for k, row in enumerate(b)]),
+        }
         for part in mine
     ]
     return [_moment(words, names.split(), slices, terms) for words, names in _STEPS]
 
 
 def _moment(
-    words: str, names: list[str], slices: Sequence[Mapping[str, Held]], terms: Mapping[str, list[Matrix]]
-) -> Moment:
+    words: str, names: list[str], slices: Sequence[Mapping[str, RankMatrix]], terms: Mapping[str, list[Matrix]]
+) -> ShardMoment:
     """What the ranks read and make; its sentence ends with the first numbers of the terms, `3 + (-4) = -1`."""
     *read, made = names
     if made not in terms:
-        return Moment(words, [[rank[name] for name in names] for rank in slices])
+        return ShardMoment(words, [[rank[name] for name in names] for rank in slices])
     firsts = [term[0][0] for term in terms[made]]
     if made not in read:
-        ranks = [
-            [*(rank[name] for name in read), Held(made, "term", term)]
-            for rank, term in zip(slices, terms[made], strict=True)
-        ]
-        return Moment(f"{words}; first numbers: {firsts}", ranks)
+        made_ranks = zip(slices, terms[made], strict=True)
+        ranks = [[*(rank[name] for name in read), RankMatrix(made, "term", term)] for rank, term in made_ranks]
+        return ShardMoment(f"{words}; first numbers: {firsts}", ranks)
     total = [[sum(numbers) for numbers in zip(*rows, strict=True)] for rows in zip(*terms[made], strict=True)]
     added = " + ".join(f"({first})" if first < 0 else str(first) for first in firsts)
-    ranks = [[Held(made, "term", term), Held(made, "sum", total)] for term in terms[made]]
-    return Moment(f"{words}; first number: {added} = {sum(firsts)}", ranks)
+    ranks = [[RankMatrix(made, "term", term), RankMatrix(made, "sum", total)] for term in terms[made]]
+    return ShardMoment(f"{words}; first number: {added} = {sum(firsts)}", ranks)
 
 
 def _check(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> None:
@@ -161,27 +163,12 @@ def _check(x: Matrix, a: Matrix, b: Matrix, num_ranks: int) -> None:
         raise ValueError(f"{num_ranks} ranks cannot share {len(b)} features; give 2 to {MOST_RANKS} that divide them")
 
 
-def _times(left: Matrix, right: Matrix) -> Matrix:
-    return [[sum(a * b for a, b in zip(row, column, strict=True)) for column in _turn(right)] for row in left]
+def _slice(name: str, cells: Matrix, part: Any) -> RankMatrix:
+    """Some columns of a matrix."""
+    return RankMatrix(name, "slice", [[number if k in part else None for k, number in enumerate(row)] for row in cells])
 
 
-def _turn(matrix: Matrix) -> Matrix:
-    return [list(column) for column in zip(*matrix, strict=True)]
-
-
-def _columns(matrix: Matrix, part: range) -> Matrix:
-    return [[row[k] for k in part] for row in matrix]
-
-
-def _slice(name: str, matrix: Matrix, part: range) -> Held:
-    return Held(name, "slice", [[number if k in part else None for k, number in enumerate(row)] for row in matrix])
-
-
-def _rows(matrix: Matrix, part: range) -> Held:
-    return Held("B", "slice", [[number if k in part else None for number in row] for k, row in enumerate(matrix)])
-
-
-def _draw_moment(axes: "Axes", moment: Moment) -> None:
+def _draw_moment(axes: "Axes", moment: ShardMoment) -> None:
     """The ranks one above the other; an arrow joins those that add up their terms."""
     for rank, matrices in enumerate(moment.ranks):
         top, left = rank * moment.pitch, moment.left
@@ -205,7 +192,7 @@ def _draw_exchange(axes: "Axes", left: float, top: float, foot: float) -> None:
     axes.text(left - 0.2, (top + foot) / 2, "all-reduce", **words)
 
 
-def _draw_matrix(axes: "Axes", held: Held, left: float, top: float) -> None:
+def _draw_matrix(axes: "Axes", held: RankMatrix, left: float, top: float) -> None:
     from matplotlib.patches import Rectangle
 
     axes.text(left, top - 0.15, f"{held.name} {held.shape}\n{held.has}", fontsize=8, color=INK, va="bottom")

@@ -16,7 +16,7 @@ _LINE = 88  # letters in a line below the picture
 
 
 @dataclass(frozen=True)
-class Cut:
+class StageCut:
     """A chain of layers and the number of layers of each stage.
 
     Raises:
@@ -26,7 +26,6 @@ class Cut:
     costs: Sequence[float]
     sizes: Sequence[int]
     names: Sequence[str]
-    unit: str
 
     def __post_init__(self) -> None:
         if not self.costs or min(self.costs) < 0 or sum(self.costs) == 0:
@@ -66,24 +65,19 @@ class Cut:
         """The last layer of the first stage."""
         return self.names[self.sizes[0] - 1]
 
-    def write(self, cost: float) -> str:
-        """A cost with its unit."""
-        return f"{write_number(cost)} {self.unit}"
-
     def __str__(self) -> str:
         """`The slowest stage is stage 1, block 1 to head: 50 ms. 2 devices are at most 1.22 times as fast as one.`."""
         stage = self.stages[self.slowest]
         layers = self.names[stage[0]] if len(stage) == 1 else f"{self.names[stage[0]]} to {self.names[stage[-1]]}"
-        said = f"The slowest stage is stage {self.slowest}, {layers}: {self.write(max(self.sums))}."
+        said = f"The slowest stage is stage {self.slowest}, {layers}: {_write(max(self.sums))}."
         return f"{said} {len(self.sizes)} devices are at most {self.bound} times as fast as one."
 
 
 def draw_cut(
-    costs: Sequence[float],
+    costs_ms: Sequence[float],
     sizes: Sequence[int],
-    *,
     names: Sequence[str] = (),
-    unit: str = "ms",
+    *,
     engine: str = "real",
     title: str = "cost of each layer",
 ) -> Figure:
@@ -94,29 +88,19 @@ def draw_cut(
     Raises:
         ValueError: the sizes do not describe a cut of these layers, or there is nothing to add up.
     """
-    names = names or [f"layer {number}" for number in range(len(costs))]
-    cut = Cut(costs, sizes, names, unit)
-    title = f"{title}, engine: {ENGINE_LABELS.get(engine, engine)}"
-    below = [f"{unit} per layer; a line is a cut between two stages", *wrap(str(cut), _LINE)]
-    top = max(costs)
-    with drawing(8.0, 0.3 * len(costs) + 0.9 + 0.2 * len(below), layout="constrained") as fig:
+    cut = StageCut(costs_ms, sizes, names or _numbered(costs_ms))
+    top, title = max(costs_ms), f"{title}, engine: {ENGINE_LABELS[engine]}"
+    below = ["ms per layer; a line is a cut between two stages", *wrap(str(cut), _LINE)]
+    with drawing(8.0, 0.3 * len(costs_ms) + 0.9 + 0.2 * len(below), layout="constrained") as fig:
         axes = fig.add_subplot()
         _draw_stages(axes, cut, top)
         axes.hlines([stage[-1] + 0.5 for stage in cut.stages[:-1]], 0, top * 1.75, color=LIGHT.over, linewidth=2.5)
-        _finish(axes, title, names)
         axes.set_xlim(0, top * 1.8)
-        axes.set_xlabel("\n".join(below), loc="left")
+        _finish(axes, title, "\n".join(below), cut.names)
         return figure(fig, f"{title}. {cut}")
 
 
-def draw_cuts(
-    costs: Sequence[float],
-    *,
-    names: Sequence[str] = (),
-    unit: str = "ms",
-    engine: str = "real",
-    title: str = "each cut into two stages",
-) -> Figure:
+def draw_cuts(costs_ms: Sequence[float], names: Sequence[str] = (), *, engine: str = "real") -> Figure:
     """A row for each cut into two stages, as long as its stages cost; the slower stage and the best rows are bold.
 
     Example: `draw_cuts([1, 1, 1, 1, 4])`, whose best row is `after layer 3`.
@@ -124,28 +108,33 @@ def draw_cuts(
     Raises:
         ValueError: there are fewer than two layers, or there is nothing to add up.
     """
-    names = names or [f"layer {number}" for number in range(len(costs))]
-    if len(costs) < 2:
-        raise ValueError(f"{len(costs)} layers cannot be cut into two stages; give at least two")
-    cuts = [Cut(costs, [first, len(costs) - first], names, unit) for first in range(1, len(costs))]
-    least = min(max(cut.sums) for cut in cuts) * (1 + 1e-9)
-    title = f"{title}, engine: {ENGINE_LABELS.get(engine, engine)}"
+    if len(costs_ms) < 2:
+        raise ValueError(f"{len(costs_ms)} layers cannot be cut into two stages; give at least two")
+    sizes = [(first, len(costs_ms) - first) for first in range(1, len(costs_ms))]
+    cuts = [StageCut(costs_ms, each, names or _numbered(costs_ms)) for each in sizes]
+    best = min(cuts, key=lambda cut: max(cut.sums))
+    title = f"each cut into two stages, engine: {ENGINE_LABELS[engine]}"
     with drawing(8.0, 0.34 * len(cuts) + 0.8, layout="constrained") as fig:
         axes = fig.add_subplot()
         for row, cut in enumerate(cuts):
-            _draw_row(axes, row, cut, is_best=max(cut.sums) <= least)
-        _finish(axes, title, [f"after {cut.last}" for cut in cuts])
-        axes.set_xlim(0, sum(costs) * 1.22)
-        axes.set_xlabel(
-            f"{unit} of the first and of the second stage; at the end: at most so many times as fast as one"
-        )
-        rows = [f"after {cut.last}: slowest {cut.write(max(cut.sums))}, at most {cut.bound}" for cut in cuts]
-        best = min(cuts, key=lambda cut: max(cut.sums))
-        told = f"The best cut is after {best.last}: its slowest stage costs {best.write(max(best.sums))}."
-        return figure(fig, f"{title}. {'; '.join(rows)}. {told}")
+            _draw_row(axes, row, cut, is_best=max(cut.sums) <= max(best.sums) * (1 + 1e-9))
+        axes.set_xlim(0, sum(costs_ms) * 1.22)
+        below = "ms of both stages; at the end: at most so many times as fast as one device"
+        _finish(axes, title, below, [f"after {cut.last}" for cut in cuts])
+    rows = [f"after {cut.last}: slowest {_write(max(cut.sums))}, at most {cut.bound}" for cut in cuts]
+    told = f"The best cut is after {best.last}: its slowest stage costs {_write(max(best.sums))}."
+    return figure(fig, f"{title}. {'; '.join(rows)}. {told}")
 
 
-def _draw_stages(axes: "Axes", cut: Cut, top: float) -> None:
+def _numbered(costs: Sequence[float]) -> list[str]:
+    return [f"layer {number}" for number in range(len(costs))]
+
+
+def _write(cost: float) -> str:
+    return f"{write_number(cost)} ms"
+
+
+def _draw_stages(axes: "Axes", cut: StageCut, top: float) -> None:
     """A bar for each layer, and beside each stage its sum."""
     for number, (stage, cost) in enumerate(zip(cut.stages, cut.sums, strict=True)):
         is_slowest = number == cut.slowest
@@ -154,18 +143,18 @@ def _draw_stages(axes: "Axes", cut: Cut, top: float) -> None:
         for layer in stage:
             beside: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
             place = (cut.costs[layer], layer)
-            axes.annotate(cut.write(cut.costs[layer]), place, fontweight=weight, **beside)
-        label = f"stage {number}: {cut.write(cost)}" + (" (slowest)" if is_slowest else "")
+            axes.annotate(_write(cut.costs[layer]), place, fontweight=weight, **beside)
+        label = f"stage {number}: {_write(cost)}" + (" (slowest)" if is_slowest else "")
         axes.text(top * 1.22, (stage[0] + stage[-1]) / 2, label, va="center", fontweight=weight)
 
 
-def _draw_row(axes: "Axes", row: int, cut: Cut, *, is_best: bool) -> None:
+def _draw_row(axes: "Axes", row: int, cut: StageCut, *, is_best: bool) -> None:
     left, weight = 0.0, "bold" if is_best else "normal"
     for number, cost in enumerate(cut.sums):
         is_slowest = number == cut.slowest
         axes.barh(row, cost, 0.78, left, **_look(is_slowest))
         if is_slowest:
-            axes.text(left + cost / 2, row, cut.write(cost), ha="center", va="center", fontweight=weight, fontsize=10)
+            axes.text(left + cost / 2, row, _write(cost), ha="center", va="center", fontweight=weight, fontsize=10)
         left += cost
     words = f" {cut.bound}, best" if is_best else f" {cut.bound}"
     axes.text(left, row, words, va="center", fontweight=weight)
@@ -180,10 +169,11 @@ def _look(is_slowest: bool) -> dict[str, Any]:
     }
 
 
-def _finish(axes: "Axes", title: str, rows: Sequence[str]) -> None:
+def _finish(axes: "Axes", title: str, below: str, rows: Sequence[str]) -> None:
     axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])
+    axes.set_xlabel(below, loc="left")
     axes.spines[["top", "right", "bottom"]].set_visible(False)
