@@ -201,7 +201,7 @@ def _draw_matrix(axes: "Axes", held: RankMatrix, left: float, top: float) -> Non
         for k, number in enumerate(row):
             is_here = number is not None
             fill, edge = (LIGHT.fill_of(kind), LIGHT.outline_of(kind)) if is_here else (LIGHT.ground, LIGHT.soft)
-            look = {"facecolor": fill, "edgecolor": edge, "linestyle": "-" if is_here else ":"}
+            look: dict[str, Any] = {"facecolor": fill, "edgecolor": edge, "linestyle": "-" if is_here else ":"}
             axes.add_patch(Rectangle((left + k, top + i), 1, 1, **look))
             words = str(number) if is_here else ""
             axes.text(left + k + 0.5, top + i + 0.5, words, ha="center", va="center", fontsize=8.5, color=LIGHT.ink)

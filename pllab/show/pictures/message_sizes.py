@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pllab.show.boxes import draw_work
 from pllab.show.figures import Figure, drawing, figure
@@ -172,7 +172,7 @@ def _draw_times(axes: "Axes", choices: Sequence[BucketChoice]) -> None:
         if point := choice.measured:
             middle = 1e3 * point["seconds"]
             spread = [[middle - 1e3 * point["low"]], [1e3 * point["high"] - middle]]
-            look = {"color": line, "markerfacecolor": fill, "markersize": 8, "capsize": 4}
+            look: dict[str, Any] = {"color": line, "markerfacecolor": fill, "markersize": 8, "capsize": 4}
             axes.errorbar(middle, row, xerr=spread, fmt="o", label=label, **look)
             label = ""
     axes.tick_params(axis="y", length=0)

@@ -120,7 +120,7 @@ def _listed(axis: Axis) -> str:
 
 def _places(sizes: Mapping[str, int], num_ranks: int, each: int) -> list[Place]:
     """Column and row of each rank: hosts one above the other, in each as many columns as the innermost axis has."""
-    inner = next((size for size in reversed(sizes.values()) if size > 1), 1)
+    inner = next((size for size in reversed(list(sizes.values())) if size > 1), 1)
     columns = min(inner, each)
     rows = -(-each // columns) + 0.9  # and the name of the host
     return [(rank % each % columns, rank % each // columns + rank // each * rows) for rank in range(num_ranks)]
@@ -146,7 +146,12 @@ def _draw_group(axes: "Axes", ranks: Sequence[Place], number: int, *, is_dashed:
     for start, end in pairwise(ranks):
         far = abs(end[0] - start[0]) + abs(end[1] - start[1])
         bend = f"arc3,rad={1.25 / far if far > 1.5 else 0}"
-        style = {"arrowstyle": "-", "linestyle": (0, (4, 2)) if is_dashed else "-", "linewidth": 2.2, "color": color}
+        style: dict[str, Any] = {
+            "arrowstyle": "-",
+            "linestyle": (0, (4, 2)) if is_dashed else "-",
+            "linewidth": 2.2,
+            "color": color,
+        }
         axes.add_patch(FancyArrowPatch(start, end, connectionstyle=bend, shrinkA=0, shrinkB=0, zorder=1, **style))
 
 
