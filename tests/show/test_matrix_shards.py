@@ -1,5 +1,8 @@
 """The numbers and words of matrices split over ranks, and the marks on paper."""
 
+from pathlib import Path
+
+import nbformat
 import pytest
 
 from pllab.show import draw_shards
@@ -91,3 +94,11 @@ def test_what_does_not_fit_is_refused_with_a_sentence(given, sentence):
 def test_a_moment_that_does_not_exist_is_refused(moment):
     with pytest.raises(ValueError, match=f"moment {moment} does not exist; choose 0 to 5"):
         draw_shards(X, A, B, moment=moment)
+
+
+def test_lesson_12_has_saved_what_is_drawn():
+    """nbval skips the cell: it takes what a slider draws for an output of its own."""
+    notebook = nbformat.read(Path(__file__).parents[2] / "notebooks" / "12_tensor_parallel.ipynb", as_version=4)
+    [cell] = [cell for cell in notebook.cells if cell.id == "12-viewer"]
+    [output] = cell.outputs
+    assert output.data["text/plain"] == draw_shards(X, A, B).alt and "<img alt=" in output.data["text/html"]
