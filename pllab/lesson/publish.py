@@ -1,10 +1,8 @@
 """Execute notebooks and clean them for a commit: `python -m pllab.lesson.publish notebooks/*.ipynb`.
 
 Notebooks are committed with their outputs, because many readers see only the page on GitHub. `clean` removes everything
-that differs between runs or machines, and a widget's printed twin becomes the widget as it stands after the last cell,
-which is what JupyterLab shows: a race that later cells run is published with its results. `problems` lists, in
-sentences, what a reader could not use. A notebook with a problem is still written, so that it can be looked at, and the
-command ends with 1.
+that differs between runs or machines. `problems` lists, in sentences, what a reader could not use. A notebook with a
+problem is still written, so that it can be looked at, and the command ends with 1.
 """
 
 import re
@@ -18,13 +16,6 @@ Notebook = Any  # nbformat's NotebookNode: a dictionary whose keys are also attr
 
 MOST_BYTES = 400_000
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-_TWINS = f"""
-import gc
-from IPython.display import display
-from pllab.show.widget import Widget
-alive = [one for one in gc.get_objects() if issubclass(type(one), Widget) and one.comm]
-display({{"{_WIDGET}": {{one.model_id: one.static()._repr_mimebundle_() for one in alive}}}}, raw=True)
-"""
 _MACHINE_PATH = re.compile(r"(?<![\w.<:/])/(?:home|root|tmp|var|opt|usr|work|workspace|Users|mnt|private)/\w")
 _HTML_IMAGE = re.compile(r"<img\b[^>]*>", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*=\s*(?:"[^"]*[^"\s][^"]*"|'[^']*[^'\s][^']*')""", re.IGNORECASE)
@@ -53,8 +44,6 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
-    last = nbformat.v4.new_code_cell(_TWINS)
-    notebook.cells.append(last)
     NotebookClient(
         notebook,
         timeout=timeout_s,
@@ -63,18 +52,8 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
         record_timing=False,
         coalesce_streams=True,
     ).execute()
-    notebook.cells.remove(last)
-    show_twins(notebook, last.outputs[0].data[_WIDGET])
     nbformat.write(clean(notebook), path)
     return read_problems(path)
-
-
-def show_twins(notebook: Notebook, twins: dict[str, dict[str, str]]) -> None:
-    """Put under each widget, in place, the twin of its model: what it shows now and not when its cell ended."""
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            data = output.get("data", {})
-            data.update(twins.get(data.get(_WIDGET, {}).get("model_id"), {}))
 
 
 def read_problems(path: Path) -> list[str]:

@@ -29,8 +29,8 @@ Run = Callable[..., Timeline]
 def sources_of(file: str, *scripts: str) -> tuple[str, str]:
     """The module and the style sheet of a widget: the shared ones, then those beside its Python file.
 
-    Example: `sources_of(__file__, "view.js")` in `race.py` joins `common.js`, `view.js` and `race.js`, and `common.css`
-    and `race.css`. `scripts` are named from this folder.
+    Example: `sources_of(__file__, "view.js")` in `timeline_player.py` joins `common.js`, `view.js` and
+    `timeline_player.js`, and `common.css` and `timeline_player.css`. `scripts` are named from this folder.
     """
     shared, widget = Path(__file__).parent, Path(file)
     modules = [*(shared / name for name in ("common.js", *scripts)), widget.with_suffix(".js")]

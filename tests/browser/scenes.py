@@ -33,59 +33,6 @@ widget = TimelinePlayer(simulate(gpipe(2, 3)))""",
         "[role=grid]",
         "ArrowRight",
     ),
-    "ShardViewer": Scene(
-        """
-from pllab.show import ShardViewer
-widget = ShardViewer([[1, 2]], [[1, 0, 2, -1], [0, 1, -1, 1]], [[1, 0], [0, 1], [2, 1], [1, 3]])""",
-        ".pl-shards",
-        ".pl-shards-picture",
-        "ArrowRight",
-    ),
-    "BucketSlider": Scene(
-        """
-from pllab.show import BucketSlider
-widget = BucketSlider([4096] * 12, alpha_s=2e-4, beta_s=5e-10)""",
-        ".pl-buckets",
-        "input[type=range]",
-        "ArrowRight",
-    ),
-    "CutEditor": Scene(
-        """
-from pllab.show import CutEditor
-widget = CutEditor([1, 1, 1, 4], [2, 2], best=[3, 1])""",
-        ".pl-cut-editor",
-        "[role=slider]",
-        "ArrowDown",
-    ),
-    "MemoryBars": Scene(
-        """
-from pllab.show import MemoryBars
-from pllab.show.widgets.memory_bars import ZeroStage
-plain, sharded = {"parameters": 4.0, "gradients": 4.0, "optimizer": 8.0}, {"parameters": 4.0, "optimizer": 4.0}
-stages = [ZeroStage("plain", [plain] * 2, plain), ZeroStage("ZeRO-1", [sharded] * 2, sharded)]
-widget = MemoryBars(stages, unit="bytes")""",
-        ".pl-memory-bars",
-        "input[type=range]",
-        "ArrowRight",
-    ),
-    "RankCube": Scene(
-        """
-from pllab.show import RankCube
-widget = RankCube(pp=2, dp=2, tp=2, ranks_per_host=4)""",
-        ".pl-rank-cube",
-        "[role=grid]",
-        "ArrowUp",
-    ),
-    "Race": Scene(
-        """
-from pllab.show import Race
-widget = Race(["one lane", "pipeline"], num_devices=2)
-widget.finish("one lane", [90.0, 95.0])
-widget.update("pipeline", 0.5, 100.0)""",
-        ".pl-race",
-        "button",
-        "",
-    ),
     "ScheduleEditor": Scene(
         """
 from pllab.pipeline import run_emulated

@@ -1,4 +1,4 @@
-"""The timeline player's own JavaScript in a bare page, and the race's: keys, mouse, announcements, table."""
+"""The timeline player's own JavaScript in a bare page: keys, mouse, announcements, table."""
 
 import pytest
 
@@ -175,30 +175,6 @@ def test_the_table_says_the_same(chromium_page, player):
 def test_a_narrow_page_redraws(chromium_page, player):
     chromium_page.set_viewport_size({"width": 420, "height": 700})
     chromium_page.wait_for_function("document.querySelector('.pl-grid svg').clientWidth < 420")
-
-
-@bench.both_schemes
-def test_the_race_follows_its_traits(chromium_page):
-    race = show.Race(["one lane", "pipeline"], num_devices=2)
-    root = bench.mount(chromium_page, race)
-    expect(root.locator(".pl-value")).to_have_text(["waiting", "waiting"])
-    race.update("pipeline", 0.5, 100.0)
-    bench.push(chromium_page, race, "lanes", "ticks", "top", "news")
-    expect(root.get_by_role("progressbar", name="pipeline")).to_have_attribute("aria-valuenow", "50")
-    expect(root.locator(".pl-value").last).to_have_text("100 tokens/s")
-    race.finish("one lane", [90.0, 95.0])
-    race.finish("pipeline", [1300.0, 1310.0], "14.05x")
-    bench.push(chromium_page, race, "lanes", "ticks", "top", "news")
-    expect(root.locator("[aria-live=polite]")).to_have_text(race.news)
-    expect(root.locator(".pl-result").last).to_have_text("1,300 tokens/s 14.05x")
-    expect(root.locator(".pl-whisker").last).to_be_visible()
-    expect(root.locator(".pl-title")).to_have_text("2 devices, engine: real")
-    toggle = root.get_by_role("button", name="Show as table")
-    toggle.focus()
-    chromium_page.keyboard.press("Enter")
-    cells = root.locator("tbody tr").last.locator("td")
-    expect(cells).to_have_text(["pipeline", "100 %", "1,300 tokens/s", "1,300 to 1,310", "14.05x"])
-    expect(root.locator(".pl-race-picture")).to_be_hidden()
 
 
 @pytest.mark.parametrize("size", [(4, 8), (8, 16)])

@@ -162,20 +162,26 @@ def test_cleaning_takes_out_what_differs_between_runs():
     assert [output.data for output in cleaned.cells[1].outputs] == [{"text/html": "twin", "text/plain": "x"}]
 
 
-def test_a_widget_is_published_as_it_stands_at_the_end(tmp_path):
-    board = "from pllab.show import Race\n\nrace = Race(['one lane'], num_devices=1)\nrace"
-    cells = [
-        nbformat.v4.new_code_cell(source, id=f"01-{number}")
-        for number, source in enumerate((board, "race.finish('one lane', [999.6, 1001.0, 1003.0])"))
-    ]
+def test_a_choice_is_published_as_the_picture_of_all_states_without_its_slider(tmp_path):
+    choice = """from ipywidgets import interact
+
+from pllab.show import draw_cut, draw_cuts
+
+
+@interact(first=(1, 2))
+def choose(first):
+    return draw_cut([1, 2, 3], [first, 3 - first])
+
+
+draw_cuts([1, 2, 3])"""
     title = nbformat.v4.new_markdown_cell("# 01 One", id="01-title")
     path = tmp_path / "01_one.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[title, *cells]), path)
+    nbformat.write(nbformat.v4.new_notebook(cells=[title, nbformat.v4.new_code_cell(choice, id="01-cut")]), path)
     assert publish(path) == []
     shown = _read(path).cells
-    assert [cell.id for cell in shown] == ["01-title", "01-0", "01-1"]
-    assert "one lane: median 1,000 tokens/s" in shown[1].outputs[0].data["text/html"]
-    assert "waiting" not in str(shown[1].outputs)
+    assert [cell.id for cell in shown] == ["01-title", "01-cut"]
+    [output] = shown[1].outputs
+    assert 'alt="each cut into two stages' in output.data["text/html"]
 
 
 @pytest.mark.parametrize(

@@ -1,75 +1,60 @@
-"""The memory bars' numbers, words and picture, without a browser."""
-
-import json
+"""The memory bars' numbers, words and marks on paper."""
 
 import pytest
-import traitlets
 
-from pllab.show import MemoryBars
-from pllab.show.widgets.memory_bars import ZeroStage
+from pllab.show import draw_memory
 
 PLAIN = {"parameters": 4.0, "gradients": 4.0, "optimizer": 8.0}
-STAGES = [
-    ZeroStage("plain", [PLAIN, PLAIN], PLAIN, "A step sends 2 times the model."),
-    ZeroStage("ZeRO-1", [{**PLAIN, "optimizer": 4.0}, {**PLAIN, "optimizer": 4.5, "messages": 0.0}], PLAIN),
-]
+MEASURED = {
+    "plain": [PLAIN, PLAIN],
+    "ZeRO-1": [{**PLAIN, "optimizer": 4.0}, {**PLAIN, "optimizer": 4.5, "messages": 0.0}],
+}
+FORM = {"plain": PLAIN, "ZeRO-1": PLAIN}
+REMARKS = {"plain": "A step sends 2 times the model."}
 
 
-def bars(**changes):
-    return MemoryBars(STAGES, **({"unit": "bytes per parameter"} | changes))
+def bars(measured=MEASURED, form=FORM, **options):
+    return draw_memory(measured, form, REMARKS, **({"unit": "bytes per parameter"} | options))
 
 
-def test_a_bar_for_each_rank_and_one_for_the_formula_last():
-    [plain, sharded] = bars().stages
-    assert [bar["label"] for bar in plain["bars"]] == ["rank 0", "rank 1", "closed form"]
-    assert [bar["total"] for bar in sharded["bars"]] == [12.0, 12.5, 16.0]
+def test_a_bar_for_each_rank_and_one_for_the_formula_last_on_one_scale():
+    axes = bars().canvas.axes[0]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["plain, rank 0", "rank 1", "closed form", "ZeRO-1, rank 0", "rank 1", "closed form"]
+    totals = [text.get_text() for text in axes.texts if text.get_text().startswith(" ")]
+    assert totals == [" 16.0", " 16.0", " 16.0", " 12.0", " 12.5", " 16.0"]
 
 
 def test_parts_come_in_one_order_and_without_what_is_nothing():
-    shuffled = ZeroStage("x", [{"optimizer": 1.0, "messages": 0.0, "parameters": 2.0}], {"gradients": 1.0})
-    widget = MemoryBars([shuffled], unit="bytes")
-    assert [part["kind"] for part in widget.stages[0]["bars"][0]["parts"]] == ["parameters", "optimizer"]
-    assert [kind["name"] for kind in widget.kinds] == ["parameters", "gradients", "optimizer", "messages"]
+    held = {"optimizer": 1.0, "messages": 0.0, "parameters": 2.0}
+    shown = bars({"x": [held]}, {"x": {"gradients": 1.0}}, unit="bytes")
+    assert [(bar.get_x(), bar.get_width()) for bar in shown.canvas.axes[0].patches] == [(0, 2.0), (2.0, 1.0), (0, 1.0)]
+    assert "(parameters 2.0, optimizer 1.0)" in shown.alt
+    assert shown.caption == "P: parameters; G: gradients; O: optimizer; M: messages; dashed: closed form"
 
 
 def test_the_sentence_is_of_the_fullest_rank_and_ends_with_the_remark():
-    [plain, sharded] = bars().stages
-    assert plain["sentence"] == (
+    assert (
         "plain: a rank holds 16.0 bytes per parameter (parameters 4.0, gradients 4.0, optimizer 8.0); the closed form "
-        "says 16.0. A step sends 2 times the model."
+        "says 16.0. A step sends 2 times the model. ZeRO-1: a rank holds 12.5 bytes per parameter" in bars().alt
     )
-    assert "a rank holds 12.5 bytes per parameter" in sharded["sentence"]
 
 
-def test_all_stages_have_one_scale():
-    assert bars().top == 16.0
-
-
-def test_the_static_figure_says_every_sentence():
-    widget = bars(engine="simulated")
-    assert all(view["sentence"] in widget.static().alt for view in widget.stages)
-    assert "engine: simulated" in widget.static().alt
-
-
-def test_traits_are_plain_json():
-    widget = bars()
-    assert json.loads(json.dumps([widget.stages, widget.kinds]))
+def test_the_figure_names_its_engine():
+    assert bars(engine="simulated").alt.startswith(
+        "Held at the fullest moment, bytes per parameter, engine: simulated."
+    )
 
 
 @pytest.mark.parametrize(
-    ("stages", "sentence"),
+    ("measured", "form", "sentence"),
     [
-        ([], "at least one stage"),
-        ([ZeroStage("empty", [], PLAIN)], "at least one rank"),
-        ([ZeroStage("odd", [{"cache": 1.0}], PLAIN)], "kind 'cache' is unknown; choose of parameters"),
+        ({}, {}, "at least one way"),
+        ({"empty": []}, {"empty": PLAIN}, "at least one rank"),
+        ({"bare": [PLAIN]}, {}, "'bare' has no closed form; give one for each way"),
+        ({"odd": [{"cache": 1.0}]}, {"odd": PLAIN}, "kind 'cache' is unknown; choose of parameters"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_sentence(stages, sentence):
+def test_what_cannot_be_drawn_is_one_sentence(measured, form, sentence):
     with pytest.raises(ValueError, match=sentence):
-        MemoryBars(stages, unit="bytes")
-
-
-@pytest.mark.parametrize("stage", [-1, 2])
-def test_a_stage_that_does_not_exist_cannot_be_chosen(stage):
-    with pytest.raises(traitlets.TraitError, match="does not exist"):
-        bars().stage = stage
+        bars(measured, form)

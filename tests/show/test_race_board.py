@@ -1,6 +1,4 @@
-"""The race's arithmetic and its words, without a browser."""
-
-import json
+"""The race's arithmetic, its words, its live table and its picture."""
 
 import pytest
 
@@ -12,21 +10,36 @@ def race():
     return Race(["one lane", "pipeline"], num_devices=2)
 
 
-def lane(race, name):
-    return next(lane for lane in race.lanes if lane["name"] == name)
+def runner(race, name):
+    return next(runner for runner in race.runners if runner.name == name)
 
 
-def test_a_running_lane_shows_progress_and_rate(race):
+def test_one_that_runs_shows_progress_and_rate_live(race):
+    assert race.live.value.count("waiting (0%)") == 2
     race.update("pipeline", progress=0.25, rate=1234.5)
-    assert (lane(race, "pipeline")["progress"], lane(race, "pipeline")["value"]) == (0.25, "1,230 tokens/s")
-    assert lane(race, "one lane")["value"] == "waiting"
+    assert (runner(race, "pipeline").progress, runner(race, "pipeline").value) == (0.25, "1,230 tokens/s")
+    assert runner(race, "one lane").value == "waiting"
     assert race.top >= 1234.5
+    assert "2 devices, engine: real" in race.live.value
+    assert race.live.value.index("waiting (0%)") < race.live.value.index("1,230 tokens/s (25%)")
+    assert f"width:{1234.5 / race.top:.1%}'" in race.live.value
+
+
+def test_the_live_table_ends_where_the_picture_begins(race):
+    race.finish("one lane", [90.0])
+    assert "pipeline" in race.live.value
+    race.finish("pipeline", [100.0])
+    assert race.live.value == ""
+
+
+def test_a_name_cannot_write_into_the_page():
+    assert "<b>" not in Race(["<b>"], 1).live.value
 
 
 @pytest.mark.parametrize(("rate", "words"), [(999.6, "1,000"), (999.4, "999"), (123456.0, "123,000"), (9.996, "10")])
 def test_a_rate_is_written_as_people_write_it(race, rate, words):
     race.finish("one lane", [rate, rate])
-    assert lane(race, "one lane")["value"] == f"{words} tokens/s"
+    assert runner(race, "one lane").value == f"{words} tokens/s"
     assert f"one lane: median {words} tokens/s ({words} to {words})" in race.static().alt
     assert "e+" not in race.static().alt
 
@@ -43,10 +56,10 @@ def test_the_baseline_wears_no_hatch_on_paper(race):
 def test_median_spread_and_verdict(race):
     race.finish("one lane", [90.0, 100.0, 130.0])
     race.finish("pipeline", [170.0, 160.0, 150.0, 140.0], "1.60x")
-    home = lane(race, "pipeline")
-    assert (home["rate"], home["low"], home["high"]) == (155.0, 140.0, 170.0)
-    assert home["verdict"] == "1.60x"  # as it was judged: the medians have another quotient
-    assert race.news == "pipeline finished: median 155 tokens/s, 1.60x."
+    home = runner(race, "pipeline")
+    assert (home.speed, home.low, home.high) == (155.0, 140.0, 170.0)
+    assert home.verdict == "1.60x"  # as it was judged: the medians have another quotient
+    assert str(home) == "pipeline: median 155 tokens/s (140 to 170), 1.60x."
 
 
 def test_the_axis_never_shrinks_and_holds_every_whisker(race):
@@ -56,26 +69,22 @@ def test_the_axis_never_shrinks_and_holds_every_whisker(race):
     assert race.top == pytest.approx(widest)
     race.finish("pipeline", [10.0, 20.0, 9000.0])
     assert race.top >= 9000.0
-    assert race.ticks[0]["at"] == 0 and race.ticks[-1]["at"] == pytest.approx(race.top)
+    assert race.static().canvas.axes[0].get_xlim() == (0, race.top)
 
 
-def test_the_static_figure_has_the_numbers_of_the_lanes(race):
+def test_the_picture_has_the_numbers_of_the_contestants(race):
     race.finish("one lane", [100.0, 102.0], "baseline")
     race.finish("pipeline", [150.0, 152.0], "1.49x")
     alt = race.static().alt
-    for each in race.lanes:
-        assert f"{each['name']}: median {each['value']} ({each['spread']}), {each['verdict']}." in alt
-    assert "2 devices, engine: real" in alt
+    assert alt == (
+        "2 devices, engine: real. one lane: median 101 tokens/s (100 to 102), baseline. "
+        "pipeline: median 151 tokens/s (150 to 152), 1.49x."
+    )
 
 
 def test_a_race_that_still_runs_can_be_printed(race):
     race.update("pipeline", 0.5, 10.0)
     assert "pipeline: 10 tokens/s, 50% of the way" in race.static().alt
-
-
-def test_traits_are_plain_json(race):
-    race.finish("pipeline", [10])
-    json.dumps([race.lanes, race.ticks, race.theme])
 
 
 @pytest.mark.parametrize(
@@ -95,10 +104,10 @@ def test_traits_are_plain_json(race):
     ],
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(race, call, sentence):
-    before = race.get_state(["lanes", "ticks", "top"])
+    before = race.runners, race.top, race.live.value
     with pytest.raises(ValueError, match=sentence):
         call(race)
-    assert race.get_state(["lanes", "ticks", "top"]) == before
+    assert (race.runners, race.top, race.live.value) == before
 
 
 def test_unknown_keywords_are_refused():

@@ -1,0 +1,102 @@
+"""What each rank holds of a training state, kind by kind, for several ways of sharding it.
+
+The numbers are the caller's, measured and from a formula; all bars have one scale, so that the ways can be compared.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import LIGHT
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+KINDS = {"parameters": "F", "gathered": "C", "gradients": "B", "optimizer": "W", "messages": "U"}
+"""What can be held, in the order of the bar, and the look of each."""
+_LETTERS = {"parameters": "P", "gathered": "whole", "gradients": "G", "optimizer": "O", "messages": "M"}
+
+Bar = Mapping[str, float]  # an amount of each kind that is held
+
+
+def draw_memory(
+    measured: Mapping[str, Sequence[Bar]],
+    form: Mapping[str, Bar],
+    remarks: Mapping[str, str] | None = None,
+    *,
+    unit: str,
+    engine: str = "real",
+) -> Figure:
+    """A stacked bar for each rank and one for the formula, way by way.
+
+    Example, two ranks that hold the same:
+
+        held = {"parameters": 4.0, "optimizer": 4.0}
+        draw_memory({"ZeRO-1": [held, held]}, {"ZeRO-1": held}, unit="bytes per parameter")
+
+    Args:
+        measured: of each way, by its name, what every rank holds.
+        form: of each way what a formula says.
+        remarks: of some ways a sentence more, such as what they send.
+        unit: what the amounts count.
+        engine: where the measured ones come from.
+
+    Raises:
+        ValueError: there is no way, one has no rank or no formula, or a kind is unknown.
+    """
+    _check(measured, form)
+    rows = [
+        (name, rank, bar)
+        for name, bars in measured.items()
+        for rank, bar in [*((f"rank {rank}", bar) for rank, bar in enumerate(bars)), ("closed form", form[name])]
+    ]
+    top = max(sum(bar.values()) for *_, bar in rows)
+    title = f"held at the fullest moment, {unit}, engine: {engine}"
+    with drawing(8.0, 0.9 + 0.27 * len(rows), layout="constrained") as fig:
+        axes = fig.add_subplot()
+        place, places = -0.4, []
+        for _, rank, bar in rows:
+            place += 1.4 if rank == "rank 0" else 1.0  # the ways stand apart
+            places.append(place)
+            _draw_bar(axes, place, bar, rank == "closed form", top)
+        axes.set_yticks(places, [f"{name}, {rank}" if rank == "rank 0" else rank for name, rank, _ in rows])
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlim(0, top * 1.1)
+        axes.set_ylim(place + 0.6, 0.3)
+        axes.set_xlabel(title)
+        axes.spines[["top", "right"]].set_visible(False)
+    used = {kind for *_, bar in rows for kind in bar}
+    letters = "; ".join(f"{_LETTERS[kind]}: {kind}" for kind in KINDS if kind in used)
+    told = [_sentence(name, bars, form[name], unit, (remarks or {}).get(name, "")) for name, bars in measured.items()]
+    return figure(fig, f"{title[:1].upper()}{title[1:]}. {' '.join(told)}", caption=f"{letters}; dashed: closed form")
+
+
+def _check(measured: Mapping[str, Sequence[Bar]], form: Mapping[str, Bar]) -> None:
+    if not measured or not all(measured.values()):
+        raise ValueError("memory bars need at least one way, and of each way at least one rank")
+    if missing := [name for name in measured if name not in form]:
+        raise ValueError(f"{missing[0]!r} has no closed form; give one for each way")
+    used = {kind for name, bars in measured.items() for bar in (*bars, form[name]) for kind in bar}
+    if unknown := sorted(used - set(KINDS)):
+        raise ValueError(f"kind {unknown[0]!r} is unknown; choose of {', '.join(KINDS)}")
+
+
+def _sentence(name: str, bars: Sequence[Bar], form: Bar, unit: str, remark: str) -> str:
+    """Of the fullest rank: `ZeRO-1: a rank holds 8.0 bytes (parameters 4.0, optimizer 4.0); the closed form ...`."""
+    fullest = max(bars, key=lambda bar: sum(bar.values()))
+    parts = ", ".join(f"{kind} {fullest[kind]:.1f}" for kind in KINDS if fullest.get(kind))
+    held = f"{name}: a rank holds {sum(fullest.values()):.1f} {unit} ({parts})"
+    return f"{held}; the closed form says {sum(form.values()):.1f}. {remark}".strip()
+
+
+def _draw_bar(axes: "Axes", row: float, bar: Bar, is_form: bool, top: float) -> None:
+    left, style = 0.0, "--" if is_form else "-"
+    for kind, look in KINDS.items():
+        if width := bar.get(kind, 0.0):
+            fill, line = LIGHT.fill_of(look, is_form), LIGHT.outline_of(look)
+            axes.barh(row, width, 0.84, left, color=fill, edgecolor=line, linestyle=style)
+            letter = _LETTERS[kind]
+            if width > 0.02 * top * len(letter):
+                axes.annotate(letter, (left + width / 2, row), ha="center", va="center", color=LIGHT.ink, fontsize=9)
+            left += width
+    axes.annotate(f" {left:.1f}", (left, row), va="center", fontsize=9)

@@ -1,0 +1,173 @@
+"""The race: live bars while ranks run, and at the end the median of each contestant with its spread.
+
+It shows and does not judge: what a result is worth is said by who measured it, in a word beside the bar. The live bars
+are a table in HTML, for drawing a picture takes about as long as a small training and would disturb the next one.
+"""
+
+import html
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import ENGINE_LABELS, INK, LIGHT, count_of, mix, round_step, write_number
+from pllab.timeline import Engine
+
+if TYPE_CHECKING:
+    from ipywidgets import HTML
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """The progress and the speed of one contestant; `rates` is empty until it has finished."""
+
+    name: str
+    unit: str
+    progress: float = 0.0
+    rate: float = 0.0
+    rates: tuple[float, ...] = ()
+    verdict: str = ""
+
+    @property
+    def speed(self) -> float:
+        """The median of the finished rates, or the present rate."""
+        return statistics.median(self.rates) if self.rates else self.rate
+
+    @property
+    def low(self) -> float:
+        """The slowest finished rate, or the present one."""
+        return min(self.rates, default=self.rate)
+
+    @property
+    def high(self) -> float:
+        """The fastest finished rate, or the present one."""
+        return max(self.rates, default=self.rate)
+
+    @property
+    def value(self) -> str:
+        """Its speed in words: `1,000 tokens/s`."""
+        return f"{write_number(self.speed)} {self.unit}" if self.speed else "waiting"
+
+    def __str__(self) -> str:
+        """`one lane: median 1,000 tokens/s (990 to 1,010), baseline.`, or how far it is."""
+        if not self.rates:
+            return f"{self.name}: {self.value}, {self.progress:.0%} of the way."
+        spread = f"{write_number(self.low)} to {write_number(self.high)}"
+        return f"{self.name}: median {self.value} ({spread}){self.verdict and f', {self.verdict}'}."
+
+
+class Race:
+    """Throughput of several contestants; the first one is the baseline.
+
+    Example, whose first line stands before a long cell:
+
+        race = Race(["one lane", "pipeline"], num_devices=2); display(race.live)
+        race.update("pipeline", progress=0.5, rate=1200.0)
+        race.finish("pipeline", rates=[1190.0, 1210.0, 1205.0], verdict="1.32x")
+        race.static()
+
+    Raises:
+        ValueError: names are missing or repeated, or there is less than one device.
+    """
+
+    def __init__(
+        self, names: Sequence[str], num_devices: int, unit: str = "tokens/s", *, engine: Engine = "real"
+    ) -> None:
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"a race needs different names, at least one; got {list(names)}")
+        if num_devices < 1:
+            raise ValueError(f"num_devices is {num_devices}; a race needs at least 1 device")
+        self._runners = {name: Contestant(name, unit) for name in names}
+        self.unit = unit
+        self.title = f"{count_of(num_devices, 'device')}, engine: {ENGINE_LABELS[engine]}"
+        self.top = 1.0
+        """The right end of the axis, in the unit; it never shrinks."""
+
+    @cached_property
+    def live(self) -> "HTML":
+        """The bars of those that run, for `display`; empty once all have finished, when `static` says more."""
+        from ipywidgets import HTML
+
+        return HTML(self._to_html())
+
+    @property
+    def runners(self) -> list[Contestant]:
+        """The contestants as they stand, the baseline first."""
+        return list(self._runners.values())
+
+    def update(self, name: str, progress: float, rate: float) -> None:
+        """Move a contestant: `progress` along the track from 0 to 1, `rate` now in the race's unit.
+
+        Raises:
+            ValueError: the name does not run here, or a number is out of range.
+        """
+        if not 0.0 <= progress <= 1.0:
+            raise ValueError(f"progress {progress} of {name!r} is off the track; give a share from 0 to 1")
+        if not (math.isfinite(rate) and rate >= 0):
+            raise ValueError(f"rate {rate} of {name!r} is no throughput; give {self.unit}, 0 or more")
+        self._show(replace(self._runner(name), progress=float(progress), rate=float(rate)))
+
+    def finish(self, name: str, rates: Sequence[float], verdict: str = "") -> None:
+        """Finish a contestant with the rate of each of its runs, and a word on them such as its speed-up.
+
+        Raises:
+            ValueError: the name does not run here, there are no rates, or one is not above 0.
+        """
+        if not rates or not all(math.isfinite(rate) and rate > 0 for rate in rates):
+            raise ValueError(f"rates of {name!r} are {list(rates)}; give one number above 0 for each run")
+        home = tuple(float(rate) for rate in rates)
+        self._show(replace(self._runner(name), progress=1.0, rates=home, verdict=verdict))
+
+    def static(self) -> Figure:
+        """The race as it stands: horizontal bars with whiskers from the slowest to the fastest run."""
+        height = 0.52 * len(self.runners) + 1.25
+        with drawing(9.0, height) as fig:
+            axes = fig.add_axes((0.2, 0.8 / height, 0.58, 1 - 1.25 / height))
+            axes.set_title(self.title, loc="left", fontsize=11.5, fontweight="bold")
+            for row, runner in enumerate(self.runners):
+                _draw_runner(axes, row, runner, self.top)
+            axes.set_xlim(0, self.top)
+            axes.set_ylim(len(self.runners) - 0.5, -0.5)
+            axes.set_yticks(range(len(self.runners)), [runner.name for runner in self.runners])
+            axes.tick_params(axis="y", length=0)
+            axes.spines[["top", "right", "left"]].set_visible(False)
+            axes.xaxis.set_major_formatter(lambda value, _: write_number(value))
+            has_spread = any(runner.rates for runner in self.runners)
+            axes.set_xlabel(f"{self.unit}, median and range" if has_spread else self.unit)
+            return figure(fig, " ".join([f"{self.title}.", *map(str, self.runners)]))
+
+    def _runner(self, name: str) -> Contestant:
+        if name not in self._runners:
+            raise ValueError(f"{name!r} does not run in this race; the names are {list(self._runners)}")
+        return self._runners[name]
+
+    def _show(self, runner: Contestant) -> None:
+        self._runners[runner.name] = runner
+        limit = max(self.top, 1.02 * max(each.high for each in self.runners))
+        size = round_step(limit, 5)
+        self.top = size * math.ceil(limit / size - 1e-9)
+        self.live.value = "" if all(each.rates for each in self.runners) else self._to_html()
+
+    def _to_html(self) -> str:
+        rows = [
+            f"<tr><td>{html.escape(each.name)}</td><td style='width:24em'><div style='background:{LIGHT.hues['F']};"
+            f"height:1.1em;width:{each.speed / self.top:.1%}'></div></td>"
+            f"<td>{each.value} ({each.progress:.0%})</td></tr>"
+            for each in self.runners
+        ]
+        return f"<table><caption>{self.title}</caption>{''.join(rows)}</table>"
+
+
+def _draw_runner(axes: "Axes", row: int, runner: Contestant, top: float) -> None:
+    fill = LIGHT.fill_of("F") if row else mix(LIGHT.held, LIGHT.ground, 0.45)
+    edge = LIGHT.outline_of("F") if row else LIGHT.held_line
+    axes.barh(row, runner.speed, height=0.56, color=fill, edgecolor=edge, linewidth=1)
+    if len(runner.rates) > 1:
+        spread = [[runner.speed - runner.low], [runner.high - runner.speed]]
+        axes.errorbar(runner.speed, row, xerr=spread, color=INK, capsize=5, linewidth=2)
+    value = f"{runner.value}  {runner.verdict}" if runner.rates else f"{runner.value} ({runner.progress:.0%})"
+    axes.text(top * 1.02, row, value, va="center", fontweight="bold" if runner.rates else "normal")

@@ -1,0 +1,163 @@
+"""Ranks by coordinate along pp, dp and tp, on their hosts, and the groups of each axis that share messages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import LIGHT, count_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_RANKS = 64
+KINDS = ("F", "B", "W", "U", "C", "R")
+"""The hues of groups, in turn; the letter of a group tells those of one hue apart."""
+
+Place = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The groups along one axis, and for each whether its ranks are on several hosts."""
+
+    name: str
+    groups: list[list[int]]
+    across: list[bool]
+
+    def __str__(self) -> str:
+        """`dp: 2 groups of 2 ranks, all of them across hosts`."""
+        share = {0: "none of them", len(self.groups): "all of them"}.get(
+            sum(self.across), f"{sum(self.across)} of them"
+        )
+        sizes = f"{count_of(len(self.groups), 'group')} of {count_of(len(self.groups[0]), 'rank')}"
+        return f"{self.name}: {sizes}, {share} across hosts"
+
+
+def draw_mesh(
+    *,
+    pp: int = 1,
+    dp: int = 1,
+    tp: int = 1,
+    ranks_per_host: int | None = None,
+    order: Sequence[str] = ("pp", "dp", "tp"),
+) -> Figure:
+    """A panel for each axis: ranks in the boxes of their hosts, with a line through the ranks of each group.
+
+    A line is dashed if its group needs several hosts. Example: `draw_mesh(pp=2, dp=2, tp=2, ranks_per_host=4)`.
+
+    Args:
+        pp: ranks that share the layers as a pipeline.
+        dp: ranks that share the batch.
+        tp: ranks that split each layer.
+        ranks_per_host: ranks 0 to g - 1 are on host 0, the next g on host 1; by default all are on one.
+        order: the axes from the outermost to the innermost, as `pllab.comm.AXES` has them.
+
+    Raises:
+        ValueError: a size is below 1, the order does not name each axis once, or there are more ranks than there is
+            room for.
+    """
+    sizes = {"pp": pp, "dp": dp, "tp": tp}
+    if sorted(order) != sorted(sizes):
+        raise ValueError(f"order is {tuple(order)}; name each of pp, dp and tp once")
+    sizes = {name: sizes[name] for name in order}
+    num_ranks = prod(sizes.values())
+    each = num_ranks if ranks_per_host is None else ranks_per_host
+    shown = axes_of(sizes, each)
+    places = _places(sizes, num_ranks, each)
+    width, height = (max(place[side] for place in places) + 1 for side in (0, 1))
+    with drawing(max(9.0, 1.8 * width), 0.55 * height + 1.0, layout="constrained") as fig:
+        for axis, axes in zip(shown, fig.subplots(1, 3, squeeze=False)[0], strict=True):
+            _draw_hosts(axes, places, each)
+            for number, group in enumerate(axis.groups):
+                _draw_group(axes, [places[rank] for rank in group], number, is_dashed=axis.across[number])
+                _draw_ranks(axes, {rank: places[rank] for rank in group}, number)
+            axes.set_title(f"groups of {axis.name}", fontsize=11)
+            axes.set_xlim(-1.0, width)
+            axes.set_ylim(height - 0.2, -1.0)
+            axes.axis("off")
+    hosts = count_of(-(-num_ranks // each), "host")
+    title = f"{' x '.join(f'{name} {size}' for name, size in sizes.items())}: {num_ranks} ranks on {hosts}"
+    caption = f"{title}. A box is a rank and the letter of its group; dashed: between hosts."
+    return figure(fig, f"{title}. " + ". ".join(f"{axis}: {_listed(axis)}" for axis in shown), caption=caption)
+
+
+def axes_of(sizes: Mapping[str, int], ranks_per_host: int) -> list[Axis]:
+    """The axes from the outermost to the innermost; a group is the ranks that differ in no other coordinate.
+
+    Raises:
+        ValueError: a size is below 1, or there are more ranks than there is room for.
+    """
+    for name, size in {**sizes, "ranks_per_host": ranks_per_host}.items():
+        if size < 1:
+            raise ValueError(f"{name} is {size}; give 1 or more")
+    num_ranks = prod(sizes.values())
+    if num_ranks > MOST_RANKS:
+        raise ValueError(
+            f"these sizes make {num_ranks} ranks, and the picture has room for {MOST_RANKS}; give smaller ones"
+        )
+    coordinates = list(product(*map(range, sizes.values())))  # the last axis is the fastest, as ranks are counted
+    axes = []
+    for number, name in enumerate(sizes):
+        members: dict[tuple[int, ...], list[int]] = {}
+        for rank, place in enumerate(coordinates):
+            members.setdefault(place[:number] + place[number + 1 :], []).append(rank)
+        groups = list(members.values())
+        axes.append(Axis(name, groups, [group[0] // ranks_per_host != group[-1] // ranks_per_host for group in groups]))
+    return axes
+
+
+def letter_of(number: int) -> str:
+    """A, B, ..., Z, then AA, AB, ..."""
+    return (letter_of(number // 26 - 1) if number >= 26 else "") + chr(ord("A") + number % 26)
+
+
+def _listed(axis: Axis) -> str:
+    return ", ".join(f"{letter_of(at)} {' '.join(map(str, group))}" for at, group in enumerate(axis.groups))
+
+
+def _places(sizes: Mapping[str, int], num_ranks: int, each: int) -> list[Place]:
+    """Column and row of each rank: hosts one above the other, in each as many columns as the innermost axis has."""
+    inner = next((size for size in reversed(list(sizes.values())) if size > 1), 1)
+    columns = min(inner, each)
+    rows = -(-each // columns) + 0.9  # and the name of the host
+    return [(rank % each % columns, rank % each // columns + rank // each * rows) for rank in range(num_ranks)]
+
+
+def _draw_hosts(axes: "Axes", places: Sequence[Place], each: int) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    look: dict[str, Any] = {"boxstyle": "round,pad=0.1", "facecolor": LIGHT.ground, "edgecolor": LIGHT.held_line}
+    for host, first in enumerate(range(0, len(places), each)):
+        mine = places[first : first + each]
+        right, below = (max(place[side] for place in mine) for side in (0, 1))
+        top = mine[0][1] - 0.4
+        axes.add_patch(FancyBboxPatch((-0.75, top), right + 1.3, below - top + 0.4, **look))
+        axes.text(right + 0.6, top - 0.14, f"host {host}", fontsize=9, color=LIGHT.soft, ha="right", va="bottom")
+
+
+def _draw_group(axes: "Axes", ranks: Sequence[Place], number: int, *, is_dashed: bool) -> None:
+    """Lines from rank to rank; one that would run over other ranks goes round them."""
+    from matplotlib.patches import FancyArrowPatch
+
+    color = LIGHT.outline_of(KINDS[number % len(KINDS)])
+    for start, end in pairwise(ranks):
+        far = abs(end[0] - start[0]) + abs(end[1] - start[1])
+        bend = f"arc3,rad={1.25 / far if far > 1.5 else 0}"
+        style: dict[str, Any] = {
+            "arrowstyle": "-",
+            "linestyle": (0, (4, 2)) if is_dashed else "-",
+            "linewidth": 2.2,
+            "color": color,
+        }
+        axes.add_patch(FancyArrowPatch(start, end, connectionstyle=bend, shrinkA=0, shrinkB=0, zorder=1, **style))
+
+
+def _draw_ranks(axes: "Axes", places: Mapping[int, Place], number: int) -> None:
+    kind = KINDS[number % len(KINDS)]
+    box = {"boxstyle": "square,pad=0.3", "facecolor": LIGHT.fill_of(kind), "edgecolor": LIGHT.outline_of(kind)}
+    for rank, place in places.items():
+        words = f"{rank} {letter_of(number)}"
+        axes.text(*place, words, ha="center", va="center", fontsize=10, color=LIGHT.ink, bbox=box, zorder=2)

@@ -1,0 +1,104 @@
+"""The numbers and words of matrices split over ranks, and the marks on paper."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from pllab.show import draw_shards
+from pllab.show.pictures.matrix_shards import moments_of
+
+X = [[1, 2], [0, 3]]
+A = [[1, 0, 2, -1], [0, 1, -1, 1]]
+B = [[1, 0], [0, 1], [2, 1], [1, 3]]
+Y = [[2, 5], [3, 12]]  # relu(X A) is [[1, 2, 0, 1], [0, 3, 0, 3]]
+
+
+def cells(moments, step, rank, name):
+    found = [held for held in moments[step].ranks[rank] if held.name == name][-1]
+    return found.has, found.cells
+
+
+def test_a_rank_has_its_columns_of_a_and_its_rows_of_b():
+    moments = moments_of(X, A, B, 2)
+    assert cells(moments, 0, 1, "A") == ("slice", [[None, None, 2, -1], [None, None, -1, 1]])
+    assert cells(moments, 0, 1, "B") == ("slice", [[None, None], [None, None], [2, 1], [1, 3]])
+    assert cells(moments, 0, 1, "x") == ("whole", X)
+    assert [held.name for held in moments[0].ranks[1]] == ["x", "A", "B"]
+    assert cells(moments, 1, 0, "h") == ("slice", [[1, 2, None, None], [0, 3, None, None]])
+    assert [held.shape for held in moments[0].ranks[1]] == [[2, 2], [2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_the_terms_of_all_ranks_add_up_to_the_product(num_ranks):
+    moments = moments_of(X, A, B, num_ranks)
+    terms = [cells(moments, 2, rank, "y")[1] for rank in range(num_ranks)]
+    assert [[sum(term[i][k] for term in terms) for k in range(2)] for i in range(2)] == Y
+    assert all(cells(moments, 3, rank, "y") == ("sum", Y) for rank in range(num_ranks))
+
+
+def test_the_gradient_of_x_meets_in_the_backward_and_relu_lets_none_through_where_it_is_zero():
+    moments = moments_of(X, A, B, 2)
+    # ones times B turned is [1, 1, 3, 4]; relu passes columns 0, 1, 3 of the first row and 1, 3 of the second
+    assert [cells(moments, 4, rank, "dx")[1] for rank in range(2)] == [[[1, 1], [0, 1]], [[-4, 4], [-4, 4]]]
+    assert cells(moments, 5, 1, "dx") == ("sum", [[-3, 5], [-4, 5]])
+
+
+def test_the_sentences_say_where_the_ranks_meet():
+    sentences = [moment.sentence for moment in moments_of(X, A, B, 2)]
+    assert sentences[0] == "start: every rank has all of x, its columns of A and its rows of B"
+    assert sentences[2].endswith("no rank has y; first numbers: [1, 1]")
+    assert sentences[3].endswith("every rank has all of y; first number: 1 + 1 = 2")
+    assert sentences[5].endswith("every rank has all of dx; first number: 1 + (-4) = -3")
+    assert ["all-reduce" in sentence for sentence in sentences] == [False, False, False, True, False, True]
+
+
+def words_of(figure):
+    return [text.get_text() for axes in figure.canvas.axes for text in axes.texts]
+
+
+def test_the_figure_says_and_draws_every_moment():
+    shown = draw_shards(X, A, B)
+    assert len(shown.canvas.axes) == 6
+    assert all(moment.sentence in shown.alt for moment in moments_of(X, A, B, 2))
+    assert "y = relu(x A) B on 2 ranks. whole numbers, engine: simulated" in shown.alt
+
+
+def test_matrices_have_shapes_and_an_arrow_joins_the_ranks_that_add_up():
+    words = words_of(draw_shards(X, A, B, 4))
+    assert words.count("A [2, 1]\nslice") == 3 * 4
+    assert words.count("all-reduce") == 2 * 3
+    alone = draw_shards(X, A, B, moment=2)
+    assert (len(alone.canvas.axes), words_of(alone).count("y [2, 2]\nterm")) == (1, 2)
+    assert "all-reduce" not in words_of(alone)
+    assert "no rank has y" in alone.alt and "dx" not in alone.alt
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ((X, A, B[:3], 2), "x has 2 columns, A is 2 by 4, B has 3 rows"),
+        ((X, A, B, 3), "3 ranks cannot share 4 features"),
+        ((X, A, B, 1), "1 ranks cannot share 4 features"),
+        ((X, [[1], [2, 3]], B, 2), "A is no matrix"),
+        (([], A, B, 2), "x is no matrix"),
+        (([[1, 2]] * 9, A, B, 2), "x is 9 by 2; the picture has room for 8"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_sentence(given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        draw_shards(*given)
+
+
+@pytest.mark.parametrize("moment", [-1, 6])
+def test_a_moment_that_does_not_exist_is_refused(moment):
+    with pytest.raises(ValueError, match=f"moment {moment} does not exist; choose 0 to 5"):
+        draw_shards(X, A, B, moment=moment)
+
+
+def test_lesson_12_has_saved_what_is_drawn():
+    """nbval skips the cell: it takes what a slider draws for an output of its own."""
+    notebook = nbformat.read(Path(__file__).parents[2] / "notebooks" / "12_tensor_parallel.ipynb", as_version=4)
+    [cell] = [cell for cell in notebook.cells if cell.id == "12-viewer"]
+    [output] = cell.outputs
+    assert output.data["text/plain"] == draw_shards(X, A, B).alt and "<img alt=" in output.data["text/html"]

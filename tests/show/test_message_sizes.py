@@ -1,0 +1,88 @@
+"""Gradients in messages: how buckets fill, what they cost, the words, and the boxes on paper."""
+
+import pytest
+from torch import nn
+
+from pllab.parallel import plan_buckets
+from pllab.show import draw_buckets
+from pllab.show.pictures.message_sizes import choices_of, fill_buckets, write_bytes
+
+SIZES = [4096, 1024, 8192, 1024, 1024]
+POINTS = [
+    {"bucket_bytes": 1, "seconds": 0.0011, "low": 0.001, "high": 0.0013},
+    {"bucket_bytes": 2**30, "seconds": 0.0003, "low": 0.0002, "high": 0.0004},
+]
+GIVEN = SIZES, 2e-4, 1e-9, POINTS
+
+
+@pytest.mark.parametrize("limit", [1, 1024, 4096, 5120, 8192, 2**20])
+def test_buckets_fill_as_those_of_data_parallel_do(limit):
+    parameters = [nn.Parameter(nn.Linear(size // 4, 1, bias=False).weight) for size in SIZES][::-1]
+    *planned, last = [bucket.flat.nbytes for bucket in plan_buckets(parameters, limit)]
+    assert fill_buckets(SIZES, limit) == [*planned, last - 4 * len(SIZES)]  # the last one also tells who was used
+
+
+def test_the_time_is_alpha_per_message_and_beta_per_byte():
+    each, *_, one = choices_of(*GIVEN)
+    assert (each.label, len(each.filled)) == ("one each", 5)
+    assert each.seconds == pytest.approx(5 * 2e-4 + 15360e-9)
+    assert (one.label, one.filled) == ("all in one", [15360])
+    assert "1 message, the largest 15.4 kB" in str(one)
+    assert one.seconds == pytest.approx(2e-4 + 15360e-9)
+
+
+def test_measured_points_stand_at_their_sizes_and_nowhere_else():
+    choices = choices_of(*GIVEN)
+    assert [choice.label for choice in choices if choice.measured is not None] == ["one each", "all in one"]
+    times = draw_buckets(*GIVEN).canvas.axes[1]
+    assert times.get_xlim()[1] > 1.3
+    assert [bar.lines[0].get_ydata().tolist() for bar in times.containers] == [[0], [len(choices) - 1]]
+
+
+def test_the_sentence_names_both_engines():
+    assert str(choices_of(*GIVEN)[0]) == (
+        "one each: 5 messages, the largest 8.19 kB, predicted 1.02 ms (simulated), "
+        "measured 1.1 ms (real, 1 ms to 1.3 ms)"
+    )
+
+
+def test_the_figure_tells_every_size_and_a_box_is_a_message():
+    shown, choices = draw_buckets(*GIVEN), choices_of(*GIVEN)
+    assert all(str(choice) in shown.alt for choice in choices)
+    boxes, _ = shown.canvas.axes
+    assert [label.get_text() for label in boxes.get_yticklabels()] == [
+        "one each: 5",
+        "4 kB: 4",
+        "8 kB: 3",
+        "all in one: 1",
+    ]
+    rows = [len(choice.filled) for choice in choices]
+    assert len(boxes.collections) == sum(rows) + len(rows)  # and the marks between gradients
+
+
+@pytest.mark.parametrize(("bucket_bytes", "label"), [(1, "one each"), (5120, "5.12 kB"), (2**30, "all in one")])
+def test_one_size_is_shown_alone_with_its_sentence_and_on_the_scale_of_all(bucket_bytes, label):
+    shown = draw_buckets(*GIVEN, bucket_bytes=bucket_bytes)
+    sentence = shown.canvas.get_suptitle()
+    assert sentence.startswith(f"{label}: {len(fill_buckets(SIZES, bucket_bytes))} message")
+    assert shown.alt.endswith(f"measured: real. {sentence}")
+    assert ("measured" in sentence) == (label in ("one each", "all in one"))
+    assert shown.canvas.axes[1].get_xlim() == draw_buckets(*GIVEN).canvas.axes[1].get_xlim()
+
+
+def test_without_measurements_it_is_a_prediction_alone():
+    shown = draw_buckets(SIZES, 1e-4, 1e-9)
+    assert ", measured" not in shown.alt
+    assert shown.canvas.axes[1].containers == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "alpha_s", "options"), [([], 1e-4, {}), ([0], 1e-4, {}), ([8], -1.0, {}), ([8], 1.0, {"bucket_bytes": 0})]
+)
+def test_what_cannot_be_is_refused(sizes, alpha_s, options):
+    with pytest.raises(ValueError, match=r"at least one byte; got|cannot cost .*; give|bucket_bytes is 0; give"):
+        draw_buckets(sizes, alpha_s, 1e-9, **options)
+
+
+def test_bytes_in_words():
+    assert [write_bytes(number) for number in (512, 256_000, 2_500_000)] == ["512 bytes", "256 kB", "2.5 MB"]

@@ -1,0 +1,72 @@
+"""The groups of ranks: against a reshaped count, in words, and what is dashed on paper."""
+
+from itertools import permutations
+
+import pytest
+import torch
+
+from pllab.comm import AXES
+from pllab.show import draw_mesh
+from pllab.show.pictures.rank_groups import axes_of, letter_of
+
+
+@pytest.mark.parametrize("order", list(permutations(AXES)), ids=" ".join)
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (1, 3, 4), (4, 1, 2), (1, 1, 1)], ids=str)
+def test_the_groups_are_the_lines_of_a_box_of_ranks(order, sizes):
+    box = torch.arange(torch.tensor(sizes).prod().item()).view(sizes)
+    for number, axis in enumerate(axes_of(dict(zip(order, sizes, strict=True)), 64)):
+        assert axis.name == order[number]
+        assert sorted(axis.groups) == sorted(box.movedim(number, -1).reshape(-1, sizes[number]).tolist())
+
+
+def test_what_crosses_hosts_in_words():
+    assert [str(axis) for axis in axes_of({"pp": 2, "dp": 2, "tp": 2}, 4)] == [
+        "pp: 4 groups of 2 ranks, all of them across hosts",
+        "dp: 4 groups of 2 ranks, none of them across hosts",
+        "tp: 4 groups of 2 ranks, none of them across hosts",
+    ]
+    [_, axis] = axes_of({"dp": 2, "tp": 3}, 4)  # the second tp group is ranks 3, 4 and 5
+    assert (str(axis), axis.across) == ("tp: 2 groups of 3 ranks, 1 of them across hosts", [False, True])
+
+
+def test_an_order_puts_tp_across_hosts():
+    shown = draw_mesh(pp=1, dp=4, tp=2, ranks_per_host=4, order=("tp", "pp", "dp"))
+    assert "tp: 4 groups of 2 ranks, all of them across hosts" in shown.alt
+    assert shown.caption.startswith("tp 2 x pp 1 x dp 4: 8 ranks on 2 hosts.")
+
+
+def test_the_figure_lists_every_group():
+    alt = draw_mesh(pp=2, dp=2, tp=2).alt
+    assert "tp: 4 groups of 2 ranks, none of them across hosts: A 0 1, B 2 3, C 4 5, D 6 7" in alt
+    assert "pp: 4 groups of 2 ranks, none of them across hosts: A 0 4, B 1 5, C 2 6, D 3 7" in alt
+
+
+def test_a_group_is_a_chain_of_lines_dashed_where_it_needs_several_hosts():
+    panels = draw_mesh(pp=2, dp=2, tp=3, ranks_per_host=6).canvas.axes
+    assert [panel.get_title() for panel in panels] == ["groups of pp", "groups of dp", "groups of tp"]
+    for panel, lines, is_dashed in zip(panels, (6, 6, 8), (True, False, False), strict=True):
+        drawn = [patch for patch in panel.patches if hasattr(patch, "get_arrowstyle")]
+        assert len(drawn) == lines
+        assert {line.get_linestyle() != "-" for line in drawn} == {is_dashed}
+        words = [text.get_text() for text in panel.texts]
+        assert [word for word in words if "host" in word] == ["host 0", "host 1"]
+        assert len(words) == 2 + 12
+
+
+def test_letters_go_on_after_z():
+    assert [letter_of(number) for number in (0, 25, 26, 51, 52)] == ["A", "Z", "AA", "AZ", "BA"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"dp": 0}, "dp is 0; give 1 or more"),
+        ({"ranks_per_host": 0}, "ranks_per_host is 0; give 1 or more"),
+        ({"dp": 8, "tp": 9}, "these sizes make 72 ranks, and the picture has room for 64"),
+        ({"order": ("pp", "dp")}, "name each of pp, dp and tp once"),
+    ],
+    ids=str,
+)
+def test_what_is_no_mesh_is_refused_with_a_sentence(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        draw_mesh(**options)

@@ -1,0 +1,88 @@
+"""Layers cut into stages: sums, words and limits, and the lines on paper."""
+
+import re
+
+import pytest
+
+from pllab.pipeline import balance
+from pllab.show import draw_cut, draw_cuts
+from pllab.show.pictures.stage_cuts import StageCut
+
+COSTS = [1, 10, 10, 10, 30]
+NAMES = ["embedding", "block 0", "block 1", "block 2", "head"]
+
+
+def cut(costs=COSTS, sizes=(2, 3), names=NAMES):
+    return StageCut(costs, sizes, names)
+
+
+def words_in(figure):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", figure.svg))
+
+
+def test_the_sentence_names_the_slowest_stage_its_sum_and_the_bound():
+    assert str(cut()) == (
+        "The slowest stage is stage 1, block 1 to head: 50 ms. 2 devices are at most 1.22 times as fast as one."
+    )
+    assert cut().sums == [11.0, 50.0]
+    assert draw_cut(COSTS, [2, 3], names=NAMES, title="one batch").alt == f"one batch, engine: real. {cut()}"
+
+
+def test_of_two_slowest_stages_the_first_is_named():
+    assert "stage 0, layer 0: 2 ms" in draw_cut([2, 2], [1, 1]).alt
+
+
+def test_three_stages_have_two_lines():
+    [lines] = draw_cut([1, 1, 1, 1], [1, 2, 1]).canvas.axes[0].collections
+    assert [path.vertices[0][1] for path in lines.get_paths()] == [0.5, 2.5]
+
+
+def test_the_picture_itself_says_what_the_cut_allows_and_names_are_whole():
+    words = words_in(draw_cut(COSTS, [2, 3], names=NAMES))
+    assert all(word in words for word in str(cut()).split())
+    assert all(name in words for name in [*NAMES, "at most 1.22 times as fast as one"])
+
+
+def test_all_cuts_into_two_stages_stand_below_each_other_and_the_best_is_told():
+    shown = draw_cuts(COSTS, names=NAMES)
+    assert "after embedding: slowest 60 ms, at most 1.02; after block 0: slowest 50 ms, at most 1.22" in shown.alt
+    assert shown.alt.endswith("The best cut is after block 2: its slowest stage costs 31 ms.")
+    axes = shown.canvas.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [f"after {name}" for name in NAMES[:-1]]
+    bold = [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"]
+    assert bold == ["31 ms", " 1.97, best"]
+    assert [bar.get_width() for bar in axes.patches] == [1, 60, 11, 50, 21, 40, 31, 30]
+
+
+@pytest.mark.parametrize("costs", [COSTS, [3, 1, 4, 1, 5, 9, 2], [0, 3]])
+def test_the_best_of_all_cuts_is_the_one_that_balances(costs):
+    least = max(StageCut(costs, balance(costs, 2), list(map(str, costs))).sums)
+    assert draw_cuts(costs).alt.endswith(f"its slowest stage costs {least:.3g} ms.")
+
+
+@pytest.mark.parametrize(
+    ("costs", "sizes", "options", "sentence"),
+    [
+        ([1, 1], [1, 2], {}, r"sizes \[1, 2\] do not cut 2 layers"),
+        ([1, 1], [0, 2], {}, "do not cut"),
+        ([1, 1], [], {}, "do not cut"),
+        ([1, 1], [1, 1], {"names": ["a"]}, "1 names do not fit 2 layers"),
+        ([0, 0], [1, 1], {}, "cannot be balanced"),
+        ([1, -1], [1, 1], {}, "cannot be balanced"),
+        ([], [], {}, "cannot be balanced"),
+    ],
+)
+def test_bad_input_is_refused(costs, sizes, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        draw_cut(costs, sizes, **options)
+
+
+@pytest.mark.parametrize("costs", [[], [1]])
+def test_one_layer_is_not_cut_into_two_stages(costs):
+    with pytest.raises(ValueError, match=f"{len(costs)} layers cannot be cut into two stages; give at least two"):
+        draw_cuts(costs)
+
+
+def test_a_free_layer_alone_on_a_stage_is_no_division_by_zero():
+    assert str(cut([0, 3], [1, 1], ["a", "b"])).startswith("The slowest stage is stage 1")
+    assert "after layer 0: slowest 3 ms, at most 1.00" in draw_cuts([0, 3]).alt
