@@ -124,6 +124,7 @@ def _histogram(asked: "Prediction", middles: list[float], note: str = "") -> Fig
     ]
     said = f"{count_of(len(middles), 'learner')} guessed"
     if middles:
-        said += f", in {asked.unit}: {', '.join(places)}; the middle one is {write_number(statistics.median(middles))}"
+        middle = write_number(statistics.median(middles))
+        said += f": {', '.join(places)}; the middle one is {middle} {asked.unit}"
     said = f"{said}. {note}".rstrip()
     return figure(fig, said, caption=f"{asked.question} {said}")

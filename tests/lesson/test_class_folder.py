@@ -64,7 +64,7 @@ def test_two_learners_of_one_machine_have_a_file_each(folder, monkeypatch):
     monkeypatch.setenv("PLLAB_HOME", str(folder.parent / "elsewhere"))
     _ask().guess = 1
     assert len(list(folder.iterdir())) == 3
-    assert class_guesses(_ask()).alt.startswith("3 learners guessed, in s: 3 from 0.8 to 1.2;")
+    assert class_guesses(_ask()).alt.startswith("3 learners guessed: 3 from 0.8 to 1.2;")
 
 
 def test_the_picture_is_its_sentence():
@@ -73,8 +73,7 @@ def test_the_picture_is_its_sentence():
     _send(_ask("Another?"), 3)
     shown = class_guesses(asked)
     assert (
-        shown.alt
-        == "5 learners guessed, in s: 1 from 0 to 0.4, 3 from 0.8 to 1.2, 1 from 3.6 to 4; the middle one is 1.1."
+        shown.alt == "5 learners guessed: 1 from 0 to 0.4, 3 from 0.8 to 1.2, 1 from 3.6 to 4; the middle one is 1.1 s."
     )
     assert [bar.get_height() for bar in shown.canvas.axes[0].patches] == [1, 0, 3, 0, 0, 0, 0, 0, 0, 1]
     assert shown.caption == f"How long? {shown.alt}"
@@ -82,12 +81,12 @@ def test_the_picture_is_its_sentence():
 
 @pytest.mark.parametrize(
     ("high", "said"),
-    [(3, "2 at 1, 1 at 3; the middle one is 1."), (60, "2 from 0 to 3, 1 at 60; the middle one is 1.")],
+    [(3, "2 at 1, 1 at 3; the middle one is 1 ranks."), (60, "2 from 0 to 3, 1 at 60; the middle one is 1 ranks.")],
 )
 def test_what_is_counted_has_a_bar_for_each_number_where_they_are_few(high, said):
     asked = predict("How many?", unit="ranks", low=0, high=high, counted=True)
     _send(asked, 1, 1, high)
-    assert class_guesses(asked).alt == f"3 learners guessed, in ranks: {said}"
+    assert class_guesses(asked).alt == f"3 learners guessed: {said}"
 
 
 def test_what_others_wrote_is_left_out_and_counted(folder, tmp_path):
@@ -105,11 +104,9 @@ def test_what_others_wrote_is_left_out_and_counted(folder, tmp_path):
     (folder / f"{key}-link.json").symlink_to(tmp_path / "elsewhere")
     (folder / f"{key}-folder.json").mkdir()
     (folder / "notes.txt").write_text("1")
-    shown = class_guesses(asked).alt
-    assert (
-        shown
-        == f"1 learner guessed, in s: 1 from 0.8 to 1.2; the middle one is 1. {len(bad) + 5} files could not be used."
-    )
+    left_out = f"{len(bad) + 5} files could not be used."
+    said = f"1 learner guessed: 1 from 0.8 to 1.2; the middle one is 1 s. {left_out}"
+    assert class_guesses(asked).alt == said
 
 
 def test_only_so_many_files_are_read(folder, monkeypatch):
