@@ -27,7 +27,7 @@ class Prediction:
         how_long.guess = (1.0, 2.0)  # a range that you would bet 4 to 1 on
         how_long.reveal(1.02, engine="emulated", spread=(1.01, 1.04))
 
-    The first `reveal` settles it: the guess it found is kept for `calibration`, and a later one does not count.
+    The first `reveal` is final: the guess at that moment is kept for `calibration`, and a later one does not count.
     """
 
     def __init__(self, question: str, unit: str, low: float, high: float) -> None:
@@ -44,7 +44,7 @@ class Prediction:
 
     @property
     def guess(self) -> Guess | None:
-        """The learner's number or range in the prediction's unit, None while nobody has guessed."""
+        """The learner's number or range in the prediction's unit, None before a guess."""
         return self._guess
 
     @guess.setter
@@ -88,7 +88,7 @@ class Prediction:
 
     @property
     def noted(self) -> str:
-        """What the card says under its button."""
+        """The line under the card's button."""
         if self._is_late or (self._is_revealed and self._guess is None):
             return "The answer was revealed before, so a guess does not count any more."
         if self._guess is None:

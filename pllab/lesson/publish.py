@@ -34,7 +34,7 @@ _CELL_ID = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Publish each notebook named, one after the other, and write their problems; return 0 if there are none."""
+    """Publish each named notebook, one after another, and write their problems; return 0 if there are none."""
     if not arguments:
         sys.stderr.write("name the notebooks to publish, for example notebooks/*.ipynb\n")
         return 2
@@ -70,7 +70,7 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
 
 
 def show_twins(notebook: Notebook, twins: dict[str, dict[str, str]]) -> None:
-    """Put under each widget, in place, the twin of its model: what it shows now and not when its cell ended."""
+    """Put under each widget, in place, the twin of its model: what it shows now, not when its cell ended."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
@@ -88,7 +88,7 @@ def read_problems(path: Path) -> list[str]:
 def clean(notebook: Notebook) -> Notebook:
     """Remove, in place, everything that differs between runs and machines; cell ids, tags and outputs stay.
 
-    What the lesson says of itself (`pllab.lesson.course`) stays too. A widget's view is taken out, because without a
+    The lesson's description of itself (`pllab.lesson.course`) stays too. A widget's view is removed, because without a
     kernel it shows an error; its static twin stays.
     """
     about = {"pllab": notebook.metadata["pllab"]} if "pllab" in notebook.metadata else {}
