@@ -88,7 +88,7 @@ class Prediction:
 
     @property
     def noted(self) -> str:
-        """The line under the card's button."""
+        """What the card says under its button."""
         if self._is_late or (self._is_revealed and self._guess is None):
             return "The answer was revealed before, so a guess does not count any more."
         if self._guess is None:

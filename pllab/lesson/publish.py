@@ -70,7 +70,7 @@ def publish(path: Path, timeout_s: float = 120.0) -> list[str]:
 
 
 def show_twins(notebook: Notebook, twins: dict[str, dict[str, str]]) -> None:
-    """Put under each widget, in place, the twin of its model: what it shows now, not when its cell ended."""
+    """Put under each widget, in place, the twin of its model: what it shows now and not when its cell ended."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
@@ -88,7 +88,7 @@ def read_problems(path: Path) -> list[str]:
 def clean(notebook: Notebook) -> Notebook:
     """Remove, in place, everything that differs between runs and machines; cell ids, tags and outputs stay.
 
-    The lesson's description of itself (`pllab.lesson.course`) stays too. A widget's view is removed, because without a
+    What the lesson says of itself (`pllab.lesson.course`) stays too. A widget's view is taken out, because without a
     kernel it shows an error; its static twin stays.
     """
     about = {"pllab": notebook.metadata["pllab"]} if "pllab" in notebook.metadata else {}

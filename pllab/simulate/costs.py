@@ -89,7 +89,7 @@ class Costs:
             if self.backward is not None:
                 return _of_stage(self.backward, stage)
             return _of_stage(self.backward_input, stage) + _of_stage(self.backward_weight, stage)
-        raise ValueError(f"no cost is known for {str(kind)!r}; there are costs for F, B, I and W")
+        raise ValueError(f"no cost is known of {str(kind)!r}; costs are of F, B, I and W")
 
     def message(self, sender: int, receiver: int) -> float:  # noqa: ARG002 - costs of another kind may tell them apart
         """How long a result travels from one stage to its neighbour on another rank, in seconds."""

@@ -67,5 +67,5 @@ def test_what_is_no_number_is_refused(value: object) -> None:
 def test_a_stage_or_kind_without_cost_is_refused() -> None:
     with pytest.raises(ValueError, match="given for 2 stages, but there is a stage 2"):
         Costs(forward=(1.0, 2.0)).duration(2, Kind.F)
-    with pytest.raises(ValueError, match="no cost is known for 'U'"):
+    with pytest.raises(ValueError, match="no cost is known of 'U'"):
         Costs().duration(0, Kind.U)
