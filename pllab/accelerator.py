@@ -2,7 +2,7 @@
 
 Device, index, count, streams and the backend of messages go through `torch.accelerator` and
 `torch.distributed.get_default_backend_for_device`, which treat every kind of GPU alike. What torch 2.13 does not offer
-for every kind stands here: the kind's name, waiting, events with times, and memory. The tests put a pretended GPU in
+for every kind is here: the kind's name, waiting, events with times, and memory. The tests put a pretended GPU in
 the place of this file.
 """
 
@@ -21,12 +21,12 @@ def gpu(index: int) -> torch.device:
 
 
 def name_of(index: int) -> str:
-    """What the maker calls the GPU with this number."""
+    """The maker's name of the GPU with this number."""
     return torch.cuda.get_device_name(index)
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until this GPU has done all that was queued; makes a context on it if this process has none yet."""
+    """Wait until this GPU has done all queued work; makes a context on it if this process has none yet."""
     torch.cuda.synchronize(device)
 
 
@@ -41,5 +41,5 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def reset_peak_bytes(device: torch.device) -> None:
-    """Let `peak_bytes` count from now on."""
+    """Restart the count of `peak_bytes`."""
     torch.cuda.reset_peak_memory_stats(device)

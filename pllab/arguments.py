@@ -1,4 +1,4 @@
-"""Check what a caller gives where it comes in: numbers, names of files, and texts that others wrote."""
+"""Check the values that callers pass in: numbers, names of files, and text that others wrote."""
 
 import os
 from numbers import Real
@@ -68,9 +68,9 @@ def deadline(timeout_s: float) -> float:
 
 
 def plain_file(path: Path) -> Path:
-    """The path, unless reading it may never end, and replacing it would take a device away: `plain_file(path).open()`.
+    """The path, unless reading it may never end or replacing it would remove a device: `plain_file(path).open()`.
 
-    A file that is not there and a folder pass, for whoever opens them has better words.
+    A missing file and a folder pass, because the code that opens them has a better message.
 
     Raises:
         ValueError: it is a pipe, a device or a socket.
@@ -84,14 +84,14 @@ def printable(text: str, keep: str = "") -> str:
     """The text with control characters as Python writes them, so that it moves no cursor and reads in one direction.
 
     Args:
-        text: what somebody else wrote.
+        text: text that somebody else wrote.
         keep: characters to leave as they are, such as the ends of lines.
     """
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 def require(is_fine: bool, message: str) -> None:
-    """Refuse what a caller gave, with a sentence that names it and the way out.
+    """Refuse a caller's value, with a sentence that names it and the way out.
 
     Raises:
         ValueError: it is not fine.

@@ -1,4 +1,4 @@
-"""Files that are replaced in one go: what was there before, or all of the new content, and never a part."""
+"""Files that are replaced in one step: a reader sees the old content or all of the new, never a part."""
 
 import os
 import tempfile

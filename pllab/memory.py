@@ -1,7 +1,7 @@
 """How many micro-batches of activations a rank holds: the one count, for schedules before a run and timelines after it.
 
-A forward keeps its activations and a backward lets them go. Of a split backward, the input gradient lets go of one
-part and the weight gradient of the rest.
+A forward keeps its activations and a backward releases them. In a split backward, the input gradient releases one
+part and the weight gradient the rest.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ class _HasKind(Protocol):
 
 @dataclass(frozen=True)
 class Held:
-    """What the activations of one micro-batch on one stage count, and which part each half of its backward frees.
+    """How much the activations of one micro-batch on one stage count, and which part each half of its backward frees.
 
     Example: `Held()` is a half for each; `Held(input_share=0.0)` keeps everything until the weight gradient.
 

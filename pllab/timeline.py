@@ -139,14 +139,14 @@ class Timeline:
 
     @cached_property
     def period(self) -> float:
-        """Seconds between steps without a barrier: the longest time from the first start to the last end of a rank.
+        """Seconds between steps without a barrier: the longest time from a rank's first start to its last end.
 
         Example, one micro-batch on two stages: rank 0 takes 6 s from F to the end of B, and a step ends every 6 s:
 
             rank 0   F0 -  -  -  B0 B0|F0 ...
             rank 1    - F0 B0 B0 -  -   - F0 ...
 
-        The papers on zero bubbles count in this measure (Qi et al. 2023, section 4).
+        The zero bubble papers use this measure (Qi et al. 2023, section 4).
         """
         rows = (self.of_rank(rank) for rank in range(self.num_ranks))
         return max((max(span.end for span in row) - row[0].start for row in rows if row), default=0.0)
@@ -155,7 +155,7 @@ class Timeline:
     def steady_bubble_fraction(self) -> float:
         """Idle over total device time of a step that follows another without a barrier; 0 for ZB-H2 at equal costs.
 
-        Where all ranks have the same work it is the bubble rate of the Zero Bubble paper (Qi et al. 2024).
+        If all ranks have the same work, it is the bubble rate of the Zero Bubble paper (Qi et al. 2024).
         """
         total = self.period * self.num_ranks
         return 1 - self.busy / total if total else 0.0

@@ -1,4 +1,4 @@
-"""A collective is a value: rounds of transfers between ranks. What is checked is what is drawn, simulated and run.
+"""A collective is a value: rounds of transfers between ranks. The same value is checked, drawn, simulated and run.
 
 `pllab.simulate.simulate_transfers` gives it a clock, `pllab.show.draw_ring` draws it, and
 `pllab.comm.run_transfers` runs it with send and receive. Standard library only.
@@ -18,7 +18,7 @@ Holdings = Sequence[Sequence[tuple[int, ...]]]
 
 
 class Transfer(NamedTuple):
-    """A chunk on its way to another rank, which adds it to its own or puts it in place of its own.
+    """A chunk on its way to another rank, which adds it to its own chunk or replaces its own.
 
     Example: `str(Transfer(0, 2, 1, adds=True))` is `"0>2+b"`, and `"0>2=b"` without adding; chunks are a, b, c, ...
     """
@@ -34,7 +34,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Collective:
-    """Rounds of transfers that together reach a goal; a rank goes on when its own transfers of a round are through.
+    """Rounds of transfers that together reach a goal; a rank goes on when its own transfers of a round are complete.
 
     Drawn, the ring of three ranks: after two rounds each rank has the sum of one chunk, after four of all.
 
@@ -111,7 +111,7 @@ def tree_broadcast(num_ranks: int, root: int = 0) -> Collective:
 
 @cache
 def tree_reduce(num_ranks: int, root: int = 0) -> Collective:
-    """The sum on the root in ceil(log2 w) rounds: the tree of a broadcast backwards, in which ranks add what comes.
+    """The sum on the root in ceil(log2 w) rounds: the tree of a broadcast backwards, in which ranks add what arrives.
 
     Raises:
         ValueError: there is no rank, or no rank `root`.
@@ -125,7 +125,7 @@ def tree_reduce(num_ranks: int, root: int = 0) -> Collective:
 def tree_all_reduce(num_ranks: int) -> Collective:
     """The sum on all ranks in 2 ceil(log2 w) rounds of whole tensors: a tree to rank 0, and one from it.
 
-    Fewer messages one after the other than a ring has, and more bytes: for small tensors and many ranks.
+    It has fewer messages in sequence than a ring, but more bytes: it suits small tensors and many ranks.
 
     Raises:
         ValueError: there is no rank.
@@ -156,7 +156,7 @@ def holdings(collective: Collective) -> Iterator[Holdings]:
 
 @cache
 def check(collective: Collective) -> None:
-    """Refuse a collective that does not reach its goal: every number once, and on every rank that shall have it.
+    """Refuse a collective that does not reach its goal: every number once, on every rank that must have it.
 
     Raises:
         ValueError: a rank ends with other numbers, or a round is impossible; the sentence says where.

@@ -1,9 +1,9 @@
-"""Say which rank, which call and which cause stopped a job or spoiled it, from the records of its ranks alone.
+"""Say which rank, which call and which cause stopped a job or spoiled it, using only the records of its ranks.
 
     calls that differ     skipped, swapped, of another shape, or of a program that has left its loop
-    sends in a circle     nobody comes to its receive
-    a call not made       an exception that nobody heard, or a loop that ended early
-    nobody is stuck       a value that is not a number, or a rank that others wait for every time
+    sends in a circle     no rank reaches its receive
+    a call not made       an exception that nobody saw, or a loop that ended early
+    no rank is stuck      a value that is not a number, or a rank that others wait for every time
 
 Asked in this order, because a rank that is stuck explains why others never came.
 """
@@ -75,7 +75,7 @@ def diagnose(records: Sequence[Record]) -> Diagnosis:
 
 
 def _parting(records: Sequence[Record]) -> Diagnosis | None:
-    """The first place in a group at which the ranks made different calls."""
+    """The first place in a group where the ranks made different calls."""
     for group in dict.fromkeys(call.group for record in records for call in record.calls):
         by_rank = {record.rank: record.collectives(group) for record in records}
         for place in sorted({place for calls in by_rank.values() for place in calls}):
@@ -159,7 +159,7 @@ def _circle_of_sends(records: Sequence[Record]) -> Diagnosis | None:
 
 
 def _absence(records: Sequence[Record]) -> Diagnosis | None:
-    """A rank that has not made a call in which others stand."""
+    """A rank that has not made a call in which others wait."""
     standing = [(record, call) for record in records if (call := record.standing) is not None and call.is_collective]
     for waiting, call in sorted(standing, key=lambda pair: pair[1].order):
         for record in records:
@@ -182,7 +182,7 @@ def _explain_absence(record: Record, waiting: Record, call: Call) -> Diagnosis:
 
 
 def _without_record(records: Sequence[Record]) -> Diagnosis | None:
-    """All that is known is the same, and ranks stand still: they wait for one that left nothing."""
+    """All records are the same, and yet ranks are stuck: they wait for one that left no record."""
     standing = [(call.number, record) for record in records if (call := record.standing) is not None]
     size = max(record.world_size for record in records)
     missing = sorted({*range(size)} - {record.rank for record in records})
@@ -211,7 +211,7 @@ def _not_a_number(records: Sequence[Record]) -> Diagnosis | None:
 
 
 def _straggler(records: Sequence[Record]) -> Diagnosis | None:
-    """The rank that comes last most of the time, by how long the others had been there."""
+    """The rank that comes last most of the time, weighted by how long the others waited."""
     late = lateness(records)
     strong = {rank: [number for number in late[rank] if late[rank][number] >= _LATE_S] for rank in late}
     rank = max(strong, key=lambda one: len(strong[one]))
@@ -225,9 +225,9 @@ def _straggler(records: Sequence[Record]) -> Diagnosis | None:
 
 
 def _change(is_late: Sequence[bool]) -> int:
-    """Where a sequence becomes late for good: what follows has the most late calls above the average of all.
+    """Where a sequence becomes late for good: after it, late calls exceed the overall average by the most.
 
-    So one pause in the first step, when a rank still warms up, does not count as the beginning.
+    So one pause in the first step, while a rank still warms up, does not count as the beginning.
     """
     share = sum(is_late) / len(is_late)
     above = [sum(is_late[at:]) - share * (len(is_late) - at) for at in range(len(is_late))]
@@ -246,7 +246,7 @@ def _period(kinds: Sequence[Kind]) -> int | None:
 
 
 def expected(calls: Sequence[Call], ahead: int = 1) -> list[Kind]:
-    """The kinds of the next calls by habit, `ahead` of them; none without a habit."""
+    """The kinds of the next `ahead` calls by habit; none without a habit."""
     kinds = [call.kind for call in calls]
     period = _period(kinds)
     return [] if period is None else [kinds[len(kinds) - period + step % period] for step in range(ahead)]
@@ -259,7 +259,7 @@ def lateness(records: Sequence[Record]) -> dict[int, dict[int, float]]:
 
         {0: {}, 1: {}, 2: {4: 0.4}}
 
-    Of each rank's first group, and of the calls that all made. The ranks' clocks must be one, as on one machine.
+    It counts each rank's first group, and the calls that all made. All ranks must share a clock, as on one machine.
     """
     late: dict[int, dict[int, float]] = {record.rank: {} for record in records}
     calls = {record.rank: record.collectives(call.group) for record in records for call in record.calls[:1]}
@@ -272,9 +272,9 @@ def lateness(records: Sequence[Record]) -> dict[int, dict[int, float]]:
 
 
 def wait_for_graph(records: Sequence[Record]) -> dict[int, set[int]]:
-    """For each rank the ranks that its first unfinished call waits for; empty for one that waits for nobody.
+    """For each rank the ranks that its first unfinished call waits for; empty for one that waits for none.
 
-    Worked example: ranks 0 and 2 stand in all_reduce(768), their call 8, and rank 1 has made seven calls:
+    Worked example: ranks 0 and 2 wait in all_reduce(768), their call 8, and rank 1 has made seven calls:
 
         {0: {1}, 1: set(), 2: {1}}
 

@@ -28,7 +28,7 @@ def read_records(paths: Sequence[Path]) -> list[Record]:
     Example: `read_records([Path("trace_0"), Path("trace_1")])`.
 
     Raises:
-        ValueError: a file is not there, is no record, or asks for more than plain values; two are of one rank; or
+        ValueError: a file is missing, is not a record, or asks for more than plain values; two are of one rank; or
             two of ours are of jobs of different size.
     """
     found = [(*_read(path), path) for path in paths]
@@ -85,7 +85,7 @@ def read_pickle(data: bytes) -> Any:
     writes into them needs no name at all, so here every name is refused before anything is called.
 
     Raises:
-        ValueError: it names a class or a function, or it is no whole pickle.
+        ValueError: it names a class or a function, or it is not a complete pickle.
     """
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
@@ -112,7 +112,7 @@ def _record(found: Any, path: Path) -> Record:
 
 
 def _of_torch(found: Mapping[str, Any], rank: int) -> Record:
-    """A dump of torch, which numbers collectives from 1 in each group, and messages between two ranks apart."""
+    """A dump of torch, which numbers collectives from 1 in each group, and messages between two ranks separately."""
     groups = found.get("pg_config") or {}
     sizes = [len(re.findall(r"\d+", str(group.get("ranks", "")))) for group in groups.values()]
     entries = sorted(found["entries"], key=lambda entry: whole(entry["record_id"]))
@@ -156,7 +156,7 @@ def _name_and_peer(text: str) -> tuple[str, int | None]:
 
 
 def _shape(sizes: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The shape of one tensor; of several, their number in front of the first one's."""
+    """The shape of one tensor; for several, their number followed by the shape of the first."""
     shapes = [tuple(int(size) for size in each) for each in sizes]
     if not shapes:
         return ()

@@ -1,7 +1,7 @@
-"""What a rank left behind: the calls it made, in order, how far each came, and where its program stands.
+"""What a rank left behind: the calls it made, in order, how far each got, and where its program is.
 
 A record is a value: it is written by `pllab.comm.record_flight` while a rank runs, or read from a dump of torch's own
-flight recorder, and nobody needs the rank any more to say what happened.
+flight recorder; after that the rank is no longer needed to say what happened.
 """
 
 import math
@@ -38,7 +38,7 @@ class Call:
     finished: bool = False
     """Whether the rank has the result."""
     started_s: float = 0.0
-    """When the rank came to it, in seconds of one clock for all ranks."""
+    """When the rank reached it, in seconds on one clock for all ranks."""
     finished_s: float | None = None
     has_nan: bool = False
     """Whether a value that this rank put in is not a number."""
@@ -88,7 +88,7 @@ class Record:
     """`running`, `returned`, or the exception that ended it."""
     caught: tuple[Caught, ...] = ()
     stack: tuple[str, ...] = ()
-    """Where its program stands, innermost line first."""
+    """The lines that its program is in, innermost first."""
 
     @property
     def last(self) -> Call | None:
@@ -97,7 +97,7 @@ class Record:
 
     @property
     def standing(self) -> Call | None:
-        """The first call that is not finished; None if the rank waits for nobody."""
+        """The first call that is not finished; None if the rank waits for no other."""
         return next((call for call in self.calls if not call.finished), None)
 
     @property
@@ -115,7 +115,7 @@ class Record:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Record":
-        """The record of what `to_json` gave.
+        """The record from the output of `to_json`.
 
         Raises:
             ValueError: a part is missing or is no such value.

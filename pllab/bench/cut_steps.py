@@ -1,7 +1,7 @@
 """What a cut of a model gains: the seconds of each layer, then the same layers on one lane, in slices, and in stages.
 
-All on CPU lanes, so one compute thread for each. Slicing a batch already changes the time of one lane, so the fair
-baseline of a pipeline is one lane with the same slices; what slicing does by itself is a way of its own.
+All run on CPU lanes, with one compute thread each. Slicing a batch already changes the time of one lane, so the fair
+baseline of a pipeline is one lane with the same slices; slicing by itself is measured separately.
 """
 
 import resource
@@ -52,7 +52,7 @@ def _round(layers: Sequence[nn.Module], batch: Batch) -> list[float]:
 
 
 class Spent(NamedTuple):
-    """Seconds of a processor in the program and in the system, and the pages of memory handed out anew."""
+    """Processor seconds in the program and in the system, and the new pages of memory."""
 
     program_s: float
     system_s: float
@@ -67,12 +67,12 @@ class CutsBench:
     spent: dict[str, Spent]
 
     def gain(self, name: str, to: str = SLICED) -> tuple[float, float, float]:
-        """How many times as fast as another way: the median of the rounds, the lowest and the highest."""
+        """How many times as fast as another way: the median, the lowest and the highest of the rounds."""
         gains = self.comparison.speedups(name, to)
         return statistics.median(gains), min(gains), max(gains)
 
     def core(self) -> str:
-        """How much of a core one lane had, as a sentence: below 1 other programs shared it."""
+        """How much of a core one lane had, as a sentence: below 1, other programs shared it."""
         spent = self.spent[SLICED]
         share = min(1.0, (spent.program_s + spent.system_s) / statistics.median(self.comparison.seconds[SLICED]))
         busy = "; other programs wanted the cores, so trust none of these gains" if share < 0.9 else ""
@@ -123,7 +123,7 @@ def bench_cuts(
 
 
 def _on_one_lane(layers: Sequence[nn.Module], batch: Batch, num_slices: int) -> None:
-    """Forward and backward of the slices, one after the other."""
+    """Forward and backward of the slices, one after another."""
     for rows in zip(*(part.chunk(num_slices) for part in batch), strict=True):
         value: Any = rows
         for layer in layers:
@@ -136,7 +136,7 @@ def _through(pipe: Pipe, after: nn.Module, batch: Batch) -> None:
 
 
 def _spent(run: Callable[[], object], repeats: int = 3) -> Spent:
-    """What a run took of the processor and of memory, each the median of some runs."""
+    """The processor time and memory of a run, each the median of some runs."""
     each = []
     for _ in range(repeats):
         before = resource.getrusage(resource.RUSAGE_SELF)

@@ -40,13 +40,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def between_marks(text: str, mark: str, write: Callable[[re.Match[str]], str]) -> str:
-    """The text with what `write` returns between each mark and its end, a blank line around it.
+    """The text with the result of `write` between each mark and its end, surrounded by blank lines.
 
     Example: `between_marks(readme, "lessons", lambda mark: table(head, rows))`.
 
     Args:
         text: where the marks are.
-        mark: a regular expression for what stands in the opening mark; its groups are those of the match from 2 on.
+        mark: a regular expression for the opening mark; its groups are numbered from 2 in the match.
         write: makes the new section from the match of its marks.
     """
     section = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -74,7 +74,7 @@ def _section(name: str, results: Path) -> str:
 
 
 def _rivals(record: Mapping[str, Any]) -> str:
-    """Every way's seconds, over those of PyTorch's class, as they were measured round by round."""
+    """Every way's seconds over those of PyTorch's class, measured round by round."""
     comparison = Comparison(**record["comparison"])
     ours, theirs = record["ours"], record["theirs"]
     rows = [

@@ -1,11 +1,11 @@
-"""The trainings that race in lesson 16: the same model, the same rows, plain gradient descent, in different ways.
+"""The training methods that race in lesson 16: the same model and rows, plain gradient descent, run in different ways.
 
-Each is a whole training with one signature, that of exercise 05.4, so that a learner's own can run beside them:
+Each is a whole training run with one signature, that of exercise 05.4, so that a learner's own can run beside them:
 
     train(rank, world_size, model, dataset, num_steps, batch_size, lr) -> loss of each step
 
 `model` is a chain from token ids (rows, time) to logits (rows, time, vocabulary), `dataset[i]` is (ids, targets) of one
-row. A batch is the whole data set: then the loss of a step does not depend on who took which rows.
+row. A batch is the whole data set, so the loss of a step does not depend on which rank took which rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ NUM_MICROBATCHES = 8  # of a pipeline that races
 
 @dataclass(frozen=True)
 class Entrant:
-    """A training of the race and how many ranks run it; the others wait meanwhile."""
+    """A training method of the race and how many ranks run it; the others wait meanwhile."""
 
     train: Train
     num_ranks: int = 1
@@ -86,7 +86,7 @@ def package_entrants(track: Track) -> dict[str, Entrant]:
 
 
 def own_entrants(track: Track, mine: Callable[[str], Any]) -> tuple[dict[str, Entrant], list[str]]:
-    """The learner's trainings, as far as `mine` has them, and a sentence for each that cannot run.
+    """The learner's training methods, as far as `mine` has them, and a sentence for each that cannot run.
 
     `mine("05.4")` is a whole training on two ranks, `mine("09.5")` a `pipe_step`; `mine` raises ValueError otherwise.
     """
@@ -119,7 +119,7 @@ def one_lane(
 
 
 def two_threads(rank: int, world_size: int, model: nn.Module, *rest: Any) -> list[float]:
-    """The same with two compute threads, which share the work inside each operation; nothing of this lab is in it."""
+    """The same with two compute threads, which share the work inside each operation; it uses nothing from this lab."""
     with compute_threads(2):
         return one_lane(rank, world_size, model, *rest)
 
@@ -191,7 +191,7 @@ class RowLoss(nn.Module):
 
 
 def scored_stages(model: nn.Sequential, sizes: Sequence[int]) -> list[nn.Sequential]:
-    """The stages of a model, of which the last one computes the loss of each row."""
+    """The stages of a model; the last one computes the loss of each row."""
     *layers, head = model
     return cut([*layers, RowLoss(head)], sizes)
 

@@ -1,6 +1,6 @@
 """How well the simulator predicts: calibrate on this machine, simulate a step, run it, take the ratio.
 
-In every round the cases of a family are measured right after a calibration, so a slow moment of the machine meets both
+In every round the cases of a family are measured right after a calibration, so a slow moment of the machine hits both
 sides.
 """
 
@@ -29,7 +29,7 @@ _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1")
 
 @dataclass(frozen=True)
 class FidelityBench:
-    """Measured less predicted makespan as a share of the measured, round by round: above 0 the run was slower.
+    """Measured minus predicted makespan as a share of the measured, round by round: above 0 the run was slower.
 
     A case is a family of schedules with the number of micro-batches of a step, `"zb_h1, m=4"`.
     """
@@ -40,7 +40,7 @@ class FidelityBench:
 
     @property
     def about(self) -> str:
-        """What was measured, and the size of the error: each case counts with the median of its rounds."""
+        """What was measured, and the size of the error; each case counts with the median of its rounds."""
         sizes = [100 * abs(statistics.median(rounds)) for rounds in self.errors.values()]
         return (
             f"a step of a pipeline of two lanes, predicted from costs calibrated on the machine, against the step as "

@@ -1,6 +1,6 @@
 """Compare runs honestly: alternate them, report medians with their spread, and refuse the impossible.
 
-A machine gets slower and faster by itself, so two times taken one after the other say little. Runs that alternate
+A machine gets slower and faster by itself, so two times taken one after another say little. Runs that alternate
 A B C A B C meet the same conditions, and their ratios within a round are steady. The runs themselves are elsewhere.
 """
 
@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 
 
 class Implausible(ValueError):
-    """A result that cannot be right; the sentence names the failed check."""
+    """A result that cannot be right; the message names the failed check."""
 
 
 class Spread(NamedTuple):
@@ -68,11 +68,11 @@ class Comparison:
         return Spread.of(self.seconds[name])
 
     def ratio(self, name: str, to: str | None = None) -> Spread:
-        """Time of a run over that of another (the baseline), taken round by round; below 1 is faster."""
+        """The time of a run over that of another (the baseline), round by round; below 1 is faster."""
         return Spread.of(_quotients(self.seconds[name], self.seconds[to or self.baseline]))
 
     def speedups(self, name: str, to: str | None = None) -> list[float]:
-        """How many times as fast a run is as another (the baseline), round by round."""
+        """How many times as fast as another (the baseline) a run is, round by round."""
         return _quotients(self.seconds[to or self.baseline], self.seconds[name])
 
     def tokens_per_s(self, name: str) -> float | None:
@@ -81,7 +81,7 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each run that cannot be told from the baseline."""
+        """A sentence for each run that cannot be told apart from the baseline."""
         return tuple(
             f"{name} and {self.baseline} cannot be told apart: half of the ratios lie from {ratio.low:.3f} "
             f"to {ratio.high:.3f}, on both sides of 1"
@@ -97,7 +97,7 @@ class Comparison:
         """
         for name, seconds in self.seconds.items():
             if min(seconds) <= 0:
-                raise Implausible(f"{name} took {min(seconds)} s, which no clock can tell from nothing")
+                raise Implausible(f"{name} took {min(seconds)} s, too short for any clock to measure")
             if self.num_devices is not None:
                 # In every round: one in which the baseline was disturbed proves nothing.
                 check_speedup(min(self.speedups(name)), self.num_devices, name=name)
@@ -193,13 +193,13 @@ def check_speedup(speedup: float, num_devices: int, tolerance: float = 0.1, name
 
 
 def check_same_losses(losses: Mapping[str, Sequence[float]], tolerance: float = 1e-3) -> None:
-    """Refuse a race between trainings that do not learn the same; the first has the losses that count.
+    """Refuse a race between entrants that do not learn the same; the losses of the first are the reference.
 
     Example: `check_same_losses({"one lane": [6.97, 6.69], "no optimizer": [6.97, 6.97]})` is refused. Sums of float32
     numbers in another order differ by some 1e-6, another batch by more than the tolerance.
 
     Raises:
-        Implausible: an entrant took another number of steps, or another loss in one of them.
+        Implausible: an entrant took another number of steps, or had another loss in one of them.
     """
     first, right = next(iter(losses.items()))
     for name, mine in losses.items():
@@ -225,7 +225,7 @@ def check_rounds(repeats: int, warmup: int) -> None:
 
 
 def _timed(run: Run, clock: Clock, in_step: bool) -> float:
-    """Seconds of one call; on a GPU, until its work is done and not only queued."""
+    """Seconds of one call; on a GPU, until its work is done, not only queued."""
     synchronize()
     if in_step:
         comm.barrier()

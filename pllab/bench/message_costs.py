@@ -1,13 +1,13 @@
 """What a message costs, and what it costs a training step to send its gradients in few or many messages.
 
-"A message" means more from lesson to lesson, so its cost differs; `message_table` times every meaning in one run.
+What "a message" means changes from lesson to lesson, and so does its cost; `message_table` times them in one run.
 
 `bench_messages` measures the time of an all-reduce by its size, the gradients of a GPT-2 in buckets of several sizes,
 and the sum in shared memory; then whole steps, with one message after backward and with buckets during it.
 
 `bench_link` measures whole steps over a slow link by the number of messages. The model computes; the link is emulated
 (`pllab.comm.slow_link`) and needs no core, as a network card needs none. It is made so slow that all gradients together
-travel as long as backward computes. So on any machine there is as much to hide as can be hidden.
+travel as long as backward computes. So on any machine overlap can hide all of it in principle, and no more.
 """
 
 import time
@@ -69,7 +69,7 @@ def _measure_latency(_rank: int, _world_size: int, repeats: int) -> Spread:
 
 
 def _throw(number: torch.Tensor) -> None:
-    """Rank 0 sends a number, and rank 1 sends it back; other ranks do nothing."""
+    """Rank 0 sends a number and rank 1 sends it back; other ranks do nothing."""
     if comm.rank() < 2:
         other = 1 - comm.rank()
         if comm.rank() == 0:
@@ -80,7 +80,7 @@ def _throw(number: torch.Tensor) -> None:
 
 
 class _Kind(NamedTuple):
-    """What a lesson calls a message, a call that sends `num_messages` of them, and what is particular about it."""
+    """What a lesson calls a message, a call that sends `num_messages` of them, and what is special about it."""
 
     what: str
     num_messages: int
@@ -96,7 +96,7 @@ def message_table(lesson: str, repeats: int = 40) -> str:
         01  one way: half of there and back  196 (166-245)     one message at a time
         05  all-reduces in a row, each       611 (540-700)     late ranks delay all
 
-    All rows carry one number, so that they differ by the way and not by the bytes.
+    All rows carry one number, so that they differ in how it is sent, not in bytes.
     """
     number = torch.zeros(1, device=comm.own_device())
     in_a_row = [number] * _NUM_IN_A_ROW
@@ -300,7 +300,7 @@ class _HookedTrainer:
 
 
 def _measure_link(rank: int, world_size: int, workload: Workload, repeats: int) -> LinkBench:
-    """First without messages, which says how slow to make the link; then every plan in turn, behind it."""
+    """First without messages, to find how slow the link must be; then every plan in turn, behind the link."""
     alone = _HookedTrainer(workload)
     ready_s, backward_s = _without_messages(alone, repeats)
     when = dict(zip(map(id, alone.parameters), ready_s, strict=True))
@@ -324,7 +324,7 @@ def _measure_link(rank: int, world_size: int, workload: Workload, repeats: int) 
 
 
 def _without_messages(alone: _HookedTrainer, repeats: int) -> tuple[list[float], float]:
-    """When each gradient is there and how long backward takes, in seconds: the quickest step, on the slowest rank."""
+    """When each gradient is there and how long backward takes, in seconds: the fastest step, on the slowest rank."""
     steps = []
     for _ in range(repeats + 2):
         comm.barrier()

@@ -1,6 +1,6 @@
 """Where a pipeline of lesson 16 loses time against its prediction: small pieces, two lanes at once, idle lanes.
 
-Naive model parallel does in turn what one lane does. The prediction cuts each of its boxes in eighths and simulates
+Naive model parallel does in turn what one lane does. The prediction cuts each of its boxes into eighths and simulates
 the pipeline's own order with them. Three steps are recorded by torch.profiler and read like any other trace:
 
     whole      the batch in one piece, in turn: the boxes of the prediction
@@ -107,7 +107,7 @@ class MissingTime:
         return {reason: seconds / measured.num_ranks for reason, seconds in both.items() if seconds}
 
     def report(self) -> str:
-        """By how much a step is longer than predicted, and what it is made of."""
+        """By how much a step is longer than predicted, and where the difference comes from."""
         measured, predicted = self.pipeline.timeline.makespan, self.predicted.makespan
         parts = "\n".join(f"{1e3 * seconds:+7.1f} ms  {reason}" for reason, seconds in self.parts.items())
         return (
@@ -116,7 +116,7 @@ class MissingTime:
         )
 
     def in_race(self, result: RaceResult, name: str) -> str:
-        """What an entrant lost in the race against the simulation, and how much of it the recorded step explains.
+        """What an entrant lost in the race compared with the simulation, and how much of it the recorded step explains.
 
         Nothing, if the race was disturbed.
         """
@@ -169,7 +169,7 @@ def missing_time(track: Track, pipe_step: PipeStep | None = None, *, repeats: in
 
 
 def _recorded(step: Callable[[], object]) -> Recorded:
-    """A step under torch.profiler, as its trace tells it."""
+    """A step under torch.profiler, read from its trace."""
     with profile(activities=[ProfilerActivity.CPU], experimental_config=every_lane()) as recording:
         step()
     with tempfile.TemporaryDirectory(prefix="pllab-trace-") as folder:

@@ -1,6 +1,6 @@
 """What a pipeline gains: one forward and backward of the same layers on one lane, on two, and in PyTorch's pipeline.
 
-All ways alternate in one run on two ranks, because PyTorch's pipeline needs them; while rank 0 measures a way that runs
+All ways alternate in one run on two ranks, because PyTorch's pipeline needs two; while rank 0 measures a way that runs
 in one process, rank 1 waits. The yardstick is what the machine allows: both lanes run their halves at the same time
 without waiting, and the time is multiplied by (m + p - 1) / m for the clock's bubble.
 """
@@ -62,7 +62,7 @@ def rivals(workload: PipelineWorkload, comparison: Comparison) -> Rivals:
 
 
 def _alternate(rank: int, world_size: int, work: PipelineWorkload, repeats: int) -> Comparison:
-    """Time all ways on rank 0; rank 1 has its part in PyTorch's pipeline alone, and waits meanwhile."""
+    """Time all ways on rank 0; rank 1 takes part only in PyTorch's pipeline, and waits otherwise."""
     layers, lanes = Layers(work), ["cpu:0", "cpu:1"]
     stages = layers.stages(world_size)
     with (
@@ -86,7 +86,7 @@ def _alternate(rank: int, world_size: int, work: PipelineWorkload, repeats: int)
 
 
 def _in_turn(layers: Layers) -> None:
-    """One micro-batch after the other: the memory of a pipeline without its second device."""
+    """One micro-batch after another: the memory of a pipeline without its second device."""
     for part in layers.parts:
         (row_loss(layers.whole(part)) / len(layers.parts)).backward()
 
@@ -113,7 +113,7 @@ def _by_pytorch(rank: int, stages: Sequence[nn.Module], layers: Layers) -> Run:
 
 
 def _check_gradients(model: nn.Module, ways: Mapping[str, Run]) -> None:
-    """Refuse to time ways that do not compute the gradients of the first.
+    """Refuse to time ways whose gradients differ from those of the first.
 
     Raises:
         Implausible: the norm of a gradient differs.
@@ -126,4 +126,4 @@ def _check_gradients(model: nn.Module, ways: Mapping[str, Run]) -> None:
     first, *others = norms
     for name in others:
         if not torch.allclose(norms[name], norms[first], rtol=1e-4, atol=1e-4):
-            raise Implausible(f"check of the gradients failed: {name} and {first} did not compute the same")
+            raise Implausible(f"check of the gradients failed: {name} and {first} computed different gradients")

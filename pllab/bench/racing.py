@@ -1,9 +1,9 @@
 """The race of lesson 16: entrants train in turn, round by round, in one group of two ranks.
 
 Each round has one training of each entrant, all from the same weights on the same rows. A race refuses entrants whose
-losses differ, and speed-ups that cannot be. Beside seconds it takes the processor time of all ranks. From both it is
-computed why an entrant is as fast as it is: how much of the devices' time was idle, and how much work there was. All of
-it is from one round, that of the median speed-up: there the parts multiply to the speed-up, and medians would not.
+losses differ, and impossible speed-ups. Besides seconds it measures the processor time of all ranks. From both it
+computes why an entrant is as fast as it is: how much of the devices' time was idle, and how much work there was. All of
+it is from one round, that of the median speed-up: there the parts multiply to the speed-up, while medians would not.
 """
 
 import statistics
@@ -48,7 +48,7 @@ class RaceResult:
         return self.comparison.speedups(name, self.names[0])
 
     def speedup(self, name: str) -> float:
-        """The median of the speed-ups; of two in the middle the lower one, so that it is the speed-up of a round."""
+        """The median of the speed-ups; the lower of two in the middle, so that it is the speed-up of a round."""
         return self.speedups(name)[self.typical_round(name)]
 
     def typical_round(self, name: str) -> int:
@@ -96,7 +96,7 @@ class RaceResult:
         return "\n".join(lines)
 
     def winner(self) -> str:
-        """Who won and why, in sentences; nobody if others won rounds against the fastest, or the run was disturbed."""
+        """Which entrant won and why; none if others won rounds against the fastest, or the run was disturbed."""
         if told := self.disturbed():
             return told
         first, *others = sorted(self.names, key=self.speedup, reverse=True)
@@ -126,7 +126,7 @@ class RaceResult:
         )
 
     def above_devices(self) -> list[str]:
-        """A sentence for each speed-up above the number of devices: whether it is one, and where it comes from."""
+        """A sentence for each speed-up above the number of devices: whether it is real, and where it comes from."""
         base, told = self.names[0], []
         for name in self.names:
             slowest, base_busy = min(self.speedups(name)), self.busy(base, name)
@@ -142,7 +142,7 @@ class RaceResult:
         return [sentence for speed, sentence in told if speed > NUM_DEVICES]
 
     def picture(self) -> Figure:
-        """Where the devices' time went: work of one lane, more work, idle; numbers of the table, of the same rounds.
+        """Where the devices' time went: work of one lane, extra work, idle; numbers from the table, of the same rounds.
 
         A bar ends its busy part at the entrant's work, and its idle part is the idle share of the whole bar.
         """

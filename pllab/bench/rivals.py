@@ -5,7 +5,7 @@
     tensor          tensor_parallel            torch DTensor, and the whole model on every rank
     pipeline        Pipe                       torch GPipe, and what the machine allows (pipeline_steps.py)
 
-Before the ratio of two ways is believed, both must have computed the same loss or the same gradients.
+Two ways are compared only if both computed the same loss or the same gradients.
 """
 
 from collections.abc import Callable, Mapping
@@ -185,7 +185,7 @@ def _alternating(ways: dict[str, Way], workload: Workload, rounds: Rounds, *, is
 def _alternate(
     rank: int, world_size: int, ways: dict[str, Way], workload: Workload, rounds: Rounds, is_split: bool
 ) -> tuple[Comparison, str]:
-    """Time all ways in turn, in step with the other ranks; and why ours goes the way it goes.
+    """Time all ways in turn, in step with the other ranks; also return the reason for our strategy.
 
     Ranks that split the layers see one batch, and their updates are not timed.
     """
@@ -236,7 +236,7 @@ class _RivalTrainer:
 
 
 def check_same_work(losses: Mapping[str, float], reference: str, tolerance: float = 0.01) -> None:
-    """Refuse losses that differ by more than a part of the reference's: ways to train one model agree.
+    """Refuse losses that differ from the reference by more than a fraction of it: ways to train one model agree.
 
     Raises:
         Implausible: a way with communication has another loss than the reference after as many steps.
@@ -297,7 +297,7 @@ def tensor_parallel_by_pytorch(
 
 
 class _QueryKeyValue(nn.Module):
-    """The three linear layers in a `c_attn`, whose outputs stand side by side."""
+    """The three linear layers in a `c_attn`, whose outputs lie side by side."""
 
     def __init__(self, whole: Conv1D) -> None:
         super().__init__()

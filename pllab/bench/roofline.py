@@ -1,7 +1,7 @@
 """What this machine can do at most, what GPT-2's operations compute and move, and which limit bounds each of them.
 
-Three limits: FLOP/s of a large matrix product, bytes/s of a large copy, and the latency of a message between two
-ranks. An operation cannot be quicker than the slowest of the three allows. Drawn over FLOP per byte, the first two are
+The three limits: FLOP/s of a large matrix product, bytes/s of a large copy, and the latency of a message between two
+ranks. An operation cannot be faster than the slowest of the three allows. Drawn over FLOP per byte, the first two form
 a roof.
 
 A count of work needs a convention. Here a matrix product of m x k by k x n numbers is 2mkn FLOP, as everywhere.
@@ -224,7 +224,7 @@ class Roofline:
 
 
 def _write_plain(axes: Any) -> None:
-    """Plain numbers beside axes that go by factors."""
+    """Plain numbers on logarithmic axes."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     for axis, steps in ((axes.xaxis, (1.0,)), (axes.yaxis, (1.0, 2.0, 5.0))):
@@ -240,7 +240,7 @@ def measure_roofline(
 
     Example: `measure_roofline(latency_s=1e-4).machine` takes some seconds.
 
-    A limit is the best round of its kernel, because other programs only ever take away; an operation is the median.
+    A limit is the best round of its kernel, because other programs can only slow it down; an operation is the median.
     `num_threads` are compute threads; 1 is what a rank or a lane has.
 
     Raises:

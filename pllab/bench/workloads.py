@@ -52,7 +52,7 @@ class Workload:
         return self.batch_size * self.num_tokens
 
     def model(self, **config: Any) -> GPT2LMHeadModelParallel:
-        """The GPT-2 with random weights, without dropout; `config` has other fields of its own."""
+        """The GPT-2 with random weights, without dropout; `config` sets other fields."""
         torch.manual_seed(0)
         sizes = {"n_layer": self.num_layers, "n_embd": self.width, "n_head": self.num_heads}
         fields = {"n_positions": self.num_tokens, "use_cache": False} | sizes | config

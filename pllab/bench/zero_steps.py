@@ -1,8 +1,8 @@
 """What each stage of ZeRO holds and sends: a training step on real ranks, its bytes and messages counted.
 
 Stage 0 is `DataParallel`, stages 1 to 3 are `FullyShardedDataParallel`. All start from the same weights and see the
-same rows, and all parameters after two steps of Adam have to agree. The ranks exchange messages here, as ranks of
-different hosts would, and not in shared memory, so that the ledger has what a cluster would send. Lesson 13.
+same rows, and all parameters after two steps of Adam have to agree. The ranks exchange messages here, as ranks on
+different hosts would, not in shared memory, so that the ledger has what a cluster would send. Lesson 13.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _WORKLOAD = Workload(num_layers=12, width=64, num_heads=4, vocab_size=256, batch
 
 @dataclass(frozen=True)
 class HeldAndSent:
-    """One rank in one stage: bytes by kind when they are most together, and the messages of a step.
+    """One rank in one stage: bytes by kind at the moment of the largest sum, and the messages of a step.
 
     `sent_bytes` is what a rank sends if it passes its messages on in a ring.
     """
@@ -57,7 +57,7 @@ class ZeroBench:
 
 
 def closed_form(stage: int, world_size: int) -> dict[str, float]:
-    """Bytes for each parameter that Adam in float32 needs of each kind, if a unit that is whole is small.
+    """The bytes of each kind per parameter that Adam in float32 needs, if whole units are small.
 
     Example: 4 + 4 + 8 = 16 for stage 0, and 16 / w for stage 3.
 
@@ -129,7 +129,7 @@ def _train(workload: Workload, stage: int, rank: int) -> tuple[HeldAndSent, list
 
 
 def _shared(model: nn.Module, stage: int) -> DataParallel | FullyShardedDataParallel:
-    """The model over all ranks, which exchange messages and share no memory."""
+    """The model shared by all ranks, which exchange messages and share no memory."""
     if stage == 0:
         return DataParallel(model, "flat")
     return FullyShardedDataParallel(model, zero=stage, share_memory=False)

@@ -49,7 +49,7 @@ def _lines(records: Sequence[Record], found: Diagnosis) -> Iterator[tuple[str, s
 
 
 def _at_the_finding(records: Sequence[Record], found: Diagnosis) -> Iterator[tuple[str, str]]:
-    """What every rank called where they part, which may be later than the call in which a rank stands."""
+    """What every rank called where they diverge, which may be later than the call in which a rank waits."""
     theirs = next(
         (call for one in records if one.rank == found.rank for call in one.calls if call.number == found.call), None
     )

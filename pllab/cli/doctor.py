@@ -78,7 +78,7 @@ def find_strays() -> list[str]:
     """Processes of this user that pllab started and that still run, one text each.
 
     Only pllab's own marks count: its modules on the command line, or an open file in a `pllab-` folder. This
-    very process and its parents are left out.
+    process and its parents are left out.
     """
     try:
         import psutil

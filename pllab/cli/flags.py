@@ -58,13 +58,13 @@ def bind(
 
 
 def check_file(flag: str, path: Path | None, kind: str = "file", *endings: str) -> None:
-    """Refuse a file that cannot be written once there is something to write into it: `check_file("--json", path)`.
+    """Refuse a file that could not be written later, when there is something to write: `check_file("--json", path)`.
 
     Args:
-        flag: which names the file.
-        path: the file, if there is to be one.
-        kind: what the file is to be.
-        endings: how the names of this kind end, if that decides.
+        flag: the flag that names the file.
+        path: the file, or None.
+        kind: the kind of file, in words.
+        endings: the file endings of this kind, if they matter.
 
     Raises:
         ValueError: the path is a folder, a pipe or a device, is in a folder that does not exist, cannot be written, or
@@ -86,7 +86,7 @@ def check_file(flag: str, path: Path | None, kind: str = "file", *endings: str) 
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with a sentence in place of a usage text and an exit."""
+    """argparse that raises one sentence instead of printing usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; {self.prog} --help lists the flags")
@@ -110,7 +110,7 @@ def _flags(target: Callable[..., Any]) -> Iterator[_Flag]:
 
 
 def _call(target: Callable[..., Any], values: dict[str, Any]) -> Callable[[], Any]:
-    """The target with the values of its flags; its records are made at once, so that they refuse wrong values now."""
+    """The target with its flags' values bound; its records are made at once, so that they refuse wrong values now."""
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     options = {n: _call(kind, values)() if _is_record(kind) else plain[n] for n, kind, _ in _parameters(target)}
     return partial(target, **options)

@@ -34,7 +34,7 @@ def import_traces(traces: tuple[Path, ...] = (), step: int | None = None, output
 
 
 def report(recorded: Recorded) -> Iterator[tuple[str, str]]:
-    """What a run was, its time beside its prediction, and its idle time by cause: name and text of each line."""
+    """The run, its time beside the prediction, and its idle time by cause: name and text of each line."""
     schedule, timeline = recorded.schedule, recorded.timeline
     costs = estimate([(schedule, timeline)])
     predicted = simulate(schedule, costs)

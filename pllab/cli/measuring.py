@@ -23,7 +23,7 @@ _BENCHES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """The files for what was measured, checked before the measurement so that they can be written after it.
+    """The files for the results, checked before the measurement so that they can be written after it.
 
     Raises:
         ValueError: a path is a folder, is in a folder that does not exist, or cannot be written.

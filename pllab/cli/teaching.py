@@ -1,4 +1,4 @@
-"""`pllab grade NOTEBOOKS` and `student FOLDER`: what a teacher does with the lessons."""
+"""`pllab grade NOTEBOOKS` and `student FOLDER`: the commands for teachers."""
 
 import sys
 import time

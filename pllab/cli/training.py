@@ -91,7 +91,7 @@ def _run_as_rank(options: TrainOptions, rank: int, world_size: int) -> TrainResu
 class Bars:
     """Show the events of `pllab.train.train` as bars on stderr, one per rank: `train(config, on_progress=bars)`.
 
-    Before them stands in words which data set is read. A context manager, so that the bars are always closed. In a log
+    A line before them names the data set. It is a context manager, so that the bars are always closed. In a log
     file they are drawn only every few seconds.
     """
 
@@ -154,7 +154,7 @@ def summary_text(result: TrainResult) -> str:
 
 
 def _bubble_lines(metrics: RunMetrics) -> Iterator[str]:
-    """How idle a pipeline was, beside its prediction; nothing of other runs."""
+    """How idle a pipeline was, beside its prediction; nothing for other runs."""
     if metrics.bubble_fraction is not None:
         measured, simulated = metrics.bubble_fraction, metrics.predicted_bubble_fraction
         yield f"bubble fraction  {measured:.3f} measured in the steps, {simulated:.3f} simulated for this schedule"

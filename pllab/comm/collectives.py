@@ -1,12 +1,12 @@
 """The messages: thin functions over torch.distributed that also work in a world of one.
 
-They add four things and nothing else: without a group they act as a world of one, an open ledger counts them, a slow
+They add four things: without a group they act as a world of one, an open ledger counts them, a slow
 link delays them, and a peer that went away is one sentence that names the operation and the rank. They keep torch's
 conventions: `all_reduce` works in place and returns None; gloo sums, so an average divides afterwards.
 
-Collectives are of all ranks, or of the members of a `group`, whose ranks count from 0 in it.
+A collective takes all ranks, or the members of a `group`, whose ranks count from 0 within it.
 
-In order: who is here, collectives, messages between two ranks, groups inside the world.
+In order: rank and world size, collectives, messages between two ranks, groups inside the world.
 """
 
 import pickle
@@ -32,17 +32,17 @@ _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_sc
 
 
 def rank(group: Group | None = None) -> int:
-    """This process's number in the group, by default that of all ranks; 0 without a group."""
+    """This process's number in the group, by default in the group of all ranks; 0 without a group."""
     return dist.get_rank(group) if dist.is_initialized() else 0
 
 
 def world_size(group: Group | None = None) -> int:
-    """How many ranks the group has; 1 without a group."""
+    """The number of ranks in the group; 1 without a group."""
     return dist.get_world_size(group) if dist.is_initialized() else 1
 
 
 def in_world(number: int, group: Group | None) -> int:
-    """The number among all ranks of the rank with this number in a group."""
+    """The number among all ranks of a group's rank."""
     return number if group is None else dist.get_global_rank(group, number)
 
 
@@ -54,8 +54,8 @@ def backend_name() -> str | None:
 def own_device() -> torch.device:
     """The device whose tensors this rank's messages carry: its GPU under nccl, else the CPU.
 
-    The backend `fake` sends nothing, and so counts the messages of many ranks in one process; its device is `meta`,
-    whose tensors have shapes and no values.
+    The backend `fake` sends nothing, so one process can count the messages of many ranks; its device is `meta`,
+    whose tensors have shapes but no values.
     """
     if backend_name() == gpu_backend():
         bound = dist.distributed_c10d._get_default_group().bound_device_id  # the current GPU is each thread's own
@@ -64,7 +64,7 @@ def own_device() -> torch.device:
 
 
 def readable_device() -> torch.device:
-    """Where this rank sends numbers that it reads back: its own device, or the CPU where that has no values."""
+    """The device for numbers that this rank sends and reads back: its own, or the CPU if its own has no values."""
     return torch.device("cpu") if own_device().type == "meta" else own_device()
 
 
@@ -129,7 +129,7 @@ def all_reduce_async(tensor: torch.Tensor, group: Group | None = None) -> Pendin
 
 
 def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | None = None) -> Pending:
-    """Start to fill `whole`, on every rank, with the parts of all ranks, side by side in order of rank.
+    """Start filling `whole`, on every rank, with the parts of all ranks, side by side in order of rank.
 
     Worked example with two ranks: parts [1, 2] and [3, 4] make [1, 2, 3, 4] on both.
 
@@ -143,7 +143,7 @@ def all_gather_async(whole: torch.Tensor, part: torch.Tensor, group: Group | Non
 
 
 def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group | None = None) -> Pending:
-    """Start to fill `part` with this rank's share of the sum of all ranks' `whole`, cut in order of rank.
+    """Start filling `part` with this rank's share of the sum of all ranks' `whole`, cut in order of rank.
 
     Worked example with two ranks: [1, 2] and [10, 20] give [11] on rank 0 and [22] on rank 1.
 
@@ -157,7 +157,7 @@ def reduce_scatter_async(part: torch.Tensor, whole: torch.Tensor, group: Group |
 
 
 def _start(operation: str, call: Callable[[], Any], num_bytes: int) -> Pending:
-    """Make a call of torch that sends a message, over the slow link if there is one; alone, do nothing."""
+    """Make a torch call that sends a message, over the slow link if there is one; in a world of one, do nothing."""
     if not dist.is_initialized():
         return Pending(operation, None)
     with in_words(operation, rank()):
@@ -212,7 +212,7 @@ def receive(tensor: torch.Tensor, source: int) -> None:
 
 
 def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Pending:
-    """Start to send a contiguous tensor to rank `to`; do not change it before `wait()` has returned.
+    """Start sending a contiguous tensor to rank `to`; do not change it before `wait()` has returned.
 
     Raises:
         ValueError: there is no rank `to`, or it is this one.
@@ -224,7 +224,7 @@ def send_async(tensor: torch.Tensor, to: int, group: Group | None = None) -> Pen
 
 
 def receive_async(tensor: torch.Tensor, source: int, group: Group | None = None) -> Pending:
-    """Start to receive a tensor from rank `source`; messages of one sender arrive in order.
+    """Start receiving a tensor from rank `source`; messages from one sender arrive in order.
 
     Raises:
         ValueError: there is no rank `source`, or it is this one.
@@ -246,7 +246,7 @@ def ring_pass(tensor: torch.Tensor) -> torch.Tensor:
         passes on       a    b    c
         returns         c    a    b
 
-    Every rank passes the same shape and dtype; the tensor stays as it is. A rank alone gets a copy of its own.
+    Every rank passes the same shape and dtype; the tensor does not change. A rank alone gets a copy of its own.
 
     Raises:
         PeerError: a neighbour went away or did not come in time.
@@ -300,7 +300,7 @@ def make_groups(members: Sequence[Sequence[int]]) -> list[Group]:
 
 @contextmanager
 def list_new_groups() -> Iterator[list[tuple[int, ...]]]:
-    """List the groups that this rank asks torch for inside the block, in order; none is made, so no rank waits.
+    """List, in order, the groups that this rank asks torch for inside the block; none is made, so no rank waits.
 
     Example: after `make_groups([[0, 1], [1, 2]])` the list is `[(0, 1), (1, 2)]` on every rank.
     """

@@ -34,19 +34,19 @@ def current_gpu() -> torch.device:
 
 
 def used_gpus() -> list[torch.device]:
-    """The GPUs that hold memory of this process; to ask makes no context on the others."""
+    """The GPUs that hold memory of this process; asking makes no context on the others."""
     gpus = map(accelerator.gpu, range(num_gpus()))
     return [gpu for gpu in gpus if accelerator.peak_bytes(gpu) > 0]
 
 
 def synchronize() -> None:
-    """Wait until the GPUs that this process uses have done all that was queued; on the CPU, return at once."""
+    """Wait until the GPUs that this process uses have done all queued work; on the CPU, return at once."""
     for gpu in used_gpus():
         accelerator.synchronize(gpu)
 
 
 def gpu_backend() -> str:
-    """The backend of torch.distributed whose messages are tensors of GPUs."""
+    """The backend of torch.distributed that sends GPU tensors."""
     return dist.get_default_backend_for_device(accelerator.KIND)
 
 
@@ -60,7 +60,7 @@ def event_after(stream: torch.Stream, *, is_timed: bool = False) -> torch.Event:
 def large_product(device: torch.device, dtype: torch.dtype) -> tuple[int, Callable[[], object]]:
     """The FLOP of a product of two square matrices that keeps a device busy, and a call that computes it.
 
-    Example: on a CPU 2 x 1024^3 = 2.1e9. Over the seconds of the fastest of some calls, it is the FLOP/s of the device.
+    Example: on a CPU 2 x 1024^3 = 2.1e9. Divided by the seconds of the fastest call, it gives the device's FLOP/s.
     """
     size = 8192 if is_gpu(device) else 1024
     left, right, product = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(3))
@@ -81,7 +81,7 @@ def num_cores() -> int:
 
 @contextmanager
 def compute_threads(count: int) -> Iterator[None]:
-    """Compute with this many threads inside the block; what is compared has one thread per device."""
+    """Compute with this many threads inside the block; comparisons use one thread per device."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,7 +1,7 @@
 """What goes wrong between ranks, in words: a rank that failed, and a peer that went away.
 
-A failing rank makes its peers fail a moment later ("connection closed by peer"). The two classes keep the cause apart
-from such echoes, so that a person reads the cause.
+A failing rank makes its peers fail a moment later ("connection closed by peer"). The two classes separate the cause
+from such echoes, so that the reader sees the cause.
 """
 
 import os
@@ -39,7 +39,7 @@ class RankError(RuntimeError):
         return str(self.args[1])
 
     def _render_traceback_(self) -> list[str]:
-        """IPython's hook: show the message alone; the frames of the waiting process explain nothing."""
+        """IPython's hook: show only the message; the frames of the waiting process explain nothing."""
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -74,7 +74,7 @@ def in_words(operation: str, rank: int) -> Iterator[None]:
     torch.distributed in this room is in such a block, and the ledger does not count it twice.
 
     Raises:
-        ValueError: the backend does not carry tensors of this device, as nccl carries none of the CPU.
+        ValueError: the backend does not carry tensors of this device, as nccl carries no CPU tensors.
     """
     with translated(operation, rank), uncounted():
         yield

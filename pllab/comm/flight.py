@@ -1,7 +1,7 @@
-"""A flight recorder: a file for each rank that tells what it called, even while it is stuck and after it has died.
+"""A flight recorder: a file for each rank that lists its calls, even while it is stuck and after it has died.
 
-A ledger counts messages; this also keeps when each began and ended, whether its values were numbers, which line made
-it, the exceptions that the program caught, and where its main thread stands. It listens where torch's own recorder
+A ledger counts messages; this also records when each began and ended, whether its values were numbers, which line made
+it, the exceptions that the program caught, and the lines its main thread is in. It listens where torch's own recorder
 does, at the process group's methods, so both number the same calls. The file is written before each call, because
 gloo ends the process when sizes differ, and ten times a second by a thread, because a stuck rank writes nothing itself.
 """
@@ -46,9 +46,9 @@ def record_flight(path: Path, watch: str = "", torchs: Path | None = None) -> It
         # afterwards, or while it is stuck: python -m pllab autopsy flight-*.json
 
     Args:
-        path: the file; it is replaced whole, so a reader never sees half of it.
-        watch: a file of Python whose caught exceptions are recorded; by default none are.
-        torchs: a file for what torch's own flight recorder knows of gloo's calls; by default it is not asked.
+        path: the file; it is replaced as a whole, so a reader never sees half of it.
+        watch: a Python file whose caught exceptions are recorded; by default none are.
+        torchs: a file for the gloo calls in torch's own flight recorder; by default that is not read.
     """
     flight = Flight(path, torchs)
     unwatch = _watch(watch, flight, sys._getframe()) if watch else None
@@ -87,7 +87,7 @@ class Flight:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def heard(self, made: GroupCall) -> Callable[[Any], HeardWork]:
-        """Write down a call that is about to be made, and note later how it goes on."""
+        """Write down a call that is about to be made, and note later what becomes of it."""
         name, tensors, named, peer = made.name, made.tensors, group_name(made.group), made.peer
         puts_in = name != "receive" and (name not in _OF_ROOT or peer == dist.get_rank())
         with self._lock:
@@ -126,7 +126,7 @@ class Flight:
             self._change(number, finished=True, finished_s=time.monotonic())
 
     def _change(self, number: int, **values: Any) -> None:
-        """Change what is known of a call, unless it has been forgotten or had ended before."""
+        """Update the entry of a call, unless it has been forgotten or has already ended."""
         with self._lock:
             at = number - (self._made - len(self.calls))
             if at >= 0 and not self.calls[at].finished:
@@ -138,7 +138,7 @@ class Flight:
         self._ended.set()
 
     def write(self, state: str = "") -> None:
-        """Replace the file by what is known now."""
+        """Replace the file by the current record."""
         frames = traceback.walk_stack(sys._current_frames()[threading.main_thread().ident or 0])
         stack = tuple(_place(frame) for frame, _ in frames if frame.f_code.co_filename != __file__)
         with self._lock, suppress(OSError):  # the owner may have removed the folder
@@ -157,7 +157,7 @@ class Flight:
             write_whole(self.path, json.dumps(record.to_json()))
 
     def keep_writing(self) -> None:
-        """In a thread of its own: write until the program has ended, and what torch knows once more then."""
+        """In a separate thread: write until the program has ended, then write torch's record once more."""
         is_over = False
         while not is_over:
             if not (is_over := self._ended.is_set()):  # `end` has written our own
@@ -170,7 +170,7 @@ class Flight:
 
 
 def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Callable[[], None]:
-    """Hear exceptions in a file, also in its functions that run already; returns how to stop."""
+    """Trace exceptions in a file, even in its functions that already run; returns a function that stops it."""
     trace, before = _exceptions_of(watched, flight), sys.gettrace()
     running: list[tuple[FrameType, Any, bool]] = []
     while frame is not None:
@@ -191,7 +191,7 @@ def _watch(watched: str, flight: Flight, frame: FrameType | None) -> Callable[[]
 
 
 def _exceptions_of(watched: str, flight: Flight) -> Callable[[FrameType, str, Any], Any]:
-    """A tracer that hears exceptions in one file, and is not asked about the lines of any."""
+    """A tracer that sees exceptions in one file, and is not called for single lines."""
 
     def local(frame: FrameType, event: str, arg: Any) -> Any:
         if event == "exception" and not issubclass(arg[0], _QUIET):
@@ -219,7 +219,7 @@ def _has_nan(tensor: torch.Tensor) -> bool:
 
 
 def _line_of(frame: FrameType | None) -> str:
-    """The innermost line that is neither torch's nor this room's: the program's own."""
+    """The innermost line outside torch and this room: the program's own."""
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
     return "" if frame is None else _place(frame)

@@ -1,6 +1,6 @@
 """The process group: which backend carries its messages, how its ranks meet, and how a rank leaves.
 
-nccl refuses two ranks on one GPU, and finds out late and in words few people understand. So the backend is planned
+nccl refuses two ranks on one GPU, but late and with an obscure message. So the backend is planned
 from two counts, ranks on this host and GPUs on this host, before anything starts.
 
 There are three ways in: a file that `launch` or `Ranks` prepared, the environment that torchrun sets, or nothing at
@@ -162,10 +162,10 @@ def teardown() -> None:
 
 @contextmanager
 def counted_rank(rank: int, world_size: int) -> Iterator[None]:
-    """Be one rank of a world that has no others: messages are counted and go nowhere, on tensors without values.
+    """Be one rank of a world without the others: messages are counted but not sent, on tensors without values.
 
     Example: `with counted_rank(0, 16384), record_messages() as ledger:`, on the device `own_device()`, takes a step of
-    rank 0 of 16,384 and needs no memory for its weights. What other ranks would have sent stays as it was here.
+    rank 0 of 16,384 and needs no memory for its weights. Tensors that other ranks would have filled do not change.
 
     Raises:
         ValueError: there is no such rank.
@@ -187,7 +187,7 @@ def counted_rank(rank: int, world_size: int) -> Iterator[None]:
 def _way_in(
     rank: int, world_size: int, init_file: str | os.PathLike[str] | None, timeout: timedelta
 ) -> tuple[int, int, Callable[[], Store]]:
-    """This rank's number on its host, of how many there, and what makes the store where all meet.
+    """This rank's number on its host, the number of ranks there, and a function that makes the store where all meet.
 
     They meet in a file, at torchrun's port, or in the process's own memory when it is alone.
     """
@@ -218,7 +218,7 @@ def torchrun_rank() -> tuple[int, int] | None:
     Example: `(1, 2)` for the second of two ranks.
 
     Raises:
-        ValueError: one of them is no whole number.
+        ValueError: one of them is not a whole number.
     """
     if not all(name in os.environ for name in _TORCHRUN):
         return None

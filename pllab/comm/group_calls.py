@@ -1,4 +1,4 @@
-"""Hear every call of a process group while it is made: what the ledger, the flight record and the checks listen to.
+"""Listen to every call of a process group as it is made, for the ledger, the flight record and the checks.
 
 All functions of torch.distributed end in a method of torch's `ProcessGroup`. Those methods are replaced when the first
 listener comes and put back when the last one leaves, so that without a listener nothing is slower. (CommDebugMode reads
@@ -46,7 +46,7 @@ class GroupCall:
 
     @property
     def name(self) -> str:
-        """The name that lessons use: `all_reduce` for torch's `allreduce`, `receive` for `recv`."""
+        """The name used in lessons: `all_reduce` for torch's `allreduce`, `receive` for `recv`."""
         return _METHODS[self.method][0]
 
     @property
@@ -75,7 +75,7 @@ class GroupCall:
 
 
 Listener = Callable[[GroupCall], Callable[[Any], Any] | None]
-"""Called before each call, which an exception stops; what it returns, if anything, replaces torch's handle."""
+"""Called before each call, which an exception prevents; a return value, if any, replaces torch's handle."""
 
 _listeners: list[Listener] = []
 _methods: dict[str, Callable[..., Any]] = {}  # torch's own, while they are replaced
@@ -84,7 +84,7 @@ _changing = threading.Lock()
 
 @contextmanager
 def hear_calls(listener: Listener) -> Iterator[None]:
-    """Tell the listener, inside the block, of every call of a process group, from whatever thread and function.
+    """Inside the block, tell the listener of every call of a process group, from any thread and function.
 
     Example: `with hear_calls(lambda call: print(call.name, call.shape)): dist.all_reduce(torch.ones(4))` prints
     `all_reduce (4,)`. The last listener to come hears a call first. One that listens in several blocks hears it once.
@@ -111,7 +111,7 @@ Step = Literal["waiting", "waited", "completed"]
 
 
 class HeardWork:
-    """torch's handle of a call; it tells `on_step` when a wait begins and ends, and when the result is there."""
+    """Torch's handle of a call; it tells `on_step` when a wait begins and ends, and when the result is there."""
 
     def __init__(self, work: Any, on_step: Callable[[Step], None]) -> None:
         self._work, self._on_step = work, on_step

@@ -41,7 +41,7 @@ _outbox: list[Callable[[str, Any], None]] = []
 
 
 class _Failure(NamedTuple):
-    """The exception of a rank in words; an echo only says that another rank went away."""
+    """A rank's exception in words; an echo only says that another rank went away."""
 
     is_echo: bool
     summary: str
@@ -69,7 +69,7 @@ def launch(
     Raises:
         ValueError: an argument is out of its range, or the function or one of its arguments cannot travel.
         RankError: a rank raised, exited, was killed, or had not finished after `timeout_s` seconds.
-        RuntimeError: a script calls it while a rank imports that script, for want of a main guard.
+        RuntimeError: a script without a main guard calls it while a rank imports that script.
     """
     end = time.monotonic() + deadline(timeout_s)
     plan_backend(0, world_size, backend)
@@ -102,7 +102,7 @@ def _own_script() -> dict[str, Any]:
 
 
 class _Rank:
-    """One process as its owner sees it, with its outcome so far."""
+    """One process from its owner's side, with its outcome so far."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.number = number
@@ -134,7 +134,7 @@ class _Rank:
             self.process.wait(_LEAVE_S)
 
     def where(self) -> str:
-        """Its stack, without the frames of this file."""
+        """The stack of the process, without the frames of this file."""
         lines = stack_of(self.process.pid, self.stack_file).splitlines()
         end = next((number for number, line in enumerate(lines) if __file__ in line), None)
         return "\n".join(lines[:end])
@@ -194,7 +194,7 @@ def report(value: Any) -> None:
 
 
 def run_rank() -> None:
-    """The life of a rank, with folder, number and file descriptor on its command line.
+    """The main function of a rank, with folder, number and file descriptor on its command line.
 
     It works, sends the result or the exception to the owner, and leaves the group.
     """
@@ -252,7 +252,7 @@ def _pack(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     """Pickle a function with its arguments for another process, or say in a sentence why they cannot travel.
 
     A new process imports a function from its module, so it cannot reach one typed into a notebook cell or at a prompt.
-    Python notices that in the new process, after seconds; here it is noticed before anything starts.
+    Python notices that only in the new process, after seconds; this notices it before anything starts.
     """
     if not callable(fn):
         raise ValueError(f"launch needs a function and was given {_shown(fn)}")
@@ -283,12 +283,12 @@ def _pack_value(value: Any, what: str) -> bytes:
 
 
 def _names_main(payload: bytes) -> bool:
-    """Whether unpickling would look something up in __main__; the name inside nested bytes does not count."""
+    """Whether unpickling would look up a name in __main__; a name inside nested bytes does not count."""
     return b"__main__" in payload and any(text == "__main__" for _, text, _ in pickletools.genops(payload))
 
 
 def _main_is_interactive() -> bool:
-    """Whether __main__ is a notebook, a prompt or `python -c`, and not a file that can be imported again."""
+    """Whether __main__ is a notebook, a prompt or `python -c`, not a file that can be imported again."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return file is None or not Path(file).is_file()
 

@@ -27,7 +27,7 @@ _thread = threading.local()  # `.is_counted`: whether this thread is in a call o
 class Message:
     """One call of a collective or of send and receive, through this room or torch.distributed directly.
 
-    `num_bytes` is this rank's payload, not the traffic that the algorithm makes of it. `peer` is the rank at the other
+    `num_bytes` is this rank's payload, not the traffic that the algorithm causes. `peer` is the rank at the other
     end, the source of a broadcast, or None for all ranks. `order` counts from 0 within a ledger. A call with several
     tensors of one shape, such as a scatter, has that shape with their number in front.
     """
@@ -38,14 +38,14 @@ class Message:
     peer: int | None
     order: int
     num_ranks: int = field(default=1, compare=False, repr=False)
-    """Members of the group that exchanges it."""
+    """The number of ranks in the group that exchanges it."""
     group: str = field(default="", compare=False, repr=False)
     """The name that torch gives this group."""
 
 
 @dataclass(eq=False)  # two ledgers stay two, even with the same messages
 class Ledger:
-    """The messages of this rank, in the order they were started.
+    """The messages of this rank, in the order in which they were started.
 
     Example: after `all_reduce(torch.ones(4))` the messages are
     `[Message("all_reduce", shape=(4,), num_bytes=16, peer=None, order=0)]`.
@@ -120,7 +120,7 @@ def note_tensor(name: str, tensor: torch.Tensor, peer: int | None = None, group:
 def note(
     name: str, shape: tuple[int, ...], num_bytes: int, peer: int | None = None, group: ProcessGroup | None = None
 ) -> None:
-    """Write one message into every open ledger; without a group it is of all ranks."""
+    """Write one message into every open ledger; without a group it is a message of all ranks."""
     for ledger in list(_open):
         num_ranks = dist.get_world_size(group) if dist.is_initialized() else 1
         with _writing:
@@ -132,7 +132,7 @@ def note(
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """A call of this room, which has noted its message under a better name."""
+    """Inside the block: a call of this room, which has already noted its message under a better name."""
     before = getattr(_thread, "is_counted", False)
     _thread.is_counted = True
     try:
@@ -142,7 +142,7 @@ def uncounted() -> Iterator[None]:
 
 
 def _note_direct_call(call: GroupCall) -> None:
-    """Write a call into every open ledger, if it is not one of this room's."""
+    """Write a call into every open ledger, unless it is one of this room's."""
     if not getattr(_thread, "is_counted", False):
         note(call.name, call.shape, sum(map(_num_bytes, call.tensors)), call.peer, call.group)
 

@@ -1,7 +1,7 @@
-"""A slow link, emulated: on one host messages are nearly free, and behind a link they cost what a network would take.
+"""A slow link, emulated: on one host messages are nearly free; behind a link they cost as much as on a network.
 
-A thread of each rank is its link. It holds every message for the time of its way and hands it to gloo then, so that
-nothing arrives early on any rank, and the rank computes meanwhile.
+A thread of each rank is its link. It holds every message for its travel time and then hands it to gloo, so that
+nothing arrives early on any rank, while the rank goes on computing.
 """
 
 import math
@@ -22,7 +22,7 @@ _open: list["Link"] = []  # one at most
 
 
 class Link:
-    """The way out of a rank: one message after the other, each for `latency_s + num_bytes / bytes_per_s` seconds.
+    """The outgoing link of a rank: one message after another, each for `latency_s + num_bytes / bytes_per_s` seconds.
 
     Drawn, three messages of a second each, of which two start at 0 and one at 4:
 
@@ -42,7 +42,7 @@ class Link:
         self._thread = ThreadPoolExecutor(1, "pllab-link")
 
     def carry(self, call: Callable[[], Any], num_bytes: int) -> "Future[Any]":
-        """Make the call that hands over a message once the link has carried it, and all before it."""
+        """Make the call that hands over a message once the link has carried it and all earlier ones."""
         with self._lock:
             free_at = self.messages[-1][1] if self.messages else -math.inf
             start = max(self._clock(), free_at)
@@ -63,7 +63,7 @@ class Link:
 
 @contextmanager
 def slow_link(latency_s: float = 0.0, bytes_per_s: float = math.inf) -> Iterator[Link]:
-    """Put every rank behind a slow link inside the block; all ranks open it.
+    """Inside the block, put every rank behind a slow link; all ranks call it.
 
     Example, ten messages of 1 kB that each take 11 ms, and one of 10 kB that takes 20 ms:
 
@@ -77,11 +77,11 @@ def slow_link(latency_s: float = 0.0, bytes_per_s: float = math.inf) -> Iterator
     so make none while messages are under way. The end of the block waits until all have left.
 
     Raises:
-        ValueError: a number is no time or rate, a link is open already, or the backend is nccl.
+        ValueError: a number is not a valid time or rate, a link is open already, or the backend is nccl.
     """
     require(is_number(latency_s) and 0 <= latency_s < math.inf, f"latency_s is {latency_s!r}; give seconds from 0")
     require(is_number(bytes_per_s) and bytes_per_s > 0, f"bytes_per_s is {bytes_per_s!r}; give a rate above 0")
-    require(not _open, "a slow link is open already, and a rank has one; leave its block first")
+    require(not _open, "a slow link is open already, and a rank has only one; leave its block first")
     nccl = dist.is_initialized() and dist.get_backend() == gpu_backend()
     require(not nccl, "nccl sends from the GPU, where no link can be put before it; use gloo")
     link = Link(latency_s, bytes_per_s, time.monotonic, time.sleep)

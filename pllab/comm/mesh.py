@@ -1,4 +1,4 @@
-"""The ranks as a box with an axis for each way to share work."""
+"""The ranks arranged along axes, one for each way to share work."""
 
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -13,7 +13,7 @@ AXES = ("pp", "dp", "tp")
 
 
 def make_mesh(dp: int = 1, tp: int = 1, pp: int = 1) -> Mesh:
-    """Arrange all ranks by data-parallel (dp), tensor-parallel (tp) and pipeline (pp) coordinate.
+    """Arrange all ranks by data-parallel (dp), tensor-parallel (tp) and pipeline (pp) coordinates.
 
     Drawn, for `make_mesh(dp=2, tp=2, pp=2)` on eight ranks:
 
@@ -21,7 +21,7 @@ def make_mesh(dp: int = 1, tp: int = 1, pp: int = 1) -> Mesh:
             dp 0      0     1              dp 0      4     5
             dp 1      2     3              dp 1      6     7
 
-    tp is innermost: its ranks exchange most, and neighbours are on one host. pp is outermost: its ranks wait least
+    tp is innermost: its ranks exchange the most, and neighbours are on one host. pp is outermost: its ranks wait least
     for a message. `mesh["dp"].get_group()` is this rank's group along an axis, of ranks 0 and 2 for rank 0 above.
 
     Raises:

@@ -1,6 +1,6 @@
 """The processes behind `Ranks`, from both sides: one ipyparallel controller, and one engine per rank.
 
-They are started directly and not through ipyparallel's Cluster, which logs to the notebook, writes into the home
+They are started directly, not through ipyparallel's Cluster, which logs to the notebook, writes into the home
 directory and notices a dead engine late. Every child is on a leash, binds to 127.0.0.1 only, and writes into one
 temporary folder that `stop` removes. An engine is in the process group before its first cell.
 """
@@ -40,7 +40,7 @@ _wires: set[int] = set()  # in a rank: file descriptors of the sockets that join
 
 
 class Cluster:
-    """The controller and the engines, in their own folder; they find each other, and the group, after this returns."""
+    """The controller and the engines, in their own folder; they find each other and the group after this returns."""
 
     def __init__(self, num_ranks: int, backend: str | None, timeout_s: float) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pllab-ranks-"))  # private: mode 700
@@ -69,7 +69,7 @@ class Cluster:
         """Look at the processes; never waits.
 
         Raises:
-            RankError: one of them has ended; the message says how, with its last output.
+            RankError: one of them has ended; the message says how, and quotes its last output.
         """
         for number, (name, process) in enumerate(self._processes.items()):
             if process.poll() is not None:
@@ -126,7 +126,7 @@ def cut_wires() -> None:
 
 
 def connection_file(folder: Path, whose: str) -> Path | None:
-    """The file by which a client or an engine finds the controller, once all of it is there: not written atomically."""
+    """The file by which a client or an engine finds the controller, once complete: it is not written atomically."""
     path = folder / "security" / f"ipcontroller-{whose}.json"
     try:
         json.loads(path.read_text())

@@ -30,10 +30,10 @@ _STOPPED = "these ranks have been stopped; make new ones, for example ranks = Ra
 
 
 class RanksInterrupted(KeyboardInterrupt):
-    """A cell on the ranks was interrupted; the sentence says whether the ranks are still there."""
+    """A cell on the ranks was interrupted; the message says whether the ranks are still there."""
 
     def _render_traceback_(self) -> list[str]:
-        """IPython's hook: show the sentence alone."""
+        """IPython's hook: show only the message."""
         return [f"KeyboardInterrupt: {self}"]
 
 
@@ -98,14 +98,14 @@ class Ranks:
         """Run the code on all ranks (or on `targets`), wait, and show what they wrote in order of rank.
 
         Raises:
-            RankError: a rank raised or died; the first line says which and what became of the others.
+            RankError: a rank raised or died; the first line says which one, and what became of the others.
             RanksInterrupted: Ctrl-C, or the notebook's stop button.
             RuntimeError: the ranks have been stopped.
         """
         self._run(targets, lambda engine: engine.execute(code, silent=False, block=False))
 
     def fetch(self, expression: str) -> list[Any]:
-        """Bring the value of an expression here from every rank, in order of rank.
+        """Copy the value of an expression from every rank to here, in order of rank.
 
         Example: `ranks.fetch("rank + 1")` on two ranks is `[1, 2]`; `ranks.fetch("losses")[0]` is what rank 0 has.
         The values are copies: ranks share no memory with the notebook.
@@ -118,7 +118,7 @@ class Ranks:
         return [pickle.loads(reply.get()) for reply in replies.values()]
 
     def _run(self, targets: Sequence[int] | None, ask: Callable[[Any], Any]) -> dict[int, Any]:
-        """Ask engines, wait, and show what they wrote; return their answers, or raise as `execute` does."""
+        """Send code to engines, wait, and show what they wrote; return their answers, or raise as `execute` does."""
         if self.stopped:
             raise RuntimeError(_STOPPED)
         replies = {rank: ask(self._client[rank]) for rank in (range(self.num_ranks) if targets is None else targets)}
@@ -211,7 +211,7 @@ def _connect(cluster: Cluster, end: float) -> Any:
 
 
 def _wait_for(answer: Callable[[], Any], cluster: Cluster, end: float) -> Any:
-    """Ask until there is an answer, and return it."""
+    """Ask repeatedly until there is an answer, and return it."""
     while not (found := answer()):
         cluster.check_alive()
         if time.monotonic() >= end:
@@ -242,7 +242,7 @@ def _settle(replies: dict[int, Any], timeout_s: float) -> bool:
 
 
 def _show_replies(replies: dict[int, Any]) -> None:
-    """Write what each rank printed, showed and returned, in order of rank, also of ranks that never answered."""
+    """Write what each rank printed, showed and returned, in order of rank, even for ranks that never answered."""
     # A GPU node with only torch and transformers imports this room too.
     from IPython.display import publish_display_data
 

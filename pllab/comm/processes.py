@@ -3,7 +3,7 @@
 The leash is a pipe: the owner holds one end, the other is the child's standard input. When the owner ends, even by
 SIGKILL, the pipe closes. Then the child removes the owner's temporary folder and ends, with all processes it started.
 
-A child runs this file by its path, before anything else. So the file needs the standard library alone: the child is
+A child runs this file by its path, before anything else. So the file needs only the standard library: the child is
 on its leash before it imports torch, which takes seconds.
 """
 
@@ -28,7 +28,7 @@ _on_byte: list[Callable[[bytes], None]] = []  # in a child: called with each byt
 
 
 class Started(Protocol):
-    """What an owner needs of a child process: of a `Child`, or of one that a fork server made."""
+    """What an owner needs from a child process: from a `Child`, or from one that a fork server made."""
 
     pid: int
 
@@ -44,14 +44,14 @@ class Started(Protocol):
         """End it with all that it started."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; `subprocess.TimeoutExpired` after `timeout` seconds."""
+        """Wait until it ends; `subprocess.TimeoutExpired` after `timeout` seconds."""
 
 
 class Child(subprocess.Popen[bytes]):
     """A child process that leads a process group; killing it ends what it started too."""
 
     def kill(self) -> None:
-        """End the whole group; only while it runs or has just ended, because process numbers are used again."""
+        """End the whole group; only while it runs or has just ended, because process numbers are reused."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
@@ -91,14 +91,14 @@ def start_child(
 
 
 def command(folder: Path | str, path: Sequence[str], entry: str, *arguments: str) -> list[str]:
-    """The words of `start_child`'s command; `path` is the child's `sys.path`."""
+    """The arguments of `start_child`'s command; `path` is the child's `sys.path`."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     places = json.dumps([str(place) for place in path])
     return [sys.executable, *flags, "-P", __file__, str(folder), places, entry, *arguments]
 
 
 def end_with_parent() -> None:
-    """End this process soon after the one that started it, as a rank does whose agent of torchrun was killed."""
+    """End this process soon after the one that started it, like a rank whose torchrun agent was killed."""
     parent = os.getppid()
 
     def watch() -> None:
@@ -110,7 +110,7 @@ def end_with_parent() -> None:
 
 
 def end_children(children: Sequence[Started]) -> None:
-    """End these processes with all that they started; those that have ended are left alone."""
+    """End these processes and everything they started; those that have already ended are skipped."""
     for child in children:
         if child.returncode is None:
             child.kill()
@@ -131,9 +131,9 @@ def how_it_ended(exit_code: int | None) -> str:
 
 
 def is_starved(pid: int, wall_s: float) -> bool:
-    """Whether a process could run, and in `wall_s` seconds has had less than half a core: others have the machine.
+    """Whether a process could run but got less than half a core in `wall_s` seconds: other programs have the machine.
 
-    One that waits is not starved, and one that has computed all the time is not; False where /proc does not say.
+    A process that waits is not starved, nor is one that computed all the time; False if /proc does not tell.
     """
     runnable = 0
     for _ in range(5):
@@ -145,7 +145,7 @@ def is_starved(pid: int, wall_s: float) -> bool:
 
 
 def _fields_of_threads(pid: int) -> list[list[str]]:
-    """What /proc says of each thread from its state on."""
+    """What /proc says of each thread, from its state on."""
     found = []
     for path in Path(f"/proc/{pid}/task").glob("*/stat"):
         with suppress(OSError):
@@ -168,7 +168,7 @@ def stack_of(pid: int, stack_file: Path) -> str:
 
 
 def text_of(file: Path, most_bytes: int = 1 << 24) -> str:
-    """What another process wrote into a file; nothing if it is no plain file any more."""
+    """What another process wrote into a file; nothing if it is no longer a plain file."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -180,17 +180,17 @@ def text_of(file: Path, most_bytes: int = 1 << 24) -> str:
 
 
 def answer_with_stack(stack_file: Path) -> None:
-    """In a child: let `stack_of` ask; the answer comes from a signal handler."""
+    """In a child: answer `stack_of`, from a signal handler."""
     faulthandler.register(signal.SIGUSR1, file=stack_file.open("w"), all_threads=False)  # it keeps the descriptor
 
 
 def on_byte(call: Callable[[bytes], None]) -> None:
-    """In a child: call it, in a thread of its own, with each byte that the owner writes on the leash."""
+    """In a child: call it, in a separate thread, with each byte that the owner writes to the leash."""
     _on_byte.append(call)
 
 
 def hold(folder: str) -> None:
-    """In a child: wait in a thread for the end of the leash; standard input is replaced, so nothing else reads it."""
+    """In a child: wait in a thread for the leash to close; standard input is replaced, so nothing else reads it."""
     leash = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

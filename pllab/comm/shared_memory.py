@@ -1,7 +1,7 @@
-"""Memory that the ranks of one host share, for one use: the sum of their gradients.
+"""Memory that the ranks of one host share, for one purpose: the sum of their gradients.
 
-gloo sends every byte through a loopback socket, which copies it into the kernel and out again. Ranks of one host need
-no socket: a file in memory, mapped by all, is memory that they share. The file has no name, so a killed rank leaves
+gloo sends every byte through a loopback socket, which copies it into the kernel and out again. Ranks on one host need
+no socket: a file in memory that all of them map is shared memory. The file has no name, so a killed rank leaves
 nothing behind.
 
 Source: NCCL's shared-memory transport (`NCCL_SHM_DISABLE` in its documentation) does the same between GPUs.
@@ -73,7 +73,7 @@ def shared_buffer(
 
 
 class SharedBuffer:
-    """A flat tensor of this rank, `.tensor`, that the ranks of one host can sum up without sending it.
+    """A flat tensor of this rank, `.tensor`, that the ranks of one host can sum without sending it.
 
     Drawn, for two ranks; each adds up its own half of the numbers and writes it to both:
 
@@ -118,7 +118,7 @@ class SharedBuffer:
             dist.barrier(self._group)
 
     def reduce_scatter(self, part: torch.Tensor) -> None:
-        """Fill `part` with this rank's share of the sum of all tensors, each of which stays as it is.
+        """Fill `part` with this rank's share of the sum of all tensors, none of which changes.
 
         Worked example with two ranks: [1, 2] and [10, 20] give [11] on rank 0 and [22] on rank 1. A shorter part is
         the share of the first numbers only.

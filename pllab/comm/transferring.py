@@ -1,7 +1,7 @@
 """Collectives made of send and receive: they show what gloo's collectives do.
 
-`pllab.transfers` says who sends what in which round. Here each rank does its own part of it, and goes on when that is
-through.
+`pllab.transfers` says who sends what in which round. Here each rank does its part of a round, and goes on when that is
+complete.
 """
 
 import torch
@@ -66,7 +66,7 @@ def run_transfers(collective: Collective, tensor: torch.Tensor, group: Group | N
 
 
 def _take_part(mine: list[Transfer], chunks: list[torch.Tensor], me: int, group: Group | None) -> None:
-    """Send and receive at the same time, as a ring must; what came is used when what left may change."""
+    """Send and receive at the same time, as a ring must; what arrived is used only when what was sent may change."""
     leaving = [send_async(chunks[one.chunk], in_world(one.to, group), group) for one in mine if one.source == me]
     coming = [(one, torch.empty_like(chunks[one.chunk])) for one in mine if one.to == me]
     arriving = [receive_async(new, in_world(one.source, group), group) for one, new in coming]
@@ -77,7 +77,7 @@ def _take_part(mine: list[Transfer], chunks: list[torch.Tensor], me: int, group:
 
 
 def _chunk_size(flat: torch.Tensor, num_chunks: int) -> int:
-    """Numbers in each chunk but the last ones: a whole number of equal segments, at least two, as gloo cuts them.
+    """The length of each chunk except the last ones: a whole number of equal segments, at least two, as gloo cuts them.
 
     Example: 10 numbers for 3 ranks are 6 segments of 2, so chunks of 4, 4 and 2.
     """
@@ -89,7 +89,7 @@ def _check_place(collective: Collective, tensor: torch.Tensor, group: Group | No
     size = world_size(group)
     require(
         collective.num_ranks == size,
-        f"{collective.name} is for {collective.num_ranks} ranks, and here are {size}; make it for {size}",
+        f"{collective.name} is for {collective.num_ranks} ranks, but there are {size} here; make it for {size}",
     )
     require(tensor.is_contiguous(), f"a tensor of shape {tuple(tensor.shape)} has gaps; send tensor.contiguous()")
     # nccl runs messages of one rank one after the other, so a ring of them would wait for ever.

@@ -1,6 +1,6 @@
-"""Data for every rank: shares in which nothing is lost or doubled, texts with and without a network, batches.
+"""Data for every rank: shares in which nothing is lost or repeated, texts with and without a network, batches.
 
-`loader.py` cuts and keeps the ranks in step, `corpora.py` has the texts, `tokens.py` makes batches of them.
+`loader.py` cuts data and keeps the ranks in step, `corpora.py` has the texts, `tokens.py` makes batches of them.
 """
 
 from pllab.data.corpora import DatasetError, Example, load_examples, texts_of

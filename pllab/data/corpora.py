@@ -1,4 +1,4 @@
-"""Texts to train on: embedded ones that every machine has, local files, and sets of the Hugging Face hub.
+"""Texts to train on: embedded ones that every machine has, local files, and data sets from the Hugging Face hub.
 
 English prose comes with CPython: `pydoc_data.topics`, the text behind `help("topics")`. A translation task comes from
 `num2words`: German number words and the same number in English, where BLEU means something. So lessons and tests need
@@ -32,7 +32,7 @@ _BULLET = re.compile(r"^(?:\*|\d+\.|-|\[\d+\])\s+")
 
 @dataclass(frozen=True)
 class Example:
-    """A text to predict, after a source text when there is one.
+    """A text to predict, after a source text if there is one.
 
     Example: `Example("sieben", "seven")` translates; `Example("", "Call me Ishmael.")` is plain text.
     """
@@ -53,7 +53,7 @@ def texts_of(examples: Iterable[Example]) -> list[str]:
 def _docs() -> Splits:
     """English prose from CPython's own documentation: each paragraph once, every tenth for validation.
 
-    The text differs a little between Python versions and is the same on every machine with the same one.
+    The text differs slightly between Python versions; with the same version it is the same on every machine.
     """
     from pydoc_data.topics import topics  # here, because it is half a megabyte of text
 
@@ -63,7 +63,7 @@ def _docs() -> Splits:
 
 
 def _numbers() -> Splits:
-    """Ten thousand numbers below a million in words, all of those below a thousand among them, each in one split."""
+    """Ten thousand numbers below a million in words, including all below a thousand, each in one split."""
     from num2words import num2words  # here, so that a GPU node without num2words can use the rest of the room
 
     rng = random.Random(1234)

@@ -1,6 +1,6 @@
 """Cut a data set into shares, and give each rank its part of every batch, so that all ranks stay in step.
 
-Nothing is lost and nothing is doubled. Only numbers of samples are handled here, never the samples, so any object with
+Nothing is lost or repeated. This file handles only the numbers of samples, never the samples, so any object with
 a length and integer indices can be cut. `Partition`, `DataPartitioner` and `partition_dataset` have the names of the
 course this lab descends from.
 
@@ -69,7 +69,7 @@ class DataPartitioner(Generic[T_co]):
     `seed=None` keeps the order of the data.
 
     Raises:
-        ValueError: the sizes are negative or do not sum to one, or `use` asks for a share that is not there.
+        ValueError: the sizes are negative or do not sum to one, or `use` asks for a share that does not exist.
 
     Source: the `DataPartitioner` of PyTorch's tutorial "Writing Distributed Applications with PyTorch".
     """
@@ -102,14 +102,14 @@ class DataPartitioner(Generic[T_co]):
 def share_counts(num_samples: int, sizes: Sequence[float]) -> list[int]:
     """Divide `num_samples` by the fractions in `sizes`, in whole samples that add up exactly.
 
-    Everyone gets the whole part of what is due, and the largest remainders get one more:
+    Every share gets the whole part of what is due, and those with the largest remainders get one more:
 
         10 samples      1/3     1/3     1/3
         due            3.33    3.33    3.33
         whole part        3       3       3      one sample is left
         share             4       3       3
 
-    Equal sizes therefore differ by one sample at most. Fractions are exact: adding up 1/6 in floating point
+    Equal sizes therefore differ by at most one sample. Fractions are exact: adding up 1/6 in floating point
     ends below 1 and loses the last sample.
 
     Raises:
@@ -163,7 +163,7 @@ def partition_dataset(
     Source: `partition_dataset` of the course; the policies are those of torch.utils.data.DistributedSampler.
     """
     per_rank = rank_batch_size(batch_size, rank, world_size)
-    require(remainder in ("pad", "drop"), f'remainder {remainder!r} is no policy; choose "pad" or "drop"')
+    require(remainder in ("pad", "drop"), f'remainder {remainder!r} is not a policy; choose "pad" or "drop"')
     shares = RankShares(dataset, rank, world_size, batch_size, seed, remainder, shuffle)
     return ShareLoader(shares, per_rank, collate_fn)
 

@@ -85,7 +85,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """Learn the merges of a byte-level BPE from texts; the same texts give the same tokenizer.
 
     Example: 259 tokens are the bytes and the special ones; each further token joins two that often come together. A
-    small corpus may run out of pairs before `vocab_size`; `Tokenizer.vocab_size` is the real number.
+    small corpus may run out of pairs before `vocab_size`; `Tokenizer.vocab_size` is the actual number.
 
     Raises:
         ValueError: the vocabulary is too small for the bytes and the special tokens.
@@ -113,7 +113,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 class Row(NamedTuple):
-    """A row of a batch as numbers: `Collate.encode` makes it of an example, `pack_text` of many texts, each once."""
+    """A row of a batch as numbers: `Collate.encode` makes one from an example, `pack_text` from many texts."""
 
     tokens: list[int]
     labels: list[int]
@@ -169,7 +169,7 @@ class Collate:
 
 
 def pack_text(examples: Iterable[Example], tokenizer: Tokenizer, block_size: int) -> list[Row]:
-    """Put plain texts one after another and cut them into rows of equal length, so that nothing is padding.
+    """Join plain texts and cut them into rows of equal length, so that nothing is padding.
 
     Texts `six` and `ten`, `block_size=3`, `$` the end of a text:
 

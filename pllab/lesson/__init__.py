@@ -1,4 +1,4 @@
-"""Notebook glue: checks with hints, predictions, and the package's own source on show."""
+"""Notebook glue: checks with hints, predictions, and the display of the package's own source."""
 
 from pllab.lesson.checking import check
 from pllab.lesson.class_folder import class_guesses, send_guess

@@ -8,7 +8,7 @@
                                        <-   the value with the arguments as they are now, or what was raised
 
 It is forked for one check and ends with it. The rules of the exercise are in the other process: nothing that the
-function changes here changes them. Only a program of the check, which looks at what does not travel, runs beside it.
+function changes here changes them. Only a program of the check, which looks at what cannot be sent, runs beside it.
 """
 
 import base64
@@ -50,7 +50,7 @@ class Packaged(BaseException):
 
 
 class Stopped(BaseException):
-    """The check has seen enough; no `except Exception` of the learner's holds it up."""
+    """The check has seen enough; no `except Exception` in the learner's code catches it."""
 
 
 class Line:
@@ -96,7 +96,7 @@ def run() -> None:
 
 
 class ChecksRoom:
-    """The room of the checks, which only a check opens: what the learner's code imports from it is not there."""
+    """The room of the checks, which only a check opens: the learner's code cannot import anything from it."""
 
     def __init__(self) -> None:
         self._modules: dict[str, ModuleType] = {}
@@ -104,7 +104,7 @@ class ChecksRoom:
         self._close()
 
     def find(self, name: str) -> Any:
-        """A function or a class by its module and name, also one of this room."""
+        """A function or a class by its module and name, even one of this room."""
         if not name.startswith(_CHECKS):
             return any_class(name)
         for module in [module for module in sys.modules if module.startswith(_CHECKS)]:
@@ -115,7 +115,7 @@ class ChecksRoom:
         return found
 
     def _without_cases(self, module: str) -> Any:
-        """The exercises of a lesson for those who may not see its cases."""
+        """The exercises of a lesson for code that may not see its cases."""
         try:
             exercises = self.find(f"{module}:EXERCISES")
         finally:
@@ -164,7 +164,7 @@ def _answer_of_rank(
 
 
 def _ask_back(line: Line, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of the check's; what it writes into its arguments is written here too."""
+    """Call a function of the check; what it writes into its arguments is written here too."""
     with line.one_at_a_time:
         line.send(call=number, args=encode(list(args)), kwargs=encode(kwargs))
         answer = line.read()
@@ -186,9 +186,9 @@ def _told(error: BaseException) -> dict[str, Any]:
 
 
 def take_out(path: str) -> None:
-    """Give a function or a class of the package another body, for everybody in this process and under every name.
+    """Give a function or a class of the package another body, for all code in this process and under every name.
 
-    A module that is not imported yet loses it when it is.
+    A module that is imported later loses it on import.
 
     Example: after `take_out("pllab.pipeline.clock_cycles")` every call of it raises `Packaged`.
     """
@@ -204,13 +204,13 @@ def take_out(path: str) -> None:
 
 
 class _Later(MetaPathFinder):
-    """Takes a name out of a module as soon as that has been imported."""
+    """Takes a name out of a module as soon as the module has been imported."""
 
     def __init__(self, module: str, path: str) -> None:
         self._module, self._path = module, path
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        """The usual way to find the module, and one thing more to do after it was executed."""
+        """The usual way to find the module, with one more thing to do after it was executed."""
         if fullname != self._module:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -226,7 +226,7 @@ class _Later(MetaPathFinder):
 
 
 def _refusing(path: str) -> CodeType:
-    """The code of a function that raises; it runs among the names of the function whose body it replaces."""
+    """The code of a function that raises; it runs with the globals of the function whose body it replaces."""
     names: dict[str, Any] = {}
     text = f"def no(*_, **__):\n    from {__name__} import Packaged\n    raise Packaged({path!r})\n"
     exec(compile(text, os.devnull, "exec"), names)

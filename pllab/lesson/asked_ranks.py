@@ -61,7 +61,7 @@ def ask_ranks(
 
 
 def _answers(ranks: list[Conversation], timeout_s: float) -> list[dict[str, Any]]:
-    """The answer of each rank; at the first failure that is no echo of another the rest is not waited for."""
+    """The answer of each rank; the first failure that is not an echo of another ends the wait for the rest."""
     answers: dict[int, dict[str, Any]] = {}
     failures: dict[int, tuple[str, bool]] = {}
     end = time.monotonic() + timeout_s

@@ -6,7 +6,7 @@
 
 What comes back is data, so no value can be disguised, and nothing that the function patches or imports changes how its
 answers are judged. What a program of a case looks at in that process (`inside`, `on_ranks`) is believed. What a case
-gives away stays here: a function among the arguments is called here, and the lists and tensors are copied back.
+passes on stays here: a function among the arguments is called here, and the lists and tensors are copied back.
 """
 
 import builtins
@@ -42,7 +42,7 @@ class Unread(BaseException):
 
 
 class Raised(Exception):
-    """What the learner's function raised, of no class of Python's own, or of one that ends programs."""
+    """What the learner's function raised: not one of Python's own classes, or one that ends programs."""
 
 
 class Solution:
@@ -52,8 +52,8 @@ class Solution:
         with Solution(exercise, packed, server, folder, 20.0, printed) as solution:
             solution(8, 4)      # asks, and returns the answer or raises what was raised
 
-    In `folder` both processes may write; `printed` is an open file for what the function prints. An exception comes
-    back as the first of Python's own classes that it is of, with `where`, the learner's line.
+    Both processes may write in `folder`; `printed` is an open file for what the function prints. An exception comes
+    back as the first of Python's own classes that it belongs to, with `where`, the learner's line.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Solution:
     def inside(self, program: Callable[..., Any], *args: Any) -> Any:
         """What `program(function, *args)` returned in the other process; the program is a function of an exercise.
 
-        It looks at what does not travel, such as which layer is which, and returns it as data. It may raise `Wrong`.
+        It looks at what cannot be sent, such as which layer is which, and returns it as data. It may raise `Wrong`.
         """
         return self._ask(args, {}, program=full_name(program))
 
@@ -128,7 +128,7 @@ class Solution:
         return ask_ranks(self._server, self.folder, self._job, program, world_size, args, **options)
 
     def _called(self, calls: list[Call], told: dict[str, Any]) -> dict[str, Any]:
-        """Call a function of the case for the learner's; what else it raises, a refusal too, ends the question."""
+        """Call a function of the case for the learner's code; what else it raises, refusals too, ends the question."""
         try:
             call, args, kwargs = calls[told["call"]], decode(told["args"]), decode(told["kwargs"])
         except NO_VALUE as error:
@@ -170,7 +170,7 @@ def _kind(names: Sequence[Any]) -> type[Exception]:
 
 
 def _takes_a_text(kind: Any) -> bool:
-    """Whether it is a class of exceptions that a text alone makes; a UnicodeDecodeError needs more."""
+    """Whether an exception of this class can be made from a text alone; a UnicodeDecodeError needs more."""
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
         return False
     try:
@@ -234,7 +234,7 @@ def _judged(
 
 @contextmanager
 def _as_torch_begins() -> Iterator[None]:
-    """Judge as in a new process; what the notebook has set in torch comes back, with the CPU's generator."""
+    """Judge as in a new process; afterwards the notebook's torch settings and the CPU's generator are restored."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:

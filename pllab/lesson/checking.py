@@ -1,4 +1,4 @@
-"""Check a student's function: ask it in a process of its own, and say what its answers are worth.
+"""Check a student's function: ask it in a separate process, and judge its answers.
 
     the notebook: check, asking            the other process: answering
     packs the function           ->        reads it

@@ -1,7 +1,7 @@
 """The break-it clinic: start real ranks with a fault in them, watch until they are stuck or done, keep their records.
 
-A ward ends in seconds and leaves no process behind. A rank that waits is told from one that is only slow: its record
-goes on being written, and nothing in it changes. A busy machine writes no records, so it is not taken for a deadlock.
+A ward ends in seconds and leaves no process behind. A waiting rank can be told from one that is only slow: its record
+is still being written, but nothing in it changes. A busy machine writes no records, so it is not taken for a deadlock.
 """
 
 import json
@@ -66,7 +66,7 @@ class Visit:
 
 
 def _rows(record: Record, printed: str) -> list[tuple[str, str]]:
-    """What a console shows of a rank: the same rows for every rank."""
+    """What a console shows about a rank: the same rows for every rank."""
     calls = [f"{call.number} {call}{'' if call.finished else ' ...'}" for call in record.calls[-6:]]
     own = next((line for line in record.stack if line.startswith("ward_training.py")), "")
     stands = " < ".join(dict.fromkeys([*record.stack[:1], own])) if record.stack else "-"
@@ -81,9 +81,9 @@ def _rows(record: Record, printed: str) -> list[tuple[str, str]]:
 
 
 def admit(ward: str | None = None, seed: int = 0) -> Visit:
-    """Start a small training on two to four ranks with a fault in it; return what they left when stuck or done.
+    """Train a small model on two to four ranks with a fault in it; return what they left when stuck or done.
 
-    Example: `admit("straggler", 3)`, or `admit(seed=3)` for a ward by chance that nobody names. Seed 3 is always the
+    Example: `admit("straggler", 3)`, or `admit(seed=3)` for a random ward without its name. Seed 3 is always the
     same fault on the same rank, in the same step. No rank is left when this returns.
 
     Raises:
@@ -106,7 +106,7 @@ def admit(ward: str | None = None, seed: int = 0) -> Visit:
 
 
 def _watch(folder: Path, ranks: Sequence[Started]) -> bool:
-    """Wait until all ranks have ended, or none has made a call for some time; whether they are stuck."""
+    """Wait until all ranks have ended, or none has made a call for some time; return whether they are stuck."""
     files = [folder / f"flight-{number}.json" for number in range(len(ranks))]
     end, since, seen = time.monotonic() + _LATE_S, time.monotonic(), [-1] * len(ranks)
     beats = [set[int]() for _ in ranks]
@@ -179,8 +179,8 @@ class Mark:
 def mark(visit: Visit, *, rank: int, call: int, cause: str) -> Mark:
     """Mark a diagnosis of a visit: the rank at fault, the number of its call, and the cause.
 
-    The call is the first one of that rank that the fault changed; for an exception or a loop that ended, the first
-    call that it should have made and did not.
+    The call is the first one of that rank that the fault changed; if a thread or a loop ended early, it is the first
+    missing call.
 
     Raises:
         ValueError: the cause is none of the eight.

@@ -20,7 +20,7 @@ from pllab.lesson.packing import Source
 _MOST_BYTES = 1 << 26  # of one answer
 _SEND_S = 30.0
 CRASHED = "The process that ran your function {how} before the check was over; that never counts as passed."
-LATE = "Your function did not come back within {seconds:g} s; something waits for ever."
+LATE = "Your function did not come back within {seconds:g} s; something waits forever."
 _NO_ANSWER = "Your function ended the conversation with its check ({error}); a verdict counts only for what it returns."
 
 
@@ -46,7 +46,7 @@ class Conversation:
 
     folder: an empty one, for its stack.
     printed: an open file for what it prints.
-    hash_seed: it is a new Python that hashes texts with this seed, and no fork.
+    hash_seed: it is a new Python that hashes texts with this seed, not a fork.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Conversation:
         return told
 
     def pull(self, timeout_s: float = 0.0) -> dict[str, Any] | None:
-        """Take what has come, or comes within the time; the value, if it is whole.
+        """Read what has arrived, or arrives within the time; return the value if it is complete.
 
-        What came together is taken one by one: a process may have given its answer and ended.
+        Values that arrived together are taken one by one: a process may have given its answer and ended.
 
         Raises:
             Ended: as `receive` does.
@@ -147,7 +147,7 @@ class Conversation:
 
 
 def no_answer(error: Exception) -> Ended:
-    """What to raise for words that are no answer."""
+    """What to raise for text that is not an answer."""
     return Ended(_NO_ANSWER.format(error=type(error).__name__))
 
 

@@ -1,8 +1,8 @@
-"""The course as its notebooks tell it: what each lesson takes, needs and promises is written in the lesson alone.
+"""The course as its notebooks describe it: only the lesson itself says what it takes, needs and promises.
 
     python -m pllab.lesson.course README.md notebooks
 
-writes README's table of lessons, between `<!-- lessons -->` and `<!-- end -->`. A notebook says of itself, in its
+writes README's table of lessons, between `<!-- lessons -->` and `<!-- end -->`. A notebook describes itself, in its
 metadata under "pllab":
 
     {"minutes": [30, 60], "needs": ["05", "09"], "promise": "say what each stage holds, in bytes"}
@@ -28,7 +28,7 @@ _FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """A lesson, as its notebook says and counts it.
+    """A lesson, as its notebook describes it.
 
     `number` is "09", `sittings` are the minutes of each, `needs` are the numbers of the lessons before it, `promise` is
     what one is able to do after it.
@@ -103,7 +103,7 @@ def read_course(folder: Path) -> tuple[Lesson, ...]:
 
 
 def num_words(cells: Iterable[Cell]) -> int:
-    """The words to read: without what is folded, which is hints, answers and solutions."""
+    """The words to read, without folded parts: hints, answers and solutions."""
     text = "\n".join(_source(cell) for cell in cells if cell["cell_type"] == "markdown")
     return len(re.findall(r"\w+(?:['-]\w+)*", re.sub(r"\]\([^)]*\)", "]", _FOLDED.sub("", text))))
 
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _source(cell: Cell) -> str:
-    """A cell's text, which files hold in lines."""
+    """A cell's text, which files store in lines."""
     return "".join(cell["source"])
 
 

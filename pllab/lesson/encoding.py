@@ -10,9 +10,9 @@
     a record, an enum       {"record": [class, {field: ...}]}, {"named": [class, [...]]}
     a function of pllab     {"function": [name, ...]}
     another of the check's  {"call": 0}
-    all else                {"odd": [class, how it shows itself]}
+    all else                {"odd": [class, its repr]}
 
-The two ends do not trust each other alike. The learner's process builds any class that a check names; a check builds
+The two ends do not trust each other equally. The learner's process builds any class that a check names; a check builds
 the few classes it knows, and everything else is `Odd` to it: named, and without any behaviour.
 """
 
@@ -47,7 +47,7 @@ Call = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Odd:
-    """A value that does not travel: its class, and how it shows itself.
+    """A value that cannot be sent: its class, and its repr.
 
     Example: `decode(encode(object()))` -> `Odd("object", "<object object at 0x...>")`.
     """
@@ -62,7 +62,7 @@ class Odd:
 class Drawn:
     """The items of an iterator as they came; `later` has them as they were when all had come.
 
-    The two differ for a generator that hands out one list again and again. It is no list, as an iterator is none.
+    The two differ for a generator that hands out one list again and again. It is not a list, as an iterator is not.
     """
 
     def __init__(self, came: list[Any], later: list[Any]) -> None:
@@ -80,7 +80,7 @@ def encode(value: Any, calls: list[Call] | None = None, depth: int = _DEEPEST) -
 
     Example: `encode((1, [2.5]))` -> `{"tuple": [1, [2.5]]}`.
 
-    calls: takes the functions that are met; the other side calls them by their place there. Without it a function is
+    calls: collects the functions found; the other side calls them by their index there. Without it a function is
     odd.
     """
     if value is None or isinstance(value, bool | int | float | str):
@@ -126,7 +126,7 @@ def _encode_parts(value: Any, deeper: Callable[[Any], Any]) -> Any:
 
 
 def _drawn(iterator: Iterator[Any], deeper: Callable[[Any], Any]) -> list[Any]:
-    """The items as they came, and the lists among them once more, when all had come."""
+    """The items as they came, and the lists among them once more when all had come."""
     items, came = list[Any](), list[Any]()
     for item in islice(iterator, _MOST_ITEMS):
         items.append(item)
@@ -165,7 +165,7 @@ def decode(told: Any, known: Callable[[str], Any] | None = None, call: Callable[
 
 
 def _decode_named(kind: str, inside: Any, deeper: Callable[[Any], Any], known: Callable[[str], Any]) -> Any:
-    """What has a class, if that is known here."""
+    """A value of a class, if the class is known here."""
     name, parts = str(inside[0]), inside[1]
     if kind == "odd":
         return Odd(name, str(parts))
@@ -204,7 +204,7 @@ def full_name(thing: Any) -> str:
 
 
 def any_class(name: str) -> Any:
-    """The class of a name, whichever it is: for the learner's process, where the check is believed."""
+    """The class of any name: for the learner's process, which trusts the check."""
     return resolve_name(name)
 
 

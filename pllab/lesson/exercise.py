@@ -33,16 +33,16 @@ class Asked(Protocol):
     """The learner's function, as a case sees it: a call is a question to another process."""
 
     folder: Path
-    """In which both processes may write."""
+    """A folder in which both processes may write."""
 
     kept: dict[Any, Any]
-    """What the cases of an exercise have in common, such as one run on ranks; it ends with the check."""
+    """What the cases of an exercise share, such as one run on ranks; it ends with the check."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it there; raises what it raised."""
 
     def inside(self, program: Callable[..., Any], *args: Any) -> Any:
-        """What `program(function, *args)` returns there: data about what does not travel."""
+        """What `program(function, *args)` returns there: data about what cannot be sent."""
 
     def on_ranks(self, program: Callable[..., Any], world_size: int, *args: Any, **options: Any) -> list[Any]:
         """What `program(rank, world_size, function, *args)` returns on each rank of a world."""
@@ -51,7 +51,7 @@ class Asked(Protocol):
 def once_a_check(run: Callable[..., Any]) -> Callable[..., Any]:
     """Let `run(program, solution, *rest)` run once for all cases of a check that ask for the same.
 
-    What it returned is on the solution, and ends with it.
+    Its result is stored on the solution, and ends with it.
     """
 
     @wraps(run)
@@ -93,7 +93,7 @@ def case(claim: str, *, on_hang: tuple[str, str] | None = None) -> Callable[[Cal
 
 
 def cases_of(module: ModuleType) -> tuple[Case, ...]:
-    """The cases that a file defines, in the order in which they stand there."""
+    """The cases that a file defines, in their order in the file."""
     return tuple(each for each in vars(module).values() if isinstance(each, Case))
 
 
@@ -102,7 +102,7 @@ class Exercise:
     """An exercise of a lesson.
 
     `id` is "09.1", `difficulty` goes from 1 to 3.
-    `package` names what the package has of it, such as "pllab.parallel.average_gradients": that is refused as a
+    `package` names the package's own version, such as "pllab.parallel.average_gradients": that is refused as a
     solution, and the first one is what lessons use as long as the learner has none, unless `lends` says that it is
     called in another way. `deadline_s` is how long all cases together may take; an exercise that starts ranks needs
     more than the default.

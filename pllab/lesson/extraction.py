@@ -1,7 +1,7 @@
-"""The process that makes a solution of a notebook's cells, in a sandbox: it runs foreign code and is not believed.
+"""The process that makes a solution from a notebook's cells, in a sandbox: it runs foreign code and is not trusted.
 
 It takes what the function needs (`slicing`), runs it as a notebook would, and packs the function as `check` does. What
-it writes is the packed function or a sentence; whether the function is right, another process finds out.
+it writes is the packed function or a sentence; another process finds out whether the function is right.
 """
 
 import ast

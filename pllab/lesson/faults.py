@@ -9,7 +9,7 @@ The first three of data parallel are started together and waited for afterwards.
 
 `ward_training.py` runs a fault on real ranks. `rehearse` makes its records on a virtual clock in a millisecond: each
 rank is a list of acts, and goes on as far as it can. A collective is finished when all ranks have come with the same
-call, a send when its receive is there. What cannot go on is stuck, as in a real world.
+call, a send when its receive is there. A rank that cannot go on is stuck, as in a real world.
 """
 
 import random
@@ -149,7 +149,7 @@ def _pair(fault: Fault, rank: int, step: int) -> Iterator[Act]:
 
 
 class _RankClock:
-    """A rank on the virtual clock: its acts, the calls it made and the moment at which it stands."""
+    """A rank on the virtual clock: its acts, the calls it made and its current time."""
 
     def __init__(self, rank: int, acts: Sequence[Act]) -> None:
         self.rank, self.acts, self.now, self.at, self.lost = rank, acts, 0.0, 0, False
@@ -177,7 +177,7 @@ class _RankClock:
         self.now += 1e-4
 
     def _waited(self, clocks: "list[_RankClock]") -> bool:
-        """Whether all that it started is finished; note it."""
+        """Whether everything that it started is finished; note it."""
         for number, call in enumerate(self.calls):
             if not call.finished:
                 others = [_other_end(call, self.rank, clock) for clock in _partners(call, self.rank, clocks)]
@@ -193,7 +193,7 @@ def _partners(call: Call, rank: int, clocks: list[_RankClock]) -> list[_RankCloc
 
 
 def _other_end(call: Call, rank: int, clock: _RankClock) -> Call | None:
-    """The call of another rank that belongs to this one; None if it is not there or is another call."""
+    """The call of another rank that belongs to this one; None if it is missing or is a different call."""
     if call.is_collective:
         same = [one for one in clock.calls if one.is_collective and one.order == call.order]
         return same[0] if same and same[0].kind == call.kind else None

@@ -1,10 +1,10 @@
-"""A process that has imported what ranks need, and forks itself: a rank is there in 0.1 s instead of 4.
+"""A process that has imported what ranks need, and forks itself: a rank starts in 0.1 s instead of 4.
 
     the owner: ForkServer                  the server's process: serve
     start(folder, entry, ...)      ->      forks a keeper, which forks the child and waits for it
     the child's number, its end    <-      the keeper writes both
 
-It imports and never computes, so that what it forks begins as a new process does: no group, no CUDA, no thread but the
+It imports and never computes, so that a fork begins like a new process: no group, no CUDA, no thread except the
 leash. Real training starts real processes (`launch`); this is for checks and tests, which start ranks by the
 dozen. A child has a leash of its own, as in `processes`; the server has one too, so it ends with its owner.
 """
@@ -35,7 +35,7 @@ _NUMBER_BYTES = 4  # of what a keeper tells
 
 
 class Forked:
-    """A child of the fork server, with what `launch` asks of a `processes.Child`."""
+    """A child of the fork server, with the interface that `launch` needs from a `processes.Child`."""
 
     def __init__(self, leash: int, told: int, number: Callable[[int], int]) -> None:
         self.stdin = os.fdopen(leash, "wb")
@@ -62,7 +62,7 @@ class Forked:
         return self._code
 
     def _number(self, timeout: float | None, otherwise: int) -> int:
-        """What the keeper tells next; it writes a number whole, and what foreign code wrote instead is none."""
+        """The keeper's next number, which it writes in one piece; None if foreign code wrote something else."""
         if not select.select([self._told], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired("a child of the fork server", timeout or 0.0)
         told = self._told.read(_NUMBER_BYTES)
@@ -154,7 +154,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """The number of its own process, under which its children and theirs are."""
+        """The number of its own process, the ancestor of its children and of theirs."""
         return self._process.pid
 
     def end(self) -> None:
@@ -163,7 +163,7 @@ class ForkServer:
         processes.end_children([self._process])
 
     def _number_here(self, pid: int) -> int:
-        """The number of a child outside, since a namespace has its own; -1 for one that has ended."""
+        """The number of a child outside its namespace, which has numbers of its own; -1 for one that has ended."""
         if not self._is_within:
             return pid
         with suppress(psutil.NoSuchProcess):

@@ -60,12 +60,12 @@ class Grade:
 
     @property
     def of(self) -> int:
-        """The points that a right solution has."""
+        """The points for a right solution."""
         return self.verdict.exercise.difficulty
 
     @property
     def points(self) -> int:
-        """The points of this one."""
+        """The points for this one."""
         return self.of if self.verdict.outcome is Outcome.RIGHT else 0
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Sheet:
 
     @property
     def of(self) -> int:
-        """The points that a lesson has."""
+        """The points of the lesson."""
         return sum(grade.of for grade in self.grades)
 
     def lines(self) -> Iterator[str]:
@@ -129,7 +129,7 @@ def grade(
 
 
 class _Graders(NamedTuple):
-    """What those who grade at the same time share; cases seed one random generator, so they run one at a time."""
+    """What submissions graded at the same time share; cases seed one random generator, so they run one at a time."""
 
     limits: Limits
     judging: threading.Lock
@@ -166,7 +166,7 @@ def _again(graders: _Graders, path: Path, sheet: Sheet) -> Sheet:
 
 
 def _graded(graders: _Graders, sandbox: Sandbox, task: GradingTask) -> Grade:
-    """One exercise; whatever goes wrong is this exercise's alone."""
+    """One exercise; whatever goes wrong affects only this exercise."""
     if not task.expression:
         nothing = Verdict(exercise=task.exercise, outcome=Outcome.NOT_ATTEMPTED)
         return Grade(nothing, _NO_CHECK.format(id=task.exercise.id))
@@ -216,7 +216,7 @@ def _read(sandbox: Sandbox, folder: Path, task: GradingTask) -> Packed | Verdict
 
 
 def _answer(exercise: Exercise, told: dict[str, Any]) -> Packed | Verdict:
-    """The reader's answer; it may say anything but that the function is right."""
+    """The reader's answer; it cannot claim that the function is right."""
     if "function" in told:
         source = tuple((str(name), tuple(map(str, lines))) for name, lines in told["source"])
         return Packed(base64.b64decode(told["function"]), source)
@@ -226,7 +226,7 @@ def _answer(exercise: Exercise, told: dict[str, Any]) -> Packed | Verdict:
 
 
 def tasks_of(path: Path) -> list[GradingTask]:
-    """The exercises of the lessons that a notebook has cells of, each with what stands above its last check.
+    """The exercises whose cells a notebook contains, each with the cells above its last check.
 
     Raises:
         ValueError: the file is no notebook, or it belongs to no lesson.

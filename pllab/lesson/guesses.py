@@ -1,7 +1,7 @@
 """The guesses of a course with their outcome: kept in the learner's folder, and scored.
 
-A range is a promise, "I would bet 4 to 1 that the measurement lies in it", so of many ranges about 80 % should hold.
-Who finds 40 % has learned more about their own certainty than a grade would tell.
+A range is a bet, "4 to 1 that the measurement lies in it", so about 80 % of many ranges should hold.
+Learners who find 40 % have learned more about their own certainty than a grade would tell.
 """
 
 import json
@@ -32,7 +32,7 @@ _CELL = "text-align:left;vertical-align:top;padding:2px 8px"
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A guess and what came out; `spread` is the lowest and highest round."""
+    """A guess and its outcome; `spread` is the lowest and highest round."""
 
     question: str
     unit: str
@@ -62,9 +62,9 @@ class Kept:
 
     @property
     def factor(self) -> float | None:
-        """Measured 2 and guessed 1 or 4 is a factor of 2; of a range its middle; None if one of them is not above 0.
+        """The factor between guess and measurement: 2 for 2 measured and 1 or 4 guessed; a range counts by its middle.
 
-        The middle of 1 to 4 is 2, as far from either end by a factor.
+        The middle of 1 to 4 is 2, the same factor from either end. None if one of the two is not above 0.
         """
         low, high = self.ends
         middle = math.sqrt(low * high) if low > 0 else (low + high) / 2
@@ -147,7 +147,7 @@ def calibration() -> Calibration:
 
 
 def keep(one: Kept) -> str:
-    """Keep a guess, unless one to this question is kept already; return nothing, or in a sentence why it was not kept.
+    """Keep a guess, unless this question has one already; return nothing, or a sentence that says why it was not kept.
 
     It never raises: a folder that cannot be written must not stop a lesson.
     """
@@ -198,7 +198,7 @@ def _write(path: Path, kept: Sequence[Kept]) -> None:
 
 
 def _kept(row: dict[str, Any]) -> Kept:
-    """A guess of the file; it is the learner's own, so only what would break the score is refused."""
+    """A guess from the file, which is the learner's own, so only what would break the score is refused."""
     guess, spread = row["guess"], row["spread"]
     ends = _pair(guess) if isinstance(guess, list) else float(guess)
     told = {name: str(row[name]) for name in ("question", "unit", "engine")}

@@ -1,6 +1,6 @@
-"""The machine a learner builds: accepted solutions, kept in one readable file, and given back to later lessons.
+"""A learner's accepted solutions: kept in one readable file, and used by later lessons.
 
-`my_pllab.py` is plain Python, one function under the other with its lesson's number. `check` writes it; `mine` reads
+`my_pllab.py` is plain Python, one function after another with its lesson's number. `check` writes it; `mine` reads
 it, and so do `import my_pllab` and `torchrun`. It lies in the folder that PLLAB_HOME names, by default
 beside the notebooks.
 """
@@ -70,12 +70,12 @@ def keep(exercise: Exercise, solution: Any) -> str:
 
 
 def mine(exercise_id: str) -> Any:
-    """The learner's accepted solution of an exercise or, as long as there is none, the package's.
+    """The learner's accepted solution of an exercise or, if there is none, the package's.
 
     Example: `average_gradients = mine("05.2")`.
 
     Raises:
-        ValueError: neither is there, or `my_pllab.py` cannot be imported.
+        ValueError: there is neither, or `my_pllab.py` cannot be imported.
     """
     if (name := _names().get(exercise_id)) is not None:
         return getattr(_imported(), name)
@@ -87,7 +87,7 @@ def mine(exercise_id: str) -> Any:
 
 @dataclass(frozen=True)
 class Parts:
-    """Where the parts of a machine come from, a row for each exercise.
+    """Where the learner's parts come from, a row for each exercise.
 
     Example, as text:
 
@@ -165,7 +165,7 @@ def _collect(thing: Any, piece: KeptCode) -> None:
 
 
 def _need(name: str, value: Any, by: Any, piece: KeptCode) -> None:
-    """Add what one name stands for: a module, something of another module, a definition beside it, or a constant."""
+    """Add what one name stands for: a module, something from another module, a definition beside it, or a constant."""
     if isinstance(value, ModuleType):
         piece.imports.append(_import(value.__name__, name))
     elif isinstance(value, FunctionType | type) and value.__module__ == "my_pllab":  # it is in the file already
@@ -228,7 +228,7 @@ def source_of(thing: Any) -> str:
 
 
 def namespace_of(thing: Any) -> dict[str, Any]:
-    """The names that a definition finds around it."""
+    """The names that a definition takes from its surroundings."""
     methods = vars(thing).values() if isinstance(thing, type) else [thing]
     functions = [inspect.unwrap(one) for one in methods if isinstance(one, FunctionType)]
     if functions:
@@ -249,7 +249,7 @@ def names_read(source: str) -> list[str]:
 
 
 def _section(exercise: Exercise, piece: KeptCode, sections: dict[str, str]) -> str:
-    """The text of one exercise in the file; what another section defines in the same words is not repeated."""
+    """The text of one exercise in the file; identical definitions in another section are not repeated."""
     others = {
         name: (key, text) for key, body in sections.items() if key != exercise.id for name, text in _defined(body)
     }
@@ -275,7 +275,7 @@ def read_sections(path: Path) -> dict[str, str]:
     """The sections of the file by exercise, each with its mark.
 
     Raises:
-        CannotKeep: the file is no Python any more.
+        CannotKeep: the file is no longer valid Python.
     """
     if not path.exists():
         return {}
@@ -285,7 +285,7 @@ def read_sections(path: Path) -> dict[str, str]:
     try:
         ast.parse(text)
     except SyntaxError as error:
-        raise CannotKeep(f"line {error.lineno} of the file is no Python; repair it") from None
+        raise CannotKeep(f"line {error.lineno} of the file is not valid Python; repair it") from None
     return {mark[1]: text[mark.start() : end] for mark, end in zip(marks, ends, strict=True)}
 
 

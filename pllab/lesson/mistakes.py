@@ -1,4 +1,4 @@
-"""Answers held against the truth: a well-known mistake that explains all wrong ones has a name, any other is shown.
+"""Answers compared with the truth: a known mistake that explains all wrong ones is named, any other answer shown.
 
 questions      (8, 4)   (4, 8)   (5, 3)
 the truth      3/11     7/11     2/7
@@ -24,7 +24,7 @@ Question = tuple[Any, ...]
 class Mistake:
     """A mistake that people make: the id of its hint, a sentence that teaches, and how it is known.
 
-    like: `like(*question)` answers as someone who makes it.
+    like: `like(*question)` answers like someone who makes it.
     when: `when(answer, *question)` holds for the answers of someone who makes it; takes the place of `like`. A mistake
         with neither explains whatever is wrong.
 
@@ -100,7 +100,7 @@ def compare(
 
 @contextmanager
 def _shown_if_it_raises(question: str, right: Callable[[], Any], show: Callable[[Any], str]) -> Iterator[None]:
-    """Say at which question the learner's function raised; what the check itself raises goes on as it is."""
+    """Say at which question the learner's function raised; exceptions of the check itself pass unchanged."""
     try:
         yield
     except NotImplementedError:
@@ -114,14 +114,14 @@ def _shown_if_it_raises(question: str, right: Callable[[], Any], show: Callable[
 
 
 def must_refuse(call: Callable[[], Any], asked: str, hint_id: str, *, why: str = "", raised_id: str = "") -> ValueError:
-    """The ValueError that `call()` raises, as it must.
+    """The ValueError that `call()` must raise.
 
     Example: `must_refuse(lambda: rate([1, 2], [1.0]), "2 batches and 1 time", "no_value_error")` refuses with "For 2
     batches and 1 time your function gave 3.0; right is a ValueError."
 
     asked: what the call asks for, in words.
     why: goes on after "right is a ValueError".
-    raised_id: the hint where it raised something else, if that has a hint of its own.
+    raised_id: the hint if it raised something else and that has its own hint.
 
     Raises:
         Wrong: it returned, or raised something else.
@@ -139,7 +139,7 @@ def must_refuse(call: Callable[[], Any], asked: str, hint_id: str, *, why: str =
 
 @contextmanager
 def retold(hint_id: str, advice: str, *, of: str = "", known_by: str = "") -> Iterator[None]:
-    """Give what is refused inside another hint, and more advice; the learner's line stays with it.
+    """Give a refusal inside the block another hint and more advice; it keeps the learner's line.
 
     of: the hint that is replaced; by default any.
     known_by: words of its sentence; by default any.

@@ -1,4 +1,4 @@
-"""Whose code it is: the learner's, or of Python, its libraries and pllab; and what the package has of an exercise."""
+"""Whose code it is: the learner's, or that of Python, libraries or pllab; and the package's version of an exercise."""
 
 import functools
 import os
@@ -49,7 +49,7 @@ def named(path: str) -> Any:
 
 
 def packaged_as(solution: Any, package: tuple[str, ...]) -> str:
-    """The name in `package` of a solution that is the package's own, also in a partial, bound, or as a base class.
+    """The name in `package` of a solution that is the package's own, even in a partial, bound, or as a base class.
 
     Example: `packaged_as(partial(clock_cycles, 3), ("pllab.pipeline.clock_cycles",))` is that name; `""` for another.
     """
@@ -61,7 +61,7 @@ def packaged_as(solution: Any, package: tuple[str, ...]) -> str:
 
 
 def _loaded(package: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """What of the package can be handed back; what was never imported cannot, and importing it takes seconds."""
+    """The package's functions that a solution can be; one never imported cannot, and importing it takes seconds."""
     for path in package:
         if path.rpartition(".")[0] in sys.modules:
             yield path, named(path)
@@ -80,9 +80,9 @@ def _core(thing: Any) -> Any:
 
 
 def copied(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Another function with the same code: it works on when the body of the first is replaced.
+    """Another function with the same code, which still works when the body of the first is replaced.
 
-    Example: the programs of a check enter a group also where `comm.setup` is what the exercise asks for.
+    Example: the programs of a check can enter a group even if the exercise asks for `comm.setup`.
     """
     assert isinstance(function, FunctionType)
     other = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)

@@ -1,6 +1,6 @@
 """A solution packed for another process, or a verdict at once.
 
-Nothing here runs the learner's code but `pack`, which asks the solution's classes how they travel.
+Only `pack` runs the learner's code: it asks the solution's classes how to pickle them.
 """
 
 import dis

@@ -29,7 +29,7 @@ class Prediction:
         how_long.guess = (1.0, 2.0)  # a range that you would bet 4 to 1 on
         how_long.reveal(1.02, engine="emulated", spread=(1.01, 1.04))
 
-    The first `reveal` settles it: the guess it found is kept for `calibration`, and a later one does not count.
+    The first `reveal` is final: the guess at that moment is kept for `calibration`, and a later one does not count.
     """
 
     def __init__(self, question: str, unit: str, low: float, high: float, counted: bool = False) -> None:
@@ -48,7 +48,7 @@ class Prediction:
 
     @property
     def guess(self) -> Guess | None:
-        """The learner's number or range in the prediction's unit, None while nobody has guessed."""
+        """The learner's number or range in the prediction's unit, None before a guess."""
         return self._guess
 
     @guess.setter

@@ -25,7 +25,7 @@ _CELL_ID = re.compile(r"\d\d-[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Publish each notebook named, one after the other, and write their problems; return 0 if there are none."""
+    """Publish each named notebook, one after another, and write their problems; return 0 if there are none."""
     if not arguments:
         sys.stderr.write("name the notebooks to publish, for example notebooks/*.ipynb\n")
         return 2

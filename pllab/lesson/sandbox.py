@@ -111,7 +111,7 @@ class Sandbox:
 
     @property
     def scratch(self) -> Path:
-        """A folder in which both sides may write; nothing in it is believed."""
+        """A folder in which both sides may write; nothing in it is trusted."""
         return self._home / "tmp"
 
     def server(self) -> ForkServer:
@@ -122,7 +122,7 @@ class Sandbox:
         return self._server
 
     def sweep(self) -> None:
-        """End what was left running, and the fork server with it, or because it was stopped."""
+        """End whatever was left running, and the fork server too if needed or if it was stopped."""
         if self._server is None:
             return
         first, *others = self._processes(self._server) or [None]
@@ -176,13 +176,13 @@ class Sandbox:
 
 
 def _hidden(more: Iterable[Path]) -> list[Path]:
-    """The folders that are empty behind the wall."""
+    """The folders that look empty inside the sandbox."""
     places = {Path(place).resolve() for place in (*_HIDDEN, tempfile.gettempdir(), str(Path.home()), *map(str, more))}
     return sorted(place for place in places if place.is_dir() and place.name)
 
 
 def _view(hidden: Sequence[Path]) -> list[str]:
-    """The words that empty these folders and put back what this Python needs; a folder comes before those in it."""
+    """The arguments that empty these folders and put back what this Python needs; a folder comes before those in it."""
     words: dict[Path, tuple[str, ...]] = {place: ("--tmpfs", str(place)) for place in hidden}
     last = Path(os.devnull)
     for path in sorted({path for needed in _needed() for path in _led_to(needed)}):
@@ -194,7 +194,7 @@ def _view(hidden: Sequence[Path]) -> list[str]:
 
 
 def _needed() -> Iterator[Path]:
-    """This Python with its packages, and what else is imported."""
+    """The paths of this Python, its packages and everything else on its import path."""
     places = [sys.executable, sys.prefix, sys.base_prefix]
     places += os.environ.get("LD_LIBRARY_PATH", "").split(":")
     places += [place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
@@ -234,14 +234,14 @@ def _held(process: psutil.Process) -> tuple[int, int]:
 
 
 def _kill(server: ForkServer) -> None:
-    """End all that runs there; behind bubblewrap the end of the first process is everybody's."""
+    """End everything that runs there; behind bubblewrap the end of the first process ends all."""
     for process in _below(server):
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
 
 def _remove(folder: Path) -> None:
-    """Remove what foreign code left; `rmtree` gives up on a deep folder, and might change the mode of a link's end."""
+    """Remove what foreign code left; `rmtree` gives up on a deep folder, and might change the mode of a link target."""
     for command in (("chmod", "-R", "u+rwx"), ("rm", "-rf")):
         with suppress(subprocess.TimeoutExpired):
             subprocess.run([*command, str(folder)], capture_output=True, timeout=_REMOVE_S, check=False)

@@ -1,10 +1,10 @@
-"""Take from a notebook's cells the statements that a function needs, and leave the lesson's runs out.
+"""Take from a notebook's cells the statements that a function needs, and leave out the lesson's runs.
 
     wanted   the names that the expression of `check` reads
     taken    the last statement that binds each of them, then what that one reads, and so on
     run      what was taken, in the notebook's order
 
-A function reads names when it is called, so its helper may stand below it; all else reads what stands above.
+A function reads names when it is called, so its helper may come after it; other statements read only what is above.
 """
 
 import ast
@@ -33,12 +33,12 @@ class Statement:
 
     @property
     def defines(self) -> bool:
-        """Whether a function is in it, which reads its names later."""
+        """Whether it contains a function, which reads its names later."""
         return any(isinstance(node, _SCOPES) for node in ast.walk(self.node))
 
 
 def statements(cell: int, source: str) -> Iterator[Statement]:
-    """The statements of one cell, without its magics; none if it is no Python."""
+    """The statements of one cell, without its magics; none if it is not Python."""
     lines = ["" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n")]
     if source.lstrip().startswith("%%"):
         return
@@ -71,7 +71,7 @@ def needed(parts: Sequence[Statement], expression: str) -> list[Statement]:
 
 
 def _pass(parts: Sequence[Statement], wanted: frozenset[str], imported: frozenset[str]) -> list[Statement]:
-    """From the last statement to the first: a name that was found is not wanted above it."""
+    """From the last statement to the first: once found, a name is not wanted further up."""
     taken = list[Statement]()
     for part in reversed(parts):
         is_call = isinstance(part.node, ast.Expr)

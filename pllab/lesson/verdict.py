@@ -79,7 +79,7 @@ class Verdict:
 
     @property
     def first(self) -> Result:
-        """The result that failed, after which no other is judged; an empty one if none did."""
+        """The result that failed, after which no other is judged; an empty one if none failed."""
         return next((result for result in self.results if result.failed), Result(claim=""))
 
     @property
@@ -101,7 +101,7 @@ class Verdict:
         return rows + ([("your function printed", self.printed)] if self.printed else [])
 
     def _shown(self) -> list[tuple[str, str]]:
-        """The rows for a terminal or a page: what a learner's code said moves no cursor and hides nothing."""
+        """The rows for a terminal or a page: text from a learner's code moves no cursor and hides nothing."""
         return [(printable(label), printable(text, keep="\n\t")) for label, text in self.rows()]
 
     def _rows_of_results(self) -> Iterator[tuple[str, str]]:
@@ -132,7 +132,7 @@ class Verdict:
 
 
 def refusal(exercise: Exercise, hint_id: str, hint: str) -> Verdict:
-    """A "not yet" on the whole, before or instead of the cases."""
+    """A "not yet" for the whole, before or instead of the cases."""
     first, *others = exercise.claims
     results = (Result(claim=first, hint_id=hint_id, hint=hint), *(Result(claim=claim) for claim in others))
     return Verdict(exercise=exercise, outcome=Outcome.NOT_YET, results=results)

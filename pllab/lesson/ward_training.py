@@ -51,7 +51,7 @@ def _descend(model: nn.Module, gradient: torch.Tensor) -> None:
 
 
 def _calls(mine: list[torch.Tensor], fault: Fault, rank: int, step: int) -> list[Callable[[], comm.Pending]]:
-    """The collectives of a step, each to be started by a call, with the fault in them if it is here."""
+    """The collectives of a step, each started by a call, with the fault in them if it is here."""
     at = fault.place
     if fault.hits(SHAPE, rank, step):
         mine[at] = torch.cat([mine[at], mine[at][:1]])

@@ -1,4 +1,4 @@
-"""GPT-2 from transformers that can run on several devices, one after the other or as a pipeline.
+"""GPT-2 from transformers that can run on several devices, one after another or as a pipeline.
 
 It is a `GPT2LMHeadModel`: the same weights under the same names, `from_pretrained` and `save_pretrained` included.
 """
@@ -30,7 +30,7 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         model(input_ids, labels=labels).loss.backward() # ids and labels (rows, time)
         model.pipe.last_timeline
 
-    Embedding, final norm, head and loss run inside the stages, which are cut where they balance. With labels a
+    Embedding, final norm, head and loss run inside the stages, which are cut to balance. With labels a
     parallel model returns the loss and no logits, so that logits never leave the last device. Labels follow
     transformers: the model shifts them, -100 is not predicted. The tied embedding stays one parameter.
 
@@ -45,7 +45,7 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         self.loss_type = "ForCausalLM"  # transformers looks it up by class name, and this class is not in its table
 
     def parallelize(self, devices: Sequence[torch.device | str] | None = None, *, time: int = 128) -> None:
-        """Cut the model into balanced stages, one per device, that run one after the other.
+        """Cut the model into balanced stages, one per device, that run one after another.
 
         That is a pipeline with a single micro-batch. `devices` defaults to all GPUs, or to two CPU lanes; `time`
         is the number of tokens a row will have, for the balance.
@@ -79,7 +79,7 @@ class GPT2LMHeadModelParallel(GPT2LMHeadModel):
         self._use(partitions, devices, split_size, num_microbatches=num_microbatches, recompute=recompute)
 
     def close(self) -> None:
-        """End the workers; the model runs as a plain GPT-2 again, where its parameters are."""
+        """End the workers; the model runs as a plain GPT-2 again, on the devices of its parameters."""
         if self.pipe is not None:
             self.pipe.close()
         self.pipe = None

@@ -71,7 +71,7 @@ def gpt2_config(size: str = "tiny", vocab_size: int = 2048, dropout: float = 0.0
 
 
 def initial_value(name: str, shape: torch.Size, config: "GPT2Config", seed: int) -> torch.Tensor:
-    """The first value of a parameter, from its name and a seed: the same on every rank, made in whatever order.
+    """The first value of a parameter, from its name and a seed: the same on every rank, in whatever order.
 
     Example: `initial_value("transformer.h.0.attn.c_proj.weight", torch.Size([64, 64]), config, seed=1)` is normal with
     deviation 0.02 / sqrt(2 x layers); norms are ones, biases zeros.
@@ -89,7 +89,7 @@ def initial_value(name: str, shape: torch.Size, config: "GPT2Config", seed: int)
 
 
 def initialise(model: "GPT2LMHeadModel", seed: int) -> Callable[[nn.Module], None]:
-    """A function that gives the own parameters of one of the model's modules their first values, or its slices of them.
+    """A function that gives one module's own parameters, or this rank's slices of them, their first values.
 
     Example: `FullyShardedDataParallel(model, initialise=initialise(model, seed=1))` for a model on the meta device.
     """

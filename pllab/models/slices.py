@@ -1,14 +1,14 @@
 """GPT-2 cut into slices: tensor parallelism.
 
-Every rank has the heads, the features of the MLP and the words of the vocabulary that are its own; norms, positions and
+Every rank has its own heads, features of the MLP and words of the vocabulary; norms, positions and
 the biases of row-parallel layers are whole. Drawn, a block and what it sends:
 
     forward                            all-reduce                                    all-reduce
     x -> ln_1 -> c_attn -> heads -> c_proj -> dropout -> + -> ln_2 -> c_fc -> gelu -> c_proj -> dropout -> +
     backward   all-reduce                                         all-reduce
 
-Under sequence parallelism what lies outside the pairs of split layers is split too, along the time: an all-gather in
-front of each pair and a reduce-scatter after it take the place of the all-reduces. The names and the layout of all
+Under sequence parallelism the work outside the pairs of split layers is split too, along the time: an all-gather
+before each pair and a reduce-scatter after it replace the all-reduces. The names and the layout of all
 parameters stay those of transformers.
 """
 
@@ -88,14 +88,14 @@ def tensor_parallel(
 
 
 def check_can_be_split(model: nn.Module, group: Group | None, sequence_parallel: bool = False) -> None:
-    """Refuse what cannot be split, before any rank sends a message.
+    """Refuse a model that cannot be split, before any rank sends a message.
 
     Raises:
         ValueError: as `tensor_parallel`.
     """
     name = type(model).__name__
     if not isinstance(model, GPT2LMHeadModel):
-        raise ValueError(f"a {name} is no GPT-2, whose layers we know; give a GPT2LMHeadModel")
+        raise ValueError(f"a {name} is not a GPT-2, the one model that can be split; give a GPT2LMHeadModel")
     blocks: Any = model.transformer.h
     if not all(isinstance(block.attn.c_attn, Conv1D) for block in blocks):
         raise ValueError(f"this {name} is tensor parallel already; make a new one and split that")
@@ -157,7 +157,7 @@ class _OwnDraws:
         self._by_device: dict[torch.device, Draws] = {}
 
     def on(self, device: torch.device) -> AbstractContextManager[None]:
-        """A block in which draws are this rank's own; if nothing is dropped, none is made."""
+        """A block in which this rank draws its own numbers; if nothing is dropped, nothing is drawn."""
         if not self._dropout.training or not self._dropout.p:
             return nullcontext()
         # The rank takes the place of the stage: what draws apart is numbered.
@@ -166,7 +166,7 @@ class _OwnDraws:
 
 
 class _SplitAttention(GPT2Attention):
-    """The attention of this rank's heads: each head has a mask of its own, and what they make together one mask."""
+    """The attention of this rank's heads: each head has its own mask, their output one mask on all ranks."""
 
     own_draws: "_OwnDraws"
     last_dropout: nn.Module
@@ -191,7 +191,7 @@ class _SlicedDropout(nn.Dropout):
 
 
 class _EnterSlice(_SlicedDropout):
-    """The embedding's dropout: keeps this rank's times of (rows, time, width) first."""
+    """The embedding's dropout: first keeps this rank's slice of the time of (rows, time, width)."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_even("the time of a row under sequence_parallel", x.shape[_TIME], self.group)
@@ -199,7 +199,7 @@ class _EnterSlice(_SlicedDropout):
 
 
 class _LeaveSlice(SlicedLayerNorm):
-    """The last norm: gives the head all times."""
+    """The last norm: gathers the whole time for the head."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return gather_in(super().forward(x), _TIME, self.group)

@@ -1,4 +1,4 @@
-"""Ways to share one model's training that know no model: replicated, sharded, split.
+"""Ways to share the training of any model: replicated, sharded, split.
 
 Read `averaging.py` first, then `bucketing.py` and `data_parallel.py`: the same model on every rank. `tensor.py` splits
 its layers. `shards.py` and `sharded.py` keep a part of it on each rank, and say where the pieces lie and when they

@@ -1,10 +1,10 @@
 """Data parallelism in one loop, the version to read first: equal weights at the start, the mean of the gradients after.
 
 Averaged gradients keep equal models equal; they never make different models equal. So data parallelism begins with one
-broadcast per parameter and per buffer. Then one all-reduce per parameter in every step is right, short, and slow when
+broadcast per parameter and per buffer. Then one all-reduce per parameter in every step is right and short, but slow if
 there are many small parameters; `DataParallel` does the same sums in few messages.
 
-The last part keeps the mean right when ranks predict unequal numbers of tokens.
+The last part keeps the mean right when ranks predict different numbers of tokens.
 """
 
 from itertools import chain, zip_longest
@@ -61,7 +61,7 @@ def average_gradients(model: nn.Module) -> None:
 
 
 def check_same_model(model: nn.Module, group: comm.Group | None = None) -> None:
-    """Refuse a model with other parameters than on rank 0, before the first message hangs because of it.
+    """Refuse a model whose parameters differ from those on rank 0, before the first message hangs because of it.
 
     Example: rank 0 built `Linear(4, 2)` and rank 1 `Linear(4, 3)`; every rank raises "rank 1 has parameter weight
     float32[3, 4], rank 0 has parameter weight float32[2, 4]; build the same model on every rank".
@@ -81,7 +81,7 @@ def check_same_model(model: nn.Module, group: comm.Group | None = None) -> None:
 
 
 def check_same_parameters_used(model: nn.Module) -> None:
-    """Refuse gradients that exist on some ranks only: the reason why `average_gradients` hangs.
+    """Refuse gradients that exist on only some ranks, which would make `average_gradients` hang.
 
     Example: "head.bias has a gradient on rank 0 and none on rank 1; ...".
 

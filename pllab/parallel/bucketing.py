@@ -1,4 +1,4 @@
-"""Gradients that live in the message: flat tensors of which every gradient is a view.
+"""Gradients stored in the message: flat tensors of which every gradient is a view.
 
 A message has a fixed cost, so few large ones are cheaper than one per parameter. If gradients were collected
 into a buffer before sending and spread again afterwards, each byte would be copied twice and held twice. Here
@@ -45,7 +45,7 @@ class Bucket:
         self._stored.clear()
 
     def keep(self, index: int) -> None:
-        """Move a parameter's gradient into its view as it is, for a later backward to add to."""
+        """Move a parameter's gradient into its view unchanged, for a later backward to add to."""
         self._move(index, 1)
 
     def store(self, index: int, num_ranks: int) -> None:
@@ -92,7 +92,7 @@ class Bucket:
 def plan_buckets(
     parameters: Iterable[nn.Parameter], bucket_bytes: float, new_flat: Callable[..., torch.Tensor] = torch.zeros
 ) -> list[Bucket]:
-    """Fill buckets in reverse order of the parameters, which is about the order of their gradients.
+    """Fill buckets in reverse order of the parameters, which is roughly the order of their gradients.
 
     A bucket holds one data type on one device, and at most `bucket_bytes` unless one parameter is larger. Its
     memory is `new_flat(numel, dtype=..., device=...)`.

@@ -4,9 +4,9 @@
     gathered     room for whole parameters that other ranks keep; nothing while it is freed
     gradients    of pieces and of whole parameters, and the flat tensors that they lie in
     optimizer    its state, for Adam two numbers for each parameter that it steps on
-    messages     what travels now
+    messages     buffers of messages under way
 
-Activations are not counted, nor is what the allocator keeps for later.
+Activations are not counted, nor is memory that the allocator keeps for later.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ KINDS = ("parameters", "gathered", "gradients", "optimizer", "messages")
 def held_bytes(
     shared: nn.Module, parameters: Sequence[torch.Tensor], optimizers: Iterable[torch.optim.Optimizer]
 ) -> dict[str, int]:
-    """What this rank holds now, in bytes by kind.
+    """The bytes that this rank holds now, by kind.
 
     Example: a plain model of 1,000 numbers in float32 after a backward and a step of Adam holds 4,000 bytes of
     parameters, 4,000 of gradients and 8,000 of optimizer state, besides 4 for the number of steps of each parameter.

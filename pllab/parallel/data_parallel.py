@@ -1,7 +1,7 @@
 """Data parallelism to train with: each rank runs the whole model on its share of the batch.
 
 `average_gradients` sends one message per parameter after backward. `DataParallel` sends few large ones, by itself, at
-the end of `loss.backward()` or while it still runs; ranks of one host sum in memory and send none. This file decides
+the end of `loss.backward()` or while it still runs; ranks on one host sum in memory and send none. This file decides
 when messages leave; `bucketing.py` decides where gradients are.
 
 On a GPU the network moves bytes while the processor computes, so messages leave early. On a CPU the same cores do
@@ -182,7 +182,7 @@ class DataParallel(Averaging):
         return f"{self.strategy}: {_REASONS[self.strategy]}, {comm.backend_name() or 'with no group'}"
 
     def _begin(self) -> None:
-        """Forget an unfinished backward, so that an exception in it has no effect on the next one."""
+        """Forget an unfinished backward, so that an exception in it does not affect the next one."""
         self._is_finish_queued = False
         self._num_sent = 0
         self._works: list[Any] = []
@@ -251,9 +251,9 @@ def _trainable(module: nn.Module) -> list[tuple[int, torch.dtype, torch.device]]
 
 
 def weak_hook(method: Callable[..., None], *first: Any) -> Callable[..., None]:
-    """A hook that calls a method as long as its object is alive, and does not keep it alive.
+    """A hook that calls a method as long as its object exists, without keeping the object alive.
 
-    What a tensor's hooks hold is no garbage to Python, however it is tied into circles.
+    Python never collects what a tensor's hooks hold, not even in reference cycles.
     """
     reference = weakref.WeakMethod(method)
 

@@ -31,7 +31,7 @@ def clip_grad_norm(model: nn.Module, max_norm: float, mesh: comm.Mesh | None = N
 
     Args:
         model: what this rank has of the model.
-        max_norm: the largest norm; infinite, to learn the norm alone.
+        max_norm: the largest norm; infinite, to compute the norm only.
         mesh: how the ranks share the model; by default all replicate what is not split.
 
     Raises:
@@ -67,7 +67,7 @@ def _norm(model: nn.Module, mesh: comm.Mesh | None) -> float:
 
 
 def _num_copies(parameter: nn.Parameter, mesh: comm.Mesh | None) -> int:
-    """How many ranks have the same numbers of a parameter as this one.
+    """The number of ranks that have the same numbers of a parameter as this one.
 
     Example on a mesh of dp 2 x tp 2: 4 for a bias that no one splits, 2 for a weight that `tensor_parallel` split, 1 if
     `FullyShardedDataParallel` cut that too. A weight that two pipeline stages share has as many copies more.

@@ -63,7 +63,7 @@ class FullyShardedDataParallel(Averaging):
 
     Raises:
         ValueError: zero is none of 1, 2, 3, there is no layer of a class, the ranks have different models, or nothing
-            says the first values of one on the meta device.
+            gives first values to one on the meta device.
 
     Source: see above. Lesson 13.
     """
@@ -125,7 +125,7 @@ class FullyShardedDataParallel(Averaging):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep every unit whole inside the block, and gradients, for several forwards and backwards in any order.
+        """Keep every unit and its gradients whole inside the block, for several forwards and backwards in any order.
 
         For stages of a pipeline, of which an executor calls the layers. Example, with zero=1:
 
@@ -149,7 +149,7 @@ class FullyShardedDataParallel(Averaging):
 
     @contextmanager
     def gathered(self) -> Iterator[nn.Module]:
-        """Make the model whole inside the block, on every rank, in its own type; what is written there is lost.
+        """Make the model whole inside the block, on every rank, in its own type; changes to it are lost.
 
         Example: `with model.gathered() as whole: state = whole.state_dict()`; copy what you keep.
         """
@@ -162,7 +162,7 @@ class FullyShardedDataParallel(Averaging):
                 unit.show(is_whole=False)
 
     def temporary(self) -> dict[str, list[torch.Tensor]]:
-        """What a rank holds for a time besides its pieces: whole parameters with their gradients, and what travels."""
+        """What a rank holds for a time besides its pieces: whole parameters, their gradients, and message buffers."""
         wholes = [whole for unit in self._all for shard in unit.shards for whole in shard.wholes]
         grads = [whole.grad for whole in wholes if whole.grad is not None]
         return {"gathered": list[torch.Tensor](wholes), "gradients": grads, "messages": self._sums.messages}
@@ -187,7 +187,7 @@ class FullyShardedDataParallel(Averaging):
         self._count_gathered()
 
     def _prefetch(self, index: int) -> None:
-        """Start to gather the unit that comes next."""
+        """Start gathering the next unit."""
         for unit in self._units[index : index + 1] if index >= 0 else ():
             unit.start_gathering()
         self._count_gathered()
@@ -235,7 +235,7 @@ class FullyShardedDataParallel(Averaging):
     # Backward: gather before, reduce and free after.
 
     def _begin(self) -> None:
-        """Forget an unfinished backward, so that an exception in it has no effect on the next one."""
+        """Forget an unfinished backward, so that an exception in it does not affect the next one."""
         self._is_in_backward = False
         self._reduced = 0
         for unit in self._all:
@@ -283,7 +283,7 @@ class FullyShardedDataParallel(Averaging):
         self._begin()
 
     def _drop_unused(self) -> None:
-        """Leave parameters that no rank used without gradient."""
+        """Leave parameters that no rank used without a gradient."""
         mine = [flag for unit in self._all for flag in unit.used]
         used = torch.tensor(mine, dtype=torch.float32, device=self._device)
         comm.all_reduce(used, self._group)
@@ -305,7 +305,7 @@ class _GradientSums:
         self._group = group
         self._under_way: tuple[Shard, comm.Pending] | None = None
         self.messages: list[torch.Tensor] = []
-        """What travels now, the part of a sum and the whole that is summed."""
+        """The message buffers in use: the part of a sum and the whole that is summed."""
         sizes: dict[torch.dtype, int] = {}
         for shard in shards if share_memory else ():
             sizes[shard.dtype] = max(sizes.get(shard.dtype, 0), shard.whole_numel)

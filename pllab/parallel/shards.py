@@ -1,8 +1,8 @@
-"""Where the parameters of a sharded model lie: those of a unit side by side in a flat tensor, cut over the ranks.
+"""Where the parameters of a sharded model lie: those of a unit side by side in a flat tensor, cut across the ranks.
 
 Drawn, for a unit of a weight of 5 numbers and a bias of 2, on two ranks:
 
-    whole   | w w w w | w b b . |         room that is there while the unit computes
+    whole   | w w w w | w b b . |         in memory while the unit computes
     rank 0  | w w w w |                   weight: a piece of 4 numbers, bias: of none
     rank 1            | w b b . |         weight: 1 number, bias: 2, and one of padding
 
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     part: int
 
     def range_of(self, number: int) -> tuple[int, int]:
-        """The numbers of the parameter that a rank has, from and to."""
+        """The range of the parameter's numbers that a rank has."""
         edges = (number * self.part - self.start, (number + 1) * self.part - self.start)
         low, high = (min(max(edge, 0), self.shape.numel()) for edge in edges)
         return low, high
@@ -81,25 +81,25 @@ class Shard:
         return [slot.piece for slot in self.slots]
 
     def show(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Let the modules have these parameters."""
+        """Put these parameters into the modules."""
         for slot, parameter in zip(self.slots, parameters, strict=True):
             for module, name in slot.places:
                 module._parameters[name] = parameter
 
     def start_gathering(self) -> None:
-        """Make room for the whole and send the message that fills it, unless it is under way."""
+        """Make room for the whole and send the message that fills it, unless it is under way already."""
         if self._pending is None:
             self._storage.resize_(self._num_bytes)
             self._pending = comm.all_gather_async(self._whole, self._part.to(self._whole.dtype), self._group)
 
     def wait(self) -> None:
-        """Let a message under way arrive."""
+        """Wait for a message under way."""
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
 
     def free(self) -> None:
-        """Give the memory of the whole back; its tensors stay, and have their values again when it is gathered."""
+        """Free the memory of the whole; its tensors remain, and have their values again when it is gathered."""
         self.wait()
         self._storage.resize_(0)
 
@@ -115,7 +115,7 @@ class Shard:
 
     @torch.no_grad()
     def cut(self, parameters: Sequence[nn.Parameter], are_equal: bool) -> None:
-        """Let every parameter of the model be its piece of this rank's part; of rank 0's, unless all have the same."""
+        """Replace every parameter by its piece of this rank's part, with rank 0's values unless all are equal."""
         whole = torch.cat([*(parameter.flatten() for parameter in parameters), self._part.new_zeros(self._sizes[-1])])
         if not are_equal:
             comm.broadcast(whole, 0, self._group)
@@ -134,14 +134,14 @@ class Shard:
 
     @torch.no_grad()
     def copy_gradients(self, flat: torch.Tensor) -> None:
-        """Copy the whole gradients side by side into a flat tensor, zeros where is none."""
+        """Copy the whole gradients side by side into a flat tensor, with zeros for missing ones."""
         *views, padding = flat.split(self._sizes)
         padding.zero_()
         for whole, view in zip(self.wholes, views, strict=True):
             view.zero_() if whole.grad is None else view.copy_(whole.grad.flatten())
 
     def drop_gradients(self) -> list[bool]:
-        """Free the whole gradients; return where there was one."""
+        """Free the whole gradients; return which parameters had one."""
         used = [whole.grad is not None for whole in self.wholes]
         for whole in self.wholes:
             whole.grad = None
@@ -182,7 +182,7 @@ class Unit:
         return any(shard.is_allocated for shard in self.shards)
 
     def show(self, is_whole: bool) -> None:
-        """Let the modules have the whole parameters, or the pieces."""
+        """Put the whole parameters, or the pieces, into the modules."""
         for shard in self.shards:
             shard.show(shard.wholes if is_whole else shard.pieces)
 
@@ -192,14 +192,14 @@ class Unit:
             shard.start_gathering()
 
     def gather(self) -> None:
-        """Make the unit whole, unless it is."""
+        """Make the unit whole, unless it is already."""
         self.start_gathering()
         for shard in self.shards:
             shard.wait()
         self.is_whole = True
 
     def free(self) -> None:
-        """Give back the memory of the whole."""
+        """Free the memory of the whole."""
         for shard in self.shards:
             shard.free()
         self.is_whole = False
@@ -224,7 +224,7 @@ def units_of(
     device: torch.device,
     group: comm.Group | None,
 ) -> list[Unit]:
-    """The layers of these classes as units, and the root, with one shard for each data type and for what is frozen."""
+    """The layers of these classes as units, and the root, with one shard for each data type and for frozen ones."""
     units = []
     for layer, slots in owned_slots(module, layers_of_classes(module, classes)):
         kinds: dict[tuple[torch.dtype, bool], list[Slot]] = {}
@@ -305,14 +305,14 @@ def _make_and_cut(unit: Unit, parts: Sequence[nn.Module], initialise: Initialise
 
 
 def _like(parameter: nn.Parameter, data: torch.Tensor) -> nn.Parameter:
-    """A parameter with other data, and with the marks that say how it is split."""
+    """A parameter with new data, and with the marks that say how it is split."""
     like = nn.Parameter(data, parameter.requires_grad)
     like.__dict__.update({**parameter.__dict__, **like.__dict__})
     return like
 
 
 def _become(parameter: nn.Parameter, data: torch.Tensor) -> None:
-    """Let a parameter have other data; the object stays, so an optimizer that was made before trains the piece."""
+    """Give a parameter new data; the object stays, so an optimizer that was made before trains the piece."""
     parameter.grad = None
     if parameter.is_meta:
         torch.utils.swap_tensors(parameter, _like(parameter, data))

@@ -1,7 +1,7 @@
 """Tensor parallelism: every rank has a slice of each large weight, and all ranks work on the same rows.
 
-A pair of layers needs one sum. The first keeps some of the columns of its weight and makes some of the features; the
-second keeps the rows for those features and makes one term of all outputs. Between the two nothing is sent:
+A pair of layers needs one sum. The first keeps some of the columns of its weight and computes some of the features; the
+second keeps the rows for those features and computes one term of all outputs. Between the two nothing is sent:
 
     rank 0    x  ->  A[:, :half]  ->  gelu  ->  B[:half, :]  ->  term 0  ->
                                                                              all-reduce  ->  y
@@ -59,7 +59,7 @@ def reduce_out(x: torch.Tensor, group: comm.Group | None = None) -> torch.Tensor
 
 
 def gather_in(x: torch.Tensor, dim: int, group: comm.Group | None = None) -> torch.Tensor:
-    """Put the ranks' equal slices together, [1] and [2] to [1, 2], for split layers; see `copy_in`."""
+    """Join the ranks' equal slices, [1] and [2] to [1, 2], for split layers; see `copy_in`."""
     return _step(x, group, partial(_gathered, dim=dim, group=group), partial(_scattered, dim=dim, group=group))
 
 
@@ -80,7 +80,7 @@ def to_slice(x: torch.Tensor, dim: int, group: comm.Group | None = None) -> torc
 
 
 def to_whole(x: torch.Tensor, dim: int, group: comm.Group | None = None, size: int | None = None) -> torch.Tensor:
-    """Put the ranks' slices together for a use that is the same on all ranks; see `copy_in`.
+    """Join the ranks' slices for a use that is the same on all ranks; see `copy_in`.
 
     Slices of unequal lengths need the `size` of the whole.
     """
@@ -111,7 +111,7 @@ class _Step(torch.autograd.Function):
 
 
 def _step(x: torch.Tensor, group: comm.Group | None, there: Step, back: Step) -> torch.Tensor:
-    """Alone, a rank has the whole already."""
+    """A rank alone has the whole already."""
     return x if comm.world_size(group) == 1 else _Step.apply(x, there, back)
 
 
@@ -135,7 +135,7 @@ def _gathered(x: torch.Tensor, dim: int, group: comm.Group | None, size: int | N
 
 
 def gather_slices(x: torch.Tensor, lengths: Sequence[int], dim: int, group: comm.Group | None) -> torch.Tensor:
-    """Put the ranks' slices together along a dim: [1, 2] and [3] of `lengths` 2 and 1 are [1, 2, 3] on both."""
+    """Join the ranks' slices along a dim: [1, 2] and [3] of `lengths` 2 and 1 are [1, 2, 3] on both."""
     if missing := max(lengths) - x.shape[dim]:  # a message has one length, so a shorter slice is filled up
         padding = list(x.shape)
         padding[dim] = missing
@@ -231,7 +231,7 @@ class _SplitLinear(nn.Module):
             group: the ranks that share the layer; by default all.
 
         Raises:
-            ValueError: the features are not as many equal parts.
+            ValueError: the features cannot be cut into this number of equal parts.
         """
         layer = cls.__new__(cls)
         nn.Module.__init__(layer)
@@ -311,7 +311,7 @@ def _once(x: torch.Tensor, group: comm.Group | None) -> torch.Tensor:
 
 
 class VocabParallelEmbedding(nn.Module):
-    """An embedding of which each rank has some of the rows; ids of other ranks give zeros, and the sum has all.
+    """An embedding of which each rank has some of the rows; other ranks' ids give zeros, and the sum is complete.
 
     Example, 5 rows of which rank 0 has 0 to 2: ids [1, 4] give [row 1, 0] and [0, row 4], together [row 1, row 4].
 
@@ -359,7 +359,7 @@ def _local(ids: torch.Tensor, size: int, group: comm.Group | None) -> tuple[torc
 class SlicedLayerNorm(nn.LayerNorm):
     """A LayerNorm on this rank's slice of the sequence; its weight and bias get the gradient of all slices.
 
-    They are whole on every rank, and each rank sees a term of their gradient: backward adds them up, in one message of
+    They are whole on every rank, and each rank has a term of their gradient: backward adds these up, in one message of
     twice the width.
 
     Source: Korthikanti et al. 2022, section 4.2.
@@ -387,7 +387,7 @@ def vocab_parallel_cross_entropy(
     group: comm.Group | None = None,
     ignore_index: int = IGNORED,
 ) -> torch.Tensor:
-    """The cross-entropy of each token from logits that are split over the vocabulary, which are never put together.
+    """The cross-entropy of each token from logits that are split over the vocabulary and never joined.
 
     Worked example, one token with target 2, logits [0, 1] on rank 0 and [2] on rank 1 (size 3):
 

@@ -26,7 +26,7 @@ _SPARE_S = 60.0  # beyond twice the predicted time
 class SleepWork:
     """The work of a stage that sleeps: F, B, I and W take their time, in seconds.
 
-    A sleeper wakes late, by 0.05 to 0.1 ms on Linux. What one sleep overran is taken off the next, so that a row of
+    A sleeper wakes late, by 0.05 to 0.1 ms on Linux. The delay of one sleep is taken off the next, so that a row of
     many short actions takes as long as their sum.
     """
 
@@ -57,7 +57,7 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
     A widget runs what it shows with `BubbleStudio("1F1B", 4, 8, run=run_emulated)` or
     `ScheduleEditor(one_f_one_b(4, 6), run=run_emulated)`.
 
-    F, B, I and W of every stage take the time that the costs say. So does a message to another rank, and no device is
+    F, B, I and W of every stage take as long as the costs say. So does a message to another rank, and no device is
     busy with it. Waking up and handing over add about 0.1 ms each, which matters most for short sleeps.
 
     Args:
@@ -75,7 +75,7 @@ def run_emulated(schedule: Schedule, costs: Costs | None = None, unit_s: float |
     costs.check_stages(schedule.num_stages)
     unit_s = _unit_s(costs, schedule.num_stages) if unit_s is None else unit_s
     if not is_number(unit_s) or not 0 < unit_s < math.inf:
-        raise ValueError(f"unit_s is {unit_s!r}; give the seconds that one unit of cost sleeps, a number above 0")
+        raise ValueError(f"unit_s is {unit_s!r}; give the seconds of sleep for one unit of cost, a number above 0")
     timeout_s = _SPARE_S + 2 * unit_s * simulate(schedule, costs).makespan
     shares = pair_shares(schedule, costs)
     ends = ((0, True), (schedule.num_stages - 1, False))

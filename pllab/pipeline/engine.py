@@ -77,10 +77,10 @@ def queued(tensors: Sequence[torch.Tensor | None]) -> torch.Event | None:
 
 
 class Packets:
-    """The packets of one run that nobody has taken yet: each a future, which one lane sets and another waits for.
+    """The packets of one run that no lane has taken yet: each a future, which one lane sets and another waits for.
 
     Example: `put(name, packet)` never waits; `take(name)` waits for that packet, whatever else is there. The deadline
-    is the run's, which alone sees whether any lane gets on, and ends the wait with `fail`.
+    belongs to the run, which alone sees whether any lane makes progress, and which ends the wait with `fail`.
     """
 
     def __init__(self, entering: Mapping[Name, Packet]) -> None:
@@ -90,7 +90,7 @@ class Packets:
             self.put(name, packet)
 
     def put(self, name: Name, packet: Packet) -> None:
-        """Hand over a packet; after a failure nobody wants it."""
+        """Hand over a packet; after a failure it is dropped."""
         with suppress(InvalidStateError):
             self._future(name).set_result(packet)
 
@@ -172,7 +172,7 @@ Named = Callable[[str], AbstractContextManager[object]]
 def interpret(row: Iterable[Action], works: Mapping[int, Work], transport: Transport, timing: Timing) -> None:
     """Run one rank's actions in order: take, perform, give.
 
-    Nothing here keeps ranks in step. An action waits for its one packet; its time starts only after that. A checked
+    Nothing here keeps ranks in step. An action waits for its packet; its time starts only after that. A checked
     schedule has no circle of such waits, so every row ends.
 
     Source: `_step_microbatches` of torch.distributed.pipelining's schedules. Lessons 09 and 10.

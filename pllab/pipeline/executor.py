@@ -1,6 +1,6 @@
 """A schedule on the worker threads of this process: cut the batch, weight the losses, run the rows, sum up.
 
-`calibrate` reads off the timelines of two schedules what the stages cost. They are measured while all of them work,
+`calibrate` reads the costs of the stages off the timelines of two schedules. They are measured while all of them work,
 because neighbours share caches and memory.
 """
 
@@ -218,7 +218,7 @@ def calibrate(
 
 
 def _devices_of(schedule: Schedule, stages: Sequence[nn.Module]) -> list[torch.device]:
-    """A device for each rank: the GPU its stages are on, or a CPU lane of its own."""
+    """A device for each rank: the GPU its stages are on, or a separate CPU lane."""
     ranks = range(schedule.num_ranks)
     places = [place_of(stages[stage] for stage in schedule.stages_of_rank(rank)) for rank in ranks]
     return [torch.device("cpu", rank) if place.type == "cpu" else place for rank, place in enumerate(places)]

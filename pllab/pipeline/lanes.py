@@ -170,5 +170,5 @@ def _late(record: ActionTimes) -> str:
 
 
 def every_lane() -> _ExperimentalConfig:
-    """What torch.profiler is given to record lanes too: they are threads of this process."""
+    """The option that makes torch.profiler record lanes too: they are threads of this process."""
     return _ExperimentalConfig(profile_all_threads=True)

@@ -161,11 +161,11 @@ class Pipe(nn.Module):
 
 
 class _Cut(nn.Sequential):
-    """Layers that somebody has cut into partitions already."""
+    """Layers that have already been cut into partitions."""
 
     def __init__(self, partitions: Sequence[nn.Sequential], devices: Sequence[torch.device | str]) -> None:
         if len(partitions) != len(devices):
-            raise ValueError(f"{len(partitions)} partitions need as many devices, not {len(devices)}")
+            raise ValueError(f"{len(partitions)} partitions and {len(devices)} devices; give one device per partition")
         super().__init__(*partitions)
         self.cut = list(partitions), [checked_device(device) for device in devices]
 
@@ -216,7 +216,7 @@ class _Run:
 
 
 class _Attach(torch.autograd.Function):
-    """Give the outputs a place in the caller's graph, behind the token; in backward, keep their gradients."""
+    """Give the outputs a place in the caller's graph, after the token; in backward, keep their gradients."""
 
     @staticmethod
     def forward(ctx: Any, run: _Run, needs_grad: Sequence[bool], _: torch.Tensor, *outputs: torch.Tensor) -> Tensors:

@@ -1,7 +1,7 @@
 """Random numbers inside a stage, the same in whatever order the threads run.
 
 Torch has one random generator per device. CPU lanes are threads of one process, so they share it, and which lane draws
-first changes from run to run. Here each pair (stage, micro-batch) has a seed of its own, made from the batch's seed:
+first changes from run to run. Here each pair (stage, micro-batch) has its own seed, made from the batch's seed:
 its draws depend on nothing else, and are the same when the stage is computed again.
 
 `nn.Dropout` is the usual case and cheap: one function is replaced. Other random operations are noticed in a stage's
@@ -49,7 +49,7 @@ class Draws:
         self._draws_more: dict[tuple[bool, ...], bool] = {}  # the key says which parts are in training mode
 
     def mode(self) -> Mode:
-        """What decides how the stage draws; a walk over its modules, which a caller of many forwards takes once."""
+        """What decides how the stage draws; it walks over the modules, so a caller of many forwards does it once."""
         parts = list(self._module.modules())
         drops = any(isinstance(part, nn.Dropout) and part.training and part.p > 0 for part in parts)
         return Mode(tuple(part.training for part in parts), drops)
@@ -76,7 +76,7 @@ class Draws:
 
 
 def _seed_of(batch_seed: int, stage: int, micro_batch: int) -> int:
-    """A seed of its own for every stage and micro-batch: Python's hash of three integers, the same in every run."""
+    """A separate seed for every stage and micro-batch: Python's hash of three integers, the same in every run."""
     return hash((batch_seed, stage, micro_batch)) & 0x7FFF_FFFF_FFFF_FFFF
 
 

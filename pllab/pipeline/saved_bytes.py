@@ -1,6 +1,6 @@
 """How many bytes every stage keeps for its backward, over time: the staircase of a schedule in bytes.
 
-A process-wide peak cannot say whose memory it is. Autograd can: it passes every tensor it saves through a pair of
+A process-wide peak cannot say which stage holds the memory. Autograd can: it passes every tensor it saves through two
 hooks, and the hook's result lives as long as autograd needs it. Counting costs little time.
 """
 

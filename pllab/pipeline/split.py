@@ -1,6 +1,6 @@
-"""Cut a model into stages, where they balance or an `nn.Sequential` changes its device; cut a batch into micro-batches.
+"""Cut a model into stages, by balance or where an `nn.Sequential` changes device; cut a batch into micro-batches.
 
-A module is where its parameters are. `WithDevice` says it for a module without parameters, and for a module on a CPU
+A module is where its parameters are. `WithDevice` tells it for a module without parameters, and for a module on a CPU
 lane, because torch forgets the index of a CPU device.
 
 A batch is cut along its rows. Its loss is a mean over them, or over what `mean_over` counts in the targets. The weight
@@ -84,7 +84,7 @@ def checked_device(device: torch.device | str) -> torch.device:
     try:
         parsed = torch.device(device)
     except RuntimeError as error:
-        raise ValueError(f"{device!r} is no device; use 'cpu:0', 'cpu:1', ... for lanes or 'cuda:0', ...") from error
+        raise ValueError(f"{device!r} is not a device; use 'cpu:0', 'cpu:1', ... for lanes or 'cuda:0', ...") from error
     if is_gpu(parsed) and (parsed.index or 0) >= num_gpus():
         raise ValueError(
             f"device {str(parsed)!r} is not on this machine, which has {num_gpus()} GPUs; "
@@ -178,7 +178,7 @@ def scatter(batch: Tensors, split_size: int) -> list[Tensors]:
 
 
 def scatter_evenly(batch: Tensors, num_microbatches: int) -> list[Tensors]:
-    """Cut every tensor of the batch into `num_microbatches` slices whose sizes differ by one row at most.
+    """Cut every tensor of the batch into `num_microbatches` slices whose sizes differ by at most one row.
 
     Example: 7 rows and 3 micro-batches -> 3, 2 and 2 rows. A batch with fewer rows gets one micro-batch per row.
 
@@ -190,7 +190,7 @@ def scatter_evenly(batch: Tensors, num_microbatches: int) -> list[Tensors]:
 
 
 def gather(micro_batches: Sequence[Tensors]) -> Tensors:
-    """Put micro-batches together along their rows, in order: the inverse of `scatter`."""
+    """Join micro-batches along their rows, in order: the inverse of `scatter`."""
     return tuple(torch.cat(column) for column in zip(*micro_batches, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""A backward in two halves: first the gradients of the inputs, later those of the weights, nothing twice.
+"""A backward in two halves: first the gradients of the inputs, later those of the weights, with no work done twice.
 
 The graph of a stage is a trunk, the nodes on a path from the outputs to the inputs, with branches to the parameters:
 
@@ -37,13 +37,13 @@ def backward_input(
     Example, for `y = layer(x)` with x a leaf that requires grad:
 
         rest = backward_input([y], [dy], [x])    # x.grad is there, the weights have none
-        del y                                    # what only I needed is freed
+        del y                                    # frees what only I needed
         backward_weight(rest)                    # now the weights have theirs
 
     If no input requires grad, as in a first stage that takes token ids, W does everything. I also does some parameters:
     those used in several places of the trunk, those behind an output off the trunk, and those of a
     `torch.autograd.Function`, whose backward cannot be halved. A hook on a tensor inside, `tensor.register_hook`, runs
-    with I and again with W, so it should only look.
+    with I and again with W, so it must not have side effects.
 
     Source: Qi et al., Zero Bubble Pipeline Parallelism (2024); torch.distributed.pipelining splits the same way.
     """

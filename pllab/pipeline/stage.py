@@ -1,4 +1,4 @@
-"""What a stage does: F, B, I, W and R on one micro-batch after the other. It knows nothing of its neighbours.
+"""What a stage does: F, B, I, W and R on one micro-batch after another. It knows nothing about its neighbours.
 
 The graph of every stage is cut at its inputs. F keeps the inputs and outputs of its piece of graph. B (or I, and later
 W) goes back through it, from the gradients of the outputs to those of the inputs. With recomputation F keeps only the
@@ -234,12 +234,12 @@ def _check_rows_stay_apart(number: int, module: nn.Module) -> None:
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """How often it was written to; torch does not count what was made under inference_mode, and lets nobody write."""
+    """How many times it was written to; torch does not count it for inference tensors, which cannot be written to."""
     return 0 if tensor.is_inference() else tensor._version
 
 
 def _sums(outputs: Tensors) -> list[torch.Tensor]:
-    """The sum of absolute values of each output: cheap to keep, and another number for another result."""
+    """The sum of absolute values of each output: cheap to keep, and different if the result differs."""
     values = (output.detach().resolve_conj() for output in outputs if _may_have_grad(output))
     parts = (torch.view_as_real(value) if value.is_complex() else value for value in values)
     return [torch.linalg.vector_norm(part, 1, dtype=torch.float64) for part in parts]

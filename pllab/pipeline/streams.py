@@ -1,4 +1,4 @@
-"""Where a stage's work runs: directly on a CPU lane, on a stream of its own on a GPU.
+"""Where a stage's work runs: directly on a CPU lane, on a separate stream on a GPU.
 
 On a GPU the worker only launches kernels. Each lane has a compute stream, copies run on copy streams, and events
 carry the order between them, so that a copy overlaps the compute of the next micro-batch.
@@ -73,7 +73,7 @@ class GpuStream(HostStream):
         torch.accelerator.current_stream(self.device).wait_stream(self.compute)
 
     def lend(self, tensors: Iterable[torch.Tensor | None]) -> None:
-        """Let the caller use tensors of this GPU; their memory goes to nobody else before its stream has read them."""
+        """Let the caller use tensors of this GPU; their memory is not reused before its stream has read them."""
         for tensor in tensors:
             if tensor is not None and tensor.device == self.device:
                 tensor.record_stream(torch.accelerator.current_stream(self.device))
@@ -115,7 +115,7 @@ class GpuStream(HostStream):
         return copied
 
     def _source(self, device: torch.device) -> AbstractContextManager[torch.Stream | None]:
-        """Torch queues a copy between GPUs on the current stream of the source; give it one of its own there too."""
+        """Torch queues a copy between GPUs on the current stream of the source; give it a separate one there too."""
         if not is_gpu(device):
             return nullcontext()
         if device not in self._sources:  # torch has few streams and deals them out again: one for each source

@@ -1,7 +1,7 @@
 """A weight that several stages share, such as a language model's embedding: one gradient, wherever the stages are.
 
 On lanes the stages are in one process. The first stage that has the weight owns it; each later one works with a shadow,
-the same values as a leaf of its own, so that two workers never add to one gradient and the sum does not depend on
+the same values as a separate leaf, so that two workers never add to one gradient and the sum does not depend on
 timing. On ranks each process has a copy, and what a step adds to the copies is summed once over the ranks.
 """
 
@@ -86,7 +86,7 @@ def tied_weights(stages: Sequence[nn.Module]) -> tuple[tuple[Place, ...], ...]:
 class Tied:
     """The tied weights that this rank shares with others; every rank makes one, with the same `tied`.
 
-    During a step the earlier gradients are put aside, so that only what the step adds is summed.
+    During a step the earlier gradients are set aside, so that only what the step adds is summed.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def to_torch(
 
 
 def forwards_of(runtime: "PipelineScheduleMulti") -> "PipelineScheduleMulti":
-    """Leave of a new runtime its forwards and their messages, for `eval()`, which runs whatever rows there are.
+    """Keep only the forwards and their messages of a new runtime, for `eval()`, which runs whatever rows there are.
 
     PyTorch's loader takes no rows without backwards, and its `eval` of a whole zbv stops inside a backward.
     """
@@ -120,19 +120,19 @@ def place_on_rank(stages: Mapping[int, nn.Module]) -> torch.device:
         if all(next(stage.parameters(), None) is None for stage in stages.values()):
             return own_device()
         raise ValueError(
-            f"the stages of rank {rank()}, {sorted(stages)}, are on the CPU, and {backend} carries what is on GPUs; "
+            f"the stages of rank {rank()}, {sorted(stages)}, are on the CPU, but {backend} carries only GPU tensors; "
             "move them to this rank's GPU, or start the ranks with backend='gloo'"
         )
     if place.type != "cpu" and backend == "gloo" and world_size() > 1:
         raise ValueError(
-            f"the stages of rank {rank()}, {sorted(stages)}, are on {place} and gloo carries what is on the CPU; "
+            f"the stages of rank {rank()}, {sorted(stages)}, are on {place}, but gloo carries only CPU tensors; "
             f"leave them on the CPU, or start one rank for each GPU, which get {needs_gpus}"
         )
     return place
 
 
 def _timed_stage(timing: Timing) -> "type[PipelineStage]":
-    """PyTorch's stage, whose actions are timed; each one's time starts when its packet has come."""
+    """PyTorch's stage with timed actions; the time of an action starts when its packet has arrived."""
     from torch.distributed.pipelining import PipelineStage
 
     class TimedStage(PipelineStage):

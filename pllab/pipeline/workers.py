@@ -1,4 +1,4 @@
-"""One thread per device, and how it is fed: clock cycles as in lessons 08 and 09, or whole rows as in `lanes.py`.
+"""One thread per device, and how it gets work: clock cycles as in lessons 08 and 09, or whole rows as in `lanes.py`.
 
 A worker takes tasks from its queue, runs them in order and puts the results in another. Torch releases Python's lock
 while it computes, so two workers that each run half of a GPT-2 really run at the same time. A worker survives an
@@ -103,7 +103,7 @@ def _start(device: torch.device) -> tuple[InQueue, OutQueue, threading.Thread]:
 
 
 def _work(device: torch.device, in_queue: InQueue, out_queue: OutQueue, ready: threading.Event) -> None:
-    """The life of a worker; `None` in the queue ends it."""
+    """The loop of a worker; `None` in the queue ends it."""
     torch.get_num_threads()  # the first such call on a thread sets torch up, and would undo the next line
     torch.set_num_threads(1)
     if is_gpu(device):
@@ -171,8 +171,8 @@ def compute(
     Example: `compute([Task(partial(stage, i)) for i, stage in enumerate(stages)], *queues, timeout_s=10)` runs all
     stages at the same time. Lesson 09 gives out one clock cycle like this; `Lanes` gives each worker its whole row.
 
-    The deadline begins anew as long as `num_ended()` grows, and `late()` says what has not come in time. If several
-    fail, what is raised is a cause and not a consequence: micro-batch 0 fails in stage 1, so stage 2 never gets it and
+    The deadline starts again whenever `num_ended()` grows, and `late()` says what has not come in time. If several
+    fail, the cause is raised, not a consequence: micro-batch 0 fails in stage 1, so stage 2 never gets it and
     fails with `Upstream`.
 
     Raises:

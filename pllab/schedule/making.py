@@ -28,7 +28,7 @@ def check_sizes(**sizes: int) -> tuple[int, ...]:
 
 
 def series(stage: int, kind: Kind, microbatches: Iterable[int]) -> list[Action]:
-    """The same work on one micro-batch after the other: `2F0 2F1 2F2` for stage 2, F and `range(3)`.
+    """The same work on one micro-batch after another: `2F0 2F1 2F2` for stage 2, F and `range(3)`.
 
     A loop over `Action(...)` gives the same and takes twice as long, which shows in schedules of 100,000 actions.
     """
@@ -61,7 +61,7 @@ def collector_paused() -> Iterator[None]:
 
     Example: `with collector_paused(): spans = make_many()`, or `@collector_paused()` above a function.
 
-    The collector searches all objects of the process again and again while their number grows. In a process with torch
+    The collector searches all objects of the process repeatedly while their number grows. In a process with torch
     that takes several times as long as making a large schedule, and frees nothing.
     """
     was_on = gc.isenabled()

@@ -1,4 +1,4 @@
-"""The virtual clock runs a schedule without a device; the rest of the room says where the time of a run went.
+"""The virtual clock runs a schedule without a device; the other files say where the time of a run went.
 
 costs.py        what work and messages cost
 clock.py        when every action would start and end

@@ -76,7 +76,7 @@ class Costs:
             ValueError: the numbers differ.
         """
         if self.num_stages not in (None, num_stages):
-            problem = f"costs are given for {self.num_stages} stages and the schedule has {num_stages}"
+            problem = f"costs are given for {self.num_stages} stages but the schedule has {num_stages}"
             raise ValueError(f"{problem}; give one value per stage, or one number for all")
 
     def duration(self, stage: int, kind: Kind) -> float:
@@ -109,7 +109,7 @@ class Costs:
 def _plain(value: object) -> object:
     """A cost with Python's numbers, which are written and compared the same everywhere; anything else as it is.
 
-    An array without dimensions claims to be iterable, and is not.
+    An array without dimensions claims to be iterable, but is not.
     """
     if isinstance(value, Iterable) and not isinstance(value, str) and getattr(value, "ndim", 1) != 0:
         return tuple(map(_number, value))
@@ -130,9 +130,9 @@ def _check(name: str, value: object) -> None:
         for stage, one in enumerate(value):
             _check(f"{name} of stage {stage}", one)
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} is {value!r}; it is a number, an int or a float")
+        raise ValueError(f"{name} is {value!r}; give a number, an int or a float")
     elif not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value}; it is a finite number from 0")
+        raise ValueError(f"{name} is {value}; give a finite number of at least 0")
 
 
 def _of_stage(cost: PerStage, stage: int) -> float:
@@ -140,6 +140,6 @@ def _of_stage(cost: PerStage, stage: int) -> float:
         assert isinstance(cost, int | float)
         return cost
     if not 0 <= stage < len(cost):
-        raise ValueError(f"costs are given for {len(cost)} stages, and there is a stage {stage}; give one per stage")
+        raise ValueError(f"costs are given for {len(cost)} stages, but there is a stage {stage}; give one per stage")
     value: float = cost[stage]
     return value

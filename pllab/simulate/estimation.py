@@ -22,7 +22,7 @@ def estimate(runs: Iterable[tuple[Schedule, Timeline]]) -> Costs:
     backward in some run. A kind that no run has follows from the others: B is I plus W, and I and W are half a B each.
 
     Starting an action takes time in a measured run even if its input is there. This `launch` is added to the action's
-    cost, since the simulator starts at once. A message is the wait after the result was computed, less a launch. Each
+    cost, since the simulator starts at once. A message is the wait after the result was computed, minus a launch. Each
     cost is the mean of the middle half of its samples: means can be added up, and outliers are left out.
 
     Raises:
@@ -66,7 +66,7 @@ def _costs(work: _Samples, num_stages: int, launch: float, p2p: float) -> Costs:
 
 
 def _launches(row: tuple[Span, ...], links: Links) -> Iterator[float]:
-    """Gaps before actions whose input was there already when the action before began."""
+    """Gaps before actions whose input had arrived before the previous action began."""
     for before, span in pairwise(row):
         sent = links.last_input(span)
         if sent is None or sent.end <= before.start:
@@ -82,7 +82,7 @@ def _messages(row: tuple[Span, ...], links: Links) -> Iterator[float]:
 
 
 def _middle(samples: list[float]) -> float:
-    """The mean of the middle half; 0 of nothing."""
+    """The mean of the middle half; 0 if there are no samples."""
     cut = len(samples) // 4
     middle = sorted(samples)[cut : len(samples) - cut]
     return sum(middle) / len(middle) if middle else 0.0

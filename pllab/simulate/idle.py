@@ -38,7 +38,7 @@ class Links:
         self._received = {(span.rank, span.end) for span in timeline.spans if span.action.kind in _IDLE_KINDS}
         foreign = self.of_action.keys() - set(schedule.actions())
         if foreign:
-            raise ValueError(f"the timeline has {min(foreign)} and the schedule has not; pass the schedule it is of")
+            raise ValueError(f"the timeline has {min(foreign)} but the schedule has not; pass the schedule it is of")
 
     def last_input(self, span: Span) -> Span | None:
         """The input from other ranks that arrived last; None if every input is from this rank."""
@@ -51,7 +51,7 @@ class Links:
         return sent.end + (self.costs.message(stage, receiver) if self.costs else 0.0)
 
     def waited_to_receive(self, span: Span) -> bool:
-        """Whether a recorded communication of the rank ended as the span began: what it waited for was its input."""
+        """Whether a recorded communication of the rank ended as the span began: then it waited for its input."""
         return (span.rank, span.start) in self._received
 
     def _from_others(self, span: Span) -> Iterator[Span]:
@@ -98,7 +98,7 @@ class Gap(NamedTuple):
 
 
 def gaps(schedule: Schedule, timeline: Timeline, costs: Costs | None = None) -> tuple[Gap, ...]:
-    """All idle time of a run, cut by cause; together the gaps are `timeline.idle` device-seconds.
+    """All idle time of a run, divided by cause; together the gaps are `timeline.idle` device-seconds.
 
     Example, `simulate(one_f_one_b(2, 2))` on rank 0, where B0 of rank 1 ends at 4 and B1 at 7:
 
@@ -193,7 +193,7 @@ def _of_rank(rank: int, row: tuple[Span, ...], links: Links, start: float, end: 
 
 
 def _between(start: float, span: Span, links: Links) -> Iterator[Gap]:
-    """Cut the gap before a span in three: until its input was computed, until it arrived, until the span started."""
+    """Cut the gap before a span into three: until its input was computed, until it arrived, until the span started."""
     sent = links.last_input(span)
     if sent is None:
         yield Gap(span.rank, start, span.start, "launch", None)
@@ -248,7 +248,7 @@ def critical_steps(schedule: Schedule, timeline: Timeline) -> tuple[PathStep, ..
 
 
 def _backwards(links: Links, exact: bool) -> Iterator[PathStep]:
-    """From the span that ends last back to the span that nothing held back."""
+    """From the span that ends last back to the span that waited for nothing."""
     earlier = {id(span): before for row in links.rows for before, span in zip(row, row[1:], strict=False)}
     span = max((row[-1] for row in links.rows if row), key=lambda span: span.end, default=None)
     while span is not None:

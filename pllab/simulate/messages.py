@@ -19,14 +19,14 @@ class MessageCost:
     beta_s: float
 
     def seconds(self, num_messages: float, num_bytes: float) -> float:
-        """Predict the time of some messages, one after the other, that carry so many bytes together."""
+        """Predict the time of some messages, one after another, that carry this many bytes together."""
         return self.alpha_s * num_messages + self.beta_s * num_bytes
 
 
 def leave_when_ready(
     ready_s: Sequence[float], num_bytes: Sequence[float], cost: MessageCost
 ) -> list[tuple[float, float]]:
-    """Start and end of messages on one link, in seconds: each leaves when it is ready and those before it are through.
+    """Start and end of messages on one link, in seconds: each leaves when it is ready and earlier ones are through.
 
     Drawn, three messages of a second each that are ready at 0, 0.5 and 4, as buckets that fill during backward:
 
@@ -41,7 +41,7 @@ def leave_when_ready(
 
 
 def simulate_transfers(collective: Collective, num_bytes: float, cost: MessageCost) -> Timeline:
-    """Run a collective on a tensor of so many bytes on the virtual clock, in seconds.
+    """Run a collective on a tensor of this many bytes on the virtual clock, in seconds.
 
     Drawn, `tree_broadcast(3)`; every message takes `alpha_s + beta_s * num_bytes`, here a second:
 

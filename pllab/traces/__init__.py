@@ -1,8 +1,8 @@
-"""Recorded runs: the traces that torch.profiler writes of a pipeline become a schedule and a timeline.
+"""Recorded runs: torch.profiler's traces of a pipeline become a schedule and a timeline.
 
-trace_files.py  one file as plain data, or a sentence on what is wrong with it
+trace_files.py  one file as plain data, or a sentence that says what is wrong with it
 kineto.py       the spans of one rank
-alignment.py    whether the files of all ranks belong together, and their clocks do
+alignment.py    whether the files of all ranks, and their clocks, belong together
 rank_files.py   one step of all ranks
 
 No torch; standard library only.

@@ -1,6 +1,6 @@
-"""The files of all ranks: whether they belong together, and whether their clocks do.
+"""The files of all ranks: whether they, and their clocks, belong together.
 
-Kineto writes microseconds since a moment of its own, `baseTimeNanoseconds`, which differs from file to file. Clocks of
+Kineto writes microseconds since its own start, `baseTimeNanoseconds`, which differs from file to file. Clocks of
 two hosts may differ as well. That shows when a result is used before the work on it began.
 """
 
@@ -81,7 +81,7 @@ def check_clocks(rows: Sequence[Sequence[TracedWork]], num_stages: int, names: S
         names: of the ranks' files.
 
     Raises:
-        ValueError: by how much the clocks differ at least, and whose.
+        ValueError: the clocks differ; the message says whose, and by how much at least.
     """
     of_action = {one.action: (rank, one) for rank, row in enumerate(rows) for one in row}
     worst, problem = 0.0, ""

@@ -53,12 +53,12 @@ class TracedWork(NamedTuple):
 
     @property
     def is_message(self) -> bool:
-        """Whether it sends or receives, and does not compute."""
+        """Whether it sends or receives instead of computing."""
         return self.action.kind is Kind.C
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether a schedule has it: messages are not in it, nor forwards that are computed again."""
+        """Whether a schedule contains it: it contains neither messages nor recomputed forwards."""
         return self.action.kind not in (Kind.C, Kind.R)
 
 
@@ -175,9 +175,9 @@ def _correlation(event: Event) -> int | None:
 
 @lru_cache(maxsize=1 << 16)
 def action_of(name: str) -> Action | None:
-    """What a span is called after: an action or a message; None for any other name.
+    """The action or message that a span is named after; None for any other name.
 
-    Example: `"PP:0F1"` is `0F1`, and `"PP:0SEND_F1"` is `0C1`. FSDP's `PP:0UNSHARD` is nobody's micro-batch.
+    Example: `"PP:0F1"` is `0F1`, and `"PP:0SEND_F1"` is `0C1`. FSDP's `PP:0UNSHARD` belongs to no micro-batch.
     """
     one = _RUNTIME.fullmatch(name)
     return Action(int(one[1]), Kind(one[2] or "C"), int(one[3])) if one else None
@@ -190,7 +190,7 @@ def _profiler_steps(file: TraceFile) -> list[tuple[float, int]]:
 
 
 def _steps(work: Iterable[TracedWork], profiled: list[tuple[float, int]]) -> Iterator[RankStep]:
-    """Cut where the profiler counts on, and where an action comes again."""
+    """Cut where the profiler starts the next step, and where an action comes again."""
     starts = [start for start, _ in profiled]
     label: int | None = None
     names: set[Action] = set()

@@ -1,4 +1,4 @@
-"""One step of a pipeline from the files of its ranks: the spans of all on one clock, as a schedule and a timeline."""
+"""One step of a pipeline from the files of its ranks: all spans on one clock, as a schedule and a timeline."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pllab.traces.kineto import RankStep, RankTrace, TracedWork, read_ranks
 from pllab.traces.trace_files import read_file
 
 Clock = Literal["kernel", "issue", "host"]
-"""Whose time the spans have: the GPU's kernels; the CPU that issued work to a GPU; the CPU that did the work."""
+"""What the spans' times measure: kernels on the GPU; the CPU that issued work to a GPU; the CPU that did the work."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Recorded:
     Args:
         schedule: per rank, its F, B, I and W in the order of their starts.
         timeline: the same actions with their times, from zero, and communication as kind C.
-        clock: whose time it is.
+        clock: what the times measure.
         note: what a reader has to know about these times, in words.
         step: number of the step, as the profiler or the order in the file counts.
         steps: all steps of the trace.
@@ -120,7 +120,7 @@ def _actions(step: RankStep) -> list[Action]:
 
 
 def _problem(step: Sequence[RankStep]) -> str | None:
-    """Why these rows are no complete step."""
+    """Why these rows are not a complete step."""
     return next((problem.sentence for problem in problems(Schedule.of([_actions(one) for one in step]))), None)
 
 
@@ -155,7 +155,7 @@ def _spans(rows: Sequence[Sequence[TracedWork]]) -> Iterator[Span]:
 
 
 def _note(clock: Clock, rows: Sequence[Sequence[TracedWork]]) -> str:
-    """What kind of time it is, and what was done to it, for a reader."""
+    """What kind of time it is and how it was changed, in words."""
     words = {
         "kernel": "kernel time, from the first to the last kernel of each span on the GPU",
         "issue": "issue time, when the CPUs issued work and not when the GPUs did it: some spans have no kernels; "

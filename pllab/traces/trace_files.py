@@ -1,4 +1,4 @@
-"""A trace file as plain data, or one sentence on what is wrong with it.
+"""A trace file as plain data, or one sentence that says what is wrong with it.
 
 The file may come from anywhere, so it is read as JSON and nothing else. Source: Trace Event Format (Google), which
 torch.profiler writes.
@@ -24,7 +24,7 @@ _WANTED = "give a trace as torch.profiler's export_chrome_trace writes it, and l
 
 @dataclass(frozen=True)
 class TraceFile:
-    """The events of a file, and all that it says beside them; the name is for sentences."""
+    """The events of a file, and its other contents; the name is for messages."""
 
     name: str
     about: Mapping[str, Any]
@@ -40,7 +40,7 @@ class TraceFile:
         return found
 
     def of_category(self, *endings: str) -> list[Event]:
-        """The complete events of the categories that end so: `"_runtime"` for `cuda_runtime`."""
+        """The complete events of the categories with this ending: `"_runtime"` for `cuda_runtime`."""
         return [event for name, events in self.spans.items() if name.endswith(endings) for event in events]
 
 

@@ -1,7 +1,7 @@
 """One trainer for any axes: one device, data, tensor and pipeline parallel, naive model parallel, and several at once.
 
 `TrainConfig` says what to train; `train` does it with live progress, validation, BLEU, checkpoints and JSON
-results; `save_plots` draws what several runs measured. Losses agree between modes, so that only time differs.
+results; `save_plots` draws the measurements of several runs. Losses agree between modes, so that only time differs.
 To read it, begin with `first_training.py`, data-parallel training in forty lines; then follow `train`: `running.py`
 starts a run, `loop.py` has the steps, `trainers.py` what a step does on any axes.
 """

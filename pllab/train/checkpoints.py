@@ -1,4 +1,4 @@
-"""Save a run and go on from it, on any number of ranks and under any axes.
+"""Save a run and resume it, on any number of ranks and with any axes.
 
 A checkpoint is a folder `step-00000096` that `GPT2LMHeadModel.from_pretrained` reads:
 
@@ -7,8 +7,8 @@ A checkpoint is a folder `step-00000096` that `GPT2LMHeadModel.from_pretrained` 
     config.json              the sizes of the model, for transformers
     checkpoint.json          what was trained on which data, and how far
 
-Its tensors are whole, so that no later run needs to know how ranks shared the model. All ranks help to join them, and
-rank 0 writes them under another name and moves the folder into place, so a reader sees a whole one or none; then older
+Its tensors are whole, so that no later run needs to know how ranks shared the model. All ranks help to join them;
+rank 0 writes them under another name and moves the folder into place, so a reader sees all of it or nothing; then older
 ones are removed. Reading it runs no code.
 """
 
@@ -39,7 +39,7 @@ _NAME = re.compile(r"step-\d{8,}")
 
 
 class Progress(NamedTuple):
-    """How far a run is: steps behind it, and steps of an epoch."""
+    """How far a run is: the steps it has taken, and the steps of an epoch."""
 
     steps: int
     steps_per_epoch: int
@@ -59,12 +59,12 @@ def save_checkpoint(
         folder: the run's folder, which all ranks see.
         model: the model, for its sizes.
         updates: this rank's parameters and their optimizers.
-        progress: the steps behind the run, which name the checkpoint.
+        progress: the steps that the run has taken, which name the checkpoint.
         identity: the settings that decide what is learned; a resumed run must have the same.
         mesh: how the ranks share the model.
 
     Raises:
-        OSError: rank 0 could not write; the older checkpoint is there.
+        OSError: rank 0 could not write; the older checkpoint is still there.
     """
     target, problem = folder / f"step-{progress.steps:08d}", None
     files = {
@@ -87,7 +87,7 @@ def save_checkpoint(
 
 
 def whole_weights(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each weight, whole and on every rank, under the name that transformers gives it; all ranks take them all.
+    """Each weight, whole and on every rank, under its name in transformers; all ranks must iterate over all of them.
 
     Raises:
         PeerError: another rank went away or did not come in time.
@@ -96,7 +96,7 @@ def whole_weights(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[st
 
 
 def whole_states(updates: Updates, mesh: comm.Mesh | None) -> Iterator[tuple[str, torch.Tensor]]:
-    """The same of each state of the optimizers, as `transformer.ln_f.bias.exp_avg`."""
+    """The same for each state of the optimizers, as `transformer.ln_f.bias.exp_avg`."""
     states = ((part, kind, value) for part in updates.parts() for kind, value in part.state.items())
     return _joined({f"{_name_of(part)}.{kind}": (part.parameter, value) for part, kind, value in states}, mesh)
 
@@ -109,7 +109,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
 def open_checkpoint(
     folder: Path, identity: Mapping[str, Any], steps_per_epoch: int | None = None
 ) -> tuple[Path, Progress]:
-    """Check that the newest checkpoint is of this run; return it with what lies behind it.
+    """Check that the newest checkpoint is of this run; return it with its progress.
 
     Raises:
         ValueError: there is none, its record is damaged, or it is of a run with another identity or with epochs of
@@ -160,11 +160,11 @@ def load_checkpoint(path: Path, updates: Updates, mesh: comm.Mesh | None = None)
 
 
 def _check_states(keys: Set[str], weights: Set[str], parts: Mapping[str, Sequence[Part]]) -> None:
-    """Refuse states of other weights, and weights that learn without one: AdamW would go on from empty moments."""
+    """Refuse states of other weights, and trained weights without a state: AdamW would go on from empty moments."""
     owners = {key.rpartition(".")[0] for key in keys}
     learning = {name for name, copies in parts.items() if copies[0].parameter.requires_grad}
     for name in sorted(owners - weights):
-        raise ValueError(f"{_STATES} has a state of {name}, which is no weight of this model")
+        raise ValueError(f"{_STATES} has a state of {name}, which is not a weight of this model")
     for name in sorted(learning - owners if owners else ()):
         raise ValueError(f"{_STATES} has no state of {name}")
 
@@ -181,14 +181,14 @@ def plain_model(model: "models.GPT2LMHeadModelParallel") -> Any:
 
 
 def _name_of(part: Part) -> str:
-    """Its name in the file: the head takes the embedding, to which it is tied."""
+    """The parameter's name in the file: the head has that of the embedding, to which it is tied."""
     return _EMBEDDING if part.name == _TIED_HEAD else part.name
 
 
 def _joined(
     mine: Mapping[str, tuple[nn.Parameter, torch.Tensor]], mesh: comm.Mesh | None
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Whole tensors from parts that are cut as their parameters are, one at a time, those of other stages too."""
+    """Whole tensors from parts that are cut like their parameters, one at a time, including those of other stages."""
     group = comm.group_of(mesh, "pp")
     for key in dict.fromkeys(key for keys in comm.all_gather_object(list(mine), group) for key in keys):
         whole = None
@@ -199,7 +199,7 @@ def _joined(
 
 
 def _of_any_stage(whole: torch.Tensor | None, group: comm.Group | None) -> torch.Tensor:
-    """A tensor that the ranks of one stage have, or of several that share it, on the ranks of all."""
+    """Send a tensor that the ranks of one or several stages have to the ranks of all stages."""
     outlines = comm.all_gather_object(None if whole is None else (whole.shape, whole.dtype), group)
     holder, (shape, dtype) = next((number, each) for number, each in enumerate(outlines) if each is not None)
     if whole is None:
@@ -235,7 +235,7 @@ def _write(
 
 
 def _mine(part: Part, whole: torch.Tensor, mesh: comm.Mesh | None) -> torch.Tensor:
-    """This rank's part of a tensor; a count of steps is everyone's."""
+    """This rank's part of a tensor; a count of steps is the same on every rank."""
     try:
         return part_of(part.parameter, whole, mesh) if whole.ndim else whole
     except ValueError as error:

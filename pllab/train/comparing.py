@@ -1,8 +1,8 @@
 """Every strategy that some ranks allow, side by side: the time of a step, the memory of a rank, and what was learned.
 
 All layouts take the same steps from the same weights, whose embedding is tied and of which one is frozen. So their
-losses are equal, or the row says how far off. The rows of a batch have unequally many targets, and a rank's rows
-sometimes none. Steps of different layouts are minutes apart; differences of a few percent between rows mean nothing.
+losses are equal, or the row says how far off they are. The rows of a batch differ in their number of targets, and a
+rank's rows sometimes have none. Layouts are timed minutes apart; a few percent between rows mean nothing.
 """
 
 import gc
@@ -43,13 +43,13 @@ _WARMUP = 2
 
 @dataclass(frozen=True)
 class Strategy:
-    """One row: what a step took, what a rank held, and how far it is from one process."""
+    """One row: the time of a step, the memory of a rank, and the deviation from one process."""
 
     name: str
     step_s: float
     """Median seconds of a step, of the slowest rank."""
     peak_bytes: int
-    """The most bytes of tensors that a rank held at once, since before its model was made; the largest of all ranks."""
+    """The most bytes of tensors that a rank held at once, from before its model was made; the largest of all ranks."""
     loss_off: float = 0.0
     """The largest deviation of a step's loss, relative."""
     parameters_off: float = 0.0
@@ -60,7 +60,7 @@ class Strategy:
 class StrategyComparison:
     """All rows; the first is one process alone. `most` is the largest deviation that counts as equal.
 
-    Adam divides a gradient near zero by its own size, so parameters are held only against plain gradient descent's.
+    Adam divides a gradient near zero by its own size, so parameters are compared only under plain gradient descent.
     """
 
     num_steps: int
@@ -75,7 +75,7 @@ class StrategyComparison:
         return all(map(self.holds, self.rows))
 
     def holds(self, row: Strategy) -> bool:
-        """Whether a row deviates by no more than rounding; one that is not a number does not."""
+        """Whether a row deviates by no more than rounding; NaN counts as more."""
         return row.loss_off <= self.most and (row.parameters_off <= self.most or not self.with_parameters)
 
     def table(self) -> str:
@@ -146,7 +146,7 @@ def compare_strategies(
 def equivalence(
     *, ranks: tuple[int, ...] = (2, 4, 8), num_steps: int = 20, timeout_s: float = 600.0
 ) -> StrategyComparison:
-    """The same run for every layout of some numbers of ranks, in small and by plain gradient descent.
+    """The same small run for every layout of some numbers of ranks, by plain gradient descent.
 
     Example: `print(equivalence(ranks=(2,)).table())`.
 
@@ -156,7 +156,7 @@ def equivalence(
         timeout_s: the most seconds the ranks of one number may take.
 
     Raises:
-        ValueError: there are layouts for other numbers of ranks alone, or there is no step.
+        ValueError: there are no layouts for a number of ranks, or there is no step.
     """
     whole_number("num_steps", num_steps)
     require(bool(ranks) and set(ranks) <= {2, 4, 8}, f"ranks are {ranks}; give numbers of 2, 4 and 8")
@@ -166,7 +166,7 @@ def equivalence(
 
 
 def layouts(num_ranks: int, **fields: Any) -> Iterator[TrainConfig]:
-    """A configuration for every strategy, composition and schedule that so many ranks allow, ours and PyTorch's.
+    """A configuration for every strategy, composition and schedule for this number of ranks, ours and PyTorch's.
 
     Example: `[config.run_name for config in layouts(2)]` -> `data_parallel-2`, `data_parallel-2-pytorch`, ...
 
@@ -214,7 +214,7 @@ def compared(
 
 
 class Trained(NamedTuple):
-    """What a rank learned from the loss of the whole batch in each step, and what it took."""
+    """The loss of the whole batch in each step, the weights at the end, and the time and memory of a rank."""
 
     losses: list[float]
     seconds: list[float]
@@ -229,7 +229,7 @@ def trained(config: TrainConfig, num_steps: int, frozen: tuple[str, ...] = FROZE
     Args:
         config: the layout.
         num_steps: steps.
-        frozen: how the names of the parameters begin that do not train.
+        frozen: prefixes of the names of parameters that do not train.
     """
     records, seconds = list[StepRecord](), list[float]()
 
@@ -266,7 +266,7 @@ def share_of(whole: dict[str, torch.Tensor], config: TrainConfig) -> dict[str, t
 
 
 def batch(number: int, config: TrainConfig) -> dict[str, torch.Tensor]:
-    """Ids and labels, both (rows, time); row r has r targets fewer than the first, and the last half sometimes none."""
+    """Ids and labels, both (rows, time); row r has r fewer targets than the first, and the last half sometimes none."""
     generator, rows, length = torch.Generator().manual_seed(number), config.batch_size, config.max_length
     ids = torch.randint(config.vocab_size, (rows, length), generator=generator)
     has_target = torch.arange(length)[None] < length - torch.arange(rows)[:, None] % length
@@ -300,7 +300,7 @@ def deviation(outcome: Trained, reference: Trained) -> tuple[float, float]:
 def _rows(
     _rank: int, _world_size: int, configs: Sequence[TrainConfig], num_steps: int, frozen: tuple[str, ...]
 ) -> list[tuple[Strategy, Trained]]:
-    """A row and what was learned for each configuration; seconds and bytes are those of the rank that has most."""
+    """A row and the learned weights for each configuration; seconds and bytes are those of the rank with the most."""
     rows = []
     for config in configs:
         outcome = trained(config, num_steps, frozen)

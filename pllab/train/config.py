@@ -1,7 +1,7 @@
 """What to train and on how many devices: one frozen record, checked before anything starts.
 
-Ranks share a run over three axes, dp x tp x pp; the modes are names for them. A wrong value is refused here, in the
-calling process, and not ten seconds later by one of four ranks. The command line makes its flags from these fields, so
+Ranks share a run along three axes, dp x tp x pp; the modes are names for them. A wrong value is refused here, in the
+calling process, not ten seconds later by one of four ranks. The command line makes its flags from these fields, so
 each has its meaning below it.
 """
 
@@ -196,7 +196,7 @@ class TrainConfig:
 
 
 def _check_value(name: str, hint: Any, value: Any) -> None:
-    """Refuse a value that is none of its field's, whatever the other fields are."""
+    """Refuse a value that its field does not allow, whatever the other fields are."""
     kinds = get_args(hint) if NoneType in get_args(hint) else (hint,)
     kind = kinds[0]
     if value is None and NoneType in kinds:
@@ -216,7 +216,7 @@ def _check_value(name: str, hint: Any, value: Any) -> None:
 
 
 def _settled_axes(config: TrainConfig) -> dict[str, Any]:
-    """Mode, world size and axes that agree, where some of them are given.
+    """Consistent mode, world size and axes, from those that are given.
 
     Example, what is given and what follows:
 

@@ -1,4 +1,4 @@
-"""What a model is worth: the loss over the validation examples, and greedy translations with their BLEU.
+"""How good a model is: the loss over the validation examples, and greedy translations with their BLEU.
 
 The loss is the same on any axes, because every target token has the same weight. BLEU asks whether the model
 translates, and does not only predict its prompt.
@@ -59,7 +59,7 @@ def batches(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
 def bleu_score(trainer: Trainer, corpus: Corpus, max_length: int, batch_size: int) -> float:
     """Corpus BLEU (0 to 100, sacrebleu's defaults) of greedy translations of all validation examples.
 
-    All ranks call it, for they share the work, and each gets the score.
+    All ranks call it, because they share the work, and each gets the score.
 
     Source: Papineni et al. 2002; Post, A Call for Clarity in Reporting BLEU Scores, 2018.
     """

@@ -1,6 +1,6 @@
 """Data-parallel training, complete and in the fewest lines: the version to read first.
 
-`train` does the same sums with all that a real run needs around them: validation, checkpoints, other optimizers, other
+`train` does the same with everything that a real run needs: validation, checkpoints, other optimizers, other
 ways to share the model.
 """
 
@@ -31,8 +31,8 @@ def train_data_parallel(
     Example: `launch(train_data_parallel, 2, model, dataset, 20, 8, 0.3)` returns the same 20 losses from both ranks,
     and they are those of one process that takes all 8 samples of each step.
 
-    All ranks start from the weights of rank 0. The steps go on into further epochs as long as they have to, each in an
-    order of its own; a sample or two that the ranks cannot share equally are left out of it.
+    All ranks start from the weights of rank 0. The steps go on into as many epochs as needed, each in a
+    new order; each leaves out the few samples that the ranks cannot share equally.
 
     Args:
         rank: this process's number.

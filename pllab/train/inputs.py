@@ -1,6 +1,6 @@
 """What a run starts from: examples, the tokenizer that is trained on them, devices, the GPT-2, and the optimizer.
 
-The optimizer has a schedule of the learning rate. Its states are saved and restored by the names of parameters: their
+The optimizer has a learning-rate schedule. Its states are saved and restored by the names of parameters, because their
 numbers depend on how the model is cut.
 """
 
@@ -71,7 +71,7 @@ def build_model(config: TrainConfig, vocab_size: int) -> "models.GPT2LMHeadModel
 
 
 def meta_model(config: TrainConfig, vocab_size: int) -> "models.GPT2LMHeadModelParallel":
-    """The whole GPT-2 of a configuration on the meta device, which has shapes and no values."""
+    """The whole GPT-2 of a configuration on the meta device, which has shapes but no values."""
     sizes = {"n_layer": config.n_layer, "n_embd": config.n_embd, "n_head": config.n_head}
     # No dropout in attention: the fused kernel of a GPU takes no generator, so its masks could not be repeated.
     dropout = {"embd_pdrop": config.dropout, "resid_pdrop": config.dropout}
@@ -131,7 +131,7 @@ class Updates:
         self.optimizer = kind(parameters, config.learning_rate, weight_decay=0.0, fused=is_plain or None)
 
     def begin(self, num_steps: int, done: int = 0) -> None:
-        """Start the schedule of the learning rate over `num_steps` steps, of which `done` lie behind a resumed run."""
+        """Start the learning-rate schedule over `num_steps` steps, of which a resumed run has taken `done`."""
         factor = partial(learning_rate_factor, num_steps=num_steps, config=self._config)
         self.optimizer.param_groups[0]["initial_lr"] = self._config.learning_rate
         self._scheduler = LambdaLR(self.optimizer, factor, last_epoch=done - 1)

@@ -1,6 +1,6 @@
 """The training of one rank: epochs of steps, each with a validation loss at its end, then translations.
 
-A run in one process is a rank in a world of one. Over dp every rank has a share of the data; along tp and pp all ranks
+A run in one process is a rank in a world of one. Along dp every rank has a share of the data; along tp and pp all ranks
 read the same rows.
 """
 
@@ -85,7 +85,7 @@ class _Loop:
         self.validation = [self.collate.encode(example) for example in self.corpus.validation]
 
     def run(self, found: tuple[Path, Progress] | None) -> tuple[list[EpochMetrics], list[StepMetrics]]:
-        """Train the steps that do not lie behind the checkpoint."""
+        """Train the steps that come after the checkpoint."""
         done, length, epochs, steps = 0, len(self.loader), list[EpochMetrics](), list[StepMetrics]()
         if found:
             path, (done, _) = found
@@ -100,7 +100,7 @@ class _Loop:
         return epochs, steps
 
     def epoch(self, number: int, done: int) -> tuple[EpochMetrics, list[StepMetrics]]:
-        """Train an epoch of a run that has `done` steps behind it."""
+        """Train an epoch of a run that has taken `done` steps."""
         self.number, self.done, self.records = number, done, list[StepRecord]()
         self.num_rows, self.num_tokens = list[int](), 0  # of each step, and of all without padding
         self.validation_losses = dict[int, float]()  # by the number of steps that the run had behind it
@@ -121,7 +121,7 @@ class _Loop:
 
     @property
     def at(self) -> int:
-        """Steps behind the run."""
+        """The steps that the run has taken."""
         return self.done + len(self.records)
 
     @property
@@ -153,7 +153,7 @@ class _Loop:
         )
 
     def pause(self) -> None:
-        """Save and validate where it is time to, off the clock of the epoch."""
+        """Save and validate when due, with the clock of the epoch stopped."""
         step, config = self.at - self.number * len(self.loader), self.config
         saves = config.checkpoint and (self.is_last or _is_due(step, config.checkpoint_interval))
         validates = self.is_last or _is_due(self.at, config.eval_interval)
@@ -170,7 +170,7 @@ class _Loop:
         self.start += time.perf_counter() - began
 
     def save(self) -> None:
-        """Write a checkpoint, unless a loss was no number: what was learned since the one before is lost then."""
+        """Write a checkpoint, unless a loss was not finite: then everything learned since the previous one is lost."""
         numbered = enumerate(self.records, start=self.done + 1)
         wrong = [number for number, record in numbered if not record.loss_sum.isfinite()]
         for rank, steps in enumerate(comm.all_gather_object(wrong)):

@@ -1,4 +1,4 @@
-"""What a run is judged by: every measure defined once, with its unit and where it comes from.
+"""The measures of a run: each defined once, with its unit and its source.
 
 A rate is a total over wall time, never a mean of rates. Over epochs we give mean and standard deviation; of several
 epochs the first is dropped, because it includes the warm-up. Over ranks rates are summed and times are averaged.
@@ -90,7 +90,7 @@ class RunMetrics:
     samples_per_s: float
     """Throughput: examples trained on over training time."""
     goodput: float
-    """Updates of this run over all of its wall time, updates/s: what throughput leaves out counts here.
+    """Updates of this run over its whole wall time, updates/s: it includes everything that throughput leaves out.
     Source: ML Productivity Goodput, Google Cloud 2024."""
     wall_time_s: float
     """Seconds from the making of the model to the end, with validation, checkpoints and translation."""
@@ -150,7 +150,7 @@ def model_flops(num_parameters: int, n_layer: int, width: int, num_tokens: int, 
     """Floating-point operations to train on some tokens: per token 6 N + 12 layers x width x length.
 
     Every parameter multiplies and adds once forward and twice backward; the rest is attention to a row, here of the
-    mean length. What recomputation and padding add is not needed, and so is not in it.
+    mean length. The extra operations of recomputation and padding are not needed, so they do not count.
 
     Example: 1e6 parameters, 4 layers of width 128 and 10 rows of 50 tokens -> 500 * (6e6 + 307,200) = 3.15e9.
 
@@ -172,13 +172,13 @@ def measured_peak_flops(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def reset_peak_memory() -> None:
-    """Let `peak_memory_bytes` count from now on what this process holds on GPUs."""
+    """Restart `peak_memory_bytes` for what this process holds on GPUs."""
     for gpu in used_gpus():
         accelerator.reset_peak_bytes(gpu)
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most bytes this process held: on its GPUs what torch allocated, else its resident set (0 on Windows)."""
+    """The most bytes this process held: torch's allocations on its GPUs, else its resident set (0 on Windows)."""
     if is_gpu(device):
         return sum(map(accelerator.peak_bytes, used_gpus()))
     status = Path("/proc/self/status")  # on Linux, where getrusage would count the starting process's peak too

@@ -1,8 +1,8 @@
-"""What a layout should take, by a closed form, and how well a rule chooses among layouts that somebody measured.
+"""The time and memory of a layout by a closed form, and how well a rule chooses among layouts measured elsewhere.
 
 `scale` takes seconds to count one layout, and a plan compares hundreds. So the form says in a few lines what lessons 10
 to 13 found: work, bubble and messages make the time; weights, gradients, optimizer and activations make the memory.
-Tests hold it against `scale`. Published measurements say what a choice by it is worth; nothing was fitted to them.
+Tests compare it with `scale`. Published measurements show how good its choices are; nothing was fitted to them.
 """
 
 import csv
@@ -32,11 +32,11 @@ class Model(NamedTuple):
     element_bytes: int = 2
     """Bytes of a weight and an activation. A gradient has 4; of weights of 2 bytes the optimizer has a copy of 4."""
     kept: float = 17.0
-    """Numbers that a layer keeps of a token for its backward, in widths."""
+    """Numbers per token that a layer keeps for its backward, in widths."""
 
 
 class Layout(NamedTuple):
-    """How ranks share a step: micro-batches of so many rows, and so many of them on each dp rank."""
+    """How ranks share a step, the rows of a micro-batch, and the number of micro-batches on each dp rank."""
 
     dp: int
     tp: int
@@ -47,7 +47,7 @@ class Layout(NamedTuple):
 
 
 class Price(NamedTuple):
-    """The seconds of a step, and the bytes of the rank that holds most, activations included."""
+    """The seconds of a step, and the bytes of the rank that holds the most, including activations."""
 
     seconds: float
     num_bytes: float
@@ -62,7 +62,7 @@ def price_of(model: Model, layout: Layout, machine: Machine) -> Price:
 
     Example: `price_of(Model(12, 768, 50257, 1024), Layout(1, 1, 1), Machine())`, GPT-2 on an H100: 2.2 ms and 2.7 GB.
 
-    The head counts as blocks with as many weights. Under 1F1B the first stage holds most: a micro-batch for each stage,
+    The head counts as blocks with as many weights. Under 1F1B stage 0 holds the most: a micro-batch for each stage,
     and the embedding beside its blocks.
 
     Source: Korthikanti et al. 2022 for activations, 34 bytes or 17 numbers, all split over tp; Rajbhandari et al. 2020
@@ -106,12 +106,12 @@ class Group:
     billions: int
     num_hosts: int
     mfu: dict[Layout, float | None] = field(default_factory=dict, repr=False)
-    """Of each layout the share of the GPUs' peak FLOP/s that the model's FLOP took; None if it crashed."""
+    """For each layout, the model's FLOP/s as a share of the GPUs' peak; None if it crashed."""
     memory_gib: dict[Layout, float] = field(default_factory=dict, repr=False)
-    """What a GPU held, of those that ran."""
+    """The bytes that a GPU held, for layouts that ran."""
 
     def price(self, layout: Layout) -> Price:
-        """The closed form, for a model and a machine that are assumed: Llama 3 in bfloat16, and `Machine()`."""
+        """The closed form, for an assumed model and machine: Llama 3 in bfloat16, and `Machine()`."""
         model = Model(*_SHAPES[self.billions], vocab_size=128_256, num_tokens=4096)
         return price_of(model, layout, on_hosts(Machine(), layout.dp, layout.tp, layout.pp))
 
@@ -121,7 +121,7 @@ class Group:
         A layout that crashed counts as the slowest that ran.
 
         Raises:
-            ValueError: the rule returns something else than one of the layouts.
+            ValueError: the rule returns something other than one of the layouts.
         """
         chosen, ran = rule(list(self.mfu), self.price), [mfu for mfu in self.mfu.values() if mfu]
         told = f"the rule returns {chosen!r}; return one of the {len(self.mfu)} layouts that it is given"
@@ -130,14 +130,14 @@ class Group:
 
 
 def measured_groups() -> list[Group]:
-    """Layouts that somebody measured on H100s, 8 on a host, with 256 rows of 4,096 tokens a step: seven groups.
+    """Published measurements of layouts on H100s, 8 on a host, with 256 rows of 4,096 tokens a step: seven groups.
 
-    They stand in the order of their sizes, so that a rule which cannot decide does not find the best one first.
+    They are ordered by their sizes, so that a rule that cannot decide does not find the best one first.
 
     Example: `measured_groups()[0]` is `Group(billions=1, num_hosts=1)`, with 31 layouts.
 
     Source: the interactive plot of Hugging Face's Ultra-Scale Playbook (2025), trained with nanotron. Rows that come
-    twice stand here once; three are left out, whose rows and micro-batches do not make up the 256.
+    twice are here once; three are left out because their rows and micro-batches do not make up the 256.
     """
     groups: dict[tuple[int, int], Group] = {}
     with files("pllab.train").joinpath("layouts_h100.csv").open(encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The result of a run: a value for the caller, the same as JSON in the work folder, and two figures of several.
+"""The result of a run: a value for the caller, the same as JSON in the work folder, and two figures of several runs.
 
 The JSON has configuration and machine, because a rate without them means nothing, and every epoch of every rank, so
 that means can be computed again.
@@ -36,9 +36,9 @@ class TrainResult:
     machine: dict[str, Any]
     """Processor, cores, GPUs and library versions."""
     backend: str
-    """Who carries messages and who computes, in a sentence."""
+    """Which backend carries messages and which devices compute, in a sentence."""
     ranks: tuple[tuple[EpochMetrics, ...], ...]
-    """Per rank its epochs; a run in one process is one rank, however many devices it has."""
+    """The epochs of each rank; a run in one process is one rank, however many devices it has."""
     steps: tuple[StepMetrics, ...]
     """Every step, over the whole batch."""
     metrics: RunMetrics

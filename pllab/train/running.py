@@ -19,7 +19,7 @@ _TOKENIZER = "tokenizer.json"
 
 
 class NothingLeftError(ValueError):
-    """A run that was to go on is complete."""
+    """A run that should be resumed is already complete."""
 
 
 def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainResult:
@@ -38,7 +38,7 @@ def train(config: TrainConfig, on_progress: OnProgress | None = None) -> TrainRe
 
     Raises:
         ValueError: the data set, work folder, device or checkpoint is missing or does not fit.
-        NothingLeftError: a resumed run has all its epochs behind it.
+        NothingLeftError: a resumed run has already trained all its epochs.
         RankError: a rank failed; all others were ended.
     """
     backend, report = _describe_backend(config), on_progress or (lambda _: None)
@@ -88,7 +88,7 @@ def train_as_rank(config: TrainConfig, backend: str, on_progress: OnProgress | N
 
 
 def _describe_backend(config: TrainConfig) -> str:
-    """Say who computes and who carries messages; refuses devices that are not there."""
+    """Say which devices compute and which backend carries messages; refuses devices that are not there."""
     if config.needs_ranks:
         backend = {"cpu": "gloo", "cuda": gpu_backend(), "auto": None}[config.device]
         return comm.plan_backend(0, config.world_size, backend).reason
@@ -99,8 +99,8 @@ def _open_run(config: TrainConfig) -> tuple[Corpus, Path, tuple[Path, Progress] 
     """The data, the folder of this run's own files, and the checkpoint to go on from; no other run is touched.
 
     Raises:
-        ValueError: the work folder cannot be used, or what is there is in the way.
-        NothingLeftError: the run is complete; its result stays as it is.
+        ValueError: the work folder cannot be used, or files in it are in the way.
+        NothingLeftError: the run is complete; its result is not changed.
     """
     folder = open_workdir(config.workdir) / config.run_name
     result = folder.with_name(f"{folder.name}.json")

@@ -1,4 +1,4 @@
-"""Any mesh without a cluster: the trainer's own step as one rank of thousands, on tensors that have no values.
+"""Any mesh without a cluster: the trainer's own step as one rank of thousands, on tensors without values.
 
 For each pipeline coordinate this process is the rank with dp 0 and tp 0, whose slices are the largest, under the
 backend `fake`. It makes the same model, mesh, stages and optimizer as a run and takes one step, of which the ledger has
@@ -34,7 +34,7 @@ _MOST_RANKS = 1 << 17  # torch makes a list of them; a million take minutes
 
 @dataclass(frozen=True)
 class Machine:
-    """What work and messages are taken to cost, for the step time; the defaults are round numbers of an H100 cluster.
+    """The assumed costs of work and messages, for the step time; the defaults are round numbers for an H100 cluster.
 
     Raises:
         ValueError: a number is below 0.
@@ -60,7 +60,7 @@ class Machine:
             require(0 <= value < math.inf, f"{name} is {value}; give seconds from 0")
 
     def message_s(self, axis: str, num_bytes: float) -> float:
-        """Seconds of a message along an axis for which a rank sends so many bytes."""
+        """Seconds of a message along an axis for which a rank sends this many bytes."""
         wire = f"{axis}_" if axis in ("tp", "dp") else ""
         return float(getattr(self, f"{wire}alpha_s") + getattr(self, f"{wire}beta_s") * num_bytes)
 
@@ -88,11 +88,11 @@ class RankCount:
     pp: int
     counts: tuple[Count, ...]
     peak: dict[str, int]
-    """Bytes by kind when they are most together, without activations and what autograd still adds up."""
+    """Bytes by kind at the moment of the largest sum, without activations and autograd's temporary sums."""
     tp_s: dict[tuple[int, bool], float] = field(repr=False)
-    """Seconds of what all F's (True) and all backwards of a stage send over tp."""
+    """Seconds of the messages over tp of all F's (True) and of all backwards of a stage."""
     after_s: float = field(repr=False)
-    """Seconds of what is sent once in a step: over dp, between the ranks that share the embedding, and by all."""
+    """Seconds of the messages sent once in a step: over dp, between the ranks that share the embedding, and by all."""
 
     @property
     def peak_bytes(self) -> int:
@@ -107,11 +107,11 @@ class StepTime:
     compute_s: float
     """The schedule with free messages: the work, and the bubble."""
     pp_s: float
-    """What packets between stages add."""
+    """The time that packets between stages add."""
     tp_s: float
-    """What the messages of split layers add."""
+    """The time that the messages of split layers add."""
     dp_s: float
-    """What is sent after the schedule: gradients, weights, the norm."""
+    """The messages after the schedule: gradients, weights, the norm."""
 
     @property
     def total_s(self) -> float:
@@ -161,7 +161,7 @@ class Scale:
         return "\n".join([*lines, self.time.text()])
 
     def _distinct(self) -> Iterator[tuple[str, RankCount]]:
-        """Runs of neighbours with equal counts, as `1-6` and the first of them."""
+        """Groups of neighbours with equal counts, as `1-6` and the first of them."""
         for _, equal in groupby(self.ranks, key=lambda rank: (rank.counts, rank.peak)):
             first, *others = equal
             yield f"{first.pp}-{others[-1].pp}" if others else f"{first.pp}", first
@@ -323,21 +323,21 @@ class RememberedShapes(TorchDispatchMode):
 
 @cache
 def _makes_new_tensors(func: Any) -> bool:
-    """Whether an operation of torch changes none of its arguments, and returns no view of one."""
+    """Whether a torch operation changes none of its arguments and returns no view of one."""
     schema = func._schema
     changes = any(each.alias_info for each in (*schema.arguments, *schema.returns))
     return func.namespace == "aten" and not changes and bool(schema.returns)
 
 
 def _outlined(value: Any) -> Any:
-    """What a tensor without values has, also of those in a list; and of a number its type, because 2 equals 2.0."""
+    """The properties of a tensor without values, in lists too; for a number also its type, because 2 equals 2.0."""
     if isinstance(value, torch.Tensor):
         return value.shape, value.stride(), value.dtype, value.device
     return tuple(map(_outlined, value)) if isinstance(value, tuple | list) else (type(value), value)
 
 
 def _another(value: Any) -> Any:
-    """A tensor like this one, which autograd knows nothing of, or several."""
+    """A tensor like this one, unknown to autograd, or several."""
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return tuple(map(_another, value))
@@ -384,7 +384,7 @@ def _timed(
 
 
 def _work_s(config: TrainConfig, vocab_size: int, schedule: Schedule, machine: Machine) -> list[float]:
-    """Two FLOP for each multiplication of a token in F, and as many in I and in W; split equally over tp."""
+    """Two FLOP for each multiplication of a token in F, and the same in I and in W; split equally over tp."""
     model = meta_model(config, vocab_size)
     layers = iter(models.layer_costs(model.config, config.max_length))
     tokens = config.batch_size // config.dp // schedule.num_microbatches * config.max_length

@@ -1,6 +1,6 @@
-"""How a GPT-2 becomes the parts of devices: cut into stages, split over tp, replicated or sharded over dp.
+"""How a GPT-2 is divided among devices: cut into stages, split over tp, replicated or sharded over dp.
 
-What is sent in a backward, and when, is in the classes around the model:
+The classes around the model decide what is sent in a backward, and when:
 
     --implementation    custom                               pytorch
     --dp 2              DataParallel                         DistributedDataParallel
@@ -37,7 +37,7 @@ def stages_of(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> l
 
 
 def stage_sizes(model: "models.GPT2LMHeadModelParallel", config: TrainConfig) -> list[int]:
-    """Layers of each stage, embedding and head included, so that the slowest stage is as fast as can be."""
+    """Layers of each stage, including embedding and head, so that the slowest stage is as fast as possible."""
     return balance(models.layer_costs(model.config, config.max_length), config.num_stages)
 
 
@@ -83,7 +83,7 @@ def schedule_of(
 def _costs_of_ranks(
     stages: Sequence[nn.Sequential], ids: torch.Tensor, options: dict[str, Any], group: comm.Group | None
 ) -> Costs:
-    """Each rank times its own stage, behind the embedding and before the head, which make its input and its loss."""
+    """Each rank times its own stage, after the embedding and before the head, which make its input and its loss."""
     own, last = comm.rank(group), len(stages) - 1
     # Copies, which go with the calibration: on a GPU the rank's own would stay there.
     before = [deepcopy(stages[0][:1])] if own > 0 else []
@@ -102,7 +102,7 @@ def mean_loss(sums: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def packet_of(config: TrainConfig, num_microbatches: int) -> torch.Tensor:
-    """What crosses from stage to stage for a micro-batch, without values: hidden states (rows, time, width)."""
+    """The tensor that passes between stages for a micro-batch, without values: hidden states (rows, time, width)."""
     rows = -(-config.batch_size // config.dp // num_microbatches)
     shape = rows, config.max_length, config.n_embd
     return torch.empty(shape, dtype=getattr(torch, config.dtype), device="meta")
@@ -144,7 +144,7 @@ def shared_over_dp(module: nn.Module, config: TrainConfig, mesh: comm.Mesh | Non
 def unsent(replica: nn.Module, *, is_held: bool = False) -> Iterator[None]:
     """Backwards inside the block send nothing over dp; the next one outside sends the sum.
 
-    With `is_held` weights stay whole as long, for the forwards and backwards of a schedule.
+    With `is_held` the weights stay whole meanwhile, for the forwards and backwards of a schedule.
     """
     if isinstance(replica, FSDPModule):
         replica.set_requires_gradient_sync(False)

@@ -1,7 +1,7 @@
 """A pipeline between ranks: a schedule on torch.distributed.pipelining, with the loss and the tied weights of ours.
 
-PyTorch brings the packets from rank to rank. Four things are added: the loss of logits that may be split over tp, an
-evaluation that has forwards alone, batches whose rows the micro-batches do not divide, and the timeline of a step.
+PyTorch sends the packets from rank to rank. Four things are added: the loss of logits that may be split over tp, an
+evaluation with forwards only, batches whose rows the micro-batches do not divide, and the timeline of a step.
 It is called as a `LaneExecutor` is. On the meta device, where tensors have no values, a pipeline is only counted.
 """
 
@@ -146,13 +146,13 @@ class TorchPipeline:
 
 
 def filled_up(input_ids: torch.Tensor, labels: torch.Tensor, num_rows: int) -> Batch:
-    """A batch with so many rows more, which have no targets."""
+    """A batch padded with this many rows, which have no targets."""
     more = 0, 0, 0, num_rows
     return functional.pad(input_ids, more), functional.pad(labels, more, value=IGNORED)
 
 
 class _Recomputed(nn.Module):
-    """A stage whose forward keeps its input alone and is computed again in the backward."""
+    """A stage whose forward keeps only its input and is computed again in the backward."""
 
     def __init__(self, stage: nn.Module) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class CountedPipeline(TorchPipeline):
         return torch.tensor(float("nan"))
 
     def _forward(self, number: int, input_ids: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the stage takes and makes, which its backward needs."""
+        """The input and output of the stage, which its backward needs."""
         value = input_ids if number == 0 else torch.empty_like(self._packet, requires_grad=True)
         self._note("receive", number - 1, value)
         output = self._stages[number](value)

@@ -1,4 +1,4 @@
-"""How a GPT-2 takes a step on any axes, on the same batches and from the same weights.
+"""How a GPT-2 takes a step on any axes, with the same batches and from the same weights.
 
 `Plain` is a model that autograd runs: on one device, or shared by ranks over dp and tp (`sharing.py`). `Pipelined` is a
 schedule that an executor runs, on lanes of this process or on the ranks of a group, whose stages may be shared over dp
@@ -51,7 +51,7 @@ class StepRecord:
     gradient_norm: float | torch.Tensor | None
     """Norm over all parameters before clipping, if the configuration asks for it."""
     timing: Timeline | ActionTimes | None = None
-    """When the devices of a split model worked, none if there was no target; `timelines` of the trainer reads it."""
+    """When the devices of a split model worked, None if there was no target; the trainer's `timelines` reads it."""
 
     @property
     def mean_loss(self) -> float:
@@ -138,7 +138,7 @@ class Plain:
         return _whole(self, self._config) if self._config.zero or self._config.tp > 1 else self.model
 
     def close(self) -> None:
-        """Nothing: what a rank runs ends with it."""
+        """Nothing to close: whatever a rank runs ends with it."""
 
     def running(self) -> None:
         """No action: there is no schedule."""
@@ -219,12 +219,12 @@ class Pipelined:
             return self._executor.evaluate((ids, labels), labels)[0] * num_targets if num_targets else 0.0
 
     def timelines(self, records: Sequence[StepRecord]) -> list[Timeline]:
-        """Those of all devices in some steps; all ranks call it."""
+        """The timelines of all devices in some steps; all ranks call it."""
         timings: list[Any] = [record.timing for record in records if record.timing is not None]
         return timings if isinstance(self._executor, LaneExecutor) else self._executor.timelines(timings)
 
     def gather(self) -> "models.GPT2LMHeadModelParallel":
-        """The model on lanes, or on ranks another with the weights of all."""
+        """The model itself on lanes; on ranks, a new one with the weights of all."""
         return self.model if self.mesh is None else _whole(self, self._config)
 
     def close(self) -> None:

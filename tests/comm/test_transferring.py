@@ -119,6 +119,6 @@ def test_the_ledger_has_the_transfers_ranks_of_a_group_count_in_it_and_refusals_
         assert seen == sum(listed, [])
     assert in_a_group == (([1.0, 1.0], 0, set()), ([110.0, 2.0], 2, {2}), ([110.0, 2.0], 2, {1}))
     for sentences in refused:
-        assert sentences[0] == "ring all-reduce is for 5 ranks, and here are 3; make it for 3"
+        assert sentences[0] == "ring all-reduce is for 5 ranks, but there are 3 here; make it for 3"
         assert sentences[1] == "a tensor of shape (2, 2) has gaps; send tensor.contiguous()"
         assert sentences[2].startswith("mine leaves rank 0")

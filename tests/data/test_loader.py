@@ -169,7 +169,7 @@ def test_impossible_requests_are_refused(rank, world_size, batch_size, message):
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="remainder 'keep' is no policy"):
+    with pytest.raises(ValueError, match="remainder 'keep' is not a policy"):
         partition_dataset(0, 2, range(10), 2, remainder="keep")
 
 

@@ -52,9 +52,9 @@ def test_a_stub_is_not_attempted_and_starts_no_process(monkeypatch):
     assert verdict.outcome is Outcome.NOT_ATTEMPTED
     assert str(verdict).splitlines() == [
         "00.1 My share of the work: not attempted",
-        "  will test: all items are done, none twice, and shares differ by one item at most",
-        "  will test: equal items are separate ones, and items may be anything",
-        "  will test: the list that is given stays as it is",
+        "  will test: every item is done once, and shares differ by at most one item",
+        "  will test: equal items count separately, and items may be anything",
+        "  will test: the given list does not change",
         "  next: write the function, then run the check",
     ]
     assert check("00.1", None).outcome is Outcome.NOT_ATTEMPTED

@@ -116,7 +116,7 @@ def test_what_cannot_be_kept_is_said():
     assert "it uses table, which is no plain constant" in keep(find("00.1"), tensor["my_share"])
     assert "it has no name" in keep(find("00.1"), lambda items, rank, world_size: items)
     (home() / "my_pllab.py").write_text("def broken(:\n")
-    assert "line 1 of the file is no Python" in keep(find("00.1"), other["my_share"])
+    assert "line 1 of the file is not valid Python" in keep(find("00.1"), other["my_share"])
 
 
 def test_lessons_borrow_what_the_learner_has_not_built():

@@ -409,7 +409,7 @@ def test_refusals_are_one_sentence_before_any_message(ranks: Results) -> None:
         said = result["refusals"]
         heads = "the number of heads is 1, which 2 ranks cannot share equally; give a multiple of 2"
         assert said["heads"] == heads
-        assert said["other"] == "a Linear is no GPT-2, whose layers we know; give a GPT2LMHeadModel"
+        assert said["other"] == "a Linear is not a GPT-2, the one model that can be split; give a GPT2LMHeadModel"
         assert "is tensor parallel already" in said["twice"]
         assert "runs on lanes" in said["lanes"]
         assert "attention is 'eager'" in said["eager"] and "attn_implementation='sdpa'" in said["eager"]

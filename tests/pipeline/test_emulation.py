@@ -103,8 +103,8 @@ def test_a_whole_backward_takes_its_own_time() -> None:
     ("schedule", "given", "sentence"),
     [
         (Schedule.of([["0B0", "0F0"]]), {}, "the schedule deadlocks"),
-        (gpipe(2, 2), {"costs": Costs((1.0, 1.0, 1.0))}, "costs are given for 3 stages and the schedule has 2"),
-        (gpipe(2, 2), {"unit_s": 0.0}, "unit_s is 0.0; give the seconds that one unit of cost sleeps"),
+        (gpipe(2, 2), {"costs": Costs((1.0, 1.0, 1.0))}, "costs are given for 3 stages but the schedule has 2"),
+        (gpipe(2, 2), {"unit_s": 0.0}, "unit_s is 0.0; give the seconds of sleep for one unit of cost"),
         (gpipe(2, 2), {"unit_s": -1.0}, "unit_s is -1.0"),
         (gpipe(2, 2), {"unit_s": float("inf")}, "unit_s is inf"),
     ],

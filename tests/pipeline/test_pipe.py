@@ -371,7 +371,7 @@ def test_results_that_cannot_be_passed_on_are_refused(stage: Any, sentence: str)
 
 
 def test_partitions_and_devices_must_match() -> None:
-    with pytest.raises(ValueError, match="1 partitions need as many devices, not 2"):
+    with pytest.raises(ValueError, match="1 partitions and 2 devices; give one device per partition"):
         Pipe.from_partitions([nn.Sequential(nn.ReLU())], ["cpu:0", "cpu:1"])
 
 

@@ -56,7 +56,7 @@ def test_a_layer_on_two_devices_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("device", "sentence"),
     [
-        ("gpu:0", "'gpu:0' is no device"),
+        ("gpu:0", "'gpu:0' is not a device"),
         ("cuda:97", "'cuda:97' is not on this"),
         ("meta", "neither a CPU lane"),
     ],

@@ -93,12 +93,12 @@ def test_messages_are_where_the_stages_are(group, backend: str | None, size: int
 
 def test_stages_on_the_cpu_are_refused_under_nccl(group) -> None:
     group("nccl")
-    with pytest.raises(ValueError, match=r"\[1, 3\], are on the CPU, and nccl .* backend='gloo'"):
+    with pytest.raises(ValueError, match=r"\[1, 3\], are on the CPU, but nccl .* backend='gloo'"):
         place_on_rank({1: nn.ReLU(), 3: nn.Linear(2, 2)})
 
 
 def test_stages_on_a_gpu_are_refused_under_gloo(group) -> None:
     """gloo would read the GPU's address as one of the host's."""
     group("gloo")
-    with pytest.raises(ValueError, match=r"\[0, 2\], are on meta and gloo carries what is on the CPU"):
+    with pytest.raises(ValueError, match=r"\[0, 2\], are on meta, but gloo carries only CPU tensors"):
         place_on_rank({2: nn.Linear(2, 2, device="meta"), 0: nn.Linear(2, 2, device="meta")})

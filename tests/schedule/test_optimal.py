@@ -36,7 +36,7 @@ def test_two_by_two_is_the_best_of_all_orders_and_none_is_below_its_bound(
 
 def test_costs_for_other_stages_are_refused_as_the_simulator_refuses_them() -> None:
     costs = Costs(forward=(1.0, 1.0, 9.0))
-    with pytest.raises(ValueError, match="costs are given for 3 stages and the schedule has 2") as ours:
+    with pytest.raises(ValueError, match="costs are given for 3 stages but the schedule has 2") as ours:
         optimal(2, 2, costs, 2)
     with pytest.raises(ValueError, match="3 stages") as simulators:
         simulate(one_f_one_b(2, 2), costs)

@@ -218,5 +218,5 @@ def test_a_quicker_slowest_rank_is_not_worth_a_later_end() -> None:
 
 
 def test_costs_of_another_number_of_stages_are_refused():
-    with pytest.raises(ValueError, match="costs are given for 3 stages and the schedule has 2"):
+    with pytest.raises(ValueError, match="costs are given for 3 stages but the schedule has 2"):
         zero_bubble(2, 2, Costs(forward=(1, 1, 9)), 2)

@@ -124,5 +124,5 @@ def test_a_schedule_of_another_size_an_illegal_one_and_too_large_ones_are_refuse
         show.BubbleStudio(Schedule(()))
     with pytest.raises(ValueError, match="num_ranks is 65; choose 1 to 64"):
         show.BubbleStudio(one_f_one_b(65, 2))
-    with pytest.raises(ValueError, match="costs are given for 2 stages and the schedule has 6"):
+    with pytest.raises(ValueError, match="costs are given for 2 stages but the schedule has 6"):
         show.BubbleStudio(interleaved(2, 2, stages_per_rank=3), costs=Costs((1.0, 2.0)))

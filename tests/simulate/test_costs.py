@@ -29,12 +29,12 @@ def test_one_value_per_stage() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"forward": -1.0}, "forward is -1.0; it is a finite number from 0"),
-        ({"backward_input": math.nan}, "backward_input is nan; it is a finite number from 0"),
-        ({"backward_weight": math.inf}, "backward_weight is inf; it is a finite number from 0"),
-        ({"p2p": "1"}, "p2p is '1'; it is a number"),
-        ({"p2p": (1.0, 2.0)}, r"p2p is \(1.0, 2.0\); it is a number"),
-        ({"forward": True}, "forward is True; it is a number"),
+        ({"forward": -1.0}, "forward is -1.0; give a finite number of at least 0"),
+        ({"backward_input": math.nan}, "backward_input is nan; give a finite number of at least 0"),
+        ({"backward_weight": math.inf}, "backward_weight is inf; give a finite number of at least 0"),
+        ({"p2p": "1"}, "p2p is '1'; give a number"),
+        ({"p2p": (1.0, 2.0)}, r"p2p is \(1.0, 2.0\); give a number"),
+        ({"forward": True}, "forward is True; give a number"),
         ({"forward": (1.0, math.nan)}, "forward of stage 1 is nan"),
         ({"forward": ()}, "forward has no values"),
         ({"overlap": 1.5}, "overlap is 1.5; it is the part of an action that is hidden, from 0 to 1"),
@@ -57,18 +57,18 @@ def test_numbers_of_other_libraries_become_pythons() -> None:
 
 @pytest.mark.parametrize("value", [[[1.0, 2.0]], ((1.0, 2.0),), np.ones((1, 2))])
 def test_a_table_of_costs_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match="forward of stage 0 is .*; it is a number, an int or a float"):
+    with pytest.raises(ValueError, match="forward of stage 0 is .*; give a number, an int or a float"):
         Costs(forward=value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [np.array(1.0), np.bool_(True), None, "1"])
 def test_what_is_no_number_is_refused(value: object) -> None:
-    with pytest.raises(ValueError, match=r"forward is .*; it is a number, an int or a float"):
+    with pytest.raises(ValueError, match=r"forward is .*; give a number, an int or a float"):
         Costs(forward=value)  # type: ignore[arg-type]
 
 
 def test_a_stage_or_kind_without_cost_is_refused() -> None:
-    with pytest.raises(ValueError, match="given for 2 stages, and there is a stage 2"):
+    with pytest.raises(ValueError, match="given for 2 stages, but there is a stage 2"):
         Costs(forward=(1.0, 2.0)).duration(2, Kind.F)
     with pytest.raises(ValueError, match="no cost is known of 'U'"):
         Costs().duration(0, Kind.U)

@@ -112,7 +112,7 @@ def test_communication_leaves_a_rank_idle_and_overlapping_work_does_not() -> Non
 
 
 def test_a_timeline_of_another_schedule_is_refused() -> None:
-    with pytest.raises(ValueError, match="the timeline has 0B1 and the schedule has not"):
+    with pytest.raises(ValueError, match="the timeline has 0B1 but the schedule has not"):
         gaps(gpipe(2, 1), simulate(gpipe(2, 2)))
 
 

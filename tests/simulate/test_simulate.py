@@ -203,9 +203,9 @@ def test_a_mutated_schedule_is_simulated_exactly_when_it_is_legal(schedule: Sche
 
 
 def test_costs_for_other_stages_are_refused() -> None:
-    with pytest.raises(ValueError, match="costs are given for 3 stages and the schedule has 2"):
+    with pytest.raises(ValueError, match="costs are given for 3 stages but the schedule has 2"):
         simulate(gpipe(2, 2), Costs(forward=(1.0, 1.0, 1.0)))
-    with pytest.raises(ValueError, match="costs are given for 1 stages and the schedule has 2"):
+    with pytest.raises(ValueError, match="costs are given for 1 stages but the schedule has 2"):
         simulate(gpipe(2, 2), Costs(p2p=1.0, backward=[8.0]))
 
 

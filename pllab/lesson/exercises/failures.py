@@ -43,7 +43,7 @@ def seen_in_call(program: Program, solution: Any, plan: Plan, size: int, name: s
         reached = [one[earlier] for one in seen if earlier in one]
         refuse_failures(reached, f"In a world of {size}, with {earlier}")
     if not all(name in one for one in seen):
-        raise Wrong("crashed", f"In a world of {size} not every rank came to the call with {name}.")
+        raise Wrong("crashed", f"In a world of {size} not every rank reached the call with {name}.")
     return [one[name] for one in seen]
 
 
@@ -100,7 +100,7 @@ def refuse_alone(program: Program, solution: Any, plan: Plan) -> None:
             raise Wrong(
                 "alone",
                 f"In a world of 1 your function {f'failed ({one.kind})' if one.error else 'made a call to others'}. A "
-                "rank cannot send to itself or receive from itself, and nobody else is there.",
+                "rank cannot send to itself or receive from itself, and there is no other rank.",
             )
 
 
@@ -156,7 +156,7 @@ def _cause(world: World, size: int) -> Wrong | Undecided:
     if late := [rank for rank, log in enumerate(world.logs) if log.late]:
         return Wrong(
             "hang",
-            f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s. Something waits for ever.",
+            f"In a world of {size}, rank {late[0]} had not come back after {LATE_S:g} s. Something waits forever.",
         )
     if not all(log.began for log in world.logs):
         return Undecided(f"the ranks of the world of {size} did not all begin in time ({world.ended})")
@@ -182,10 +182,10 @@ def _deadlock(attempts: Sequence[Attempt], what: str) -> str:
     standing = {
         rank: call for rank, one in enumerate(attempts) if one.late for call in one.started if call.state == "waiting"
     }
-    places = ", ".join(f"rank {rank} stands in {call}" for rank, call in standing.items()) or "a rank waits"
+    places = ", ".join(f"rank {rank} waits in {call}" for rank, call in standing.items()) or "a rank waits"
     names = {call.name for call in standing.values()} if len(standing) == len(attempts) else set()
     advice = "A message has two ends: look for the rank that never makes the other one."
     if names in ({"send"}, {"receive"}):
         mine, other = ("send", "receive") if names == {"send"} else ("receive", "send")
-        advice = f"Every rank waits in a {mine}, so nobody comes to its {other}: start one before you wait."
+        advice = f"Every rank waits in a {mine}, so none reaches its {other}: start one before you wait."
     return f"{what}, after {DEADLINE_S:g} s: {places}. {advice}"

@@ -16,7 +16,7 @@ class _Incomparable:
     """An item that cannot be compared, as a tensor cannot be with one answer."""
 
     def __eq__(self, other: object) -> bool:
-        raise ValueError("comparing these items has no one answer")
+        raise ValueError("these items cannot be compared")
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -36,7 +36,7 @@ _ODD_ITEMS: list[list[Any]] = [
 ]
 
 
-@case("all items are done, none twice, and shares differ by one item at most")
+@case("every item is done once, and shares differ by at most one item")
 def fair_shares(my_share: MyShare) -> None:
     for number, world_size in _SIZES:
         items = [f"item {index}" for index in range(number)]
@@ -45,7 +45,7 @@ def fair_shares(my_share: MyShare) -> None:
         _judge(f"{number} items on {world_size} ranks became shares of {sizes}", items, shares)
 
 
-@case("equal items are separate ones, and items may be anything")
+@case("equal items count separately, and items may be anything")
 def odd_items(my_share: Asked) -> None:
     for number in range(len(_ODD_ITEMS)):
         _judge(*my_share.inside(odd_shares, number))
@@ -62,7 +62,7 @@ def odd_shares(my_share: MyShare, number: int) -> tuple[str, list[int], list[lis
     return what, [id(item) for item in items], [[id(item) for item in share] for share in shares]
 
 
-@case("the list that is given stays as it is")
+@case("the given list does not change")
 def leaves_the_list(my_share: MyShare) -> None:
     items = ["d", "a", "c", "b", "e"]
     for rank in (0, 1):
@@ -86,7 +86,7 @@ def _judge(what: str, items: Sequence[Any], shares: Sequence[Sequence[Any]]) -> 
     if done.keys() - given.keys():
         raise Wrong("no_item", f"{what}, with something that is none of the items. Return the items, not copies.")
     if missing := (given - done).total():
-        raise Wrong("lost", f"{what}; nobody does {missing} of the {len(items)}.")
+        raise Wrong("lost", f"{what}; no rank does {missing} of the {len(items)}.")
     if sum(sizes) > len(items):
         raise Wrong("twice", f"{what}; that is {sum(sizes)} in all, so some are done more than once.")
     if max(sizes) - min(sizes) > 1:

@@ -30,7 +30,7 @@ def _mean_of_rates(tokens: list[int], seconds: list[float]) -> float:
 
 def _number(answer: Any, *_: Any) -> float:
     if isinstance(answer, bool) or not isinstance(answer, Real):
-        raise Wrong("no_number", f"throughput should return tokens per second, a number, and it returned {answer!r}.")
+        raise Wrong("no_number", f"throughput should return tokens per second, a number, but it returned {answer!r}.")
     return float(answer)
 
 
@@ -59,7 +59,7 @@ def edges(throughput: Throughput) -> None:
     _judge_rate(throughput, [([100], [0.3]), ([0, 300], [1.0, 1.0]), ([100, 5], [1.0, 0.0]), ([0], [2.0])])
 
 
-@case("lists of unequal lengths, and no time at all, raise a ValueError")
+@case("lists of different lengths, and no time at all, raise a ValueError")
 def no_rate(throughput: Throughput) -> None:
     for tokens, seconds in (([1, 2, 3], [1.0, 2.0]), ([1], [1.0, 2.0]), ([], []), ([5, 5], [0.0, 0.0])):
         must_refuse(partial(throughput, tokens, seconds), f"{tokens} tokens in {seconds} s", "no_value_error")
@@ -73,7 +73,7 @@ _ROUND = Ceilings(flops_per_s=100.0, bytes_per_s=10.0, latency_s=0.5)
 
 def _pair(answer: Any, *_: Any) -> tuple[str, float]:
     if not isinstance(answer, tuple | list) or len(answer) != 2 or not isinstance(answer[0], str):
-        raise Wrong("no_pair", f"bound_of should return a name and the seconds, and it returned {answer!r}.")
+        raise Wrong("no_pair", f"bound_of should return a name and the seconds, but it returned {answer!r}.")
     return answer[0], float(answer[1])
 
 
@@ -85,7 +85,7 @@ def _sum_of_times(flops: float, num_bytes: float, machine: Ceilings, num_message
 _judge_limit = partial(
     compare,
     truth=bound_of,
-    mistakes=[Mistake("sum", "That is a sum of times, and they go on at the same time.", like=_sum_of_times)],
+    mistakes=[Mistake("sum", "That is a sum of times, but they run at the same time.", like=_sum_of_times)],
     asked="bound_of({}, {}, {}, {})",
     read=_pair,
     same=lambda answer, right: answer[0] == right[0] and _close(answer[1], right[1]),
@@ -100,12 +100,12 @@ def product_and_norm(solution: BoundOf) -> None:
     _judge_limit(solution, [(30.0, 2.0, _ROUND, 0), (30.0, 4.0, _ROUND, 0), product, norm])  # 15 and 7.5 FLOP a byte
 
 
-@case("work without FLOP, and without bytes")
+@case("work without FLOP, and work without bytes")
 def one_kind_of_work(solution: BoundOf) -> None:
     _judge_limit(solution, [(0, 4096, _LAPTOP, 0), (10, 0, _LAPTOP, 0)])
 
 
-@case("messages: each one costs a latency, beside much work, little, or none")
+@case("messages: each costs a latency, with much other work, little, or none")
 def messages(solution: BoundOf) -> None:
     work = [(768, 9216, 1), (768, 9216, 2), (768, 9216, 148), (1e12, 0, 3), (0, 0, 1), (0, 4096, 3), (10, 0, 3)]
     questions = [(flops, num_bytes, _LAPTOP, number) for flops, num_bytes, number in work]
@@ -118,7 +118,7 @@ def ties(solution: BoundOf) -> None:
     _judge_limit(solution, [(flops, num_bytes, _ROUND, number) for flops, num_bytes, number in work], hint_id="tie")
 
 
-@case("machines and operations drawn at random")
+@case("random machines and operations")
 def by_chance(solution: BoundOf) -> None:
     chance = random.Random(7)
 

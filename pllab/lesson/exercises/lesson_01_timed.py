@@ -58,7 +58,7 @@ def _measured(timed: Asked, kind: Callable[..., Device], seconds: list[float], w
     device = kind(*seconds)
     answer = _ask(timed, device, warmup, len(seconds) - warmup)
     if not isinstance(answer, tuple | list) or len(answer) != 3:
-        raise Wrong("no_triple", f"timed should return median, lowest and highest, and it returned {answer!r}.")
+        raise Wrong("no_triple", f"timed should return median, lowest and highest, but it returned {answer!r}.")
     if device.num_calls != len(seconds):
         text = f"calls fn {len(seconds)} times; your function called it {device.num_calls} times"
         raise Wrong("calls", f"A measurement with warmup={warmup} and repeats={len(seconds) - warmup} {text}.")
@@ -80,7 +80,7 @@ _judge = partial(
 _CALLS = "calls of {} s with warmup={}"
 
 
-@case("median, lowest and highest of the rounds, of 5 and of 4")
+@case("median, lowest and highest of 5 rounds and of 4")
 def middle_and_ends(timed: Asked) -> None:
     questions = [([3.0, 1.0, 9.0, 2.0, 2.5], 0), ([4.0, 1.0, 10.0, 2.0], 0), ([7.0], 0)]
     _judge(partial(_measured, timed, Host), questions, asked=_CALLS)
@@ -99,20 +99,20 @@ def waits_for_the_device(timed: Asked) -> None:
     _judge(partial(_measured, timed, Device), [([2.0, 1.0, 4.0], 0)], asked=asked, hint_id="no_sync")
 
 
-@case("what was in the queue before is not counted")
+@case("work that was already in the queue is not counted")
 def begins_with_an_empty_queue(timed: Asked) -> None:
     busy, asked = partial(Device, in_queue=20.0), f"{_CALLS} on a device with 20 s of work in its queue"
     questions = [([1.0, 1.0, 1.0], 0), ([30.0, 30.0, 1.0, 1.0, 1.0], 2)]
     _judge(partial(_measured, timed, busy), questions, asked=asked, hint_id="leftovers")
 
 
-@case("where the caller gives no clock: one that nobody can set back, in seconds")
+@case("if the caller gives no clock: one that cannot be set back, in seconds")
 def clock_of_its_own(timed: Asked) -> None:
     names, medians = timed.inside(own_clock)
     if wall := _SET_BACK & names:
         raise Wrong("wrong_clock", f"You asked {min(wall)}: a wall clock can be set back while you measure.")
     if cpu := _OF_THE_CPU & names:
-        raise Wrong("wrong_clock", f"You asked {min(cpu)}: it stands still while this process waits.")
+        raise Wrong("wrong_clock", f"You asked {min(cpu)}: it stops while this process waits.")
     for median in medians:
         if not 0.005 < median < 1000:
             raise Wrong("wrong_clock", f"A sleep of 0.01 s took {median:g} by your clock; times are in seconds.")

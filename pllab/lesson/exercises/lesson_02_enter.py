@@ -49,7 +49,7 @@ def both_are_there(enter: Enter) -> None:
     _judge_places(2, seen_in_world(meet, enter, _PLAN, 2))
 
 
-@case("a second group, at the same time and with a file of its own, does not get in the way")
+@case("a second group, at the same time and with another file, does not interfere")
 def two_at_once(enter: Enter) -> None:
     seen = seen_in_world(meet, enter, _PLAN, 1)
     if re.search("EADDRINUSE|address already in use", seen[0].attempt.error, re.IGNORECASE):
@@ -62,7 +62,7 @@ def two_at_once(enter: Enter) -> None:
         raise Wrong(
             "wrong_file",
             f"The file of this group is group-of-1, and its folder has {', '.join(other)}. Meet at init_file itself: "
-            "two groups that meet in one place get in each other's way.",
+            "two groups that meet in one place interfere with each other.",
         )
 
 
@@ -78,7 +78,7 @@ def deadline_ends_the_wait(enter: Enter) -> None:
             if waited_s >= deadline_s + _MERCY_S - 1:
                 raise Wrong(
                     "no_deadline",
-                    f"{who} stood in a barrier for more than {deadline_s + _MERCY_S - 1:g} s, until rank "
+                    f"{who} waited in a barrier for more than {deadline_s + _MERCY_S - 1:g} s, until rank "
                     f"{_SKIPS[size]} left. Every rank gives the group its deadline, as a timedelta of seconds.",
                 )
 

@@ -33,7 +33,7 @@ _MAKERS = {
 }
 
 
-@case("in a world of 2 each rank gets the other's tensor, 8 MB too, and x stays as it was")
+@case("in a world of 2 each rank gets the other's tensor, even one of 8 MB, and x does not change")
 def two_ranks(ring_pass: RingPass) -> None:
     _judge(ring_pass, 2)
 
@@ -43,7 +43,7 @@ def three_ranks(ring_pass: RingPass) -> None:
     _judge(ring_pass, 3)
 
 
-@case("in a world of 1 the rank gets its own values and waits for nobody")
+@case("in a world of 1 the rank gets its own values and waits for no other")
 def alone(ring_pass: RingPass) -> None:
     refuse_alone(pass_around, ring_pass, _PLAN)
     _judge(ring_pass, 1)

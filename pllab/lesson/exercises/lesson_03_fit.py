@@ -33,12 +33,12 @@ def _pooled(sizes: list[int], times: Rounds) -> Line:
     return _line(list(rounds), list(rounds.values()))
 
 
-_LOWER = "Of an even number of rounds the median is the mean of the two in the middle."
-_DOUBLE = "numpy's polyfit squares its weights itself: give it 1 / time."
-_HALF = "You divide squared errors by the time and not by its square: polyfit squares its weights, others do not."
+_LOWER = "For an even number of rounds the median is the mean of the middle two."
+_DOUBLE = "numpy's polyfit squares its weights: give it 1 / time."
+_HALF = "You divide squared errors by the time, not by its square: polyfit squares its weights, other functions do not."
 _MISTAKES = [
-    Mistake("swapped", "First alpha, then beta.", like=lambda *question: _line(*question)[::-1]),
-    Mistake("absolute", "In absolute errors the largest messages decide.", like=partial(_line, power=0)),
+    Mistake("swapped", "Return alpha first, then beta.", like=lambda *question: _line(*question)[::-1]),
+    Mistake("absolute", "With absolute errors the largest messages decide.", like=partial(_line, power=0)),
     Mistake("double_weight", _DOUBLE, like=partial(_line, power=2)),
     Mistake("half_weight", _HALF, like=partial(_line, power=0.5)),
     Mistake("lower_median", _LOWER, like=partial(_line, middle=statistics.median_low)),
@@ -54,7 +54,7 @@ def _judge(fit: Fit, *questions: Question) -> None:
         kept = deepcopy((sizes, times))
         answer = fit(sizes, times)
         if (sizes, times) != kept:
-            raise Wrong("changed", "After the call, sizes or times are other lists than before; work on copies.")
+            raise Wrong("changed", "The call changed sizes or times; work on copies.")
         return answer
 
     asked, show = "sizes {} and times {}", "({0[0]:.4g}, {0[1]:.4g})".format
@@ -76,7 +76,7 @@ def relative(fit: Fit) -> None:
     _judge(fit, *off, ([1000, 2000, 4000], [[1e-5], [4e-5], [1e-4]]))  # the last alpha is below 0
 
 
-@case("one slow round in an odd or an even number of them changes little: the median counts")
+@case("one slow round among an odd or an even number changes little: the median counts")
 def outliers(fit: Fit) -> None:
     some, sizes, slow = random.Random(5), [1000, 30_000, 2_000_000, 500_000], {(0, 1): 50, (2, 0): 20}
 

@@ -47,12 +47,12 @@ def _draw(name: str, rank: int) -> torch.Tensor:
     return drawn.t() if name == _TURNED else drawn
 
 
-@case("every rank ends with the sum over all ranks, in the tensor itself, where n is a multiple of w")
+@case("every rank ends with the sum over all ranks, in the tensor itself, if n is a multiple of w")
 def even(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _EVEN)
 
 
-@case("the same for 7, 2 and 1 numbers, even where there are fewer numbers than ranks")
+@case("the same for 7, 2 and 1 numbers, even with fewer numbers than ranks")
 def uneven(ring_all_reduce: RingAllReduce) -> None:
     _judge_sums(ring_all_reduce, _UNEVEN)
 

@@ -43,7 +43,7 @@ def few_messages(tree_broadcast: TreeBroadcast) -> None:
             raise Wrong(
                 "too_many_rounds",
                 f"{where}, the last rank had the numbers after {rounds} rounds, and {least} are enough: in each round "
-                "everybody who has them sends them to one rank that has not.",
+                "every rank that has them sends them to one that does not.",
             )
 
 

@@ -126,7 +126,7 @@ def batch_of_a_rank(partition_dataset: Asked) -> None:
                 raise Wrong("rank_batch", f"{what}; right is {size} in each, or fewer in the last.")
 
 
-@case("every rank makes the same steps with the same number of samples")
+@case("every rank takes the same steps with the same number of samples")
 def in_step(partition_dataset: Asked) -> None:
     for remainder, number, world in product(("pad", "drop"), _NUMBERS, _WORLDS):
         ranks = _epoch(partition_dataset, number, world, _PER_RANK * world, remainder)
@@ -155,12 +155,12 @@ def nothing_lost(partition_dataset: Asked) -> None:
         if not loaded and not left_over:
             raise Wrong("drops_all", f"{shown} A slice that ends at minus 0 is empty.")
         if len(loaded) == right[0]:
-            why = "All ranks have to deal from one order, and each takes its own part."
+            why = "All ranks have to deal from the same order, and each takes its own part."
             raise Wrong("own_order", f"{shown} Others come more than once in place of those. {why}")
         raise Wrong("wrong_samples", shown)
 
 
-@case("with an empty data set no rank makes a step")
+@case("with an empty data set no rank takes a step")
 def empty(partition_dataset: Asked) -> None:
     for world, remainder in product((1, 3), ("pad", "drop")):
         ranks = _epoch(partition_dataset, 0, world, world, remainder)
@@ -172,7 +172,7 @@ def empty(partition_dataset: Asked) -> None:
 # Epoch after epoch
 
 
-@case("an epoch has one order, whatever came before it; before the first set_epoch it is epoch 0")
+@case("each epoch has one order, whatever came before it; before the first set_epoch it is epoch 0")
 def one_order(partition_dataset: Asked) -> None:
     fresh = [_epoch(partition_dataset, 64, 2, 8, "pad", epoch)[1] for epoch in range(3)]
     for hint_id, way, epoch, order in partition_dataset.inside(orders_of):
@@ -204,7 +204,7 @@ def orders_of(partition_dataset: PartitionDataset) -> list[tuple[str, str, int, 
     return orders
 
 
-@case("set_epoch: another order in the next epoch, in which samples move between ranks")
+@case("set_epoch: the next epoch has another order, in which samples move between ranks")
 def another_order(partition_dataset: Asked) -> None:
     for world, seed in ((2, _SEED), (2, 0), (1, _SEED)):
         epochs = [_epoch(partition_dataset, 64, world, 8, "pad", epoch, seed) for epoch in range(3)]
@@ -223,7 +223,7 @@ def another_order(partition_dataset: Asked) -> None:
                 )
 
 
-@case("who is left out, or loaded again, changes from epoch to epoch")
+@case("the samples that are left out, or loaded again, change from epoch to epoch")
 def others_left_out(partition_dataset: Asked) -> None:
     for remainder in ("drop", "pad"):
         chosen = []
@@ -237,7 +237,7 @@ def others_left_out(partition_dataset: Asked) -> None:
             raise Wrong("same_left_out", f"{what} the samples {chosen[0]}. Shuffle before you cut off or append.")
 
 
-@case("another seed gives another order, and one seed the same order in every process")
+@case("another seed gives another order, and the same seed gives the same order in every process")
 def seeded(partition_dataset: Asked) -> None:
     for epoch in (0, 1):
         here, there = (_epoch(partition_dataset, 64, 2, 8, "pad", epoch, seed)[1] for seed in (7, 8))

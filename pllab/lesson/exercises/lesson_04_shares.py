@@ -51,7 +51,7 @@ def everything_once(partitioner: Asked) -> None:
             f"{number} samples in shares of {sizes}: {lost} in no share, {repeated} more than once; right is 0 and 0."
         )
         if lost and not repeated:
-            why = f"The lengths have to add up to {number}: give away what is left over, too."
+            why = f"The lengths have to add up to {number}: deal out what is left over, too."
             raise Wrong("dropped_remainder", f"{shown} {why}")
         if lost or repeated:
             raise Wrong("not_once", shown)
@@ -71,14 +71,14 @@ _LENGTHS = [
     ),
     Mistake(
         "one_whole_sample",
-        "Give what is left over to the shares that lack most of a sample; one that lacks nothing gets nothing.",
+        "Give what is left over to the shares with the largest fractions; a share without a fraction gets nothing.",
         when=lambda lengths, *question: max(map(abs, map(operator.sub, lengths, _due(*question)))) == 1,
     ),
     Mistake("wrong_lengths", "A share may differ from that by less than one sample."),
 ]
 
 
-@case("share k differs from sizes[k] * len(data) by less than one sample, so equal ones differ by one at most")
+@case("share k differs from sizes[k] * len(data) by less than one sample, so equal ones differ by at most one")
 def lengths(partitioner: Asked) -> None:
     compare(
         lambda number, sizes: [len(share) for share in _shares(partitioner, number, sizes)],
@@ -110,7 +110,7 @@ def seeded(partitioner: Asked) -> None:
         )
 
 
-@case("a share is a view: no sample is read before it is asked for, a for loop over it ends, and data stay as they are")
+@case("a share is a view: no sample is read before it is asked for, a for loop over it ends, and data does not change")
 def view(partitioner: Asked) -> None:
     partitioner.inside(look_at_shares)
 
@@ -166,7 +166,7 @@ class Library(Sequence[Any]):
         return len(self.samples)
 
     def __bool__(self) -> bool:
-        raise TypeError("like a tensor, data have no truth value; ask for len(data)")
+        raise TypeError("like a tensor, data has no truth value; ask for len(data)")
 
     def __getitem__(self, index: Any) -> Any:
         place = operator.index(index)  # numbers of numpy and torch too, as a list takes them

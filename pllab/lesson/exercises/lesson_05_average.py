@@ -146,7 +146,7 @@ def _compare(average_gradients: Average, kind: str, size: int = _SIZE) -> None:
 
     mistakes = [
         Mistake("not_averaged", "That is this rank's own gradient.", like=lambda name, rank: own[rank][name]),
-        Mistake("sum_not_mean", "That is the sum over the ranks, and nobody divided.", like=partial(mean, factor=size)),
+        Mistake("sum_not_mean", "That is the sum over the ranks; divide it.", like=partial(mean, factor=size)),
         Mistake(
             "literal_world_size",
             "That is a third of the sum, which is right only on three ranks. Ask the group for the number of ranks.",
@@ -154,12 +154,12 @@ def _compare(average_gradients: Average, kind: str, size: int = _SIZE) -> None:
         ),
         Mistake(
             "digits_lost",
-            "That is nearly right. It travelled in a smaller type; let each gradient travel in its own.",
+            "That is nearly right. It travelled in a smaller type; send each gradient in its own type.",
             when=lambda got, name, _: close(got, mean(name), 1e-2, 3e-2),
         ),
         Mistake(
             "invented_gradient",
-            "The gradient was None on all ranks; momentum and weight decay would act on a tensor of zeros.",
+            "The gradient was None on all ranks; with a tensor of zeros, momentum and weight decay would act.",
             when=lambda got, name, _: got is not None and mean(name) is None,
         ),
     ]
@@ -185,7 +185,7 @@ def the_mean(average_gradients: Average) -> None:
 @case("frozen and unused parameters, whose grad is None on all ranks, are left alone")
 def skipped(average_gradients: Average) -> None:
     for kind in ("frozen", "unused"):
-        with retold("none_gradient", f"What is {kind} has grad None on all ranks.", of="raised"):
+        with retold("none_gradient", f"A parameter that is {kind} has grad None on all ranks.", of="raised"):
             _compare(average_gradients, kind)
 
 

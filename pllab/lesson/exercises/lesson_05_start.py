@@ -101,11 +101,11 @@ def _compare(broadcast_parameters: Broadcast, names: Sequence[str], kept: str, a
             for source in _RANKS[1:]
         ),
         Mistake(
-            "averaged", "That is a sum or mean over the ranks; what rank 0 had loaded is lost.", when=is_mean_or_sum
+            "averaged", "That is a sum or mean over the ranks; rank 0's loaded numbers are lost.", when=is_mean_or_sum
         ),
         Mistake(
             "digits_lost",
-            "It travelled in a smaller type and lost digits. Let each tensor travel in its own type.",
+            "It travelled in a smaller type and lost digits. Send each tensor in its own type.",
             when=lambda got, name, _: close(got, starts[0][name], rtol=1e-6),
         ),
     ]
@@ -128,7 +128,7 @@ def all_parameters(broadcast_parameters: Broadcast) -> None:
 
 @case("frozen parameters and buffers are rank 0's as well")
 def everything_else(broadcast_parameters: Broadcast) -> None:
-    frozen = "This parameter is frozen, and forward uses it: send it too."
+    frozen = "This parameter is frozen, but forward uses it: send it too."
     _compare(broadcast_parameters, ["frozen.weight", "frozen.bias"], "frozen_forgotten", frozen)
     buffers = [name for name, _ in Block().named_buffers()]
     listed = (
@@ -147,4 +147,4 @@ def in_place(broadcast_parameters: Broadcast) -> None:
             "The model has new tensors or new memory, and an optimizer holds the old: write into the old memory.",
         )
     if not all(is_frozen for _, _, is_frozen in seen):
-        raise Wrong("wrong", "frozen.weight.requires_grad was False before the call and is True now; leave it.")
+        raise Wrong("wrong", "frozen.weight.requires_grad was False before the call and is True now; do not change it.")

@@ -21,7 +21,7 @@ _PLAN = ((3, 1),)
 _UNEQUAL, _EMPTY, _LARGE, _ALONE = (10, 100, 41), (10, 0, 6), (3001, 9, 0), (7,)
 _TROUBLES = {
     "no_loss": "return the loss as one number in a tensor.",
-    "not_finite": "the loss is no finite number. A rank may have 0 targets.",
+    "not_finite": "the loss is not a finite number. A rank may have 0 targets.",
     "cut_off": "backward from this loss does not reach the model. Scale loss_sum itself, even where it is 0.",
 }
 

@@ -216,7 +216,7 @@ def losses_returned(train: Train) -> None:
                 )
 
 
-@case("ranks that start from different weights end with equal ones, and what is frozen or skipped stays rank 0's")
+@case("ranks that start from different weights end with equal ones, and frozen or skipped weights stay those of rank 0")
 def equal_models(train: Train) -> None:
     for setting in _SETTINGS:
         seen = _seen(train, setting)
@@ -229,7 +229,7 @@ def equal_models(train: Train) -> None:
                     raise Wrong(
                         "own_start", f"{ends}. Training leaves it alone: give it rank 0's numbers at the start."
                     )
-                raise Wrong("wrong", f"{ends}. The ranks started equal and parted.")
+                raise Wrong("wrong", f"{ends}. The ranks started equal and then diverged.")
 
 
 @case("losses and weights are those of one process that takes the whole batches with plain SGD")

@@ -141,7 +141,7 @@ def one_set_of_messages(accumulate: Accumulate) -> None:
 def equals_one_process(accumulate: Accumulate) -> None:
     only_last = Mistake(
         "only_last",
-        "Only the last micro-batch is in it: the gradients before it were thrown away.",
+        "It contains only the last micro-batch: the earlier gradients were thrown away.",
         when=lambda got, place, number, _: any(
             close(got, factor * _gradients(number, _SIZE, slice(-1, None))[place]) for factor in (1, 1 / number)
         ),

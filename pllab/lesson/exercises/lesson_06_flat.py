@@ -139,7 +139,7 @@ def in_place(average_flat: AverageFlat) -> None:
         ),
         Mistake(
             "left_out",
-            "That is this rank's own gradient: it is not in the message, or never written back.",
+            "That is this rank's own gradient: it was not in the message, or never written back.",
             like=_gradient,
         ),
     ]
@@ -152,11 +152,11 @@ def in_place(average_flat: AverageFlat) -> None:
     _compare(average_flat, lambda one: one.has_gradient, [half], size=1)
 
 
-@case("float64 gradients keep their digits")
+@case("float64 gradients keep their precision")
 def keeps_digits(average_flat: AverageFlat) -> None:
     short = Mistake(
         "dtype_lost",
-        "That is nearly right: it travelled in a smaller type. Give each data type a flat tensor of its own.",
+        "That is nearly right: it travelled in a smaller type. Give each data type a separate flat tensor.",
         when=lambda got, one, rank: close(got, _mean(one, rank, _SIZE)),
     )
     _compare(average_flat, lambda one: one.has_gradient and one.dtype == torch.float64, [short], tolerance=1e-12)

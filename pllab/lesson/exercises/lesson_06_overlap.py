@@ -197,7 +197,9 @@ def _seen(install: Install, size: int = _SIZE) -> list[Seen]:
 def starts_in_backward(install: Install) -> None:
     for one in _seen(install):
         if not one.returns_function:
-            raise Wrong("wrong", "install(model) gave no function; right is a function without arguments, which waits.")
+            raise Wrong(
+                "wrong", "install(model) returned no function; right is a function without arguments, which waits."
+            )
         if not one.same_weights:
             raise Wrong(
                 "wrong",

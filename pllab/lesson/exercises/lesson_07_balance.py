@@ -93,7 +93,7 @@ _MISTAKES = (
     *(
         Mistake(
             "alike",
-            "You made the stages as alike as they can be; only the slowest one counts.",
+            "You made the stages as equal as possible; only the slowest one counts.",
             when=lambda cut, costs, num_stages, measure=measure: _is_alike(cut, costs, num_stages, measure),
         )
         for measure in (lambda stages: sum(cost**2 for cost in stages), lambda stages: max(stages) - min(stages))
@@ -108,7 +108,7 @@ _MISTAKES = (
     ),
     Mistake(
         "whole_costs",
-        "You cut whole costs right, but these are not whole: is a cost or a limit rounded somewhere?",
+        "You cut whole-number costs correctly, but these are not whole: is a cost or a limit rounded somewhere?",
         when=lambda _cut, costs, _num_stages: any(cost != int(cost) for cost in costs),
     ),
     Mistake("equal_counts", "Equal numbers of layers are not equal costs.", when=_has_equal_counts),

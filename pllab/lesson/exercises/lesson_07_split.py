@@ -97,7 +97,7 @@ def _with_the_next(chain: str) -> Stages:
 _MISTAKES = (
     Mistake(
         "bare_wrapper",
-        "A WithDevice has a .device, also around a layer without parameters.",
+        "A WithDevice has a .device, even around a layer without parameters.",
         like=lambda chain: _right(re.sub("ReLU on cpu:.", "ReLU", chain)),
     ),
     Mistake(
@@ -138,7 +138,7 @@ def consecutive(split: Asked) -> None:
     _compare(split, _chain("0011"), _chain("0"), _chain("10"), _chain("0112"), _chain("0110", bare=(1, 2)))
 
 
-@case("a layer without a device of its own stays with the layer before it")
+@case("a layer without a device stays with the layer before it")
 def silent(split: Asked) -> None:
     every_kind = ("Tanh", "Flatten", "Identity", "Doubled", "ReLU")
     _compare(split, _chain("0-1--"), _chain("0-----1", silent=every_kind), _chain("1-0"), _chain("1-"))

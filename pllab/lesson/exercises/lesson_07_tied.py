@@ -105,7 +105,7 @@ def missing(tie: Asked) -> None:
     _compare(tie, _NOT_BOTH, hint_id="ignores_missing")
 
 
-@case("each copy has a gradient tensor of its own")
+@case("each copy has a separate gradient tensor")
 def two_tensors(tie: Asked) -> None:
     """One tensor for both would be added to twice by the next backward."""
     for question in (_BOTH, *_NOT_BOTH):
@@ -115,7 +115,7 @@ def two_tensors(tie: Asked) -> None:
             raise Wrong("one_tensor", f"{told}: what is added to one is added to the other. Give each its own.")
 
 
-@case("gradients in float64 and bfloat16 keep their type and their digits")
+@case("gradients in float64 and bfloat16 keep their type and their precision")
 def other_types(tie: Asked) -> None:
     _compare(tie, _OTHER_TYPES, hint_id="lost_digits")
 

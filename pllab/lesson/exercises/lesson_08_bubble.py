@@ -33,7 +33,7 @@ def _share_of_busy(m: int, p: int) -> Fraction:
 _CHANCE = Random(8)
 _SHAPES = [(8, 4), (4, 8), (5, 3), (3, 3), (1, 4), (12, 2), (64, 8), (1000, 2)]
 _SHAPES += [(_CHANCE.randrange(1, 300), _CHANCE.randrange(2, 70)) for _ in range(6)]
-_TURNED = "The two numbers are the wrong way round: the fraction comes first."
+_TURNED = "The two numbers are in the wrong order: the fraction comes first."
 _EXTRA_STAGE = "A stage is idle in p - 1 ticks, not in p: the first stage starts at once."
 _THERE_AND_BACK = "Forward and backward double the idle time, and they double the work as well."
 
@@ -45,7 +45,7 @@ def _mistakes(right: Callable[[int, int], Fraction], other: Callable[[int, int],
     return [
         Mistake("turned_round", _TURNED, like=other),
         Mistake("percent", "That is in per cent; leave out the 100.", like=lambda m, p: 100 * right(m, p)),
-        Mistake("whole_part", "// cuts to a whole number, and / divides.", like=lambda m, p: right(m, p) // 1),
+        Mistake("whole_part", "// rounds down to a whole number; / divides.", like=lambda m, p: right(m, p) // 1),
         *(
             Mistake("rounded", "Do not round.", like=lambda m, p, digits=digits: round(float(right(m, p)), digits))
             for digits in (1, 2, 3, 4)

@@ -52,8 +52,8 @@ def _ticks(clock_cycles: ClockCycles, m: int, p: int) -> Ticks:
             if isinstance(came, list) and came != later:
                 raise Wrong(
                     "one_list",
-                    f"{asked} tick {number} was {came}, and when the clock had gone on, the same list was {later}. "
-                    "Begin each tick with a list of its own; a caller may keep the ticks.",
+                    f"{asked} tick {number} was {came}, but after the next ticks the same list was {later}. "
+                    "Make a new list for each tick; a caller may keep the ticks.",
                 )
     return ticks
 
@@ -132,7 +132,7 @@ _EDGES = {"fewer micro-batches than stages": _FEW, "one stage": _ONE_STAGE}
 CASES = (
     *(Case(claim, partial(_judge, _SHAPES, [rule]), _ENDLESS) for claim, rule in _RULES.items()),
     *(
-        Case(f"all of it holds for {edge}", partial(_judge, shapes, [*_RULES.values()]), _ENDLESS)
+        Case(f"all of this holds for {edge}", partial(_judge, shapes, [*_RULES.values()]), _ENDLESS)
         for edge, shapes in _EDGES.items()
     ),
 )

@@ -137,7 +137,7 @@ def fail_and_go_on(call: Callable[[], Any], is_over: threading.Event, workers: W
     if left := _left_behind(workers):
         return Failed(ended, left)
     ended_next, result = _how_it_ended(call)
-    return Failed(ended, "" if ended_next == RETURNED else f"the next call {ended_next}; begin afresh", result)
+    return Failed(ended, "" if ended_next == RETURNED else f"the next call {ended_next}; start it afresh", result)
 
 
 def _how_it_ended(call: Callable[[], Any]) -> tuple[str, Any]:

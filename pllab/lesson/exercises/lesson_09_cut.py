@@ -59,7 +59,7 @@ def gradients(cut_step: Asked) -> None:
                 f"{without[0]} has no gradient: call backward of the loss, which leaves gradients in the weights of "
                 "the second stage.",
             )
-        asked = {"none": "For 5 rows", "dropout": "With dropout", "double": "With numbers of float64"}[change]
+        asked = {"none": "For 5 rows", "dropout": "With dropout", "double": "With float64 numbers"}[change]
         judge_gradients(asked, ran.gradients, _gradients(first, second))
         judge_loss(asked, ran.loss, loss.item())
 

@@ -39,7 +39,7 @@ def outputs(forward: Asked) -> None:
         if not gradients or any(gradient is None for gradient in gradients.values()):
             raise Wrong(
                 "no_gradient",
-                f"{asked} the output is right, and gradients do not reach all weights and the input: somewhere on the "
+                f"{asked} the output is right, but gradients do not reach all weights and the input: somewhere on the "
                 "way a tensor was detached, or made under no_grad.",
             )
         judge_gradients(asked, gradients, _gradients(right, model, x))

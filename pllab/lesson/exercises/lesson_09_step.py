@@ -221,7 +221,7 @@ def ran_together(pipe_step: PipeStep, meeting_s: float) -> tuple[list[str], set[
         return [note.kind for note in step.ran().notes], alone
 
 
-@case("gradients come out right where a worker's grad mode was left off", on_hang=LOST)
+@case("gradients are right even if a worker's grad mode was left off", on_hang=LOST)
 def grad_mode(pipe_step: Asked) -> None:
     setup = Setup(*_SHAPES[0])  # which came out right with grad mode on
     try:
@@ -243,7 +243,7 @@ def shared_weight(pipe_step: Asked) -> None:
     _judge_values(asked, setup, pipe_step.inside(ran_step, setup))
 
 
-@case("an exception of a worker, also in backward, reaches the caller; the next step is right again", on_hang=LOST)
+@case("an exception in a worker, in backward too, reaches the caller; the next step is right again", on_hang=LOST)
 def exceptions(pipe_step: Asked) -> None:
     """One of these answers is the first of its cycle that is taken."""
     setup = Setup(6, 2, 2)
@@ -251,7 +251,7 @@ def exceptions(pipe_step: Asked) -> None:
         for stage in (0, 1):
             failed: bench.Failed = pipe_step.inside(failed_and_gone_on, setup, kind, stage)
             bench.judge_failed(f"{name} of stage {stage}", failed)
-            with retold("stale_result", "Begin every step afresh."):
+            with retold("stale_result", "Start every step afresh."):
                 _judge_values("After a step in which a stage raised,", setup, failed.next)
 
 

@@ -176,7 +176,7 @@ def same_output(checkpointed: Asked) -> None:
     _compare(mine.outputs, right.outputs, "dropout", "other_output")
 
 
-@case("after the forward nothing is kept but the input")
+@case("after the forward only the input is kept")
 def keeps_little(checkpointed: Asked) -> None:
     checkpointed.inside(look_at_memory)
 
@@ -216,7 +216,7 @@ def same_gradients(checkpointed: Asked) -> None:
         _judge_gradients(checkpointed, f"{count} without dropout")
 
 
-@case("parameters learn even where the input needs no gradient")
+@case("parameters learn even if the input needs no gradient")
 def first_stage(checkpointed: Asked) -> None:
     _judge_gradients(checkpointed, "an input that needs no gradient")
 
@@ -226,17 +226,17 @@ def tokens_and_frozen(checkpointed: Asked) -> None:
     _judge_gradients(checkpointed, "token numbers", "token numbers, a frozen weight and an unused one")
 
 
-@case("with dropout they are the same too")
+@case("with dropout the gradients are the same too")
 def same_masks(checkpointed: Asked) -> None:
     mine, right = _ask(checkpointed, "dropout")
-    other_masks = "The second forward drops other numbers than the first: run it from the same state of the generator."
+    other_masks = "The second forward drops different numbers: run it from the generator state of the first."
     _compare(mine.gradients, right.gradients, "dropout", "generator_not_restored", other_masks)
 
 
 @case("the same for several stages and micro-batches, with the backwards in any order")
 def several(checkpointed: Asked) -> None:
     put_back = "After your first forward the generator must go on; put it back after the second only."
-    other_state = "Every call needs the state of its own beginning; other calls move the generator in between."
+    other_state = "Every call needs the state from its own start; other calls move the generator in between."
     for where in (
         "dropout, 2 stages and backwards in the order 2, 1, 0",
         "dropout and backwards in the order 0, 1",
@@ -247,7 +247,7 @@ def several(checkpointed: Asked) -> None:
         _compare(mine.gradients, right.gradients, where, "state_of_another", other_state)
 
 
-@case("the forward runs exactly twice, and the generator goes on as if it ran once")
+@case("the forward runs exactly twice, and the generator continues as if it had run once")
 def leaves_no_trace(checkpointed: Asked) -> None:
     for where in ("dropout", "dropout and backwards in the order 3, 2, 1, 0"):
         mine, right = _ask(checkpointed, where)

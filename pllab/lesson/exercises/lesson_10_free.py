@@ -37,7 +37,7 @@ _ROW_OF: dict[str, Row] = {
     "the last of four stages under 1F1B": one_f_one_b(4, 7).rows[3],
     "a stage under GPipe": gpipe(4, 5).rows[2],
     "a row that goes back from the last micro-batch to the first": _written("F0 F1 F2 F3 B3 B2 B1 B0"),
-    "a row drawn at random": _written("F0 B0 F6 F3 F4 F8 B4 F1 B8 F7 F2 B7 F5 B1 B2 B6 B5 B3"),
+    "a random row": _written("F0 B0 F6 F3 F4 F8 B4 F1 B8 F7 F2 B7 F5 B1 B2 B6 B5 B3"),
     "a row that begins again when all are back": _written("F0 F1 B1 B0 F2 B2 F3 B3"),
     "a single micro-batch": gpipe(1, 1).rows[0],
 }
@@ -216,7 +216,7 @@ def no_graph(run_row: Asked) -> None:
         lambda _: (2, 0),
         Mistake(
             "loss_kept",
-            "Whatever holds an output or a loss, a sum too, holds its graph: keep the plain number instead.",
+            "Anything that holds an output or a loss, even a sum, holds its graph: keep the plain number instead.",
         ),
         read=lambda ran, _: (ran.most_left, len(ran.left)),
         same=lambda mine, most: mine[0] <= most[0] and mine[1] <= most[1],

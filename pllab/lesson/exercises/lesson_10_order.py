@@ -45,7 +45,7 @@ _HOLDS_TOO_MANY = (
     ),
     Mistake(
         "one_too_many",
-        "Each stage could go back one forward sooner; the first turn begins with a forward of its own.",
+        "Each stage could start its backwards one forward sooner; the first turn begins with a forward of its own.",
         when=lambda held, p, m: held == [min(m, p - stage + 1) for stage in range(p)],
     ),
     Mistake(
@@ -83,7 +83,7 @@ def _goes_back_in_another_order(schedule: Schedule, *_: int) -> bool:
 
 
 def _judge_time(one_f_one_b: OneFOneB, shapes: Shapes) -> None:
-    other_order = "A stage goes back in another order than forward, so a micro-batch waits while its gradient is there."
+    other_order = "A stage's backwards have another order than its forwards, so a micro-batch waits needlessly."
     compare(
         one_f_one_b,
         shapes,
@@ -107,7 +107,7 @@ def complete(one_f_one_b: OneFOneB) -> None:
     _judge_actions(one_f_one_b, _SHAPES)
 
 
-@case("the rows can run: nobody waits in a circle")
+@case("the rows can run: no stages wait for each other in a circle")
 def can_run(one_f_one_b: OneFOneB) -> None:
     _judge_order(one_f_one_b, _SHAPES)
 
@@ -122,11 +122,11 @@ def as_quick(one_f_one_b: OneFOneB) -> None:
     _judge_time(one_f_one_b, _SHAPES)
 
 
-@case("all of it holds for fewer micro-batches than stages")
+@case("all of this holds for fewer micro-batches than stages")
 def fewer_than_stages(one_f_one_b: OneFOneB) -> None:
     _judge_all(one_f_one_b, [(4, 2), (5, 1), (8, 3), (3, 2), (9, 8)])
 
 
-@case("all of it holds for one stage")
+@case("all of this holds for one stage")
 def one_stage(one_f_one_b: OneFOneB) -> None:
     _judge_all(one_f_one_b, [(1, 3), (1, 1), (1, 12)])

@@ -237,7 +237,7 @@ def in_any_order(halves: Asked) -> None:
         lambda number: seen[number][0],
         questions,
         lambda number: chains[number].dw,
-        [Mistake("adds_up", "That adds up the micro-batches so far; return those of this one.", like=added_up)],
+        [Mistake("adds_up", "That adds up the micro-batches so far; return the gradients of this one.", like=added_up)],
         asked="the second half of micro-batch {}, after the first halves of all,",
         hint_id="mixed_up",
     )

@@ -68,7 +68,7 @@ def short(late: Late) -> None:
             told = f"{_words(p, m)}, F {forward:g}, I {half:g} and W {weight:g} your rows take {mine:g} (simulated)"
             told += f"; right is {right:g} at most."
             if not any(max(_delays(row)) for row in schedule.rows):
-                raise Wrong("weights_at_once", f"{told} Each W follows its I at once, so other ranks wait for it too.")
+                raise Wrong("weights_at_once", f"{told} Each W follows its I at once, so other ranks wait for W too.")
             _judge_end(schedule, told)
             raise Wrong("too_long", told)
 
@@ -82,7 +82,7 @@ def _judge_end(schedule: Schedule, told: str) -> None:
     if max(_delays(schedule.rows[0])) > max(_delays(schedule.rows[-1])):
         raise Wrong(
             "wrong_end",
-            f"{told} Your first rank puts off its W's the longest; it is the last rank's I's that everybody waits for.",
+            f"{told} Your first rank postpones its W's the longest, but all ranks wait for the I's of the last rank.",
         )
 
 

@@ -35,7 +35,7 @@ def _one_block(rank: int, size: int, heads: int, head_dim: int) -> list[int]:
 _MISTAKES = [
     Mistake(
         "one_block",
-        "One block of [q|k|v] has queries of many heads and none of their keys: share q, k and v out one by one.",
+        "One block of [q|k|v] has queries of many heads and none of their keys: divide q, k and v one by one.",
         like=_one_block,
     ),
     Mistake(
@@ -55,7 +55,7 @@ def _columns(answer: Any, *_: int) -> list[int]:
     try:
         return list(map(operator.index, answer.tolist() if isinstance(answer, torch.Tensor) else answer))
     except (TypeError, ValueError):
-        raise Wrong("no_columns", f"Return the numbers of the columns, and not {answer!r}.") from None
+        raise Wrong("no_columns", f"Return the numbers of the columns, not {answer!r}.") from None
 
 
 @case("every rank has the columns of its heads: queries, keys, values")

@@ -62,7 +62,7 @@ def stable(vocab_loss: VocabLoss) -> None:
 
 @case("the gradient of a rank's logits is its slice of the whole gradient")
 def gradients_equal(vocab_loss: VocabLoss) -> None:
-    times = "Behind a sum over the ranks all have the same gradient, and it is passed back as it is: you summed it."
+    times = "After a sum over the ranks all ranks have the same gradient; pass it back unchanged: you summed it."
 
     def right(kind: str, size: int, rank: int) -> torch.Tensor:
         return _slice(_whole(kind)[1], size, rank)

@@ -61,7 +61,7 @@ def gradient_of_x(split_mlp: SplitMlp) -> None:
 
 @case("each rank learns its own share of A, a and B, and all shares together are the plain gradients")
 def shares(split_mlp: SplitMlp) -> None:
-    nothing_saved = "Where a rank computes with all hidden features, nothing is saved."
+    nothing_saved = "If a rank computes with all hidden features, nothing is saved."
     compare(
         lambda name, size, rank: _num_features(_tensors(split_mlp, size)[rank][name], name),
         [(name, *place) for name in _SPLIT for place in RANKS],

@@ -152,17 +152,17 @@ def _of_the_other(what: str, name: str, *where: Any) -> torch.Tensor:
     return _right(what, "g" if name == "f" else "f", *where)
 
 
-_OWN = "That is this rank's own gradient. Each rank sees one term of it; f adds them up on the way back."
-_TOO = "g sums on the way back too. Behind g every rank has the same whole gradient, and passes it on as it is."
+_OWN = "That is this rank's own gradient. Each rank sees one term of it; f adds them up in backward."
+_TOO = "g sums in backward too. After g every rank has the same whole gradient, and passes it on unchanged."
 _SWAPPED = {
-    ("f", _VALUE): Mistake("f_sums", "f changes nothing on the way forward, and sums on the way back.", _of_the_other),
+    ("f", _VALUE): Mistake("f_sums", "f changes nothing in forward, and sums in backward.", _of_the_other),
     ("f", _GRADIENT): Mistake("backward_missing", _OWN, _of_the_other),
     ("g", _VALUE): Mistake("g_sums_nothing", "That is this rank's own x; g adds up those of all ranks.", _of_the_other),
     ("g", _GRADIENT): Mistake("both_ways", _TOO, _of_the_other),
 }
 _MEAN = Mistake(
     "mean",
-    "That is divided by the number of ranks; terms are added up, and never divided.",
+    "That is divided by the number of ranks; terms are added up, never divided.",
     like=lambda what, name, form, size, rank: _right(what, name, form, size, rank) / size,
 )
 

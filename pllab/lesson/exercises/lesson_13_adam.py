@@ -51,7 +51,7 @@ def small_state(sharded_adam: ShardedAdam) -> None:
             raise Wrong(
                 "whole_state",
                 f"In a world of {size}, a rank has {max(held)} numbers in state for a model of {numel}. Two moments "
-                f"for each of its own {own} numbers are {2 * own}: the moments of the others are theirs to keep.",
+                f"for each of its own {own} numbers are {2 * own}: the other ranks keep the other moments.",
             )
 
 
@@ -129,9 +129,9 @@ def _attempts(sharded_adam: ShardedAdam, size: int, name: str) -> list[Attempt]:
     return seen_in_call(step_all, sharded_adam, UP_TO_3, size, name)
 
 
-_FORGOTTEN = "The first step is right: Adam needs the moments of the steps before, and the number of steps."
+_FORGOTTEN = "Only the first step is right: Adam needs the moments of earlier steps, and the number of steps."
 _STILL = (
-    "Where flat is wrong it still has its first numbers: either no rank steps them (the last ones are lost if n is "
+    "Where flat is wrong it still has its first numbers: either no rank updates them (the last ones are lost if n is "
     "divided by w without rounding up), or they are not gathered."
 )
 

@@ -55,7 +55,7 @@ def gaps(shard_of_gradients: ShardOf) -> None:
     _judge_parts(shard_of_gradients, _GAPS)
 
 
-@case("nothing else is left: every grad is None, and the part has memory of its own")
+@case("nothing else is left: every grad is None, and the part is in new memory")
 def nothing_else(shard_of_gradients: ShardOf) -> None:
     for size, rank in RANKS:
         for name in _SHAPES:
@@ -68,7 +68,7 @@ def nothing_else(shard_of_gradients: ShardOf) -> None:
             if behind > most:
                 raise Wrong(
                     "whole_kept",
-                    f"{where} returned a view: {most} bytes keep {behind} alive. Give the part memory of its own.",
+                    f"{where} returned a view: {most} bytes keep {behind} alive. Put the part into new memory.",
                 )
 
 

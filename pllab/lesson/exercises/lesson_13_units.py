@@ -123,7 +123,7 @@ def few_whole(train_units: TrainUnits) -> None:
             )
 
 
-@case("gradients do not wait whole: a unit's are reduced before the backward is two units further")
+@case("gradients are not held whole: a unit's are reduced before the backward is two units further")
 def reduced_early(train_units: TrainUnits) -> None:
     for size, rank in RANKS:
         _, _, log, behind = _seen(train_units, size)[rank].value
@@ -131,14 +131,14 @@ def reduced_early(train_units: TrainUnits) -> None:
         if log.is_late and log.gathers <= 2 * _NUM_UNITS:  # who gathers more often is told so, by its bytes
             raise Wrong(
                 "late_reduction",
-                f"{where} the gradients of three units or more waited whole: reduce each as soon as you have it.",
+                f"{where} the gradients of three or more units were whole at once: reduce each as soon as you have it.",
             )
         for number, held in enumerate(behind):
             most = BYTES * part_size(Unit(number).numel, size)
             if held > most:
                 raise Wrong(
                     "whole_gradient_kept",
-                    f"{where} part {number} is a view: {most} bytes keep {held} alive. Give it memory of its own.",
+                    f"{where} part {number} is a view: {most} bytes keep {held} alive. Put it into new memory.",
                 )
 
 

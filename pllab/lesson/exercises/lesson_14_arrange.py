@@ -71,7 +71,7 @@ _GROUP_MISTAKES = [
     Mistake("planes", "Yours share their coordinate along the axis; the others must be equal.", like=_planes),
     Mistake("neighbours", "Only along the last axis are the ranks of a group neighbours.", like=_neighbours),
     Mistake("unordered", "Within a group the ranks come in the order of their coordinate.", when=_in_another_order),
-    Mistake("no_partition", "Together the groups along an axis have each rank once.", when=_is_no_partition),
+    Mistake("no_partition", "Together the groups along an axis contain each rank once.", when=_is_no_partition),
 ]
 
 

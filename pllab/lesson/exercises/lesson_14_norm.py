@@ -102,14 +102,14 @@ def _whole_stage(sizes: dict[str, int], _: tuple[str, ...], stages: int) -> int:
     return sizes["dp"] * sizes["tp"] * stages
 
 
-_REPLICAS = "Ranks that do not split a gradient have the same numbers, which count once."
+_REPLICAS = "Ranks that do not split a gradient have the same numbers; count those once."
 _SPLIT = "Ranks that split a gradient have different numbers: do not divide by them."
 _OWN = "Those are only each rank's own gradients."
 _ADDED = "Add squares, not norms, and take one root at the end."
 _MISTAKES = [
     Mistake("own_alone", _OWN, like=lambda model: list(map(math.sqrt, model.squares(_one)))),
     Mistake("replicas_counted", _REPLICAS, like=partial(_norms, copies=_one)),
-    Mistake("tied_twice", "What two stages share counts once.", like=partial(_norms, copies=_replicas)),
+    Mistake("tied_twice", "Count a weight that two stages share once.", like=partial(_norms, copies=_replicas)),
     Mistake("split_divided", _SPLIT, like=partial(_norms, copies=_whole_stage)),
     Mistake(
         "norms_added", _ADDED, like=partial(_norms, copies=_all, total=lambda squares: sum(map(math.sqrt, squares)))
@@ -137,8 +137,8 @@ def _on_all_ranks(
             return [value for _, value in runs], sums
         if len(sent) < len(runs):
             quiet = next(rank for rank, (tensor, _) in enumerate(runs) if tensor is None)
-            told = f"Rank {quiet} returned without joining message {len(sums)}; the others would wait for ever."
-            raise Wrong("not_all_join", f"{told} Every rank makes the call, also one that has nothing to add.")
+            told = f"Rank {quiet} returned without joining message {len(sums)}; the others would wait forever."
+            raise Wrong("not_all_join", f"{told} Every rank makes the call, even one that has nothing to add.")
         if len({(tensor.shape, tensor.dtype) for tensor in sent}) > 1:
             raise Wrong("form", "The ranks send tensors of different shapes or types in one all_reduce.")
         sums.append(torch.stack(sent).sum(0))
@@ -192,7 +192,7 @@ def split_only(norm: Norm) -> None:
     _judge(norm, *(_model(pp, 1, 1, ()) for pp in (1, 2, 3)), _model(2, 1, 2, ("tp",)))
 
 
-@case("what dp or tp ranks have alike counts once, and what they share out counts in full")
+@case("numbers that dp or tp ranks have in common count once, and numbers that they split count in full")
 def replicas(norm: Norm) -> None:
     small = [_model(1, 2, 1, ()), _model(1, 1, 2, ("tp",)), _model(1, 1, 2, (), ("tp",))]
     _judge(norm, *small, _model(2, 3, 2, (), ("tp",), ("tp",)), _model(2, 2, 2, (), ("tp",), ("dp",), ("dp", "tp")))

@@ -169,7 +169,7 @@ def _judge(plan: Plan, rooms: Iterable[tuple[_Task, float]]) -> None:
     )
 
 
-@case("with room for all, an allowed layout with a step at most 10 % longer than the best one (simulated)")
+@case("with room for all, an allowed layout whose step is at most 10 % longer than the best one (simulated)")
 def fast(plan: Plan) -> None:
     _judge(plan, ((task, _FOR_ALL) for task in _tasks()))
 

@@ -46,7 +46,7 @@ def right_sums(finish: Finish) -> None:
     _judge(finish, [_APART])
 
 
-@case("the same where the tied weight lies in two shares, or at the same place in both stages")
+@case("the same if the tied weight lies in two shares, or at the same place in both stages")
 def other_places(finish: Finish) -> None:
     _judge(finish, [_ACROSS, _ALIKE])
 
@@ -132,14 +132,14 @@ def _whole(_: tuple[slice, slice], buffers: torch.Tensor) -> torch.Tensor:
 
 _DP_FIRST = (
     "You reduce over dp first. After it a rank has the sum only in its own share, and its own gradients elsewhere. "
-    "The other end owns another share, so a finished sum is added to what is not summed yet."
+    "The other end owns another share, so a finished sum is added to numbers not summed yet."
 )
 _TWICE = (
     "The tied gradient is twice as large: it is summed twice, over the ends or over dp. The reduce-scatter of the "
     "buffer is its one sum over dp."
 )
 _TWO_GRADIENTS = "The two copies of the tied weight end with different gradients and take different steps."
-_NOT_OVER_DP = "The tied weight is summed over the ends, and no sum over dp has come into the share."
+_NOT_OVER_DP = "The tied weight is summed over the ends, but the share contains no sum over dp."
 _OTHERS_TOO = "You sum the whole buffer over the ends; their other weights are not the same."
 _MISTAKES = [
     Mistake("nothing_done", "Nothing has changed there: write the sums into the buffer itself.", like=_after),

@@ -14,14 +14,14 @@ from pllab.lesson.mistakes import Mistake
 
 DiagnoseVisit = Callable[[list[Record]], Any]
 _WHY = {
-    SKIPPED: "That rank made the call after the missing one, and not the missing one after it.",
+    SKIPPED: "That rank made the call after the missing one, and did not make the missing one later.",
     SWAPPED: "That rank made the two calls in the other order.",
     SHAPE: "The call of that rank has the right name and another shape.",
-    UNEVEN: "That rank made a call that is in no step: it has left the loop.",
-    STRAGGLER: "Nobody is stuck; to that call, as the first of all, one rank came 0.2 s or more after all others.",
-    NAN: "Nobody is stuck; that rank put in the first NaN, and the sums carry it to all ranks.",
+    UNEVEN: "That rank made a call that belongs to no step: it has left the loop.",
+    STRAGGLER: "No rank is stuck; that call is the first to which one rank came 0.2 s or more after all others.",
+    NAN: "No rank is stuck; that rank put in the first NaN, and the sums carry it to all ranks.",
     SWALLOWED: "That rank made no wrong call; its record has an exception that it caught.",
-    SENDS: "Two ranks stand in a send to each other, and that one received first in the steps before.",
+    SENDS: "Two ranks wait in a send to each other, and that one received first in earlier steps.",
 }
 
 
@@ -51,7 +51,7 @@ def _ended_by_gloo(records: list[Record], truth: Truth) -> list[Record]:
     ]
 
 
-@case("ranks that part: skipped, swapped, another shape, or out of the loop")
+@case("ranks that diverge: skipped, swapped, another shape, or out of the loop")
 def parted(diagnose_visit: DiagnoseVisit) -> None:
     for ward in (SKIPPED, SWAPPED, SHAPE, UNEVEN):
         _judge(diagnose_visit, ward)
@@ -63,12 +63,12 @@ def in_sends(diagnose_visit: DiagnoseVisit) -> None:
     _judge(diagnose_visit, SENDS)
 
 
-@case("an exception that nobody heard of")
+@case("an exception that nobody saw")
 def swallowed(diagnose_visit: DiagnoseVisit) -> None:
     _judge(diagnose_visit, SWALLOWED)
 
 
-@case("nobody is stuck: a NaN, or a straggler")
+@case("no rank is stuck: a NaN, or a straggler")
 def not_stuck(diagnose_visit: DiagnoseVisit) -> None:
     _judge(diagnose_visit, NAN)
     _judge(diagnose_visit, STRAGGLER)

@@ -18,7 +18,7 @@ _MISTAKES = [
     Mistake("reversed", "The rank comes first, then the number of the call.", like=lambda _, right: right[::-1]),
     Mistake(
         "wrong_rank",
-        "The number is right. The rank is that of the record, whatever its place, whose call nobody else made.",
+        "The number is right. The rank is `record.rank` of the record whose call no other rank made.",
         when=lambda found, _, right: found[1] == right[1],
     ),
 ]
@@ -32,7 +32,7 @@ def _parted(*wards: str) -> Iterator[tuple[list[Record], RankAndNumber]]:
     return ((records, (truth.rank, truth.call)) for ward in wards for records, truth in of_ward(ward))
 
 
-@case("it names the rank and the first call that nobody else made")
+@case("it names the rank and the first call that no other rank made")
 def other_calls(first_difference: FirstDifference) -> None:
     """A skipped and two swapped collectives: from the fault on, nearly every call differs."""
     stopped = healthy(4, 9)
@@ -49,7 +49,7 @@ def other_shapes(first_difference: FirstDifference) -> None:
     _judge(first_difference, questions, hint_id="shape_unseen")
 
 
-@case("None where all calls that were made are the same")
+@case("None if all calls that were made are the same")
 def no_difference(first_difference: FirstDifference) -> None:
     """A rank that made fewer calls has parted from nobody, and nor has one in the middle of the same call."""
     one, two, three = healthy(3, 9)
@@ -76,7 +76,7 @@ def by_number(first_difference: FirstDifference) -> None:
     _judge(first_difference, [*cut, (late[::-1], (0, 8)), (lost, (1, 5))])
 
 
-@case("a send and its receive are no difference")
+@case("a send and its receive do not count as a difference")
 def not_messages(first_difference: FirstDifference) -> None:
     """One rank sends where the other receives, as it should be."""
     _judge(first_difference, [(records, None) for records, _ in of_ward(SENDS)], hint_id="blames_messages")

@@ -15,7 +15,7 @@ WhoWaits = Callable[[list[Record]], Any]
 _MISTAKES = [
     Mistake(
         "rank_missing",
-        "A rank that waits for nobody needs an entry too, an empty set.",
+        "A rank that waits for no other needs an entry too, an empty set.",
         when=lambda found, _, right: found == {rank: others for rank, others in right.items() if others},
     ),
     Mistake(
@@ -40,14 +40,14 @@ def _of_wards(*wards: str, num_seeds: int = 8) -> list[list[Record]]:
     return [records for ward in wards for records, _ in of_ward(ward, num_seeds)]
 
 
-@case("a rank that waits for nobody has an empty set")
+@case("a rank that waits for no other has an empty set")
 def nobody(who_waits: WhoWaits) -> None:
     """All is finished, or nothing was called."""
     idle = [replace(one, calls=()) for one in healthy(2, 1)]
     _judge(who_waits, [healthy(3, 8, finished=8), idle, *_of_wards(STRAGGLER, NAN, num_seeds=4)])
 
 
-@case("a collective waits for ranks that have not come to it")
+@case("a collective waits for ranks that have not reached it")
 def for_the_absent(who_waits: WhoWaits) -> None:
     """One rank, or two, never came to the call."""
     two = healthy(4, 7)
@@ -70,7 +70,7 @@ def for_the_other_end(who_waits: WhoWaits) -> None:
     _judge(who_waits, [*_of_wards(SENDS), three], "not_the_peer")
 
 
-@case("of several unfinished calls the first one counts")
+@case("if several calls are unfinished, the first one counts")
 def from_the_first(who_waits: WhoWaits) -> None:
     """Several calls are under way: the first unfinished one holds the rank up."""
     late = healthy(3, 8)
@@ -79,7 +79,7 @@ def from_the_first(who_waits: WhoWaits) -> None:
     _judge(who_waits, [*_of_wards(SWAPPED), late])
 
 
-@case("calls belong together by number, even where the oldest calls of some ranks are gone")
+@case("calls belong together by number, even if the oldest calls of some ranks are gone")
 def by_number(who_waits: WhoWaits) -> None:
     many = _of_wards(SKIPPED, num_seeds=4)
     _judge(who_waits, [[replace(one, calls=one.calls[2 * at :]) for at, one in enumerate(each)] for each in many])

@@ -34,7 +34,7 @@ def _right_winner(seconds: Table, losses: Table) -> str | None:
 _judge = partial(compare, truth=_right_winner, asked="seconds {} and losses {}", show=repr)
 
 
-@case("who is faster than each of the others in every round wins, the baseline too")
+@case("the entrant that is faster than each other one in every round wins, even the baseline")
 def clear_winner(winner: Winner) -> None:
     orders = [["lane", "data", "pipe"], ["lane", "pipe", "data"], ["data", "lane", "pipe"], ["lane"]]
     _judge(
@@ -61,12 +61,12 @@ _UNFAIR = {
     "a smaller last loss": [6.9, 6.7, 6.2],
     "one too high, one too low": [7.0, 6.6, 6.4],
     "left out a step": [6.9, 6.7],
-    "took a step more": [6.9, 6.7, 6.4, 6.1],
+    "took one step more": [6.9, 6.7, 6.4, 6.1],
     "ended with nan": [6.9, 6.7, math.nan],
 }
 
 
-@case("an entrant whose losses differ does not count, and does not stand in the way either")
+@case("an entrant whose losses differ does not count, and does not block another")
 def unfair_entrants(winner: Winner) -> None:
     questions = [
         ({"lane": _CLEAR["lane"], name: times, **_CLEAR}, {"lane": _LOSSES, name: losses, **_FAIR})
@@ -104,11 +104,11 @@ def as_close_as_asked(winner: Winner) -> None:
     mistakes = [
         Mistake(
             "relative_gap",
-            "0.001 is a difference and not a share of the loss.",
+            "0.001 is a difference, not a share of the loss.",
             when=lambda _answer, _seconds, losses: losses["lane"] != _LEVELS[0],
         ),
-        Mistake("too_loose", "Each of the losses must lie within 0.001.", when=lambda answer, *_: answer == "other"),
-        Mistake("too_strict", "Each of the losses lies within 0.001.", when=lambda answer, *_: answer != "other"),
+        Mistake("too_loose", "Every loss must lie within 0.001.", when=lambda answer, *_: answer == "other"),
+        Mistake("too_strict", "Every loss lies within 0.001.", when=lambda answer, *_: answer != "other"),
     ]
     _judge(winner, questions, mistakes=mistakes)
 
@@ -119,7 +119,7 @@ def close_to_the_baseline(winner: Winner) -> None:
     _judge(winner, [({"lane": [3.0], "data": [2.0], "pipe": [1.0]}, {"lane": _LOSSES, **losses})])
 
 
-@case("races drawn at random")
+@case("random races")
 def races_by_chance(winner: Winner) -> None:
     """Two to five entrants, one to three rounds; a quarter of them learns something else."""
     chance = random.Random(1606)

@@ -13,7 +13,7 @@ from pllab.lesson.exercises.rows import read_action
 from pllab.schedule import Action, Schedule, interleaved, needs, one_f_one_b, problems, split_backwards, zb_h1, zbv
 
 FindCircle = Callable[[Schedule], Any]
-_ENDLESS = ("endless", "Your search never ends: note which actions it has been at, and stop when one comes again.")
+_ENDLESS = ("endless", "Your search never ends: note which actions it has visited, and stop when one comes again.")
 _CROSSED = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]], "crossed")
 
 
@@ -24,7 +24,7 @@ def two_ranks(find_circle: FindCircle) -> None:
     _judge(find_circle, [_CROSSED, Schedule(halves), Schedule(halves[::-1])])
 
 
-@case("an action that waits for one behind it in its own row", on_hang=_ENDLESS)
+@case("an action that waits for a later one in its own row", on_hang=_ENDLESS)
 def own_row(find_circle: FindCircle) -> None:
     _judge(find_circle, [Schedule.of([["0F0", "0W0", "0I0"], ["1F0", "1I0", "1W0"]])])
 
@@ -92,12 +92,12 @@ def _judge_circle(circle: list[Action], waits: dict[Action, set[Action]], told: 
     if off and all(one in waits[other] for one, other in pairs):
         raise Wrong("backwards", f"{told}; turn it round: every action waits for the one after it in the list.")
     if off and (free := [action for action in circle if action not in _stuck(waits)]):
-        raise Wrong("can_run", f"{told}, but {free[0]} can run: all that it waits for runs. Follow what never runs.")
+        raise Wrong("can_run", f"{told}, but {free[0]} can run: all it waits for runs. Follow actions that never run.")
     if off == pairs[-1:]:
         end = f"its end {circle[-1]} does not wait for its beginning {circle[0]}"
-        raise Wrong("not_closed", f"{told}, but {end}. The way into a circle is no part of it.")
+        raise Wrong("not_closed", f"{told}, but {end}. The way into a circle is not part of it.")
     if off:
-        why = "it neither needs its result nor stands behind it in a row"
+        why = "it neither needs its result nor comes after it in a row"
         raise Wrong("no_wait", f"{told}, but {off[0][0]} does not wait for {off[0][1]}: {why}.")
     if len(set(circle)) < len(circle):
         raise Wrong("wrong", f"{told}, which passes an action twice; end where one comes again.")

@@ -66,12 +66,12 @@ def par(golf: Golf) -> None:
             continue
         score = f"{at} your makespan is {timeline.makespan:g} (simulated); par is {_PAR[limit]:g}"
         if not schedule.is_split:
-            raise Wrong("whole_backwards", f"{score}. Nobody waits for a W: split the backwards, and put the W's off.")
+            raise Wrong("whole_backwards", f"{score}. No rank waits for a W: split the backwards and postpone the W's.")
         if early := _weight_in_the_way(schedule, limit, timeline.makespan):
             raise Wrong("weight_in_the_way", f"{score}. {early} comes too early: later in its row it delays nobody.")
         if limit > NUM_RANKS and max(peak_in_flight(schedule)) <= NUM_RANKS:
             told = f"{score}, and no rank holds more than {NUM_RANKS}"
-            raise Wrong("memory_unused", f"{told}. Run another forward where a rank waits for its first gradient.")
+            raise Wrong("memory_unused", f"{told}. Run another forward while a rank waits for its first gradient.")
         waits = [gap for gap in gaps(schedule, timeline) if gap.cause == "action"]
         for gap in waits:
             if ready := _weight_left(timeline, gap):

@@ -95,17 +95,17 @@ def right_memory(price: Price) -> None:
         "wrong_memory",
         Mistake(
             "input_lets_all_go",
-            "You let a whole micro-batch go at its I; W still needs half of it.",
+            "You release a whole micro-batch at its I; W still needs half of it.",
             like=lambda schedule: _peaks(schedule, Held(1.0)),
         ),
         Mistake(
             "only_weight_lets_go",
-            "You keep all of a micro-batch until its W; its I lets half of it go.",
+            "You keep all of a micro-batch until its W; its I releases half of it.",
             like=lambda schedule: _peaks(schedule, Held(0.0)),
         ),
         Mistake(
             "by_stage",
-            "A rank holds for all its stages at once: a micro-batch on two of them counts twice.",
+            "Count all stages of a rank: a micro-batch on two of them counts twice.",
             like=_fullest_stages,
         ),
         Mistake("divided_by_stages", "You divided by the stages of the rank.", like=_shares),
@@ -126,7 +126,7 @@ def right_messages(price: Price) -> None:
         ),
         Mistake(
             "row_for_rank",
-            "You took the stages as dealt out in turn; in a V they lie in another order: ask rank_of_stage.",
+            "You assumed that stages are dealt out in turn; in a V they are in another order: ask rank_of_stage.",
             like=lambda schedule: _messages(schedule, rank_of=lambda stage: stage % schedule.num_ranks),
         ),
         Mistake(

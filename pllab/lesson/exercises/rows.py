@@ -50,7 +50,7 @@ def read_action(item: Any, stage: int | None = None) -> Action:
         return Action(int(own), Kind(str(kind)), int(microbatch))
     except (TypeError, ValueError):
         example = "for example '2F0'" if stage is None else "for example 'F0' or '2F0'"
-        raise Wrong("no_action", f"Your function gave {item!r} for an action; write a text, {example}.") from None
+        raise Wrong("no_action", f"Your function gave {item!r} for an action; write a string, {example}.") from None
 
 
 def judge_actions(rows: Sequence[Sequence[Action]], right: Sequence[Sequence[Action]], asked: str) -> None:

@@ -30,7 +30,7 @@ class GreedyRules(NamedTuple):
 
 
 def all_rules(work: SearchProblem) -> Iterator[GreedyRules]:
-    """Every combination of five warm-ups, two limits for deferred weight gradients, two orders and two patiences.
+    """Every combination of five warm-ups, two limits for deferred weight gradients, two orders, patient or not.
 
     A warm-up is a multiple of the forwards that fit before the first gradient can arrive: 1 is 1F1B's, 2 is ZB-H2's.
     Weight gradients are deferred without limit, or as many as fit after the last I while the stages below run theirs.
@@ -59,7 +59,7 @@ def _weights_at_the_end(work: SearchProblem, stage: int) -> float:
 def play(work: SearchProblem, rules: GreedyRules) -> Rows:
     """The rows that result when every free rank follows the rules.
 
-    No rules deadlock: every micro-batch in flight comes back, and a rank with nothing else to do runs its W.
+    No set of rules deadlocks: every micro-batch in flight comes back, and a rank with nothing else to do runs its W.
     """
     ranks = [_RankState(work, rules, stage) for stage in range(work.num_stages)]
     ranks[0].inputs.extend([0.0] * work.num_microbatches)
@@ -95,7 +95,7 @@ def _deliver(
 
 
 class _RankState:
-    """The state of one rank during the game: its inputs, with times of arrival, and the actions it has run."""
+    """The state of one rank during the play: its inputs, with times of arrival, and the actions it has run."""
 
     def __init__(self, work: SearchProblem, rules: GreedyRules, stage: int) -> None:
         self.work, self.rules = work, rules

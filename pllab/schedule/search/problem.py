@@ -1,4 +1,4 @@
-"""What a search starts from: the costs of every stage, the memory of a rank, and lower bounds for every order.
+"""The input of a search: the costs of every stage, the memory of a rank, and lower bounds for every order.
 
 One stage per rank, every backward split. A search needs the same few costs again and again, so they are read once.
 Rows are letters, `FFIWIW`: the micro-batches of each kind go in order, so no numbers are needed.
@@ -118,7 +118,7 @@ class SearchProblem:
         The largest of three, over all stages:
 
             waits   work of the stage, plus the gap before its first I, plus the gap before its last I
-            memory  every micro-batch is held while it is away, and only so many are held at once
+            memory  every micro-batch is held while it is away, and only a limited number are held at once
             chain   first F up to the stage, all its F and I, last I down to stage 0 and the W there
 
         With equal costs and the memory of 1F1B, ZB-H1 reaches the first, so no schedule is shorter.

@@ -140,7 +140,7 @@ def timed(work: SearchProblem, rows: Rows) -> Order | None:
 
 
 def _judges(work: SearchProblem, most: float, makespan_first: bool) -> tuple[Judge, Key]:
-    """The key of an order, smaller is better, and its lower bound; `most` is the longest makespan allowed."""
+    """The key of an order (smaller is better) and its lower bound; `most` is the longest makespan allowed."""
     longest, makespan = work.floor_of_longest(), work.floor_of_makespan()
     if makespan_first:
         return lambda order: (order.makespan, order.longest), (makespan, longest)
