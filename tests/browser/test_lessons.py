@@ -4,7 +4,6 @@ They run in `make exhaustive`. In `make test` that their cells run is nbval's to
 JupyterLab is tested with a cell for each widget (test_jupyterlab.py).
 """
 
-import re
 from pathlib import Path
 
 import nbformat
