@@ -1,6 +1,6 @@
 """A collective is a value: rounds of transfers between ranks. What is checked is what is drawn, simulated and run.
 
-`pllab.simulate.simulate_transfers` gives it a clock, `pllab.show.RingPlayer` steps through it, and
+`pllab.simulate.simulate_transfers` gives it a clock, `pllab.show.draw_ring` draws it, and
 `pllab.comm.run_transfers` runs it with send and receive. Standard library only.
 """
 

@@ -5,7 +5,8 @@ figures.py            a picture and the sentence that says the same
 boxes.py              work and idle time on paper, boxes.js the same in the browser
 timeline_picture.py   a run as rows of boxes, and in words
 widget.py             what all widgets share
-pictures/  widgets/  player/  editor/  studio/
+pictures/             figures of one question each
+player/  editor/  studio/
 
 Importing this room is light: matplotlib and anywidget are imported when something is drawn.
 """
@@ -18,38 +19,36 @@ from pllab.show.timeline_picture import describe_timeline, draw_timeline
 
 if TYPE_CHECKING:
     from pllab.show.editor import ScheduleEditor
+    from pllab.show.pictures.fingerprint import draw_fingerprint
+    from pllab.show.pictures.index_map import draw_index_map
     from pllab.show.pictures.matrix_shards import draw_shards
     from pllab.show.pictures.memory_bars import draw_memory
     from pllab.show.pictures.message_sizes import draw_buckets
     from pllab.show.pictures.race_board import Race
     from pllab.show.pictures.rank_groups import draw_mesh
+    from pllab.show.pictures.ring import draw_ring
     from pllab.show.pictures.stage_cuts import draw_cut, draw_cuts
+    from pllab.show.pictures.ticks import draw_clock
     from pllab.show.player import TimelinePlayer
     from pllab.show.studio import BubbleStudio
-    from pllab.show.widgets import (
-        ClockPlayer,
-        GradientFingerprint,
-        IndexMap,
-        RingPlayer,
-    )
 
 __all__ = [
     "BubbleStudio",
-    "ClockPlayer",
     "Figure",
-    "GradientFingerprint",
-    "IndexMap",
     "Race",
-    "RingPlayer",
     "ScheduleEditor",
     "TimelinePlayer",
     "chart",
     "describe_timeline",
     "draw_buckets",
+    "draw_clock",
     "draw_cut",
     "draw_cuts",
+    "draw_fingerprint",
+    "draw_index_map",
     "draw_memory",
     "draw_mesh",
+    "draw_ring",
     "draw_shards",
     "draw_spread",
     "draw_timeline",
@@ -58,20 +57,24 @@ __all__ = [
 
 _ROOMS = {
     "BubbleStudio": "studio",
+    "Race": "pictures.race_board",
     "ScheduleEditor": "editor",
     "TimelinePlayer": "player",
-    "Race": "pictures.race_board",
+    "draw_buckets": "pictures.message_sizes",
+    "draw_clock": "pictures.ticks",
     "draw_cut": "pictures.stage_cuts",
     "draw_cuts": "pictures.stage_cuts",
-    "draw_buckets": "pictures.message_sizes",
-    "draw_shards": "pictures.matrix_shards",
-    "draw_mesh": "pictures.rank_groups",
+    "draw_fingerprint": "pictures.fingerprint",
+    "draw_index_map": "pictures.index_map",
     "draw_memory": "pictures.memory_bars",
+    "draw_mesh": "pictures.rank_groups",
+    "draw_ring": "pictures.ring",
+    "draw_shards": "pictures.matrix_shards",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import pictures and widgets when they are first asked for: a machine without anywidget can still draw."""
-    if name not in __all__:
+    if name not in _ROOMS:
         raise AttributeError(f"module 'pllab.show' has no attribute {name!r}")
-    return getattr(import_module(f"pllab.show.{_ROOMS.get(name, 'widgets')}"), name)
+    return getattr(import_module(f"pllab.show.{_ROOMS[name]}"), name)

@@ -33,43 +33,6 @@ widget = TimelinePlayer(simulate(gpipe(2, 3)))""",
         "[role=grid]",
         "ArrowRight",
     ),
-    "RingPlayer": Scene(
-        """
-from pllab.show import RingPlayer
-widget = RingPlayer([
-    {"messages": [("send", 1, 4), ("receive", 1, 4)], "held": [1, 11], "sent": [1]},
-    {"messages": [("send", 0, 4), ("receive", 0, 4)], "held": [10, 11], "sent": [10]},
-])""",
-        ".pl-ring",
-        ".pl-ring-picture",
-        "ArrowRight",
-    ),
-    "ClockPlayer": Scene(
-        """
-from pllab.show import ClockPlayer
-widget = ClockPlayer(lambda m, p: [[(t - j, j) for j in range(p) if 0 <= t - j < m] for t in range(m + p - 1)])""",
-        ".pl-clock",
-        "[role=grid]",
-        "ArrowRight",
-    ),
-    "IndexMap": Scene(
-        """
-from pllab.show import IndexMap
-def deal(world_size, epoch, remainder):
-    return [[list(range(rank, 11, world_size))] for rank in range(world_size)]
-widget = IndexMap(11, deal)""",
-        ".pl-index-map",
-        "input[type=range]",
-        "ArrowLeft",
-    ),
-    "GradientFingerprint": Scene(
-        """
-from pllab.show import GradientFingerprint
-widget = GradientFingerprint({"w": [1.0, 2.0], "b": [1.0]}, {"summed": {"w": [2.0, 4.0], "b": [3.0]}})""",
-        ".pl-fingerprint",
-        "[role=grid]",
-        "ArrowRight",
-    ),
     "ScheduleEditor": Scene(
         """
 from pllab.pipeline import run_emulated

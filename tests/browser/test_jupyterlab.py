@@ -43,14 +43,6 @@ def test_nobody_is_asked_about_news(lab, lab_server):
     expect(lab.get_by_text("notified about official Jupyter news")).to_have_count(0)
 
 
-def test_the_clock_asks_the_kernel_for_another_size(lab):
-    root = lab.locator(".pl-clock")
-    root.get_by_role("slider", name="Stages").focus()
-    lab.keyboard.press("ArrowRight")
-    expect(root.locator(".pl-title")).to_contain_text("8 micro-batches on 5 stages")
-    expect(root.get_by_role("row")).to_have_count(5)
-
-
 def test_the_editor_hears_from_its_kernel(lab):
     """Move by key, faster than the kernel answers; split; undo; drag; run. The notebook stays where it is."""
     root = lab.locator(".pl-editor")

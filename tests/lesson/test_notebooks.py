@@ -8,6 +8,8 @@ import pytest
 
 from pllab.lesson.exercise import exercises_of
 from pllab.lesson.publish import clean, problems, publish, read_problems
+from pllab.pipeline import clock_cycles
+from pllab.show import draw_clock
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -121,6 +123,13 @@ def test_every_question_has_a_folded_answer(path):
 def test_links_between_notebooks_lead_somewhere(path):
     for name in re.findall(r"\]\(([^):]+\.ipynb)\)", _markdown(path)):
         assert (path.parent / name).exists(), name
+
+
+def test_the_picture_beside_a_slider_is_saved_as_it_is_drawn():
+    """nbval skips the cell: it takes what a slider draws for an output of its own."""
+    [cell] = [cell for cell in _read(FOLDER / "08_clock_cycles.ipynb").cells if cell.id == "08-clock-player"]
+    [output] = cell.outputs
+    assert output.data["text/plain"] == draw_clock(clock_cycles, 5, 3).alt and "<img alt=" in output.data["text/html"]
 
 
 def _notebook(*cells, **metadata):

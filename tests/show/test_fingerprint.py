@@ -1,11 +1,8 @@
 """The fingerprint's arithmetic and its verdicts, without a browser."""
 
-import json
-
 import pytest
-import traitlets
 
-from pllab.show import GradientFingerprint
+from pllab.show import draw_fingerprint
 
 RIGHT = {"wte": [1.0, -2.0, 3.0], "w": [4.0, 5.0], "b": [0.5], "frozen": None}
 
@@ -20,9 +17,12 @@ def times(factor, *names):
 
 
 def shown(mine, num_ranks=2, reference=None):
-    """The text of every parameter and the verdict."""
-    [way] = GradientFingerprint(reference or RIGHT, {"mine": mine}, num_ranks=num_ranks).ways
-    return {cell["name"]: cell["text"] for cell in way["cells"]}, way["verdict"]
+    """What is drawn beside the name of every parameter, and the verdict."""
+    drawn = draw_fingerprint(reference or RIGHT, {"mine": mine}, num_ranks=num_ranks)
+    [axes] = drawn.canvas.axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    texts = [text.get_text() for text in axes.texts]
+    return dict(zip(names, texts, strict=True)), drawn.alt.partition("mine: ")[2]
 
 
 def test_right_gradients_are_all_one_and_none_stays_none():
@@ -62,8 +62,6 @@ def test_a_gradient_that_is_missing_or_invented_is_seen():
     ratios, verdict = shown({**times(1.0), "b": None, "frozen": [0.0]})
     assert (ratios["b"], ratios["frozen"]) == ("! none", "! extra")
     assert verdict.startswith("Only b, frozen differ (2 of 4)")
-    widget = GradientFingerprint(RIGHT, {"mine": {**times(1.0), "b": None}})
-    assert widget.ways[0]["cells"][2]["words"] == "b: the gradient is None, and one process has one"
 
 
 @pytest.mark.parametrize(
@@ -80,17 +78,20 @@ def test_zeros_and_nan_do_not_divide_by_zero(mine, right, text):
     assert shown({"w": mine}, reference={"w": right})[0] == {"w": text}
 
 
-def test_the_static_figure_says_every_verdict():
-    widget = GradientFingerprint(RIGHT, {"averaged": times(1.0), "summed": times(2.0)}, num_ranks=2)
-    alt = widget.static().alt
-    for way in widget.ways:
-        assert f"{way['name']}: {way['verdict']}" in alt
-    assert repr(widget.static()) == alt
+def test_one_parameter_is_not_all_1_gradients():
+    assert shown({"w": [1.0]}, reference={"w": [1.0]})[1] == "The one gradient equals that of one process."
 
 
-def test_traits_are_plain_json_and_without_the_gradients():
-    widget = GradientFingerprint({"w": [1.0] * 10_000}, {"mine": {"w": [2.0] * 10_000}})
-    assert len(json.dumps([widget.ways, widget.theme])) < 10_000
+def test_all_ways_stand_beside_each_other_and_the_sentence_has_every_verdict():
+    drawn = draw_fingerprint(RIGHT, {"averaged": times(1.0), "summed": times(2.0)}, title="ratio, engine: real")
+    [axes] = drawn.canvas.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["averaged", "summed"]
+    assert [text.get_text() for text in axes.texts] == ["1", "1", "1", "none", "x 2", "x 2", "x 2", "none"]
+    sentence = (
+        "Ratio, engine: real. averaged: All 4 gradients equal those of one process. summed: 3 of 4 gradients "
+        "differ by one factor: 2 times, the sum over 2 ranks and not the mean."
+    )
+    assert drawn.alt == drawn.caption == sentence
 
 
 @pytest.mark.parametrize(
@@ -104,11 +105,4 @@ def test_traits_are_plain_json_and_without_the_gradients():
 )
 def test_what_cannot_be_compared_is_one_sentence(reference, ways, sentence):
     with pytest.raises(ValueError, match=sentence):
-        GradientFingerprint(reference, ways)
-
-
-@pytest.mark.parametrize(("trait", "value"), [("way", 1), ("way", -1), ("cell", 4)])
-def test_what_does_not_exist_cannot_be_chosen(trait, value):
-    widget = GradientFingerprint(RIGHT, {"mine": times(1.0)})
-    with pytest.raises(traitlets.TraitError, match="does not exist"):
-        setattr(widget, trait, value)
+        draw_fingerprint(reference, ways)

@@ -1,0 +1,188 @@
+"""The index map: which rank loads which sample in which step, for each policy and epoch side by side.
+
+An epoch is dealt to the ranks, its samples are counted, and the words follow from the counts.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from pllab.arguments import require
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import INK, LIGHT, count_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Dealt = Sequence[Sequence[Sequence[int]]]  # rank, step, numbers of the samples
+Deal = Callable[[int, int, str], Dealt]  # (world_size, epoch, remainder) -> one epoch
+Owners = Sequence[Sequence[tuple[int, int]]]  # for each sample, the rank and the step of each time it is loaded
+
+# Fill and text, rank by rank: Okabe and Ito's colours. Each square also has the number of its rank.
+_RANK_PAINTS = (
+    ("#0072B2", "#FFFFFF"),
+    ("#E69F00", "#000000"),
+    ("#009E73", "#000000"),
+    ("#F0E442", "#000000"),
+    ("#CC79A7", "#000000"),
+    ("#56B4E9", "#000000"),
+    ("#D55E00", "#000000"),
+    ("#DDDDDD", "#000000"),
+)
+_COLUMNS = 20  # of squares, over all epochs
+_SQUARE_IN, _HEAD_IN = (0.5, 0.42), 0.8
+_KEY = (
+    "r1 s2: rank 1 loads the sample in step 2. Thick edge: loaded more than once, +1 for once more. "
+    "Dashed edge: loaded by nobody."
+)
+
+
+def draw_index_map(
+    num_samples: int,
+    deal: Deal,
+    world_size: int = 4,
+    *,
+    epochs: Sequence[int] = (0, 1, 2),
+    remainders: Sequence[str] = ("pad", "drop"),
+) -> Figure:
+    """See who loads which sample: a panel for each policy and epoch, the samples in the order of the data set.
+
+    `deal(world_size, epoch, remainder)` returns, for each rank, its steps, and for each step the numbers of the
+    samples. With `partition_dataset` from `pllab.data`:
+
+        def deal(world_size, epoch, remainder):
+            ranks = []
+            for rank in range(world_size):
+                loader = partition_dataset(rank, world_size, range(29), 4 * world_size, list, remainder=remainder)
+                loader.set_epoch(epoch)
+                ranks.append(list(loader))
+            return ranks
+
+        draw_index_map(29, deal, 4)
+
+    Args:
+        num_samples: how many the data set has.
+        deal: deals one epoch.
+        world_size: how many ranks.
+        epochs: those that are shown, in ascending order; the epochs before them count in what was loaded so far.
+        remainders: the policies, a row of panels each.
+
+    Raises:
+        ValueError: there is nothing to show, or `deal` did not return an epoch.
+    """
+    require(
+        bool(epochs and remainders and num_samples > 0),
+        f"{num_samples} samples, {len(epochs)} epochs and {len(remainders)} policies leave nothing to show; give at "
+        "least one of each",
+    )
+    panels, summaries = [], []
+    for remainder in remainders:
+        for epoch, counted, owners in _count(num_samples, deal, world_size, max(epochs), remainder):
+            if epoch in epochs:
+                panels.append((f"{remainder}, epoch {epoch}", counted, owners))
+                ranks = f"{num_samples} samples, {count_of(world_size, 'rank')}, epoch {epoch}, {remainder}"
+                summaries.append(f"{ranks}: {counted}")
+    return figure(_draw(panels, len(epochs)), "\n".join(summaries), caption=_KEY)
+
+
+def _count(
+    num_samples: int, deal: Deal, world_size: int, last: int, remainder: str
+) -> Iterator[tuple[int, str, Owners]]:
+    """Each epoch up to the last one: its number, what was counted, and who loads what."""
+    visits = [0] * num_samples
+    for epoch in range(last + 1):
+        dealt = deal(world_size, epoch, remainder)
+        require(
+            len(dealt) == world_size,
+            f"{world_size} ranks were asked for and {len(dealt)} dealt; return one list for each rank",
+        )
+        owners = _owners_of(dealt, num_samples)
+        visits = [count + len(who) for count, who in zip(visits, owners, strict=True)]
+        yield epoch, f"{_steps_of(dealt)}, {_counts_of(owners)}. {_spread_of(visits, epoch)}", owners
+
+
+def _owners_of(dealt: Dealt, num_samples: int) -> Owners:
+    """For each sample, the (rank, step) pairs that load it; steps count from 1, as people count them.
+
+    Example: `_owners_of([[[0, 2]], [[1, 0]]], 3)` -> `[[(0, 1), (1, 1)], [(1, 1)], [(0, 1)]]`.
+    """
+    owners: list[list[tuple[int, int]]] = [[] for _ in range(num_samples)]
+    for rank, steps in enumerate(dealt):
+        for step, samples in enumerate(steps, start=1):
+            for sample in samples:
+                require(
+                    0 <= sample < num_samples,
+                    f"rank {rank} loads sample {sample}, and the data set has {num_samples}; deal the numbers of the "
+                    "samples, from 0",
+                )
+                owners[sample].append((rank, step))
+    return owners
+
+
+def _counts_of(owners: Owners) -> str:
+    """The counts of samples, and of loads beyond the first of each.
+
+    Example: `2 samples loaded more than once (3 loads too many), 0 left out`.
+    """
+    again, left_out = sum(len(who) > 1 for who in owners), sum(not who for who in owners)
+    surplus = sum(max(0, len(who) - 1) for who in owners)
+    loads = f" ({count_of(surplus, 'load')} too many)" if surplus else ""
+    return f"{count_of(again, 'sample')} loaded more than once{loads}, {left_out} left out"
+
+
+def _spread_of(visits: Sequence[int], epoch: int) -> str:
+    fewest, most = min(visits), max(visits)
+    once = {0: "never loaded", 1: "loaded once", 2: "loaded twice"}.get(most, f"loaded {most} times")
+    spread = once if fewest == most else f"loaded {fewest} to {most} times"
+    return f"In {'epoch 0' if epoch == 0 else f'epochs 0 to {epoch}'} a sample was {spread}."
+
+
+def _steps_of(dealt: Dealt) -> str:
+    steps = [len(one) for one in dealt]
+    if len(set(steps)) == 1:
+        return count_of(steps[0], "step") + ("" if len(steps) == 1 else " on every rank")
+    longest = [str(rank) for rank, one in enumerate(steps) if one == max(steps)]
+    who = f"rank {longest[0]} waits" if len(longest) == 1 else f"ranks {', '.join(longest)} wait"
+    listed = f"{', '.join(map(str, steps[:-1]))} and {steps[-1]}"
+    return f"{listed} steps, so {who} for ever in step {max(steps)}"
+
+
+def _draw(panels: Sequence[tuple[str, str, Owners]], in_row: int) -> Any:
+    """A row of panels for each policy, a column for each epoch."""
+    num_samples = len(panels[0][2])
+    columns = min(num_samples, _COLUMNS // in_row)
+    lines = -(-num_samples // columns)
+    across, down = columns * _SQUARE_IN[0] + 0.2, lines * _SQUARE_IN[1] + _HEAD_IN
+    num_rows = len(panels) // in_row
+    with drawing(in_row * across, num_rows * down) as fig:
+        for number, (title, counted, owners) in enumerate(panels):
+            row, column = divmod(number, in_row)
+            place = (column / in_row, 1 - (row + 1) / num_rows, 1 / in_row, (1 - _HEAD_IN / down) / num_rows)
+            axes = fig.add_axes(place)
+            head: dict[str, Any] = {"ha": "left", "va": "bottom"}
+            told = wrap(counted, int(across * 15))  # letters of an inch at this size
+            axes.text(0.05, -0.08, "\n".join(told), size=8, **head)
+            axes.text(0.05, -0.2 - 0.3 * len(told), title, size=11, weight="bold", **head)
+            axes.set_xlim(-0.06, across / _SQUARE_IN[0] - 0.06)
+            axes.set_ylim(lines + 0.06, -0.06)
+            axes.axis("off")
+            for sample, who in enumerate(owners):
+                _draw_sample(axes, divmod(sample, columns), sample, who)
+    return fig
+
+
+def _draw_sample(axes: "Axes", place: tuple[int, int], sample: int, who: Sequence[tuple[int, int]]) -> None:
+    """A square: the number of the sample, `+1` for another time it is loaded, and `r1 s2` or `none`."""
+    from matplotlib.patches import Rectangle
+
+    y, x = place
+    fill, ink = _RANK_PAINTS[who[0][0] % len(_RANK_PAINTS)] if who else ("#FFFFFF", INK)
+    edge: dict[str, Any] = {"edgecolor": INK, "linewidth": 2.5 if len(who) > 1 else 0.6}
+    if not who:
+        edge = {"edgecolor": LIGHT.soft, "linewidth": 1.5, "linestyle": "--"}
+    axes.add_patch(Rectangle((x + 0.05, y + 0.06), 0.9, 0.88, facecolor=fill, **edge))
+    axes.text(x + 0.12, y + 0.14, str(sample), color=ink, size=7, ha="left", va="top")
+    if len(who) > 1:
+        axes.text(x + 0.88, y + 0.14, f"+{len(who) - 1}", color=ink, size=7.5, weight="bold", ha="right", va="top")
+    mark = f"r{who[0][0]} s{who[0][1]}" if who else "none"
+    axes.text(x + 0.5, y + 0.68, mark, color=ink, size=8.5, weight="bold", ha="center", va="center")

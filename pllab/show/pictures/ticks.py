@@ -1,0 +1,134 @@
+"""The ticks of a pipeline's clock as a grid of stages, with its bubble in both numbers.
+
+The clock is a function given by the caller, so a learner can draw their own. One that never ends is refused.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pllab.arguments import require, whole_number
+from pllab.show.boxes import BAR_IN, draw_idle, draw_work, write_label
+from pllab.show.figures import Figure, drawing, figure
+from pllab.show.theme import count_of, write_percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Clock = Callable[[int, int], Iterable[Iterable[tuple[int, int]]]]
+Ticks = list[list[tuple[int, int]]]
+
+MOST_BATCHES, MOST_PARTITIONS = 16, 8
+PATIENCE_S = 5.0  # a clock only counts
+_COLUMN_IN, _ROW_IN = 0.42, 0.42  # of a cell
+_NAME_IN, _FOOT_IN = 0.8, 0.6  # room for the names of stages, and for the numbers of ticks
+_BAND = 0.84  # height of a box within its row of height 1
+
+
+def draw_clock(clock: Clock, num_batches: int = 8, num_partitions: int = 4) -> Figure:
+    """Draw what a clock gives, tick by tick: the pairs (micro-batch, stage) that run at the same time.
+
+    Example: `draw_clock(clock_cycles, num_batches=8, num_partitions=4)`. A row is a stage, a column a tick; the title
+    has the bubble fraction and the bubble overhead.
+
+    Raises:
+        ValueError: the clock fails or never ends, its ticks are not a schedule, or there are more of them than fit.
+    """
+    whole_number("num_batches", num_batches, most=MOST_BATCHES)
+    whole_number("num_partitions", num_partitions, most=MOST_PARTITIONS)
+    ticks = _ask(clock, num_batches, num_partitions)
+    busy, cells = sum(map(len, ticks)), num_partitions * len(ticks)
+    idle, length = cells - busy, count_of(len(ticks), "tick")
+    titles = [
+        f"{_sizes(num_batches, num_partitions)}: {length}, {idle} of {cells} cells idle, engine: simulated",
+        f"bubble fraction, idle / all: {idle}/{cells} = {write_percent(idle / cells)}",
+        f"bubble overhead, idle / busy: {idle}/{busy} = {write_percent(idle / busy)}",
+    ]
+    sentences = [_sentence_of(number, pairs, num_partitions) for number, pairs in enumerate(ticks)]
+    title = f"{titles[0]}\n{titles[1]};  {titles[2]}"
+    return figure(_draw(title, ticks, num_partitions), ". ".join([*titles, *sentences]))
+
+
+def _ask(clock: Clock, num_batches: int, num_partitions: int) -> Ticks:
+    """The ticks of a clock, if they can be drawn."""
+    most = 4 * (num_batches + 1) * (num_partitions + 1)  # a clock may have no end, and a tick neither
+    try:
+        with _patience():
+            ticks = [
+                [(int(i), int(j)) for i, j in islice(pairs, most)]
+                for pairs in islice(clock(num_batches, num_partitions), most)
+            ]
+    except Exception as error:  # a learner's clock may fail in any way, and the sentence says how
+        raise ValueError(f"the clock raised {type(error).__name__}: {error}".rstrip(": ")) from error
+    require(any(ticks), f"the clock gave no pair for {_sizes(num_batches, num_partitions)}")
+    for number, pairs in enumerate(ticks):
+        for i, j in pairs:
+            exists = 0 <= i < num_batches and 0 <= j < num_partitions
+            require(exists, f"tick {number} of the clock names micro-batch {i} on stage {j}, which does not exist")
+        is_one_each = len({j for _, j in pairs}) == len(pairs)
+        require(is_one_each, f"tick {number} of the clock gives one stage two micro-batches: {pairs[:9]}")
+    return ticks
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """End a clock that loops without giving a tick: under a slider it would stop the notebook.
+
+    Only the main thread, where a notebook's cells and sliders run, can be interrupted.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(*_: Any) -> None:
+        raise TimeoutError(f"it had not ended after {PATIENCE_S:g} s; look for a loop without an end")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _sentence_of(number: int, pairs: list[tuple[int, int]], num_partitions: int) -> str:
+    """`tick 1: micro-batch 1 on stage 0, micro-batch 0 on stage 1; nobody is idle`."""
+    working = {j: i for i, j in pairs}
+    busy = ", ".join(f"micro-batch {working[j]} on stage {j}" for j in sorted(working)) or "nothing runs"
+    idle = ", ".join(f"stage {j}" for j in range(num_partitions) if j not in working)
+    return f"tick {number}: {busy}; {f'idle: {idle}' if idle else 'nobody is idle'}"
+
+
+def _sizes(num_batches: int, num_partitions: int) -> str:
+    return f"{count_of(num_batches, 'micro-batch')} on {count_of(num_partitions, 'stage')}"
+
+
+def _draw(title: str, ticks: Ticks, num_partitions: int) -> Any:
+    """A slab of idle time for each stage, and its micro-batches on it."""
+    width, height = _NAME_IN + _COLUMN_IN * len(ticks), _ROW_IN * num_partitions + _FOOT_IN
+    with drawing(width, height) as fig:
+        left, foot = _NAME_IN / width, _FOOT_IN / height
+        axes = fig.add_axes((left, foot, 1 - left, 1 - foot))
+        axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold", x=-left / (1 - left))
+        axes.set_xlim(0, len(ticks))
+        axes.set_ylim(num_partitions - 0.5, -0.5)
+        axes.set_yticks(range(num_partitions), [f"stage {stage}" for stage in range(num_partitions)])
+        axes.set_xticks([number + 0.5 for number in range(len(ticks))], list(map(str, range(len(ticks)))))
+        axes.set_xlabel("tick")
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        for stage in range(num_partitions):
+            draw_idle(axes, (0, len(ticks)), (stage - _BAND / 2, _BAND))
+        for number, pairs in enumerate(ticks):
+            for batch, stage in pairs:
+                _draw_cell(axes, number, batch, stage)
+    return fig
+
+
+def _draw_cell(axes: "Axes", number: int, batch: int, stage: int) -> None:
+    draw_work(axes, (number, 1), (stage - _BAND / 2, _BAND), "F", bar=BAR_IN / _ROW_IN)
+    write_label(axes, (number + 0.5, stage), f"F{batch}", (_COLUMN_IN * 72, _BAND * _ROW_IN * 72), digits=2)

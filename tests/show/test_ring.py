@@ -1,0 +1,153 @@
+"""The picture of a ring: its words, its boxes and arrows, and what it refuses."""
+
+import itertools
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Annotation
+
+from pllab.show import draw_ring
+from pllab.transfers import Collective, Transfer, ring_all_reduce, tree_all_reduce, tree_broadcast
+
+HOP = re.compile(r"rank (\d) sends (\S+) to rank (\d)")
+
+
+def run_of(size, num_bytes=4):
+    """The records of a ring that adds up 10 ** rank, written down without any message."""
+    numbers = [10**rank for rank in range(size)]
+    records = []
+    for rank in range(size):
+        came = [numbers[(rank - step) % size] for step in range(size)]
+        pair = [("send", (rank + 1) % size, num_bytes), ("receive", (rank - 1) % size, num_bytes)]
+        held = [sum(came[: step + 1]) for step in range(size)]
+        records.append({"messages": pair * (size - 1), "held": held, "sent": came[:-1]})
+    return records
+
+
+def steps_of(picture):
+    """What the sentence says of each step: the hops (sender, content, receiver), and what the ranks hold after it."""
+    sentences = re.split(r"\. (?=start:|step \d+:)", picture.alt)[1:]
+    hops = [[(int(source), text, int(to)) for source, text, to in HOP.findall(one)] for one in sentences]
+    start = [text for _, text in re.findall(r"rank (\d) holds ([^,]+)", sentences[0])]
+    return hops, [start, *(one.partition("; then they hold ")[2].split(", ") for one in sentences[1:])]
+
+
+def drawn(picture):
+    """The boxes with text, and the arrows as pairs of heights, both in the order in which they were drawn."""
+    [axes] = picture.canvas.axes
+    words = [text for text in axes.texts if not isinstance(text, Annotation)]
+    return words, [(one.xyann[1], one.xy[1]) for one in axes.texts if isinstance(one, Annotation)]
+
+
+def test_three_ranks_in_words():
+    assert draw_ring(run_of(3)).alt == (
+        "3 ranks in a ring, 2 steps. 6 messages, 24 bytes, engine: real. "
+        "start: rank 0 holds 1, rank 1 holds 10, rank 2 holds 100. "
+        "step 1: rank 0 sends 1 to rank 1, rank 1 sends 10 to rank 2, rank 2 sends 100 to rank 0; "
+        "then they hold 101, 11, 110. "
+        "step 2: rank 0 sends 100 to rank 1, rank 1 sends 1 to rank 2, rank 2 sends 10 to rank 0; "
+        "then they hold 111, 111, 111"
+    )
+
+
+@pytest.mark.parametrize("size", range(2, 9))
+def test_every_hop_goes_to_the_next_rank_and_all_end_with_the_sum(size):
+    picture = draw_ring(run_of(size))
+    hops, held = steps_of(picture)
+    assert len(hops) == size and hops[0] == []
+    for step in hops[1:]:
+        assert [(source, to) for source, _, to in step] == [(r, (r + 1) % size) for r in range(size)]
+    assert set(held[-1]) == {f"{int('1' * size):g}"}
+    _, arrows = drawn(picture)
+    rows = sorted({start for start, _ in arrows[:size]})  # of the first step
+    assert len(arrows) == size * (size - 1)
+    assert arrows[:size] == [(rows[r], rows[(r + 1) % size]) for r in range(size)]
+
+
+def test_a_ring_of_chunks_in_words_and_in_boxes():
+    picture = draw_ring(ring_all_reduce(2))
+    assert picture.alt == (
+        "ring all-reduce, 2 ranks, 2 steps. 4 messages, a01 is chunk a with the sum of ranks 0 and 1, engine: "
+        "simulated. start: rank 0 holds a0 b0, rank 1 holds a1 b1. "
+        "step 1: rank 0 sends b0 to rank 1, rank 1 sends a1 to rank 0; then they hold a01 b0, a1 b01. "
+        "step 2: rank 0 sends a01 to rank 1, rank 1 sends b01 to rank 0; then they hold a01 b01, a01 b01"
+    )
+    words = [text.get_text() for text in drawn(picture)[0]]
+    assert words == [
+        *("rank 0", "rank 1", "start", "a0", "b0", "a1", "b1"),
+        *("step 1", "a01", "b0", "a1", "b01", "b0", "a1"),
+        *("step 2", "a01", "b01", "a01", "b01", "a01", "b01"),
+    ]
+    assert picture.canvas.axes[0].get_title(loc="left").split("\n") == picture.alt.split(". ")[:2]
+
+
+def test_two_ranks_that_swap_send_what_they_had_before():
+    swap = Collective("swap", "all_reduce", 2, ((Transfer(0, 1, 0, True), Transfer(1, 0, 0, True)),))
+    assert [text for _, text, _ in steps_of(draw_ring(swap))[0][1]] == ["a0", "a1"]
+
+
+@pytest.mark.parametrize("collective", [ring_all_reduce(3), tree_all_reduce(5), tree_broadcast(8, 3)], ids=str)
+def test_a_collective_is_drawn_with_its_own_transfers(collective):
+    hops, held = steps_of(draw_ring(collective))
+    assert [[(source, to) for source, _, to in step] for step in hops] == [
+        [],
+        *([(one.source, one.to) for one in each] for each in collective.rounds),
+    ]
+    for (before, _), step in zip(itertools.pairwise(held), hops[1:], strict=True):
+        assert all(text in before[source].split() for source, text, _ in step)
+    assert len({*held[-1]}) == 1
+
+
+@pytest.mark.parametrize(
+    "run",
+    [run_of(2), run_of(8), ring_all_reduce(4), tree_broadcast(8)],
+    ids=["run of 2", "run of 8", "ring of 4", "tree of 8"],
+)
+def test_no_message_is_hidden_and_no_name_is_cut(run):
+    picture = draw_ring(run)
+    canvas = FigureCanvasAgg(picture.canvas)
+    canvas.draw()
+    words, arrows = drawn(picture)
+    boxes = [(text.get_bbox_patch() or text).get_window_extent(canvas.get_renderer()) for text in words]
+    for (one, first), (other, second) in itertools.combinations(zip(words, boxes, strict=True), 2):
+        assert not first.overlaps(second), f"{one.get_text()} and {other.get_text()} overlap"
+    whole = picture.canvas.bbox
+    assert all(0 <= box.x0 and box.x1 <= whole.x1 and 0 <= box.y0 and box.y1 <= whole.y1 for box in boxes)
+    [axes] = picture.canvas.axes
+    ways = [one.arrow_patch.get_window_extent() for one in axes.texts if isinstance(one, Annotation)]
+    labels = [box for text, box in zip(words, boxes, strict=True) if text.get_bbox_patch()]
+    assert len(ways) == len(labels) == len(arrows)
+    assert not [1 for way in ways for box in labels if way.x0 < box.x0 < way.x1]  # all labels are left of all arrows
+
+
+def test_lists_out_of_a_file_are_records_too():
+    assert draw_ring(json.loads(json.dumps(run_of(3)))).alt == draw_ring(run_of(3)).alt
+
+
+def spoil(size=3, rank=0, **parts):
+    records = run_of(size)
+    records[rank] |= parts
+    return records
+
+
+@pytest.mark.parametrize(
+    ("records", "sentence"),
+    [
+        (run_of(2)[:1], "the picture shows 2 to 8 ranks; here are those of 1"),
+        (run_of(9), "the picture shows 2 to 8 ranks; here are those of 9"),
+        (spoil(messages=[("send", 1, 4), ("receive", 2, 4)]), "rank 0 has 1 sends, 1 receives, 2 numbers sent and 3"),
+        (spoil(rank=1, held=[10]), "rank 1 has 2 sends, 2 receives, 2 numbers sent and 1 held"),
+        (spoil(messages=[("send", 2, 4), ("receive", 2, 4)] * 2), "rank 0 sent 4 bytes to rank 2 in step 1"),
+        (spoil(messages=[("send", 1, 8), ("receive", 2, 4)] * 2), "rank 0 sent 8 bytes to rank 1 in step 1"),
+        (spoil(messages=[("send", 7, 4), ("receive", 2, 4)] * 2), "rank 0 sent 4 bytes to rank 7 in step 1"),
+        ([{"messages": [], "held": [1], "sent": []}] * 2, "rank 0 has 0 sends"),
+        (ring_all_reduce(9), "the picture shows 2 to 8 ranks; here are those of 9"),
+        (replace(ring_all_reduce(3), goal="broadcast"), "ring all-reduce leaves rank 0"),
+    ],
+)
+def test_what_is_no_ring_is_refused_with_a_sentence(records, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        draw_ring(records)

@@ -1,0 +1,124 @@
+"""The picture of a clock: its ticks, words and numbers, and the clocks that it refuses."""
+
+import re
+import signal
+import threading
+from itertools import product
+from types import SimpleNamespace
+
+import pytest
+
+from pllab.show import draw_clock
+from pllab.show.pictures import ticks
+from pllab.show.theme import write_percent
+
+
+def staircase(m, p):
+    """The clock written down by cells: this room may not import the pipeline's."""
+    ticks = [[] for _ in range(m + p - 1)]
+    for i in range(m):
+        for j in range(p):
+            ticks[i + j].append((i, j))
+    return ticks
+
+
+def test_two_micro_batches_on_two_stages_in_words():
+    picture = draw_clock(staircase, 2, 2)
+    assert picture.alt == (
+        "2 micro-batches on 2 stages: 3 ticks, 2 of 6 cells idle, engine: simulated. "
+        "bubble fraction, idle / all: 2/6 = 33.3 %. "
+        "bubble overhead, idle / busy: 2/4 = 50.0 %. "
+        "tick 0: micro-batch 0 on stage 0; idle: stage 1. "
+        "tick 1: micro-batch 1 on stage 0, micro-batch 0 on stage 1; nobody is idle. "
+        "tick 2: micro-batch 1 on stage 1; idle: stage 0"
+    )
+    [axes] = picture.canvas.axes
+    assert re.split(r"\n|;  ", axes.get_title(loc="left")) == picture.alt.split(". ")[:3]
+
+
+def test_a_row_is_a_stage_and_a_column_a_tick():
+    [axes] = draw_clock(staircase, 3, 2).canvas.axes
+    at = {text.get_position(): text.get_text() for text in axes.texts}
+    assert at == {(tick + 0.5, stage): f"F{tick - stage}" for stage in range(2) for tick in range(stage, stage + 3)}
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["stage 0", "stage 1"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2", "3"]
+
+
+def test_both_numbers_follow_the_formulas_for_every_size(monkeypatch):
+    monkeypatch.setattr(ticks, "_draw", lambda *_: None)  # 128 pictures take a while
+    monkeypatch.setattr(ticks, "figure", lambda _, alt: SimpleNamespace(alt=alt))
+    for m, p in product(range(1, ticks.MOST_BATCHES + 1), range(1, ticks.MOST_PARTITIONS + 1)):
+        numbers = re.findall(r" = (\S+ %)", draw_clock(staircase, m, p).alt)
+        assert numbers == [write_percent((p - 1) / (m + p - 1)), write_percent((p - 1) / m)]
+
+
+def test_the_largest_clock_has_a_label_in_every_cell():
+    [axes] = draw_clock(staircase, ticks.MOST_BATCHES, ticks.MOST_PARTITIONS).canvas.axes
+    assert len(axes.texts) == ticks.MOST_BATCHES * ticks.MOST_PARTITIONS
+
+
+def test_a_generator_is_a_clock():
+    picture = draw_clock(lambda m, p: (iter(tick) for tick in staircase(m, p)), 3, 2)
+    assert picture.alt == draw_clock(staircase, 3, 2).alt
+
+
+def raises(_m, _p):
+    raise KeyError("no idea")
+
+
+def endless(_m, _p):
+    while True:
+        yield []
+
+
+def stuck(_m, _p):
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("clock", "sentence"),
+    [
+        (lambda _m, _p: [], "the clock gave no pair for 2 micro-batches on 2 stages"),
+        (endless, "the clock gave no pair"),
+        (
+            lambda _m, _p: [iter(lambda: (0, 0), None)],
+            r"tick 0 of the clock gives one stage two micro-batches: \[\(0, 0\)",
+        ),
+        (raises, "the clock raised KeyError: 'no idea'"),
+        (lambda _m, _p: None, "the clock raised TypeError"),
+        (lambda m, p: staircase(m + 1, p), "names micro-batch 2 on stage 0, which does not exist"),
+        (lambda m, p: [sum(staircase(m, p), [])], "gives one stage two micro-batches"),
+    ],
+)
+def test_a_clock_that_is_none_is_refused_with_a_sentence(clock, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        draw_clock(clock, 2, 2)
+
+
+def test_a_clock_that_loops_without_a_tick_is_ended(monkeypatch):
+    monkeypatch.setattr(ticks, "PATIENCE_S", 0.2)
+    with pytest.raises(ValueError, match=r"TimeoutError: it had not ended after 0.2 s; look for a loop without an end"):
+        draw_clock(stuck)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_another_thread_draws_without_a_deadline():
+    drawn = []
+    thread = threading.Thread(target=lambda: drawn.append(draw_clock(staircase, 3, 2)))
+    thread.start()
+    thread.join()
+    assert drawn[0].alt == draw_clock(staircase, 3, 2).alt
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ((0, 2), "num_batches is 0; give a whole number from 1 to 16"),
+        ((17, 2), "num_batches is 17; give a whole number from 1 to 16"),
+        ((3, 9), "num_partitions is 9; give a whole number from 1 to 8"),
+    ],
+)
+def test_what_has_no_room_is_refused(sizes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        draw_clock(staircase, *sizes)
