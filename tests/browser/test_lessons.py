@@ -79,7 +79,7 @@ def try_the_slider(page, before, after):
     expect(picture).to_have_attribute("alt", re.compile(f"^{before}"))
     choice.get_by_role("slider").last.focus()
     page.keyboard.press("ArrowRight")
-    expect(picture).to_have_attribute("alt", re.compile(f"^{after}"))
+    expect(picture).to_have_attribute("alt", re.compile(f"^{after}"), timeout=60_000)  # the kernel draws it
 
 
 def read_cells(path):
