@@ -41,7 +41,7 @@ from pllab.show import ScheduleEditor
 widget = ScheduleEditor(one_f_one_b(2, 3), memory_limit=2, par=10, run=run_emulated)""",
         ".pl-editor",
         "[data-id='0F0']",
-        "",
+        "Alt+ArrowRight",  # the kernel answers
     ),
     "BubbleStudio": Scene(
         """

@@ -39,7 +39,7 @@ def test_one_value_per_stage() -> None:
         ({"forward": ()}, "forward has no values"),
         ({"overlap": 1.5}, "overlap is 1.5; it is the part of an action that is hidden, from 0 to 1"),
         ({"overlap": -0.5}, "overlap is -0.5"),
-        ({"overlap": (0.5, 0.5)}, "overlap is .*; it is a number"),
+        ({"overlap": (0.5, 0.5)}, "overlap is .*; give a number"),
         ({"forward": (1.0, 2.0), "backward": (1.0,)}, r"different numbers of stages \(forward 2, backward 1\)"),
     ],
 )
