@@ -244,7 +244,7 @@ class BubbleStudio(Widget):
             **{"still": True, "can_run": False, "exports": ["CSV"]},
             "tour": [*self.options["tour"][:-1], self._own_stop()],
         }
-        values = values_of(self, options=self.options | options, view=self.view | {"stamp": 0})
+        values = values_of(self, options=self.options | options, view=self.view | {"stamp": 0}, projector=True)
         title, alt = self._screen.main.title, describe_studio(self._screen, self.memory_limit)
         return write(path, to_page(title, alt, str(self._esm), str(self._css), values, pages))
 
