@@ -14,7 +14,7 @@ from pllab.lesson.course import read_course, table_of_lessons
 from pllab.show import BubbleStudio
 from pllab.show.theme import IN_THE_DARK
 
-HAND_OUT = "studio.html"
+HAND_OUT = "bubble_studio.html"
 
 # nbconvert's own page, without the scripts that it takes from the network, in the scheme that the browser asks for;
 # the page calls itself light in either, so figures are turned over here
@@ -54,13 +54,18 @@ def write_site(folder: Path, notebooks: Path) -> None:
 
     lessons = read_course(notebooks)
     folder.mkdir(parents=True, exist_ok=True)
-    BubbleStudio("GPipe", 4, 8).export_html(folder / HAND_OUT)
+    write_hand_out(folder)
     for lesson in lessons:
         page = folder / f"{lesson.path.stem}.html"
         _write_page(page, nbformat.read(lesson.path, as_version=4), f"{lesson.number} {lesson.title}")
     words = _INDEX.format(hand_out=HAND_OUT, lessons=table_of_lessons(lessons, folder=""))
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(words)])
     _write_page(folder / "index.html", index, "pllab")
+
+
+def write_hand_out(folder: Path) -> None:
+    """Write the bubble studio as one page, `bubble_studio.html`, which needs no kernel and no network."""
+    BubbleStudio("GPipe", 4, 8).export_html(folder / HAND_OUT)
 
 
 def _write_page(path: Path, notebook: Any, title: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pllab.arguments import plain_file
 from pllab.lesson.exercise import find
+from pllab.lesson.site import write_hand_out
 from pllab.lesson.verdict import Outcome, Verdict
 
 Notebook = Any  # nbformat's NotebookNode: a dictionary whose keys are also attributes
@@ -22,7 +23,7 @@ _CHECK = re.compile(r"(\d\d)-ex(\d+)-check")
 
 
 def build(lessons: Path, folder: Path) -> list[str]:
-    """Write the student's copy of every lesson, with AGENTS.md, and return the names of the notebooks.
+    """Write the student's copy of every lesson, the bubble studio as a page and AGENTS.md; return the notebooks' names.
 
     A notebook without an exercise, such as the guide, is the instructor's and stays out.
 
@@ -45,6 +46,7 @@ def build(lessons: Path, folder: Path) -> list[str]:
         nbformat.write(notebook, folder / name)
     with (folder / "AGENTS.md").open("wb") as file, (files("pllab.lesson") / "tutor.md").open("rb") as words:
         shutil.copyfileobj(words, file)
+    write_hand_out(folder)
     return list(copies)
 
 

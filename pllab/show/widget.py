@@ -111,7 +111,7 @@ def answer_within(ask: Callable[[], Any], timeout_s: float, what: str) -> Any:
     def work() -> None:
         try:
             answer.set_result(ask())
-        except Exception as error:  # raised again for the caller
+        except BaseException as error:  # raised again for the caller
             answer.set_exception(error)
 
     threading.Thread(target=work, name=f"pllab {what}", daemon=True).start()

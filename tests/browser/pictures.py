@@ -1,4 +1,4 @@
-"""README's moving picture of the studio, and the editor of docs/schedules.md: in a real JupyterLab, light and dark.
+"""README's moving picture of the studio and the page behind it, and the editor of docs/schedules.md, light and dark.
 
 python -m tests.browser.pictures assets
 """
@@ -14,6 +14,7 @@ import nbformat
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from pllab.lesson.site import write_hand_out
 from tests.browser.conftest import ARGUMENTS, browser_program
 from tests.browser.jupyterlab import jupyterlab, open_and_run
 
@@ -65,7 +66,7 @@ def lab_page(folder: Path, scheme: str) -> Iterator[Page]:
 
 
 def take(folder: Path) -> None:
-    """Write studio_light.gif, editor_dark.png and so on."""
+    """Write studio_light.gif, editor_dark.png and so on, from a real JupyterLab."""
     for scheme in ("light", "dark"):
         with tempfile.TemporaryDirectory() as home, lab_page(Path(home), scheme) as page:
             for name, act in (("studio", tour_the_families), ("editor", make_a_deadlock)):
@@ -82,4 +83,5 @@ def take(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    write_hand_out(Path("notebooks"))
     take(Path(sys.argv[1]))

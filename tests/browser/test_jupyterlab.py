@@ -29,7 +29,9 @@ def lab(module_page, lab_server):
     lab_server.end_kernels()
 
 
-@pytest.mark.parametrize("name", [name for name in SCENES if name != "ScheduleEditor"])  # the editor has a test of its own below
+@pytest.mark.parametrize(
+    "name", [name for name in SCENES if name != "ScheduleEditor"]
+)  # the editor has a test of its own below
 def test_a_widget_follows_the_keyboard_and_no_cell_is_cut(lab, name):
     cells = lab.locator(".jp-Notebook .jp-CodeCell").count()
     use_the_widget(lab, SCENES[name].root, SCENES[name].control, SCENES[name].key)

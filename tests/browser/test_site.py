@@ -1,6 +1,8 @@
 """The site: its pages open from a file, ask for nothing outside the folder, show every picture, lead to each other."""
 
+import base64
 import re
+import zlib
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,18 @@ def test_the_index_leads_to_the_hand_out_and_its_keys_work(chromium_page, site):
         page.keyboard.press(key)
         playwright.expect(studio.locator(".pl-name")).to_have_text(name)
         playwright.expect(studio.locator(".pl-big")).to_have_text(idle)
+
+
+def test_the_page_beside_the_lessons_is_what_the_studio_writes(site):
+    """`python -m tests.browser.pictures assets` writes it anew."""
+    committed, written = ((folder / HAND_OUT).read_text(encoding="utf-8") for folder in (NOTEBOOKS, site))
+    assert _unpacked(committed) == _unpacked(written)
+
+
+def _unpacked(page):
+    """The page without its packed runs, which two releases of zlib pack in two ways, and the runs themselves."""
+    start, packed, end = re.split(r'(?<=id="state">)([^<]*)', page)
+    return start, zlib.decompress(base64.b64decode(packed)), end
 
 
 def test_a_lesson_says_its_title_and_shows_its_outputs(chromium_page, site):

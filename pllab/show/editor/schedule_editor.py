@@ -5,8 +5,6 @@ and every word are tested without a browser, and the same moves work from a cell
 """
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import traitlets
@@ -18,7 +16,7 @@ from pllab.show.editor.board_picture import draw_board
 from pllab.show.editor.game import BoardMove, Game
 from pllab.show.editor.judgement import BoardRules
 from pllab.show.figures import Figure
-from pllab.show.widget import Run, Widget, call_run, sources_of, takes_costs
+from pllab.show.widget import Run, Widget, answer_within, call_run, sources_of, takes_costs
 from pllab.simulate import Costs
 from pllab.timeline import Timeline
 
@@ -114,7 +112,9 @@ class ScheduleEditor(Widget):
         if problems := game.judgement.problems:
             raise ValueError(f"an illegal schedule is not run: {problems[0].sentence}")
         require(game.can()["run"], "a part of a schedule is not run; place every action first")
-        timeline: Timeline = _within(self._timeout_s, lambda: call_run(run, schedule, game.rules.costs))
+        timeline: Timeline = answer_within(
+            lambda: call_run(run, schedule, game.rules.costs), self._timeout_s, "the run"
+        )
         with self._lock:
             game.note_run(schedule, timeline)
             self._show()
@@ -164,31 +164,3 @@ class ScheduleEditor(Widget):
         can = {**self._game.can(), "has_run": self._run is not None}
         told = {"trouble": self._trouble, "busy": self._busy, "can": can, "turn": self._turn}
         self.view = self._game.view() | told
-
-
-def _within(timeout_s: float, work: Callable[[], Any]) -> Any:
-    """The answer of `work`, called in a thread of its own; what it raises is raised here.
-
-    A thread cannot be ended from outside. One that is late is left to the deadline of its own work, and what it
-    answers then is dropped; being a daemon it does not keep the process alive.
-
-    Raises:
-        TimeoutError: there is no answer after `timeout_s` seconds.
-    """
-    answer: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(work())
-        except BaseException as error:  # raised again for the caller
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="pllab run", daemon=True).start()
-    try:
-        return answer.result(timeout_s)
-    except TimeoutError:
-        if answer.done():  # the work's own
-            raise
-        raise TimeoutError(
-            f"the run has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s"
-        ) from None
