@@ -36,9 +36,9 @@ def browser_program() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator:
-    """A running browser, closed at the end of the session."""
+    """A running browser, closed after each file: tests of other rooms count the processes that are left."""
     program = browser_program()
     if program is None:
         _without_browser("no chromium on the PATH")
@@ -63,7 +63,7 @@ def _open(chromium, scheme: str) -> tuple:
     return page, problems
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_pages(chromium) -> Iterator[Callable[[str], tuple]]:
     """One page for each colour scheme; opening one for each test would take longer than most tests."""
     pages: dict[str, tuple] = {}

@@ -4,7 +4,7 @@ const GUIDE = "Drag a block along its rank. Keys: arrows choose a block; Alt+Lef
   "or merges I and W; Ctrl+Z and Ctrl+Y undo and redo.";
 const LATE_MS = 800;
 const LEAST = 10; // pixels of a block: a digit below its letter
-const AROUND = 340; // pixels above and below the ranks on a projector
+const AROUND = 360; // pixels above and below the ranks on a projector
 const ASKED = { // what a button asks Python for, and its text
   undo: "Undo", redo: "Redo", reset: "Reset", clear: "Empty the board", split_all: "Split every B", merge_all: "Merge all", run: "Run it",
 };
