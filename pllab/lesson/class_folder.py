@@ -45,8 +45,8 @@ def send_guess(asked: "Prediction", guess: Guess, folder: str | Path = "", learn
     """
     if not (named := str(folder) or os.environ.get("PLLAB_CLASS")):
         return ""
-    who = learner or f"{os.environ.get('JUPYTERHUB_USER')} {os.getuid()} {socket.gethostname()} {home().resolve()}"
     try:
+        who = learner or f"{os.environ.get('JUPYTERHUB_USER')} {os.getuid()} {socket.gethostname()} {home().resolve()}"
         write_whole(Path(named) / f"{_key(asked)}-{_short(who)}.json", json.dumps(guess))
     except OSError as error:
         return f"Your guess was not sent to the class: {error.strerror or type(error).__name__}."
@@ -76,9 +76,10 @@ def class_guesses(asked: "Prediction", folder: str | Path = "") -> Figure:
 
 def _read(asked: "Prediction", folder: Path) -> Iterator[Guess | None]:
     """The guess in each file of this question, None for a file that holds none."""
-    names = (entry.name for entry in itertools.islice(os.scandir(folder), 100 * MOST_FILES))
-    ours = (name for name in names if name.startswith(f"{_key(asked)}-"))
-    for name in itertools.islice(ours, MOST_FILES):
+    ours = f"{_key(asked)}-"
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in itertools.islice(entries, 100 * MOST_FILES) if entry.name.startswith(ours)]
+    for name in names[:MOST_FILES]:
         try:
             yield asked.checked(json.loads(_small_plain(folder / name)))
         except (OSError, ValueError):

@@ -62,7 +62,7 @@ class Forked:
         return self._code
 
     def _number(self, timeout: float | None, otherwise: int) -> int:
-        """The keeper's next number, which it writes in one piece; None if foreign code wrote something else."""
+        """The keeper's next number, which it writes in one piece; `otherwise` if there is none, or not a whole one."""
         if not select.select([self._told], [], [], timeout)[0]:
             raise subprocess.TimeoutExpired("a child of the fork server", timeout or 0.0)
         told = self._told.read(_NUMBER_BYTES)

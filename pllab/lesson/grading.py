@@ -226,7 +226,7 @@ def _answer(exercise: Exercise, told: dict[str, Any]) -> Packed | Verdict:
 
 
 def tasks_of(path: Path) -> list[GradingTask]:
-    """The exercises whose cells a notebook contains, each with the cells above its last check.
+    """All exercises of the lessons that a notebook has cells of, each with the cells up to its last check.
 
     Raises:
         ValueError: the file is no notebook, or it belongs to no lesson.

@@ -57,6 +57,17 @@ def test_a_folder_that_cannot_be_used_is_said_and_stops_nothing(folder):
     assert shown == "0 learners guessed. The folder of the class cannot be read: No such file or directory."
 
 
+def test_a_learner_whose_folder_is_gone_still_guesses(tmp_path, monkeypatch):
+    (tmp_path / "lessons").mkdir()
+    for name in "PLLAB_HOME", "CI":
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path / "lessons")
+    (tmp_path / "lessons").rmdir()
+    asked = _ask()
+    asked.guess = 1
+    assert asked.noted == "Noted: 1 s. Your guess was not sent to the class: No such file or directory."
+
+
 def test_two_learners_of_one_machine_have_a_file_each(folder, monkeypatch):
     for name in "ada", "grace":
         monkeypatch.setenv("JUPYTERHUB_USER", name)
@@ -109,6 +120,7 @@ def test_what_others_wrote_is_left_out_and_counted(folder, tmp_path):
     assert class_guesses(asked).alt == said
 
 
+@pytest.mark.filterwarnings("error")
 def test_only_so_many_files_are_read(folder, monkeypatch):
     monkeypatch.setattr(class_folder, "MOST_FILES", 3)
     asked = _ask()

@@ -30,6 +30,7 @@ def text_of(cell):
 
 def test_no_solution_is_left_and_every_check_says_not_attempted(built):
     copies, originals = notebooks(built), notebooks(LESSONS)
+    assert (built / "bubble_studio.html").is_file(), "lesson 00 leads there"
     assert list(copies) == [name for name in originals if not name.startswith("90")], "the guide is the instructor's"
     for name, copy in copies.items():
         ids = [cell.id for cell in copy.cells]
