@@ -107,11 +107,12 @@ def _short(text: str) -> str:
 def _histogram(asked: "Prediction", middles: list[float], note: str = "") -> Figure:
     """A bar for each tenth of the axis; where things are counted, for each whole number or so many of them."""
     low, high = asked.low, asked.high
-    step = math.ceil((high - low + 1) / _MOST_BARS) if asked.counted else (high - low) / 10
     shift = 0.5 if asked.counted else 0  # a whole number stands in the middle of its bar
-    bars = math.ceil(round((high - low + 2 * shift) / step, 6))
-    edges = [low + number * step - shift for number in range(bars + 1)]
-    edges[-1] = max(edges[-1], high + shift)  # ten tenths may miss the whole by a rounding
+    if asked.counted:
+        step = math.ceil((high - low + 1) / _MOST_BARS)
+        edges = [low + number * step - shift for number in range(math.ceil((high - low + 1) / step) + 1)]
+    else:
+        edges = [*(low + (high - low) * number / 10 for number in range(10)), high]
     with drawing(7, 2.2, layout="constrained") as fig:
         axes = fig.add_subplot(xlabel=asked.unit, ylabel="learners", xlim=(edges[0], edges[-1]))
         heights, *_ = axes.hist(middles, edges, rwidth=0.9, color="#E69F00", edgecolor="black")

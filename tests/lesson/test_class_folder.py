@@ -90,6 +90,13 @@ def test_the_picture_is_its_sentence():
     assert shown.caption == f"How long? {shown.alt}"
 
 
+@pytest.mark.parametrize(("low", "high"), [(0, 4), (0, 3), (1, 8), (0.1, 0.7)])
+def test_a_guess_between_two_bars_counts_in_the_one_that_begins_there(low, high):
+    asked = predict("How long?", unit="s", low=low, high=high)
+    _send(asked, *(low + (high - low) * number / 10 for number in range(10)), high)
+    assert [bar.get_height() for bar in class_guesses(asked).canvas.axes[0].patches] == [1] * 9 + [2]
+
+
 @pytest.mark.parametrize(
     ("high", "said"),
     [(3, "2 at 1, 1 at 3; the middle one is 1 ranks."), (60, "2 from 0 to 3, 1 at 60; the middle one is 1 ranks.")],
