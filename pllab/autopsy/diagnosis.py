@@ -211,7 +211,7 @@ def _not_a_number(records: Sequence[Record]) -> Diagnosis | None:
 
 
 def _straggler(records: Sequence[Record]) -> Diagnosis | None:
-    """The rank that comes last most of the time, weighted by how long the others waited."""
+    """The rank that comes last most of the time, of the calls in which the others waited long."""
     late = lateness(records)
     strong = {rank: [number for number in late[rank] if late[rank][number] >= _LATE_S] for rank in late}
     rank = max(strong, key=lambda one: len(strong[one]))

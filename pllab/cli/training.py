@@ -91,8 +91,8 @@ def _run_as_rank(options: TrainOptions, rank: int, world_size: int) -> TrainResu
 class Bars:
     """Show the events of `pllab.train.train` as bars on stderr, one per rank: `train(config, on_progress=bars)`.
 
-    A line before them names the data set. It is a context manager, so that the bars are always closed. In a log
-    file they are drawn only every few seconds.
+    A line before them names the data set. `Bars` is a context manager, so that they are always closed. In a log file
+    they are drawn only every few seconds.
     """
 
     def __init__(self, num_epochs: int, is_hidden: bool = False) -> None:

@@ -55,7 +55,9 @@ def pair_shares(schedule: Schedule, costs: CostsLike) -> dict[Action, float]:
     other, each shortened by the same factor, so that a rank still does one action at a time. On a device they run at
     once, and both results leave at the end of the pair.
     """
-    return {action: costs.share_of_pair(pair[0].stage, pair[1].stage) for pair in schedule.pairs() for action in pair}
+    stages = {(forward.stage, backward.stage) for forward, backward in schedule.pairs()}
+    share = {pair: costs.share_of_pair(*pair) for pair in stages}
+    return {action: share[pair[0].stage, pair[1].stage] for pair in schedule.pairs() for action in pair}
 
 
 class Walk:

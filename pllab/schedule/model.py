@@ -158,7 +158,7 @@ class Schedule:
 
         A pair is one cell, `(0F1;3B0)OVERLAP_F_B`.
         """
-        pairs = dict(self.pairs())
+        pairs = set(self.pairs())
         return "".join(",".join(_cells(row, pairs)) + "\n" for row in self.rows)
 
     @classmethod
@@ -204,10 +204,11 @@ _ADDED = re.compile(r"[0-9]+((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)
 _OVERLAPPED = re.compile(r"\((?P<parts>[^()]*)\)OVERLAP_F_B")
 
 
-def _cells(row: tuple[Action, ...], pairs: dict[Action, Action]) -> Iterator[str]:
-    actions = iter(row)
-    for action in actions:
-        yield f"({action};{next(actions)})OVERLAP_F_B" if action in pairs else str(action)
+def _cells(row: tuple[Action, ...], pairs: Container[tuple[Action, ...]]) -> Iterator[str]:
+    places = iter(range(len(row)))
+    for at in places:
+        is_pair = row[at : at + 2] in pairs
+        yield f"({row[at]};{row[next(places)]})OVERLAP_F_B" if is_pair else str(row[at])
 
 
 def _read_cell(cell: str, line: int, column: int) -> list[Action]:

@@ -288,7 +288,7 @@ def _in_the_pipeline(config: TrainConfig) -> _Contradictions:
         yield schedule != "zero_bubble", other
         yield limit < 1, f"memory_limit is {limit}; one micro-batch counts 1, so give at least 1"
     family = FAMILIES.get(schedule)  # zero_bubble is none, and splits its backwards too
-    is_twice = config.recompute and config.needs_ranks and (family is None or family.make(2, 4).is_split)
+    is_twice = config.recompute and config.needs_ranks and (family is None or family.make(2, 2).is_split)
     again = "because each part of a split backward would compute the forward again"
     between = f"recompute and schedule {schedule} do not go together between ranks, {again}"
     yield is_twice, f"{between}; take gpipe, 1f1b or interleaved, or leave recompute out"

@@ -108,7 +108,7 @@ class Group:
     mfu: dict[Layout, float | None] = field(default_factory=dict, repr=False)
     """For each layout, the model's FLOP/s as a share of the GPUs' peak; None if it crashed."""
     memory_gib: dict[Layout, float] = field(default_factory=dict, repr=False)
-    """The bytes that a GPU held, for layouts that ran."""
+    """The GiB that a GPU held, for layouts that ran."""
 
     def price(self, layout: Layout) -> Price:
         """The closed form, for an assumed model and machine: Llama 3 in bfloat16, and `Machine()`."""

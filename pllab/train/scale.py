@@ -111,7 +111,7 @@ class StepTime:
     tp_s: float
     """The time that the messages of split layers add."""
     dp_s: float
-    """The messages after the schedule: gradients, weights, the norm."""
+    """The time of the messages after the schedule: gradients, weights, the norm."""
 
     @property
     def total_s(self) -> float:

@@ -80,7 +80,9 @@ def test_without_a_unit_the_longest_sleep_is_20_ms(costs: Costs | None) -> None:
     assert longest == pytest.approx(0.02)
 
 
-def test_what_one_action_overslept_the_next_need_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_action_overslept_the_next_need_not_sleep_and_one_of_a_pair_sleeps_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now, asked = [0.0], []
 
     def wake_late(seconds: float) -> None:
@@ -88,10 +90,10 @@ def test_what_one_action_overslept_the_next_need_not_sleep(monkeypatch: pytest.M
         now.append(now[-1] + seconds + 0.5)
 
     monkeypatch.setattr(emulation, "time", SimpleNamespace(sleep=wake_late, perf_counter=lambda: now[-1]))
-    sleeper = SleepWork(Costs(forward=2.0), 0, 1.0, {})
-    for number in range(3):
+    sleeper = SleepWork(Costs(forward=2.0), 0, 1.0, {Action(0, Kind.F, 3): 0.75})
+    for number in range(4):
         sleeper.perform(Action(0, Kind.F, number), NOTHING)
-    assert asked == [2.0, 1.5, 1.5] and now[-1] == 3 * 2.0 + 0.5
+    assert asked == [2.0, 1.5, 1.5, 1.0] and now[-1] == (3 + 0.75) * 2.0 + 0.5
 
 
 def test_a_whole_backward_takes_its_own_time() -> None:

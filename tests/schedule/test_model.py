@@ -62,7 +62,13 @@ def test_a_pair_that_runs_as_one_is_its_two_actions_in_order_and_is_remembered()
 
 def test_what_runs_as_one_but_is_no_forward_and_backward_is_its_actions() -> None:
     text = "(0F0;0F1)OVERLAP_F_B,(0B0;0F2)OVERLAP_F_B,(0F3;0B1;0B2)OVERLAP_F_B,(0F4)OVERLAP_F_B\n"
-    assert Schedule.from_csv(text) == Schedule.of([["0F0", "0F1", "0B0", "0F2", "0F3", "0B1", "0B2", "0F4"]])
+    read = Schedule.from_csv(text)
+    assert read == Schedule.of([["0F0", "0F1", "0B0", "0F2", "0F3", "0B1", "0B2", "0F4"]]) and not read.overlaps
+
+
+def test_an_action_that_comes_again_without_its_backward_is_written_alone() -> None:
+    text = "(0F1;3B0)OVERLAP_F_B,0F1\n"
+    assert Schedule.from_csv(text).to_csv() == text
 
 
 def test_a_part_has_the_pairs_whose_actions_are_in_it() -> None:

@@ -55,6 +55,11 @@ def test_both_pars_of_lesson_17_are_proven(limit: float, par: float) -> None:
     assert found.proven and found.makespan == par
 
 
+def test_of_a_slow_last_stage_the_wait_for_its_first_forward_is_in_the_bound() -> None:
+    found = optimal(2, 3, Costs((1.0, 3.0), (1.0, 3.0), (1.0, 3.0)), 2)
+    assert found.proven and found.makespan == 1 + 3 * 9
+
+
 tenths = st.integers(0, 20).map(lambda n: n / 10)
 
 
