@@ -101,7 +101,7 @@ class View {
       // in the top layer, where no part of the page cuts it off
       root.popover = "manual";
       root.showPopover();
-      document.dispatchEvent(new CustomEvent("pl-projector", { detail: root }));
+      document.dispatchEvent(new CustomEvent("pl-projector", { detail: this.theme }));
       // keys go where one looks
       const picture = root.querySelector("[role=application], [role=grid]") ?? this.viewButtons[1];
       if (!root.contains(document.activeElement)) picture.focus();
@@ -119,8 +119,8 @@ class View {
     const stopped = new AbortController();
     const on = (target, name, react) => target.addEventListener(name, this.safely(react), { signal: stopped.signal });
     const leave = () => this.isLarge && this.set("projector", false);
-    // one at a time
-    on(document, "pl-projector", ({ detail }) => detail === this.root || leave());
+    // one at a time; all views of a widget share its theme, and no other widget has the same object
+    on(document, "pl-projector", ({ detail }) => detail === this.theme || leave());
     on(document, "fullscreenchange", () => document.fullscreenElement || leave());
     on(this.viewButtons[1], "click", () => this.isLarge && document.documentElement.requestFullscreen?.().catch(() => {}));
     on(this.root, "keydown", (event) => {
@@ -135,10 +135,6 @@ class View {
   }
   fillTable() {
     if (this.get("table")) this.table.replaceChildren(this.tableView());
-  }
-  /** Mark the line of the table that is shown now, and only it. */
-  markLine(now, mark) {
-    this.table.querySelectorAll("tbody tr").forEach((line, at) => line.classList.toggle(mark, at === now));
   }
   /** Say a sentence, once. */
   say(sentence) {
