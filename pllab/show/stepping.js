@@ -56,5 +56,6 @@ class SteppedView extends View {
     this.back.disabled = this.step === 0;
     this.forth.disabled = this.step === this.last;
     this.play.textContent = this.timer ? "Pause" : "Play";
+    this.keepKeys();
   }
 }

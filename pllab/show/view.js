@@ -102,14 +102,21 @@ class View {
       root.popover = "manual";
       root.showPopover();
       document.dispatchEvent(new CustomEvent("pl-projector", { detail: this.theme }));
-      // keys go where one looks
-      const picture = root.querySelector("[role=application], [role=grid]") ?? this.viewButtons[1];
-      if (!root.contains(document.activeElement)) picture.focus();
+      if (!root.contains(document.activeElement)) this.focusPicture();
     } else {
       root.hidePopover();
       root.popover = null;
       if (document.fullscreenElement) document.exitFullscreen();
     }
+  }
+  /** Keys go where one looks. */
+  focusPicture() {
+    (this.root.querySelector("[role=application], [role=grid]") ?? this.viewButtons[1]).focus({ preventScroll: true });
+  }
+  /** Take the keys from a button that is disabled now, which would lose them. */
+  keepKeys() {
+    const focused = document.activeElement;
+    if (focused?.disabled && this.root.contains(focused)) this.focusPicture();
   }
   /**
    * The button and the key f fill the window and, as a browser allows it to a press, the screen; Escape comes back. Plain

@@ -207,6 +207,27 @@ def test_from_afar_it_fills_the_window_and_nothing_moves_as_it_plays(chromium_pa
     assert player.evaluate(boxes) == before
 
 
+def test_at_either_end_the_keys_go_to_the_picture(chromium_page, timeline):
+    player = bench.mount(chromium_page, show.TimelinePlayer(timeline, projector=True))
+    forward = player.get_by_role("button", name="Step forward")
+    while forward.is_enabled():
+        forward.click()
+    expect(player.get_by_role("grid")).to_be_focused()
+    chromium_page.keyboard.press("Escape")
+    expect(player.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
+
+
+def test_from_afar_many_rows_can_be_read_and_scroll(chromium_page):
+    chromium_page.set_viewport_size({"width": 1280, "height": 720})
+    player = bench.mount(chromium_page, show.TimelinePlayer(simulate(gpipe(64, 2)), projector=True))
+    grid, names = player.get_by_role("grid"), player.get_by_role("rowheader")
+    tops = names.evaluate_all("all => all.map((one) => one.getBoundingClientRect().y)")
+    assert min(one - other for one, other in zip(tops[1:], tops, strict=False)) >= 20
+    names.last.scroll_into_view_if_needed()
+    box, last = grid.bounding_box(), names.last.bounding_box()
+    assert box["y"] <= last["y"] and last["y"] + last["height"] <= box["y"] + box["height"]
+
+
 def test_one_widget_fills_the_window_at_a_time(chromium_page, timeline):
     player = bench.mount(chromium_page, show.TimelinePlayer(timeline, projector=True))
     chromium_page.evaluate("document.dispatchEvent(new CustomEvent('pl-projector', { detail: document.body }))")

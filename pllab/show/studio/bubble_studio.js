@@ -48,6 +48,7 @@ class Studio extends View {
     if (!picture.paints) this.wearPaints();
     this.controls.show();
     this.foot.show();
+    this.keepKeys();
     const { problem } = this.get("view");
     this.problem.textContent = problem;
     this.problem.hidden = !problem;

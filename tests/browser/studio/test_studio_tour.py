@@ -73,6 +73,18 @@ def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page, touri
     assert studio.measured and studio.family == TOUR[2], "the run is of what was on screen"
 
 
+def test_a_button_that_is_disabled_leaves_its_keys_to_the_picture(chromium_page, touring):
+    studio, root = touring
+    root.get_by_role("button", name="Back", exact=True).click()
+    is_at(root, studio, 0)
+    expect(root.locator(".pl-pic")).to_be_focused()
+    chromium_page.keyboard.press("PageDown")
+    is_at(root, studio, 1)
+    root.get_by_role("button", name="Run it").focus()
+    chromium_page.evaluate("model.set('running', true)")
+    expect(root.locator(".pl-pic")).to_be_focused()
+
+
 def test_a_stop_is_one_schedule_that_ends_at_a_barrier(chromium_page, touring):
     studio, root = touring
     root.get_by_role("combobox", name="Compare with").select_option("ZB-V")
