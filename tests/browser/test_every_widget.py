@@ -102,7 +102,7 @@ def test_a_failure_is_visible_and_unmounting_leaves_no_listener(chromium_page, n
     widget = SCENES[name].widget()
     root = bench.mount(chromium_page, widget)
     assert chromium_page.evaluate(bench.LISTENERS_LEFT) > 0
-    names = ["view", "epoch", "step", "way"]
+    names = ["view", "step"]
     chromium_page.evaluate(BREAK, [one for one in names if widget.has_trait(one)])
     expect(root).to_have_attribute("data-pl-state", "error")
     expect(root.get_by_role("alert").last).to_contain_text("This widget failed")
