@@ -111,7 +111,8 @@ class View {
   }
   /** Keys go where one looks. */
   focusPicture() {
-    (this.root.querySelector("[role=application], [role=grid]") ?? this.viewButtons[1]).focus({ preventScroll: true });
+    const shown = this.get("table") ? this.table : this.root.querySelector("[role=application], [role=grid]");
+    (shown ?? this.viewButtons[1]).focus({ preventScroll: true });
   }
   /** Take the keys from a button that is disabled now, which would lose them. */
   keepKeys() {

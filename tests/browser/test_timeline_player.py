@@ -207,12 +207,14 @@ def test_from_afar_it_fills_the_window_and_nothing_moves_as_it_plays(chromium_pa
     assert player.evaluate(boxes) == before
 
 
-def test_at_either_end_the_keys_go_to_the_picture(chromium_page, timeline):
+@pytest.mark.parametrize("as_table", [False, True])
+def test_at_either_end_the_keys_go_to_what_is_shown(chromium_page, timeline, as_table):
     player = bench.mount(chromium_page, show.TimelinePlayer(timeline, projector=True))
+    chromium_page.evaluate("as_table => model.set('table', as_table)", as_table)
     forward = player.get_by_role("button", name="Step forward")
     while forward.is_enabled():
         forward.click()
-    expect(player.get_by_role("grid")).to_be_focused()
+    expect(player.locator(".pl-table" if as_table else "[role=grid]")).to_be_focused()
     chromium_page.keyboard.press("Escape")
     expect(player.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
 
