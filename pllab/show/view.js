@@ -77,7 +77,7 @@ class View {
     this.follow(["table", "projector"], this.showView);
     this.listenForProjector();
     this.safely(this.showView)();
-    if (this.isLarge) this.followWidth(this.root, this.project); // once it stands in the page
+    if (this.isLarge) this.followWidth(this.root, () => (this.project(), this.takeKeys())); // once it stands in the page
   }
   get isLarge() {
     return Boolean(this.get("projector"));
@@ -89,6 +89,7 @@ class View {
     for (const picture of this.pictures) picture.hidden = asTable;
     this.project();
     this.show();
+    this.takeKeys();
   }
 
   // The projector: the widget fills the window, above everything else, and comes back to its place
@@ -102,17 +103,20 @@ class View {
       root.popover = "manual";
       root.showPopover();
       document.dispatchEvent(new CustomEvent("pl-projector", { detail: this.theme }));
-      if (!root.contains(document.activeElement)) this.focusPicture();
     } else {
       root.hidePopover();
       root.popover = null;
       if (document.fullscreenElement) document.exitFullscreen();
     }
   }
-  /** Keys go where one looks. */
+  /** Keys go where one looks: once it fills the window, and its picture is drawn. */
+  takeKeys() {
+    if (this.isLarge && this.root.isConnected && !this.root.contains(document.activeElement)) this.focusPicture();
+  }
   focusPicture() {
-    const shown = this.get("table") ? this.table : this.root.querySelector("[role=application], [role=grid]");
-    (shown ?? this.viewButtons[1]).focus({ preventScroll: true });
+    const picture = this.root.querySelector('[role=application], [role=grid][tabindex="0"], [role=grid] [tabindex="0"]');
+    const shown = this.get("table") ? this.table : picture;
+    shown?.focus({ preventScroll: true });
   }
   /** Take the keys from a button that is disabled now, which would lose them. */
   keepKeys() {
