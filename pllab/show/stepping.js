@@ -56,18 +56,6 @@ class SteppedView extends View {
     this.back.disabled = this.step === 0;
     this.forth.disabled = this.step === this.last;
     this.play.textContent = this.timer ? "Pause" : "Play";
-  }
-
-  /** The player's keys, while `target` has the focus. */
-  listenToKeys(target) {
-    this.root.addEventListener("keydown", this.safely((event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.target.tagName === "INPUT") event.stopPropagation(); // a slider's own, and not JupyterLab's
-      if (event.target !== target || !(event.key === " " || event.key in MOVES)) return;
-      event.preventDefault();
-      event.stopPropagation(); // else JupyterLab would move to another cell
-      if (event.key === " ") this.toggle();
-      else this.seek(this.step + MOVES[event.key]);
-    }));
+    this.keepKeys();
   }
 }

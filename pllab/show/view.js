@@ -77,7 +77,7 @@ class View {
     this.follow(["table", "projector"], this.showView);
     this.listenForProjector();
     this.safely(this.showView)();
-    if (this.isLarge) this.followWidth(this.root, this.project); // once it stands in the page
+    if (this.isLarge) this.followWidth(this.root, () => (this.project(), this.takeKeys())); // once it stands in the page
   }
   get isLarge() {
     return Boolean(this.get("projector"));
@@ -89,6 +89,7 @@ class View {
     for (const picture of this.pictures) picture.hidden = asTable;
     this.project();
     this.show();
+    this.takeKeys();
   }
 
   // The projector: the widget fills the window, above everything else, and comes back to its place
@@ -101,15 +102,26 @@ class View {
       // in the top layer, where no part of the page cuts it off
       root.popover = "manual";
       root.showPopover();
-      document.dispatchEvent(new CustomEvent("pl-projector", { detail: root }));
-      // keys go where one looks
-      const picture = root.querySelector("[role=application], [role=grid]") ?? this.viewButtons[1];
-      if (!root.contains(document.activeElement)) picture.focus();
+      document.dispatchEvent(new CustomEvent("pl-projector", { detail: this.theme }));
     } else {
       root.hidePopover();
       root.popover = null;
       if (document.fullscreenElement) document.exitFullscreen();
     }
+  }
+  /** Keys go where one looks: once it fills the window, and its picture is drawn. */
+  takeKeys() {
+    if (this.isLarge && this.root.isConnected && !this.root.contains(document.activeElement)) this.focusPicture();
+  }
+  focusPicture() {
+    const picture = this.root.querySelector('[role=application], [role=grid][tabindex="0"], [role=grid] [tabindex="0"]');
+    const shown = this.get("table") ? this.table : picture;
+    shown?.focus({ preventScroll: true });
+  }
+  /** Take the keys from a button that is disabled now, which would lose them. */
+  keepKeys() {
+    const focused = document.activeElement;
+    if (focused?.disabled && this.root.contains(focused)) this.focusPicture();
   }
   /**
    * The button and the key f fill the window and, as a browser allows it to a press, the screen; Escape comes back. Plain
@@ -119,8 +131,8 @@ class View {
     const stopped = new AbortController();
     const on = (target, name, react) => target.addEventListener(name, this.safely(react), { signal: stopped.signal });
     const leave = () => this.isLarge && this.set("projector", false);
-    // one at a time
-    on(document, "pl-projector", ({ detail }) => detail === this.root || leave());
+    // one at a time; all views of a widget share its theme, and no other widget has the same object
+    on(document, "pl-projector", ({ detail }) => detail === this.theme || leave());
     on(document, "fullscreenchange", () => document.fullscreenElement || leave());
     on(this.viewButtons[1], "click", () => this.isLarge && document.documentElement.requestFullscreen?.().catch(() => {}));
     on(this.root, "keydown", (event) => {
@@ -135,10 +147,6 @@ class View {
   }
   fillTable() {
     if (this.get("table")) this.table.replaceChildren(this.tableView());
-  }
-  /** Mark the line of the table that is shown now, and only it. */
-  markLine(now, mark) {
-    this.table.querySelectorAll("tbody tr").forEach((line, at) => line.classList.toggle(mark, at === now));
   }
   /** Say a sentence, once. */
   say(sentence) {

@@ -118,7 +118,7 @@ def answer_within(ask: Callable[[], Any], timeout_s: float, what: str) -> Any:
     try:
         return answer.result(timeout_s)
     except TimeoutError:
-        if answer.done():  # its own
-            raise
+        if answer.done():  # its own, or an answer at the last moment
+            return answer.result()
         late = f"{what} has not answered in {timeout_s:g} s; give it less to do or a longer timeout_s"
         raise TimeoutError(late) from None

@@ -12,8 +12,7 @@ both_schemes = pytest.mark.parametrize(
 )
 
 # The part of anywidget's model that widgets use: get, set, save_changes, on, off. With a kernel it does what
-# ipywidgets does: one message in flight, and what changes meanwhile is merged into the next. Callbacks hear when the
-# kernel is done with a message; of merged messages only the last one's are kept.
+# ipywidgets does: one message in flight, and what changes meanwhile is merged into the next.
 MODELS = """
 const read = (value) => value?.base64 === undefined ? value
   : new DataView(Uint8Array.from(atob(value.base64), (letter) => letter.charCodeAt(0)).buffer);
@@ -40,27 +39,22 @@ class KernelModel extends FakeModel {
   sent = 0;
   asked = []; // messages
   unanswered = 0;
-  async save_changes(callbacks) {
-    this.callbacks = callbacks ?? this.callbacks;
+  async save_changes() {
     if (this.busy || !Object.keys(this.changed).length) return;
-    const [sent, told] = [this.changed, this.callbacks];
-    [this.busy, this.changed, this.callbacks] = [true, {}, undefined];
+    const sent = this.changed;
+    [this.busy, this.changed] = [true, {}];
     this.sent += 1;
     const answer = await window.kernel(sent);
     for (const [name, value] of Object.entries(answer)) this.state[name] = read(value);
     for (const name of Object.keys(answer)) this.tell(name);
-    told?.iopub.status({ content: { execution_state: "idle" } });
     this.busy = false;
     this.save_changes();
   }
   async send(content) {
     this.asked.push(content);
     this.unanswered += 1;
-    const { answers, changed } = await window.message(content);
+    const changed = await window.message(content);
     this.unanswered -= 1;
-    for (const [answer, blocks] of answers) {
-      for (const react of this.listeners["msg:custom"] ?? []) react(answer, blocks.map(read));
-    }
     for (const [name, value] of Object.entries(changed)) this.state[name] = read(value);
     for (const name of Object.keys(changed)) this.tell(name);
   }
@@ -116,10 +110,8 @@ def mount_with_kernel(page, widget):
         return fresh
 
     def message(content):
-        sent = []
-        widget.send = lambda answer, buffers=(): sent.append((answer, [coded(one) for one in buffers]))
         widget._handle_custom_msg(content, [])
-        return json.loads(json.dumps({"answers": sent, "changed": fresh_traits({})}))
+        return fresh_traits({})
 
     if not hasattr(page, "answers"):  # a function can be exposed once for each page
         page.answers = {}

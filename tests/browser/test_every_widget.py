@@ -98,11 +98,21 @@ def test_table_projector_and_a_narrow_page(chromium_page, name):
 
 
 @pytest.mark.parametrize("name", SCENES)
+def test_projected_from_the_start_it_has_the_keys(chromium_page, name):
+    widget = SCENES[name].widget()
+    widget.projector = True
+    root = bench.mount(chromium_page, widget)
+    expect(root.locator(SCENES[name].control).first).to_be_focused()
+    chromium_page.keyboard.press("Escape")
+    expect(root.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
+
+
+@pytest.mark.parametrize("name", SCENES)
 def test_a_failure_is_visible_and_unmounting_leaves_no_listener(chromium_page, name):
     widget = SCENES[name].widget()
     root = bench.mount(chromium_page, widget)
     assert chromium_page.evaluate(bench.LISTENERS_LEFT) > 0
-    names = ["view", "epoch", "step", "way"]
+    names = ["view", "step"]
     chromium_page.evaluate(BREAK, [one for one in names if widget.has_trait(one)])
     expect(root).to_have_attribute("data-pl-state", "error")
     expect(root.get_by_role("alert").last).to_contain_text("This widget failed")

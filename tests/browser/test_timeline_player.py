@@ -12,6 +12,13 @@ pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
+# A second view of the same model, as a cell that shows the widget again has it.
+SHOW_AGAIN = f"""async (source) => {{
+  {bench.LOAD}
+  const el = document.body.appendChild(document.createElement("div"));
+  (await load(source)).default.render({{ model: window.model, el }});
+}}"""
+
 AT_START = "t = 0 s: rank 0 runs F0, rank 1 is idle"
 AT_100 = "t = 100 ms: rank 0 runs F1, rank 1 runs F0"
 AT_END = "t = 400 ms: every rank is done"
@@ -200,8 +207,44 @@ def test_from_afar_it_fills_the_window_and_nothing_moves_as_it_plays(chromium_pa
     assert player.evaluate(boxes) == before
 
 
+@pytest.mark.parametrize("as_table", [False, True])
+def test_at_either_end_the_keys_go_to_what_is_shown(chromium_page, timeline, as_table):
+    player = bench.mount(chromium_page, show.TimelinePlayer(timeline, projector=True))
+    chromium_page.evaluate("as_table => model.set('table', as_table)", as_table)
+    forward = player.get_by_role("button", name="Step forward")
+    while forward.is_enabled():
+        forward.click()
+    expect(player.locator(".pl-table" if as_table else "[role=grid]")).to_be_focused()
+    chromium_page.keyboard.press("Escape")
+    expect(player.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
+
+
+def test_from_afar_many_rows_can_be_read_and_scroll(chromium_page):
+    chromium_page.set_viewport_size({"width": 1280, "height": 720})
+    player = bench.mount(chromium_page, show.TimelinePlayer(simulate(gpipe(64, 2)), projector=True))
+    grid, names = player.get_by_role("grid"), player.get_by_role("rowheader")
+    tops = names.evaluate_all("all => all.map((one) => one.getBoundingClientRect().y)")
+    assert min(one - other for one, other in zip(tops[1:], tops, strict=False)) >= 20
+    names.last.scroll_into_view_if_needed()
+    box, last = grid.bounding_box(), names.last.bounding_box()
+    assert box["y"] <= last["y"] and last["y"] + last["height"] <= box["y"] + box["height"]
+
+
 def test_one_widget_fills_the_window_at_a_time(chromium_page, timeline):
     player = bench.mount(chromium_page, show.TimelinePlayer(timeline, projector=True))
     chromium_page.evaluate("document.dispatchEvent(new CustomEvent('pl-projector', { detail: document.body }))")
     expect(player.get_by_role("button", name="Projector")).to_have_attribute("aria-pressed", "false")
     assert chromium_page.evaluate("window.model.get('projector')") is False
+
+
+def test_a_widget_that_stands_twice_in_a_page_fills_the_window(chromium_page, timeline):
+    widget = show.TimelinePlayer(timeline)
+    player = bench.mount(chromium_page, widget)
+    chromium_page.evaluate(SHOW_AGAIN, str(widget._esm))
+    expect(player).to_have_count(2)
+    player.first.get_by_role("button", name="Projector").click()
+    pressed = player.get_by_role("button", name="Projector", pressed=True)
+    expect(pressed).to_have_count(2)
+    chromium_page.keyboard.press("Escape")
+    expect(pressed).to_have_count(0)
+    expect(chromium_page.locator(":popover-open")).to_have_count(0)

@@ -139,6 +139,17 @@ def test_a_hand_out_has_the_sizes_that_were_asked_for_and_the_run_that_was_measu
     assert "GPipe|32|64" in runs, "a large size has the schedule on screen alone"
 
 
+def test_a_hand_out_promises_a_run_only_if_it_has_one():
+    mine = Schedule(one_f_one_b(3, 4).rows, "mine")
+    studio = show.BubbleStudio(mine, measured=Timeline.of(simulate(mine).spans, "real", 3))
+    for family, with_run in (("mine", True), ("GPipe", False), ("mine", False)):
+        studio.family, studio.with_run = family, with_run
+        values, runs, _ = unpacked(studio.export_html(ranks=[3], microbatches=[4]))
+        own = {"family": "mine", "num_ranks": 3, "num_microbatches": 4}
+        assert values["options"]["tour"][-1]["run"] == (own if with_run else None)
+        assert ("measured" in runs) is with_run
+
+
 @pytest.mark.parametrize("word", ["</script><script>alert(1)", "<!--<script>", "\u2028 \U0001f600 \"'&"])
 def test_a_page_cannot_be_broken_by_what_it_holds(word):
     """In a script element `</script>` is its end, and `<!--<script>` makes the parser overlook that end."""

@@ -48,6 +48,7 @@ class Studio extends View {
     if (!picture.paints) this.wearPaints();
     this.controls.show();
     this.foot.show();
+    this.keepKeys();
     const { problem } = this.get("view");
     this.problem.textContent = problem;
     this.problem.hidden = !problem;
@@ -60,8 +61,6 @@ class Studio extends View {
   }
   wearPaints() {
     this.picture.paints = paintsOf(this.theme, this.root);
-    const { look } = this.picture.paints;
-    for (const [name, colour] of Object.entries({ idle: look.idle, "on-idle": look.on_idle, over: look.over_text, soft: look.soft })) this.root.style.setProperty(`--pl-${name}`, colour);
     this.foot.drawLegend(this.picture.paints);
   }
   /** In a page as high as the schedules need, at most as high as the window; with the code that made it in sight. */

@@ -12,7 +12,7 @@ import traitlets
 from pllab.schedule import Held, Kind, Schedule
 from pllab.show.figures import Figure
 from pllab.show.studio.export import FILE_TYPES, to_chrome_trace, to_page, values_of, write
-from pllab.show.studio.runs import Screen, check_run, view_of
+from pllab.show.studio.runs import Screen, Shown, check_run, view_of
 from pllab.show.studio.settings import (
     FAMILIES,
     MOST_MICROBATCHES,
@@ -167,7 +167,7 @@ class BubbleStudio(Widget):
                 {"name": one.name, "story": STORIES.get(one.name, ""), "is_own": one.only is not None}
                 for one in self._families.values()
             ],
-            "tour": [*({"title": name, "family": name} for name in TOUR), self._own_stop()],
+            "tour": [*({"title": name, "family": name} for name in TOUR), self._own_stop(self._measured)],
             "ranks": [*range(1, 9), 12, 16, 24, 32, 48, MOST_RANKS],
             "microbatches": [*range(1, 9), *(n << k for k in range(6) for n in (10, 12, 14, 16)), MOST_MICROBATCHES],
             "in_ms": max(costs.duration(0, kind) for kind in (Kind.F, Kind.I, Kind.W)) < 1,
@@ -177,11 +177,11 @@ class BubbleStudio(Widget):
             "still": False,
         }
 
-    def _own_stop(self) -> dict[str, Any]:
+    def _own_stop(self, measured: Measured | Shown | None) -> dict[str, Any]:
         """The last stop of the tour: the measured run on screen, if there is one."""
         inputs = self._setting.to_inputs()
         sizes = {name: inputs[name] for name in ("family", "num_ranks", "num_microbatches")}
-        return {"title": "your own run", "run": sizes if self._measured else None}
+        return {"title": "your own run", "run": sizes if measured else None}
 
     @property
     def schedule(self) -> Schedule:
@@ -242,7 +242,7 @@ class BubbleStudio(Widget):
             "ranks": sorted({*ranks, setting.num_ranks}),
             "microbatches": sorted({*microbatches, setting.num_microbatches}),
             **{"still": True, "can_run": False, "exports": ["CSV"]},
-            "tour": [*self.options["tour"][:-1], self._own_stop()],
+            "tour": [*self.options["tour"][:-1], self._own_stop(self._screen.measured)],
         }
         values = values_of(self, options=self.options | options, view=self.view | {"stamp": 0}, projector=True)
         title, alt = self._screen.main.title, describe_studio(self._screen, self.memory_limit)

@@ -23,8 +23,8 @@ class Foot {
       button.title = why || this.studio.options.tour[at].title;
       button.setAttribute("aria-pressed", String(at === now));
     });
-    this.back.disabled = now === 0;
-    this.next.disabled = now >= 0 && !this.goal(now, 1);
+    this.back.disabled = this.goal(now, -1) === null;
+    this.next.disabled = this.goal(now, 1) === null;
   }
   /** The swatches of all kinds, whatever is on screen, so that nothing moves when a schedule has others. */
   drawLegend(paints) {
@@ -53,6 +53,7 @@ class Foot {
     const { tour, can_run: canRun } = this.studio.options;
     const { family, run } = tour[at];
     if (family) return this.studio.get("view").missing[family] ?? "";
+    if (canRun && this.studio.get("running")) return "a run is under way";
     return canRun || run ? "" : "no run to show: BubbleStudio(..., run=run_emulated) has one";
   }
   go(at, event) {

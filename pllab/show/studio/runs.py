@@ -40,7 +40,7 @@ class Measure(NamedTuple):
 class Shown:
     """One run on screen: its name, its schedule, and a measured timeline or the costs of a prediction.
 
-    A change of size waits only for the columns; a timeline is made only for files and the critical path. With
+    A change of size waits only for the columns; a timeline is made only for figures, files and causes. With
     `stages_per_rank` v, a micro-batch on one stage counts 1/v. A measured run has the costs that were `expected` of it,
     which tell messages from late starts, and a `note` on its clock.
     """

@@ -105,6 +105,12 @@ def test_costs_carry_their_unit(chromium_page):
     expect(in_seconds.get_by_role("spinbutton", name="forward F, s", exact=True)).to_have_value("1")
 
 
+def test_costs_per_stage_are_at_hand_on_a_projector(chromium_page):
+    drawer = open_drawer(mount(chromium_page, show.BubbleStudio("1F1B", 4, 8, projector=True)))
+    drawer.get_by_text("Costs per stage").click()
+    expect(drawer.get_by_role("spinbutton", name="F of stage 2")).to_be_visible()
+
+
 def test_a_box_that_is_typed_in_is_never_rewritten(chromium_page, root, studio):
     """Answers arrive, other inputs change and the studio redraws between two digits."""
     drawer = open_drawer(root)

@@ -73,6 +73,18 @@ def test_buttons_numbers_and_a_clicker_go_from_stop_to_stop(chromium_page, touri
     assert studio.measured and studio.family == TOUR[2], "the run is of what was on screen"
 
 
+def test_a_button_that_is_disabled_leaves_its_keys_to_the_picture(chromium_page, touring):
+    studio, root = touring
+    root.get_by_role("button", name="Back", exact=True).click()
+    is_at(root, studio, 0)
+    expect(root.locator(".pl-pic")).to_be_focused()
+    chromium_page.keyboard.press("PageDown")
+    is_at(root, studio, 1)
+    root.get_by_role("button", name="Run it").focus()
+    chromium_page.evaluate("model.set('running', true)")
+    expect(root.locator(".pl-pic")).to_be_focused()
+
+
 def test_a_stop_is_one_schedule_that_ends_at_a_barrier(chromium_page, touring):
     studio, root = touring
     root.get_by_role("combobox", name="Compare with").select_option("ZB-V")
@@ -93,6 +105,35 @@ def test_without_a_run_the_last_stop_is_dimmed_and_says_what_is_missing(chromium
         chromium_page.keyboard.press(key)
     is_at(root, studio, 3)
     expect(root.get_by_role("button", name="Next", exact=True)).to_be_disabled()
+
+
+def test_beside_the_tour_next_leads_to_its_first_stop_and_back_nowhere(chromium_page):
+    studio = show.BubbleStudio("ZB-V", 4, 8)
+    root = mount(chromium_page, studio)
+    expect(root.get_by_role("button", name="Back", exact=True)).to_be_disabled()
+    root.get_by_role("button", name="Next", exact=True).click()
+    is_at(root, studio, 0)
+
+
+def test_a_run_is_not_asked_for_while_one_is_under_way(chromium_page):
+    asked = []
+
+    def counted(schedule):
+        asked.append(schedule)
+        return run(schedule)
+
+    studio = show.BubbleStudio("ZB-V", 4, 8, run=counted)
+    root = mount(chromium_page, studio)
+    root.locator(".pl-pic").focus()
+    chromium_page.evaluate("model.set('running', true)")
+    chromium_page.keyboard.press("5")
+    stop = root.get_by_role("button", name="Stop 5: your own run")
+    expect(stop).to_be_disabled()
+    expect(stop).to_have_attribute("title", "a run is under way")
+    chromium_page.evaluate("model.set('running', false)")
+    chromium_page.keyboard.press("5")
+    is_at(root, studio, 4)
+    assert len(asked) == 1
 
 
 def test_a_run_that_was_given_is_the_last_stop_in_the_hand_out_too(chromium_page, tmp_path):
