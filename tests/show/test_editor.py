@@ -547,7 +547,9 @@ def test_static_twin_says_what_the_widget_says(editor):
     for told in (*editor.view["verdict"], "makespan 12, bubble fraction, idle / all: 6/24", "3 over par; par 9."):
         assert told in alt.replace("Makespan", "makespan")
     editor.do("move", "1B0", to=0)
-    assert "no score yet; par 9" in editor.static().alt
+    assert "no score while illegal; par 9" in editor.static().alt
+    editor.do("clear")
+    assert "not yet complete; par 9" in editor.static().alt
     assert editor.static().png.startswith(b"\x89PNG")
 
 
