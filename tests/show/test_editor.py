@@ -8,6 +8,9 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.text import Annotation
 
 from pllab.schedule import (
     Action,
@@ -26,6 +29,7 @@ from pllab.schedule import (
 from pllab.show import BubbleStudio, ScheduleEditor
 from pllab.show.editor.edits import Position, move, split
 from pllab.show.editor.judgement import BoardRules, judge
+from pllab.show.theme import LIGHT
 from pllab.show.widget import takes_costs
 from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
@@ -442,6 +446,19 @@ def test_one_run_at_a_time():
     assert editor.view["said"].endswith("It has been changed since, so these times are not drawn.")
 
 
+def test_what_runs_is_the_order_that_stood_there_when_it_was_asked(monkeypatch):
+    started = []
+    editor = ScheduleEditor(gpipe(2, 2), run=emulate)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", lambda thread: started.append(thread))  # slowly
+        editor._handle_custom_msg({"verb": "run"}, [])
+        editor._handle_custom_msg({"verb": "move", "id": "0B0", "to": 0}, [])
+    started[0].start()
+    wait_for(editor)
+    assert editor.view["trouble"] == ""
+    assert editor.view["said"].endswith("It has been changed since, so these times are not drawn.")
+
+
 def test_a_run_that_never_ends_is_given_up_and_what_it_answers_late_is_dropped():
     gate = threading.Event()
     editor = ScheduleEditor(gpipe(2, 2), run=lambda schedule: gate.wait(20) and emulate(schedule), timeout_s=0.05)
@@ -551,6 +568,38 @@ def test_static_twin_says_what_the_widget_says(editor):
     editor.do("clear")
     assert "not yet complete; par 9" in editor.static().alt
     assert editor.static().png.startswith(b"\x89PNG")
+
+
+def test_the_printed_twin_has_each_block_at_its_time_and_an_arrow_from_what_is_needed(editor):
+    for action in ("0F0", "1B0"):
+        editor.do("move", action, to=0)
+        [axes] = editor.static().canvas.axes
+        labels = {text.get_position(): text.get_text() for text in axes.texts if not isinstance(text, Annotation)}
+        boxes = [path.get_extents() for one in axes.collections for path in one.get_paths()]
+        blocks = [(block, rank) for rank, row in enumerate(editor.view["rows"]) for block in row["blocks"]]
+        middles = {one["id"]: ((one["start"] + one["end"]) / 2, axes.get_yticks()[rank]) for one, rank in blocks}
+        assert labels == {middles[one["id"]]: one["text"] for one, _ in blocks}
+        for one, _ in blocks:
+            assert any(
+                (box.x0, box.x1) == (one["start"], one["end"]) and box.contains(*middles[one["id"]]) for box in boxes
+            )
+        arrows = [(text.xyann[0], text.xy[0]) for text in axes.texts if isinstance(text, Annotation)]
+        assert arrows == [(middles[need][0], middles[waiting][0]) for need, waiting in editor.view["edges"]]
+        assert axes.yaxis_inverted() and len(arrows) == action.count("B")
+
+
+def test_the_printed_twin_has_a_staircase_for_each_rank_and_what_is_over_the_limit_is_red(editor):
+    def areas(colour):
+        [axes] = editor.static().canvas.axes
+        drawn = [one for one in axes.collections if isinstance(one, PolyCollection)]
+        found = [one for one in drawn if to_hex(one.get_facecolor()[0]).upper() == colour]
+        return [one.get_paths()[0].get_extents().height for one in found]
+
+    [first, second] = areas(LIGHT.held)
+    assert first == pytest.approx(2 * second) and areas(LIGHT.over) == pytest.approx([0, 0], abs=1e-9)
+    editor.do("move", "0F2", by=-1)
+    [first, second] = areas(LIGHT.held)
+    assert [first, *areas(LIGHT.over)] == pytest.approx([3 * second, second, 0], abs=1e-9)
 
 
 def test_the_output_holds_the_widget_and_its_twin_and_everything_is_plain_json(editor):
