@@ -81,8 +81,9 @@ def test_letters_go_on_after_z():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"dp": 0}, "dp is 0; give 1 or more"),
-        ({"ranks_per_host": 0}, "ranks_per_host is 0; give 1 or more"),
+        ({"dp": 0}, "dp is 0; give a whole number of at least 1"),
+        ({"tp": 2.5}, "tp is 2.5; give a whole number of at least 1"),
+        ({"ranks_per_host": 0}, "ranks_per_host is 0; give a whole number of at least 1"),
         ({"dp": 8, "tp": 9}, "these sizes make 72 ranks, and the picture has room for 64"),
         ({"order": ("pp", "dp")}, "name each of pp, dp and tp once"),
     ],
