@@ -14,6 +14,7 @@ from matplotlib.text import Annotation
 
 from pllab.schedule import (
     Action,
+    Kind,
     Schedule,
     ScheduleError,
     check,
@@ -383,6 +384,15 @@ def test_next_moves_lead_from_an_empty_board_to_a_legal_schedule_of_all_the_work
         assert makespan_of(editor) == simulate(editor.schedule, Costs()).makespan
 
 
+def test_with_two_stages_on_a_rank_a_forward_fills_half_a_place():
+    editor = ScheduleEditor(interleaved(2, 4), memory_limit=1)
+    editor.do("clear")
+    for action in ("0F0", "0F1"):
+        assert ready(editor)[0] == [action]
+        editor.do("place", action)
+    assert ready(editor)[0] == []
+
+
 def test_an_order_on_a_part_of_the_board_is_judged_by_what_stands_there(editor):
     editor.do("clear")
     for action in ("0F0", "1F0", "1B0", "0B0"):
@@ -413,6 +423,16 @@ def test_a_run_is_drawn_under_the_prediction_on_its_scale():
     assert editor.view["measured"] == "", "the run was of another order"
     editor.do("undo")
     assert editor.view["measured"] != ""
+
+
+def test_messages_that_a_run_measured_are_not_work():
+    def with_message(schedule):
+        sent = Span(0, Action.parse("0F0")._replace(kind=Kind.C), 5.01, 5.02)
+        return Timeline.of([*emulate(schedule).spans, sent], "emulated", schedule.num_ranks)
+
+    editor = ScheduleEditor(one_f_one_b(2, 3), run=with_message)
+    editor.run_it()
+    assert {block["kind"] for row in editor.view["rows"] for block in row["measured"]} == {"F", "B"}
 
 
 def test_an_illegal_order_is_not_run_and_a_run_that_fails_is_a_sentence():
@@ -545,6 +565,12 @@ def test_memory_is_counted_as_the_studio_counts_it(family, limit):
     assert editor.view["is_legal"] == (max(most) <= limit)
     for held, row in zip(most, editor.view["rows"], strict=True):
         assert row["held"] == f"holds {held:g} of {limit:g}" + (": too many" if held > limit else "")
+
+
+def test_all_ranks_and_the_limit_share_one_axis_of_memory(editor):
+    assert editor.view["most"] == 2
+    assert ScheduleEditor(one_f_one_b(2, 3), memory_limit=5).view["most"] == 5
+    assert ScheduleEditor(gpipe(2, 3)).view["most"] == 3
 
 
 def test_the_unit_of_memory_is_named_where_a_rank_has_several_stages():
