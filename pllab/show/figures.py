@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # matplotlib takes half a second to import and `import pllab.
     from matplotlib.axes import Axes
 
 DPI = 100
+TITLE: dict[str, Any] = {"loc": "left", "fontsize": 11.5, "fontweight": "bold"}  # of a picture, for `set_title`
 _PANEL_STYLE = f"margin:0;background:{PANEL};color:{INK};padding:12px;border-radius:8px;display:inline-block"
 _DARK_RULE = f"<style>[data-jp-theme-light=false] .pl-figure{{filter:{IN_THE_DARK}}}</style>"
 

@@ -20,7 +20,7 @@ from pllab.show.boxes import (
     write_gaps,
     write_label,
 )
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import TITLE, Figure, drawing, figure
 from pllab.show.theme import ENGINE_LABELS, count_of, write_percent, write_seconds
 from pllab.timeline import Span, Timeline
 
@@ -176,7 +176,7 @@ def _draw_span(axes: "Axes", span: Span, free_s: float, clock: _TimeAxis, rows: 
 
 def show_rows(axes: "Axes", title: str, num_ranks: int) -> None:
     """A title, and a row of height 1 for each rank from the top down, with the names that there is room for."""
-    axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold", pad=5)
+    axes.set_title(title, **TITLE, pad=5)
     axes.set_ylim(num_ranks - 0.5, -0.5)
     ranks = range(0, num_ranks, max(1, num_ranks // 16))
     axes.set_yticks(list(ranks), [f"rank {rank}" for rank in ranks], fontsize=11 if num_ranks <= 12 else 8)

@@ -8,9 +8,13 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.text import Annotation
 
 from pllab.schedule import (
     Action,
+    Kind,
     Schedule,
     ScheduleError,
     check,
@@ -26,6 +30,7 @@ from pllab.schedule import (
 from pllab.show import BubbleStudio, ScheduleEditor
 from pllab.show.editor.edits import Position, move, split
 from pllab.show.editor.judgement import BoardRules, judge
+from pllab.show.theme import LIGHT
 from pllab.show.widget import takes_costs
 from pllab.simulate import Costs, critical_steps, simulate
 from pllab.timeline import Span, Timeline
@@ -379,6 +384,15 @@ def test_next_moves_lead_from_an_empty_board_to_a_legal_schedule_of_all_the_work
         assert makespan_of(editor) == simulate(editor.schedule, Costs()).makespan
 
 
+def test_with_two_stages_on_a_rank_a_forward_fills_half_a_place():
+    editor = ScheduleEditor(interleaved(2, 4), memory_limit=1)
+    editor.do("clear")
+    for action in ("0F0", "0F1"):
+        assert ready(editor)[0] == [action]
+        editor.do("place", action)
+    assert ready(editor)[0] == []
+
+
 def test_an_order_on_a_part_of_the_board_is_judged_by_what_stands_there(editor):
     editor.do("clear")
     for action in ("0F0", "1F0", "1B0", "0B0"):
@@ -411,6 +425,16 @@ def test_a_run_is_drawn_under_the_prediction_on_its_scale():
     assert editor.view["measured"] != ""
 
 
+def test_messages_that_a_run_measured_are_not_work():
+    def with_message(schedule):
+        sent = Span(0, Action.parse("0F0")._replace(kind=Kind.C), 5.01, 5.02)
+        return Timeline.of([*emulate(schedule).spans, sent], "emulated", schedule.num_ranks)
+
+    editor = ScheduleEditor(one_f_one_b(2, 3), run=with_message)
+    editor.run_it()
+    assert {block["kind"] for row in editor.view["rows"] for block in row["measured"]} == {"F", "B"}
+
+
 def test_an_illegal_order_is_not_run_and_a_run_that_fails_is_a_sentence():
     ran = []
 
@@ -439,6 +463,19 @@ def test_one_run_at_a_time():
     editor._handle_custom_msg({"verb": "split", "id": "0B0"}, [])
     gate.set()
     wait_for(editor)
+    assert editor.view["said"].endswith("It has been changed since, so these times are not drawn.")
+
+
+def test_what_runs_is_the_order_that_stood_there_when_it_was_asked(monkeypatch):
+    started = []
+    editor = ScheduleEditor(gpipe(2, 2), run=emulate)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", lambda thread: started.append(thread))  # slowly
+        editor._handle_custom_msg({"verb": "run"}, [])
+        editor._handle_custom_msg({"verb": "move", "id": "0B0", "to": 0}, [])
+    started[0].start()
+    wait_for(editor)
+    assert editor.view["trouble"] == ""
     assert editor.view["said"].endswith("It has been changed since, so these times are not drawn.")
 
 
@@ -530,6 +567,12 @@ def test_memory_is_counted_as_the_studio_counts_it(family, limit):
         assert row["held"] == f"holds {held:g} of {limit:g}" + (": too many" if held > limit else "")
 
 
+def test_all_ranks_and_the_limit_share_one_axis_of_memory(editor):
+    assert editor.view["most"] == 2
+    assert ScheduleEditor(one_f_one_b(2, 3), memory_limit=5).view["most"] == 5
+    assert ScheduleEditor(gpipe(2, 3)).view["most"] == 3
+
+
 def test_the_unit_of_memory_is_named_where_a_rank_has_several_stages():
     editor = ScheduleEditor(interleaved(2, 4), memory_limit=3)
     assert editor.view["summary"] == "4 micro-batches on 2 ranks, memory limit 3 micro-batches of 2 stages"
@@ -547,8 +590,42 @@ def test_static_twin_says_what_the_widget_says(editor):
     for told in (*editor.view["verdict"], "makespan 12, bubble fraction, idle / all: 6/24", "3 over par; par 9."):
         assert told in alt.replace("Makespan", "makespan")
     editor.do("move", "1B0", to=0)
-    assert "no score yet; par 9" in editor.static().alt
+    assert "no score while illegal; par 9" in editor.static().alt
+    editor.do("clear")
+    assert "not yet complete; par 9" in editor.static().alt
     assert editor.static().png.startswith(b"\x89PNG")
+
+
+def test_the_printed_twin_has_each_block_at_its_time_and_an_arrow_from_what_is_needed(editor):
+    for action in ("0F0", "1B0"):
+        editor.do("move", action, to=0)
+        [axes] = editor.static().canvas.axes
+        labels = {text.get_position(): text.get_text() for text in axes.texts if not isinstance(text, Annotation)}
+        boxes = [path.get_extents() for one in axes.collections for path in one.get_paths()]
+        blocks = [(block, rank) for rank, row in enumerate(editor.view["rows"]) for block in row["blocks"]]
+        middles = {one["id"]: ((one["start"] + one["end"]) / 2, axes.get_yticks()[rank]) for one, rank in blocks}
+        assert labels == {middles[one["id"]]: one["text"] for one, _ in blocks}
+        for one, _ in blocks:
+            assert any(
+                (box.x0, box.x1) == (one["start"], one["end"]) and box.contains(*middles[one["id"]]) for box in boxes
+            )
+        arrows = [(text.xyann[0], text.xy[0]) for text in axes.texts if isinstance(text, Annotation)]
+        assert arrows == [(middles[need][0], middles[waiting][0]) for need, waiting in editor.view["edges"]]
+        assert axes.yaxis_inverted() and len(arrows) == action.count("B")
+
+
+def test_the_printed_twin_has_a_staircase_for_each_rank_and_what_is_over_the_limit_is_red(editor):
+    def areas(colour):
+        [axes] = editor.static().canvas.axes
+        drawn = [one for one in axes.collections if isinstance(one, PolyCollection)]
+        found = [one for one in drawn if to_hex(one.get_facecolor()[0]).upper() == colour]
+        return [one.get_paths()[0].get_extents().height for one in found]
+
+    [first, second] = areas(LIGHT.held)
+    assert first == pytest.approx(2 * second) and areas(LIGHT.over) == pytest.approx([0, 0], abs=1e-9)
+    editor.do("move", "0F2", by=-1)
+    [first, second] = areas(LIGHT.held)
+    assert [first, *areas(LIGHT.over)] == pytest.approx([3 * second, second, 0], abs=1e-9)
 
 
 def test_the_output_holds_the_widget_and_its_twin_and_everything_is_plain_json(editor):

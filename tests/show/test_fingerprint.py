@@ -106,3 +106,18 @@ def test_all_ways_stand_beside_each_other_and_the_sentence_has_every_verdict():
 def test_what_cannot_be_compared_is_one_sentence(reference, ways, sentence):
     with pytest.raises(ValueError, match=sentence):
         draw_fingerprint(reference, ways)
+
+
+def test_a_text_stands_in_the_box_of_its_parameter_and_way_and_a_box_wears_its_kind():
+    mine = {"wte": [2.0, -4.0, 6.0], "w": [-5.0, 4.0], "b": None, "frozen": None}
+    [axes] = draw_fingerprint(RIGHT, {"averaged": times(1.0), "odd": mine}).canvas.axes
+    assert axes.yaxis_inverted()
+    looks = {}
+    for number, (box, text) in enumerate(zip(axes.patches, axes.texts, strict=True)):
+        way, parameter = divmod(number, len(RIGHT))
+        assert box.get_bbox().contains(*text.xy)
+        assert box.get_bbox().contains(axes.get_xticks()[way], axes.get_yticks()[parameter])
+        looks[text.get_text()] = box.get_facecolor(), box.get_edgecolor(), box.get_linestyle()
+    assert looks["1"] == looks["none"]
+    assert len(set(looks.values())) == len({fill for fill, *_ in looks.values()}) == 4
+    assert [text for text, (*_, style) in looks.items() if style == "--"] == ["! none"]

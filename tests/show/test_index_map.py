@@ -106,6 +106,20 @@ def test_a_colour_is_a_rank():
     assert len(set.union(*colours.values())) == 9  # eight ranks and nobody
 
 
+def test_squares_are_read_as_lines_and_panels_as_a_table():
+    picture = draw_index_map(NUMBER, dealt_by_the_package, 2, epochs=(0, 1))
+    for axes in picture.canvas.axes:
+        numbers = [text for text in axes.texts if text.get_text().isdigit()]
+        assert axes.yaxis_inverted() and len(numbers) == NUMBER
+        for sample, (square, number) in enumerate(zip(axes.patches, numbers, strict=True)):
+            assert number.get_text() == str(sample)
+            assert square.get_bbox().contains(*number.get_position())
+            assert square.get_bbox().contains(sample % 10 + 0.5, sample // 10 + 0.5)
+    corners = {axes.texts[1].get_text(): axes.get_position().min.tolist() for axes in picture.canvas.axes}
+    assert corners["pad, epoch 0"] == [0, 0.5] and corners["pad, epoch 1"] == [0.5, 0.5]
+    assert corners["drop, epoch 0"] == [0, 0] and corners["drop, epoch 1"] == [0.5, 0]
+
+
 def test_loads_too_many_are_more_than_the_samples_loaded_more_than_once():
     def same_share(world_size, epoch, remainder):
         return [[[0, 1]]] * world_size

@@ -1,9 +1,11 @@
 """The numbers and words of matrices split over ranks, and the marks on paper."""
 
+import itertools
 from pathlib import Path
 
 import nbformat
 import pytest
+from matplotlib.text import Annotation
 
 from pllab.show import draw_shards
 from pllab.show.pictures.matrix_shards import moments_of
@@ -72,6 +74,43 @@ def test_matrices_have_shapes_and_an_arrow_joins_the_ranks_that_add_up():
     assert (len(alone.canvas.axes), words_of(alone).count("y [2, 2]\nterm")) == (1, 2)
     assert "all-reduce" not in words_of(alone)
     assert "no rank has y" in alone.alt and "dx" not in alone.alt
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_each_number_stands_in_its_cell_and_what_a_rank_has_not_is_dotted(number):
+    moment = moments_of(X, A, B, 2)[number]
+    [axes] = draw_shards(X, A, B, moment=number).canvas.axes
+    words = {text.get_position(): text.get_text() for text in axes.texts}
+    heads = [text for text in axes.texts if "\n" in text.get_text()]
+    boxes = {box.get_xy(): box for box in axes.patches if hasattr(box, "get_xy")}
+    held = [matrix for matrices in moment.ranks for matrix in matrices]
+    assert axes.yaxis_inverted()
+    for matrix, head in zip(held, heads, strict=True):
+        assert head.get_text() == f"{matrix.name} {matrix.shape}\n{matrix.has}"
+        left, top = head.get_position()[0], head.get_position()[1] + 0.15
+        for (i, row), k in itertools.product(enumerate(matrix.cells), range(len(matrix.cells[0]))):
+            box = boxes.pop((left + k, top + i))
+            assert words[left + k + 0.5, top + i + 0.5] == ("" if row[k] is None else str(row[k]))
+            assert (box.get_linestyle() == ":") is (row[k] is None)
+    assert not boxes
+    ranks = {text.get_text(): text.get_position()[1] for text in axes.texts if text.get_text().startswith("rank")}
+    assert ranks["rank 0"] < ranks["rank 1"]
+    arrows = [(text.xyann[1], text.xy[1]) for text in axes.texts if isinstance(text, Annotation)]
+    assert arrows == [(ranks["rank 0"], ranks["rank 1"])] * moment.is_exchange
+
+
+def test_what_a_rank_has_of_a_matrix_is_seen_by_its_colour():
+    colours = {}
+    for axes in draw_shards(X, A, B).canvas.axes:
+        heads = {
+            text.get_position()[0]: text.get_text().split("\n")[1] for text in axes.texts if "\n" in text.get_text()
+        }
+        for box in axes.patches:
+            if hasattr(box, "get_xy") and box.get_linestyle() == "-":
+                has = heads[max(left for left in heads if left <= box.get_x())]
+                colours.setdefault(has, set()).add(box.get_facecolor())
+    assert set(colours) == {"whole", "slice", "term", "sum"}
+    assert all(len(found) == 1 for found in colours.values()) and len(set.union(*colours.values())) == 4
 
 
 @pytest.mark.parametrize(

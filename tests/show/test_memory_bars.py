@@ -33,6 +33,22 @@ def test_parts_come_in_one_order_and_without_what_is_nothing():
     assert shown.caption == "P: parameters; G: gradients; O: optimizer; M: messages; dashed: closed form"
 
 
+def test_a_bar_stands_at_its_name_and_wears_the_letter_and_colour_of_its_kinds():
+    held = {"parameters": 1.0, "gathered": 2.0, "gradients": 3.0, "optimizer": 4.0, "messages": 5.0}
+    axes = bars({"x": [held, held]}, {"x": held}).canvas.axes[0]
+    assert axes.yaxis_inverted()
+    rows = [axes.patches[first : first + 5] for first in (0, 5, 10)]
+    for row, name in zip(rows, axes.get_yticks(), strict=True):
+        assert all(bar.get_y() + bar.get_height() / 2 == pytest.approx(name) for bar in row)
+    texts = [text for text in axes.texts if not text.get_text().startswith(" ")]
+    for bar, text, letter in zip(axes.patches, texts, ["P", "whole", "G", "O", "M"] * 3, strict=True):
+        assert text.get_text() == letter and bar.get_bbox().contains(*text.xy)
+    fills = [[bar.get_facecolor() for bar in row] for row in rows]
+    assert len(set(fills[0])) == 5 and fills[0] == fills[1]
+    assert not set(fills[0]) & set(fills[2])  # of the formula
+    assert [{bar.get_linestyle() for bar in row} for row in rows] == [{"-"}, {"-"}, {"--"}]
+
+
 def test_the_sentence_is_of_the_fullest_rank_and_ends_with_the_remark():
     assert (
         "plain: a rank holds 16.0 bytes per parameter (parameters 4.0, gradients 4.0, optimizer 8.0); the closed form "

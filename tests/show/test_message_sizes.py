@@ -60,6 +60,35 @@ def test_the_figure_tells_every_size_and_a_box_is_a_message():
     assert len(boxes.collections) == sum(rows) + len(rows)  # and the marks between gradients
 
 
+def test_boxes_are_as_wide_as_their_messages_and_two_tints_tell_them_apart():
+    boxes, times = draw_buckets(*GIVEN).canvas.axes
+    assert boxes.yaxis_inverted() and boxes.get_xlim() == (0, sum(SIZES))
+    drawn = iter(boxes.collections)
+    for row, choice in enumerate(choices_of(*GIVEN)):
+        start, tints = 0, []
+        for size in choice.filled:
+            message = next(drawn)
+            [outline] = message.get_paths()
+            assert outline.get_extents().extents == pytest.approx([start, row - 0.36, start + size, row + 0.36])
+            tints.append(tuple(message.get_facecolor()[0]))
+            start += size
+        assert tints[::2] == tints[:1] * len(tints[::2]) and tints[1::2] == tints[1:2] * len(tints[1::2])
+        assert len(set(tints)) == min(2, len(tints))
+        ends = [line.vertices[0][0] for line in next(drawn).get_paths()]
+        assert ends == [4096, 5120, 13312, 14336]  # between gradients
+
+
+def test_predicted_and_measured_times_are_in_milliseconds_with_their_quartiles():
+    times = draw_buckets(*GIVEN).canvas.axes[1]
+    predicted = times.get_lines()[0]
+    assert predicted.get_xdata() == pytest.approx([1e3 * choice.seconds for choice in choices_of(*GIVEN)])
+    assert list(predicted.get_ydata()) == [0, 1, 2, 3]
+    for bar, point in zip(times.containers, POINTS, strict=True):
+        [spread] = bar.lines[2][0].get_segments()
+        assert bar.lines[0].get_xdata() == pytest.approx([1e3 * point["seconds"]])
+        assert spread[:, 0] == pytest.approx([1e3 * point["low"], 1e3 * point["high"]])
+
+
 @pytest.mark.parametrize(("bucket_bytes", "label"), [(1, "one each"), (5120, "5.12 kB"), (2**30, "all in one")])
 def test_one_size_is_shown_alone_with_its_sentence_and_on_the_scale_of_all(bucket_bytes, label):
     shown = draw_buckets(*GIVEN, bucket_bytes=bucket_bytes)

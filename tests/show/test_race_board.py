@@ -62,6 +62,19 @@ def test_median_spread_and_verdict(race):
     assert str(home) == "pipeline: median 155 tokens/s (140 to 170), 1.60x."
 
 
+def test_a_bar_is_the_median_with_its_range_and_its_words_beside_it(race):
+    race.finish("one lane", [90.0, 100.0, 130.0], "baseline")
+    race.finish("pipeline", [140.0, 170.0, 150.0], "1.50x")
+    axes = race.static().canvas.axes[0]
+    assert axes.yaxis_inverted()
+    rows = zip(race.runners, axes.patches, axes.containers[1::2], axes.texts, strict=True)
+    for row, (runner, bar, whisker, text) in enumerate(rows):
+        [spread] = whisker.lines[2][0].get_segments()
+        assert (bar.get_width(), *spread[:, 0]) == (runner.speed, runner.low, runner.high)
+        assert bar.get_y() + bar.get_height() / 2 == spread[0, 1] == text.get_position()[1] == row
+        assert text.get_text() == f"{runner.value}  {runner.verdict}"
+
+
 def test_the_axis_never_shrinks_and_holds_every_whisker(race):
     race.update("pipeline", 0.1, 5000.0)
     widest = race.top

@@ -1,6 +1,6 @@
 """The groups of ranks: against a reshaped count, in words, and what is dashed on paper."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 import torch
@@ -53,6 +53,27 @@ def test_a_group_is_a_chain_of_lines_dashed_where_it_needs_several_hosts():
         assert len(words) == 2 + 12
 
 
+def test_ranks_stand_on_their_hosts_and_a_line_joins_two_of_one_group():
+    sizes = {"pp": 2, "dp": 2, "tp": 3}
+    for panel, axis in zip(draw_mesh(**sizes, ranks_per_host=6).canvas.axes, axes_of(sizes, 6), strict=True):
+        assert panel.yaxis_inverted()
+        boxes = {text.get_text(): text for text in panel.texts if "host" not in text.get_text()}
+        assert set(boxes) == {f"{rank} {letter_of(at)}" for at, group in enumerate(axis.groups) for rank in group}
+        at = {int(words.split()[0]): text.get_position() for words, text in boxes.items()}
+        assert [at[rank] for rank in range(6)] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+        hosts = [patch.get_path().get_extents() for patch in panel.patches if not hasattr(patch, "get_arrowstyle")]
+        assert [[host.contains(*at[rank]) for rank in range(12)] for host in hosts] == [
+            [True] * 6 + [False] * 6,
+            [False] * 6 + [True] * 6,
+        ]
+        lines = [patch._posA_posB for patch in panel.patches if hasattr(patch, "get_arrowstyle")]
+        assert lines == [[at[one], at[other]] for group in axis.groups for one, other in pairwise(group)]
+        colours = {words: text.get_bbox_patch().get_facecolor() for words, text in boxes.items()}
+        of_letter = {words[-1]: colour for words, colour in colours.items()}
+        assert all(of_letter[words[-1]] == colour for words, colour in colours.items())
+        assert len(set(of_letter.values())) == len(axis.groups)
+
+
 def test_letters_go_on_after_z():
     assert [letter_of(number) for number in (0, 25, 26, 51, 52)] == ["A", "Z", "AA", "AZ", "BA"]
 
@@ -60,8 +81,9 @@ def test_letters_go_on_after_z():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"dp": 0}, "dp is 0; give 1 or more"),
-        ({"ranks_per_host": 0}, "ranks_per_host is 0; give 1 or more"),
+        ({"dp": 0}, "dp is 0; give a whole number of at least 1"),
+        ({"tp": 2.5}, "tp is 2.5; give a whole number of at least 1"),
+        ({"ranks_per_host": 0}, "ranks_per_host is 0; give a whole number of at least 1"),
         ({"dp": 8, "tp": 9}, "these sizes make 72 ranks, and the picture has room for 64"),
         ({"order": ("pp", "dp")}, "name each of pp, dp and tp once"),
     ],

@@ -84,6 +84,27 @@ def test_a_ring_of_chunks_in_words_and_in_boxes():
     assert picture.canvas.axes[0].get_title(loc="left").split("\n") == picture.alt.split(". ")[:2]
 
 
+def test_chunks_stand_in_their_boxes_beside_their_rank_and_what_came_wears_the_colour_of_a_message():
+    picture = draw_ring(ring_all_reduce(2))
+    [axes] = picture.canvas.axes
+    words, _ = drawn(picture)
+    ranks = [text.get_position()[1] for text in words[:2]]
+    held = [text for text in words if re.fullmatch("[ab][01]+", text.get_text()) and not text.get_bbox_patch()]
+    sent = {text.get_bbox_patch().get_facecolor() for text in words if text.get_bbox_patch()}
+    came = []
+    for box, text in zip(axes.patches, held, strict=True):
+        assert box.get_bbox().contains(*text.get_position())
+        came.append(box.get_facecolor() in sent)
+    assert len(sent) == 1 and axes.yaxis_inverted()
+    assert [text.get_text() for text, new in zip(held, came, strict=True) if new] == ["a01", "b01", "b01", "a01"]
+    heights = [text.get_position()[1] for text in held]
+    assert heights == pytest.approx([*ranks[:1] * 2, *ranks[1:] * 2] * 3)
+    lefts = [text.get_position()[0] for text in held]
+    assert all(first < second for first, second in zip(lefts[::2], lefts[1::2], strict=True))
+    messages = [text.get_position()[1] for text in words if text.get_bbox_patch()]
+    assert messages == pytest.approx(ranks * 2)
+
+
 def test_two_ranks_that_swap_send_what_they_had_before():
     swap = Collective("swap", "all_reduce", 2, ((Transfer(0, 1, 0, True), Transfer(1, 0, 0, True)),))
     assert [text for _, text, _ in steps_of(draw_ring(swap))[0][1]] == ["a0", "a1"]

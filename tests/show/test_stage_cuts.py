@@ -37,6 +37,19 @@ def test_three_stages_have_two_lines():
     assert [path.vertices[0][1] for path in lines.get_paths()] == [0.5, 2.5]
 
 
+def test_a_bar_is_a_layer_and_the_slowest_stage_is_marked():
+    [axes] = draw_cut(COSTS, [2, 3], names=NAMES).canvas.axes
+    assert axes.yaxis_inverted()
+    assert [bar.get_width() for bar in axes.patches] == COSTS
+    assert [bar.get_y() + bar.get_height() / 2 for bar in axes.patches] == pytest.approx(range(5))
+    fills = [bar.get_facecolor() for bar in axes.patches]
+    assert len(set(fills[:2])) == len(set(fills[2:])) == 1 and fills[0] != fills[2]
+    sums = {text.get_text(): text.get_position()[1] for text in axes.texts if "stage" in text.get_text()}
+    assert sums == {"stage 0: 11 ms": 0.5, "stage 1: 50 ms (slowest)": 3}
+    costs = [(text.get_text(), *text.xy) for text in axes.texts if "stage" not in text.get_text()]
+    assert costs == [(f"{cost} ms", cost, layer) for layer, cost in enumerate(COSTS)]
+
+
 def test_the_picture_itself_says_what_the_cut_allows_and_names_are_whole():
     words = words_in(draw_cut(COSTS, [2, 3], names=NAMES))
     assert all(word in words for word in str(cut()).split())
@@ -52,6 +65,8 @@ def test_all_cuts_into_two_stages_stand_below_each_other_and_the_best_is_told():
     bold = [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"]
     assert bold == ["31 ms", " 1.97, best"]
     assert [bar.get_width() for bar in axes.patches] == [1, 60, 11, 50, 21, 40, 31, 30]
+    assert [bar.get_x() for bar in axes.patches] == [0, 1, 0, 11, 0, 21, 0, 31]
+    assert axes.yaxis_inverted()
 
 
 @pytest.mark.parametrize("costs", [COSTS, [3, 1, 4, 1, 5, 9, 2], [0, 3]])

@@ -151,6 +151,7 @@ def test_times_and_shares():
     assert write_seconds(0.99996) == "1 s"
     assert write_seconds(0) == "0 s"
     assert write_percent(2 / 17) == "11.8 %"
+    assert [write_percent(share) for share in (0, 0.0002, 0.0006, 1)] == ["0 %", "0 %", "0.1 %", "100.0 %"]
 
 
 @pytest.mark.parametrize(("limit", "most", "step"), [(0.412, 7, 0.1), (1.0, 5, 0.2), (14_688, 5, 5000), (0, 5, 1)])

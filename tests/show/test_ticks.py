@@ -42,6 +42,12 @@ def test_a_row_is_a_stage_and_a_column_a_tick():
     assert at == {(tick + 0.5, stage): f"F{tick - stage}" for stage in range(2) for tick in range(stage, stage + 3)}
     assert [label.get_text() for label in axes.get_yticklabels()] == ["stage 0", "stage 1"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2", "3"]
+    drawn = [collection.get_paths()[0].get_extents() for collection in axes.collections]
+    slabs, boxes = drawn[:2], drawn[2::2]  # each box has a bar
+    assert axes.yaxis_inverted() and [(slab.x0, slab.x1) for slab in slabs] == [(0, 4)] * 2
+    assert all(slab.contains(2, stage) for stage, slab in enumerate(slabs))
+    assert [(box.x0, box.x1) for box in boxes] == [(int(x), int(x) + 1) for x, _ in at]
+    assert all(box.contains(*place) for box, place in zip(boxes, at, strict=True))
 
 
 def test_both_numbers_follow_the_formulas_for_every_size(monkeypatch):
@@ -108,7 +114,7 @@ def test_another_thread_draws_without_a_deadline():
     drawn = []
     thread = threading.Thread(target=lambda: drawn.append(draw_clock(staircase, 3, 2)))
     thread.start()
-    thread.join()
+    thread.join(60)
     assert drawn[0].alt == draw_clock(staircase, 3, 2).alt
 
 

@@ -149,3 +149,12 @@ def test_a_label_names_the_stage_only_where_a_rank_has_several(forward_only):
     both = Timeline.of([*forward_only.spans, second], "real")
     assert has_several_stages(both)
     assert (label_of(second, False), label_of(second, True)) == ("B1", "2B1")
+
+
+@pytest.mark.parametrize(("num_ranks", "named"), [(2, 2), (16, 16), (31, 31), (40, 20), (64, 16)])
+def test_many_ranks_are_named_as_far_as_there_is_room(num_ranks, named):
+    spans = [Span(rank, Action(rank, Kind.F, 0), rank, rank + 1) for rank in range(num_ranks)]
+    [axes] = draw_timeline(Timeline.of(spans, "simulated", num_ranks)).canvas.axes
+    names = {place: label.get_text() for place, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)}
+    assert names == {rank: f"rank {rank}" for rank in range(0, num_ranks, -(-num_ranks // named))}
+    assert axes.yaxis_inverted()

@@ -18,12 +18,12 @@ from pllab.show.theme import (
     write_percent,
     write_seconds,
 )
-from pllab.timeline import Span, Timeline
+from pllab.timeline import ActionLike, Span, Timeline
 
 _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b(?P<on> on rank \d+)?")
 
 
-def label_in(whole: Schedule, action: Any) -> str:
+def label_in(whole: Schedule, action: ActionLike) -> str:
     """What stands on the block of an action: `B0`, or `2B0` if a rank of the schedule has several stages."""
     return str(action) if whole.num_stages > whole.num_ranks else f"{action.kind}{action.microbatch}"
 
@@ -251,7 +251,8 @@ def summary_of(view: dict[str, Any]) -> str:
         numbers = ", ".join(view["numbers"])
         parts.append(f"{numbers[:1].upper()}{numbers[1:]}.")
     if view["par"]:
-        parts.append(f"{view['score'] or 'no score yet'}; {view['par']}.")
+        unscored = "not yet complete" if view["is_legal"] else "no score while illegal"
+        parts.append(f"{view['score'] or unscored}; {view['par']}.")
     held = [f"rank {rank} {row['held']}" for rank, row in enumerate(view["rows"])]
     parts.append(f"Memory, in {view['counted']}: {', '.join(held)}.")
     return " ".join([*parts, *([view["measured"]] if view["measured"] else [])])

@@ -106,12 +106,20 @@ class ScheduleEditor(Widget):
             ValueError: there is no `run`, or the order is illegal or not complete.
             TimeoutError: it takes longer than `timeout_s`.
         """
-        run, schedule, game = self._run, self.schedule, self._game
-        if run is None:
-            raise ValueError("this editor has nothing to run with; make it with run=, a function of a Schedule")
-        if problems := game.judgement.problems:
-            raise ValueError(f"an illegal schedule is not run: {problems[0].sentence}")
-        require(game.can()["run"], "a part of a schedule is not run; place every action first")
+        return self._run_order(*self._order_to_run())
+
+    def _order_to_run(self) -> tuple[Run, Schedule]:
+        """The present order and what runs it; a move made later is not in it."""
+        with self._lock:
+            if self._run is None:
+                raise ValueError("this editor has nothing to run with; make it with run=, a function of a Schedule")
+            if problems := self._game.judgement.problems:
+                raise ValueError(f"an illegal schedule is not run: {problems[0].sentence}")
+            require(self._game.can()["run"], "a part of a schedule is not run; place every action first")
+            return self._run, self.schedule
+
+    def _run_order(self, run: Run, schedule: Schedule) -> Timeline:
+        game = self._game
         timeline: Timeline = answer_within(
             lambda: call_run(run, schedule, game.rules.costs), self._timeout_s, "the run"
         )
@@ -138,16 +146,17 @@ class ScheduleEditor(Widget):
     def _start_run(self) -> None:
         """Run in a thread, so that the kernel can go on; the widget shows a failure."""
         require(not self._busy, "one thing at a time: this order is running")
+        order = self._order_to_run()
         try:
-            threading.Thread(target=self._run_and_tell, name="pllab editor", daemon=True).start()
+            threading.Thread(target=self._run_and_tell, args=order, name="pllab editor", daemon=True).start()
         except RuntimeError as error:  # the system has no thread left
             raise ValueError(f"the run did not start: {error}; end other work and try again") from None
         self._busy = _RUNNING  # the thread cannot end before we let go of the lock
 
-    def _run_and_tell(self) -> None:
+    def _run_and_tell(self, run: Run, schedule: Schedule) -> None:
         trouble = ""
         try:
-            self.run_it()
+            self._run_order(run, schedule)
         except Exception as error:  # the caller's run may fail in any way, and the widget says how
             trouble = self._sentence(error)
         with self._lock:

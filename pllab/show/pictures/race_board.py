@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import TITLE, Figure, drawing, figure
 from pllab.show.theme import ENGINE_LABELS, INK, LIGHT, count_of, mix, round_step, write_number
 from pllab.timeline import Engine
 
@@ -127,7 +127,7 @@ class Race:
         height = 0.52 * len(self.runners) + 1.25
         with drawing(9.0, height) as fig:
             axes = fig.add_axes((0.2, 0.8 / height, 0.58, 1 - 1.25 / height))
-            axes.set_title(self.title, loc="left", fontsize=11.5, fontweight="bold")
+            axes.set_title(self.title, **TITLE)
             for row, runner in enumerate(self.runners):
                 _draw_runner(axes, row, runner, self.top)
             axes.set_xlim(0, self.top)

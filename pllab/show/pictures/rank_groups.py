@@ -6,6 +6,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from pllab.arguments import whole_number
 from pllab.show.figures import Figure, drawing, figure
 from pllab.show.theme import LIGHT, count_of
 
@@ -56,8 +57,8 @@ def draw_mesh(
         order: the axes from the outermost to the innermost, as `pllab.comm.AXES` has them.
 
     Raises:
-        ValueError: a size is below 1, the order does not name each axis once, or there are more ranks than there is
-            room for.
+        ValueError: a size is no whole number from 1, the order does not name each axis once, or there are more ranks
+            than there is room for.
     """
     sizes = {"pp": pp, "dp": dp, "tp": tp}
     if sorted(order) != sorted(sizes):
@@ -88,11 +89,10 @@ def axes_of(sizes: Mapping[str, int], ranks_per_host: int) -> list[Axis]:
     """The axes from the outermost to the innermost; a group is the ranks that differ in no other coordinate.
 
     Raises:
-        ValueError: a size is below 1, or there are more ranks than there is room for.
+        ValueError: a size is no whole number from 1, or there are more ranks than there is room for.
     """
     for name, size in {**sizes, "ranks_per_host": ranks_per_host}.items():
-        if size < 1:
-            raise ValueError(f"{name} is {size}; give 1 or more")
+        whole_number(name, size)
     num_ranks = prod(sizes.values())
     if num_ranks > MOST_RANKS:
         raise ValueError(

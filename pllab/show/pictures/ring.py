@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import TITLE, Figure, drawing, figure
 from pllab.show.theme import INK, LIGHT, count_of
 from pllab.transfers import Collective, Holdings, Transfer, check, chunk_name, holdings
 
@@ -211,7 +211,7 @@ def _draw(title: str, moments: Sequence[_Moment]) -> Any:
         axes.set_xlim(0, places.width)
         axes.set_ylim(height, 0)
         axes.axis("off")
-        axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold")
+        axes.set_title(title, **TITLE)
         for band, first in enumerate(starts):
             for rank in range(places.num_ranks):
                 axes.text(0.05, places.middle(band, rank), f"rank {rank}", va="center")

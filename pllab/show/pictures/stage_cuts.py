@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import TITLE, Figure, drawing, figure
 from pllab.show.theme import ENGINE_LABELS, LIGHT, write_number
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _look(is_slowest: bool) -> dict[str, Any]:
 
 
 def _finish(axes: "Axes", title: str, below: str, rows: Sequence[str]) -> None:
-    axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold")
+    axes.set_title(title, **TITLE)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(axis="y", length=0)

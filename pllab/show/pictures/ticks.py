@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pllab.arguments import require, whole_number
 from pllab.show.boxes import BAR_IN, draw_idle, draw_work, write_label
-from pllab.show.figures import Figure, drawing, figure
+from pllab.show.figures import TITLE, Figure, drawing, figure
 from pllab.show.theme import count_of, write_percent
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _draw(title: str, ticks: Ticks, num_partitions: int) -> Any:
     with drawing(width, height) as fig:
         left, foot = _NAME_IN / width, _FOOT_IN / height
         axes = fig.add_axes((left, foot, 1 - left, 1 - foot))
-        axes.set_title(title, loc="left", fontsize=11.5, fontweight="bold", x=-left / (1 - left))
+        axes.set_title(title, **TITLE, x=-left / (1 - left))
         axes.set_xlim(0, len(ticks))
         axes.set_ylim(num_partitions - 0.5, -0.5)
         axes.set_yticks(range(num_partitions), [f"stage {stage}" for stage in range(num_partitions)])
