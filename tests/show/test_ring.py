@@ -84,7 +84,7 @@ def test_a_ring_of_chunks_in_words_and_in_boxes():
     assert picture.canvas.axes[0].get_title(loc="left").split("\n") == picture.alt.split(". ")[:2]
 
 
-def test_chunks_stand_in_their_boxes_beside_their_rank_and_what_came_wears_the_colour_of_a_message():
+def test_chunks_stand_in_their_boxes_beside_their_rank_and_what_came_has_the_colour_of_a_message_and_a_thick_edge():
     picture = draw_ring(ring_all_reduce(2))
     [axes] = picture.canvas.axes
     words, _ = drawn(picture)
@@ -96,6 +96,7 @@ def test_chunks_stand_in_their_boxes_beside_their_rank_and_what_came_wears_the_c
         assert box.get_bbox().contains(*text.get_position())
         came.append(box.get_facecolor() in sent)
     assert len(sent) == 1 and axes.yaxis_inverted()
+    assert [box.get_linewidth() > 2 for box in axes.patches] == came  # seen without colours too
     assert [text.get_text() for text, new in zip(held, came, strict=True) if new] == ["a01", "b01", "b01", "a01"]
     heights = [text.get_position()[1] for text in held]
     assert heights == pytest.approx([*ranks[:1] * 2, *ranks[1:] * 2] * 3)

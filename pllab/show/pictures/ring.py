@@ -235,7 +235,7 @@ def _draw_band(axes: "Axes", places: _Places, band: int, moments: Sequence[_Mome
 def _draw_held(
     axes: "Axes", places: _Places, at: tuple[float, float], chunks: Sequence[str], before: Sequence[str]
 ) -> None:
-    """A box for each chunk; what came in this step has the colour of a message."""
+    """A box for each chunk; what came in this step has the colour of a message and a thick edge."""
     from matplotlib.patches import Rectangle
 
     top = at[1] - places.lines * _LINE_IN / 2
@@ -244,7 +244,8 @@ def _draw_held(
         x, y = at[0] + column * places.cell, top + line * _LINE_IN
         kind, is_pale = ("F", True) if text == earlier else ("C", False)
         look: dict[str, Any] = {"facecolor": LIGHT.fill_of(kind, is_pale), "edgecolor": LIGHT.outline_of("F")}
-        axes.add_patch(Rectangle((x, y), places.cell, _LINE_IN, linewidth=0.9, **look))
+        look |= {"linewidth": 0.9, "zorder": 1} if is_pale else {"linewidth": 2.4, "zorder": 1.5}
+        axes.add_patch(Rectangle((x, y), places.cell, _LINE_IN, **look))
         middle = x + places.cell / 2, y + _LINE_IN / 2
         axes.text(*middle, text, ha="center", va="center_baseline", size=10, weight="bold", color=LIGHT.ink)
 

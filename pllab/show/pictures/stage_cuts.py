@@ -119,7 +119,7 @@ def draw_cuts(costs_ms: Sequence[float], names: Sequence[str] = (), *, engine: s
         for row, cut in enumerate(cuts):
             _draw_row(axes, row, cut, is_best=max(cut.sums) <= max(best.sums) * (1 + 1e-9))
         axes.set_xlim(0, sum(costs_ms) * 1.22)
-        below = "ms of both stages; at the end: at most so many times as fast as one device"
+        below = "ms of both stages; at the end: the largest possible speed-up over one device"
         _finish(axes, title, below, [f"after {cut.last}" for cut in cuts])
     rows = [f"after {cut.last}: slowest {_write(max(cut.sums))}, at most {cut.bound}" for cut in cuts]
     told = f"The best cut is after {best.last}: its slowest stage costs {_write(max(best.sums))}."
