@@ -3,6 +3,7 @@
 Nothing keeps the workers in step. They share a process, so packets pass by reference, and between GPUs as copies.
 """
 
+import atexit
 import os
 import threading
 import weakref
@@ -118,6 +119,8 @@ class Lanes:
         if workers is not None and self._process == os.getpid():
             self._close_at_end.detach()
             workers.close(patience_s)
+            if any(thread.is_alive() for thread in workers.threads):
+                atexit.register(workers.close)  # a thread that is still in torch when Python ends aborts the process
 
     @contextmanager
     def _in_use(self) -> Iterator[Workers]:

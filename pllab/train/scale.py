@@ -2,20 +2,19 @@
 
 For each pipeline coordinate this process is the rank with dp 0 and tp 0, whose slices are the largest, under the
 backend `fake`. It makes the same model, mesh, stages and optimizer as a run and takes one step, of which the ledger has
-the messages. So the counts are those of the code, not of a formula; tests hold them against formulas and real ranks.
+the messages; of a pipeline's micro-batches, which are equal, one stands for all. So the counts are those of the code,
+not of a formula; tests hold them against formulas and real ranks.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cache
 from itertools import groupby
 from typing import Any, Literal
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pllab import comm, models
 from pllab.arguments import require, whole_number
@@ -238,7 +237,7 @@ def _count(coordinate: int, config: TrainConfig, vocab_size: int, machine: Machi
         watch = _Watch(trainer, axes, machine)
         shape = config.batch_size // config.dp, config.max_length
         batch = {name: torch.empty(shape, dtype=torch.int64, device="meta") for name in ("input_ids", "labels")}
-        with comm.record_messages(watch.note), RememberedShapes():
+        with comm.record_messages(watch.note):
             trainer.step(batch)
     return RankCount(number, coordinate, tuple(watch.counts()), watch.peak, watch.tp_s, watch.after_s)
 
@@ -252,7 +251,7 @@ class _Watch:
         for parameter in self._parameters:
             parameter.grad = torch.zeros_like(parameter)
         trainer.updates.step()
-        self._messages: list[tuple[str, comm.Message]] = []
+        self._sent: defaultdict[tuple[str, str], list[tuple[int, int, Fraction]]] = defaultdict(list)
         self.peak: dict[str, int] = {}
         self.tp_s: defaultdict[tuple[int, bool], float] = defaultdict(float)
         self.after_s = 0.0
@@ -260,12 +259,14 @@ class _Watch:
         trainer.updates.optimizer.register_step_pre_hook(lambda *_: self.look())
 
     def note(self, message: comm.Message) -> None:
-        """Write down a message before it is sent."""
+        """Write down a message before it is sent; one of an action stands for those of all micro-batches."""
         axis = "pp" if message.name in ("send", "receive") else self._axes.get(message.group, "tied")
-        self._messages.append((axis, message))
-        seconds = self._machine.message_s(axis, float(comm.traffic(message)))
+        order, action = self._trainer.schedule, self._trainer.running()
+        times = order.num_microbatches if order and action else 1
+        traffic = comm.traffic(message)
+        self._sent[axis, message.name].append((times, times * message.num_bytes, times * traffic))
+        seconds = times * self._machine.message_s(axis, float(traffic))
         if axis == "tp":
-            action = self._trainer.running()
             self.tp_s[(action.stage, action.kind == "F") if action else (0, True)] += seconds
         elif axis != "pp":
             self.after_s += seconds
@@ -279,68 +280,9 @@ class _Watch:
 
     def counts(self) -> Iterator[Count]:
         """The messages by axis and name."""
-        for axis, name in sorted({(axis, message.name) for axis, message in self._messages}):
-            mine = [message for where, message in self._messages if (where, message.name) == (axis, name)]
-            yield Count(axis, name, len(mine), sum(m.num_bytes for m in mine), sum(map(comm.traffic, mine), Fraction()))
-
-
-class RememberedShapes(TorchDispatchMode):
-    """Inside the block, an operation on shapes that were seen before makes its tensors without asking torch again.
-
-    A tensor without values is made by Python code in torch that takes up to milliseconds, and a step makes the same
-    ones for every layer and micro-batch.
-
-    Example: `with RememberedShapes(): model(ids).loss.backward()`, for a model and ids on the meta device.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._results: dict[object, Any] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled here, and switching the compiler off takes longer than an operation
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],  # noqa: ARG002 - torch's signature
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        options = dict(kwargs or {})
-        if not _makes_new_tensors(func):
-            return func(*args, **options)
-        key = func, _outlined(args), _outlined(tuple(options.items()))
-        if key not in self._results:
-            result = func(*args, **options)
-            several = result if isinstance(result, tuple | list) else (result,)
-            if not all(isinstance(each, torch.Tensor) and each.is_meta for each in several):
-                return result
-            self._results[key] = _another(result)
-        return _another(self._results[key])
-
-
-@cache
-def _makes_new_tensors(func: Any) -> bool:
-    """Whether a torch operation changes none of its arguments and returns no view of one."""
-    schema = func._schema
-    changes = any(each.alias_info for each in (*schema.arguments, *schema.returns))
-    return func.namespace == "aten" and not changes and bool(schema.returns)
-
-
-def _outlined(value: Any) -> Any:
-    """The properties of a tensor without values, in lists too; for a number also its type, because 2 equals 2.0."""
-    if isinstance(value, torch.Tensor):
-        return value.shape, value.stride(), value.dtype, value.device
-    return tuple(map(_outlined, value)) if isinstance(value, tuple | list) else (type(value), value)
-
-
-def _another(value: Any) -> Any:
-    """A tensor like this one, unknown to autograd, or several."""
-    if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-    return tuple(map(_another, value))
+        for (axis, name), sent in sorted(self._sent.items()):
+            numbers, sizes, traffic = zip(*sent, strict=True)
+            yield Count(axis, name, sum(numbers), sum(sizes), sum(traffic, Fraction()))
 
 
 def step_time(schedule: Schedule, costs: Costs, with_tp: Costs, after_s: float) -> StepTime:

@@ -164,10 +164,11 @@ class _Recomputed(nn.Module):
 
 
 class CountedPipeline(TorchPipeline):
-    """A rank's part of a pipelined step on the meta device: its stages run, and the ledger is told of its packets.
+    """A rank's part of a pipelined step on the meta device: the ledger is told of its packets, and each stage runs.
 
-    PyTorch's runtime needs values, because its ranks vote before the first step. What stages send to each other follows
-    from the schedule and the size of a packet. `packet` is like that of a micro-batch; losses are nan.
+    All micro-batches send the same, so one runs for all; in `running()` is the action that stands for them. PyTorch's
+    runtime needs values, because its ranks vote before the first step. What stages send to each other follows from the
+    schedule and the size of a packet. `packet` is like that of a micro-batch; losses are nan.
     """
 
     def __init__(self, *parts: Any, packet: torch.Tensor) -> None:
@@ -175,16 +176,13 @@ class CountedPipeline(TorchPipeline):
         self._packet, self._own = packet, comm.rank(self._group)
 
     def _run(self, input_ids: torch.Tensor, labels: torch.Tensor, trains: bool) -> torch.Tensor:  # noqa: ARG002
-        """Run this rank's actions, on micro-batches of equal size."""
+        """Run a micro-batch through this rank's stages, forward and backward."""
         rows = len(self._packet)
-        saved: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
-        for action in self._schedule.rows[self._own]:
-            with self._timed(action):
-                if action.kind is Kind.F:
-                    values = self._forward(action.stage, input_ids[:rows], labels[:rows])
-                    saved[action.stage, action.microbatch] = values
-                elif action.kind is not Kind.W:  # what I leaves to W sends nothing more
-                    self._backward(action.stage, *saved.pop((action.stage, action.microbatch)))
+        for number in self._stages:
+            with self._timed(Action(number, Kind.F, 0)):
+                value, output = self._forward(number, input_ids[:rows], labels[:rows])
+            with self._timed(Action(number, Kind.B, 0)):
+                self._backward(number, value, output)
         comm.all_reduce(torch.zeros((), dtype=torch.float64, device="meta"), self._group)  # of the loss
         return torch.tensor(float("nan"))
 

@@ -1,7 +1,10 @@
-import _thread
+import atexit
 import copy
 import gc
 import os
+import signal
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -12,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from pllab.pipeline import LaneExecutor, Pipe, WithDevice
+from pllab.pipeline import LaneExecutor, Pipe, WithDevice, Workers
 from pllab.schedule import breadth_first, check, gpipe
 
 
@@ -247,19 +250,27 @@ def test_an_exception_travels_with_its_stage_and_the_workers_survive(where: str,
         assert set(threading.enumerate()) == threads
 
 
-def test_a_stage_that_hangs_ends_in_a_sentence_and_the_pipe_works_again() -> None:
-    release = threading.Event()
+def test_a_stage_that_hangs_ends_in_a_sentence_and_the_pipe_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, at_exit, register = threading.Event(), list[Any](), atexit.register
+    monkeypatch.setattr("atexit.register", lambda call: at_exit.append(call) or register(call))
 
     class Hang(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            release.wait(5)
+            release.wait(20)
             return x
 
-    with Pipe(on_lanes([nn.Linear(6, 6), Hang()]), 1, timeout_s=0.1) as pipe:
+    with Pipe(on_lanes([nn.Linear(6, 6), Hang()]), 1, timeout_s=20) as pipe:
+        release.set()
+        pipe(torch.randn(4, 6))  # the first call makes what the later ones use
+        release.clear()
+        pipe.timeout_s = 1.0
         with pytest.raises(TimeoutError, match="stage 1 has not finished micro-batch 0"):
             pipe(torch.randn(4, 6))
         release.set()
         assert pipe(torch.randn(4, 6)).shape == (4, 6)
+    (close,) = [call for call in at_exit if isinstance(getattr(call, "__self__", None), Workers)]
+    close()  # a thread that is inside torch when Python ends would abort it
+    assert not any(thread.is_alive() for thread in close.__self__.threads)
 
 
 def test_the_workers_survive_a_stage_whose_own_wait_was_too_long() -> None:
@@ -283,7 +294,7 @@ def test_an_interrupt_stops_the_run_and_the_pipe_works_again() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if not interrupted.is_set():
                 interrupted.set()
-                _thread.interrupt_main()
+                os.kill(os.getpid(), signal.SIGINT)
                 over.wait(10)
             return x
 
@@ -293,6 +304,32 @@ def test_an_interrupt_stops_the_run_and_the_pipe_works_again() -> None:
             pipe(torch.randn(4, 6))
         over.set()
         assert pipe(torch.randn(4, 6)).shape == (4, 6)
+
+
+_INTERRUPTED = """
+import os, signal, torch
+from torch import nn
+from pllab.pipeline import Pipe
+
+class Works(nn.Module):
+    def forward(self, x):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(2000):
+            torch.mm(x, x)
+        return x
+
+try:
+    Pipe(nn.Sequential(Works()), 200)(torch.ones(200, 200))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_program_that_ends_after_an_interrupt_waits_for_what_its_lanes_still_compute() -> None:
+    """Python aborted ("terminate called without an active exception"), because it ends threads inside torch."""
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
 
 
 def test_no_thread_outlives_the_pipe(threads_left: Callable[[], set[threading.Thread]]) -> None:
@@ -536,8 +573,12 @@ def test_a_fork_of_a_process_with_a_used_pipe_starts_its_own_workers() -> None:
         pipe(torch.ones(2, 2))
         child = os.fork()
         if child == 0:
-            with torch.no_grad():
-                os._exit(0 if pipe(torch.ones(2, 2)).sum() == 4 else 1)
+            is_right = False
+            try:
+                with torch.no_grad():
+                    is_right = bool(pipe(torch.ones(2, 2)).sum() == 4)
+            finally:  # an error would run the rest of the tests in the child too
+                os._exit(0 if is_right else 1)
         assert os.waitpid(child, 0)[1] == 0
 
 

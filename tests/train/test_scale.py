@@ -15,7 +15,7 @@ from pllab.pipeline import LaneExecutor
 from pllab.schedule import gpipe, one_f_one_b
 from pllab.simulate import Costs, MessageCost, simulate
 from pllab.train import TrainConfig
-from pllab.train.scale import Machine, RankCount, RememberedShapes, count_layout, scale, step_time
+from pllab.train.scale import Machine, RankCount, count_layout, scale, step_time
 from pllab.train.trainers import make_trainer
 
 D, HEADS, LAYERS, T, V = 8, 4, 5, 6, 33  # width, heads, layers, tokens of a row, vocabulary; no dp divides the sizes
@@ -264,23 +264,6 @@ def test_a_model_of_405_billion_parameters_on_16384_ranks_needs_less_than_a_gibi
     assert int(done.stdout.split()[-1]) < 2**30
     block = (12 * 16384**2 + 7 * 16384) // 8 + 6 * 16384
     assert f"{4 * 16 * 256 * share(block, 256):,}" in done.stdout  # reduce-scatter of the middle stages, of 16 layers
-
-
-def test_remembered_shapes_are_those_that_torch_makes() -> None:
-    def outlines() -> list[tuple[Any, ...]]:
-        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, device="meta")
-        for _ in range(2):
-            y = layer(torch.empty(3, 5, 8, device="meta"))
-            y.sum().backward()
-        turned = torch.empty(3, 4, device="meta").t()
-        whole = torch.empty(3, dtype=torch.int64, device="meta")
-        tensors = [turned.contiguous() * 2, turned * 2, whole * 2, whole * 2.0, whole / True, y]
-        tensors += [parameter.grad for parameter in layer.parameters() if parameter.grad is not None]
-        return [(tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors]
-
-    with RememberedShapes():
-        found = outlines()
-    assert found == outlines()
 
 
 def test_a_counted_rank_is_alone_with_its_number_and_leaves_no_group() -> None:
