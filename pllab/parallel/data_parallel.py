@@ -93,14 +93,15 @@ class DataParallel(Averaging):
 
     Args:
         module: the same model on each rank.
-        strategy: when and how to sum; by default "overlapped" for nccl, "shared" for gloo where all ranks can
-            share memory (`pllab.comm.shared_buffer`), else "flat". `.reason` has it in words.
+        strategy: when messages leave, "flat" or "overlapped"; by default "overlapped" for nccl, and for gloo none do
+            where all ranks can share memory (`pllab.comm.shared_buffer`), else "flat". `.strategy` is the choice, and
+            `.reason` has it in words.
         bucket_bytes: the most bytes in one message of the overlapped strategy.
         mesh: average over its axis dp; by default over all ranks.
 
     Raises:
-        ValueError: the strategy is unknown or "shared" is impossible, buckets have no size, there is nothing to
-            train, or the ranks have different models.
+        ValueError: the strategy is unknown, buckets have no size, there is nothing to train, or the ranks have
+            different models.
 
     Source: Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020.
     """
@@ -108,7 +109,7 @@ class DataParallel(Averaging):
     def __init__(
         self,
         module: nn.Module,
-        strategy: Strategy | None = None,
+        strategy: Literal["flat", "overlapped"] | None = None,
         bucket_bytes: int = 25 * _MIB,
         *,
         mesh: comm.Mesh | None = None,
@@ -116,8 +117,8 @@ class DataParallel(Averaging):
         super().__init__()
         self._group = comm.group_of(mesh, "dp")
         self._num_ranks = comm.world_size(self._group)
-        is_known = strategy is None or strategy in _REASONS
-        require(is_known, f"strategy {strategy!r} is unknown; choose one of {', '.join(_REASONS)}")
+        is_known = strategy in (None, "flat", "overlapped")
+        require(is_known, f"strategy {strategy!r} is unknown; choose flat or overlapped, or leave it out")
         is_room = bucket_bytes >= 1
         require(is_room, f"bucket_bytes={bucket_bytes} holds nothing; give at least 1, or leave it out for 25 MiB")
         self._chosen, self._bucket_bytes = strategy, bucket_bytes
@@ -157,17 +158,11 @@ class DataParallel(Averaging):
         """Make the buckets and choose the strategy: only trying shows whether ranks can share memory."""
         # nccl's network moves bytes by itself; ranks of any other backend may be on one host.
         first_choice: Strategy = "overlapped" if comm.backend_name() == gpu_backend() else "shared"
-        self.strategy = self._chosen or first_choice
+        self.strategy: Strategy = self._chosen or first_choice
         most = self._bucket_bytes if self.strategy == "overlapped" else float("inf")
         self._shared: list[SharedBuffer | None] = []
         self.buckets = plan_buckets(self.module.parameters(), most, self._new_flat)
         if self.strategy == "shared" and None in self._shared:
-            num_bytes = sum(bucket.flat.nbytes for bucket in self.buckets)
-            require(
-                self._chosen is None,
-                "strategy 'shared' needs two or more gloo ranks, all on one Linux host and with the model on the "
-                f"CPU, and {num_bytes / _MIB:.3g} MiB per rank in /dev/shm; leave strategy out to use what works here",
-            )
             self.strategy = "flat"
 
     def _new_flat(self, numel: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -177,16 +177,16 @@ def test_a_local_function_is_refused_with_the_way_out():
         launch(local, 2)
 
 
-@pytest.mark.parametrize("cell", ["launch(f, 2)", "launch(partial(f), 2)", "launch(programs.give_back, 2, C())"])
-def test_what_was_typed_at_a_prompt_is_refused_with_the_way_out(cell):
+def test_what_was_typed_at_a_prompt_is_refused_with_the_way_out():
     """`python -c` has a __main__ without a file, exactly like a notebook."""
-    code = (
-        "from functools import partial\nfrom pllab.comm import launch\nfrom tests.comm import programs\n"
-        f"def f(rank, size): pass\nclass C: pass\ntry: {cell}\nexcept ValueError as error: print(error)"
-    )
+    cells = ["f, 2", "partial(f), 2", "programs.give_back, 2, C()"]
+    code = "from functools import partial\nfrom pllab.comm import launch\nfrom tests.comm import programs\n"
+    code += "def f(rank, size): pass\nclass C: pass\n"
+    code += "".join(f"try: launch({cell})\nexcept ValueError as error: print(error)\n" for cell in cells)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert "defined in a notebook cell or at a prompt" in done.stdout
-    assert "put" in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(cells)
+    assert all("defined in a notebook cell or at a prompt" in line and "put" in line for line in lines)
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):

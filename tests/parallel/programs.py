@@ -31,6 +31,13 @@ HOWS = ("average", *STRATEGIES, "ddp")
 SMALL = 400  # bytes of a bucket: several buckets even for a tiny model
 
 
+def by(how: Any, model: nn.Module) -> DataParallel:
+    """The model under a strategy; memory is shared by default, where it can be."""
+    shared = DataParallel(model, None if how == "shared" else how, bucket_bytes=SMALL)
+    assert shared.strategy == how
+    return shared
+
+
 class Odd(nn.Module):
     """Everything that trips data parallelism: a tied, a frozen and an unused parameter, and a buffer."""
 
@@ -89,7 +96,7 @@ def wrap(model: nn.Module, how: str) -> nn.Module:
         return model
     if how == "ddp":
         return DistributedDataParallel(model, find_unused_parameters=True, gradient_as_bucket_view=True)
-    return DataParallel(model, how, bucket_bytes=SMALL)
+    return by(how, model)
 
 
 def whole_state(model: nn.Module, group: comm.Group | None = None) -> dict[str, torch.Tensor]:
@@ -143,7 +150,7 @@ def train(rank: int, world_size: int, how: str) -> dict[str, Any]:
 
 def branches(rank: int, world_size: int, how: str) -> dict[str, Any]:
     inner = Branches()
-    model = DataParallel(inner, how, bucket_bytes=SMALL)
+    model = by(how, inner)
     x = torch.arange(6.0, dtype=torch.float64).view(2, 3) + rank
     model(x, rank == 1).square().mean().backward()  # leaves numbers in rank 1's bucket that must not count
     model.zero_grad()
@@ -154,7 +161,7 @@ def branches(rank: int, world_size: int, how: str) -> dict[str, Any]:
 def accumulate(rank: int, world_size: int, how: str) -> dict[str, Any]:
     """Two micro-batches under no_sync and a third outside, twice, then the same by average_now."""
     inner = Odd()
-    model = DataParallel(inner, how, bucket_bytes=SMALL)
+    model = by(how, inner)
     counts, results = [], []
     for set_to_none in (True, False):
         model.zero_grad(set_to_none=set_to_none)
@@ -190,7 +197,7 @@ def touched_before_no_sync(rank: int, world_size: int) -> dict[str, Any]:
 def views(rank: int, world_size: int, how: str) -> dict[str, Any]:
     """Whether gradients lie in the buckets after each kind of zero_grad, and how many bytes those have."""
     inner = Odd()
-    model = DataParallel(inner, how, bucket_bytes=SMALL)
+    model = by(how, inner)
     inside = []
     for set_to_none in (True, False, True):
         model.zero_grad(set_to_none=set_to_none)
@@ -315,7 +322,6 @@ def sharing(rank: int, world_size: int) -> dict[str, Any]:
             patch.setattr(os, "posix_fallocate", _no_space)
         second = DataParallel(Odd())
         seen["full"] = (second.strategy, second.reason, num_shared_mappings())
-        seen["asked"] = _sentence(lambda: DataParallel(Odd(), "shared"))
         loss_of(second, *share(0, rank, world_size)).backward()
         seen["gradients"] = gradients(second.module)
     second.module.frozen.requires_grad_(True)  # new buckets, and there is space by now

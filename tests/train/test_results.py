@@ -61,5 +61,3 @@ def test_both_figures_say_their_numbers(tmp_path):
     alternative = plot_scaling(load_results(tmp_path), "tokens_per_s").alt
     assert "single on 1 device 200" in alternative
     assert "data parallel on 2 devices 400" in alternative
-    with pytest.raises(ValueError, match="'speed'"):
-        plot_scaling([], "speed")
