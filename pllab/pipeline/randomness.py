@@ -111,6 +111,10 @@ class _SeededDispatch(TorchDispatchMode):
         self._where = where
         self.has_drawn = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and torch would import its compiler to say so, which takes seconds
+
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:  # noqa: ARG002
         options = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded not in func.tags or options.get("generator") is not None:
