@@ -172,15 +172,6 @@ def starts_from_ones(x, targets, first, second, loss_of):
     return loss.item()
 
 
-def asks_for_no_gradient(x, targets, first, second, loss_of):
-    y = first(x)
-    middle = y.detach()
-    loss = loss_of(second(middle), targets)
-    loss.backward()
-    y.backward(middle.grad)
-    return loss.item()
-
-
 # 09.5 pipe_step(batch, targets, partitions, devices, in_queues, out_queues, split_size, loss_of)
 
 
@@ -368,7 +359,7 @@ WRONG = [
     ("09.3", "no_gradient", detaches),
     ("09.4", "not_cut", one_graph),
     ("09.4", "no_gradient", forgets_the_first_stage),
-    ("09.4", "no_gradient", asks_for_no_gradient),
+    ("09.4", "no_gradient", strangers.w4_non_leaf),
     ("09.4", "wrong", starts_from_ones),
     ("09.5", "stale_result", strangers.w5_early_forward),
     ("09.5", "wrong_exception", strangers.w5_wrapped),
