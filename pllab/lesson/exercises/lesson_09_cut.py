@@ -15,8 +15,6 @@ from pllab.lesson.exercises.lesson_09_bench import Gradients, judge_gradients, j
 
 CutStep = Callable[..., Any]
 
-_NONE = "a backward got None to start from. Only a tensor that begins a graph and asks for a gradient is left one."
-
 
 class Ran(NamedTuple):
     """What a step left: the gradients of both stages, the loss, and how far the graph of the loss reached."""
@@ -34,7 +32,11 @@ def cut(cut_step: Asked) -> None:
             ran: Ran = cut_step.inside(ran_cut, num_rows, width)
         except RuntimeError as error:
             if "implicitly created" in str(error):
-                raise Wrong("no_gradient", f"Your function raised {error}: {_NONE}") from error
+                raise Wrong(
+                    "no_gradient",
+                    f"Your function raised {error}: a backward got None to start from. Only a tensor that begins a "
+                    "graph and asks for a gradient is left one.",
+                ) from error
             raise
         if not ran.has_graph:
             raise Wrong("wrong", "loss_of was never called with an output that has a graph; the loss needs one.")
