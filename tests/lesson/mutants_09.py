@@ -359,6 +359,7 @@ WRONG = [
     ("09.3", "no_gradient", detaches),
     ("09.4", "not_cut", one_graph),
     ("09.4", "no_gradient", forgets_the_first_stage),
+    ("09.4", "no_gradient", strangers.w4_non_leaf),
     ("09.4", "wrong", starts_from_ones),
     ("09.5", "stale_result", strangers.w5_early_forward),
     ("09.5", "wrong_exception", strangers.w5_wrapped),

@@ -28,7 +28,16 @@ class Ran(NamedTuple):
 @case("backward of the second stage ends at the cut: its graph does not reach the first stage")
 def cut(cut_step: Asked) -> None:
     for num_rows, width in [(5, 3), (1, 4), (8, 2)]:
-        ran: Ran = cut_step.inside(ran_cut, num_rows, width)
+        try:
+            ran: Ran = cut_step.inside(ran_cut, num_rows, width)
+        except RuntimeError as error:
+            if "implicitly created" in str(error):
+                raise Wrong(
+                    "no_gradient",
+                    f"Your function raised {error}: a backward got None to start from. Only a tensor that begins a "
+                    "graph and asks for a gradient is left one.",
+                ) from error
+            raise
         if not ran.has_graph:
             raise Wrong("wrong", "loss_of was never called with an output that has a graph; the loss needs one.")
         if ran.reached:

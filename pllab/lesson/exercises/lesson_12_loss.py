@@ -54,8 +54,8 @@ def losses_equal(vocab_loss: VocabLoss) -> None:
 @case("logits near 1000 and -1000 give finite losses, the same as the whole")
 def stable(vocab_loss: VocabLoss) -> None:
     told = (
-        "exp(1000) is infinite and exp(-1000) is 0. Subtract the token's highest logit over all ranks before exp, and "
-        "take the logarithm of the sum alone: the target's exponential may still be 0."
+        "exp(1000) is infinite and exp(-1000) is 0. Before exp subtract the token's highest logit over all ranks, "
+        "a maximum and no sum, and take the logarithm of the sum alone: the target's exponential may still be 0."
     )
     _compare_losses(vocab_loss, _LARGE, Mistake("overflow", told, when=lambda losses, *_: not losses.isfinite().all()))
 

@@ -20,7 +20,8 @@ from pllab.lesson.mistakes import Mistake
 ShardOf = Callable[[nn.Module], Any]
 
 _EVEN, _UNEVEN, _FEW = "12 numbers", "26 numbers", "2 numbers"
-_GAP, _GAPS = "a gradient that is None on all ranks", "gradients that are None"
+_GAP = "a frozen parameter and a gradient that is None on all ranks"
+_GAPS = "a frozen parameter and gradients that are None"
 _GAPPED = ((5,), (3, 4), (6,), (4,), (2, 2))
 _SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
     _EVEN: ((2, 3), (6,)),
