@@ -75,6 +75,7 @@ def test_a_text_cannot_spell_a_special_token(tokenizer, tmp_path):
             assert one.decode(one.encode(text)) == text
 
 
+@pytest.mark.exhaustive
 def test_training_again_in_another_process_gives_the_same_tokenizer():
     # Hash order differs between processes; merges must not depend on it.
     runs = [
