@@ -9,13 +9,16 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
+unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes, and each would compile the package anew
+
 .PHONY: lab test check unit notebooks exhaustive publish site clean
 
 lab: .venv/lab.stamp # with the settings of assets/lab: no question about news
 	$(BIN)/jupyter lab --ip=127.0.0.1 --LabApp.app_settings_dir=assets/lab \
 		--LabApp.default_url=/lab/tree/notebooks/00_first_two_ranks.ipynb $(ROOT_FLAG)
 
-test: check unit notebooks
+test: check # one pool: while notebooks compute, tests wait for processes and browsers
+	$(LEARNER) $(PYTEST) --dist=loadgroup $(NBVAL) tests notebooks
 
 check: .venv/test.stamp
 	$(BIN)/ruff check .
@@ -23,12 +26,14 @@ check: .venv/test.stamp
 	$(BIN)/mypy
 
 PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --numprocesses=3 # two cores: a third waits for browsers and ranks
+NBVAL := --nbval --nbval-current-env --nbval-cell-timeout=90
+LEARNER := PLLAB_HOME=$$(mktemp -d) # who has solved nothing
 
 unit: .venv/test.stamp
 	$(PYTEST) --dist=loadgroup
 
-notebooks: .venv/test.stamp # as a learner without solutions reads them
-	PLLAB_HOME=$$(mktemp -d) $(PYTEST) --dist=loadfile --nbval --nbval-current-env --nbval-cell-timeout=90 notebooks
+notebooks: .venv/test.stamp
+	$(LEARNER) $(PYTEST) --dist=loadfile $(NBVAL) notebooks
 
 exhaustive: .venv/test.stamp # on top of make test: every wrong solution and what else takes long
 	$(PYTEST) --dist=loadgroup -m exhaustive
@@ -37,7 +42,7 @@ site: .venv/lab.stamp # opens in any browser: build/site/index.html
 	$(BIN)/python -m pllab.lesson.site build/site notebooks
 
 publish: .venv/test.stamp # run the notebooks and clean them for a commit
-	PLLAB_HOME=$$(mktemp -d) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb
+	$(LEARNER) $(BIN)/python -m pllab.lesson.publish notebooks/*.ipynb
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+LONGEST = {"test_pretend_gpu.py", "test_layouts.py", "test_lessons_on_gpus.py", "test_grading.py", "test_faults.py"}
+
 
 def pytest_configure() -> None:
     """Let tests interrupt the programs they start, also when the tests run as a shell's background job."""
@@ -30,13 +32,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A file stays in one worker, for what its tests share; long tests and those of each exercise go where room is."""
+    """A file stays in one worker, for what its tests share; long tests and those of each exercise go where room is.
+
+    The longest come first, so that no worker waits for them at the end.
+    """
     if not config.pluginmanager.hasplugin("xdist"):  # a GPU machine may have nothing but torch and pytest
         return
     for item in items:
-        exercise = item.callspec.params.get("exercise") if hasattr(item, "callspec") else None
-        if exercise is None and item.get_closest_marker("exhaustive") is None:
+        shared = not (hasattr(item, "callspec") and "exercise" in item.callspec.params)
+        if item.get_closest_marker("exhaustive"):
+            shared = "chromium" in item.fixturenames and "own_page" not in item.fixturenames
+        if shared:
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
+    items.sort(key=lambda item: Path(item.location[0]).name not in LONGEST)
 
 
 @pytest.fixture(scope="session")
@@ -60,9 +68,9 @@ def quick_ranks(start_quickly: Callable[..., Any], monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("pllab.comm.launching.start_child", start_quickly)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _home_of_a_learner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What checks keep, they keep in a folder of this session."""
+    """What checks keep, they keep in a folder of these tests; notebooks of the same worker have another."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLLAB_HOME", str(tmp_path_factory.mktemp("home")))
         yield

@@ -30,7 +30,7 @@ def assert_equal(rows: list[dict]) -> None:
             assert row["validation"] == pytest.approx(reference["validation"], rel=1e-5), row["label"]
 
 
-@pytest.mark.parametrize("num_ranks", [1, pytest.param(2, marks=pytest.mark.ranks)])
+@pytest.mark.parametrize("num_ranks", [1, pytest.param(2, marks=[pytest.mark.ranks, pytest.mark.exhaustive])])
 def test_layouts_train_on_gpus_as_on_the_cpu(num_ranks: int, tmp_path: Path) -> None:
     assert_equal(rows_on_gpus(num_ranks, "quick", tmp_path))
 

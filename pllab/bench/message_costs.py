@@ -111,7 +111,7 @@ def message_table(lesson: str, repeats: int = 40) -> str:
     rows = [f"{f'one number, real, {comm.world_size()} ranks':37}us (quartiles)    conditions"]
     for name, kind in kinds.items():
         took = times.time(name).scaled(1e6 / kind.num_messages)
-        rows.append(f"{name}  {kind.what:33}{took.text(0):18}{kind.why}")
+        rows.append(f"{name}  {kind.what:33}{took.text(0):17} {kind.why}")
     return "\n".join(rows)
 
 

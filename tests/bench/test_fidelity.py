@@ -18,6 +18,7 @@ TINY: dict[str, Any] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.ranks
 def test_every_case_is_predicted_and_measured() -> None:
     result = bench_fidelity(PipelineWorkload(**TINY), microbatches=(2, 4), repeats=1, timeout_s=120)

@@ -11,7 +11,7 @@ from pllab.timeline import Span, Timeline
 from tests.browser import bench
 from tests.browser.bench import block, order
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 

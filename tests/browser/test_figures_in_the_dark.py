@@ -9,7 +9,7 @@ from pllab.schedule import gpipe
 from pllab.show.theme import DARK, LIGHT
 from pllab.simulate import Costs, simulate
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 
 

@@ -12,7 +12,7 @@ from tests.browser.jupyterlab import open_and_run, use_the_widget
 from tests.browser.scenes import SCENES
 from tests.browser.studio.repaint import measure_all
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
@@ -161,7 +161,6 @@ def test_the_tour_runs_from_the_keyboard_alone(lab):
     expect(root.get_by_role("button", name="fewer ranks")).to_be_focused()
 
 
-@pytest.mark.exhaustive
 def test_the_repaint_of_the_studio_is_measured(lab, record_property):
     lab.set_viewport_size({"width": 1280, "height": 720})
     root = lab.locator(".pl-studio")

@@ -16,7 +16,7 @@ from pllab import show
 from pllab.simulate import Costs
 from pllab.timeline import Span, Timeline
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 
 ADDRESS = "http://127.0.0.1"

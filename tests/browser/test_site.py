@@ -10,7 +10,7 @@ import pytest
 from pllab.lesson.site import HAND_OUT, write_site
 from pllab.show.theme import IN_THE_DARK
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

@@ -9,7 +9,7 @@ from pllab.lesson import show_source
 from pllab.pipeline import clock_cycles, run_emulated
 from tests.browser import bench
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 
 STYLES = """all => all.map((node) => {

@@ -8,7 +8,7 @@ from pllab.simulate import simulate
 from pllab.timeline import Span, Timeline
 from tests.browser import bench
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 

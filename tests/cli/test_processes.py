@@ -26,6 +26,7 @@ def wait_for(process, text, deadline_s=120.0):
     return seen
 
 
+@pytest.mark.exhaustive
 @pytest.mark.ranks
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is a signal here")
 def test_ctrl_c_ends_all_ranks_with_one_line(tmp_path):
@@ -59,8 +60,9 @@ def test_ctrl_c_ends_all_ranks_with_one_line(tmp_path):
     assert not list(scratch.iterdir())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.ranks
-@pytest.mark.parametrize("num_nodes", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("num_nodes", [1, 2])
 def test_torchrun_trains_with_the_same_command(tmp_path, num_nodes):
     """On one node, and on two, of which each has an agent that starts one rank."""
     words = [word if word != "1000" else "1" for word in WORDS]

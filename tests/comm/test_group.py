@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from pllab.arguments import deadline, thread_count, whole_number
 from pllab.comm import PeerError, all_reduce, plan_backend, rank, setup, shared_buffer, teardown, world_size
+from tests.tiers import exhaustive
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 PROGRAM = """
@@ -161,7 +162,7 @@ def test_waiting_for_a_rank_that_never_comes_has_a_deadline_and_leaves_nothing(t
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("is_torchrun", [True, False])
+@pytest.mark.parametrize("is_torchrun", [True, *exhaustive(False)])
 def test_ranks_that_a_launcher_started_meet_and_stay_on_loopback(is_torchrun, tmp_path):
     """The agent of torchrun keeps the store; with another launcher rank 0 does."""
     program = tmp_path / "program.py"

@@ -15,6 +15,7 @@ import torch
 from pllab.comm import RankError, launch, launching, report
 from pllab.comm.processes import is_starved
 from tests.comm import programs
+from tests.tiers import exhaustive
 
 pytestmark = pytest.mark.ranks
 
@@ -75,6 +76,7 @@ def test_ranks_that_do_not_finish_are_named_with_where_they_were_and_ended(quick
     assert "in all_reduce" in first and "in _be_deaf" in second and "SIGSTOP or Ctrl-Z may have stopped it" in third
 
 
+@pytest.mark.exhaustive
 def test_a_late_rank_that_had_no_machine_is_told_from_one_that_waits(monkeypatch, quick_ranks):
     for starved, words in ((True, "other programs"), (False, "had to be ended\n")):
         monkeypatch.setattr(launching, "is_starved", lambda pid, wall_s, answer=starved: answer)
@@ -189,6 +191,7 @@ def test_what_was_typed_at_a_prompt_is_refused_with_the_way_out():
     assert all("defined in a notebook cell or at a prompt" in line and "put" in line for line in lines)
 
 
+@pytest.mark.exhaustive
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(WITHOUT_GUARD)
@@ -199,7 +202,7 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
 
 @pytest.mark.parametrize(
     ("script", "number"),
-    [(OWNER, signal.SIGKILL), (OWNER, signal.SIGINT), (SLOW, signal.SIGKILL)],
+    [(OWNER, signal.SIGKILL), *exhaustive((OWNER, signal.SIGINT), (SLOW, signal.SIGKILL))],
     ids=["killed", "interrupted", "killed while they start"],
 )
 def test_the_ranks_end_with_their_parent(script, number, ends_with_all):

@@ -10,6 +10,8 @@ import threading
 import psutil
 import pytest
 
+from tests.tiers import exhaustive
+
 pytest.importorskip("ipyparallel")
 
 from pllab.comm import RankError, Ranks
@@ -85,7 +87,8 @@ def test_the_failure_of_one_rank_frees_the_others_and_the_group_goes_on(ranks, c
 
 
 @pytest.mark.parametrize(
-    "waiting", ["dist.recv(torch.ones(1), 1 - rank)", "while True: pass", "import time; time.sleep(600)"]
+    "waiting",
+    ["dist.recv(torch.ones(1), 1 - rank)", *exhaustive("while True: pass", "import time; time.sleep(600)")],
 )
 def test_an_interrupt_reaches_every_rank_wherever_it_waits(ranks, waiting, capsys):
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
@@ -115,6 +118,7 @@ def test_an_exception_in_the_with_block_leaves_nothing_and_the_ranks_say_so_afte
         ranks.execute("1")
 
 
+@pytest.mark.exhaustive
 def test_ranks_end_with_their_name(nothing_left):
     ranks = Ranks(1, "gloo")
     del ranks
@@ -130,6 +134,7 @@ def test_a_rank_that_ends_in_a_cell_is_named_and_all_are_ended(nothing_left, cap
     assert ranks.stopped
 
 
+@pytest.mark.exhaustive
 def test_the_controller_dying_ends_everything(nothing_left):
     before = psutil.Process().children()
     ranks = Ranks(1, "gloo")
@@ -143,6 +148,7 @@ def test_the_controller_dying_ends_everything(nothing_left):
         ranks.execute("import time; time.sleep(600)")
 
 
+@pytest.mark.exhaustive
 def test_a_rank_that_died_between_cells_is_noticed(nothing_left):
     ranks = Ranks(2, "gloo")
     os.kill(ranks.fetch(PID)[0], signal.SIGKILL)
@@ -159,7 +165,7 @@ def test_a_stopped_rank_is_named_as_the_cause_of_its_peers_deadline(nothing_left
         ranks.execute("dist.barrier()")
 
 
-@pytest.mark.parametrize("end", [subprocess.Popen.kill, lambda owner: None], ids=["killed", "by an error"])
+@pytest.mark.parametrize("end", [subprocess.Popen.kill, *exhaustive(lambda owner: None)], ids=["killed", "by an error"])
 def test_the_ranks_end_with_their_owner(end, ends_with_all):
     ends_with_all(OWNER, end)
 

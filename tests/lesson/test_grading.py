@@ -21,6 +21,7 @@ from pllab.lesson.slicing import needed, statements
 from pllab.lesson.verdict import refusal
 from tests.lesson.handed_in import FENCED, generated, hand_in
 from tests.lesson.hostile import HOSTILE, MORE, SHARE
+from tests.tiers import exhaustive
 
 RIGHT = f"def my_share(items, rank, world_size):\n    {SHARE}"
 LIMITS = Limits(memory_bytes=1 << 30, timeout_s=20.0, fenced=FENCED)
@@ -55,10 +56,11 @@ def hostile_notebooks(folder: Path, hostile: list[tuple[str, str, set[str]]]) ->
     return paths, right
 
 
+@pytest.mark.exhaustive
 @behind_bubblewrap
 @pytest.mark.parametrize(
     "hostile",
-    [SOME, pytest.param([one for one in [*HOSTILE, *MORE] if one not in SOME], marks=pytest.mark.exhaustive)],
+    [SOME, [one for one in [*HOSTILE, *MORE] if one not in SOME]],
     ids=["some", "others"],
 )
 def test_hostile_submissions_lose_their_own_points_and_no_others(tmp_path, monkeypatch, hostile):
@@ -109,18 +111,19 @@ def act():
 """
 
 
+@pytest.mark.exhaustive
 @behind_bubblewrap
 @pytest.mark.parametrize(
     ("act", "hint_ids"),
     [
         pytest.param(BOMB, {"limit"}, id="bomb"),
         pytest.param(LEAVES, {"no_pair"}, id="leaves a process"),
-        pytest.param(STOPS, {"no_pair"}, id="stops the fork server", marks=pytest.mark.exhaustive),
-        pytest.param(GARBLES, {"no_pair", "crashed"}, id="garbles its keeper", marks=pytest.mark.exhaustive),
-        pytest.param(REPLACES, {"no_pair"}, id="replaces the folder", marks=pytest.mark.exhaustive),
+        pytest.param(STOPS, {"no_pair"}, id="stops the fork server"),
+        pytest.param(GARBLES, {"no_pair", "crashed"}, id="garbles its keeper"),
+        pytest.param(REPLACES, {"no_pair"}, id="replaces the folder"),
     ],
 )
-@pytest.mark.parametrize("when", ["called", pytest.param("made", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("when", ["called", "made"])
 def test_after_a_hostile_exercise_the_next_one_of_the_notebook_is_alone(tmp_path, act, hint_ids, when):
     imports = "import os, signal, stat, subprocess, tempfile\nfrom contextlib import suppress\nfrom pathlib import Path"
     (victim := tmp_path / "victim").mkdir()
@@ -348,7 +351,7 @@ def test_a_sheet_has_one_line_for_each_exercise_and_no_control_characters():
     assert lines[0].startswith("handed\\x1b]0;in\\n.ipynb") and "\\x1b[1A\\x1b[2K" in lines[1]
 
 
-@pytest.mark.parametrize(("asked", "given"), [(7.5, 7.5), (None, find("00.1").deadline_s)])
+@pytest.mark.parametrize(("asked", "given"), [(7.5, 7.5), *exhaustive((None, find("00.1").deadline_s))])
 def test_the_deadline_is_the_teachers_or_else_the_exercises(tmp_path, monkeypatch, asked, given):
     seen = []
 
@@ -367,6 +370,7 @@ def test_the_order_is_that_of_the_notebooks(tmp_path, jobs):
     assert [Path(sheet.notebook) for sheet in graded(*paths, jobs=jobs)] == paths
 
 
+@pytest.mark.exhaustive
 @behind_bubblewrap
 def test_a_solution_may_write_in_its_own_folder_and_nowhere_else(tmp_path):
     cell = """
@@ -387,6 +391,7 @@ def my_share(items, rank, world_size):
     assert not (tmp_path / "y").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_folders_that_torch_makes_lie_in_the_sandbox(tmp_path, monkeypatch):
     """The grader's own variables must not send a solution's torch outside, where it cannot write."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))

@@ -149,6 +149,7 @@ def test_weights_save_and_load_as_transformers(tmp_path: Path) -> None:
     model.close()
 
 
+@pytest.mark.exhaustive
 def test_a_pickled_model_is_read_where_the_package_was_not_imported(tmp_path: Path) -> None:
     """What the room exports is imported when asked for, and unpickling asks for the class's own file."""
     model, plain = both()

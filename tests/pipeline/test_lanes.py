@@ -23,6 +23,7 @@ from tests.pipeline.families import (
     tokens,
     worst,
 )
+from tests.tiers import exhaustive
 
 mse = nn.functional.mse_loss
 
@@ -36,8 +37,10 @@ def gradients(stages: list[nn.Module]) -> list[torch.Tensor]:
     return [parameter.grad for stage in stages for parameter in stage.parameters()]
 
 
-@pytest.mark.parametrize("num_microbatches", [1, 2, 5])
-@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("num_ranks", "num_microbatches"),
+    [(1, 2), (2, 5), (3, 2)] + exhaustive((1, 1), (1, 5), (2, 1), (2, 2), (3, 1), (3, 5)),
+)
 @pytest.mark.parametrize("family", GENERATORS)
 def test_every_family_gives_the_plain_models_loss_and_gradients(
     family: str, num_ranks: int, num_microbatches: int

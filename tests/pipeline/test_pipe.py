@@ -289,6 +289,7 @@ def test_the_workers_survive_a_stage_whose_own_wait_was_too_long() -> None:
         assert set(threading.enumerate()) == threads
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_stops_the_run_and_the_pipe_works_again() -> None:
     class Interrupts(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -130,6 +130,7 @@ def assert_no_family_is_better(question: tuple[int, int, Costs, float, Held]) ->
             assert ends_later or longest(ours) <= longest(other) * (1 + 1e-9)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=60, deadline=None)
 @given(question=questions())
 def test_it_is_never_worse_than_a_fixed_family_that_fits(question: tuple[int, int, Costs, float, Held]) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from pllab.train import TrainConfig
 from pllab.train.comparing import FROZEN, SMALL, Strategy, Trained, compared, deviation, equivalence, layouts
+from tests.tiers import exhaustive
 
 pytestmark = pytest.mark.ranks
 SAMPLE_OF_2: list[dict[str, Any]] = [
@@ -38,7 +39,7 @@ def unequal(
     return [row for row in rows if not max(row.loss_off, row.parameters_off) <= 1e-5]
 
 
-@pytest.mark.parametrize("sample", [SAMPLE_OF_2, SAMPLE_OF_4], ids=["2 ranks", "4 ranks"])
+@pytest.mark.parametrize("sample", [SAMPLE_OF_2, *exhaustive(SAMPLE_OF_4)], ids=["2 ranks", "4 ranks"])
 def test_a_sample_trains_what_one_process_trains(sample: list[dict[str, Any]], quick_ranks: None) -> None:
     assert unequal([TrainConfig(**SMALL | axes) for axes in sample], TrainConfig(**SMALL), 5) == []
 
@@ -59,6 +60,7 @@ def test_every_layout_trains_what_one_process_trains(quick_ranks: None) -> None:
     assert len(result.rows) == 1 + len([config for ranks in (2, 4, 8) for config in layouts(ranks)]) > 50
 
 
+@pytest.mark.exhaustive
 def test_a_clipped_step_is_the_same_on_every_axis(quick_ranks: None) -> None:
     """The norm counts each parameter once: clipped to a tenth, one counted twice would shrink all others."""
     clipped = SMALL | {"gradient_clipping": 0.05}

@@ -12,6 +12,7 @@ from transformers import GPT2LMHeadModel
 from pllab.models import gpt2_config
 from pllab.train import EpochMetrics, Summary, TrainConfig, TrainResult, loop, train
 from pllab.train.metrics import StepMetrics, log_epoch, measured_peak_flops, model_flops
+from tests.tiers import exhaustive
 from tests.train.sizes import TINY
 
 
@@ -50,7 +51,7 @@ def counted_flops(rows, length):
     return counter.get_total_flops(), model.num_parameters() - model.transformer.wpe.weight.numel()
 
 
-@pytest.mark.parametrize("length", [16, 256])
+@pytest.mark.parametrize("length", [16, *exhaustive(256)])
 def test_the_model_needs_the_products_that_torch_counts(length):
     """Norms and biases multiply no matrix; they are 1.5 % of so small a model."""
     flops, num_parameters = counted_flops(3, length)
@@ -65,6 +66,7 @@ def test_the_formula_is_that_of_megatron_without_recomputation():
     assert model_flops(weights, layers, h, batch * s, batch) == pytest.approx(theirs)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="elsewhere the system's own number has to do")
 def test_memory_is_that_of_this_process_at_its_highest_and_not_of_the_one_that_started_it():
     child = "import torch; from pllab.train.metrics import peak_memory_bytes as peak; y = b'y' * 4 * 10**8; del y; "
@@ -80,7 +82,11 @@ OPTIONS = TINY | {"max_length": 16, "num_epochs": 3}
 @pytest.mark.ranks
 @pytest.mark.parametrize(
     "mode",
-    [{}, {"mode": "data_parallel"}, {"mode": "pipeline"}, {"mode": "tensor_parallel"}, {"dp": 2, "zero": 3}],
+    [
+        {},
+        {"mode": "pipeline"},
+        *exhaustive({"mode": "data_parallel"}, {"mode": "tensor_parallel"}, {"dp": 2, "zero": 3}),
+    ],
 )
 def test_a_run_is_measured_against_a_given_machine(mode, tmp_path):
     """The first epoch is left out, and the operations are those of all devices together."""

@@ -13,6 +13,7 @@ from pllab.train import TrainConfig, train, train_as_rank
 from pllab.train.checkpoints import plain_model
 from pllab.train.inputs import Updates, build_model, load_corpus
 from pllab.train.trainers import make_trainer
+from tests.tiers import exhaustive
 from tests.train.sizes import NUMBERS
 
 OPTIONS = NUMBERS | {
@@ -79,7 +80,7 @@ def assert_as_plain(steps, plain):
     assert found == pytest.approx({number: validation[number] for number in (2, 3, 5, 7)}, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("name", ["accumulation", "pipeline", *exhaustive("single", "model_parallel")])
 def test_a_run_is_that_of_a_plain_loop(name, plain, tmp_path):
     """After 3 and 6 steps there is a validation loss for the interval, after 4 and 8 for the epoch."""
     assert_as_plain(train(TrainConfig(**OPTIONS | MODES[name], workdir=str(tmp_path))).steps, plain)
@@ -96,6 +97,7 @@ def train_here(rank, world_size, config):
     return result and (result.steps, len(result.ranks))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.ranks
 @pytest.mark.parametrize(
     ("mode", "num_shares"),
@@ -145,6 +147,7 @@ def test_the_learning_rate_is_that_of_torchs_schedulers(name, warmup):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_a_validation_in_between_changes_nothing_that_is_learned(tmp_path):
     """A pipeline draws a seed for each batch, also for one that only validates."""
     options = NUMBERS | MODES["pipeline"] | {"samples_per_epoch": 32, "num_epochs": 2, "dropout": 0.2}

@@ -11,6 +11,7 @@ from pllab.schedule import one_f_one_b
 from pllab.simulate import Costs, simulate
 from pllab.train.planning import Layout, Model, Price, measured_groups, on_hosts, price_of
 from pllab.train.scale import Machine, scale
+from tests.tiers import exhaustive
 
 FREE = Machine(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 ROOM = 80 * 2**30  # bytes of an H100
@@ -20,8 +21,7 @@ ROOM = 80 * 2**30  # bytes of an H100
     ("size", "layout"),
     [
         ("gpt2", Layout(4, 2, 2, 1, 4)),
-        ("1B", Layout(8, 4, 2, 1, 2)),
-        pytest.param("13B", Layout(16, 8, 2, 1, 2, zero=1), marks=pytest.mark.exhaustive),
+        *exhaustive(("1B", Layout(8, 4, 2, 1, 2)), ("13B", Layout(16, 8, 2, 1, 2, zero=1))),
     ],
 )
 def test_of_three_sizes_the_form_is_at_most_a_sixth_below_what_scale_counts(size: str, layout: Layout) -> None:
@@ -33,6 +33,7 @@ def test_of_three_sizes_the_form_is_at_most_a_sixth_below_what_scale_counts(size
     assert 5 / 6 * found.peak_bytes < price.num_bytes < found.peak_bytes
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("axes", [{"dp": 4}, {"tp": 4}, {"pp": 2}], ids=str)
 def test_along_each_axis_alone_the_form_is_near(axes: dict[str, int]) -> None:
     """With few words. tp splits no norm, bias or position, and embedding, head and logits send too: not in the form."""

@@ -9,6 +9,7 @@ from torch._C._profiler import _ExperimentalConfig
 from pllab.schedule import FAMILIES
 from pllab.traces import read_trace
 from pllab.train import TrainConfig, train
+from tests.tiers import exhaustive
 from tests.train.sizes import NUMBERS
 
 SMALL: dict[str, Any] = NUMBERS | {
@@ -29,7 +30,7 @@ def test_torch_still_has_the_private_name_that_records_the_threads_of_lanes() ->
 
 @pytest.mark.parametrize(
     ("axes", "num_files"),
-    [(LANES, 1), (LANES | {"recompute": True}, 1), pytest.param(RANKS, 2, marks=pytest.mark.ranks)],
+    [(LANES, 1), *exhaustive((LANES | {"recompute": True}, 1), (RANKS, 2))],
     ids=["lanes", "recomputing lanes", "ranks"],
 )
 def test_the_traces_have_the_schedules_rows(axes: dict[str, Any], num_files: int, tmp_path: Path) -> None:

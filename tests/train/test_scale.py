@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from fractions import Fraction
-from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from pllab.simulate import Costs, MessageCost, simulate
 from pllab.train import TrainConfig
 from pllab.train.scale import Machine, RankCount, count_layout, scale, step_time
 from pllab.train.trainers import make_trainer
+from tests.tiers import exhaustive
 
 D, HEADS, LAYERS, T, V = 8, 4, 5, 6, 33  # width, heads, layers, tokens of a row, vocabulary; no dp divides the sizes
 NUM_TENSORS = 12 * LAYERS + 4
@@ -45,7 +45,7 @@ def share(size: int, dp: int) -> int:
     return -(-size // dp)
 
 
-@pytest.mark.parametrize("dp", [2, 7, 1000])
+@pytest.mark.parametrize("dp", [7, *exhaustive(2, 1000)])
 def test_data_parallel_sends_every_gradient_and_a_flag_for_each_parameter_in_one_message(dp: int) -> None:
     (rank,) = ranks_of(dp=dp, batch_size=3 * dp)
     size = 4 * (LAYERS * BLOCK + ROOT)
@@ -62,7 +62,8 @@ def test_data_parallel_sends_every_gradient_and_a_flag_for_each_parameter_in_one
     }
 
 
-@pytest.mark.parametrize(("dp", "zero"), list(product([3, 1000], [1, 2, 3])))
+@pytest.mark.parametrize("zero", [1, 2, 3])
+@pytest.mark.parametrize("dp", [3, *exhaustive(1000)])
 def test_sharded_messages_are_padded_to_equal_parts(dp: int, zero: int) -> None:
     (rank,) = ranks_of(dp=dp, batch_size=2 * dp, zero=zero)
     block, root = 4 * share(BLOCK, dp), 4 * share(ROOT, dp)
@@ -77,7 +78,7 @@ def test_sharded_messages_are_padded_to_equal_parts(dp: int, zero: int) -> None:
     assert traffic_of(rank, "dp", "reduce_scatter") == (dp - 1) * (LAYERS * block + root)
 
 
-@pytest.mark.parametrize("zero", [1, 3])
+@pytest.mark.parametrize("zero", [3, *exhaustive(1)])
 def test_the_most_bytes_of_a_sharded_step_are_at_a_reduction(zero: int) -> None:
     dp = 4
     (rank,) = ranks_of(dp=dp, batch_size=2 * dp, zero=zero)
@@ -99,7 +100,7 @@ def test_the_most_bytes_of_a_sharded_step_are_at_a_reduction(zero: int) -> None:
     }
 
 
-@pytest.mark.parametrize(("axes", "coordinate"), [({}, 0), ({"tp": 2}, 0), ({"pp": 3}, 1), ({"dp": 2}, 0)])
+@pytest.mark.parametrize(("axes", "coordinate"), [({"pp": 3}, 1), ({"dp": 2}, 0), *exhaustive(({}, 0), ({"tp": 2}, 0))])
 def test_gradients_count_whatever_travels_between_backward_and_step(axes: dict[str, int], coordinate: int) -> None:
     """A single rank, one in tp alone and one in the middle of a pipeline send nothing there."""
     parts = {"num_microbatches": 6} if "pp" in axes else {}
@@ -108,7 +109,7 @@ def test_gradients_count_whatever_travels_between_backward_and_step(axes: dict[s
     assert flags == (4 * NUM_TENSORS if "dp" in axes else 0)
 
 
-@pytest.mark.parametrize(("tp", "loss_parallel"), list(product([2, 4], [False, True])))
+@pytest.mark.parametrize(("tp", "loss_parallel"), [(2, True), (4, False), *exhaustive((2, False), (4, True))])
 def test_tensor_parallel_sums_four_times_in_a_block(tp: int, loss_parallel: bool) -> None:
     rows = 3
     (rank,) = ranks_of(tp=tp, batch_size=rows, loss_parallel=loss_parallel)
@@ -121,7 +122,9 @@ def test_tensor_parallel_sums_four_times_in_a_block(tp: int, loss_parallel: bool
     } | ({} if loss_parallel else logits)
 
 
-@pytest.mark.parametrize(("schedule", "parts", "boundaries"), [("1f1b", 2, 1), ("1f1b", 5, 1), ("interleaved", 4, 3)])
+@pytest.mark.parametrize(
+    ("schedule", "parts", "boundaries"), [("interleaved", 4, 3), *exhaustive(("1f1b", 2, 1), ("1f1b", 5, 1))]
+)
 def test_a_pipeline_sends_hidden_states_up_and_gradients_down(schedule: str, parts: int, boundaries: int) -> None:
     rows = 2
     ranks = ranks_of(pp=2, schedule=schedule, num_microbatches=parts, batch_size=rows * parts)
@@ -132,7 +135,7 @@ def test_a_pipeline_sends_hidden_states_up_and_gradients_down(schedule: str, par
     assert traffic_of(ranks[0], "pp", "send") == packets[1] and traffic_of(ranks[0], "pp", "receive") == 0
 
 
-@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("zero", [1, *exhaustive(0)])
 def test_all_axes_with_uneven_stages(zero: int) -> None:
     dp, tp, pp, parts = 3, 2, 2, 4
     ranks = ranks_of(dp=dp, tp=tp, pp=pp, zero=zero, schedule="1f1b", num_microbatches=parts, batch_size=dp * parts)
@@ -278,12 +281,13 @@ def test_a_counted_rank_is_alone_with_its_number_and_leaves_no_group() -> None:
         pass
 
 
+@pytest.mark.exhaustive
 def test_a_larger_mesh_changes_only_what_depends_on_it() -> None:
     small, large = (scale(model="tiny", dp=dp, max_length=8, vocab_size=33).ranks[0] for dp in (2, 16384))
     assert counts_of(small) == counts_of(large) and small.peak == large.peak
 
 
-@pytest.mark.parametrize("axes", [{"dp": 4}, {"tp": 2, "dp": 2}, {"pp": 2, "tp": 2}, {"pp": 4}], ids=str)
+@pytest.mark.parametrize("axes", [{"pp": 2, "tp": 2}, *exhaustive({"dp": 4}, {"tp": 2, "dp": 2}, {"pp": 4})], ids=str)
 def test_schedule_and_costs_of_a_layout_take_its_step_time(axes: dict[str, int]) -> None:
     """So that a lesson can run them emulated beside the simulated sum."""
     found = scale(model="tiny", **axes, num_microbatches=4, max_length=T)

@@ -39,6 +39,7 @@ def test_a_rank_that_is_killed_ends_the_others_and_is_the_cause() -> None:
     assert caught.value.rank == 1
 
 
+@pytest.mark.exhaustive
 def test_a_rank_that_is_late_is_an_error_at_the_deadline_in_a_sentence() -> None:
     words = launch(pipelines.one_is_late, 2, 3.0, backend="gloo", timeout_s=60)
     assert words[1] == "late"

@@ -117,6 +117,7 @@ def test_the_loss_falls_and_every_step_is_counted(tmp_path):
     assert load_results(tmp_path)[0]["validation_loss"] == pytest.approx(result.validation_loss)
 
 
+@pytest.mark.exhaustive
 def test_a_pipeline_is_trained_in_a_short_way(tmp_path):
     """How many files of the package a reader has to open who follows a run on lanes, from the command to the result."""
     sizes = "--batch-size 8 --samples-per-epoch 16 --validation-samples 4 --max-length 16 --n-layer 2 --n-embd 16"

@@ -18,7 +18,7 @@ from tests.browser import bench
 from tests.browser.studio.repaint import measure, measure_all
 from tests.browser.studio.studio_screen import Plot, live_of, mount, open_drawer
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
@@ -370,7 +370,6 @@ def test_only_an_answered_input_counts_as_a_repaint(chromium_page):
     assert root.get_attribute("data-pl-repaint-ms") is None
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(("p", "m"), [(16, 64), (32, 256)])
 def test_the_repaint_is_measured_from_the_input_to_the_painted_frame(chromium_page, record_property, p, m):
     chromium_page.set_viewport_size({"width": 1280, "height": 720})

@@ -6,7 +6,7 @@ import pytest
 
 from pllab.show.theme import LIGHT, mix, round_step, write_number, write_percent, write_seconds
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
 TIES = [0.0625, 1 / 8 + 2, 2.135, 16.25, 1.625, 112.5, 0.3125, 2.5e-5, 1005.0, 1235.0, 0.1875]
 VALUES = [

@@ -15,7 +15,7 @@ from tests.browser.studio.studio_screen import (
     open_drawer,
 )
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 

@@ -12,7 +12,7 @@ from pllab.timeline import Timeline
 from tests.browser import bench
 from tests.browser.studio.studio_screen import Plot, live_of, mount
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 playwright = pytest.importorskip("playwright.sync_api", reason="BROWSER TESTS DID NOT RUN: no playwright")
 expect = playwright.expect
 
