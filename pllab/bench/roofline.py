@@ -179,7 +179,7 @@ class Roofline:
         peak, ridge = self.machine.flops_per_s / 1e9, self.machine.ridge
         with chart("FLOP per byte (log scale)", "GFLOP/s (log scale)", 8.0, 4.4) as axes:
             axes.loglog([left, ridge, right], [peak * left / ridge, peak, peak], color=LIGHT.ink, linewidth=2)
-            axes.text(right, peak * 1.08, f"compute: {write_number(peak)} GFLOP/s", ha="right")
+            axes.text(ridge, peak * 1.08, f"compute: {write_number(peak)} GFLOP/s")
             slope = f"memory: {write_number(self.machine.bytes_per_s / 1e9)} GB/s"
             start = (left, 1.3 * peak * left / ridge)
             angle = math.degrees(math.atan2(start[1], start[0]))
@@ -191,7 +191,9 @@ class Roofline:
                 spread = (y, y * took.median / took.high, y * took.median / took.low)
                 draw_spread(axes, [x], [spread], fmt=mark, color=colour, markersize=9, markeredgecolor="black")
                 offset = (8, 5) if x == below else (8, -12)  # of two at one intensity, the upper one's name is above
-                axes.annotate(name, (x, y), xytext=offset, textcoords="offset points", fontsize=9)
+                is_beyond = x < ridge and self.efficiency(name) > 1  # the slope; there is room on its other side
+                place, side = ((-8, 5), "right") if is_beyond else (offset, "left")
+                axes.annotate(name, (x, y), xytext=place, textcoords="offset points", fontsize=9, ha=side)
                 below = x
             _write_plain(axes)
             rounds = len(self.times.seconds[drawn[0]])

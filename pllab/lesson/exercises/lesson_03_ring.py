@@ -5,6 +5,7 @@ added, and 6 MB, which no socket holds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 import torch
@@ -112,10 +113,22 @@ def reduce_all(
         tensor = _draw(name, rank)
         memory = tensor.view_as(tensor)
         one = watch.attempt(ring_all_reduce, tensor)
-        right = torch.stack([_draw(name, other) for other in range(world_size)]).sum(0)
+        parts = torch.stack([_draw(name, other) for other in range(world_size)])
         rtol, atol = (1e-5, 1e-2) if name in _FLOATS else (0.0, 0.0)
-        held = [difference(each, right, rtol, atol) for each in (memory, tensor, one.value)]
+        held = [difference(each, parts.sum(0), rtol, atol) for each in (memory, tensor, one.value)]
+        if held[1] and name not in _FLOATS and tensor.shape == parts[0].shape:
+            held[1] += _summands(tensor, parts)
         yield name, one.holding(Summed(tensor, held))
+
+
+def _summands(got: torch.Tensor, parts: torch.Tensor) -> str:
+    """Which ranks' numbers are in a sum, where it is wrong most, if these are not all of them and each counts once."""
+    worst = (got - parts.sum(0)).abs().argmax()
+    numbers, found = [part.flatten()[worst].item() for part in parts], got.flatten()[worst].item()
+    for some in chain.from_iterable(combinations(range(len(numbers)), count) for count in range(1, len(numbers))):
+        if sum(numbers[rank] for rank in some) == found:
+            return f" (the first holds the numbers of rank {' and '.join(map(str, some))} alone)"
+    return ""
 
 
 def _judge_sums(ring_all_reduce: RingAllReduce, names: Sequence[str], worlds: Sequence[int] = (3, 2)) -> None:

@@ -64,6 +64,8 @@ def broadcast_all(
             memory = tensor.view_as(tensor)
             one = watch.attempt(tree_broadcast, tensor, root) if root else watch.attempt(tree_broadcast, tensor)
             held = [difference(each, right) for each in (memory, tensor, one.value)]
+            if held[1] and torch.equal(tensor, make(rank)):
+                held[1] = f"there are still the numbers of rank {rank}; right are those of rank {root}"
             yield _name(root, kind), one.holding(held)
 
 
