@@ -110,8 +110,8 @@ def bench_cuts(
         BALANCED: cut(layers, balance(costs, 2)),
     }
     ways: dict[str, Callable[[], object]] = {
-        WHOLE: partial(_on_one_lane, layers, batch, 1),
-        SLICED: partial(_on_one_lane, layers, batch, num_slices),
+        WHOLE: partial(on_one_lane, layers, batch, 1),
+        SLICED: partial(on_one_lane, layers, batch, num_slices),
     }
     with compute_threads(1), ExitStack() as pipes:
         for name, stages in cuts.items():
@@ -122,7 +122,7 @@ def bench_cuts(
         return CutsBench(comparison, {name: _spent(ways[name]) for name in (WHOLE, SLICED)})
 
 
-def _on_one_lane(layers: Sequence[nn.Module], batch: Batch, num_slices: int) -> None:
+def on_one_lane(layers: Sequence[nn.Module], batch: Batch, num_slices: int) -> None:
     """Forward and backward of the slices, one after another."""
     for rows in zip(*(part.chunk(num_slices) for part in batch), strict=True):
         value: Any = rows

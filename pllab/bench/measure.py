@@ -153,7 +153,7 @@ def compare(
         for name, run in runs.items():
             if name in before:
                 before[name]()
-            seconds[name].append(_timed(run, clock, in_step))
+            seconds[name].append(seconds_of(run, clock, in_step))
     by_rank = comm.all_gather_object(seconds) if in_step else [seconds]
     slowest = {name: map(max, zip(*(each[name] for each in by_rank), strict=True)) for name in runs}
     counted = {name: tuple(times)[warmup:] for name, times in slowest.items()}
@@ -224,7 +224,7 @@ def check_rounds(repeats: int, warmup: int) -> None:
     require(repeats >= 1 and warmup >= 0, message)
 
 
-def _timed(run: Run, clock: Clock, in_step: bool) -> float:
+def seconds_of(run: Run, clock: Clock, in_step: bool) -> float:
     """Seconds of one call; on a GPU, until its work is done, not only queued."""
     synchronize()
     if in_step:

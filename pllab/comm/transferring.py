@@ -62,10 +62,10 @@ def run_transfers(collective: Collective, tensor: torch.Tensor, group: Group | N
     size = _chunk_size(flat, collective.num_chunks)
     chunks = [flat[chunk * size :][:size] for chunk in range(collective.num_chunks)]
     for each in collective.rounds:
-        _take_part([one for one in each if me in one[:2]], chunks, me, group)
+        take_part([one for one in each if me in one[:2]], chunks, me, group)
 
 
-def _take_part(mine: list[Transfer], chunks: list[torch.Tensor], me: int, group: Group | None) -> None:
+def take_part(mine: list[Transfer], chunks: list[torch.Tensor], me: int, group: Group | None) -> None:
     """Send and receive at the same time, as a ring must; what arrived is used only when what was sent may change."""
     leaving = [send_async(chunks[one.chunk], in_world(one.to, group), group) for one in mine if one.source == me]
     coming = [(one, torch.empty_like(chunks[one.chunk])) for one in mine if one.to == me]

@@ -140,8 +140,8 @@ class Pipe(nn.Module):
         outputs, needs_grad = run.forward(micro_batches)
         if torch.is_grad_enabled() and any(needs_grad):
             parameters = [shared.parameter for shared in self._shared]
-            token = _Reverse.apply(run, torch.zeros((), requires_grad=True), *batch, *parameters)
-            outputs = _Attach.apply(run, needs_grad, token, *outputs)
+            token = Reverse.apply(run, torch.zeros((), requires_grad=True), *batch, *parameters)
+            outputs = Attach.apply(run, needs_grad, token, *outputs)
         return single(outputs)
 
     def close(self) -> None:
@@ -215,11 +215,12 @@ class _Run:
         return inputs, [works[shared.stage].gradient_of(shared) for shared in self._pipe._shared]
 
 
-class _Attach(torch.autograd.Function):
+class Attach(torch.autograd.Function):
     """Give the outputs a place in the caller's graph, after the token; in backward, keep their gradients."""
 
     @staticmethod
     def forward(ctx: Any, run: _Run, needs_grad: Sequence[bool], _: torch.Tensor, *outputs: torch.Tensor) -> Tensors:
+        """Return the outputs as they are."""
         ctx.run = run
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*(out for out, flag in zip(outputs, needs_grad, strict=True) if not flag))
@@ -228,22 +229,25 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        """Note the gradients of the outputs; they go to the stages, not to the token."""
         run: _Run = ctx.run
         run.grads, run.ready = grads, queued(grads)
         return None, None, torch.zeros(()), *(None for _ in grads)
 
 
-class _Reverse(torch.autograd.Function):
+class Reverse(torch.autograd.Function):
     """Stand for the stages in the caller's graph; in backward, run them."""
 
     @staticmethod
     def forward(ctx: Any, run: _Run, token: torch.Tensor, *leaves: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+        """Return a copy of the token; the leaves are here so that autograd asks for their gradients."""
         ctx.run = run
         return token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Run the backward rows on the workers; the gradients of the inputs and of shared weights."""
         inputs, shared = ctx.run.backward()
         return None, None, *inputs, *shared
 

@@ -106,7 +106,7 @@ class StageWork:
             case Kind.W:
                 return self._backward_weight(action.microbatch)
             case _:
-                return self._backward(action.microbatch, packet, whole=action.kind is Kind.B)
+                return self.backward(action.microbatch, packet, whole=action.kind is Kind.B)
 
     def run(
         self, microbatch: int, inputs: Sequence[torch.Tensor], buffers: Mapping[str, torch.Tensor] = _NONE
@@ -170,7 +170,8 @@ class StageWork:
         self._saved[microbatch] = _Saved(inputs, outputs)
         return packet
 
-    def _backward(self, microbatch: int, packet: Packet, whole: bool) -> Packet:
+    def backward(self, microbatch: int, packet: Packet, whole: bool) -> Packet:
+        """Run a micro-batch's backward, or its I alone, from the gradients of its outputs to those of its inputs."""
         inputs, outputs, *_ = self._saved.pop(microbatch)
         assert outputs is not None, "R makes what F did not keep"
         starts, grads = _with_gradient(outputs, packet.tensors)

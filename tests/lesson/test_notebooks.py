@@ -214,3 +214,11 @@ def test_a_comment_in_a_code_block_is_no_heading_and_a_picture_with_words_is_fin
 
 def test_a_large_notebook_is_refused():
     assert problems(_notebook(), num_bytes=400_001) == ["it has 400001 bytes, more than 400000; draw smaller pictures"]
+
+
+@every_notebook
+def test_a_lesson_reads_no_private_function_of_the_package(path):
+    source = "\n".join(cell.source for cell in _read(path).cells if cell.cell_type == "code")
+    called = re.findall(r"show_source\((.*)\)", source)
+    imported = re.findall(r"from pllab\S* import (.*)", source)
+    assert [text for text in called + imported if re.search(r"(?<!\w)_\w", text)] == []
