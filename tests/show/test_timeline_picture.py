@@ -7,9 +7,8 @@ from matplotlib.colors import to_hex
 
 from pllab.schedule import Action, Kind
 from pllab.show import describe_timeline, draw_timeline
-from pllab.show.boxes import label_of
+from pllab.show.boxes import Labels, label_of
 from pllab.show.theme import LIGHT
-from pllab.show.timeline_picture import has_several_stages
 from pllab.timeline import Span, Timeline
 
 
@@ -84,10 +83,13 @@ def test_how_long_a_rank_idles_stands_on_its_slab(forward_only):
     assert texts.count("idle 100 ms") == 2
 
 
-def test_labels_that_do_not_fit_are_left_out():
-    spans = [Span(0, Action(0, Kind.F, index), float(index), index + 1.0) for index in range(400)]
-    texts = texts_of(draw_timeline(Timeline.of(spans, "simulated")))
-    assert not [text for text in texts if re.fullmatch(r"F\d+", text)]
+def test_many_narrow_boxes_are_tints_in_one_stroke_without_labels():
+    spans = [Span(0, Action(0, Kind.F, index), float(index), index + 1.0) for index in range(2100)]
+    shown = draw_timeline(Timeline.of(spans, "simulated"))
+    assert not [text for text in texts_of(shown) if re.fullmatch(r"F\d+", text)]
+    _, work = shown.canvas.axes[0].collections
+    assert len(work.get_paths()) == 2100 and set(work.get_linewidths()) == {0}
+    assert {to_hex(colour).upper() for colour in work.get_facecolors()} == {LIGHT.fill_of("F")}
 
 
 def test_of_overlapping_messages_only_what_is_seen_is_labelled():
@@ -144,11 +146,11 @@ def test_an_empty_timeline_says_so():
 
 
 def test_a_label_names_the_stage_only_where_a_rank_has_several(forward_only):
-    assert not has_several_stages(forward_only)
+    assert not Labels.of(forward_only).staged
     second = Span(0, Action(2, Kind.B, 1), 6.0, 7.0)
     both = Timeline.of([*forward_only.spans, second], "real")
-    assert has_several_stages(both)
-    assert (label_of(second, False), label_of(second, True)) == ("B1", "2B1")
+    assert Labels.of(both).staged
+    assert (label_of(second.action, False), label_of(second.action, True)) == ("B1", "2B1")
 
 
 @pytest.mark.parametrize(("num_ranks", "named"), [(2, 2), (16, 16), (31, 31), (40, 20), (64, 16)])

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from pllab.schedule import Action, Kind, Schedule
+from pllab.show.boxes import label_of
 from pllab.show.editor.judgement import BoardRules, Judgement
 from pllab.show.theme import (
     ENGINE_LABELS,
@@ -25,7 +26,7 @@ _ACTION_NAMES = re.compile(r"(?P<at> at )?\b(?P<stage>\d+)(?P<block>[FBIW]\d+)\b
 
 def label_in(whole: Schedule, action: ActionLike) -> str:
     """What stands on the block of an action: `B0`, or `2B0` if a rank of the schedule has several stages."""
-    return str(action) if whole.num_stages > whole.num_ranks else f"{action.kind}{action.microbatch}"
+    return label_of(action, whole.num_stages > whole.num_ranks)
 
 
 def sentence_of(text: str, whole: Schedule) -> str:

@@ -113,7 +113,7 @@ def _ready(position: Position, whole: Schedule, rank: int, rules: BoardRules) ->
     if position.is_complete:
         return
     placed, present = frozenset(position.board.actions()), frozenset(whole.actions())
-    held = sum(Held().changes[action.kind] for action in position.board.rows[rank])
+    held = [0.0, *Held().after_each(position.board.rows[rank])][-1]
     is_full = rules.memory_limit is not None and (held + 1) / whole.stages_per_rank > rules.memory_limit + 1e-9
     seen = set()
     for action in sorted(position.left.rows[rank]):
