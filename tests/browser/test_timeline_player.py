@@ -149,8 +149,7 @@ def test_the_mouse_reads_times_and_sets_the_cursor(chromium_page, player):
     expect(player.locator(".pl-live")).to_have_text("t = 300 ms: rank 0 is idle, rank 1 runs F2")
 
 
-@bench.both_schemes
-def test_the_table_says_the_same(chromium_page, player):
+def test_the_table_says_the_same(player):
     toggle = player.get_by_role("button", name="Show as table")
     toggle.click()
     expect(player.locator(".pl-grid")).to_be_hidden()

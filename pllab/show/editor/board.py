@@ -7,6 +7,7 @@ that is not clear, or `2B0` where ranks have several stages.
 import re
 from typing import Any
 
+from pllab.memory import is_over
 from pllab.schedule import Action, Kind, Schedule
 from pllab.show.boxes import label_of
 from pllab.show.editor.judgement import BoardRules, Judgement
@@ -100,8 +101,7 @@ def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeli
     points = judgement.staircase(rank)
     peak = max((count for _, count in points), default=0.0)
     limit = rules.memory_limit
-    is_over = limit is not None and peak > limit + 1e-9
-    of_limit = "" if limit is None else f" of {write_number(limit)}" + (": too many" if is_over else "")
+    of_limit = "" if limit is None else f" of {write_number(limit)}" + (": too many" if is_over(peak, limit) else "")
     work = [span for span in measured.of_rank(rank) if span.action.kind != "C"] if measured else []
     return {
         "blocks": [
@@ -123,7 +123,7 @@ def _row_of(judgement: Judgement, rules: BoardRules, rank: int, measured: Timeli
         "peak": peak,
         "held": f"holds {write_number(peak)}{of_limit}",
         "ran": measured.engine if measured else "",
-        "is_over": is_over,
+        "is_over": is_over(peak, limit),
     }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pllab.memory import is_over
 from pllab.show.boxes import draw_held, draw_legend, draw_work
 from pllab.show.figures import Figure, figure
 from pllab.show.studio.runs import Screen, Shown
@@ -46,8 +47,7 @@ def describe_studio(screen: Screen, memory_limit: float | None = None, steady: b
         measure = one.steady if steady else one.step
         length = "a step every" if steady else "makespan"
         held = max(one.most_held, default=0.0)
-        over = memory_limit is not None and held > memory_limit + 1e-6
-        limit = f", over the limit of {write_number(memory_limit)}" if over and memory_limit is not None else ""
+        limit = f", over the limit of {write_number(memory_limit or 0.0)}" if is_over(held, memory_limit) else ""
         sentences.append(
             f"{one.title}, {one.engine_words}: {length} {write_seconds(measure.length_s)}, "
             f"bubble fraction {write_percent(measure.bubble_fraction)}, "
