@@ -147,7 +147,7 @@ def write_label(
             return
 
 
-def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int, has_later: bool = False) -> None:
+def draw_legend(fig: "Canvas", kinds: Iterable[str], has_later: bool = False) -> None:
     """The kinds that occur, the tint of later stages, and idle time, at the foot of a figure."""
     from matplotlib.patches import Patch
 
@@ -157,7 +157,7 @@ def draw_legend(fig: "Canvas", kinds: Iterable[str], most_columns: int, has_late
         shown.append(_swatch(letters[0], "later stage of its rank", is_later=True))
     idle = Patch(**IDLE, label="idle")
     handles = [*shown, idle]
-    columns = min(len(handles), most_columns)
+    columns = min(len(handles), 5)
     by_kind = {handle: _with_bar(handle) for handle in shown}
     fig.legend(handles=handles, handler_map=by_kind, loc="lower center", ncols=columns, frameon=False, fontsize=10)
 

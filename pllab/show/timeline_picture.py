@@ -90,7 +90,7 @@ def draw_timeline(*timelines: Timeline, titles: Sequence[str] | None = None) -> 
         for axes, one, (_, row_in) in zip(drawn, timelines, rows, strict=True):
             draw_run(axes, one.from_zero(), clock, row_in)
         kinds = (str(span.action.kind) for one in timelines for span in one.spans)
-        draw_legend(fig, kinds, 5, any(Labels.of(one).staged for one in timelines))
+        draw_legend(fig, kinds, any(Labels.of(one).staged for one in timelines))
         told = [f"{name}, {describe_timeline(one)}" if name else describe_timeline(one) for name, one in named]
         return figure(fig, "; ".join(told))
 

@@ -36,7 +36,7 @@ def draw_studio(screen: Screen, memory_limit: float | None = None, steady: bool 
                 draw_work(axes, boxes_of(one.timeline, clock, _BAND, by_s), paint=(LIGHT.held, LIGHT.held_line))
             _draw_staircases(axes, one, clock, (0.0, *shifts), most, memory_limit)
         kinds = (str(span.action.kind) for one in runs for span in one.timeline.spans)
-        draw_legend(fig, kinds, 8, any(one.stages_per_rank > 1 for one in runs))
+        draw_legend(fig, kinds, any(one.stages_per_rank > 1 for one in runs))
         return figure(fig, describe_studio(screen, memory_limit, steady))
 
 
