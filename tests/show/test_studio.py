@@ -223,7 +223,8 @@ def test_the_static_twin_says_and_draws_the_same():
     alt = studio.static().alt
     assert alt.startswith("1F1B, 4 ranks, 8 micro-batches, simulated: makespan 33 s, bubble fraction 27.3 %")
     assert "bubble overhead 37.5 %, at most 4 micro-batches held by a rank; GPipe, 4 ranks" in alt
-    data, _ = studio._repr_mimebundle_()
+    data, _ = studio._repr_mimebundle_()  # as every widget has it
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == studio.model_id
     assert data["text/plain"] == alt
     assert data["text/html"].startswith("<figure")
     studio.steady = True

@@ -31,11 +31,8 @@ def test_each_span_is_labelled_and_each_rank_named(forward_only):
 
 def test_the_clock_starts_at_zero(forward_only):
     assert forward_only.start == 5
-    assert draw_timeline(forward_only).png == draw_timeline(forward_only.from_zero()).png
-
-
-def test_the_alternative_is_the_sentence(forward_only):
-    assert draw_timeline(forward_only).alt == describe_timeline(forward_only)
+    shown = draw_timeline(forward_only)
+    assert shown.png == draw_timeline(forward_only.from_zero()).png and shown.alt == describe_timeline(forward_only)
 
 
 def test_stacked_timelines_share_one_axis_and_name_their_engines(forward_only):
@@ -101,7 +98,7 @@ def test_of_overlapping_messages_only_what_is_seen_is_labelled():
 
 
 def test_an_empty_timeline_can_be_drawn():
-    assert "nothing ran" in draw_timeline(Timeline.of([], "real", 2)).alt
+    assert draw_timeline(Timeline.of([], "simulated", 2)).alt == "simulated, 2 ranks: nothing ran"
 
 
 def test_bad_input_is_one_sentence(forward_only):
@@ -109,10 +106,6 @@ def test_bad_input_is_one_sentence(forward_only):
         draw_timeline()
     with pytest.raises(ValueError, match="2 titles do not fit 1 timelines; give one title for each"):
         draw_timeline(forward_only, titles=["a", "b"])
-
-
-def test_the_picture_is_small_enough_for_a_notebook(forward_only):
-    assert len(draw_timeline(forward_only).png) < 100_000
 
 
 # In words
@@ -139,10 +132,6 @@ def test_the_rank_with_the_peak_is_named():
         Span(1, Action(1, Kind.F, 1), 2, 3),
     ]
     assert describe_timeline(Timeline.of(spans, "simulated")).endswith("at most 2 micro-batches in flight on rank 1")
-
-
-def test_an_empty_timeline_says_so():
-    assert describe_timeline(Timeline.of([], "simulated", 2)) == "simulated, 2 ranks: nothing ran"
 
 
 def test_a_label_names_the_stage_only_where_a_rank_has_several(forward_only):
